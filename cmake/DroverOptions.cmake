@@ -1,0 +1,34 @@
+# What can be chosen at configure time, and the flags that all of our own code is compiled with.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+option(DROVER_TESTS "Build the tests" ON)
+option(DROVER_FUZZ "Build the libFuzzer targets (clang only)" OFF)
+option(DROVER_SANITIZE "Build with the address and undefined-behaviour sanitizers" OFF)
+set(DROVER_CUDA AUTO CACHE STRING "CUDA backend: AUTO (on where nvcc is found), ON or OFF")
+set_property(CACHE DROVER_CUDA PROPERTY STRINGS AUTO ON OFF)
+
+# The CUDA backend does not exist yet; until it does every build has the stand-in that says so.
+if(DROVER_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "DROVER_CUDA=ON: this version has no CUDA backend yet. Use AUTO or OFF.")
+endif()
+
+find_program(DROVER_CCACHE ccache)
+if(DROVER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${DROVER_CCACHE})
+endif()
+
+add_library(drover_flags INTERFACE)
+target_compile_options(drover_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror
+                       -Wno-missing-field-initializers)  # designated initialisers leave defaults out on purpose
+if(DROVER_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()

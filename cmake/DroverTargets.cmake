@@ -1,0 +1,21 @@
+# drover_library(core USES fmt::fmt)          → target drover_core from src/core/*.cpp
+#
+# A folder's headers are included as "core/tensor.h". Each target exports an include folder that holds only a link
+# to its own sources, so including a folder that is not among its dependencies fails to compile.
+
+function(drover_library name)
+  cmake_parse_arguments(ARG "" "" "USES;PRIVATE;EXCLUDE" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(excluded IN LISTS ARG_EXCLUDE)
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
+  endforeach()
+  string(REPLACE "/" "_" flat ${name})
+  set(include_root ${CMAKE_BINARY_DIR}/include/${flat})
+  get_filename_component(parent ${name} DIRECTORY)
+  file(MAKE_DIRECTORY ${include_root}/${parent})
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${include_root}/${name} SYMBOLIC)
+
+  add_library(drover_${flat} STATIC ${sources})
+  target_include_directories(drover_${flat} PUBLIC ${include_root})
+  target_link_libraries(drover_${flat} PUBLIC ${ARG_USES} PRIVATE drover_flags ${ARG_PRIVATE})
+endfunction()

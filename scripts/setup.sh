@@ -1,0 +1,85 @@
+#!/bin/sh
+# Installs what is needed to build and test Drover on Debian 12 and Ubuntu 24.04, and nothing that is already
+# there. With everything in place it changes nothing, uses no network and returns at once.
+# Run as root, or as a user with sudo.
+set -eu
+
+# A tool counts as present when its command is found, whoever installed it.
+tools='g++:g++ cmake:cmake ninja-build:ninja make:make'
+# The same names on both distributions.
+libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev'
+
+needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, and the development files of oneDNN, nlohmann-json, fmt, CLI11 and GoogleTest'
+
+fail() {
+    printf 'setup: %s\n' "$1" >&2
+    exit 1
+}
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    fail "this system has no apt-get, so please install $needs, and then use \"make SETUP=no\"."
+fi
+
+missing=''
+for pair in $tools; do
+    command -v "${pair#*:}" >/dev/null || missing="$missing ${pair%%:*}"
+done
+# dpkg-query reports packages that it has never heard of as an error, and prints the others all the same.
+installed=$(dpkg-query -W -f '${db:Status-Status}:${Package}\n' $libraries 2>/dev/null) || true
+for library in $libraries; do
+    case "
+$installed
+" in
+        *"
+installed:$library
+"*) ;;
+        *) missing="$missing $library" ;;
+    esac
+done
+missing=${missing# }
+[ -n "$missing" ] || exit 0
+
+as_root=''
+if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null ||
+        fail "these packages are missing and installing them needs root or sudo: $missing. Ask an administrator to run \"apt-get install --no-install-recommends $missing\"."
+    as_root='sudo'
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+trap 'exit 130' INT TERM
+
+# needrestart (Ubuntu) must not restart the services of the machine; another apt-get gets two minutes to end.
+apt() {
+    $as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l \
+        apt-get -qq -o DPkg::Lock::Timeout=120 "$@" >>"$log" 2>&1 </dev/null
+}
+
+fail_with_log() {
+    cat "$log" >&2
+    fail "$1"
+}
+
+printf 'setup: installing with apt-get: %s\n' "$missing"
+
+# One unreachable source among several is no reason to stop: what counts is whether the packages are found.
+apt update || printf 'apt-get update failed; going on with the package lists at hand.\n' >>"$log"
+
+# Exact names only: apt-get would take an unknown "g++" for a pattern.
+unknown=''
+for package in $missing; do
+    apt-cache pkgnames "$package" 2>/dev/null | grep -Fxq "$package" || unknown="$unknown $package"
+done
+if [ -n "$unknown" ]; then
+    if (. /etc/os-release && [ "$ID" = ubuntu ]) 2>/dev/null; then
+        remedy='check the network, and that the "universe" component is enabled ("add-apt-repository universe", from the package software-properties-common)'
+    else
+        remedy='check the network and /etc/apt (Debian 12 and Ubuntu 24.04 have them all), or install them by hand and use "make SETUP=no"'
+    fi
+    fail_with_log "apt-get knows no package of these names:$unknown; $remedy."
+fi
+
+# --no-remove: stop rather than replace a package that is in the way.
+apt install --no-install-recommends --no-remove -y $missing ||
+    fail_with_log "apt-get could not install: $missing. Its messages are above."
