@@ -1,0 +1,80 @@
+#include "core/arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <limits>
+
+namespace drover {
+
+std::string_view name_of(MemoryUse use) {
+    switch (use) {
+        case MemoryUse::parameters: return "parameters";
+        case MemoryUse::gradients: return "gradients";
+        case MemoryUse::moments: return "optimizer moments";
+        case MemoryUse::master: return "master weights";
+        case MemoryUse::residual_stream: return "activations: residual stream";
+        case MemoryUse::attention_activations: return "activations: attention";
+        case MemoryUse::mlp_activations: return "activations: feed-forward";
+        case MemoryUse::head: return "head and loss";
+        case MemoryUse::scratch: return "scratch";
+        case MemoryUse::batch: return "batch";
+        case MemoryUse::count: break;
+    }
+    bug("unknown memory use");
+}
+
+std::string bytes_text(std::size_t bytes) {
+    static constexpr std::array<std::string_view, 5> units = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    if (bytes < 1024) return fmt::format("{} bytes", bytes);
+    double value = static_cast<double>(bytes) / 1024;
+    std::size_t unit = 0;
+    while (value >= 1024 && unit + 1 < units.size()) {
+        value /= 1024;
+        ++unit;
+    }
+    return fmt::format("{:.2f} {}", value, units[unit]);
+}
+
+std::string MemoryPlan::table() const {
+    std::string text;
+    for (std::size_t i = 0; i < by_use.size(); ++i)
+        if (by_use[i] != 0)
+            text += fmt::format("  {:<30}{:>14}\n", name_of(static_cast<MemoryUse>(i)), bytes_text(by_use[i]));
+    return text + fmt::format("  {:<30}{:>14}\n", "total", bytes_text(total));
+}
+
+MemoryBlock allocate_host_memory(std::size_t bytes) {
+    if (bytes == 0) bytes = 1;
+    void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (address == MAP_FAILED)
+        throw Error(fmt::format("The system refused {} of memory.", bytes_text(bytes)),
+                    "Use a smaller batch, a shorter block, more recompute, or a machine with more memory.");
+    madvise(address, bytes, MADV_HUGEPAGE);  // fewer TLB misses; a refusal does not matter
+    return MemoryBlock(address, [bytes](void* block) { munmap(block, bytes); });
+}
+
+Arena Arena::measuring(Device device) {
+    return Arena(device, std::numeric_limits<std::size_t>::max());
+}
+
+Arena::Arena(MemoryBlock block, std::size_t bytes, Device device)
+    : block_(std::move(block)), capacity_(bytes), device_(device) {}
+
+Tensor Arena::make(MemoryUse use, DType dtype, const Shape& shape) {
+    const std::size_t payload = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+    const std::size_t bytes = (payload + alignment - 1) / alignment * alignment;
+    require(bytes <= capacity_ - used_, "the arena is smaller than its plan");
+    // A measuring arena hands out addresses near zero: distinct, never null, and a fault when touched by mistake.
+    auto* base = is_measuring() ? reinterpret_cast<std::byte*>(alignment) : static_cast<std::byte*>(block_.get());
+    Tensor tensor(base + used_, dtype, shape, device_);
+    used_ += bytes;
+    by_use_[static_cast<std::size_t>(use)] += bytes;
+    if (used_ > peak_.total) {
+        peak_.total = used_;
+        peak_.by_use = by_use_;
+    }
+    return tensor;
+}
+
+}  // namespace drover

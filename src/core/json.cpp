@@ -1,0 +1,109 @@
+#include "core/json.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <vector>
+
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+/// Makes the parser's own message shorter: drops its "[json.exception…]" tag.
+std::string_view plain_reason(std::string_view what) {
+    const auto end_of_tag = what.find("] ");
+    return end_of_tag == std::string_view::npos ? what : what.substr(end_of_tag + 2);
+}
+
+nlohmann::json sorted(const Json& value) {
+    if (value.is_object()) {
+        nlohmann::json copy = nlohmann::json::object();  // std::map: sorted by key
+        for (const auto& [key, member] : value.items()) copy[key] = sorted(member);
+        return copy;
+    }
+    if (value.is_array()) {
+        nlohmann::json copy = nlohmann::json::array();
+        for (const auto& member : value) copy.push_back(sorted(member));
+        return copy;
+    }
+    return nlohmann::json::parse(value.dump());
+}
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where) {
+    std::vector<std::set<std::string>> open_objects;
+    std::string duplicate;
+    const Json::parser_callback_t watch_keys = [&](int, Json::parse_event_t event, Json& parsed) {
+        if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
+        if (event == Json::parse_event_t::object_end) open_objects.pop_back();
+        if (event == Json::parse_event_t::key && duplicate.empty() &&
+            !open_objects.back().insert(parsed.get<std::string>()).second)
+            duplicate = parsed.get<std::string>();
+        return true;
+    };
+    Json value;
+    try {
+        value = Json::parse(text.begin(), text.end(), watch_keys);
+    } catch (const nlohmann::json::exception& failure) {
+        throw Error(fmt::format("{} is not valid JSON: {}.", where, plain_reason(failure.what())),
+                    "Mend the file, for example with `python3 -m json.tool`.");
+    }
+    if (!duplicate.empty())
+        throw Error(fmt::format("{} has the key \"{}\" twice in one object.", where, duplicate),
+                    "Remove one of them.");
+    return value;
+}
+
+std::string read_text_file(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file || std::filesystem::is_directory(path))
+        throw Error(fmt::format("Cannot read {}: {}.", path.string(),
+                                std::filesystem::is_directory(path) ? "it is a folder" : std::strerror(errno)),
+                    "Check the path and its permissions.");
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+Json read_json_file(const std::filesystem::path& path) {
+    return parse_json(read_text_file(path), path.string());
+}
+
+std::string sorted_json_text(const Json& value, int indent) {
+    return sorted(value).dump(indent);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+    const std::filesystem::path partial = path.string() + ".partial";
+    const auto fail = [&](std::string_view verb) {
+        const std::string reason = std::strerror(errno);
+        std::error_code ignored;
+        std::filesystem::remove(partial, ignored);
+        throw Error(fmt::format("Cannot {} {}: {}.", verb, path.string(), reason),
+                    "Check the folder's permissions and the free space.");
+    };
+    const int file = open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (file < 0) fail("create");
+    std::size_t written = 0;
+    while (written < content.size()) {
+        const ssize_t count = write(file, content.data() + written, content.size() - written);
+        if (count < 0) {
+            if (errno == EINTR) continue;
+            const int reason = errno;
+            close(file);
+            errno = reason;
+            fail("write");
+        }
+        written += static_cast<std::size_t>(count);
+    }
+    const bool synced = fsync(file) == 0;
+    if (close(file) != 0 || !synced) fail("write");
+    if (rename(partial.c_str(), path.c_str()) != 0) fail("rename");
+}
+
+}  // namespace drover

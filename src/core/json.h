@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace drover {
+
+/// JSON that keeps the order of keys.
+using Json = nlohmann::ordered_json;
+
+/// Parses `text`; `where` (a path or a flag) names the source in the error. Duplicate keys are errors.
+Json parse_json(std::string_view text, std::string_view where);
+
+/// Reads and parses a file.
+Json read_json_file(const std::filesystem::path& path);
+
+/// Keys sorted at every level, `indent` spaces, as Python's json.dump(sort_keys=True) lays it out.
+std::string sorted_json_text(const Json& value, int indent);
+
+/// The whole file as bytes; Error when it cannot be read.
+std::string read_text_file(const std::filesystem::path& path);
+
+/// Writes beside `path`, flushes to disk, then renames over it: a reader sees the old file or the new one.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+}  // namespace drover
