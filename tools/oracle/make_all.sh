@@ -1,0 +1,13 @@
+#!/bin/sh
+# Writes every golden file; with the path of the Shakespeare text as argument, the demo corpus too.
+set -eu
+folder=$(dirname "$0")
+python=${PYTHON:-python3}
+for script in ops rng rope_tables schedules init one_step curve hf_folder; do
+    echo "$script"
+    "$python" "$folder/$script.py"
+done
+if [ $# -gt 0 ]; then
+    echo demo_corpus
+    "$python" "$folder/demo_corpus.py" "$1"
+fi
