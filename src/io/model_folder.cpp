@@ -1,0 +1,138 @@
+#include "io/model_folder.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <system_error>
+
+#include "core/json.h"
+#include "io/lfs_pointer.h"
+#include "io/safetensors_header.h"
+
+namespace drover {
+namespace {
+
+using safetensors_detail::quoted_name;
+
+constexpr std::string_view single_file = "model.safetensors";
+constexpr std::string_view index_file = "model.safetensors.index.json";
+
+bool is_there(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::exists(path, ignored);
+}
+
+[[noreturn]] void refuse_pickle(const std::filesystem::path& path, std::string_view cause) {
+    throw Error(fmt::format("{} {}.", path.string(), cause),
+                "Convert it once in Python: AutoModelForCausalLM.from_pretrained(FOLDER)"
+                ".save_pretrained(FOLDER, safe_serialization=True).");
+}
+
+/// A name in the folder itself, so that an index cannot make us read anything else.
+bool is_plain_file_name(std::string_view name) {
+    return !name.empty() && name != "." && name != ".." &&
+           name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+}
+
+/// The index's weight_map: tensor name → file name, both checked.
+std::map<std::string, std::string> read_weight_map(const std::filesystem::path& index_path) {
+    const std::string text = read_text_file(index_path);
+    const std::string where = index_path.string();
+    refuse_lfs_pointer(text, where);
+    const Json index = parse_json(text, where);
+    constexpr std::string_view remedy = "Fetch the file again, or save the model again.";
+    if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+        throw Error(fmt::format("{} has no object \"weight_map\".", where), remedy);
+    std::map<std::string, std::string> weight_map;
+    for (const auto& [name, file] : index["weight_map"].items()) {
+        if (!file.is_string())
+            throw Error(
+                fmt::format("{} does not give a file name for the tensor {}.", where, quoted_name(name)),
+                remedy);
+        const auto& file_name = file.get_ref<const std::string&>();
+        if (!is_plain_file_name(file_name))
+            throw Error(
+                fmt::format("{} puts the tensor {} into {}, which is not a file name inside the folder.",
+                            where, quoted_name(name), quoted_name(file_name)),
+                "Do not use this model unless you trust who made it; shards belong beside the index.");
+        weight_map.emplace(name, file_name);
+    }
+    if (weight_map.empty()) throw Error(fmt::format("{} lists no tensors.", where), remedy);
+    return weight_map;
+}
+
+}  // namespace
+
+ModelWeights::ModelWeights(const std::filesystem::path& folder_or_file) : path_(folder_or_file) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path_, ignored)) {
+        if (path_.extension() == ".bin" && is_there(path_))
+            refuse_pickle(path_, "is a PyTorch pickle, not safetensors");
+        add_file(path_);
+        return;
+    }
+    if (is_there(path_ / single_file)) {
+        add_file(path_ / single_file);
+        return;
+    }
+    if (is_there(path_ / index_file)) {
+        open_shards(path_ / index_file);
+        return;
+    }
+    for (const std::string_view pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
+        if (is_there(path_ / pickle))
+            refuse_pickle(path_, fmt::format("has its weights only as PyTorch pickles ({})", pickle));
+    throw Error(
+        fmt::format("{} holds no weights: neither {} nor {}.", path_.string(), single_file, index_file),
+        "Check the path; it must be a folder saved with save_pretrained.");
+}
+
+void ModelWeights::add_file(const std::filesystem::path& file) {
+    const SafetensorsFile& added = files_.emplace_back(file);
+    for (const SafetensorsEntry& entry : added.header().entries) {
+        const auto [place, is_new] = file_of_.emplace(entry.name, files_.size() - 1);
+        if (!is_new)
+            throw Error(fmt::format("{} has the tensor {} in two shards, {} and {}.", path_.string(),
+                                    quoted_name(entry.name), files_[place->second].path().filename().string(),
+                                    file.filename().string()),
+                        "Save or fetch the model again.");
+    }
+}
+
+void ModelWeights::open_shards(const std::filesystem::path& index_path) {
+    const auto weight_map = read_weight_map(index_path);
+    std::set<std::string> shards;
+    for (const auto& [name, file] : weight_map) shards.insert(file);
+    for (const std::string& shard : shards) {
+        if (!is_there(path_ / shard))
+            throw Error(fmt::format("{} names the shard {}, which is not in the folder.", index_path.string(),
+                                    quoted_name(shard)),
+                        "Fetch the missing file.");
+        add_file(path_ / shard);
+    }
+    for (const auto& [name, file] : weight_map) {
+        const auto found = file_of_.find(name);
+        if (found == file_of_.end() || files_[found->second].path().filename() != file)
+            throw Error(fmt::format("{} puts the tensor {} into {}, which does not have it.",
+                                    index_path.string(), quoted_name(name), quoted_name(file)),
+                        "The index and the shards are of different saves: fetch or save the model again.");
+    }
+}
+
+const SafetensorsEntry* ModelWeights::entry(std::string_view name) const {
+    const auto found = file_of_.find(name);
+    return found == file_of_.end() ? nullptr : files_[found->second].find(name);
+}
+
+Tensor ModelWeights::find(std::string_view name) const {
+    const auto found = file_of_.find(name);
+    return found == file_of_.end() ? Tensor() : files_[found->second].tensor(name);
+}
+
+std::vector<std::string> ModelWeights::names() const {
+    std::vector<std::string> result;
+    for (const auto& [name, file] : file_of_) result.push_back(name);
+    return result;
+}
+
+}  // namespace drover

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+#include "io/safetensors.h"
+
+namespace drover {
+
+/// The weights of a Hugging Face model folder (model.safetensors, or model.safetensors.index.json and its
+/// shards), or of a single .safetensors file, by tensor name. Files are mapped: opening reads only their
+/// headers.
+class ModelWeights {
+  public:
+    /// Error when there are no weights, only weights of another format, a shard is missing, a tensor is in
+    /// two shards or not in the shard that the index names, or the index names a file outside the folder.
+    explicit ModelWeights(const std::filesystem::path& folder_or_file);
+
+    const std::filesystem::path& path() const { return path_; }
+    const std::vector<SafetensorsFile>& files() const { return files_; }
+
+    /// What the header says about a tensor; null when there is no such tensor.
+    const SafetensorsEntry* entry(std::string_view name) const;
+    /// The tensor as SafetensorsFile::tensor gives it; absent when there is no such tensor. Valid as long as
+    /// this.
+    Tensor find(std::string_view name) const;
+    /// All names, sorted.
+    std::vector<std::string> names() const;
+
+  private:
+    void open_shards(const std::filesystem::path& index_path);
+    void add_file(const std::filesystem::path& file);
+
+    std::filesystem::path path_;
+    std::vector<SafetensorsFile> files_;
+    std::map<std::string, std::size_t, std::less<>> file_of_;  ///< name → index into files_
+};
+
+/// A tensor that a model wants to load.
+struct ExpectedTensor {
+    std::string name;
+    Shape shape;
+};
+
+/// What is normal when names differ between a model and a folder.
+struct NameRules {
+    /// lm_head.weight is the embedding: it need not be in the folder, and is not used when it is.
+    bool tied_head = false;
+    /// Load what fits; tensors of another shape are reported and count as not there.
+    bool ignore_mismatched_sizes = false;
+};
+
+/// How the tensors of a folder and those of a model fit together.
+struct LoadReport {
+    struct Mismatch {
+        std::string name;
+        std::string folder_shape;
+        std::string model_shape;
+    };
+    std::map<std::string, std::string> found;  ///< the model's name → the folder's name
+    std::vector<std::string> missing;          ///< wanted, not in the folder
+    std::vector<std::string> unexpected;       ///< in the folder, not wanted
+    std::vector<Mismatch> mismatched;          ///< in both, with different shapes
+    std::vector<std::string> ignored;          ///< in the folder, and of no use by design
+
+    /// A sentence for each kind that the user should know of; empty when all is well.
+    std::string text() const;
+};
+
+/// Finds the tensors of a model in a folder. A folder without any "model." name was saved from the model
+/// without its head; its names are taken as if they had that prefix. Error when shapes differ (listing every
+/// one, unless the rules allow it) or when a tensor's elements are not floating-point numbers.
+LoadReport match_names(const std::vector<ExpectedTensor>& expected, const ModelWeights& weights,
+                       const NameRules& rules = {});
+
+/// Copies rows [row_begin, row_begin + row_count) of the outermost dimension of `source` (any rank but 0)
+/// into `destination`, converting between floating types (round to nearest even). `destination` is on the
+/// CPU, has the same number of elements, and is packed or a matrix with a row stride. Parallel. The source
+/// need not be aligned.
+void read_rows(const Tensor& source, std::int64_t row_begin, std::int64_t row_count,
+               const Tensor& destination);
+
+/// The same for a block of a matrix: also only columns [column_begin, column_begin + column_count).
+void read_block(const Tensor& source /*[R,C]*/, std::int64_t row_begin, std::int64_t row_count,
+                std::int64_t column_begin, std::int64_t column_count,
+                const Tensor& destination /*[row_count,column_count]*/);
+
+/// A tensor to save, under its published name.
+struct NamedTensor {
+    std::string name;
+    Tensor tensor;
+};
+
+struct SaveModelOptions {
+    /// A file closes before it would exceed this; a larger tensor gets a file of its own.
+    std::uint64_t max_shard_bytes = 5'000'000'000;
+    /// Text of generation_config.json; not written when empty.
+    std::string generation_config_json = {};
+};
+
+/// Which tensors go into which file, and in which order the files are numbered: as Hugging Face does it.
+struct ShardPlan {
+    std::vector<std::string> file_names;
+    std::vector<std::size_t> file_of;  ///< for each tensor, an index into file_names
+};
+ShardPlan plan_shards(const std::vector<std::uint64_t>& tensor_bytes, std::uint64_t max_shard_bytes);
+
+/// Saves packed CPU tensors, given in module order, as a Hugging Face folder (made when it is not there):
+/// weights, the index when there are several files, config.json (unless the text is empty) and
+/// generation_config.json. All files are written whole beside their places before the first is moved there,
+/// so a full disk leaves an earlier save as it was; each move is atomic. Weight files of an earlier save that
+/// are no longer part of it are then removed.
+void save_model_folder(const std::filesystem::path& folder, std::string_view config_json,
+                       const std::vector<NamedTensor>& tensors, const SaveModelOptions& options = {});
+
+}  // namespace drover

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace drover {
+
+static_assert(
+    std::endian::native == std::endian::little,
+    "safetensors data is little-endian and is mapped as it is; big-endian machines are not supported");
+
+/// Element types that a safetensors file may name; a superset of DType. Their order is the one in which the
+/// reference library lays tensors out (last first).
+enum class FileDType : std::uint8_t {
+    BOOL,
+    F4,
+    F6_E2M3,
+    F6_E3M2,
+    U8,
+    I8,
+    F8_E5M2,
+    F8_E4M3,
+    F8_E8M0,
+    F8_E4M3FNUZ,
+    F8_E5M2FNUZ,
+    I16,
+    U16,
+    F16,
+    BF16,
+    I32,
+    U32,
+    F32,
+    C64,
+    F64,
+    I64,
+    U64
+};
+
+/// The name that the header uses: "BF16".
+std::string_view name_of(FileDType dtype);
+/// Bits of one element; three types take less than a byte.
+int bits_of(FileDType dtype);
+/// How files name one of the engine's types.
+FileDType file_dtype_of(DType dtype);
+
+/// One tensor as a safetensors header describes it.
+struct SafetensorsEntry {
+    std::string name;
+    FileDType dtype;
+    std::vector<std::int64_t> shape;
+    std::uint64_t begin = 0;  ///< byte offsets from the start of the data part
+    std::uint64_t end = 0;
+};
+
+/// What a safetensors header says, checked whole: every rule of the format holds.
+struct SafetensorsHeader {
+    std::map<std::string, std::string> metadata;
+    std::vector<SafetensorsEntry> entries;  ///< in order of their offsets
+    std::uint64_t data_begin = 0;           ///< offset of the data part in the file
+
+    /// The largest JSON header that the format allows.
+    static constexpr std::uint64_t max_json_bytes = 100'000'000;
+
+    /// Parses the first bytes of a file of `file_size` bytes; `bytes` must hold at least the header.
+    /// `where` names the file in errors. Memory use is bounded by a small multiple of the header's size.
+    static SafetensorsHeader parse(std::string_view bytes, std::uint64_t file_size, std::string_view where);
+};
+
+/// A safetensors file mapped into memory, read only. Tensors are views into the map: opening reads only the
+/// header.
+class SafetensorsFile {
+  public:
+    explicit SafetensorsFile(const std::filesystem::path& path);
+    ~SafetensorsFile();
+    SafetensorsFile(SafetensorsFile&&) noexcept;
+    SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+    const SafetensorsHeader& header() const { return header_; }
+    const std::filesystem::path& path() const { return path_; }
+    const SafetensorsEntry* find(std::string_view name) const;
+
+    /// The tensor as a CPU view (must not be written to). Error when it is absent, has more than four
+    /// dimensions, or a dtype that the engine has no use for. Old writers did not align the data: read
+    /// elements of foreign files with read_rows (io/model_folder.h), which allows for that, and not through
+    /// Tensor::data.
+    Tensor tensor(std::string_view name) const;
+
+  private:
+    std::filesystem::path path_;
+    SafetensorsHeader header_;
+    std::map<std::string, std::size_t, std::less<>> index_;
+    void* map_ = nullptr;
+    std::size_t map_bytes_ = 0;
+};
+
+/// Lays a safetensors file out as the reference library does: metadata first, tensors by dtype (the last
+/// FileDType first, so wide before narrow) and then by name, header padded to 8 bytes. The layout is fixed by
+/// metadata, names, dtypes and shapes alone, so that several writers can each put their byte ranges into one
+/// file.
+class SafetensorsLayout {
+  public:
+    struct Item {
+        std::string name;
+        DType dtype;
+        std::vector<std::int64_t> shape;
+    };
+    /// Without metadata the file gets {"format": "pt"}, without which some Hugging Face versions refuse to
+    /// load it; metadata that is given is written as it is. Error for names that are not UTF-8, reserved, or
+    /// there twice.
+    explicit SafetensorsLayout(std::vector<Item> items, std::map<std::string, std::string> metadata = {});
+
+    /// The length prefix and the JSON header.
+    const std::string& header_bytes() const { return header_bytes_; }
+    std::uint64_t file_size() const { return file_size_; }
+    /// Absolute file offset of a tensor's first byte.
+    std::uint64_t offset_of(std::string_view name) const;
+
+  private:
+    std::string header_bytes_;
+    std::map<std::string, std::uint64_t, std::less<>> offsets_;
+    std::uint64_t file_size_ = 0;
+};
+
+/// Writes packed CPU tensors into one file, beside it first, then renamed over it. Error when the disk is
+/// full or the folder cannot be written; what was at `path` is then still there. Metadata as for
+/// SafetensorsLayout.
+void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
+                       std::map<std::string, std::string> metadata = {});
+
+}  // namespace drover

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "core/error.h"
+
+namespace drover::test {
+
+/// What fuzz targets do with one input: it must parse into something sound or throw drover::Error; anything
+/// else escapes or aborts. Says whether `parse` accepted it.
+template <class Parse>
+bool accepts(Parse&& parse) {
+    try {
+        parse();
+        return true;
+    } catch (const Error& error) {
+        require(!error.cause().empty() && !error.remedy().empty(), "an error without a cause or a remedy");
+        return false;
+    }
+}
+
+}  // namespace drover::test
