@@ -13,6 +13,7 @@ std::string_view name_of(MemoryUse use) {
         case MemoryUse::gradients: return "gradients";
         case MemoryUse::moments: return "optimizer moments";
         case MemoryUse::master: return "master weights";
+        case MemoryUse::gathered: return "gathered shards";
         case MemoryUse::residual_stream: return "activations: residual stream";
         case MemoryUse::attention_activations: return "activations: attention";
         case MemoryUse::mlp_activations: return "activations: feed-forward";

@@ -17,6 +17,7 @@ enum class MemoryUse : std::uint8_t {
     gradients,
     moments,
     master,
+    gathered,
     residual_stream,
     attention_activations,
     mlp_activations,

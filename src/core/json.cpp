@@ -38,9 +38,17 @@ nlohmann::json sorted(const Json& value) {
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view where) {
+    // Writing JSON back recurses, so nesting without bounds would exhaust the stack.
+    constexpr int deepest = 200;
+    // The library takes a zero byte for the end of the text, whatever follows.
+    if (text.find('\0') != std::string_view::npos)
+        throw Error(fmt::format("{} is not valid JSON: it holds a zero byte.", where), "Fetch or write the file again.");
     std::vector<std::set<std::string>> open_objects;
     std::string duplicate;
-    const Json::parser_callback_t watch_keys = [&](int, Json::parse_event_t event, Json& parsed) {
+    const Json::parser_callback_t watch_keys = [&](int depth, Json::parse_event_t event, Json& parsed) {
+        if (depth > deepest)
+            throw Error(fmt::format("{} nests lists and objects more than {} deep.", where, deepest),
+                        "Mend the file; no configuration needs that.");
         if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
         if (event == Json::parse_event_t::object_end) open_objects.pop_back();
         if (event == Json::parse_event_t::key && duplicate.empty() &&

@@ -14,9 +14,6 @@ namespace {
 
 using safetensors_detail::quoted_name;
 
-constexpr std::string_view single_file = "model.safetensors";
-constexpr std::string_view index_file = "model.safetensors.index.json";
-
 bool is_there(const std::filesystem::path& path) {
     std::error_code ignored;
     return std::filesystem::exists(path, ignored);
@@ -71,20 +68,20 @@ ModelWeights::ModelWeights(const std::filesystem::path& folder_or_file) : path_(
         add_file(path_);
         return;
     }
-    if (is_there(path_ / single_file)) {
-        add_file(path_ / single_file);
+    if (is_there(path_ / single_weights_file)) {
+        add_file(path_ / single_weights_file);
         return;
     }
-    if (is_there(path_ / index_file)) {
-        open_shards(path_ / index_file);
+    if (is_there(path_ / weights_index_file)) {
+        open_shards(path_ / weights_index_file);
         return;
     }
     for (const std::string_view pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
         if (is_there(path_ / pickle))
             refuse_pickle(path_, fmt::format("has its weights only as PyTorch pickles ({})", pickle));
-    throw Error(
-        fmt::format("{} holds no weights: neither {} nor {}.", path_.string(), single_file, index_file),
-        "Check the path; it must be a folder saved with save_pretrained.");
+    throw Error(fmt::format("{} holds no weights: neither {} nor {}.", path_.string(), single_weights_file,
+                            weights_index_file),
+                "Check the path; it must be a folder saved with save_pretrained.");
 }
 
 void ModelWeights::add_file(const std::filesystem::path& file) {

@@ -12,6 +12,9 @@
 
 namespace drover {
 
+inline constexpr std::string_view single_weights_file = "model.safetensors";
+inline constexpr std::string_view weights_index_file = "model.safetensors.index.json";
+
 /// The weights of a Hugging Face model folder (model.safetensors, or model.safetensors.index.json and its
 /// shards), or of a single .safetensors file, by tensor name. Files are mapped: opening reads only their
 /// headers.

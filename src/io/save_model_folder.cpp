@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <regex>
+#include <functional>
 #include <set>
 
 #include "core/json.h"
@@ -10,9 +10,6 @@
 
 namespace drover {
 namespace {
-
-constexpr std::string_view single_file = "model.safetensors";
-constexpr std::string_view index_file = "model.safetensors.index.json";
 
 PartialFile text_file(const std::filesystem::path& path, std::string_view text) {
     PartialFile file(path, text.size());
@@ -53,16 +50,36 @@ std::string index_text(const std::vector<NamedTensor>& tensors, const ShardPlan&
     return index.dump(2, ' ', escape_beyond_ascii) + "\n";
 }
 
-/// Removes weight files of earlier saves (finished or not) that the new save does not have. What decides how
-/// a folder is read (the single file, the index) goes before the shards, so that it never loads as something
-/// never saved.
+/// Whether a save of ours (finished or not) may have left a file of this name: model.safetensors, its index,
+/// a shard, or the partial file of one of them.
+bool is_weight_file_name(std::string_view name) {
+    const auto take = [&](std::string_view part) {
+        if (!name.starts_with(part)) return false;
+        name.remove_prefix(part.size());
+        return true;
+    };
+    const auto take_digits = [&] {
+        if (name.substr(0, 5).find_first_not_of("0123456789") != std::string_view::npos || name.size() < 5)
+            return false;
+        name.remove_prefix(5);
+        return true;
+    };
+    if (!take("model")) return false;
+    if (take("-") && !(take_digits() && take("-of-") && take_digits())) return false;
+    if (!take(".safetensors")) return false;
+    take(".index.json");
+    take(".partial");
+    return name.empty();
+}
+
+/// Removes weight files of earlier saves that the new save does not have. What decides how a folder is read
+/// (the single file, the index) goes before the shards, so that it never loads as something never saved.
 void remove_stale_files(const std::filesystem::path& folder, const std::set<std::string>& saved) {
-    static const std::regex weights(R"(model(-\d{5}-of-\d{5})?\.safetensors(\.index\.json)?(\.partial)?)");
     std::vector<std::filesystem::path> stale;
     std::error_code failure;
     for (const auto& file : std::filesystem::directory_iterator(folder, failure)) {
         const std::string name = file.path().filename().string();
-        if (!saved.contains(name) && std::regex_match(name, weights) && file.is_regular_file(failure))
+        if (!saved.contains(name) && is_weight_file_name(name) && file.is_regular_file(failure))
             stale.push_back(file.path());
     }
     std::sort(stale.begin(), stale.end(), std::greater<>());  // "model.…" before "model-…"
@@ -102,7 +119,7 @@ ShardPlan plan_shards(const std::vector<std::uint64_t>& tensor_bytes, std::uint6
 
     ShardPlan plan{.file_names = {}, .file_of = std::move(file_of)};
     if (shards <= 1) {
-        plan.file_names.emplace_back(single_file);
+        plan.file_names.emplace_back(single_weights_file);
         return plan;
     }
     for (std::size_t i = 0; i < shards; ++i)
@@ -129,8 +146,8 @@ void save_model_folder(const std::filesystem::path& folder, std::string_view con
     for (std::size_t i = 0; i < shards.size(); ++i)
         files.push_back(weight_file(folder / plan.file_names[i], shards[i]));
     if (shards.size() > 1) {
-        files.push_back(text_file(folder / index_file, index_text(tensors, plan)));
-        names.emplace(index_file);
+        files.push_back(text_file(folder / weights_index_file, index_text(tensors, plan)));
+        names.emplace(weights_index_file);
     }
     if (!config_json.empty()) files.push_back(text_file(folder / "config.json", config_json));
     if (!options.generation_config_json.empty())

@@ -124,8 +124,15 @@ TEST(SaveModelFolder, WritesTheIndexExactly) {
 
 TEST(SaveModelFolder, RemovesWhatAnEarlierSaveLeft) {
     const TemporaryFolder folder;
-    const std::set<std::string> kept{"config.json", "model.safetensors.txt", "model-1-of-2.safetensors",
-                                     "pytorch_model.bin", "notes-00001-of-00002.safetensors"};
+    const std::set<std::string> kept{"config.json",
+                                     "model.safetensors.txt",
+                                     "model-12",
+                                     "model-1-of-2.safetensors",
+                                     "model-0000a-of-00002.safetensors",
+                                     "model-00001-of-00002.safetensors.bak",
+                                     "model-00001of-00002.safetensors",
+                                     "pytorch_model.bin",
+                                     "notes-00001-of-00002.safetensors"};
     for (const std::string& name : kept) write_raw(folder / name, "mine");
     const auto with_kept = [&](std::set<std::string> names) {
         names.insert(kept.begin(), kept.end());
@@ -186,10 +193,9 @@ TEST(SaveModelFolder, AFullDiskLeavesTheEarlierSaveAsItWas) {
         expect_error(
             [&] {
                 const std::vector<std::uint8_t> data(100'000);
-                write_safetensors(folder / "model-00001-of-00003.safetensors",
-                                  {{"x", Tensor::of(data.data(), {100'000})}});
+                write_safetensors(folder / "other.safetensors", {{"x", Tensor::of(data.data(), {100'000})}});
             },
-            {"model-00001-of-00003.safetensors", "Free some space"});
+            {"other.safetensors", "Free some space"});
     }
     std::map<std::string, std::string> after;
     for (const std::string& name : files_in(folder.path())) after[name] = read_raw(folder / name);
