@@ -1,0 +1,95 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/ops.h"
+#include "core/arena.h"
+
+namespace drover {
+
+/// An ordered queue of work on a device. The CPU's runs inline.
+struct Stream {
+    void* handle = nullptr;
+};
+
+/// Runs operations. `backend.run(stream, RmsNorm{…})` checks the operands once (checks.cpp) and enqueues the work;
+/// the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one backend.
+class Backend {
+  public:
+    virtual ~Backend() = default;
+
+    virtual Device device() const = 0;
+    /// For the start-up report: "CPU, AVX-512, 2 threads".
+    virtual std::string description() const = 0;
+
+    /// Zeroed device memory.
+    virtual MemoryBlock allocate(std::size_t bytes) = 0;
+    virtual Stream main_stream() = 0;
+    /// Waits until everything enqueued on the stream is done.
+    virtual void synchronize(Stream stream) = 0;
+    /// Copies packed bytes between host and this device, or within it, in stream order. From pageable host memory
+    /// the bytes are taken before the call returns.
+    virtual void copy(Stream stream, const Tensor& from, const Tensor& to) = 0;
+
+    template <class Operation>
+    void run(Stream stream, const Operation& operation) {
+        check(operation);
+        execute(stream, operation);
+    }
+
+  protected:
+    virtual void execute(Stream, const Gemm&) = 0;
+    virtual void execute(Stream, const BiasGradient&) = 0;
+    virtual void execute(Stream, const Embedding&) = 0;
+    virtual void execute(Stream, const EmbeddingBackward&) = 0;
+    virtual void execute(Stream, const RmsNorm&) = 0;
+    virtual void execute(Stream, const RmsNormBackward&) = 0;
+    virtual void execute(Stream, const Rope&) = 0;
+    virtual void execute(Stream, const Swiglu&) = 0;
+    virtual void execute(Stream, const SwigluBackward&) = 0;
+    virtual void execute(Stream, const Attention&) = 0;
+    virtual void execute(Stream, const AttentionBackward&) = 0;
+    virtual void execute(Stream, const CrossEntropyStatistics&) = 0;
+    virtual void execute(Stream, const CrossEntropyRescale&) = 0;
+    virtual void execute(Stream, const CrossEntropyGradient&) = 0;
+    virtual void execute(Stream, const SumOfSquares&) = 0;
+    virtual void execute(Stream, const ClipFactor&) = 0;
+    virtual void execute(Stream, const AdamW&) = 0;
+    virtual void execute(Stream, const Fill&) = 0;
+    virtual void execute(Stream, const Cast&) = 0;
+    virtual void execute(Stream, const Add&) = 0;
+    virtual void execute(Stream, const Sum&) = 0;
+
+  private:
+    void check(const Gemm&) const;
+    void check(const BiasGradient&) const;
+    void check(const Embedding&) const;
+    void check(const EmbeddingBackward&) const;
+    void check(const RmsNorm&) const;
+    void check(const RmsNormBackward&) const;
+    void check(const Rope&) const;
+    void check(const Swiglu&) const;
+    void check(const SwigluBackward&) const;
+    void check(const Attention&) const;
+    void check(const AttentionBackward&) const;
+    void check(const CrossEntropyStatistics&) const;
+    void check(const CrossEntropyRescale&) const;
+    void check(const CrossEntropyGradient&) const;
+    void check(const SumOfSquares&) const;
+    void check(const ClipFactor&) const;
+    void check(const AdamW&) const;
+    void check(const Fill&) const;
+    void check(const Cast&) const;
+    void check(const Add&) const;
+    void check(const Sum&) const;
+};
+
+/// The CPU backend. Kernels are chosen by what the processor can do; DROVER_CPU_ISA=avx2|avx512 forces a level.
+/// Error on a processor without AVX2.
+std::unique_ptr<Backend> make_cpu_backend();
+
+/// The CUDA backend on device `ordinal`; Error when this build or this machine has none.
+std::unique_ptr<Backend> make_cuda_backend(int ordinal);
+
+}  // namespace drover

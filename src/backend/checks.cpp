@@ -1,0 +1,310 @@
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "backend/backend.h"
+#include "core/error.h"
+
+// Operands are made by our own model code, so a wrong one is a bug of ours and not an error of the user's.
+
+namespace drover {
+namespace {
+
+using Types = std::initializer_list<DType>;
+
+constexpr DType f32 = DType::f32, f64 = DType::f64, i32 = DType::i32;
+constexpr Types activations = {DType::f32, DType::bf16};
+constexpr Types any_precision = {DType::f32, DType::bf16, DType::f16};
+
+std::string names_of(Types types) {
+    std::string names;
+    for (DType type : types) names += (names.empty() ? "" : " or ") + std::string(name_of(type));
+    return names;
+}
+
+/// Checks the operands of one operation. Each function is given an operand's name and the operand.
+class Operands {
+  public:
+    Operands(std::string_view operation, Device device) : operation_(operation), device_(device) {}
+
+    /// Present, on the backend's device, and of one of `types`.
+    void typed(std::string_view name, const Tensor& tensor, Types types) const {
+        if (!tensor) fail(name, "is absent");
+        if (tensor.device() != device_) fail(name, "is on another device");
+        for (DType type : types)
+            if (tensor.dtype() == type) return;
+        fail(name, fmt::format("is {}, expected {}", tensor.text(), names_of(types)));
+    }
+
+    /// The same, with a rank.
+    void ranked(std::string_view name, const Tensor& tensor, Types types, int rank) const {
+        typed(name, tensor, types);
+        if (tensor.rank() != rank)
+            fail(name, fmt::format("is {}, expected {} dimensions", tensor.text(), rank));
+    }
+
+    /// The same, with a shape.
+    void shaped(std::string_view name, const Tensor& tensor, Types types, const Shape& shape) const {
+        typed(name, tensor, types);
+        if (!(tensor.shape() == shape))
+            fail(name, fmt::format("is {}, expected {}", tensor.text(), shape.text()));
+    }
+
+    /// The same, but may be absent.
+    void optional(std::string_view name, const Tensor& tensor, Types types, const Shape& shape) const {
+        if (tensor) shaped(name, tensor, types, shape);
+    }
+
+    void packed(std::string_view name, const Tensor& tensor) const {
+        if (!tensor.packed()) fail(name, fmt::format("({}) is strided, expected packed", tensor.text()));
+    }
+
+    void holds(bool condition, std::string_view what) const {
+        if (!condition) bug(fmt::format("{}: {}", operation_, what));
+    }
+
+  private:
+    [[noreturn]] void fail(std::string_view name, std::string_view what) const {
+        bug(fmt::format("{}: {} {}", operation_, name, what));
+    }
+
+    std::string_view operation_;
+    Device device_;
+};
+
+void check_sequences(const Operands& operands, const Sequences& sequences, std::int64_t tokens) {
+    operands.holds(sequences.tokens() == tokens,
+                   fmt::format("sequences cover {} rows of {} tokens, but there are {} tokens",
+                               sequences.rows, sequences.row_length, tokens));
+    operands.holds(static_cast<bool>(sequences.begin) == static_cast<bool>(sequences.length),
+                   "sequences have a begin or a length without the other");
+    if (!sequences.begin) return;
+    operands.ranked("sequences.begin", sequences.begin, {i32}, 1);
+    operands.shaped("sequences.length", sequences.length, {i32}, sequences.begin.shape());
+}
+
+/// What Attention and its gradient have in common: q, k, v and the statistics.
+template <class Operation>
+void check_attention(const Operands& operands, const Operation& op) {
+    operands.ranked("q", op.q, activations, 3);
+    const DType dtype = op.q.dtype();
+    const std::int64_t tokens = op.q.size(0), heads = op.q.size(1), head_size = op.q.size(2);
+    operands.ranked("k", op.k, {dtype}, 3);
+    const std::int64_t kv_heads = op.k.size(1);
+    operands.shaped("k", op.k, {dtype}, {tokens, kv_heads, head_size});
+    operands.shaped("v", op.v, {dtype}, {tokens, kv_heads, head_size});
+    operands.holds(kv_heads > 0 && heads % kv_heads == 0,
+                   fmt::format("{} query heads cannot share {} key/value heads", heads, kv_heads));
+    operands.holds(op.window >= 0, "window is negative");
+    check_sequences(operands, op.sequences, tokens);
+    operands.shaped("lse", op.lse, {f32}, {op.sequences.rows, heads, op.sequences.row_length});
+    operands.packed("lse", op.lse);
+}
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------- matrix products
+
+void Backend::check(const Gemm& op) const {
+    const Operands operands("gemm", device());
+    operands.ranked("a", op.a, activations, 2);
+    const DType dtype = op.a.dtype();
+    operands.ranked("b", op.b, {dtype}, 2);
+    const std::int64_t rows = op.a.size(op.transpose_a ? 1 : 0), inner = op.a.size(op.transpose_a ? 0 : 1);
+    const std::int64_t columns = op.b.size(op.transpose_b ? 0 : 1);
+    operands.shaped("b", op.b, {dtype}, op.transpose_b ? Shape{columns, inner} : Shape{inner, columns});
+    operands.shaped("c", op.c, {dtype, f32}, {rows, columns});
+    operands.optional("bias", op.bias, {dtype, f32}, {columns});
+}
+
+void Backend::check(const BiasGradient& op) const {
+    const Operands operands("bias_gradient", device());
+    operands.ranked("dy", op.dy, activations, 2);
+    operands.shaped("dbias", op.dbias, {op.dy.dtype(), f32}, {op.dy.size(1)});
+}
+
+// ---------------------------------------------------------------------------------------------- element-wise
+
+void Backend::check(const Embedding& op) const {
+    const Operands operands("embedding", device());
+    operands.ranked("ids", op.ids, {i32}, 1);
+    operands.ranked("weight", op.weight, activations, 2);
+    operands.shaped("y", op.y, {op.weight.dtype(), f32}, {op.ids.size(0), op.weight.size(1)});
+}
+
+void Backend::check(const EmbeddingBackward& op) const {
+    const Operands operands("embedding_backward", device());
+    operands.ranked("ids", op.ids, {i32}, 1);
+    operands.ranked("dweight", op.dweight, activations, 2);
+    operands.shaped("dy", op.dy, activations, {op.ids.size(0), op.dweight.size(1)});
+}
+
+void Backend::check(const RmsNorm& op) const {
+    const Operands operands("rms_norm", device());
+    operands.ranked("y", op.y, activations, 2);
+    const DType dtype = op.y.dtype();
+    const Shape shape = op.y.shape();
+    operands.optional("x", op.x, {dtype}, shape);
+    operands.shaped("residual_in", op.residual_in, {dtype, f32}, shape);
+    if (op.x) operands.shaped("residual_out", op.residual_out, {op.residual_in.dtype()}, shape);
+    operands.shaped("weight", op.weight, {dtype, f32}, {shape[1]});
+    operands.shaped("rstd", op.rstd, {f32}, {shape[0]});
+}
+
+void Backend::check(const RmsNormBackward& op) const {
+    const Operands operands("rms_norm_backward", device());
+    operands.ranked("dy", op.dy, activations, 2);
+    const DType dtype = op.dy.dtype();
+    const Shape shape = op.dy.shape();
+    operands.shaped("residual_out", op.residual_out, {dtype, f32}, shape);
+    operands.shaped("weight", op.weight, {dtype, f32}, {shape[1]});
+    operands.shaped("rstd", op.rstd, {f32}, {shape[0]});
+    operands.optional("dresidual_out", op.dresidual_out, {op.residual_out.dtype()}, shape);
+    operands.shaped("dresidual", op.dresidual, {op.residual_out.dtype()}, shape);
+    operands.shaped("dweight", op.dweight, activations, {shape[1]});
+}
+
+void Backend::check(const Rope& op) const {
+    const Operands operands("rope", device());
+    operands.ranked("x", op.x, activations, 3);
+    operands.holds(op.x.size(2) % 2 == 0, fmt::format("x is {}, expected an even head size", op.x.text()));
+    operands.ranked("cosine", op.cosine, {f32}, 2);
+    operands.shaped("cosine", op.cosine, {f32}, {op.cosine.size(0), op.x.size(2) / 2});
+    operands.shaped("sine", op.sine, {f32}, op.cosine.shape());
+    operands.shaped("positions", op.positions, {i32}, {op.x.size(0)});
+}
+
+void Backend::check(const Swiglu& op) const {
+    const Operands operands("swiglu", device());
+    operands.ranked("y", op.y, activations, 2);
+    operands.shaped("gate_up", op.gate_up, {op.y.dtype()}, {op.y.size(0), 2 * op.y.size(1)});
+}
+
+void Backend::check(const SwigluBackward& op) const {
+    const Operands operands("swiglu_backward", device());
+    operands.ranked("dy", op.dy, activations, 2);
+    const Shape twice = {op.dy.size(0), 2 * op.dy.size(1)};
+    operands.shaped("gate_up", op.gate_up, {op.dy.dtype()}, twice);
+    operands.shaped("dgate_up", op.dgate_up, {op.dy.dtype()}, twice);
+}
+
+// ------------------------------------------------------------------------------------------------- attention
+
+void Backend::check(const Attention& op) const {
+    const Operands operands("attention", device());
+    check_attention(operands, op);
+    operands.shaped("out", op.out, {op.q.dtype()}, op.q.shape());
+}
+
+void Backend::check(const AttentionBackward& op) const {
+    const Operands operands("attention_backward", device());
+    check_attention(operands, op);
+    const Types dtype = {op.q.dtype()};
+    operands.shaped("out", op.out, dtype, op.q.shape());
+    operands.shaped("dout", op.dout, dtype, op.q.shape());
+    operands.shaped("dq", op.dq, dtype, op.q.shape());
+    operands.shaped("dk", op.dk, dtype, op.k.shape());
+    operands.shaped("dv", op.dv, dtype, op.k.shape());
+}
+
+// --------------------------------------------------------------------------------------------- cross-entropy
+
+void Backend::check(const CrossEntropyStatistics& op) const {
+    const Operands operands("cross_entropy_statistics", device());
+    operands.ranked("logits", op.logits, activations, 2);
+    const Shape rows = {op.logits.size(0)};
+    operands.shaped("targets", op.targets, {i32}, rows);
+    operands.shaped("max", op.max, {f32}, rows);
+    operands.shaped("sum_exp", op.sum_exp, {f32}, rows);
+    operands.shaped("target_logit", op.target_logit, {f32}, rows);
+    operands.shaped("argmax", op.argmax, {i32}, rows);
+    operands.holds(op.logits.size(1) > 0, "logits have no columns");
+}
+
+void Backend::check(const CrossEntropyRescale& op) const {
+    const Operands operands("cross_entropy_rescale", device());
+    operands.ranked("max", op.max, {f32}, 1);
+    operands.shaped("local_max", op.local_max, {f32}, op.max.shape());
+    operands.shaped("sum_exp", op.sum_exp, {f32}, op.max.shape());
+    operands.shaped("argmax", op.argmax, {i32}, op.max.shape());
+}
+
+void Backend::check(const CrossEntropyGradient& op) const {
+    const Operands operands("cross_entropy_gradient", device());
+    operands.ranked("logits", op.logits, activations, 2);
+    const Shape rows = {op.logits.size(0)};
+    operands.shaped("targets", op.targets, {i32}, rows);
+    operands.shaped("max", op.max, {f32}, rows);
+    operands.shaped("sum_exp", op.sum_exp, {f32}, rows);
+    operands.shaped("target_logit", op.target_logit, {f32}, rows);
+    operands.shaped("loss", op.loss, {f32}, rows);
+    operands.optional("scale", op.scale, {f32}, {1});
+}
+
+// ------------------------------------------------------------------------------------------------- optimizer
+
+void Backend::check(const SumOfSquares& op) const {
+    const Operands operands("sum_of_squares", device());
+    for (const Tensor& tensor : op.tensors) {
+        operands.typed("tensors[…]", tensor, activations);
+        operands.packed("tensors[…]", tensor);
+    }
+    operands.shaped("sums", op.sums, {f64}, {static_cast<std::int64_t>(op.tensors.size())});
+}
+
+void Backend::check(const ClipFactor& op) const {
+    const Operands operands("clip_factor", device());
+    operands.ranked("sums", op.sums, {f64}, 1);
+    operands.shaped("scalars", op.scalars, {f32}, {StepScalar::count});
+}
+
+void Backend::check(const AdamW& op) const {
+    const Operands operands("adamw", device());
+    operands.shaped("scalars", op.scalars, {f32}, {StepScalar::count});
+    for (const AdamWLeaf& leaf : op.leaves) {
+        const auto same_elements = [&](std::string_view name, const Tensor& tensor, Types types) {
+            operands.typed(name, tensor, types);
+            operands.packed(name, tensor);
+            operands.holds(tensor.numel() == leaf.param.numel(),
+                           fmt::format("{} is {}, but param is {}", name, tensor.text(), leaf.param.text()));
+        };
+        same_elements("param", leaf.param, activations);
+        same_elements("gradient", leaf.gradient, activations);
+        same_elements("exp_avg", leaf.exp_avg, activations);
+        same_elements("exp_avg_sq", leaf.exp_avg_sq, activations);
+        if (leaf.master) same_elements("master", leaf.master, {f32});
+    }
+}
+
+// --------------------------------------------------------------------------------------------------- general
+
+void Backend::check(const Fill& op) const {
+    const Operands operands("fill", device());
+    operands.typed("x", op.x, {op.x.dtype()});
+}
+
+void Backend::check(const Cast& op) const {
+    const Operands operands("cast", device());
+    operands.typed("from", op.from, any_precision);
+    operands.shaped("to", op.to, any_precision, op.from.shape());
+    operands.holds(op.to.rank() <= 2 || (op.from.packed() && op.to.packed()),
+                   "strided operands of more than two dimensions");
+}
+
+void Backend::check(const Add& op) const {
+    const Operands operands("add", device());
+    operands.typed("into", op.into, any_precision);
+    operands.shaped("x", op.x, any_precision, op.into.shape());
+    operands.packed("into", op.into);
+    operands.packed("x", op.x);
+}
+
+void Backend::check(const Sum& op) const {
+    const Operands operands("sum", device());
+    operands.ranked("x", op.x, {f32}, 1);
+    operands.shaped("out", op.out, {f64}, {1});
+}
+
+}  // namespace drover

@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/kernels.h"
+#include "core/error.h"
+
+namespace drover {
+namespace cpu {
+namespace {
+
+/// A level of instructions that the kernels were compiled for.
+struct InstructionSet {
+    std::string_view name;  ///< as DROVER_CPU_ISA calls it
+    std::string_view title;
+    const Kernels& kernels;
+    bool supported;
+};
+
+InstructionSet avx2_set() {
+    return {"avx2", "AVX2", avx2::kernels, __builtin_cpu_supports("x86-64-v3") != 0};
+}
+
+InstructionSet avx512_set() {
+    return {"avx512", "AVX-512", avx512::kernels, __builtin_cpu_supports("x86-64-v4") != 0};
+}
+
+/// The best level that the processor has, or the one that DROVER_CPU_ISA asks for.
+InstructionSet choose_instruction_set() {
+    const InstructionSet avx2 = avx2_set(), avx512 = avx512_set();
+    if (!avx2.supported)
+        throw Error("This processor has no AVX2 and FMA instructions, which the CPU backend needs.",
+                    "Use an x86-64 processor from 2013 or later.");
+    const char* forced = std::getenv("DROVER_CPU_ISA");
+    if (!forced || !*forced) return avx512.supported ? avx512 : avx2;
+    for (const InstructionSet& set : {avx2, avx512}) {
+        if (set.name != forced) continue;
+        if (set.supported) return set;
+        throw Error(fmt::format("DROVER_CPU_ISA is \"{}\", but this processor has no {}.", forced, set.title),
+                    "Leave the variable unset, or set it to avx2.");
+    }
+    throw Error(
+        fmt::format("DROVER_CPU_ISA is \"{}\", which is not an instruction set that drover knows.", forced),
+        "Set it to avx2 or avx512, or leave it unset.");
+}
+
+class CpuBackend final : public Backend {
+  public:
+    CpuBackend() : instructions_(choose_instruction_set()) {}
+
+    Device device() const override { return Device::cpu; }
+    std::string description() const override {
+        const int threads = omp_get_max_threads();
+        return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
+    }
+    MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
+    Stream main_stream() override { return {}; }
+    void synchronize(Stream) override {}
+
+    void copy(Stream, const Tensor& from, const Tensor& to) override {
+        require(from.device() == Device::cpu && to.device() == Device::cpu,
+                "copy: operand on another device");
+        require(from.packed() && to.packed(), "copy: operand is strided");
+        require(from.dtype() == to.dtype() && from.numel() == to.numel(),
+                "copy: operands differ in size or type");
+        if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), from.bytes());
+    }
+
+  protected:
+    void execute(Stream, const Gemm& op) override { gemm_.run(op); }
+    void execute(Stream, const EmbeddingBackward& op) override { kernels().embedding_backward(grouped(op)); }
+
+#define DROVER_FORWARD(kernel, Operation)                \
+    void execute(Stream, const Operation& op) override { \
+        kernels().kernel(op);                            \
+    }
+    DROVER_FORWARD(bias_gradient, BiasGradient)
+    DROVER_FORWARD(embedding, Embedding)
+    DROVER_FORWARD(rms_norm, RmsNorm)
+    DROVER_FORWARD(rms_norm_backward, RmsNormBackward)
+    DROVER_FORWARD(rope, Rope)
+    DROVER_FORWARD(swiglu, Swiglu)
+    DROVER_FORWARD(swiglu_backward, SwigluBackward)
+    DROVER_FORWARD(attention, Attention)
+    DROVER_FORWARD(attention_backward, AttentionBackward)
+    DROVER_FORWARD(cross_entropy_statistics, CrossEntropyStatistics)
+    DROVER_FORWARD(cross_entropy_rescale, CrossEntropyRescale)
+    DROVER_FORWARD(cross_entropy_gradient, CrossEntropyGradient)
+    DROVER_FORWARD(sum_of_squares, SumOfSquares)
+    DROVER_FORWARD(clip_factor, ClipFactor)
+    DROVER_FORWARD(adamw, AdamW)
+    DROVER_FORWARD(fill, Fill)
+    DROVER_FORWARD(cast, Cast)
+    DROVER_FORWARD(add, Add)
+    DROVER_FORWARD(sum, Sum)
+#undef DROVER_FORWARD
+
+  private:
+    const Kernels& kernels() const {
+        return instructions_.kernels;
+    }
+
+    GroupedEmbeddingBackward grouped(const EmbeddingBackward& op) {
+        const std::int64_t tokens = op.ids.size(0), held = op.dweight.size(0);
+        const auto* ids = op.ids.data<const std::int32_t>();
+        first_token_.assign(static_cast<std::size_t>(held), -1);
+        next_token_.resize(static_cast<std::size_t>(tokens));
+        // From the back, so that each chain runs forward.
+        for (std::int64_t token = tokens - 1; token >= 0; --token) {
+            const std::int64_t row = ids[token] - op.first_id;
+            if (ids[token] == op.padding_id || row < 0 || row >= held) continue;
+            auto& first = first_token_[static_cast<std::size_t>(row)];
+            next_token_[static_cast<std::size_t>(token)] = first;
+            first = static_cast<std::int32_t>(token);
+        }
+        return {.operation = op, .first = first_token_.data(), .next = next_token_.data()};
+    }
+
+    InstructionSet instructions_;
+    GemmEngine gemm_;
+    // Chains of EmbeddingBackward: they grow to the largest vocabulary and micro-batch seen, and stay.
+    std::vector<std::int32_t> first_token_;
+    std::vector<std::int32_t> next_token_;
+};
+
+}  // namespace
+
+void unexpected_dtype() {
+    bug("kernel called with a dtype that it has no code for");
+}
+
+}  // namespace cpu
+
+std::unique_ptr<Backend> make_cpu_backend() {
+    return std::make_unique<cpu::CpuBackend>();
+}
+
+}  // namespace drover

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/dtype.h"
+
+namespace drover::cpu {
+
+/// Everything that oneDNN compiles a product c[rows,columns] = op(a) · op(b) for.
+struct PlanKey {
+    std::int64_t rows, columns, depth;
+    std::int64_t a_stride, b_stride, c_stride;  ///< elements between stored rows
+    DType input, output;
+    DType bias = DType::f32;  ///< without meaning unless has_bias
+    bool has_bias = false;
+    bool transpose_a = false, transpose_b = false, accumulate = false;
+
+    bool operator==(const PlanKey&) const = default;
+};
+
+struct PlanKeyHash {
+    std::size_t operator()(const PlanKey& key) const;
+};
+
+/// A compiled product. May run on several threads at once, each with scratch memory of its own, and takes one
+/// thread for each run.
+class Plan {
+  public:
+    Plan(const PlanKey& key, const dnnl::engine& engine);
+
+    std::size_t scratch_bytes() const { return scratch_.get_size(); }
+    /// `bias` only where the key has one.
+    void run(const void* a, const void* b, void* c, const void* bias, void* scratch) const;
+
+  private:
+    dnnl::engine engine_;
+    dnnl::stream stream_;
+    dnnl::memory::desc a_, b_, c_, bias_, scratch_;
+    bool has_bias_;
+    dnnl::matmul primitive_;
+};
+
+/// The plans made so far. Pointers to them stay valid until the next trim().
+class PlanCache {
+  public:
+    PlanCache();
+
+    /// Whether oneDNN multiplies bf16 faster than fp32 here.
+    bool fast_bf16() const { return fast_bf16_; }
+    /// The plan for `key`, compiled when it is not there yet, which takes milliseconds.
+    const Plan& find(const PlanKey& key);
+    /// Forgets all plans when there are so many that shapes must be changing all the time.
+    void trim();
+
+  private:
+    dnnl::engine engine_;
+    bool fast_bf16_;
+    std::unordered_map<PlanKey, std::unique_ptr<Plan>, PlanKeyHash> plans_;
+};
+
+/// One block of memory per thread; grows to the largest size asked for and stays.
+class ThreadScratch {
+  public:
+    /// Makes room for threads 0 … `threads` − 1. Not to be called while they run.
+    void reserve(int threads, std::size_t bytes);
+    std::byte* of(int thread) const {
+        return static_cast<std::byte*>(blocks_[static_cast<std::size_t>(thread)].get());
+    }
+
+  private:
+    std::vector<MemoryBlock> blocks_;
+    std::size_t bytes_ = 0;
+};
+
+}  // namespace drover::cpu

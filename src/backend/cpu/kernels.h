@@ -1,0 +1,68 @@
+#pragma once
+
+#include "backend/ops.h"
+
+/// The CPU's kernels, compiled once per instruction set from kernels/*.cpp. Every kernel cuts its work by problem size,
+/// never by thread count, so that results do not depend on the number of threads.
+///
+/// Those files are compiled with instructions that the running machine may lack, so nothing in them may leave an inline
+/// function that the linker could share with the rest of the program: they use no standard containers or algorithms.
+namespace drover::cpu {
+
+/// Reports a dtype that the checks should have kept from a kernel, and aborts. Defined outside the kernels: the
+/// strings of bug() are inline code.
+[[noreturn]] void unexpected_dtype();
+
+/// EmbeddingBackward with the tokens of each vocabulary row chained in ascending order, so that a row can be summed in
+/// fp32 and written once. The chains are made by the backend: they need memory, which kernels do not allocate.
+struct GroupedEmbeddingBackward {
+    const EmbeddingBackward& operation;
+    const std::int32_t* first;  ///< [V] the first token of each row of dweight, −1 for none
+    const std::int32_t* next;   ///< [N] the next token of the same row, −1 at the end
+};
+
+#define DROVER_CPU_KERNELS(declare)        \
+    declare(bias_gradient, BiasGradient)   \
+    declare(embedding, Embedding)          \
+    declare(embedding_backward, GroupedEmbeddingBackward) \
+    declare(rms_norm, RmsNorm)             \
+    declare(rms_norm_backward, RmsNormBackward)    \
+    declare(rope, Rope)                    \
+    declare(swiglu, Swiglu)                \
+    declare(swiglu_backward, SwigluBackward)       \
+    declare(attention, Attention)          \
+    declare(attention_backward, AttentionBackward) \
+    declare(cross_entropy_statistics, CrossEntropyStatistics) \
+    declare(cross_entropy_rescale, CrossEntropyRescale)       \
+    declare(cross_entropy_gradient, CrossEntropyGradient)     \
+    declare(sum_of_squares, SumOfSquares)  \
+    declare(clip_factor, ClipFactor)       \
+    declare(adamw, AdamW)                  \
+    declare(fill, Fill)                    \
+    declare(cast, Cast)                    \
+    declare(add, Add)                      \
+    declare(sum, Sum)
+
+/// One function per operation, all of one instruction set.
+struct Kernels {
+#define DROVER_DECLARE(name, Operation) void (*name)(const Operation&);
+    DROVER_CPU_KERNELS(DROVER_DECLARE)
+#undef DROVER_DECLARE
+};
+
+namespace avx2 {
+extern const Kernels kernels;
+}
+namespace avx512 {
+extern const Kernels kernels;
+}
+
+#ifdef DROVER_ISA
+namespace DROVER_ISA {
+#define DROVER_DECLARE(name, Operation) void name(const Operation&);
+DROVER_CPU_KERNELS(DROVER_DECLARE)
+#undef DROVER_DECLARE
+}  // namespace DROVER_ISA
+#endif
+
+}  // namespace drover::cpu

@@ -1,0 +1,341 @@
+#pragma once
+
+#include "backend/cpu/kernels/vector_math.h"
+
+/// Pieces that attention's forward and backward kernels share.
+///
+/// Work is done in tiles of at most `block` × `block` (query, key) pairs, all in fp32. One of the two kinds
+/// of token, the kernel's own block, always runs along vector lanes (the columns), the other one along rows.
+/// So the columns' operands are transposed to [D][block] once per block, the rows' operands are used as they
+/// lie in memory (their elements are only broadcast), and softmax needs no reduction across lanes.
+namespace drover::cpu::DROVER_ISA {
+
+/// Tiles that are cut by the causal or window edge are worked on in strips of this many rows, each over the
+/// columns that it can see rounded to this many; a multiple of `lanes` for every instruction set.
+inline constexpr std::int64_t strip = 16;
+inline constexpr std::int64_t max_block = 64;
+/// Floats of a buffer that holds one head of a block of tokens.
+inline constexpr std::int64_t block_area = 64 * 256;
+inline constexpr std::int64_t max_head_size = block_area / strip;
+
+/// Tokens in a block: 64, fewer where heads are so large that the buffers would overflow.
+inline std::int64_t block_for(std::int64_t head_size) {
+    std::int64_t block = max_block;
+    while (block * head_size > block_area) block /= 2;
+    return block;
+}
+
+inline std::int64_t round_up(std::int64_t count, std::int64_t unit) {
+    return (count + unit - 1) / unit * unit;
+}
+
+inline std::int64_t smaller(std::int64_t a, std::int64_t b) {
+    return a < b ? a : b;
+}
+
+inline std::int64_t larger(std::int64_t a, std::int64_t b) {
+    return a < b ? b : a;
+}
+
+// ------------------------------------------------------------------------------------------- products of
+// tiles
+
+/// Accumulators that fit into the registers beside their operands: tile_rows × tile_vectors.
+inline constexpr int tile_rows = 6;
+inline constexpr int tile_vectors = lanes == 16 ? 4 : 2;
+
+/// Operands of a product of tiles; b and c have rows of `block` floats.
+struct Product {
+    const float* a;
+    std::int64_t pitch;  ///< floats between rows of a
+    const float* b;
+    float* c;
+    std::int64_t block;
+    std::int64_t depth;
+};
+
+/// c[i][:] = Σ a[i][k] · b[k][:], or with a transposed, c[i][:] += Σ a[k][i] · b[k][:], for some rows i and
+/// vectors.
+template <bool transposed, int rows, int vectors>
+[[gnu::noinline]] void multiply_tile(const Product& product, std::int64_t row, std::int64_t column) {
+    const std::int64_t pitch = product.pitch, block = product.block, depth = product.depth;
+    const float* a = product.a + (transposed ? row : row * pitch);
+    const float* b = product.b + column;
+    float* c = product.c + row * block + column;
+
+    Floats sums[rows][vectors];
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j)
+            sums[i][j] = transposed ? load_vector(c + i * block + j * lanes) : Floats{};
+    }
+    for (std::int64_t k = 0; k < depth; ++k) {
+        Floats factors[vectors];
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j) factors[j] = load_vector(b + k * block + j * lanes);
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; ++i) {
+            const Floats element = splat(transposed ? a[k * pitch + i] : a[i * pitch + k]);
+#pragma GCC unroll 8
+            for (int j = 0; j < vectors; ++j) sums[i][j] += element * factors[j];
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 8
+        for (int j = 0; j < vectors; ++j) store_vector(c + i * block + j * lanes, sums[i][j]);
+    }
+}
+
+/// The last rows, fewer than `rows` + 1.
+template <bool transposed, int rows, int vectors>
+inline void multiply_rest(const Product& product, std::int64_t row, std::int64_t rest, std::int64_t column) {
+    if constexpr (rows > 0) {
+        if (rest == rows) return multiply_tile<transposed, rows, vectors>(product, row, column);
+        multiply_rest<transposed, rows - 1, vectors>(product, row, rest, column);
+    }
+}
+
+/// All rows of columns [column, end): as many panels of `vectors` vectors as fit, then narrower ones.
+template <bool transposed, int vectors = tile_vectors>
+inline void multiply(const Product& product, std::int64_t rows, std::int64_t column, std::int64_t end) {
+    for (; column + vectors * lanes <= end; column += vectors * lanes) {
+        std::int64_t row = 0;
+        for (; row + tile_rows <= rows; row += tile_rows)
+            multiply_tile<transposed, tile_rows, vectors>(product, row, column);
+        multiply_rest<transposed, tile_rows - 1, vectors>(product, row, rows - row, column);
+    }
+    if constexpr (vectors > 1) multiply<transposed, vectors - 1>(product, rows, column, end);
+}
+
+// -------------------------------------------------------------------------------------- packing and
+// transposing
+
+/// Transposes a square of vectors: each round interleaves the first half of them with the second.
+[[gnu::always_inline]] inline void transpose_square(Floats (&x)[lanes]) {
+    using Indices = Ints;
+    Indices low, high;
+    for (int i = 0; i < lanes; ++i) {
+        low[i] = i / 2 + (i % 2) * lanes;
+        high[i] = low[i] + lanes / 2;
+    }
+#pragma GCC unroll 4
+    for (int round = 1; round < lanes; round *= 2) {
+        Floats y[lanes];
+#pragma GCC unroll 8
+        for (int i = 0; i < lanes / 2; ++i) {
+            y[2 * i] = __builtin_shuffle(x[i], x[i + lanes / 2], low);
+            y[2 * i + 1] = __builtin_shuffle(x[i], x[i + lanes / 2], high);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < lanes; ++i) x[i] = y[i];
+    }
+}
+
+/// to[j][i] = from[i][j]; both sizes are multiples of `lanes`.
+inline void transpose(const float* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns,
+                      float* to, std::int64_t to_pitch) {
+    for (std::int64_t i = 0; i < rows; i += lanes)
+        for (std::int64_t j = 0; j < columns; j += lanes) {
+            Floats square[lanes];
+#pragma GCC unroll 16
+            for (int k = 0; k < lanes; ++k) square[k] = load_vector(from + (i + k) * from_pitch + j);
+            transpose_square(square);
+#pragma GCC unroll 16
+            for (int k = 0; k < lanes; ++k) store_vector(to + (j + k) * to_pitch + i, square[k]);
+        }
+}
+
+/// One head of the tokens of a [N,heads,D] tensor.
+template <class T>
+struct HeadRows {
+    T* data;
+    std::int64_t stride;
+    std::int64_t head_size;
+
+    HeadRows(const Tensor& tensor, std::int64_t head)
+        : data(static_cast<T*>(tensor.raw()) + head * tensor.stride(1)),
+          stride(tensor.stride(0)),
+          head_size(tensor.size(2)) {}
+    T* row(std::int64_t token) const { return data + token * stride; }
+    /// Floats between rows of a packed tile.
+    std::int64_t pitch() const { return round_up(head_size, strip); }
+};
+
+/// Tokens [first, first + count) as fp32 times `factor`, in rows of pitch() floats that end in zeros.
+template <class T>
+inline void pack(const HeadRows<T>& head, std::int64_t first, std::int64_t count, float factor, float* to) {
+    const std::int64_t pitch = head.pitch();
+    for (std::int64_t i = 0; i < count; ++i) {
+        const T* from = head.row(first + i);
+        float* row = to + i * pitch;
+        for (std::int64_t j = round_up(head.head_size, lanes); j < pitch; j += lanes)
+            store_vector(row + j, Floats{});
+        for_each_vector(head.head_size,
+                        [&](auto at) { store_vector(row + at.begin, load(from, at) * factor); });
+    }
+}
+
+/// The same transposed to [pitch][block], with zeros in the columns from `count` to the next multiple of
+/// `strip`. `rows` is room for the packed tokens, which stay there.
+template <class T>
+inline void pack_transposed(const HeadRows<T>& head, std::int64_t first, std::int64_t count, float factor,
+                            float* rows, float* to, std::int64_t block) {
+    const std::int64_t pitch = head.pitch(), padded = round_up(count, strip);
+    pack(head, first, count, factor, rows);
+    for (std::int64_t i = count * pitch; i < padded * pitch; i += lanes) store_vector(rows + i, Floats{});
+    transpose(rows, pitch, padded, pitch, to, block);
+}
+
+/// Writes columns of from, which is [pitch][block], to tokens [first, first + count), times `factor`.
+template <class T>
+inline void unpack_transposed(const HeadRows<T>& head, std::int64_t first, std::int64_t count, float factor,
+                              const float* from, float* rows, std::int64_t block) {
+    const std::int64_t pitch = head.pitch();
+    transpose(from, block, pitch, round_up(count, strip), rows, pitch);
+    for (std::int64_t i = 0; i < count; ++i) {
+        T* to = head.row(first + i);
+        const float* row = rows + i * pitch;
+        for_each_vector(head.head_size,
+                        [&](auto at) { store(to, at, load_vector(row + at.begin) * factor); });
+    }
+}
+
+inline void fill_zero(float* to, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += lanes) store_vector(to + i, Floats{});
+}
+
+template <class T>
+inline void zero_tokens(const HeadRows<T>& head, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t token = begin; token < end; ++token)
+        for_each_vector(head.head_size, [&](auto at) { store(head.row(token), at, Floats{}); });
+}
+
+// ------------------------------------------------------------------------------------- who sees whom in a
+// tile
+
+/// Row r of a tile sees the columns [begin + r, end + r).
+struct Band {
+    std::int64_t begin;
+    std::int64_t end;
+
+    /// Rows are keys from `first_key`, columns are queries from `first_query`.
+    static Band of_keys(std::int64_t first_key, std::int64_t first_query, std::int64_t window) {
+        const std::int64_t begin = first_key - first_query;
+        return {begin, window > 0 ? begin + window : unbounded};
+    }
+    /// Rows are queries, columns are keys.
+    static Band of_queries(std::int64_t first_query, std::int64_t first_key, std::int64_t window) {
+        const std::int64_t end = first_query - first_key + 1;
+        return {window > 0 ? end - window : -unbounded, end};
+    }
+
+    bool whole(std::int64_t row, std::int64_t rows, std::int64_t columns) const {
+        return begin + row + rows - 1 <= 0 && end + row >= columns;
+    }
+
+    /// All ones in the lanes from `column` that the row sees.
+    Ints visible(std::int64_t row, std::int64_t column) const {
+        Ints index;
+        for (int i = 0; i < lanes; ++i) index[i] = i;
+        index += static_cast<std::int32_t>(column);
+        const auto clamp = [](std::int64_t x) {
+            return static_cast<std::int32_t>(x < -unbounded ? -unbounded : x > unbounded ? unbounded : x);
+        };
+        return (index >= clamp(begin + row)) & (index < clamp(end + row));
+    }
+
+    static constexpr std::int64_t unbounded = 1 << 30;
+};
+
+/// Rows [row, row + rows) of a tile and the range of columns, in multiples of `strip`, that they see any of.
+struct Strip {
+    std::int64_t row, rows;
+    std::int64_t column, column_end;
+    bool whole;  ///< they see all of it
+};
+
+/// Calls body(Strip) for the rows of a tile in order: once where every row sees every column.
+template <class Body>
+inline void for_each_strip(const Band& band, std::int64_t rows, std::int64_t columns, const Body& body) {
+    const std::int64_t column_end = round_up(columns, strip);
+    if (band.whole(0, rows, columns)) return body(Strip{0, rows, 0, column_end, true});
+    for (std::int64_t row = 0; row < rows; row += strip) {
+        const std::int64_t count = smaller(strip, rows - row);
+        const std::int64_t begin = larger(0, band.begin + row) / strip * strip;
+        const std::int64_t end = smaller(column_end, round_up(larger(0, band.end + row + count - 1), strip));
+        if (begin < end) body(Strip{row, count, begin, end, band.whole(row, count, columns)});
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------
+// sequences
+
+/// The sequences of a micro-batch, and how the work is cut: the tokens into cells of `block`; a cell's work
+/// is every block of a sequence that starts in it, and the tokens in no sequence.
+class SequenceCells {
+  public:
+    SequenceCells(const Sequences& sequences, std::int64_t block)
+        : begin_(static_cast<const std::int32_t*>(sequences.begin.raw())),
+          length_(static_cast<const std::int32_t*>(sequences.length.raw())),
+          count_(begin_ ? sequences.begin.size(0) : sequences.rows),
+          row_length_(sequences.row_length),
+          tokens_(sequences.tokens()),
+          block_(block) {}
+
+    std::int64_t count() const { return (tokens_ + block_ - 1) / block_; }
+
+    /// Calls body(first token of a sequence, its length, offset of the block in it, tokens in the block).
+    template <class Body>
+    void for_each_block(std::int64_t cell, const Body& body) const {
+        const std::int64_t cell_begin = cell * block_, cell_end = smaller(tokens_, cell_begin + block_);
+        for (std::int64_t s = first_ending_after(cell_begin); s < count_ && begin(s) < cell_end; ++s) {
+            const std::int64_t offset = round_up(larger(0, cell_begin - begin(s)), block_);
+            const std::int64_t length = end(s) - begin(s);
+            if (offset < length && begin(s) + offset < cell_end)
+                body(begin(s), length, offset, smaller(block_, length - offset));
+        }
+    }
+
+    /// Calls body(begin, end) for each range of the cell's tokens that is in no sequence.
+    template <class Body>
+    void for_each_gap(std::int64_t cell, const Body& body) const {
+        std::int64_t covered = cell * block_;
+        const std::int64_t cell_end = smaller(tokens_, covered + block_);
+        for (std::int64_t s = first_ending_after(covered); s < count_ && begin(s) < cell_end; ++s) {
+            if (begin(s) > covered) body(covered, begin(s));
+            covered = larger(covered, end(s));
+        }
+        if (covered < cell_end) body(covered, cell_end);
+    }
+
+  private:
+    std::int64_t begin(std::int64_t s) const { return begin_ ? begin_[s] : s * row_length_; }
+    std::int64_t end(std::int64_t s) const { return begin(s) + (length_ ? length_[s] : row_length_); }
+
+    std::int64_t first_ending_after(std::int64_t token) const {
+        std::int64_t low = 0, high = count_;
+        while (low < high) {
+            const std::int64_t middle = (low + high) / 2;
+            if (end(middle) > token)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        return low;
+    }
+
+    const std::int32_t* begin_;
+    const std::int32_t* length_;
+    std::int64_t count_, row_length_, tokens_, block_;
+};
+
+/// One head's values in a [rows,heads,row_length] tensor, by flat token index.
+inline float* statistics_of(const Tensor& lse, std::int64_t head, std::int64_t token) {
+    const std::int64_t row_length = lse.size(2);
+    return static_cast<float*>(lse.raw()) + token / row_length * lse.stride(0) + head * lse.stride(1) +
+           token % row_length;
+}
+
+}  // namespace drover::cpu::DROVER_ISA

@@ -1,0 +1,56 @@
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/parallel.h"
+#include "backend/cpu/kernels/vector_math.h"
+
+namespace drover::cpu::DROVER_ISA {
+namespace {
+
+template <class T>
+void forward_row(const T* gate, const T* up, T* y, std::int64_t width) {
+    for_each_vector(width, [&](auto at) {
+        const Floats g = load(gate, at);
+        store(y, at, rounded_to<T>(g * sigmoid(g)) * load(up, at));
+    });
+}
+
+/// dgate may be gate, and dup may be up.
+template <class T>
+void backward_row(const T* gate, const T* up, const T* dy, T* dgate, T* dup, std::int64_t width) {
+    for_each_vector(width, [&](auto at) {
+        const Floats g = load(gate, at), u = load(up, at), d = load(dy, at);
+        const Floats s = sigmoid(g);
+        const Floats dsilu = rounded_to<T>(d * u);
+        store(dgate, at, dsilu * (s * (1.f + g * (1.f - s))));
+        store(dup, at, d * rounded_to<T>(g * s));
+    });
+}
+
+}  // namespace
+
+void swiglu(const Swiglu& op) {
+    const std::int64_t width = op.y.size(1);
+    with_type(op.y.dtype(), [&](auto t) {
+        const auto* gate_up = static_cast<const decltype(t)*>(op.gate_up.raw());
+        auto* y = static_cast<decltype(t)*>(op.y.raw());
+        for_each_row(op.y.size(0), width, [&](std::int64_t row) {
+            const auto* gate = gate_up + row * op.gate_up.stride(0);
+            forward_row(gate, gate + width, y + row * op.y.stride(0), width);
+        });
+    });
+}
+
+void swiglu_backward(const SwigluBackward& op) {
+    const std::int64_t width = op.dy.size(1);
+    with_type(op.dy.dtype(), [&](auto t) {
+        const auto* gate_up = static_cast<const decltype(t)*>(op.gate_up.raw());
+        const auto* dy = static_cast<const decltype(t)*>(op.dy.raw());
+        auto* dgate_up = static_cast<decltype(t)*>(op.dgate_up.raw());
+        for_each_row(op.dy.size(0), width, [&](std::int64_t row) {
+            const auto* gate = gate_up + row * op.gate_up.stride(0);
+            auto* dgate = dgate_up + row * op.dgate_up.stride(0);
+            backward_row(gate, gate + width, dy + row * op.dy.stride(0), dgate, dgate + width, width);
+        });
+    });
+}
+
+}  // namespace drover::cpu::DROVER_ISA

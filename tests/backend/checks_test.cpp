@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include "backend/backend_under_test.h"
+
+// Wrong operands are bugs of ours: the message names the operation and the operand, and the program aborts.
+
+namespace drover::test {
+namespace {
+
+class ChecksDeathTest : public testing::Test {
+  protected:
+    // Other tests leave worker threads behind, which a plain fork does not survive.
+    void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+
+    Workbench bench;
+};
+
+TEST_F(ChecksDeathTest, ShapeTypeAndAbsence) {
+    const Tensor f32 = bench.make(DType::f32, {3, 5}), i32 = bench.make(DType::i32, {3, 5});
+    const Tensor weight = bench.make(DType::f32, {5}), rstd = bench.make(DType::f32, {3});
+    RmsNorm norm{.residual_in = f32, .weight = weight, .y = f32, .rstd = rstd};
+    norm.residual_in = bench.make(DType::f32, {3, 4});
+    EXPECT_DEATH(bench.run(norm), "rms_norm: residual_in is float32\\[3, 4\\], expected \\[3, 5\\]");
+    norm.residual_in = f32;
+    norm.y = i32;
+    EXPECT_DEATH(bench.run(norm), "rms_norm: y is int32\\[3, 5\\], expected float32 or bfloat16");
+    norm.y = weight;
+    EXPECT_DEATH(bench.run(norm), "rms_norm: y is float32\\[5\\], expected 2 dimensions");
+    norm.y = f32;
+    norm.x = f32;
+    EXPECT_DEATH(bench.run(norm), "rms_norm: residual_out is absent");
+}
+
+TEST_F(ChecksDeathTest, RelationsBetweenOperands) {
+    const Tensor f32 = bench.make(DType::f32, {4, 6}), bf16 = bench.make(DType::bf16, {4, 6});
+    EXPECT_DEATH(bench.run(Gemm{.a = f32, .b = bf16, .c = f32}),
+                 "gemm: b is bfloat16\\[4, 6\\], expected float32");
+    EXPECT_DEATH(bench.run(Gemm{.a = f32, .b = f32, .c = f32}),
+                 "gemm: b is float32\\[4, 6\\], expected \\[6, 6\\]");
+    EXPECT_DEATH(bench.run(Swiglu{.gate_up = f32, .y = f32}),
+                 "swiglu: gate_up is float32\\[4, 6\\], expected \\[4, 12\\]");
+    EXPECT_DEATH(bench.run(Add{.into = f32.columns(0, 2), .x = f32.columns(2, 2)}), "add: into .*is strided");
+    const Tensor odd = bench.make(DType::f32, {2, 1, 5}), table = bench.make(DType::f32, {2, 2});
+    EXPECT_DEATH(
+        bench.run(Rope{.x = odd, .cosine = table, .sine = table, .positions = bench.make(DType::i32, {2})}),
+        "rope: x is float32\\[2, 1, 5\\], expected an even head size");
+}
+
+TEST_F(ChecksDeathTest, AttentionAndOptimizer) {
+    const Tensor q = bench.make(DType::f32, {6, 3, 8}), kv = bench.make(DType::f32, {6, 2, 8});
+    Attention attention{.q = q,
+                        .k = kv,
+                        .v = kv,
+                        .out = bench.make(DType::f32, {6, 3, 8}),
+                        .lse = bench.make(DType::f32, {2, 3, 3}),
+                        .sequences = {.rows = 2, .row_length = 3}};
+    EXPECT_DEATH(bench.run(attention), "attention: 3 query heads cannot share 2 key/value heads");
+    attention.k = attention.v = q;
+    attention.sequences.rows = 1;
+    EXPECT_DEATH(bench.run(attention),
+                 "attention: sequences cover 1 rows of 3 tokens, but there are 6 tokens");
+    const Tensor p = bench.make(DType::f32, {4}), scalars = bench.make(DType::f32, {StepScalar::count});
+    const AdamWLeaf leaves[] = {
+        {.param = p, .gradient = bench.make(DType::f32, {5}), .exp_avg = p, .exp_avg_sq = p}};
+    EXPECT_DEATH(bench.run(AdamW{.leaves = leaves, .scalars = scalars}),
+                 "adamw: gradient is float32\\[5\\], but param is float32\\[4\\]");
+}
+
+TEST_F(ChecksDeathTest, AnotherDevice) {
+    float number = 0;
+    const Device other = bench.backend().device() == Device::cpu ? Device::cuda : Device::cpu;
+    const Tensor elsewhere(&number, DType::f32, {1}, other);
+    EXPECT_DEATH(bench.run(Fill{.x = elsewhere, .value = 0}), "fill: x is on another device");
+}
+
+}  // namespace
+}  // namespace drover::test

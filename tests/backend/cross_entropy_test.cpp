@@ -1,0 +1,180 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "backend/backend_under_test.h"
+#include "backend/test_data.h"
+
+namespace drover::test {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+/// Both steps over one matrix of logits on the device, and what they leave.
+struct CrossEntropy {
+    CrossEntropy(Workbench& on, const Tensor& of, const Tensor& with, std::int64_t first = 0)
+        : bench(on), logits(of), targets(with), first_id(first) {
+        const Shape rows = {logits.size(0)};
+        for (Tensor* tensor : {&max, &sum_exp, &target_logit, &loss}) *tensor = bench.make(DType::f32, rows);
+        argmax = bench.make(DType::i32, rows);
+        bench.run(CrossEntropyStatistics{.logits = logits,
+                                         .targets = targets,
+                                         .max = max,
+                                         .sum_exp = sum_exp,
+                                         .target_logit = target_logit,
+                                         .argmax = argmax,
+                                         .first_id = first_id});
+    }
+
+    void gradient(const Tensor& scale) {
+        bench.run(CrossEntropyGradient{.logits = logits,
+                                       .targets = targets,
+                                       .max = max,
+                                       .sum_exp = sum_exp,
+                                       .target_logit = target_logit,
+                                       .loss = loss,
+                                       .scale = scale,
+                                       .first_id = first_id});
+    }
+
+    Workbench& bench;
+    Tensor logits, targets, max, sum_exp, target_logit, argmax, loss;
+    std::int64_t first_id;
+};
+
+TEST(CrossEntropy, ExponentialIsAccurateEverywhere) {
+    Workbench bench;
+    // With max 0, sum 1, scale 1 and a target that is held elsewhere, a logit is replaced by its exponential.
+    std::vector<float> x;
+    for (int i = -110000; i <= 92000; ++i) x.push_back(static_cast<float>(i) * 0.001f);
+    for (float special : {0.f, -0.f, 1e-30f, -1e-30f, infinity, -infinity, nan, 3e38f, -3e38f})
+        x.push_back(special);
+    const auto count = static_cast<std::int64_t>(x.size());
+    const Tensor logits = bench.put(Tensor::of(x.data(), {1, count}));
+    bench.run(CrossEntropyGradient{.logits = logits,
+                                   .targets = bench.put({0}),
+                                   .max = bench.put({0.f}),
+                                   .sum_exp = bench.put({1.f}),
+                                   .target_logit = bench.put({0.f}),
+                                   .loss = bench.make(DType::f32, {1}),
+                                   .scale = bench.put({1.f}),
+                                   .first_id = 1});
+    const std::vector<double> result = bench.values_of(logits);
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        const double exact = std::exp(static_cast<double>(x[i]));
+        const auto nearest = static_cast<float>(exact);
+        if (std::isnan(x[i])) {
+            EXPECT_TRUE(std::isnan(result[i]));
+        } else if (std::isinf(nearest) || nearest == 0) {
+            EXPECT_EQ(result[i], nearest) << x[i];
+        } else {
+            const double ulp = std::nextafter(nearest, infinity) - static_cast<double>(nearest);
+            worst = std::max(worst, std::abs(result[i] - exact) / ulp);
+        }
+    }
+    EXPECT_LE(worst, 1.5);
+}
+
+TEST(CrossEntropy, NotANumberAndInfinityReachTheLoss) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+        Workbench bench;
+        const std::vector<float> x = {1,         nan,       2,         0,          // a NaN
+                                      1,         infinity,  2,         0,          // an infinite logit
+                                      -infinity, -infinity, -infinity, -infinity,  // nothing is possible
+                                      -infinity, 1,         2,         0,          // the target is impossible
+                                      -infinity, 1,         1,         -infinity};  // others are
+        const Tensor logits = bench.put(Tensor::of(x.data(), {5, 4}), dtype);
+        CrossEntropy both(bench, logits, bench.put({0, 0, 0, 0, 1}));
+        both.gradient(bench.put({1.f}));
+        const std::vector<double> loss = bench.values_of(both.loss), gradient = bench.values_of(logits);
+        EXPECT_TRUE(std::isnan(loss[0]) && std::isnan(loss[1]) && std::isnan(loss[2]));
+        EXPECT_EQ(loss[3], infinity);
+        EXPECT_NEAR(loss[4], std::log(2.0), 1e-6);
+        EXPECT_TRUE(std::isnan(gradient[0]) && std::isnan(gradient[8]));
+        EXPECT_EQ(std::vector<double>(gradient.end() - 4, gradient.end()),
+                  (std::vector<double>{0, -0.5, 0.5, 0}));
+        EXPECT_EQ(bench.values_of(both.argmax)[4], 1);
+    }
+}
+
+TEST(CrossEntropy, AnImpossibleShareOfTheVocabularyAddsNothing) {
+    Workbench bench;
+    const std::vector<float> x = {-infinity, -infinity, -infinity, -infinity, nan, -infinity};
+    CrossEntropy share(bench, bench.put(Tensor::of(x.data(), {2, 3})), bench.put({9, 9}));
+    EXPECT_EQ(bench.values_of(share.max)[0], -infinity);
+    EXPECT_EQ(bench.values_of(share.sum_exp)[0], 0);
+    EXPECT_TRUE(std::isnan(bench.values_of(share.sum_exp)[1]));
+}
+
+TEST(CrossEntropy, IgnoredRowsHaveNoLossAndNoGradient) {
+    Workbench bench;
+    const std::vector<float> x = {1, 2, 3, nan, infinity, 0, 3, 2, 1};
+    const Tensor logits = bench.put(Tensor::of(x.data(), {3, 3}));
+    CrossEntropy both(bench, logits, bench.put({0, ignored_target, ignored_target}));
+    both.gradient(bench.put({1.f}));
+    const std::vector<double> loss = bench.values_of(both.loss), gradient = bench.values_of(logits);
+    EXPECT_GT(loss[0], 0);
+    EXPECT_EQ(loss[1], 0);
+    EXPECT_EQ(loss[2], 0);
+    EXPECT_LT(gradient[0], 0);
+    EXPECT_EQ(std::vector<double>(gradient.begin() + 3, gradient.end()), std::vector<double>(6, 0));
+    EXPECT_EQ(bench.values_of(both.target_logit)[1], 0);
+}
+
+TEST(CrossEntropy, TiesGoToTheLowestId) {
+    Workbench bench;
+    for (const std::int64_t width : {1, 7, 17, 33, 1000}) {
+        const std::vector<float> equal(static_cast<std::size_t>(width), 0.5f);
+        CrossEntropy flat(bench, bench.put(Tensor::of(equal.data(), {1, width})), bench.put({0}), 40);
+        EXPECT_EQ(bench.values_of(flat.argmax)[0], 40) << width;
+        // Negative logits: the empty lanes behind a short row must not win.
+        std::vector<float> negative(static_cast<std::size_t>(width), -5);
+        negative.back() = -4;
+        CrossEntropy last(bench, bench.put(Tensor::of(negative.data(), {1, width})), bench.put({0}));
+        EXPECT_EQ(bench.values_of(last.argmax)[0], static_cast<double>(width - 1)) << width;
+        EXPECT_EQ(bench.values_of(last.max)[0], -4) << width;
+    }
+}
+
+TEST(CrossEntropy, SharesOfAVocabularyCombineToTheWhole) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+        Workbench bench;
+        const std::int64_t rows = 9, width = 100, cut = 37;
+        const OwnedTensor x = random_normal(dtype, {rows, width}, 1, 3);
+        const Tensor targets = bench.put(random_integers({rows}, 2, 0, width)), scale = bench.put({0.5f});
+        CrossEntropy whole(bench, bench.put(x), targets);
+        // The two shares are column ranges of one matrix, so they are strided as well.
+        const Tensor logits = bench.put(x);
+        CrossEntropy left(bench, logits.columns(0, cut), targets, 0);
+        CrossEntropy right(bench, logits.columns(cut, width - cut), targets, cut);
+        const auto max_l = bench.values_of(left.max), max_r = bench.values_of(right.max);
+        const auto sum_l = bench.values_of(left.sum_exp), sum_r = bench.values_of(right.sum_exp);
+        const auto target_l = bench.values_of(left.target_logit),
+                   target_r = bench.values_of(right.target_logit);
+        std::vector<float> max, sum_exp, target_logit;
+        for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row) {
+            const double top = std::max(max_l[row], max_r[row]);
+            max.push_back(static_cast<float>(top));
+            sum_exp.push_back(static_cast<float>(sum_l[row] * std::exp(max_l[row] - top) +
+                                                 sum_r[row] * std::exp(max_r[row] - top)));
+            target_logit.push_back(static_cast<float>(target_l[row] + target_r[row]));
+        }
+        for (CrossEntropy* share : {&left, &right}) {
+            share->max = bench.put(Tensor::of(max.data(), {rows}));
+            share->sum_exp = bench.put(Tensor::of(sum_exp.data(), {rows}));
+            share->target_logit = bench.put(Tensor::of(target_logit.data(), {rows}));
+            share->gradient(scale);
+        }
+        whole.gradient(scale);
+        EXPECT_LE(relative_error(bench.get(left.loss), bench.get(whole.loss)), 1e-6);
+        EXPECT_LE(relative_error(bench.get(right.loss), bench.get(whole.loss)), 1e-6);
+        EXPECT_LE(relative_error(bench.get(logits), bench.get(whole.logits)),
+                  dtype == DType::f32 ? 1e-6 : 1e-3);
+    }
+}
+
+}  // namespace
+}  // namespace drover::test

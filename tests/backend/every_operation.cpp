@@ -1,0 +1,161 @@
+#include "backend/every_operation.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "backend/test_data.h"
+
+namespace drover::test {
+namespace {
+
+// Several tasks' worth of elements, and no multiple of any vector length.
+constexpr std::int64_t rows = 131, width = 1003, vocabulary = 517;
+
+template <class... Tensors>
+std::vector<OwnedTensor> read(Workbench& bench, const Tensors&... tensors) {
+    std::vector<OwnedTensor> result;
+    (result.push_back(bench.get(tensors)), ...);
+    return result;
+}
+
+Tensor normal(Workbench& bench, DType dtype, const Shape& shape, unsigned seed, double deviation = 1) {
+    return bench.put(random_normal(dtype, shape, seed, deviation));
+}
+
+std::vector<OwnedTensor> run_rms_norm(Workbench& bench, DType dtype, DType residual_dtype) {
+    const Shape shape = {rows, width};
+    const Tensor residual = bench.make(residual_dtype, shape), y = bench.make(dtype, shape);
+    const Tensor rstd = bench.make(DType::f32, {rows}), weight = normal(bench, residual_dtype, {width}, 3);
+    bench.run(RmsNorm{.x = normal(bench, dtype, shape, 1),
+                      .residual_in = normal(bench, residual_dtype, shape, 2),
+                      .residual_out = residual,
+                      .weight = weight,
+                      .y = y,
+                      .rstd = rstd,
+                      .eps = 1e-5f});
+    const Tensor dresidual = bench.make(residual_dtype, shape), dweight = bench.make(residual_dtype, {width});
+    bench.run(RmsNormBackward{.dy = normal(bench, dtype, shape, 4),
+                              .residual_out = residual,
+                              .weight = weight,
+                              .rstd = rstd,
+                              .dresidual_out = normal(bench, residual_dtype, shape, 5),
+                              .dresidual = dresidual,
+                              .dweight = dweight});
+    return read(bench, residual, y, rstd, dresidual, dweight);
+}
+
+std::vector<OwnedTensor> run_rope(Workbench& bench, DType dtype) {
+    const Tensor x = normal(bench, dtype, {rows, 6, 134}, 1);
+    bench.run(Rope{.x = x,
+                   .cosine = normal(bench, DType::f32, {9, 67}, 2),
+                   .sine = normal(bench, DType::f32, {9, 67}, 3),
+                   .positions = bench.put(random_integers({rows}, 4, 0, 9))});
+    return read(bench, x);
+}
+
+std::vector<OwnedTensor> run_swiglu(Workbench& bench, DType dtype) {
+    const Tensor gate_up = normal(bench, dtype, {rows, 2 * width}, 1, 3);
+    const Tensor y = bench.make(dtype, {rows, width}), dgate_up = bench.make(dtype, {rows, 2 * width});
+    bench.run(Swiglu{.gate_up = gate_up, .y = y});
+    bench.run(SwigluBackward{
+        .gate_up = gate_up, .dy = normal(bench, dtype, {rows, width}, 2), .dgate_up = dgate_up});
+    return read(bench, y, dgate_up);
+}
+
+std::vector<OwnedTensor> run_cross_entropy(Workbench& bench, DType dtype) {
+    const Tensor logits = normal(bench, dtype, {rows, width}, 1, 3);
+    const Tensor targets = bench.put(random_integers({rows}, 2, 0, width));
+    const Tensor max = bench.make(DType::f32, {rows}), sum_exp = bench.make(DType::f32, {rows});
+    const Tensor target_logit = bench.make(DType::f32, {rows}), argmax = bench.make(DType::i32, {rows});
+    const Tensor loss = bench.make(DType::f32, {rows});
+    bench.run(CrossEntropyStatistics{.logits = logits,
+                                     .targets = targets,
+                                     .max = max,
+                                     .sum_exp = sum_exp,
+                                     .target_logit = target_logit,
+                                     .argmax = argmax});
+    bench.run(CrossEntropyGradient{.logits = logits,
+                                   .targets = targets,
+                                   .max = max,
+                                   .sum_exp = sum_exp,
+                                   .target_logit = target_logit,
+                                   .loss = loss,
+                                   .scale = bench.put({0.01f})});
+    return read(bench, max, sum_exp, target_logit, argmax, loss, logits);
+}
+
+std::vector<OwnedTensor> run_embedding(Workbench& bench, DType dtype) {
+    const Tensor ids = bench.put(random_integers({rows}, 1, 0, vocabulary / 9));
+    const Tensor y = bench.make(dtype, {rows, width}), dweight = bench.make(dtype, {vocabulary, width});
+    bench.run(Embedding{.ids = ids, .weight = normal(bench, dtype, {vocabulary, width}, 2), .y = y});
+    bench.run(
+        EmbeddingBackward{.ids = ids, .dy = normal(bench, dtype, {rows, width}, 3), .dweight = dweight});
+    return read(bench, y, dweight);
+}
+
+std::vector<OwnedTensor> run_bias_gradient(Workbench& bench, DType dtype) {
+    const Tensor dbias = bench.make(dtype, {width});
+    bench.run(BiasGradient{.dy = normal(bench, dtype, {rows, width}, 1), .dbias = dbias});
+    return read(bench, dbias);
+}
+
+std::vector<OwnedTensor> run_optimizer(Workbench& bench, DType dtype, bool with_master) {
+    const Shape shape = {rows, width};
+    const DType moment = with_master ? DType::f32 : dtype;
+    const Tensor gradient = normal(bench, dtype, shape, 1), sums = bench.make(DType::f64, {1});
+    const Tensor scalars = bench.put({0.01f, 1.f, 0.1f, 0.001f, 0.f, 0.f});
+    const Tensor gradients[] = {gradient};
+    bench.run(SumOfSquares{.tensors = gradients, .sums = sums});
+    bench.run(ClipFactor{.sums = sums, .scalars = scalars, .max_norm = 1});
+    const Tensor exp_avg = normal(bench, moment, shape, 2, 0.1), exp_avg_sq = bench.make(moment, shape);
+    bench.run(Fill{.x = exp_avg_sq, .value = 0.25});
+    const AdamWLeaf leaf{.param = normal(bench, dtype, shape, 3),
+                         .gradient = gradient,
+                         .exp_avg = exp_avg,
+                         .exp_avg_sq = exp_avg_sq,
+                         .master = with_master ? normal(bench, DType::f32, shape, 3) : Tensor(),
+                         .weight_decay = 0.1f};
+    const AdamWLeaf leaves[] = {leaf};
+    bench.run(AdamW{.leaves = leaves, .scalars = scalars});
+    std::vector<OwnedTensor> result = read(bench, sums, scalars, exp_avg, exp_avg_sq, leaf.param);
+    if (with_master) result.push_back(bench.get(leaf.master));
+    return result;
+}
+
+std::vector<OwnedTensor> run_general(Workbench& bench, DType dtype) {
+    const Tensor wide = normal(bench, DType::f32, {rows, width}, 1), to = bench.make(dtype, {rows, width});
+    const Tensor total = bench.make(DType::f64, {1}), filled = bench.make(dtype, {rows, width});
+    bench.run(Cast{.from = wide, .to = to});
+    bench.run(Add{.into = to, .x = normal(bench, dtype, {rows, width}, 2)});
+    bench.run(Fill{.x = filled, .value = 1.5});
+    bench.run(Sum{.x = wide.view({rows * width}), .out = total});
+    return read(bench, to, total, filled);
+}
+
+}  // namespace
+
+std::vector<OperationCase> every_operation() {
+    std::vector<OperationCase> cases;
+    const auto add = [&](std::string name, DType dtype, auto run) {
+        cases.push_back({std::move(name) + " " + std::string(name_of(dtype)), dtype, run});
+    };
+    for (DType dtype : {DType::f32, DType::bf16}) {
+        add("rms_norm", dtype, [=](Workbench& bench) { return run_rms_norm(bench, dtype, dtype); });
+        add("rope", dtype, [=](Workbench& bench) { return run_rope(bench, dtype); });
+        add("swiglu", dtype, [=](Workbench& bench) { return run_swiglu(bench, dtype); });
+        add("cross_entropy", dtype, [=](Workbench& bench) { return run_cross_entropy(bench, dtype); });
+        add("embedding", dtype, [=](Workbench& bench) { return run_embedding(bench, dtype); });
+        add("bias_gradient", dtype, [=](Workbench& bench) { return run_bias_gradient(bench, dtype); });
+        add("optimizer", dtype, [=](Workbench& bench) { return run_optimizer(bench, dtype, false); });
+        add("general", dtype, [=](Workbench& bench) { return run_general(bench, dtype); });
+    }
+    add("rms_norm on an f32 residual", DType::bf16,
+        [](Workbench& bench) { return run_rms_norm(bench, DType::bf16, DType::f32); });
+    add("optimizer with master copy", DType::bf16,
+        [](Workbench& bench) { return run_optimizer(bench, DType::bf16, true); });
+    add("general", DType::f16, [](Workbench& bench) { return run_general(bench, DType::f16); });
+    return cases;
+}
+
+}  // namespace drover::test

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/backend_under_test.h"
+
+namespace drover::test {
+
+/// An operation on fixed random operands, large enough to be cut into several tasks.
+struct OperationCase {
+    std::string name;
+    DType dtype;  ///< of its activations
+    /// Runs it and returns all that it wrote.
+    std::function<std::vector<OwnedTensor>(Workbench&)> run;
+};
+
+/// One or more cases for every operation but gemm and attention, in fp32, bf16 and the mixtures that training
+/// uses.
+std::vector<OperationCase> every_operation();
+
+}  // namespace drover::test

@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "backend/backend_under_test.h"
+#include "backend/test_data.h"
+
+namespace drover::test {
+namespace {
+
+TEST(SumOfSquares, EverySizeAndType) {
+    for (const std::int64_t count : {1, 7, 17, 33, 1000, 70001}) {
+        Workbench bench;
+        const OwnedTensor a = random_normal(DType::f32, {count}, 1),
+                          b = random_normal(DType::bf16, {count}, 2);
+        const Tensor tensors[] = {bench.put(a), bench.put(b)}, sums = bench.make(DType::f64, {2});
+        bench.run(SumOfSquares{.tensors = tensors, .sums = sums});
+        double expected_a = 0, expected_b = 0;
+        for (double x : values(a)) expected_a += x * x;
+        for (double x : values(b)) expected_b += x * x;
+        EXPECT_NEAR(bench.values_of(sums)[0], expected_a, 1e-12 * expected_a) << count;
+        EXPECT_NEAR(bench.values_of(sums)[1], expected_b, 1e-12 * expected_b) << count;
+    }
+}
+
+TEST(SumOfSquares, SquaresBeyondTheRangeOfFp32) {
+    Workbench bench;
+    const Tensor tensors[] = {bench.put({1e25f, 1e-25f})}, sums = bench.make(DType::f64, {1});
+    bench.run(SumOfSquares{.tensors = tensors, .sums = sums});
+    EXPECT_NEAR(bench.values_of(sums)[0] / 1e50, 1, 1e-6);
+}
+
+/// gradient_norm and clip_factor for sums that make a norm of `norm`.
+std::pair<double, double> clip(double norm, float max_norm) {
+    Workbench bench;
+    const double part = norm * norm / 2;
+    const Tensor scalars = bench.make(DType::f32, {StepScalar::count});
+    bench.run(ClipFactor{.sums = bench.put({part, part}), .scalars = scalars, .max_norm = max_norm});
+    const std::vector<double> result = bench.values_of(scalars);
+    for (int other : {StepScalar::learning_rate, StepScalar::loss_scale, StepScalar::bias_correction1,
+                      StepScalar::bias_correction2})
+        EXPECT_TRUE(std::isnan(result[static_cast<std::size_t>(other)]))
+            << "scalar " << other << " was written";
+    return {result[StepScalar::gradient_norm], result[StepScalar::clip_factor]};
+}
+
+TEST(ClipFactor, FollowsTheNorm) {
+    EXPECT_NEAR(clip(5, 1).first, 5, 1e-6);
+    EXPECT_NEAR(clip(5, 1).second, 1 / (5 + 1e-6), 1e-7);
+    EXPECT_EQ(clip(0.5, 1).second, 1);
+    EXPECT_EQ(clip(0, 1).second, 1);
+    EXPECT_EQ(clip(5, 0).second, 1);
+    EXPECT_EQ(clip(5, -1).second, 1);
+    EXPECT_TRUE(std::isnan(clip(std::nan(""), 1).second));
+    EXPECT_EQ(clip(std::numeric_limits<double>::infinity(), 1).second, 0);
+}
+
+TEST(AdamW, MixedTypesMatchTheReference) {
+    const double learning_rate = 0.01, correction1 = 0.19, correction2 = 0.002, decay = 0.1, factor = 0.5;
+    const DType types[] = {DType::f32, DType::bf16};
+    for (DType param_type : types)
+        for (DType gradient_type : types)
+            for (DType m_type : types)
+                for (DType v_type : types)
+                    for (bool with_master : {false, true}) {
+                        SCOPED_TRACE(testing::Message()
+                                     << name_of(param_type) << ' ' << name_of(gradient_type) << ' '
+                                     << name_of(m_type) << ' ' << name_of(v_type) << ' ' << with_master);
+                        Workbench bench;
+                        const Shape shape = {3, 11};
+                        const OwnedTensor p = random_normal(param_type, shape, 1);
+                        // The master copy holds digits that the parameter has lost.
+                        const OwnedTensor master = random_normal(DType::f32, shape, 1);
+                        const OwnedTensor g = random_normal(gradient_type, shape, 2);
+                        const OwnedTensor m = random_normal(m_type, shape, 3, 0.1);
+                        const OwnedTensor v = random_normal(v_type, shape, 4, 0.001, 0.02);
+                        const AdamWLeaf leaf{.param = bench.put(p),
+                                             .gradient = bench.put(g),
+                                             .exp_avg = bench.put(m),
+                                             .exp_avg_sq = bench.put(v),
+                                             .master = with_master ? bench.put(master) : Tensor(),
+                                             .weight_decay = static_cast<float>(decay)};
+                        const AdamWLeaf leaves[] = {leaf};
+                        const Tensor scalars = bench.put(
+                            {static_cast<float>(learning_rate), 0.f, static_cast<float>(correction1),
+                             static_cast<float>(correction2), 0.f, static_cast<float>(factor)});
+                        bench.run(AdamW{.leaves = leaves, .scalars = scalars});
+
+                        std::vector<double> ep = values(with_master ? master : p), em = values(m),
+                                            ev = values(v);
+                        const std::vector<double> eg = values(g);
+                        for (std::size_t i = 0; i < ep.size(); ++i) {
+                            const double clipped = eg[i] * factor;
+                            em[i] = 0.9 * em[i] + 0.1 * clipped;
+                            ev[i] = 0.999 * ev[i] + 0.001 * clipped * clipped;
+                            ep[i] = ep[i] * (1 - learning_rate * decay) -
+                                    learning_rate / correction1 * em[i] /
+                                        (std::sqrt(ev[i]) / std::sqrt(correction2) + 1e-8);
+                        }
+                        const auto tolerance = [](DType dtype) {
+                            return dtype == DType::f32 ? 5e-7 : 1.0 / 256;
+                        };
+                        EXPECT_LE(relative_error(bench.values_of(leaf.exp_avg), em), tolerance(m_type));
+                        EXPECT_LE(relative_error(bench.values_of(leaf.exp_avg_sq), ev), tolerance(v_type));
+                        EXPECT_LE(relative_error(bench.values_of(leaf.param), ep), tolerance(param_type));
+                        if (!with_master) continue;
+                        EXPECT_LE(relative_error(bench.values_of(leaf.master), ep), tolerance(DType::f32));
+                        const OwnedTensor rounded =
+                            OwnedTensor::converted(bench.get(leaf.master), param_type);
+                        EXPECT_EQ(bench.values_of(leaf.param), values(rounded));
+                    }
+}
+
+}  // namespace
+}  // namespace drover::test

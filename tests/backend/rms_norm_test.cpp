@@ -1,0 +1,200 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/backend_under_test.h"
+#include "backend/test_data.h"
+
+namespace drover::test {
+namespace {
+
+constexpr float eps = 1e-5f;
+
+struct Reference {
+    std::vector<double> y, dresidual, dweight;
+};
+
+/// In f64, with the one rounding in between that Hugging Face makes.
+Reference reference(const Tensor& residual, const Tensor& weight, const Tensor& dy) {
+    const std::int64_t rows = residual.size(0), width = residual.size(1);
+    const std::vector<double> x = values(residual), w = values(weight), d = values(dy);
+    Reference result{
+        .y = {}, .dresidual = {}, .dweight = std::vector<double>(static_cast<std::size_t>(width))};
+    for (std::int64_t row = 0; row < rows; ++row) {
+        const auto at = [&](std::int64_t column) { return static_cast<std::size_t>(row * width + column); };
+        double squares = 0, mean = 0;
+        for (std::int64_t i = 0; i < width; ++i) squares += x[at(i)] * x[at(i)];
+        const double rstd = 1 / std::sqrt(squares / static_cast<double>(width) + eps);
+        for (std::int64_t i = 0; i < width; ++i)
+            mean += d[at(i)] * w[static_cast<std::size_t>(i)] * x[at(i)] * rstd / static_cast<double>(width);
+        for (std::int64_t i = 0; i < width; ++i) {
+            const auto column = static_cast<std::size_t>(i);
+            auto normalised = static_cast<float>(x[at(i)] * rstd);
+            if (residual.dtype() == DType::bf16) normalised = static_cast<float>(bf16(normalised));
+            result.y.push_back(normalised * w[column]);
+            result.dresidual.push_back(rstd * (d[at(i)] * w[column] - x[at(i)] * rstd * mean));
+            result.dweight[column] += d[at(i)] * x[at(i)] * rstd;
+        }
+    }
+    return result;
+}
+
+struct Types {
+    DType y, residual, weight, dweight;
+};
+
+// fp32, pure bf16, autocast (everything but the matrix products in fp32), and what lies between.
+constexpr Types all_types[] = {
+    {DType::f32, DType::f32, DType::f32, DType::f32},     {DType::f32, DType::f32, DType::f32, DType::bf16},
+    {DType::bf16, DType::bf16, DType::bf16, DType::bf16}, {DType::bf16, DType::f32, DType::f32, DType::f32},
+    {DType::bf16, DType::f32, DType::bf16, DType::f32},   {DType::bf16, DType::bf16, DType::f32, DType::f32}};
+
+/// Allowed relative error of a result that is rounded to `dtype` once.
+double tolerance(DType dtype) {
+    return dtype == DType::f32 ? 1e-6 : 1.0 / 256;
+}
+
+TEST(RmsNorm, MixedTypesMatchTheReference) {
+    for (const Types& types : all_types) {
+        for (const std::int64_t width : {1, 7, 17, 33, 1000}) {
+            SCOPED_TRACE(testing::Message()
+                         << name_of(types.y) << ' ' << name_of(types.residual) << ' ' << width);
+            Workbench bench;
+            const Shape shape = {70, width};  // more rows than are summed at a time
+            const OwnedTensor residual = random_normal(types.residual, shape, 1, 2);
+            const OwnedTensor weight = random_normal(types.weight, {width}, 2, 0.3, 1);
+            const OwnedTensor dy = random_normal(types.y, shape, 3);
+            const Tensor y = bench.make(types.y, shape), rstd = bench.make(DType::f32, {70});
+            bench.run(RmsNorm{.residual_in = bench.put(residual),
+                              .weight = bench.put(weight),
+                              .y = y,
+                              .rstd = rstd,
+                              .eps = eps});
+            const Tensor dresidual = bench.make(types.residual, shape),
+                         dweight = bench.make(types.dweight, {width});
+            bench.run(RmsNormBackward{.dy = bench.put(dy),
+                                      .residual_out = bench.put(residual),
+                                      .weight = bench.put(weight),
+                                      .rstd = rstd,
+                                      .dresidual = dresidual,
+                                      .dweight = dweight});
+            const Reference expected = reference(residual, weight, dy);
+            // Rounded once more, the reference must give the same bits but for single elements: this tells
+            // the residual's dtype from y's in the inner rounding.
+            OwnedTensor rounded(DType::f32, shape);
+            for (std::size_t i = 0; i < expected.y.size(); ++i)
+                rounded.tensor().data<float>()[i] = static_cast<float>(expected.y[i]);
+            EXPECT_LE(relative_error(bench.get(y), OwnedTensor::converted(rounded, types.y)),
+                      types.y == DType::f32 ? 5e-7 : tolerance(types.y) / 16);
+            EXPECT_LE(relative_error(bench.values_of(dweight), expected.dweight), tolerance(types.dweight));
+            // With one element per row the terms of the gradient cancel, and only their rounding is left.
+            if (width == 1) continue;
+            EXPECT_LE(relative_error(bench.values_of(dresidual), expected.dresidual),
+                      tolerance(types.residual));
+        }
+    }
+}
+
+TEST(RmsNorm, AddsXToTheResidualInPlace) {
+    for (const Types& types : all_types) {
+        Workbench bench;
+        const Shape shape = {3, 33};
+        const Tensor x = bench.put(random_normal(types.y, shape, 1));
+        const Tensor residual = bench.put(random_normal(types.residual, shape, 2));
+        const Tensor aliased = bench.put(bench.get(residual)), apart = bench.make(types.residual, shape);
+        const Tensor weight = bench.put(random_normal(types.weight, {33}, 3));
+        const Tensor y = bench.make(types.y, shape), y_apart = bench.make(types.y, shape);
+        const Tensor rstd = bench.make(DType::f32, {3});
+        bench.run(RmsNorm{.x = x,
+                          .residual_in = residual,
+                          .residual_out = apart,
+                          .weight = weight,
+                          .y = y_apart,
+                          .rstd = rstd,
+                          .eps = eps});
+        bench.run(RmsNorm{.x = x,
+                          .residual_in = aliased,
+                          .residual_out = aliased,
+                          .weight = weight,
+                          .y = y,
+                          .rstd = rstd,
+                          .eps = eps});
+        EXPECT_EQ(bench.values_of(aliased), bench.values_of(apart));
+        EXPECT_EQ(bench.values_of(y), bench.values_of(y_apart));
+
+        std::vector<double> sum = bench.values_of(residual);
+        const std::vector<double> added = bench.values_of(x);
+        for (std::size_t i = 0; i < sum.size(); ++i) {
+            const auto exact = static_cast<float>(sum[i]) + static_cast<float>(added[i]);
+            sum[i] = types.residual == DType::f32 ? exact : static_cast<float>(bf16(exact));
+        }
+        EXPECT_EQ(bench.values_of(apart), sum);
+    }
+}
+
+TEST(RmsNorm, BackwardAccumulatesAndMayOverwriteTheIncomingGradient) {
+    Workbench bench;
+    const Shape shape = {5, 17};
+    const Tensor residual = bench.put(random_normal(DType::f32, shape, 1));
+    const Tensor weight = bench.put(random_normal(DType::f32, {17}, 2));
+    const Tensor rstd = bench.put({1.f, 0.5f, 2.f, 0.25f, 1.5f});
+    const Tensor incoming = bench.put(random_normal(DType::f32, shape, 3)),
+                 apart = bench.make(DType::f32, shape);
+    const Tensor once = bench.make(DType::f32, {17}), twice = bench.make(DType::f32, {17});
+    RmsNormBackward backward{.dy = bench.put(random_normal(DType::f32, shape, 4)),
+                             .residual_out = residual,
+                             .weight = weight,
+                             .rstd = rstd,
+                             .dresidual_out = incoming,
+                             .dresidual = apart,
+                             .dweight = once};
+    bench.run(backward);
+    backward.dweight = twice;
+    bench.run(backward);
+    backward.accumulate = true;
+    backward.dresidual = incoming;
+    bench.run(backward);
+    EXPECT_EQ(bench.values_of(incoming), bench.values_of(apart));
+    std::vector<double> doubled = bench.values_of(once);
+    for (double& value : doubled) value *= 2;
+    EXPECT_EQ(bench.values_of(twice), doubled);
+}
+
+TEST(RmsNorm, StridedOperands) {
+    Workbench bench;
+    // All operands are column ranges of wider matrices.
+    const Shape wide = {4, 50};
+    const OwnedTensor x = random_normal(DType::f32, wide, 1), r = random_normal(DType::f32, wide, 2);
+    const Tensor weight = bench.put(random_normal(DType::f32, {19}, 3)), rstd = bench.make(DType::f32, {4});
+    const Tensor residual_out = bench.make(DType::f32, wide), y = bench.make(DType::f32, wide);
+    bench.run(RmsNorm{.x = bench.put(x).columns(3, 19),
+                      .residual_in = bench.put(r).columns(7, 19),
+                      .residual_out = residual_out.columns(11, 19),
+                      .weight = weight,
+                      .y = y.columns(31, 19),
+                      .rstd = rstd,
+                      .eps = eps});
+    const auto packed = [](const Tensor& part) {
+        OwnedTensor copy(DType::f32, part.shape());
+        const std::vector<double> elements = values(part);
+        for (std::size_t i = 0; i < elements.size(); ++i)
+            copy.tensor().data<float>()[i] = static_cast<float>(elements[i]);
+        return copy;
+    };
+    const Tensor expected_residual = bench.make(DType::f32, {4, 19}),
+                 expected = bench.make(DType::f32, {4, 19});
+    bench.run(RmsNorm{.x = bench.put(packed(x.tensor().columns(3, 19))),
+                      .residual_in = bench.put(packed(r.tensor().columns(7, 19))),
+                      .residual_out = expected_residual,
+                      .weight = weight,
+                      .y = expected,
+                      .rstd = rstd,
+                      .eps = eps});
+    const OwnedTensor all_residual = bench.get(residual_out), all_y = bench.get(y);
+    EXPECT_EQ(values(all_residual.tensor().columns(11, 19)), bench.values_of(expected_residual));
+    EXPECT_EQ(values(all_y.tensor().columns(31, 19)), bench.values_of(expected));
+    for (double untouched : values(all_y.tensor().columns(0, 31))) EXPECT_TRUE(std::isnan(untouched));
+}
+
+}  // namespace
+}  // namespace drover::test
