@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/collective_call.h"
+#include "comm/exchange.h"
+
+namespace drover {
+
+/// What ranks tell each other about a call in the debug mode; goes over the wire as it lies in memory.
+struct CallHeader {
+    std::uint64_t axis = 0;  ///< hash of the axis's name and ranks
+    std::int64_t number = 0;
+    std::int64_t count = 0;
+    std::int64_t count_to = 0;    ///< all_to_all: elements for the receiver of this header
+    std::int64_t count_from = 0;  ///< all_to_all: elements that the receiver should send
+    std::int32_t peer = -1;       ///< broadcast's root
+    CollectiveKind kind = CollectiveKind::barrier;
+    Reduction reduction = Reduction::sum;
+    DType dtype = DType::u8;
+    std::uint8_t padding = 0;  // no byte of the message is left to chance
+
+    bool is_message() const { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
+};
+
+/// This rank's call as it is announced to rank `receiver` of the group.
+CallHeader header_of(const Group& group, const CollectiveCall& call, std::int64_t number, int receiver);
+
+/// Error that names both ranks' calls when they do not belong together. `theirs` came from rank `peer` of the
+/// group.
+void check_headers(const Group& group, const CallHeader& ours, const CallHeader& theirs, int peer);
+
+/// Exchanges the headers of a collective among the group, and checks them all.
+class CallCheck {
+  public:
+    void check(Exchange& exchange, const Group& group, const CollectiveCall& call, std::int64_t number);
+
+  private:
+    std::vector<CallHeader> ours_;    // [rank]
+    std::vector<CallHeader> theirs_;  // [rank]
+};
+
+}  // namespace drover

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "comm/call_check.h"
+#include "comm/collective_call.h"
+#include "comm/exchange.h"
+#include "comm/transport.h"
+#include "core/error.h"
+
+namespace drover {
+
+struct WorldOptions {
+    /// How long a collective may wait for the other ranks, counted from when it is its turn.
+    std::chrono::milliseconds deadline = std::chrono::minutes(30);
+    /// Before each collective and message the ranks compare what they call. Costs a small message per pair of
+    /// ranks.
+    bool comm_debug = false;
+    /// What a rank receives the contributions to a reduction in; made larger where the number of ranks needs
+    /// it.
+    std::size_t scratch_bytes = std::size_t{16} << 20;
+};
+
+/// Another rank failed, and this one can only stop. That rank's own message is the one to show; this one is
+/// short.
+class PeerFailure : public Error {
+  public:
+    PeerFailure(int rank, std::string_view cause) : Error(cause), rank_(rank) {}
+    int rank() const { return rank_; }
+
+  private:
+    int rank_;
+};
+
+/// A collective or a message, from its start until it has been waited for.
+struct Operation {
+    using Clock = std::chrono::steady_clock;
+    enum class State : std::uint8_t { under_way, done, broken };
+
+    const Group* group = nullptr;
+    CollectiveCall call;
+    std::vector<std::int64_t> counts;  ///< what the call's spans point into
+    std::int64_t number = 0;  ///< from 1: of the axis's collectives, or of the messages to, or from, a rank
+    State state =
+        State::under_way;  ///< guarded by the thread's mutex; the rest belongs to the thread meanwhile
+    Clock::time_point began;
+
+    // Of messages only.
+    std::optional<Transport::Request> request;
+    CallHeader header;
+    bool header_exchanged = false;
+    std::size_t bytes_in_flight = 0;
+    std::size_t bytes_moved = 0;
+
+    /// "all_gather number 17 on axis data (24 float32)"
+    std::string text() const;
+};
+
+/// A rank's one thread for communication: makes the transport and is the only one to use it. Performs
+/// collectives of all axes one after the other in the order of their start. Messages between two ranks move
+/// beside them, because a pipeline's sends may only be taken after collectives that come later in the queue;
+/// they keep their order per peer.
+class CommunicationThread {
+  public:
+    using MakeTransport = std::function<std::unique_ptr<Transport>()>;
+
+    /// Returns when the transport stands, or throws what making it threw.
+    CommunicationThread(MakeTransport make_transport, const WorldOptions& options);
+    /// Every operation must have been waited for or dropped. Waits for the orderly end of the transport.
+    ~CommunicationThread();
+    CommunicationThread(const CommunicationThread&) = delete;
+    CommunicationThread& operator=(const CommunicationThread&) = delete;
+
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+
+    /// The group must live until the operation has been waited for or dropped.
+    Operation* start(const Group& group, const CollectiveCall& call, std::int64_t number);
+    /// Returns when the operation is done, or throws why it never will be. Ends the operation either way.
+    void wait(Operation* operation);
+    /// Ends an operation without telling how it went. During the unwinding of an exception it does not wait
+    /// for other ranks, but breaks off all communication of this rank and tells them.
+    void drop(Operation* operation) noexcept;
+    /// Breaks off all communication and tells the other ranks why, unless it is broken already.
+    void fail(std::string_view reason) noexcept;
+
+  private:
+    struct Broken {
+        std::string cause;
+        std::string remedy;
+        int failed_peer = -1;  // the rank whose failure it was, when it was another's
+    };
+    /// Thrown inside the thread when fail() asked for it.
+    struct FailureRequest {
+        std::string reason;
+    };
+
+    // On the thread.
+    void run(const MakeTransport& make_transport);
+    void serve();
+    Operation* next_collective();
+    void perform(Operation& operation);
+    void attend();
+    void advance_messages();
+    bool waits_for_earlier(const Operation& message) const;
+    bool advance(Operation& message);
+    void check_deadline(const Operation& operation);
+    std::string missing(const Operation& operation) const;
+    void finish(Operation& operation);
+    void break_down(Broken broken, std::string_view reason_to_tell);
+
+    // With the mutex held.
+    [[noreturn]] void throw_broken() const;
+    void recycle(Operation* operation) { free_.push_back(operation); }
+
+    const WorldOptions options_;
+    int rank_ = 0;
+    int size_ = 0;
+    std::unique_ptr<Transport> transport_;
+
+    std::unique_ptr<Exchange> exchange_;
+    CallCheck call_check_;
+    Operation* current_ = nullptr;      // the collective that is being performed
+    std::vector<Operation*> messages_;  // under way, in order of their start
+
+    std::mutex mutex_;  // guards what follows
+    std::condition_variable changed_;
+    std::deque<std::unique_ptr<Operation>> operations_;  // all that were ever needed at once
+    std::vector<Operation*> free_;
+    std::deque<Operation*> queue_;  // collectives whose turn has not come
+    std::vector<Operation*> new_messages_;
+    std::optional<FailureRequest> failure_request_;
+    std::optional<Broken> broken_;
+    std::exception_ptr start_error_;
+    bool started_ = false;
+    bool stopping_ = false;
+
+    std::thread thread_;
+};
+
+}  // namespace drover

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "comm/collective_call.h"
+
+namespace drover {
+
+class Communicator;
+
+/// A collective that was started. Until it has been waited for, its operands belong to it: they must stay
+/// alive, be written by nobody, and what it writes must not be read. A Pending that is dropped waits by
+/// itself; when it is dropped because of an exception, it breaks off this rank's communication for good
+/// instead, and the other ranks are told.
+class [[nodiscard]] Pending {
+  public:
+    /// Nothing to wait for.
+    Pending() = default;
+    Pending(Pending&& other) noexcept;
+    Pending& operator=(Pending&& other) noexcept;
+    ~Pending();
+
+    /// Whether there is something to wait for.
+    explicit operator bool() const { return owner_ != nullptr; }
+    /// Later work on the stream sees the result; afterwards there is nothing to wait for.
+    void wait(Stream stream);
+
+  private:
+    friend class Communicator;
+    Pending(Communicator* owner, void* operation) : owner_(owner), operation_(operation) {}
+
+    Communicator* owner_ = nullptr;
+    void* operation_ = nullptr;
+};
+
+/// The ranks along one axis of the mesh, as one of them sees it. All ranks of the axis call the same
+/// collectives in the same order, and the ranks of a world start the collectives of all their axes in one
+/// order, from one thread per rank. Messages (send, receive) only have to be in order between their two
+/// ranks. Tensors are packed and live on the communicator's device.
+///
+/// `start_x` enqueues the collective behind the work that is on the stream and returns at once; `wait` makes
+/// later work on the stream see its result; the plain name does both. At size 1 nothing happens: gathering,
+/// scattering and all-to-all then need the caller to pass the same memory twice.
+///
+/// Reductions are made in rank order, bf16 and f16 in fp32 with one rounding at the end, so that results
+/// depend neither on timing nor on what carries the bytes. `max` and `min` of a NaN and anything are a NaN.
+///
+/// Any call can throw: Error when this rank waited too long or the ranks disagree, PeerFailure when another
+/// rank failed. After that, the world and all its communicators can only be destroyed.
+class Communicator {
+  public:
+    Communicator(std::string axis, int size, int rank);
+    virtual ~Communicator() = default;
+    Communicator(const Communicator&) = delete;
+    Communicator& operator=(const Communicator&) = delete;
+
+    int size() const { return size_; }
+    /// Within the axis.
+    int rank() const { return rank_; }
+    /// "tp", "data", …, for messages.
+    const std::string& axis() const { return axis_; }
+
+    /// x becomes the reduction over all ranks, everywhere.
+    void all_reduce(Stream stream, const Tensor& x, Reduction reduction);
+    /// whole[size·n, …] becomes the ranks' parts[n, …] one after the other. The part may be its own place in
+    /// the whole.
+    void all_gather(Stream stream, const Tensor& part, const Tensor& whole);
+    /// part[n, …] becomes this rank's rows of the sum over ranks of whole[size·n, …], and may be its place in
+    /// there.
+    void reduce_scatter(Stream stream, const Tensor& whole, const Tensor& part);
+    /// x becomes the root's x, everywhere.
+    void broadcast(Stream stream, const Tensor& x, int root);
+    /// Rank r gets the next rows_to[r] rows of `from`; the next rows_from[r] rows of `to` come from rank r
+    /// (which must say the same number). `to` may have more rows than come. Every rank's rows have the same
+    /// size.
+    void all_to_all(Stream stream, const Tensor& from, std::span<const std::int64_t> rows_to,
+                    const Tensor& to, std::span<const std::int64_t> rows_from);
+    /// Done when the bytes may be overwritten, which can need the other rank to receive them.
+    void send(Stream stream, const Tensor& x, int to);
+    void receive(Stream stream, const Tensor& x, int from);
+    /// Done when every rank has come to it.
+    void barrier(Stream stream);
+
+    Pending start_all_reduce(Stream stream, const Tensor& x, Reduction reduction);
+    Pending start_all_gather(Stream stream, const Tensor& part, const Tensor& whole);
+    Pending start_reduce_scatter(Stream stream, const Tensor& whole, const Tensor& part);
+    Pending start_broadcast(Stream stream, const Tensor& x, int root);
+    Pending start_all_to_all(Stream stream, const Tensor& from, std::span<const std::int64_t> rows_to,
+                             const Tensor& to, std::span<const std::int64_t> rows_from);
+    Pending start_send(Stream stream, const Tensor& x, int to);
+    Pending start_receive(Stream stream, const Tensor& x, int from);
+    Pending start_barrier(Stream stream);
+
+    /// Later work on the stream sees the result. In any order; a Pending of nothing is allowed.
+    void wait(Stream stream, Pending pending);
+
+  protected:
+    /// Only called at sizes above 1; the call's spans end with it. Returns what the other two take.
+    virtual void* do_start(Stream stream, const CollectiveCall& call) = 0;
+    virtual void do_wait(Stream stream, void* operation) = 0;
+    virtual void do_drop(void* operation) noexcept = 0;
+
+  private:
+    friend class Pending;
+    Pending start(Stream stream, const CollectiveCall& call);
+
+    std::string axis_;
+    int size_;
+    int rank_;
+    std::vector<std::int64_t> counts_;  // of the all_to_all being started; kept for its capacity
+};
+
+/// An axis with one rank.
+std::unique_ptr<Communicator> make_self_communicator(std::string axis = "self");
+
+}  // namespace drover

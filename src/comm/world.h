@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communication_thread.h"
+#include "comm/communicator.h"
+
+namespace drover {
+
+/// One rank among the ranks of a run. make_mpi_world() (comm/mpi) and ThreadWorld (comm/threads) make it.
+/// Outlives its communicators. The destructor is the orderly end; when it runs because of an exception, the
+/// other ranks are told that this one failed.
+class World {
+  public:
+    World(CommunicationThread::MakeTransport make_transport, const WorldOptions& options);
+    ~World();
+    World(const World&) = delete;
+    World& operator=(const World&) = delete;
+
+    int rank() const { return thread_.rank(); }
+    int size() const { return thread_.size(); }
+
+    /// The communicator of the given ranks (global numbers, this one among them) along an axis, in this
+    /// order. Involves no communication. Every rank must make its communicators in the same order of axes,
+    /// its lonely ones too; what they make in the same place must be the same ranks, or ranks that have
+    /// nobody in common.
+    std::unique_ptr<Communicator> make_communicator(std::string axis, std::vector<int> ranks);
+
+    /// This rank cannot go on. Breaks off its communication and tells the other ranks why, whose next wait
+    /// throws PeerFailure. Does nothing when the world is broken already.
+    void fail(std::string_view reason) noexcept { thread_.fail(reason); }
+
+  private:
+    CommunicationThread thread_;
+    Channel next_channel_ = 0;
+    int exceptions_before_;
+};
+
+/// Runs a rank's work. When it throws, the other ranks are told why before the exception goes on.
+void run_rank(World& world, const std::function<void(World&)>& work);
+
+}  // namespace drover

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/world.h"
+
+namespace drover {
+
+/// How many ranks stand along each axis, outermost first. A rank's number is its place in row-major order.
+struct MeshShape {
+    int pp = 1;    ///< pipeline stages
+    int dcn = 1;   ///< outer data parallelism: whole replicas of everything inside
+    int data = 1;  ///< data parallelism; what is sharded is sharded over it
+    int cp = 1;    ///< context parallelism
+    int tp = 1;    ///< tensor parallelism
+
+    int ranks() const { return pp * dcn * data * cp * tp; }
+    bool operator==(const MeshShape&) const = default;
+};
+
+/// Where one rank stands.
+struct MeshPlace {
+    int pp = 0, dcn = 0, data = 0, cp = 0, tp = 0;
+};
+
+MeshPlace place_of(const MeshShape& shape, int rank);
+
+/// The axes of the mesh as one rank sees them. Every rank makes its mesh with the same arguments.
+class Mesh {
+  public:
+    /// A mesh of one rank, which needs no world.
+    Mesh();
+    /// Error when the shape does not have as many ranks as the world. `key_value_copies` neighbours along tp hold the same
+    /// key/value heads (more than one when tp exceeds their number). The world must outlive the mesh.
+    Mesh(World& world, const MeshShape& shape, int key_value_copies = 1);
+
+    const MeshShape& shape() const { return shape_; }
+    const MeshPlace& place() const { return place_; }
+    int rank() const { return everyone_->rank(); }
+
+    Communicator& tp() const { return *tp_; }
+    Communicator& data() const { return *data_; }
+    Communicator& dcn() const { return *dcn_; }
+    /// dcn and data as one axis: all that see other tokens with the same weights.
+    Communicator& replicas() const { return *replicas_; }
+    /// The neighbours along tp that hold the same key/value heads.
+    Communicator& key_value_copies() const { return *key_value_copies_; }
+    Communicator& everyone() const { return *everyone_; }
+
+  private:
+    MeshShape shape_;
+    MeshPlace place_;
+    std::unique_ptr<Communicator> tp_, data_, dcn_, replicas_, key_value_copies_, everyone_;
+};
+
+}  // namespace drover

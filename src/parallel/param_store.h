@@ -1,0 +1,76 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "parallel/param_spec.h"
+#include "parallel/store_layout.h"
+
+namespace drover {
+
+/// A unit's storages in the order of its UnitSpec; absent ones are absent tensors.
+using UnitTensors = std::span<const Tensor>;
+
+/// Where a unit's gradients go, storage by storage.
+struct UnitGradients {
+    UnitTensors tensors;
+    bool accumulate = false;  ///< add to what is there; otherwise overwrite
+};
+
+/// The part of a leaf that this rank owns: what its optimizer updates, its checkpoint writes and its init fills.
+struct OwnedLeaf {
+    const LeafSpec* spec = nullptr;
+    std::int64_t row_begin = 0;  ///< the owned rows and columns of the global leaf (a vector has one column)
+    std::int64_t row_count = 0;
+    std::int64_t column_begin = 0;
+    std::int64_t column_count = 0;
+    bool counted = true;  ///< this part counts in sums over the model; another rank's copy of it does not
+    Tensor param;     ///< packed
+    Tensor gradient;  ///< packed; complete after finish_gradients()
+};
+
+OwnedLeaf own_leaf(const LeafPlacement& leaf, const Tensor& param, const Tensor& gradient);
+
+/// Weights and gradients as the model's forward and backward see them, whatever is sharded underneath. Block by block:
+///
+///     gather(next)                         start bringing the next unit's weights together
+///     get(unit) … use … release(unit)      the whole matrices, and giving them up again
+///     grad(unit) … write … reduce(unit)    this micro-batch's gradients of the unit are complete
+///
+/// Several gather/get/release rounds per micro-batch are normal (forward, then backward).
+class ParamStore {
+  public:
+    virtual ~ParamStore() = default;
+
+    virtual const ParamSpec& spec() const = 0;
+    /// Takes the buffers from the arena; called once against a measuring arena and once against a real one.
+    virtual void plan(Arena& arena) = 0;
+
+    /// Asynchronous; a unit that is already on its way or here is left alone.
+    virtual void gather(Stream stream, int unit) = 0;
+    /// Valid until release(unit); gathers if nobody did. Later work on the stream sees the whole weights.
+    virtual UnitTensors get(Stream stream, int unit) = 0;
+    virtual void release(Stream stream, int unit) = 0;
+
+    /// The first gradients of an optimizer step overwrite, later ones accumulate. Every unit is reduced once per micro-batch.
+    virtual void begin_step(int micro_batches) = 0;
+    virtual UnitGradients grad(Stream stream, int unit) = 0;
+    virtual void reduce(Stream stream, int unit) = 0;
+    /// After the last micro-batch: every owned gradient is whole, in stream order.
+    virtual void finish_gradients(Stream stream) = 0;
+    /// The owned parameters have been written: what was gathered from them is out of date.
+    virtual void weights_changed() = 0;
+
+    /// In the order of spec().
+    virtual std::span<const OwnedLeaf> owned() const = 0;
+};
+
+/// The store for a kind of sharding over the mesh's data axis, with each leaf's tensor-parallel slice as its spec says.
+/// `tokens_are_split`: between the seams of tensor parallelism a rank holds only its share of the tokens. Backend and mesh
+/// must outlive the store.
+std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh, bool tokens_are_split,
+                                             DType param_dtype, DType gradient_dtype, Backend& backend);
+
+}  // namespace drover

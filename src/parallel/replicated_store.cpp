@@ -1,0 +1,62 @@
+#include "parallel/replicated_store.h"
+
+#include "parallel/gradient_seams.h"
+
+namespace drover {
+
+ReplicatedStore::ReplicatedStore(ParamSpec spec, const Mesh& mesh, bool tokens_are_split, DType param_dtype,
+                                 DType gradient_dtype)
+    : spec_(std::move(spec)),
+      mesh_(mesh),
+      tokens_are_split_(tokens_are_split),
+      param_dtype_(param_dtype),
+      gradient_dtype_(gradient_dtype),
+      placement_(place_parameters(spec_, mesh, false)) {}
+
+void ReplicatedStore::plan(Arena& arena) {
+    weights_.assign(placement_.size(), {});
+    gradients_.assign(placement_.size(), {});
+    written_.assign(placement_.size(), false);
+    micro_batches_left_.assign(placement_.size(), 0);
+    owned_.clear();
+    for (std::size_t unit = 0; unit < placement_.size(); ++unit)
+        for (const StoragePlacement& storage : placement_[unit].storages) {
+            Tensor weight, gradient;
+            if (storage.present()) {
+                weight = arena.make(MemoryUse::parameters, param_dtype_, storage.shape);
+                gradient = arena.make(MemoryUse::gradients, gradient_dtype_, storage.shape);
+            }
+            weights_[unit].push_back(weight);
+            gradients_[unit].push_back(gradient);
+            for (const LeafPlacement& leaf : storage.leaves)
+                owned_.push_back(own_leaf(leaf, weight.rows(leaf.storage_row, leaf.rows.count),
+                                          gradient.rows(leaf.storage_row, leaf.rows.count)));
+        }
+}
+
+void ReplicatedStore::begin_step(int micro_batches) {
+    written_.assign(written_.size(), false);
+    micro_batches_left_.assign(micro_batches_left_.size(), micro_batches);
+}
+
+UnitGradients ReplicatedStore::grad(Stream, int unit) {
+    const auto index = static_cast<std::size_t>(unit);
+    const bool accumulate = written_[index];
+    written_[index] = true;
+    return {.tensors = gradients_[index], .accumulate = accumulate};
+}
+
+void ReplicatedStore::reduce(Stream stream, int unit) {
+    const auto index = static_cast<std::size_t>(unit);
+    if (--micro_batches_left_[index] > 0) return;
+    start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placement_[index], gradients_[index], pending_);
+    for (const Tensor& gradient : gradients_[index])
+        if (gradient) pending_.push_back(mesh_.replicas().start_all_reduce(stream, gradient, Reduction::sum));
+}
+
+void ReplicatedStore::finish_gradients(Stream stream) {
+    for (Pending& pending : pending_) pending.wait(stream);
+    pending_.clear();
+}
+
+}  // namespace drover

@@ -1,0 +1,242 @@
+#include "parallel/sharded_store.h"
+
+#include "parallel/gradient_seams.h"
+
+namespace drover {
+namespace {
+
+/// Rows of a leaf in its storage.
+Tensor leaf_rows(const Tensor& storage, const LeafPlacement& leaf) {
+    return storage.rows(leaf.storage_row, leaf.rows.count);
+}
+
+Shape with_rows(const Shape& shape, std::int64_t rows) {
+    Shape result{rows};
+    for (int i = 1; i < shape.rank(); ++i) result.append(shape[i]);
+    return result;
+}
+
+}  // namespace
+
+ShardedStore::ShardedStore(ParamSpec spec, Sharding sharding, const Mesh& mesh, bool tokens_are_split,
+                           DType param_dtype, DType gradient_dtype, Backend& backend)
+    : spec_(std::move(spec)),
+      gathers_each_use_(sharding == Sharding::zero3),
+      scatters_each_micro_batch_(sharding != Sharding::zero1),
+      mesh_(mesh),
+      tokens_are_split_(tokens_are_split),
+      param_dtype_(param_dtype),
+      gradient_dtype_(gradient_dtype),
+      backend_(backend),
+      placement_(place_parameters(spec_, mesh, true)) {
+    require(mesh.data().size() > 1, "sharding needs several ranks on the data axis");
+}
+
+// --------------------------------------------------------------------------------------------------------- plan
+
+/// The embedding and the head have a slot of their own; the blocks take turns with two, so that the next one can arrive while
+/// this one computes.
+int ShardedStore::turn(int unit) const {
+    const int last = static_cast<int>(placement_.size()) - 1;
+    if (unit == 0) return 0;
+    if (unit == last) return 1;
+    return 2 + unit % 2;
+}
+
+void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns,
+                              std::vector<Slot>& slots) const {
+    slots.clear();
+    slots.resize(units_take_turns ? 4 : placement_.size());
+    for (std::size_t unit = 0; unit < placement_.size(); ++unit) {
+        const std::size_t place = units_take_turns ? static_cast<std::size_t>(turn(static_cast<int>(unit))) : unit;
+        Slot& slot = slots[place];
+        if (!slot.storages.empty()) continue;  // a block that takes turns with an earlier one
+        for (const StoragePlacement& storage : placement_[unit].storages) {
+            slot.storages.push_back(storage.present() ? arena.make(use, dtype, storage.shape) : Tensor());
+            auto& padded = slot.padded.emplace_back();
+            for (const LeafPlacement& leaf : storage.leaves)
+                padded.push_back(even(leaf) ? Tensor()
+                                            : arena.make(MemoryUse::gathered, dtype,
+                                                         with_rows(storage.shape,
+                                                                   leaf.shard_rows * mesh_.data().size())));
+        }
+    }
+}
+
+void ShardedStore::plan(Arena& arena) {
+    plan_slots(arena, gathers_each_use_ ? MemoryUse::gathered : MemoryUse::parameters, param_dtype_, gathers_each_use_,
+               weight_slots_);
+    plan_slots(arena, scatters_each_micro_batch_ ? MemoryUse::gathered : MemoryUse::gradients, gradient_dtype_,
+               scatters_each_micro_batch_, gradient_slots_);
+    if (scatters_each_micro_batch_) plan_incoming(arena);
+    plan_owned(arena);
+    scattered_before_.assign(placement_.size(), false);
+    micro_batches_left_.assign(placement_.size(), 0);
+}
+
+void ShardedStore::plan_incoming(Arena& arena) {
+    for (std::size_t unit = 0; unit < placement_.size(); ++unit) {
+        Slot& slot = gradient_slots_[static_cast<std::size_t>(gradient_slot(static_cast<int>(unit)))];
+        if (!slot.incoming.empty()) continue;
+        for (const StoragePlacement& storage : placement_[unit].storages) {
+            auto& incoming = slot.incoming.emplace_back();
+            for (const LeafPlacement& leaf : storage.leaves)
+                incoming.push_back(arena.make(MemoryUse::gathered, gradient_dtype_,
+                                              with_rows(storage.shape, leaf.shard_rows)));
+        }
+    }
+}
+
+void ShardedStore::plan_owned(Arena& arena) {
+    owned_.clear();
+    weight_shards_.assign(placement_.size(), {});
+    gradient_shards_.assign(placement_.size(), {});
+    for (std::size_t unit = 0; unit < placement_.size(); ++unit)
+        for (std::size_t i = 0; i < placement_[unit].storages.size(); ++i) {
+            const StoragePlacement& storage = placement_[unit].storages[i];
+            auto& weights = weight_shards_[unit].emplace_back();
+            auto& gradients = gradient_shards_[unit].emplace_back();
+            for (const LeafPlacement& leaf : storage.leaves) {
+                const Shape shard = with_rows(storage.shape, leaf.shard_rows);
+                // Where a whole matrix is kept anyway, the owned rows live in it.
+                const auto in_whole = [&](const std::vector<Slot>& slots) {
+                    return leaf_rows(slots[unit].storages[i], leaf).rows(leaf.owned.begin, leaf.owned.count);
+                };
+                weights.push_back(gathers_each_use_ ? arena.make(MemoryUse::parameters, param_dtype_, shard)
+                                                    : in_whole(weight_slots_));
+                gradients.push_back(scatters_each_micro_batch_ || !even(leaf)
+                                        ? arena.make(MemoryUse::gradients, gradient_dtype_, shard)
+                                        : in_whole(gradient_slots_));
+                owned_.push_back(own_leaf(leaf, weights.back().rows(0, leaf.owned.count),
+                                          gradients.back().rows(0, leaf.owned.count)));
+            }
+        }
+}
+
+// ------------------------------------------------------------------------------------------------------ weights
+
+void ShardedStore::gather(Stream stream, int unit) {
+    Slot& slot = weight_slots_[static_cast<std::size_t>(weight_slot(unit))];
+    if (slot.unit == unit) return;
+    require(!slot.in_use, "a unit is gathered into a buffer that another one still uses");
+    finish_gather(stream, slot);  // of a unit that nobody came for
+    slot.unit = unit;
+    const UnitPlacement& placed = placement_[static_cast<std::size_t>(unit)];
+    for (std::size_t i = 0; i < placed.storages.size(); ++i)
+        for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
+            const LeafPlacement& leaf = placed.storages[i].leaves[j];
+            const Tensor& shard = weight_shards_[static_cast<std::size_t>(unit)][i][j];
+            if (even(leaf)) {
+                slot.pending.push_back(
+                    mesh_.data().start_all_gather(stream, shard, leaf_rows(slot.storages[i], leaf)));
+                continue;
+            }
+            const Tensor& padded = slot.padded[i][j];
+            const Tensor place = padded.rows(mesh_.data().rank() * leaf.shard_rows, leaf.shard_rows);
+            backend_.copy(stream, shard.rows(0, leaf.owned.count), place.rows(0, leaf.owned.count));
+            slot.pending.push_back(mesh_.data().start_all_gather(stream, place, padded));
+        }
+}
+
+void ShardedStore::finish_gather(Stream stream, Slot& slot) {
+    if (slot.pending.empty()) return;
+    for (Pending& pending : slot.pending) pending.wait(stream);
+    slot.pending.clear();
+    const UnitPlacement& placed = placement_[static_cast<std::size_t>(slot.unit)];
+    for (std::size_t i = 0; i < placed.storages.size(); ++i)
+        for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
+            const LeafPlacement& leaf = placed.storages[i].leaves[j];
+            if (!even(leaf))
+                backend_.copy(stream, slot.padded[i][j].rows(0, leaf.rows.count), leaf_rows(slot.storages[i], leaf));
+        }
+}
+
+UnitTensors ShardedStore::get(Stream stream, int unit) {
+    gather(stream, unit);
+    Slot& slot = weight_slots_[static_cast<std::size_t>(weight_slot(unit))];
+    finish_gather(stream, slot);
+    slot.in_use = true;
+    return slot.storages;
+}
+
+void ShardedStore::release(Stream, int unit) {
+    weight_slots_[static_cast<std::size_t>(weight_slot(unit))].in_use = false;
+}
+
+void ShardedStore::weights_changed() {
+    for (Slot& slot : weight_slots_) {
+        require(!slot.in_use && slot.pending.empty(), "weights change while they are in use");
+        slot.unit = -1;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- gradients
+
+void ShardedStore::begin_step(int micro_batches) {
+    scattered_before_.assign(scattered_before_.size(), false);
+    micro_batches_left_.assign(micro_batches_left_.size(), micro_batches);
+    for (Slot& slot : gradient_slots_) slot.unit = -1;
+}
+
+UnitGradients ShardedStore::grad(Stream stream, int unit) {
+    Slot& slot = gradient_slots_[static_cast<std::size_t>(gradient_slot(unit))];
+    finish_scatter(stream, slot);
+    // A buffer that this unit has begun, or (ZeRO-1) that keeps its sums over the step's micro-batches, is added to.
+    const bool accumulate = slot.unit == unit && (slot.in_use || !scatters_each_micro_batch_);
+    slot.unit = unit;
+    slot.in_use = true;
+    return {.tensors = slot.storages, .accumulate = accumulate};
+}
+
+void ShardedStore::reduce(Stream stream, int unit) {
+    Slot& slot = gradient_slots_[static_cast<std::size_t>(gradient_slot(unit))];
+    slot.in_use = false;
+    const bool last = --micro_batches_left_[static_cast<std::size_t>(unit)] == 0;
+    if (scatters_each_micro_batch_ || last) start_scatter(stream, slot, unit);
+}
+
+void ShardedStore::start_scatter(Stream stream, Slot& slot, int unit) {
+    const UnitPlacement& placed = placement_[static_cast<std::size_t>(unit)];
+    start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placed, slot.storages, slot.pending);
+    const bool add = scattered_before_[static_cast<std::size_t>(unit)];
+    for (std::size_t i = 0; i < placed.storages.size(); ++i)
+        for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
+            const LeafPlacement& leaf = placed.storages[i].leaves[j];
+            const Tensor& shard = gradient_shards_[static_cast<std::size_t>(unit)][i][j];
+            Tensor whole = leaf_rows(slot.storages[i], leaf);
+            if (!even(leaf)) {
+                // The copy must see the sums over tp.
+                for (Pending& pending : slot.pending) pending.wait(stream);
+                const Tensor& padded = slot.padded[i][j];
+                backend_.copy(stream, whole, padded.rows(0, leaf.rows.count));
+                backend_.run(stream, Fill{padded.rows(leaf.rows.count, padded.size(0) - leaf.rows.count), 0});
+                whole = padded;
+            }
+            slot.pending.push_back(
+                mesh_.data().start_reduce_scatter(stream, whole, add ? slot.incoming[i][j] : shard));
+        }
+}
+
+void ShardedStore::finish_scatter(Stream stream, Slot& slot) {
+    if (slot.pending.empty()) return;
+    for (Pending& pending : slot.pending) pending.wait(stream);
+    slot.pending.clear();
+    const auto unit = static_cast<std::size_t>(slot.unit);
+    if (scattered_before_[unit])
+        for (std::size_t i = 0; i < gradient_shards_[unit].size(); ++i)
+            for (std::size_t j = 0; j < gradient_shards_[unit][i].size(); ++j)
+                backend_.run(stream, Add{.into = gradient_shards_[unit][i][j], .x = slot.incoming[i][j]});
+    scattered_before_[unit] = true;
+}
+
+void ShardedStore::finish_gradients(Stream stream) {
+    for (Slot& slot : gradient_slots_) finish_scatter(stream, slot);
+    if (mesh_.dcn().size() > 1) {
+        std::vector<Pending> pending;
+        for (const OwnedLeaf& leaf : owned_)
+            pending.push_back(mesh_.dcn().start_all_reduce(stream, leaf.gradient, Reduction::sum));
+        for (Pending& sum : pending) sum.wait(stream);
+    }
+}
+
+}  // namespace drover

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "parallel/mesh.h"
+#include "parallel/store_layout.h"
+
+namespace drover::test {
+
+/// A tiny model and how it is trained.
+struct MeshModel {
+    std::string name;
+    ModelConfig config;
+};
+
+/// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose rows divide by nothing.
+std::vector<MeshModel> mesh_models();
+
+/// One way of spreading a training run over ranks.
+struct MeshCase {
+    MeshShape shape;
+    Sharding sharding = Sharding::replicated;
+    bool sequence_parallel = false;
+    int accumulation = 1;
+
+    std::string text() const;
+};
+
+/// Everything that fits on `ranks` ranks.
+std::vector<MeshCase> mesh_cases(int ranks);
+
+/// What a run left behind.
+struct MeshRun {
+    std::vector<double> losses, norms;
+    std::vector<std::vector<double>> weights;   ///< whole leaves, in the order of the spec
+    std::vector<std::vector<double>> movement;  ///< last minus first weights
+};
+
+/// Trains `steps` updates on four rows of tokens per micro-batch (spread over the data axes) and gathers the whole weights.
+/// Collective over the mesh's ranks; every rank returns the same.
+MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh, int steps);
+
+/// Differences from the run of one process, as the largest over the steps (relative) and over the leaves
+/// (‖difference‖ / ‖movement‖).
+struct MeshDifference {
+    double loss = 0, norm = 0, weights = 0;
+    /// Empty when all three are within what rounding explains: 1e-5, 1e-4 and 1e-3.
+    std::string complaint() const;
+};
+MeshDifference compare(const MeshRun& run, const MeshRun& alone);
+
+}  // namespace drover::test

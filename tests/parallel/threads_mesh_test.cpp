@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <map>
+#include <mutex>
+
+#include "comm/threads/thread_world.h"
+#include "core/error.h"
+#include "model/block_shape.h"
+#include "model/params.h"
+#include "parallel/mesh_cases.h"
+
+namespace drover {
+namespace {
+
+constexpr int steps = 10;
+
+class ThreadsMesh : public ::testing::TestWithParam<int> {};
+
+/// Every way of spreading every tiny model over this many ranks trains as one process does.
+TEST_P(ThreadsMesh, TrainsAsOneProcessDoes) {
+    const int ranks = GetParam();
+    for (const test::MeshModel& model : test::mesh_models()) {
+        std::map<int, test::MeshRun> alone;  // by accumulation
+        for (const test::MeshCase& mesh_case : test::mesh_cases(ranks)) {
+            if (!alone.contains(mesh_case.accumulation))
+                alone[mesh_case.accumulation] =
+                    test::train_on_mesh(model, {.accumulation = mesh_case.accumulation}, Mesh(), steps);
+            std::mutex guard;
+            std::vector<std::string> complaints;
+            run_as_threads(ranks, {}, [&](World& world) {
+                omp_set_num_threads(1);
+                const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+                const test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, steps);
+                const std::string complaint = test::compare(run, alone[mesh_case.accumulation]).complaint();
+                const std::lock_guard lock(guard);
+                if (!complaint.empty()) complaints.push_back(complaint);
+            });
+            EXPECT_TRUE(complaints.empty()) << model.name << ", " << mesh_case.text() << ": " << complaints[0];
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ThreadsMesh, ::testing::Values(2, 4),
+                         [](const auto& ranks) { return std::to_string(ranks.param); });
+
+TEST(Mesh, PlacesAreRowMajor) {
+    const MeshShape shape{.pp = 2, .dcn = 1, .data = 3, .cp = 1, .tp = 2};
+    EXPECT_EQ(shape.ranks(), 12);
+    const MeshPlace place = place_of(shape, 9);
+    EXPECT_EQ(place.pp, 1);
+    EXPECT_EQ(place.data, 1);
+    EXPECT_EQ(place.tp, 1);
+}
+
+TEST(Mesh, WrongNumberOfRanksIsExplained) {
+    try {
+        run_as_threads(2, {}, [](World& world) { Mesh(world, {.data = 3}); });
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("has 3 ranks, but 2 were started"), std::string::npos) << error.what();
+    }
+}
+
+TEST(Mesh, HeadsThatCannotBeSpreadAreExplained) {
+    const ModelConfig config = ModelConfig::parse(
+        R"({"hidden_size": 48, "num_attention_heads": 12, "num_key_value_heads": 4, "vocab_size": 100})", "x");
+    EXPECT_NO_THROW(check_tensor_parallel(config, 4));
+    EXPECT_NO_THROW(check_tensor_parallel(config, 12));
+    EXPECT_THROW(check_tensor_parallel(config, 5), Error);
+    EXPECT_THROW(check_tensor_parallel(config, 6), Error);
+    EXPECT_EQ(key_value_copies(config, 12), 3);
+    EXPECT_EQ(key_value_copies(config, 2), 1);
+}
+
+TEST(Mesh, SplitRangesCoverEverythingOnce) {
+    for (const std::int64_t total : {0, 1, 7, 64, 101})
+        for (const std::int64_t parts : {1, 2, 3, 4, 8}) {
+            std::int64_t next = 0;
+            for (std::int64_t i = 0; i < parts; ++i) {
+                const Range part = split_range(total, parts, i);
+                EXPECT_EQ(part.begin, std::min(next, total));
+                next = part.end();
+            }
+            EXPECT_EQ(next, total);
+        }
+}
+
+TEST(Mesh, TableShowsEveryLeafsPlaceAndBytes) {
+    run_as_threads(4, {}, [](World& world) {
+        const ModelConfig config = test::mesh_models()[1].config;
+        const Mesh mesh(world, {.data = 2, .tp = 2});
+        const std::string table = placement_table(make_param_spec(config), mesh, Sharding::zero3, DType::bf16);
+        if (mesh.rank() != 0) return;
+        EXPECT_NE(table.find("data 2"), std::string::npos) << table;
+        EXPECT_NE(table.find("model.layers.0.self_attn.k_proj.weight"), std::string::npos) << table;
+        EXPECT_NE(table.find("[16, 32]"), std::string::npos) << table;   // q held here: half of 32 rows
+        EXPECT_NE(table.find("[8, 32]"), std::string::npos) << table;    // and owned: half of those
+        EXPECT_NE(table.find("and 2 more blocks"), std::string::npos) << table;
+    });
+}
+
+}  // namespace
+}  // namespace drover
