@@ -49,7 +49,7 @@ fuzz: setup ## run each fuzz target for FUZZ_SECONDS (needs clang)
 	else \
 	    set -e; \
 	    $(call configure,fuzz); \
-	    $(call build,fuzz); \
+	    $(call build,fuzz) --target fuzz; \
 	    targets=$$(find build/fuzz -type f -name '*_fuzz' -perm -u+x | sort); \
 	    [ -n "$$targets" ] || { echo 'fuzz: no target was built.' >&2; exit 1; }; \
 	    for target in $$targets; do \

@@ -1,0 +1,12 @@
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace drover {
+
+/// Each adds its sub-command with flags and help; parsing the command line runs it.
+void add_demo_command(CLI::App& app);
+
+}  // namespace drover

@@ -1,0 +1,89 @@
+#include "model/batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace drover {
+
+std::int64_t TokenBatch::target_count() const {
+    return std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != ignored_target; });
+}
+
+TokenBatch TokenBatch::from_labels(std::int64_t rows, std::int64_t row_length, std::span<const std::int32_t> ids,
+                                   std::span<const std::int32_t> labels) {
+    const std::vector<std::vector<std::int32_t>> whole_rows(static_cast<std::size_t>(rows),
+                                                            {static_cast<std::int32_t>(row_length)});
+    TokenBatch batch = packed(rows, row_length, ids, labels, whole_rows);
+    batch.sequence_begin.clear();
+    batch.sequence_length.clear();
+    return batch;
+}
+
+TokenBatch TokenBatch::right_padded(std::int64_t rows, std::int64_t row_length, std::span<const std::int32_t> ids,
+                                    std::span<const std::int32_t> labels,
+                                    std::span<const std::int32_t> lengths) {
+    std::vector<std::vector<std::int32_t>> row_lengths;
+    for (const std::int32_t length : lengths) row_lengths.push_back({length});
+    return packed(rows, row_length, ids, labels, row_lengths);
+}
+
+TokenBatch TokenBatch::packed(std::int64_t rows, std::int64_t row_length, std::span<const std::int32_t> ids,
+                              std::span<const std::int32_t> labels,
+                              std::span<const std::vector<std::int32_t>> row_lengths) {
+    TokenBatch batch{.rows = rows, .row_length = row_length};
+    const auto tokens = static_cast<std::size_t>(batch.tokens());
+    require(ids.size() == tokens && labels.size() == tokens, "ids and labels must fill the batch");
+    require(row_lengths.size() == static_cast<std::size_t>(rows), "every row needs its lengths");
+    batch.ids.assign(ids.begin(), ids.end());
+    batch.targets.assign(tokens, ignored_target);
+    batch.positions.assign(tokens, 0);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        std::int64_t begin = row * row_length;
+        for (const std::int32_t length : row_lengths[static_cast<std::size_t>(row)]) {
+            require(length >= 0 && begin + length <= (row + 1) * row_length, "sequences longer than their row");
+            batch.sequence_begin.push_back(static_cast<std::int32_t>(begin));
+            batch.sequence_length.push_back(length);
+            for (std::int32_t i = 0; i < length; ++i) {
+                const auto at = static_cast<std::size_t>(begin + i);
+                batch.positions[at] = i;
+                if (i + 1 < length) batch.targets[at] = labels[at + 1];
+                batch.label_count += labels[at] != ignored_target;
+            }
+            begin += length;
+        }
+    }
+    return batch;
+}
+
+void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length) {
+    for (Tensor* tensor : {&ids_, &targets_, &positions_, &begin_, &length_})
+        *tensor = arena.make(MemoryUse::batch, DType::i32, {rows * row_length});
+}
+
+MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatch& batch,
+                                std::int64_t vocab_size) const {
+    const auto bad = std::find_if(batch.ids.begin(), batch.ids.end(),
+                                  [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
+    if (bad != batch.ids.end())
+        throw Error(fmt::format("The data holds token id {}, but the model's vocab_size is {}.", *bad, vocab_size),
+                    "Use the tokenizer that belongs to this config, or raise vocab_size.");
+    require(batch.tokens() <= ids_.size(0), "micro-batch larger than planned");
+    const auto put = [&](const std::vector<std::int32_t>& values, const Tensor& buffer) {
+        const Tensor part = buffer.rows(0, static_cast<std::int64_t>(values.size()));
+        backend.copy(stream, Tensor::of(values.data(), part.shape()), part);
+        return part;
+    };
+    MicroBatch micro{.ids = put(batch.ids, ids_),
+                     .targets = put(batch.targets, targets_),
+                     .positions = put(batch.positions, positions_),
+                     .sequences = {.rows = batch.rows, .row_length = batch.row_length}};
+    if (!batch.sequence_begin.empty()) {
+        micro.sequences.begin = put(batch.sequence_begin, begin_);
+        micro.sequences.length = put(batch.sequence_length, length_);
+    }
+    return micro;
+}
+
+}  // namespace drover

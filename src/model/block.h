@@ -1,0 +1,63 @@
+#pragma once
+
+#include "model/batch.h"
+#include "model/block_activations.h"
+#include "model/params.h"
+#include "model/runner.h"
+#include "parallel/param_store.h"
+
+namespace drover {
+
+/// What the blocks of one micro-batch have in common.
+struct BlockContext {
+    Runner run;
+    const TensorParallel& parallel;
+    BlockShape shape;       ///< of this micro-batch
+    const MicroBatch& batch;
+    Tensor rope_cosine;     ///< [T,D/2] f32
+    Tensor rope_sine;       ///< [T,D/2] f32
+    float norm_eps = 0;
+    BlockScratch scratch;   ///< of this micro-batch's size
+};
+
+/// A pre-norm decoder block: h = x + attention(norm(x)); out = h + feed_forward(norm(h)).
+///
+/// The last addition is left to whoever comes next (the next block's first norm, or the head's), which does it together
+/// with its own reading of the residual stream. So forward takes the stream and the branch that is still to be added,
+/// and returns its own branch.
+class DecoderBlock {
+  public:
+    DecoderBlock(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)
+        : c_(context), w_(weights), a_(activations) {}
+
+    /// `stream` [held,H] is the residual before the block and `branch` [held,H] what must still be added to it. Both
+    /// absent: a.residual already holds the block's input. Returns the branch to be added to a.mid_residual.
+    Tensor forward(const Tensor& stream, const Tensor& branch) const;
+
+    /// `dresidual` [held,H] holds the gradient of the block's output and becomes that of its input. What the policy
+    /// dropped is made again first. Leaves gate_up overwritten.
+    void backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const;
+
+  private:
+    void first_norm(const Tensor& stream, const Tensor& branch) const;
+    Tensor attention() const;                          ///< attention_normed → its branch [held,H]
+    void second_norm(const Tensor& branch) const;
+    void gate_and_up() const;                          ///< mlp_normed → gate_up [N,2I]
+    void activation() const;                           ///< gate_up → activated [N,I]
+    Tensor down() const;                               ///< activated → its branch [held,H]
+
+    void recompute(Recompute policy) const;
+    void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual) const;
+    void attention_backward(const UnitGradients& gradients, const Tensor& dresidual) const;
+
+    /// dresidual in the compute dtype, for all tokens of the micro-batch.
+    Tensor branch_gradient(const Tensor& dresidual) const;
+    /// A bias that is added to a sum over ranks: only one rank may add it.
+    Tensor on_one_rank(const Tensor& bias) const { return c_.parallel.axis().rank() == 0 ? bias : Tensor(); }
+
+    const BlockContext& c_;
+    UnitTensors w_;
+    const BlockActivations& a_;
+};
+
+}  // namespace drover

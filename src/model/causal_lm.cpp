@@ -1,0 +1,183 @@
+#include "model/causal_lm.h"
+
+#include "model/block.h"
+#include "model/rope_table.h"
+
+namespace drover {
+
+CausalLm::CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend, ParamStore& store,
+                   const TensorParallel& parallel)
+    : config_(config), options_(options), backend_(backend), store_(store), parallel_(parallel) {}
+
+void CausalLm::plan(Arena& arena) {
+    const BlockShape largest = BlockShape::make(config_, parallel_, options_.rows, options_.row_length);
+    const int blocks = static_cast<int>(config_.num_hidden_layers);
+    batch_buffers_.plan(arena, options_.rows, options_.row_length);
+    rope_cosine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
+    rope_sine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
+    activations_.plan_kept(arena, largest, options_.precision, options_.recompute, blocks);
+    dresidual_ =
+        arena.make(MemoryUse::residual_stream, options_.precision.residual, {largest.held, largest.hidden});
+    head_.plan_results(arena, largest);
+    // Blocks and head take turns, so their scratch buffers share one region.
+    {
+        const Arena::Scope block_turn(arena);
+        activations_.plan_block_scratch(arena, largest, options_.precision, options_.recompute, blocks, parallel_);
+    }
+    {
+        const Arena::Scope head_turn(arena);
+        head_.plan_scratch(arena, largest, options_.precision, vocabulary(), parallel_);
+    }
+}
+
+Range CausalLm::vocabulary() const {
+    return split_range(config_.vocab_size, parallel_.axis().size(), parallel_.axis().rank());
+}
+
+void CausalLm::initialize(Stream stream) {
+    const RopeTable table = rope_table(config_, options_.row_length, options_.precision.residual);
+    backend_.copy(stream, Tensor::of(table.cosine.data(), rope_cosine_.shape()), rope_cosine_);
+    backend_.copy(stream, Tensor::of(table.sine.data(), rope_sine_.shape()), rope_sine_);
+}
+
+/// One walk of a micro-batch through the model.
+struct CausalLm::Pass {
+    CausalLm& model;
+    ParamStore& store;
+    Stream stream;
+    const MicroBatch& batch;
+    BlockContext context;
+    HeadBuffers head_buffers;
+    Head head;
+    int blocks;
+
+    Pass(CausalLm& owner, Stream on, const MicroBatch& micro)
+        : model(owner),
+          store(owner.store_),
+          stream(on),
+          batch(micro),
+          context(make_context(owner, on, micro)),
+          head_buffers(owner.head_.prefix(context.shape)),
+          head(context.run, owner.parallel_, micro, head_buffers, owner.vocabulary(), context.norm_eps),
+          blocks(static_cast<int>(owner.config_.num_hidden_layers)) {}
+
+    static BlockContext make_context(CausalLm& owner, Stream on, const MicroBatch& micro) {
+        const BlockShape shape = BlockShape::make(owner.config_, owner.parallel_, micro.sequences.rows,
+                                                  micro.sequences.row_length);
+        return {.run = {owner.backend_, on},
+                .parallel = owner.parallel_,
+                .shape = shape,
+                .batch = micro,
+                .rope_cosine = owner.rope_cosine_,
+                .rope_sine = owner.rope_sine_,
+                .norm_eps = static_cast<float>(owner.config_.rms_norm_eps),
+                .scratch = owner.activations_.scratch().prefix(shape)};
+    }
+
+    BlockActivations activations(int block) const { return model.activations_.block(block).prefix(context.shape); }
+
+    /// The unit that holds the vocabulary projection, and its storage there.
+    bool tied() const { return model.config_.tie_word_embeddings; }
+    int projection_unit() const { return tied() ? UnitIndex::embedding : UnitIndex::head(blocks); }
+    std::size_t projection_storage() const {
+        return tied() ? std::size_t{EmbeddingStorage::weight} : std::size_t{HeadStorage::weight};
+    }
+
+    /// Embedding, all blocks, and the final norm. The head's weights stay gathered.
+    void forward() {
+        store.gather(stream, UnitIndex::embedding);
+        store.gather(stream, UnitIndex::block(0));
+        embed();
+        Tensor residual, branch;  // the stream, and what must still be added to it
+        for (int i = 0; i < blocks; ++i) {
+            store.gather(stream, UnitIndex::block(i) + 1);
+            const UnitTensors weights = store.get(stream, UnitIndex::block(i));
+            const BlockActivations a = activations(i);
+            branch = DecoderBlock(context, weights, a).forward(residual, branch);
+            residual = a.mid_residual;
+            store.release(stream, UnitIndex::block(i));
+        }
+        head.norm(store.get(stream, UnitIndex::head(blocks))[HeadStorage::norm], residual, branch);
+    }
+
+    /// ids → the first block's residual. A rank that holds part of the vocabulary contributes its tokens' rows.
+    void embed() {
+        const Tensor weight = store.get(stream, UnitIndex::embedding)[EmbeddingStorage::weight];
+        const Tensor residual = activations(0).residual;
+        if (model.parallel_.splits_tokens()) {
+            context.run(Embedding{.ids = batch.ids, .weight = weight, .y = context.scratch.branch,
+                                  .first_id = model.vocabulary().begin});
+            model.parallel_.leave(stream, context.scratch.branch, residual);
+        } else {
+            context.run(Embedding{.ids = batch.ids, .weight = weight, .y = residual, .first_id = model.vocabulary().begin});
+            model.parallel_.leave(stream, residual, residual);
+        }
+        store.release(stream, UnitIndex::embedding);
+    }
+
+    void evaluate_loss() {
+        head.evaluate(store.get(stream, projection_unit())[projection_storage()]);
+        release_head();
+    }
+
+    void release_head() {
+        store.release(stream, UnitIndex::head(blocks));
+        if (tied()) store.release(stream, UnitIndex::embedding);
+    }
+
+    void loss_and_head_backward(const Tensor& loss_scale) {
+        const int head_unit = UnitIndex::head(blocks);
+        const Tensor norm_weight = store.get(stream, head_unit)[HeadStorage::norm];
+        const Tensor weight = store.get(stream, projection_unit())[projection_storage()];
+        const UnitGradients head_gradients = store.grad(stream, head_unit);
+        const UnitGradients gradients = tied() ? store.grad(stream, UnitIndex::embedding) : head_gradients;
+        head.loss_and_gradient(weight, gradients.tensors[projection_storage()], gradients.accumulate, loss_scale);
+        head.norm_backward(norm_weight, head_gradients.tensors[HeadStorage::norm], head_gradients.accumulate,
+                           dresidual());
+        store.reduce(stream, head_unit);
+        release_head();
+    }
+
+    void blocks_backward() {
+        store.gather(stream, UnitIndex::block(blocks - 1));
+        for (int i = blocks - 1; i >= 0; --i) {
+            if (i > 0) store.gather(stream, UnitIndex::block(i - 1));
+            const UnitTensors weights = store.get(stream, UnitIndex::block(i));
+            DecoderBlock(context, weights, activations(i))
+                .backward(store.grad(stream, UnitIndex::block(i)), dresidual(),
+                          model.options_.recompute.of_block(i));
+            store.reduce(stream, UnitIndex::block(i));
+            store.release(stream, UnitIndex::block(i));
+        }
+    }
+
+    void embedding_backward() {
+        const UnitGradients gradients = store.grad(stream, UnitIndex::embedding);
+        const Tensor dy = model.parallel_.enter(stream, dresidual(), context.scratch.gathered);  // [N,H]
+        context.run(EmbeddingBackward{.ids = batch.ids,
+                                      .dy = dy,
+                                      .dweight = gradients.tensors[EmbeddingStorage::weight],
+                                      .first_id = model.vocabulary().begin,
+                                      .padding_id = model.config_.pad_token_id,
+                                      .accumulate = gradients.accumulate});
+        store.reduce(stream, UnitIndex::embedding);
+    }
+
+    Tensor dresidual() const { return model.dresidual_.rows(0, context.shape.held); }
+};
+
+void CausalLm::forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale) {
+    Pass pass(*this, stream, batch);
+    pass.forward();
+    pass.loss_and_head_backward(loss_scale);
+    pass.blocks_backward();
+    pass.embedding_backward();
+}
+
+void CausalLm::evaluate(Stream stream, const MicroBatch& batch) {
+    Pass pass(*this, stream, batch);
+    pass.forward();
+    pass.evaluate_loss();
+}
+
+}  // namespace drover

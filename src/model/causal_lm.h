@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+
+#include "core/precision.h"
+#include "model/block_activations.h"
+#include "model/config.h"
+#include "model/head.h"
+
+namespace drover {
+
+/// What a model must be able to hold at once, and how it trades memory for time.
+struct CausalLmOptions {
+    Precision precision;
+    RecomputePolicy recompute;
+    std::int64_t rows = 1;        ///< of the largest micro-batch
+    std::int64_t row_length = 1;  ///< of the longest row
+};
+
+/// A causal language model: embedding → blocks → head and loss, and back. Weights and gradients are reached only through
+/// the store; the same code runs for every sharding of it.
+class CausalLm {
+  public:
+    /// All references must outlive the model.
+    CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend, ParamStore& store,
+             const TensorParallel& parallel);
+
+    /// Takes the activations from the arena; called once against a measuring arena and once against a real one.
+    void plan(Arena& arena);
+    /// Fills the constant tables; once, after the real plan.
+    void initialize(Stream stream);
+
+    /// Adds this micro-batch's gradients of loss_scale · Σ loss to the store. `loss_scale` is [1] f32 on the device.
+    void forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale);
+    /// Forward only.
+    void evaluate(Stream stream, const MicroBatch& batch);
+
+    /// Per token of the last micro-batch: cross-entropy ([N] f32, 0 where there is no target) and the likeliest token
+    /// ([N] i32).
+    Tensor loss() const { return head_.loss; }
+    Tensor argmax() const { return head_.argmax; }
+
+    const BatchBuffers& batch_buffers() const { return batch_buffers_; }
+    const ModelConfig& config() const { return config_; }
+
+  private:
+    struct Pass;
+
+    /// The vocabulary rows that this rank holds.
+    Range vocabulary() const;
+
+    const ModelConfig& config_;
+    CausalLmOptions options_;
+    Backend& backend_;
+    ParamStore& store_;
+    const TensorParallel& parallel_;
+
+    BatchBuffers batch_buffers_;
+    ActivationBuffers activations_;
+    HeadBuffers head_;
+    Tensor dresidual_;    // [held,H]: gradient of the residual stream, passed from block to block
+    Tensor rope_cosine_;  // [T,D/2] f32
+    Tensor rope_sine_;    // [T,D/2] f32
+};
+
+}  // namespace drover

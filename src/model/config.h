@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/json.h"
+
+namespace drover {
+
+/// How positions become angles: `rope_theta` with `rope_scaling` (v4 files) or `rope_parameters` (v5 files).
+struct RopeConfig {
+    enum class Type : std::uint8_t { plain, linear, dynamic, llama3, yarn };
+    Type type = Type::plain;
+    double theta = 10000;
+    double factor = 1;
+    std::int64_t original_max_position_embeddings = 0;  ///< 0: not given
+    double low_frequency_factor = 1;                    ///< llama3
+    double high_frequency_factor = 4;                   ///< llama3
+    double beta_fast = 32;                              ///< yarn
+    double beta_slow = 1;                               ///< yarn
+    double mscale = 0;                                  ///< yarn, 0: not given
+    double mscale_all_dim = 0;                          ///< yarn, 0: not given
+    double attention_factor = 0;                        ///< yarn, 0: derived
+    bool truncate = true;                               ///< yarn
+};
+
+/// A model's config.json of type llama: the keys that the engine acts on, checked, and the whole file as it was.
+struct ModelConfig {
+    std::string model_type = "llama";
+    std::int64_t vocab_size = 32000;
+    std::int64_t hidden_size = 4096;
+    std::int64_t intermediate_size = 11008;
+    std::int64_t num_hidden_layers = 32;
+    std::int64_t num_attention_heads = 32;
+    std::int64_t num_key_value_heads = 32;
+    std::int64_t head_dim = 128;
+    std::int64_t max_position_embeddings = 2048;
+    double initializer_range = 0.02;
+    double rms_norm_eps = 1e-6;
+    bool tie_word_embeddings = false;
+    bool attention_bias = false;
+    bool mlp_bias = false;
+    std::int64_t pad_token_id = -1;  ///< −1: none
+    std::int64_t bos_token_id = -1;
+    std::vector<std::int64_t> eos_token_ids;
+    RopeConfig rope;
+    std::optional<DType> dtype;  ///< `torch_dtype` or `dtype`
+
+    /// Everything the file said, unknown keys included.
+    Json json;
+
+    /// Error (naming `where` and the key) unless the text is a config that can be trained.
+    static ModelConfig parse(std::string_view text, std::string_view where);
+    /// A config.json, or a folder that holds one.
+    static ModelConfig from_path(const std::filesystem::path& path);
+
+    /// The file to save beside a model whose weights have `saved_dtype`: what was read, with class, type and dtype set,
+    /// sorted keys, two spaces, final newline.
+    std::string saved_text(DType saved_dtype) const;
+
+    std::int64_t query_columns() const { return num_attention_heads * head_dim; }
+    std::int64_t key_value_columns() const { return num_key_value_heads * head_dim; }
+};
+
+}  // namespace drover

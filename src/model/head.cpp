@@ -1,0 +1,129 @@
+#include "model/head.h"
+
+#include <algorithm>
+
+namespace drover {
+namespace {
+
+Tensor first_rows(const Tensor& tensor, std::int64_t rows) {
+    return tensor ? tensor.rows(0, rows) : tensor;
+}
+
+}  // namespace
+
+std::int64_t HeadBuffers::chunk_rows(std::int64_t tokens, std::int64_t vocab) {
+    constexpr std::int64_t elements = std::int64_t{1} << 25, granularity = 64;
+    const std::int64_t rows = std::max(granularity, elements / vocab / granularity * granularity);
+    return std::min(tokens, rows);
+}
+
+void HeadBuffers::plan_results(Arena& arena, const BlockShape& largest) {
+    loss = arena.make(MemoryUse::head, DType::f32, {largest.tokens});
+    argmax = arena.make(MemoryUse::head, DType::i32, {largest.tokens});
+}
+
+void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
+                               const Range& vocabulary, const TensorParallel& parallel) {
+    const DType compute = precision.parameters;
+    const auto make = [&](DType dtype, const Shape& shape) { return arena.make(MemoryUse::head, dtype, shape); };
+    residual = make(precision.residual, {largest.held, largest.hidden});
+    rstd = make(DType::f32, {largest.held});
+    normed = make(compute, {largest.held, largest.hidden});
+    dnormed = make(compute, {largest.tokens, largest.hidden});
+    if (parallel.splits_tokens()) {
+        gathered = make(compute, {largest.tokens, largest.hidden});
+        held_dnormed = make(compute, {largest.held, largest.hidden});
+    }
+    const std::int64_t rows = chunk_rows(largest.tokens, vocabulary.count);
+    logits = make(compute, {rows, vocabulary.count});
+    for (Tensor* statistic : {&max, &sum_exp, &target_logit}) *statistic = make(DType::f32, {rows});
+    if (parallel.axis().size() > 1) local_max = make(DType::f32, {rows});
+}
+
+HeadBuffers HeadBuffers::prefix(const BlockShape& shape) const {
+    HeadBuffers part = *this;
+    for (Tensor* held : {&part.residual, &part.rstd, &part.normed, &part.held_dnormed})
+        *held = first_rows(*held, shape.held);
+    for (Tensor* whole : {&part.gathered, &part.dnormed, &part.loss, &part.argmax})
+        *whole = first_rows(*whole, shape.tokens);
+    return part;
+}
+
+void Head::norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& branch) const {
+    run_(RmsNorm{.x = branch,
+                 .residual_in = stream,
+                 .residual_out = b_.residual,
+                 .weight = norm_weight,
+                 .y = b_.normed,
+                 .rstd = b_.rstd,
+                 .eps = norm_eps_});
+}
+
+Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::int64_t begin, std::int64_t rows,
+                        const Tensor& loss_scale) const {
+    const Tensor logits = b_.logits.rows(0, rows);                // [rows,V]
+    run_(Gemm::forward(normed.rows(begin, rows), head_weight, logits));
+    const CrossEntropyStatistics statistics{.logits = logits,
+                                            .targets = batch_.targets.rows(begin, rows),
+                                            .max = b_.max.rows(0, rows),
+                                            .sum_exp = b_.sum_exp.rows(0, rows),
+                                            .target_logit = b_.target_logit.rows(0, rows),
+                                            .argmax = b_.argmax.rows(begin, rows),
+                                            .first_id = vocabulary_.begin};
+    run_(statistics);
+    if (b_.local_max) reduce_statistics(b_.local_max.rows(0, rows), statistics);
+    run_(CrossEntropyGradient{.logits = logits,
+                              .targets = statistics.targets,
+                              .max = statistics.max,
+                              .sum_exp = statistics.sum_exp,
+                              .target_logit = statistics.target_logit,
+                              .loss = b_.loss.rows(begin, rows),
+                              .scale = loss_scale,
+                              .first_id = vocabulary_.begin});
+    return logits;
+}
+
+void Head::reduce_statistics(const Tensor& local_max, const CrossEntropyStatistics& statistics) const {
+    Communicator& axis = parallel_.axis();
+    run_(Cast{.from = statistics.max, .to = local_max});
+    axis.all_reduce(run_.stream, statistics.max, Reduction::max);
+    run_(CrossEntropyRescale{.local_max = local_max,
+                             .max = statistics.max,
+                             .sum_exp = statistics.sum_exp,
+                             .argmax = statistics.argmax});
+    axis.all_reduce(run_.stream, statistics.sum_exp, Reduction::sum);
+    axis.all_reduce(run_.stream, statistics.target_logit, Reduction::sum);
+    axis.all_reduce(run_.stream, statistics.argmax, Reduction::min);
+}
+
+void Head::evaluate(const Tensor& head_weight) const {
+    const Tensor normed = parallel_.enter(run_.stream, b_.normed, b_.gathered);  // [N,H]
+    const std::int64_t chunk = b_.logits.size(0);
+    for (std::int64_t begin = 0; begin < normed.size(0); begin += chunk)
+        chunk_loss(normed, head_weight, begin, std::min(chunk, normed.size(0) - begin), {});
+}
+
+void Head::loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weight, bool accumulate,
+                             const Tensor& loss_scale) const {
+    const Tensor normed = parallel_.enter(run_.stream, b_.normed, b_.gathered);  // [N,H]
+    const std::int64_t chunk = b_.logits.size(0);
+    for (std::int64_t begin = 0; begin < normed.size(0); begin += chunk) {
+        const std::int64_t rows = std::min(chunk, normed.size(0) - begin);
+        const Tensor dlogits = chunk_loss(normed, head_weight, begin, rows, loss_scale);  // [rows,V]
+        run_(Gemm::weight_gradient(dlogits, normed.rows(begin, rows), dhead_weight, accumulate || begin > 0));
+        run_(Gemm::data_gradient(dlogits, head_weight, b_.dnormed.rows(begin, rows)));
+    }
+}
+
+void Head::norm_backward(const Tensor& norm_weight, const Tensor& dnorm_weight, bool accumulate,
+                         const Tensor& dresidual) const {
+    run_(RmsNormBackward{.dy = parallel_.leave(run_.stream, b_.dnormed, b_.held_dnormed),
+                         .residual_out = b_.residual,
+                         .weight = norm_weight,
+                         .rstd = b_.rstd,
+                         .dresidual = dresidual,
+                         .dweight = dnorm_weight,
+                         .accumulate = accumulate});
+}
+
+}  // namespace drover

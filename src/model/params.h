@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+#include "parallel/param_spec.h"
+
+namespace drover {
+
+/// The storages of a decoder block's unit.
+struct BlockStorage {
+    enum Index : std::size_t {
+        attention_norm,    ///< [H]
+        qkv,               ///< [(heads + 2·kv_heads)·D, H]
+        qkv_bias,          ///< [(heads + 2·kv_heads)·D], optional
+        attention_output,  ///< [H, heads·D]
+        attention_output_bias,  ///< [H], optional
+        mlp_norm,          ///< [H]
+        gate_up,           ///< [2I, H]
+        gate_up_bias,      ///< [2I], optional
+        down,              ///< [H, I]
+        down_bias,         ///< [H], optional
+        count
+    };
+};
+
+/// The storage of the embedding's unit.
+struct EmbeddingStorage {
+    enum Index : std::size_t { weight /*[V,H]*/, count };
+};
+
+/// The storages of the head's unit.
+struct HeadStorage {
+    enum Index : std::size_t { norm /*[H]*/, weight /*[V,H], absent when tied to the embedding*/, count };
+};
+
+/// Where the units stand in a ParamSpec.
+struct UnitIndex {
+    static constexpr int embedding = 0;
+    static constexpr int block(int index) { return 1 + index; }
+    static constexpr int head(int blocks) { return 1 + blocks; }
+};
+
+/// Every parameter of the model under its published name.
+ParamSpec make_param_spec(const ModelConfig& config);
+
+/// The names in the order in which PyTorch's modules list them (and checkpoints number them).
+std::vector<std::string> names_in_module_order(const ModelConfig& config);
+
+/// Hugging Face's rule: biases and norm weights are excluded, by name.
+bool takes_weight_decay(std::string_view name);
+
+}  // namespace drover

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "backend/backend.h"
+
+namespace drover {
+
+/// A backend and the stream that the model's operations go to: `run(RmsNorm{…})`.
+struct Runner {
+    Backend& backend;
+    Stream stream;
+
+    template <class Operation>
+    void operator()(const Operation& operation) const {
+        backend.run(stream, operation);
+    }
+};
+
+}  // namespace drover

@@ -1,0 +1,20 @@
+#include "optim/gradient_norm.h"
+
+namespace drover {
+
+void GradientNorm::plan(Arena& arena, const ParamStore& store) {
+    gradients_.clear();
+    // Another rank's copy of a leaf is counted there: here it adds nothing.
+    for (const OwnedLeaf& leaf : store.owned())
+        gradients_.push_back(leaf.counted ? leaf.gradient : leaf.gradient.rows(0, 0));
+    sums_ = arena.make(MemoryUse::scratch, DType::f64, {static_cast<std::int64_t>(gradients_.size())});
+}
+
+void GradientNorm::run(Backend& backend, Stream stream, Communicator& everyone, const Tensor& scalars,
+                       float max_norm) const {
+    backend.run(stream, SumOfSquares{.tensors = gradients_, .sums = sums_});
+    everyone.all_reduce(stream, sums_, Reduction::sum);
+    backend.run(stream, ClipFactor{.sums = sums_, .scalars = scalars, .max_norm = max_norm});
+}
+
+}  // namespace drover

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "parallel/param_store.h"
+
+namespace drover {
+
+/// The global gradient norm and the factor that clips it, computed on the device into StepScalar::gradient_norm and
+/// clip_factor. Leaf by leaf in fp64, in a fixed order.
+class GradientNorm {
+  public:
+    void plan(Arena& arena, const ParamStore& store);
+    /// Summed over all ranks, copies counted once. max_norm ≤ 0: no clipping, the norm is still computed.
+    void run(Backend& backend, Stream stream, Communicator& everyone, const Tensor& scalars, float max_norm) const;
+
+  private:
+    std::vector<Tensor> gradients_;
+    Tensor sums_;  // [leaves] f64
+};
+
+}  // namespace drover

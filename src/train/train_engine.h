@@ -1,0 +1,98 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "core/hf_compat.h"
+#include "io/model_folder.h"
+#include "model/causal_lm.h"
+#include "optim/gradient_norm.h"
+#include "optim/optimizer.h"
+
+namespace drover {
+
+struct TrainEngineOptions {
+    CausalLmOptions model;
+    AdamWSettings adamw;
+    double max_gradient_norm = 1.0;  ///< ≤ 0: no clipping
+    HfCompat compat;
+    Sharding sharding = Sharding::replicated;
+    bool sequence_parallel = false;  ///< between the seams of tensor parallelism, each rank holds its share of the tokens
+};
+
+/// What one update did.
+struct StepResult {
+    double loss = 0;           ///< as Hugging Face logs it: Σ over micro-batches and ranks of the loss that was differentiated
+    double gradient_norm = 0;  ///< before clipping
+};
+
+/// Sums over the targets of an evaluated batch.
+struct EvaluationResult {
+    double loss_sum = 0;
+    std::int64_t targets = 0;
+    std::int64_t correct = 0;  ///< targets that were the likeliest token
+
+    double mean_loss() const { return targets == 0 ? 0 : loss_sum / static_cast<double>(targets); }
+};
+
+/// Everything one rank needs to turn batches into updates: weights, gradients, optimizer, activations, in one arena
+/// whose size is known before it is allocated.
+class TrainEngine {
+  public:
+    /// Plans, but allocates nothing yet. Backend and mesh must outlive the engine. The mesh's data axes see different
+    /// micro-batches, which must be as many everywhere; its tp axis the same ones.
+    TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend, const Mesh& mesh);
+    ~TrainEngine();
+
+    /// Bytes by use; exactly what allocate() takes.
+    const MemoryPlan& memory_plan() const { return memory_plan_; }
+    /// Takes the memory. Weights and optimizer state are zero afterwards.
+    void allocate();
+
+    /// Draws the weights as Hugging Face does for `seed`.
+    void initialize_weights(std::uint64_t seed);
+    /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Tensors that it lacks are drawn from
+    /// `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
+    LoadReport load_weights(const std::filesystem::path& path, std::uint64_t seed);
+    /// Writes config.json and the weights in the parameters' dtype, for transformers to load.
+    void save_weights(const std::filesystem::path& folder) const;
+
+    /// One update from the micro-batches of one optimizer step.
+    StepResult step(std::span<const TokenBatch> micro_batches, double learning_rate);
+    /// The gradients of the micro-batches, without an update.
+    StepResult accumulate_gradients(std::span<const TokenBatch> micro_batches);
+    EvaluationResult evaluate(const TokenBatch& batch);
+
+    const ParamStore& store() const { return *store_; }
+    const Optimizer& optimizer() const { return *optimizer_; }
+    std::int64_t updates_done() const { return updates_done_; }
+
+  private:
+    void plan(Arena& arena);
+    void write_leaf(std::size_t index, std::span<const float> values);
+    void upload_scalars();
+    double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches, std::int64_t step_count) const;
+    std::int64_t step_count(std::span<const TokenBatch> micro_batches);
+
+    ModelConfig config_;
+    TrainEngineOptions options_;
+    Backend& backend_;
+    Stream stream_;
+    const Mesh& mesh_;
+    TensorParallel parallel_;
+    std::unique_ptr<ParamStore> store_;
+    std::unique_ptr<Optimizer> optimizer_;
+    GradientNorm gradient_norm_;
+    CausalLm model_;
+
+    MemoryPlan memory_plan_;
+    std::unique_ptr<Arena> arena_;
+    Tensor scalars_;   // [StepScalar::count] f32
+    Tensor loss_sum_;  // [1] f64
+    Tensor count_;     // [1] i64: tokens over all ranks
+    std::vector<float> host_scalars_;
+    std::int64_t updates_done_ = 0;
+};
+
+}  // namespace drover

@@ -1,0 +1,146 @@
+#include "model/config.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "model/params.h"
+#include "support/golden.h"
+
+namespace drover {
+namespace {
+
+std::filesystem::path example(const char* name) {
+    return std::filesystem::path(DROVER_SOURCE_DIR) / "examples" / "configs" / name;
+}
+
+std::string error_of(std::string_view text) {
+    try {
+        ModelConfig::parse(text, "config.json");
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(Config, DefaultsAreLlamas) {
+    const ModelConfig config = ModelConfig::parse(R"({"model_type": "llama"})", "x");
+    EXPECT_EQ(config.vocab_size, 32000);
+    EXPECT_EQ(config.num_key_value_heads, 32);
+    EXPECT_EQ(config.head_dim, 128);
+    EXPECT_EQ(config.max_position_embeddings, 2048);
+    EXPECT_DOUBLE_EQ(config.rms_norm_eps, 1e-6);
+    EXPECT_EQ(config.pad_token_id, -1);
+    EXPECT_EQ(config.eos_token_ids, std::vector<std::int64_t>{2});
+    EXPECT_FALSE(config.dtype.has_value());
+}
+
+TEST(Config, ParameterCountsOfTheReleasedModels) {
+    const auto count = [](const char* name) {
+        return make_param_spec(ModelConfig::from_path(example(name))).parameter_count();
+    };
+    EXPECT_EQ(count("llama2-7b.json"), 6'738'415'616);
+    EXPECT_EQ(count("llama2-13b.json"), 13'015'864'320);
+    EXPECT_EQ(count("llama2-70b.json"), 68'976'648'192);
+    EXPECT_EQ(count("llama3-8b.json"), 8'030'261'248);
+    EXPECT_EQ(count("llama3.1-70b.json"), 70'553'706'496);
+    EXPECT_EQ(count("llama3.2-1b.json"), 1'235'814'400);
+    EXPECT_EQ(count("llama-134m.json"), 134'105'856);
+}
+
+TEST(Config, BothStylesOfRopeKeys) {
+    const auto v4 = ModelConfig::parse(
+        R"({"rope_theta": 500000.0, "rope_scaling": {"type": "linear", "factor": 2}})", "x");
+    const auto v5 = ModelConfig::parse(
+        R"({"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 500000.0}})", "x");
+    for (const ModelConfig& config : {v4, v5}) {
+        EXPECT_EQ(config.rope.type, RopeConfig::Type::linear);
+        EXPECT_DOUBLE_EQ(config.rope.theta, 500000);
+        EXPECT_DOUBLE_EQ(config.rope.factor, 2);
+    }
+}
+
+TEST(Config, UnknownKeysAreWrittenBack) {
+    const auto config = ModelConfig::parse(R"({"hidden_size": 64, "my_key": {"b": [1, null], "a": 1e-05}})", "x");
+    const Json saved = parse_json(config.saved_text(DType::bf16), "saved");
+    EXPECT_EQ(sorted_json_text(saved.at("my_key"), 0), sorted_json_text(config.json.at("my_key"), 0));
+    EXPECT_EQ(saved.at("torch_dtype"), "bfloat16");
+    EXPECT_EQ(saved.at("architectures"), Json::array({"LlamaForCausalLM"}));
+    EXPECT_EQ(config.saved_text(DType::bf16).back(), '\n');
+}
+
+TEST(Config, TokenIdsMayBeLists) {
+    const auto config = ModelConfig::parse(R"({"eos_token_id": [5, 7], "pad_token_id": 3, "bos_token_id": null})", "x");
+    EXPECT_EQ(config.eos_token_ids, (std::vector<std::int64_t>{5, 7}));
+    EXPECT_EQ(config.pad_token_id, 3);
+}
+
+TEST(Config, AbsurdOnesAreRefusedByName) {
+    const auto expect = [](std::string_view text, std::string_view part) {
+        const std::string message = error_of(text);
+        EXPECT_NE(message.find("config.json"), std::string::npos) << text;
+        EXPECT_NE(message.find(part), std::string::npos) << text << " gave: " << message;
+    };
+    expect("[1]", "JSON object");
+    expect("{", "not valid JSON");
+    expect(R"({"model_type": "bert"})", "model_type is \"bert\"");
+    expect(R"({"num_hidden_layers": 0})", "num_hidden_layers is 0");
+    expect(R"({"num_hidden_layers": -1})", "num_hidden_layers is -1");
+    expect(R"({"hidden_size": 0})", "hidden_size is 0");
+    expect(R"({"hidden_size": "big"})", "hidden_size is \"big\"");
+    expect(R"({"hidden_size": 64.5})", "hidden_size is 64.5");
+    expect(R"({"hidden_size": 1e30})", "hidden_size is 1e+30");
+    expect(R"({"vocab_size": 99999999999999999999})", "vocab_size is");
+    expect(R"({"hidden_size": 64, "num_attention_heads": 5})", "does not divide hidden_size");
+    expect(R"({"num_attention_heads": 32, "num_key_value_heads": 5})", "does not divide num_attention_heads");
+    expect(R"({"num_attention_heads": 8, "num_key_value_heads": 16})", "num_key_value_heads is 16");
+    expect(R"({"head_dim": 15})", "head_dim is 15, an odd number");
+    expect(R"({"head_dim": 100000})", "head_dim is 100000");
+    expect(R"({"vocab_size": 100, "pad_token_id": 100})", "pad_token_id is 100, but vocab_size is only 100");
+    expect(R"({"vocab_size": 100, "eos_token_id": [2, 128001]})", "eos_token_id is 128001");
+    expect(R"({"eos_token_id": []})", "eos_token_id is an empty list");
+    expect(R"({"hidden_act": "gelu"})", "hidden_act is \"gelu\"");
+    expect(R"({"attention_dropout": 0.1})", "attention_dropout");
+    expect(R"({"rms_norm_eps": 0})", "rms_norm_eps is 0");
+    expect(R"({"tie_word_embeddings": "yes"})", "tie_word_embeddings is \"yes\"");
+    expect(R"({"torch_dtype": "int8"})", "torch_dtype is \"int8\"");
+    expect(R"({"rope_theta": -1})", "rope_theta is -1");
+    expect(R"({"rope_scaling": {"rope_type": "spiral", "factor": 2}})", "rope_type is \"spiral\"");
+    expect(R"({"rope_scaling": {"rope_type": "linear"}})", "rope_scaling: factor is missing");
+    expect(R"({"rope_scaling": {"rope_type": "linear", "factor": 0.5}})", "factor is 0.5");
+    expect(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", "original_max_position_embeddings is missing");
+    expect(R"({"rope_scaling": []})", "rope_scaling is []");
+}
+
+TEST(Config, MissingFileIsNamed) {
+    EXPECT_THROW(ModelConfig::from_path("/nonexistent/config.json"), Error);
+}
+
+TEST(Params, ModuleOrderNamesEveryLeafOnce) {
+    const auto config =
+        ModelConfig::parse(R"({"num_hidden_layers": 2, "attention_bias": true, "mlp_bias": true})", "x");
+    std::vector<std::string> leaves;
+    for (const UnitSpec& unit : make_param_spec(config).units)
+        for (const StorageSpec& storage : unit.storages)
+            for (const LeafSpec& leaf : storage.leaves) leaves.push_back(leaf.name);
+    std::vector<std::string> names = names_in_module_order(config);
+    EXPECT_EQ(names.front(), "model.embed_tokens.weight");
+    EXPECT_EQ(names.back(), "lm_head.weight");
+    std::sort(names.begin(), names.end());
+    std::sort(leaves.begin(), leaves.end());
+    EXPECT_EQ(names, leaves);
+}
+
+TEST(Params, DecayByName) {
+    EXPECT_TRUE(takes_weight_decay("model.embed_tokens.weight"));
+    EXPECT_TRUE(takes_weight_decay("model.layers.0.self_attn.q_proj.weight"));
+    EXPECT_TRUE(takes_weight_decay("lm_head.weight"));
+    EXPECT_TRUE(takes_weight_decay("model.normal.weight"));
+    EXPECT_FALSE(takes_weight_decay("model.layers.0.self_attn.q_proj.bias"));
+    EXPECT_FALSE(takes_weight_decay("model.layers.0.input_layernorm.weight"));
+    EXPECT_FALSE(takes_weight_decay("model.layers.0.Post_RMSNorm.weight"));
+    EXPECT_FALSE(takes_weight_decay("model.norm.weight"));
+    EXPECT_FALSE(takes_weight_decay("model.q_norm.weight"));
+}
+
+}  // namespace
+}  // namespace drover

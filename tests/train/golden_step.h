@@ -1,0 +1,70 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "support/golden.h"
+#include "train/single_mesh.h"
+#include "train/train_engine.h"
+
+namespace drover::test {
+
+/// One training step that transformers computed (tests/golden/step): config, weights, batch, loss, gradients.
+class GoldenStep {
+  public:
+    explicit GoldenStep(const std::string& name)
+        : file_(golden_path("step/" + name + ".safetensors")),
+          config_(ModelConfig::parse(file_.header().metadata.at("config"), name)) {}
+
+    const ModelConfig& config() const { return config_; }
+    const SafetensorsFile& file() const { return file_; }
+
+    TokenBatch batch() const {
+        const Tensor ids = file_.tensor("input_ids");
+        const std::span<const std::int32_t> id_values(ids.data<std::int32_t>(), static_cast<std::size_t>(ids.numel()));
+        const std::span<const std::int32_t> labels(file_.tensor("labels").data<std::int32_t>(), id_values.size());
+        if (!file_.find("attention_mask")) return TokenBatch::from_labels(ids.size(0), ids.size(1), id_values, labels);
+        const std::int32_t* mask = file_.tensor("attention_mask").data<std::int32_t>();
+        std::vector<std::int32_t> lengths;
+        for (std::int64_t row = 0; row < ids.size(0); ++row) {
+            std::int32_t length = 0;
+            for (std::int64_t i = 0; i < ids.size(1); ++i) length += mask[row * ids.size(1) + i];
+            lengths.push_back(length);
+        }
+        return TokenBatch::right_padded(ids.size(0), ids.size(1), id_values, labels, lengths);
+    }
+
+    /// A ready engine with the golden weights.
+    std::unique_ptr<TrainEngine> engine(Backend& backend, const Precision& precision,
+                                        const RecomputePolicy& recompute = {}) const {
+        const TokenBatch tokens = batch();
+        auto engine = std::make_unique<TrainEngine>(
+            config_,
+            TrainEngineOptions{.model = {.precision = precision,
+                                         .recompute = recompute,
+                                         .rows = tokens.rows,
+                                         .row_length = tokens.row_length},
+                               .adamw = {},
+                               .max_gradient_norm = 1.0,
+                               .compat = {}},
+            backend, single_mesh());
+        engine->allocate();
+        const TemporaryFolder folder;
+        std::map<std::string, Tensor> weights;
+        for (const SafetensorsEntry& entry : file_.header().entries)
+            if (entry.name.starts_with("weight.")) weights[entry.name.substr(7)] = file_.tensor(entry.name);
+        write_safetensors(folder / "model.safetensors", weights);
+        const LoadReport report = engine->load_weights(folder.path(), 0);
+        require(report.missing.empty() && report.unexpected.empty(), "golden weights do not fit the model");
+        return engine;
+    }
+
+  private:
+    SafetensorsFile file_;
+    ModelConfig config_;
+};
+
+}  // namespace drover::test

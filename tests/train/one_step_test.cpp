@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include "train/golden_step.h"
+
+namespace drover {
+namespace {
+
+class OneStep : public ::testing::TestWithParam<const char*> {
+  protected:
+    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+};
+
+TEST_P(OneStep, Float32LossAndEveryGradient) {
+    const test::GoldenStep golden(std::string(GetParam()) + "_float32");
+    const auto engine = golden.engine(*backend_, Precision::fp32());
+    const std::vector<TokenBatch> batches = {golden.batch()};
+    const StepResult result = engine->accumulate_gradients(batches);
+
+    EXPECT_NEAR(result.loss, golden.file().tensor("loss").data<float>()[0], 2e-6);
+    for (const OwnedLeaf& leaf : engine->store().owned())
+        EXPECT_LE(test::relative_error(leaf.gradient, golden.file().tensor("grad." + leaf.spec->name)), 1e-5)
+            << leaf.spec->name;
+}
+
+TEST_P(OneStep, Bfloat16LossAndEveryGradient) {
+    const test::GoldenStep golden(std::string(GetParam()) + "_bfloat16");
+    for (const Precision& precision : {Precision::pure_bf16(), Precision::bf16_with_master()}) {
+        const auto engine = golden.engine(*backend_, precision);
+        const std::vector<TokenBatch> batches = {golden.batch()};
+        const StepResult result = engine->accumulate_gradients(batches);
+
+        EXPECT_NEAR(result.loss, golden.file().tensor("loss").data<float>()[0], 5e-3);
+        for (const OwnedLeaf& leaf : engine->store().owned())
+            EXPECT_GE(test::cosine(leaf.gradient, golden.file().tensor("grad." + leaf.spec->name)), 0.999)
+                << leaf.spec->name << ", gradients in " << name_of(precision.gradients);
+    }
+}
+
+TEST_P(OneStep, Fp32ResidualStreamWithBf16Weights) {
+    const test::GoldenStep golden(std::string(GetParam()) + "_bfloat16");
+    Precision precision = Precision::bf16_with_master();
+    precision.residual = DType::f32;
+    const auto engine = golden.engine(*backend_, precision);
+    const std::vector<TokenBatch> batches = {golden.batch()};
+    const StepResult result = engine->accumulate_gradients(batches);
+    EXPECT_NEAR(result.loss, golden.file().tensor("loss").data<float>()[0], 5e-3);
+    for (const OwnedLeaf& leaf : engine->store().owned())
+        EXPECT_GE(test::cosine(leaf.gradient, golden.file().tensor("grad." + leaf.spec->name)), 0.998)
+            << leaf.spec->name;
+}
+
+TEST_P(OneStep, EveryRecomputePolicyGivesTheSameBits) {
+    for (const char* dtype : {"_float32", "_bfloat16"}) {
+        const test::GoldenStep golden(GetParam() + std::string(dtype));
+        const Precision precision = dtype == std::string("_float32") ? Precision::fp32() : Precision::pure_bf16();
+        const auto plain = golden.engine(*backend_, precision);
+        const std::vector<TokenBatch> batches = {golden.batch(), golden.batch()};
+        const StepResult expected = plain->accumulate_gradients(batches);
+        for (const RecomputePolicy policy :
+             {RecomputePolicy{Recompute::selective}, RecomputePolicy{Recompute::selective_mlp},
+              RecomputePolicy{Recompute::full}, RecomputePolicy{Recompute::full, 1},
+              RecomputePolicy{Recompute::selective, 1}}) {
+            const auto engine = golden.engine(*backend_, precision, policy);
+            const StepResult result = engine->accumulate_gradients(batches);
+            EXPECT_EQ(result.loss, expected.loss);
+            EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
+            for (std::size_t i = 0; i < engine->store().owned().size(); ++i)
+                EXPECT_EQ(test::values(engine->store().owned()[i].gradient),
+                          test::values(plain->store().owned()[i].gradient))
+                    << engine->store().owned()[i].spec->name;
+        }
+    }
+}
+
+TEST_P(OneStep, EvaluationGivesTheTrainingLoss) {
+    const test::GoldenStep golden(std::string(GetParam()) + "_float32");
+    const auto engine = golden.engine(*backend_, Precision::fp32(), {Recompute::full});
+    const TokenBatch batch = golden.batch();
+    const EvaluationResult result = engine->evaluate(batch);
+    EXPECT_EQ(result.targets, batch.target_count());
+    EXPECT_NEAR(result.mean_loss(), golden.file().tensor("loss").data<float>()[0], 2e-6);
+
+    // transformers' logits say which token was the likeliest.
+    const Tensor logits = golden.file().tensor("logits");  // [B,T,V]
+    const std::int64_t vocab = logits.size(2);
+    std::int64_t correct = 0;
+    for (std::int64_t i = 0; i < batch.tokens(); ++i) {
+        const float* row = logits.data<float>() + i * vocab;
+        correct += batch.targets[static_cast<std::size_t>(i)] == std::max_element(row, row + vocab) - row;
+    }
+    EXPECT_EQ(result.correct, correct);
+}
+
+INSTANTIATE_TEST_SUITE_P(Llama, OneStep,
+                         ::testing::Values("mha", "gqa", "tied_llama3", "biases_odd_head_dim", "gqa_padded"),
+                         [](const auto& model) { return std::string(model.param); });
+
+TEST(Batches, PackedSequencesTrainAsIfEachHadARowOfItsOwn) {
+    const auto backend = make_cpu_backend();
+    const test::GoldenStep golden("gqa_float32");
+    const TokenBatch source = golden.batch();
+    const auto first = [&](std::int64_t from, std::int64_t count) {
+        return std::vector<std::int32_t>(source.ids.begin() + from, source.ids.begin() + from + count);
+    };
+    // Two sequences of 9 and 11 tokens: packed in one row of 24, and as two padded rows of 12.
+    std::vector<std::int32_t> packed_ids = first(0, 9), padded_ids = first(0, 9);
+    const std::vector<std::int32_t> second = first(9, 11);
+    packed_ids.insert(packed_ids.end(), second.begin(), second.end());
+    packed_ids.resize(24, 0);
+    padded_ids.resize(12, 0);
+    padded_ids.insert(padded_ids.end(), second.begin(), second.end());
+    padded_ids.resize(24, 0);
+    const std::vector<std::vector<std::int32_t>> row_lengths = {{9, 11}};
+    const std::vector<std::int32_t> lengths = {9, 11};
+    const std::vector<TokenBatch> packed = {TokenBatch::packed(1, 24, packed_ids, packed_ids, row_lengths)};
+    const std::vector<TokenBatch> padded = {TokenBatch::right_padded(2, 12, padded_ids, padded_ids, lengths)};
+    EXPECT_EQ(packed[0].target_count(), 8 + 10);
+
+    const auto a = golden.engine(*backend, Precision::fp32());
+    const auto b = golden.engine(*backend, Precision::fp32());
+    EXPECT_NEAR(a->accumulate_gradients(packed).loss, b->accumulate_gradients(padded).loss, 1e-6);
+    for (std::size_t i = 0; i < a->store().owned().size(); ++i)
+        EXPECT_LE(test::relative_error(a->store().owned()[i].gradient, b->store().owned()[i].gradient), 1e-5);
+}
+
+TEST(Batches, TokenOutsideTheVocabularyIsNamed) {
+    const auto backend = make_cpu_backend();
+    const test::GoldenStep golden("mha_float32");
+    const auto engine = golden.engine(*backend, Precision::fp32());
+    TokenBatch batch = golden.batch();
+    batch.ids[3] = 5000;
+    try {
+        engine->evaluate(batch);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("token id 5000"), std::string::npos);
+    }
+}
+
+}  // namespace
+}  // namespace drover
