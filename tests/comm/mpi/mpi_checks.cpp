@@ -44,8 +44,8 @@ Scenario odd_one(WorldOptions options, std::function<void(Communicator&)> odd) {
 }
 
 const std::map<std::string, Scenario> scenarios = {
-    {"checks", {{.deadline = 60s, .scratch_bytes = 65536}, check_all}},
-    {"debug_checks", {{.deadline = 60s, .comm_debug = true, .scratch_bytes = 65536}, check_all}},
+    {"checks", {{.deadline = 60s, .scratch_bytes = 1}, check_all}},
+    {"debug_checks", {{.deadline = 60s, .comm_debug = true, .scratch_bytes = 1}, check_all}},
     {"hang", odd_one({.deadline = 1s}, [](Communicator&) { ::pause(); })},
     {"throw", odd_one({}, [](Communicator&) { throw Error("The disk is full.", "Make room."); })},
     {"throw_under_way", odd_one({},

@@ -1,0 +1,445 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "backend/backend_under_test.h"
+#include "backend/run_settings.h"
+#include "backend/test_data.h"
+
+namespace drover::test {
+namespace {
+
+/// Sums of fp32, relative to the norm of the result.
+constexpr double f32_tolerance = 2e-6;
+/// Roundings of results to bf16, and in backward of the stored output, from which delta is made.
+constexpr double bf16_tolerance = 1.0 / 256;
+
+/// A micro-batch: its shape, and its sequences as (first token, length) unless every row is one.
+struct Batch {
+    std::int64_t rows, row_length;
+    std::int64_t heads, kv_heads, head_size;
+    std::int64_t window = 0;
+    std::vector<std::pair<std::int32_t, std::int32_t>> sequences = {};
+
+    std::int64_t tokens() const { return rows * row_length; }
+    float scale() const { return 1 / std::sqrt(static_cast<float>(head_size)); }
+    Shape query_shape() const { return {tokens(), heads, head_size}; }
+    Shape key_shape() const { return {tokens(), kv_heads, head_size}; }
+    /// For each token the first token of its sequence, or −1.
+    std::vector<std::int64_t> owners() const {
+        std::vector<std::int64_t> owner(static_cast<std::size_t>(tokens()), -1);
+        const auto claim = [&](std::int64_t begin, std::int64_t length) {
+            for (std::int64_t i = begin; i < begin + length; ++i) owner[static_cast<std::size_t>(i)] = begin;
+        };
+        for (auto [begin, length] : sequences) claim(begin, length);
+        if (sequences.empty())
+            for (std::int64_t row = 0; row < rows; ++row) claim(row * row_length, row_length);
+        return owner;
+    }
+};
+
+/// Inputs on the host, of one dtype.
+struct Inputs {
+    OwnedTensor q, k, v, dout;
+
+    Inputs(const Batch& batch, DType dtype, unsigned seed)
+        : q(random_normal(dtype, batch.query_shape(), seed)),
+          k(random_normal(dtype, batch.key_shape(), seed + 1)),
+          v(random_normal(dtype, batch.key_shape(), seed + 2)),
+          dout(random_normal(dtype, batch.query_shape(), seed + 3)) {}
+};
+
+/// What the two operations gave, on the host.
+struct Results {
+    OwnedTensor out, lse, dq, dk, dv;
+};
+
+/// Packed tensors side by side in one matrix, as a model keeps q‖k‖v.
+Tensor side_by_side(Workbench& bench, DType dtype, const Batch& batch) {
+    return bench.make(dtype, {batch.tokens(), (batch.heads + 2 * batch.kv_heads) * batch.head_size});
+}
+
+struct Parts {
+    Tensor q, k, v;
+
+    Parts(const Tensor& matrix, const Batch& batch) {
+        const std::int64_t queries = batch.heads * batch.head_size, keys = batch.kv_heads * batch.head_size;
+        q = matrix.columns(0, queries).split_columns(batch.heads, batch.head_size);
+        k = matrix.columns(queries, keys).split_columns(batch.kv_heads, batch.head_size);
+        v = matrix.columns(queries + keys, keys).split_columns(batch.kv_heads, batch.head_size);
+    }
+};
+
+/// Forward and backward on strided operands.
+Results run(Workbench& bench, const Batch& batch, const Tensor& q, const Tensor& k, const Tensor& v,
+            const Tensor& dout) {
+    const DType dtype = q.dtype();
+    const std::int64_t queries = batch.heads * batch.head_size, keys = batch.kv_heads * batch.head_size;
+    const Tensor matrix = side_by_side(bench, dtype, batch), gradients = side_by_side(bench, dtype, batch);
+    const auto place = [&](const Tensor& part, std::int64_t column, std::int64_t width) {
+        bench.run(
+            Cast{.from = bench.put(part).view({batch.tokens(), width}), .to = matrix.columns(column, width)});
+    };
+    place(q, 0, queries);
+    place(k, queries, keys);
+    place(v, queries + keys, keys);
+    const Parts given(matrix, batch), wanted(gradients, batch);
+
+    Sequences sequences{.rows = batch.rows, .row_length = batch.row_length};
+    if (!batch.sequences.empty()) {
+        const auto count = static_cast<std::int64_t>(batch.sequences.size());
+        OwnedTensor begin(DType::i32, {count}), length(DType::i32, {count});
+        for (std::int64_t i = 0; i < count; ++i)
+            std::tie(begin.tensor().data<std::int32_t>()[i], length.tensor().data<std::int32_t>()[i]) =
+                batch.sequences[static_cast<std::size_t>(i)];
+        sequences.begin = bench.put(begin);
+        sequences.length = bench.put(length);
+    }
+    const Tensor out = bench.make(dtype, batch.query_shape());
+    const Tensor lse = bench.make(DType::f32, {batch.rows, batch.heads, batch.row_length});
+    bench.run(Attention{.q = given.q,
+                        .k = given.k,
+                        .v = given.v,
+                        .out = out,
+                        .lse = lse,
+                        .sequences = sequences,
+                        .scale = batch.scale(),
+                        .window = batch.window});
+    bench.run(AttentionBackward{.q = given.q,
+                                .k = given.k,
+                                .v = given.v,
+                                .out = out,
+                                .lse = lse,
+                                .dout = bench.put(dout),
+                                .dq = wanted.q,
+                                .dk = wanted.k,
+                                .dv = wanted.v,
+                                .sequences = sequences,
+                                .scale = batch.scale(),
+                                .window = batch.window});
+    const auto taken = [&](std::int64_t column, std::int64_t width, const Shape& shape) {
+        const Tensor packed = bench.make(dtype, {batch.tokens(), width});
+        bench.run(Cast{.from = gradients.columns(column, width), .to = packed});
+        return bench.get(packed.view(shape));
+    };
+    return {bench.get(out), bench.get(lse), taken(0, queries, batch.query_shape()),
+            taken(queries, keys, batch.key_shape()), taken(queries + keys, keys, batch.key_shape())};
+}
+
+Results run(Workbench& bench, const Batch& batch, const Inputs& in) {
+    return run(bench, batch, in.q, in.k, in.v, in.dout);
+}
+
+// ----------------------------------------------------------------------------------------------------
+// reference
+
+/// Softmax over every visible pair, written out in f64.
+struct Reference {
+    std::vector<double> out, lse, dq, dk, dv;
+
+    Reference(const Batch& b, const Inputs& inputs) {
+        const std::vector<double> q = values(inputs.q), k = values(inputs.k), v = values(inputs.v);
+        const std::vector<double> dout = values(inputs.dout);
+        const std::vector<std::int64_t> owner = b.owners();
+        out.assign(q.size(), 0), dq.assign(q.size(), 0), dk.assign(k.size(), 0), dv.assign(k.size(), 0);
+        lse.assign(static_cast<std::size_t>(b.tokens() * b.heads), 0);
+        const auto dot = [&](const double* x, const double* y) {
+            double sum = 0;
+            for (std::int64_t d = 0; d < b.head_size; ++d) sum += x[d] * y[d];
+            return sum;
+        };
+        const auto add = [&](double* to, double factor, const double* x) {
+            for (std::int64_t d = 0; d < b.head_size; ++d) to[d] += factor * x[d];
+        };
+        for (std::int64_t i = 0; i < b.tokens(); ++i)
+            for (std::int64_t head = 0; head < b.heads; ++head) {
+                const std::int64_t begin = owner[static_cast<std::size_t>(i)];
+                if (begin < 0) continue;
+                const std::int64_t first = b.window > 0 ? std::max(begin, i - b.window + 1) : begin;
+                const std::int64_t at_query = (i * b.heads + head) * b.head_size;
+                const auto at_key = [&](std::int64_t j) {
+                    return (j * b.kv_heads + head / (b.heads / b.kv_heads)) * b.head_size;
+                };
+                std::vector<double> weight;
+                for (std::int64_t j = first; j <= i; ++j)
+                    weight.push_back(dot(&q[at_query], &k[at_key(j)]) * b.scale());
+                const double largest = *std::ranges::max_element(weight);
+                double sum = 0;
+                for (double score : weight) sum += std::exp(score - largest);
+                const double log_sum = largest + std::log(sum);
+                for (double& score : weight) score = std::exp(score - log_sum);
+
+                for (std::int64_t j = first; j <= i; ++j)
+                    add(&out[at_query], weight[j - first], &v[at_key(j)]);
+                lse[(i / b.row_length * b.heads + head) * b.row_length + i % b.row_length] = log_sum;
+                const double delta = dot(&dout[at_query], &out[at_query]);
+                for (std::int64_t j = first; j <= i; ++j) {
+                    const double p = weight[j - first];
+                    const double dscore = p * (dot(&dout[at_query], &v[at_key(j)]) - delta) * b.scale();
+                    add(&dv[at_key(j)], p, &dout[at_query]);
+                    add(&dq[at_query], dscore, &k[at_key(j)]);
+                    add(&dk[at_key(j)], dscore, &q[at_query]);
+                }
+            }
+    }
+};
+
+/// Close overall, and exactly zero at tokens that are in no sequence.
+void expect_close(const Batch& batch, const Tensor& actual, const std::vector<double>& expected,
+                  double tolerance, const char* what) {
+    const std::vector<double> found = values(actual);
+    EXPECT_LE(relative_error(found, expected), tolerance) << what;
+    const std::vector<std::int64_t> owner = batch.owners();
+    const std::size_t per_token = found.size() / owner.size();
+    for (std::size_t i = 0; i < found.size(); ++i)
+        if (owner[i / per_token] < 0) {
+            ASSERT_EQ(found[i], 0) << what << " at " << i;
+        }
+}
+
+void expect_right(Workbench& bench, const Batch& batch, DType dtype) {
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    Inputs inputs(batch, dtype, 11);
+    const Reference expected(batch, inputs);
+    // Whatever the tokens outside of sequences hold must not matter.
+    const std::vector<std::int64_t> owner = batch.owners();
+    for (std::size_t i = 0; i < owner.size(); ++i)
+        for (const OwnedTensor* tensor : {&inputs.q, &inputs.k, &inputs.v, &inputs.dout}) {
+            const Tensor token = tensor->tensor().rows(static_cast<std::int64_t>(i), 1);
+            if (owner[i] < 0) std::memset(token.raw(), 0xFF, token.bytes());
+        }
+    const Results found = run(bench, batch, inputs);
+    const double tolerance = dtype == DType::f32 ? f32_tolerance : bf16_tolerance;
+    expect_close(batch, found.out, expected.out, tolerance, "out");
+    EXPECT_LE(relative_error(values(found.lse), expected.lse), f32_tolerance) << "lse";
+    expect_close(batch, found.dq, expected.dq, tolerance, "dq");
+    expect_close(batch, found.dk, expected.dk, tolerance, "dk");
+    expect_close(batch, found.dv, expected.dv, tolerance, "dv");
+}
+
+// --------------------------------------------------------------------------------------------------------
+// tests
+
+TEST(Attention, Golden) {
+    for_each_golden_case("attention", [](const GoldenCase& golden) {
+        const Tensor q = golden.tensor("q"), k = golden.tensor("k");
+        Batch batch{.rows = q.size(0),
+                    .row_length = q.size(1),
+                    .heads = q.size(2),
+                    .kv_heads = k.size(2),
+                    .head_size = q.size(3),
+                    .window = golden["window"].get<std::int64_t>()};
+        ASSERT_FLOAT_EQ(batch.scale(), golden["scale"].get<float>());
+        if (golden["kind"] != "dense") {
+            const Tensor row = golden.tensor("sequence_row"), begin = golden.tensor("sequence_begin");
+            const Tensor length = golden.tensor("sequence_length");
+            for (std::int64_t i = 0; i < row.size(0); ++i)
+                batch.sequences.emplace_back(
+                    row.data<std::int32_t>()[i] * batch.row_length + begin.data<std::int32_t>()[i],
+                    length.data<std::int32_t>()[i]);
+        }
+        Workbench bench;
+        const Results found =
+            run(bench, batch, q.view(batch.query_shape()), k.view(batch.key_shape()),
+                golden.tensor("v").view(batch.key_shape()), golden.tensor("dout").view(batch.query_shape()));
+        const double tolerance = golden.is_f32() ? f32_tolerance : bf16_tolerance;
+        const auto expect = [&](const Tensor& actual, const char* name) {
+            expect_close(batch, actual, values(golden.tensor(name)), tolerance, name);
+        };
+        expect(found.out, "out");
+        expect(found.dq, "dq");
+        expect(found.dk, "dk");
+        expect(found.dv, "dv");
+    });
+}
+
+class AttentionShapes : public testing::TestWithParam<Batch> {};
+
+TEST_P(AttentionShapes, ForwardAndBackward) {
+    Workbench bench;
+    expect_right(bench, GetParam(), DType::f32);
+    expect_right(bench, GetParam(), DType::bf16);
+}
+
+// The heads are chosen so that every number of leftover rows of a tile product occurs.
+INSTANTIATE_TEST_SUITE_P(
+    Dense, AttentionShapes,
+    testing::Values(Batch{.rows = 1, .row_length = 1, .heads = 1, .kv_heads = 1, .head_size = 1},
+                    Batch{.rows = 3, .row_length = 2, .heads = 4, .kv_heads = 2, .head_size = 3},
+                    Batch{.rows = 2, .row_length = 63, .heads = 4, .kv_heads = 1, .head_size = 10},
+                    Batch{.rows = 2, .row_length = 64, .heads = 4, .kv_heads = 4, .head_size = 16},
+                    Batch{.rows = 2, .row_length = 65, .heads = 2, .kv_heads = 2, .head_size = 31},
+                    Batch{.rows = 1, .row_length = 193, .heads = 4, .kv_heads = 2, .head_size = 33},
+                    Batch{.rows = 1, .row_length = 130, .heads = 1, .kv_heads = 1, .head_size = 128},
+                    Batch{.rows = 1, .row_length = 300, .heads = 2, .kv_heads = 1, .head_size = 8}));
+
+INSTANTIATE_TEST_SUITE_P(
+    LargeHeads, AttentionShapes,
+    testing::Values(
+        Batch{.rows = 1, .row_length = 67, .heads = 2, .kv_heads = 1, .head_size = 256},
+        Batch{.rows = 1, .row_length = 67, .heads = 2, .kv_heads = 1, .head_size = 257},
+        Batch{.rows = 2, .row_length = 35, .heads = 1, .kv_heads = 1, .head_size = 600, .window = 5},
+        Batch{.rows = 1, .row_length = 35, .heads = 1, .kv_heads = 1, .head_size = 1024}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Windows, AttentionShapes,
+    testing::Values(
+        Batch{.rows = 2, .row_length = 70, .heads = 2, .kv_heads = 1, .head_size = 8, .window = 1},
+        Batch{.rows = 1, .row_length = 200, .heads = 2, .kv_heads = 2, .head_size = 8, .window = 2},
+        Batch{.rows = 1, .row_length = 200, .heads = 2, .kv_heads = 1, .head_size = 8, .window = 37},
+        Batch{.rows = 1, .row_length = 200, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 64},
+        Batch{.rows = 1, .row_length = 260, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 129},
+        Batch{.rows = 2, .row_length = 90, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 1000}));
+
+using Ranges = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+INSTANTIATE_TEST_SUITE_P(
+    Sequences, AttentionShapes,
+    testing::Values(
+        // Right padding, with a row that is empty and rows that are full.
+        Batch{.rows = 4,
+              .row_length = 70,
+              .heads = 4,
+              .kv_heads = 2,
+              .head_size = 16,
+              .sequences = Ranges{{0, 70}, {70, 33}, {140, 0}, {210, 1}}},
+        Batch{.rows = 2,
+              .row_length = 100,
+              .heads = 2,
+              .kv_heads = 1,
+              .head_size = 8,
+              .sequences = Ranges{{0, 0}, {100, 0}}},
+        // Packing, with tails of rows that belong to nothing and sequences of no length among the others.
+        Batch{
+            .rows = 2,
+            .row_length = 150,
+            .heads = 4,
+            .kv_heads = 1,
+            .head_size = 8,
+            .sequences = Ranges{{0, 5}, {5, 1}, {6, 0}, {6, 100}, {110, 40}, {150, 2}, {170, 100}, {270, 0}}},
+        Batch{.rows = 1,
+              .row_length = 300,
+              .heads = 2,
+              .kv_heads = 2,
+              .head_size = 33,
+              .window = 20,
+              .sequences = Ranges{{3, 7}, {20, 90}, {110, 65}, {175, 64}, {239, 1}, {260, 39}}},
+        Batch{.rows = 1,
+              .row_length = 64,
+              .heads = 1,
+              .kv_heads = 1,
+              .head_size = 5,
+              .sequences = Ranges{{0, 1}, {1, 1}, {2, 1}, {3, 2}, {60, 4}}}));
+
+/// exp of large scores must not overflow, nor all weights vanish.
+TEST(Attention, LargeScores) {
+    const Batch batch{.rows = 1, .row_length = 100, .heads = 1, .kv_heads = 1, .head_size = 8};
+    Workbench bench;
+    Inputs inputs(batch, DType::f32, 3);
+    for (std::int64_t i = 0; i < inputs.q.tensor().numel(); ++i) inputs.q.tensor().data<float>()[i] *= 1000.f;
+    const Reference expected(batch, inputs);
+    const Results found = run(bench, batch, inputs);
+    // Scores of some thousands have an absolute error of 1e-4 or so, and so have weights and results.
+    EXPECT_LE(relative_error(values(found.out), expected.out), 1e-3);
+    EXPECT_LE(relative_error(values(found.lse), expected.lse), 1e-6);
+    EXPECT_LE(relative_error(values(found.dv), expected.dv), 1e-3);
+}
+
+/// The derivative of Σ dout·out along a random direction, against central differences of the forward pass.
+TEST(Attention, BackwardIsTheDerivativeOfForward) {
+    const Batch batch{.rows = 1,
+                      .row_length = 80,
+                      .heads = 4,
+                      .kv_heads = 2,
+                      .head_size = 17,
+                      .window = 50,
+                      .sequences = Ranges{{0, 70}, {72, 7}}};
+    Workbench bench;
+    Inputs inputs(batch, DType::f32, 5);
+    const Results found = run(bench, batch, inputs);
+    const auto loss = [&] {
+        const std::vector<double> out = values(run(bench, batch, inputs).out), dout = values(inputs.dout);
+        double sum = 0;
+        for (std::size_t i = 0; i < out.size(); ++i) sum += out[i] * dout[i];
+        return sum;
+    };
+    const auto expect_derivative = [&](OwnedTensor& x, const Tensor& gradient, const char* what) {
+        const OwnedTensor middle = OwnedTensor::copy_of(x),
+                          direction = random_normal(DType::f32, middle.tensor().shape(), 9);
+        const auto loss_at = [&](float distance) {
+            for (std::int64_t i = 0; i < middle.tensor().numel(); ++i)
+                x.tensor().data<float>()[i] =
+                    middle.tensor().data<float>()[i] + distance * direction.tensor().data<float>()[i];
+            return loss();
+        };
+        const float step = 1e-2f;
+        const double ahead = loss_at(step), behind = loss_at(-step);
+        loss_at(0);
+        double predicted = 0, norm = 0;
+        for (std::int64_t i = 0; i < gradient.numel(); ++i) {
+            const double g = gradient.data<float>()[i], d = direction.tensor().data<float>()[i];
+            predicted += g * d;
+            norm += g * g;
+        }
+        // A random direction may be nearly orthogonal to the gradient, so the error is measured against its
+        // norm.
+        EXPECT_NEAR((ahead - behind) / (2 * step), predicted, 1e-3 * std::sqrt(norm)) << what;
+        EXPECT_GT(norm, 1) << what;
+    };
+    expect_derivative(inputs.q, found.dq, "dq");
+    expect_derivative(inputs.k, found.dk, "dk");
+    expect_derivative(inputs.v, found.dv, "dv");
+}
+
+const Batch& larger_batch() {
+    static const Batch batch{.rows = 2,
+                             .row_length = 300,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .head_size = 24,
+                             .window = 150,
+                             .sequences = Ranges{{0, 290}, {300, 100}, {400, 180}}};
+    return batch;
+}
+
+TEST(Attention, BitsDoNotDependOnTheNumberOfThreads) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+        const Inputs inputs(larger_batch(), dtype, 7);
+        const auto with_threads = [&](int count) {
+            const Threads threads(count);
+            Workbench bench;
+            return run(bench, larger_batch(), inputs);
+        };
+        const Results one = with_threads(1);
+        for (int count : {2, 3}) {
+            const Results several = with_threads(count);
+            EXPECT_TRUE(same_bits(one.out, several.out) && same_bits(one.lse, several.lse)) << count;
+            EXPECT_TRUE(same_bits(one.dq, several.dq)) << count;
+            EXPECT_TRUE(same_bits(one.dk, several.dk) && same_bits(one.dv, several.dv)) << count;
+        }
+    }
+}
+
+TEST(Attention, InstructionSetsAgree) {
+    if (!__builtin_cpu_supports("x86-64-v4")) GTEST_SKIP() << "this processor has one instruction set only";
+    for (DType dtype : {DType::f32, DType::bf16}) {
+        const Inputs inputs(larger_batch(), dtype, 7);
+        const auto with_instructions = [&](const char* name) {
+            const ForcedInstructionSet forced(name);
+            Workbench bench(make_cpu_backend());
+            return run(bench, larger_batch(), inputs);
+        };
+        const Results narrow = with_instructions("avx2"), wide = with_instructions("avx512");
+        // A last digit of fp32 may decide how bf16 rounds, for very few elements.
+        const double tolerance = dtype == DType::f32 ? 1e-6 : 2e-4;
+        EXPECT_LE(relative_error(narrow.out, wide.out), tolerance);
+        EXPECT_LE(relative_error(narrow.lse, wide.lse), 1e-6);
+        EXPECT_LE(relative_error(narrow.dq, wide.dq), tolerance);
+        EXPECT_LE(relative_error(narrow.dk, wide.dk), tolerance);
+        EXPECT_LE(relative_error(narrow.dv, wide.dv), tolerance);
+    }
+}
+
+}  // namespace
+}  // namespace drover::test
