@@ -15,7 +15,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test test-asan test-full fuzz format clean help
+.PHONY: build setup demo test test-asan test-tsan test-full fuzz format clean help
 # Several goals of one command line share build folders, and every build is parallel inside.
 .NOTPARALLEL:
 
@@ -41,7 +41,12 @@ test-asan: setup ## unit tests under the address and undefined-behaviour sanitiz
 	@$(call build,asan)
 	@ctest --preset asan
 
-test-full: test test-asan fuzz ## test, test-asan and fuzz
+test-tsan: setup ## the tests of communication between threads under the thread sanitizer
+	@$(call configure,tsan)
+	@$(call build,tsan)
+	@ctest --preset tsan
+
+test-full: test test-asan test-tsan fuzz ## test, test-asan, test-tsan and fuzz
 
 fuzz: setup ## run each fuzz target for FUZZ_SECONDS (needs clang)
 	@if ! command -v clang++ >/dev/null; then \

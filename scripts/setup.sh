@@ -5,11 +5,11 @@
 set -eu
 
 # A tool counts as present when its command is found, whoever installed it.
-tools='g++:g++ cmake:cmake ninja-build:ninja make:make'
+tools='g++:g++ cmake:cmake ninja-build:ninja make:make openmpi-bin:mpirun'
 # The same names on both distributions.
-libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libgtest-dev'
+libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev libgtest-dev'
 
-needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, and the development files of oneDNN, nlohmann-json, fmt, CLI11 and GoogleTest'
+needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI and GoogleTest'
 
 fail() {
     printf 'setup: %s\n' "$1" >&2

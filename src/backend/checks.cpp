@@ -1,78 +1,10 @@
 #include <fmt/format.h>
 
-#include <initializer_list>
-#include <string>
-#include <string_view>
-
 #include "backend/backend.h"
-#include "core/error.h"
-
-// Operands are made by our own model code, so a wrong one is a bug of ours and not an error of the user's.
+#include "backend/operands.h"
 
 namespace drover {
 namespace {
-
-using Types = std::initializer_list<DType>;
-
-constexpr DType f32 = DType::f32, f64 = DType::f64, i32 = DType::i32;
-constexpr Types activations = {DType::f32, DType::bf16};
-constexpr Types any_precision = {DType::f32, DType::bf16, DType::f16};
-
-std::string names_of(Types types) {
-    std::string names;
-    for (DType type : types) names += (names.empty() ? "" : " or ") + std::string(name_of(type));
-    return names;
-}
-
-/// Checks the operands of one operation. Each function is given an operand's name and the operand.
-class Operands {
-  public:
-    Operands(std::string_view operation, Device device) : operation_(operation), device_(device) {}
-
-    /// Present, on the backend's device, and of one of `types`.
-    void typed(std::string_view name, const Tensor& tensor, Types types) const {
-        if (!tensor) fail(name, "is absent");
-        if (tensor.device() != device_) fail(name, "is on another device");
-        for (DType type : types)
-            if (tensor.dtype() == type) return;
-        fail(name, fmt::format("is {}, expected {}", tensor.text(), names_of(types)));
-    }
-
-    /// The same, with a rank.
-    void ranked(std::string_view name, const Tensor& tensor, Types types, int rank) const {
-        typed(name, tensor, types);
-        if (tensor.rank() != rank)
-            fail(name, fmt::format("is {}, expected {} dimensions", tensor.text(), rank));
-    }
-
-    /// The same, with a shape.
-    void shaped(std::string_view name, const Tensor& tensor, Types types, const Shape& shape) const {
-        typed(name, tensor, types);
-        if (!(tensor.shape() == shape))
-            fail(name, fmt::format("is {}, expected {}", tensor.text(), shape.text()));
-    }
-
-    /// The same, but may be absent.
-    void optional(std::string_view name, const Tensor& tensor, Types types, const Shape& shape) const {
-        if (tensor) shaped(name, tensor, types, shape);
-    }
-
-    void packed(std::string_view name, const Tensor& tensor) const {
-        if (!tensor.packed()) fail(name, fmt::format("({}) is strided, expected packed", tensor.text()));
-    }
-
-    void holds(bool condition, std::string_view what) const {
-        if (!condition) bug(fmt::format("{}: {}", operation_, what));
-    }
-
-  private:
-    [[noreturn]] void fail(std::string_view name, std::string_view what) const {
-        bug(fmt::format("{}: {} {}", operation_, name, what));
-    }
-
-    std::string_view operation_;
-    Device device_;
-};
 
 void check_sequences(const Operands& operands, const Sequences& sequences, std::int64_t tokens) {
     operands.holds(sequences.tokens() == tokens,
@@ -241,41 +173,6 @@ void Backend::check(const CrossEntropyGradient& op) const {
     operands.shaped("target_logit", op.target_logit, {f32}, rows);
     operands.shaped("loss", op.loss, {f32}, rows);
     operands.optional("scale", op.scale, {f32}, {1});
-}
-
-// ------------------------------------------------------------------------------------------------- optimizer
-
-void Backend::check(const SumOfSquares& op) const {
-    const Operands operands("sum_of_squares", device());
-    for (const Tensor& tensor : op.tensors) {
-        operands.typed("tensors[…]", tensor, activations);
-        operands.packed("tensors[…]", tensor);
-    }
-    operands.shaped("sums", op.sums, {f64}, {static_cast<std::int64_t>(op.tensors.size())});
-}
-
-void Backend::check(const ClipFactor& op) const {
-    const Operands operands("clip_factor", device());
-    operands.ranked("sums", op.sums, {f64}, 1);
-    operands.shaped("scalars", op.scalars, {f32}, {StepScalar::count});
-}
-
-void Backend::check(const AdamW& op) const {
-    const Operands operands("adamw", device());
-    operands.shaped("scalars", op.scalars, {f32}, {StepScalar::count});
-    for (const AdamWLeaf& leaf : op.leaves) {
-        const auto same_elements = [&](std::string_view name, const Tensor& tensor, Types types) {
-            operands.typed(name, tensor, types);
-            operands.packed(name, tensor);
-            operands.holds(tensor.numel() == leaf.param.numel(),
-                           fmt::format("{} is {}, but param is {}", name, tensor.text(), leaf.param.text()));
-        };
-        same_elements("param", leaf.param, activations);
-        same_elements("gradient", leaf.gradient, activations);
-        same_elements("exp_avg", leaf.exp_avg, activations);
-        same_elements("exp_avg_sq", leaf.exp_avg_sq, activations);
-        if (leaf.master) same_elements("master", leaf.master, {f32});
-    }
 }
 
 // --------------------------------------------------------------------------------------------------- general

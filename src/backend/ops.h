@@ -2,6 +2,8 @@
 
 #include <span>
 
+#include "backend/moe_ops.h"
+#include "backend/optimizer_ops.h"
 #include "core/tensor.h"
 
 /// The list of operations. Each is a small struct of named operands with its shapes beside it; a backend runs it
@@ -190,54 +192,6 @@ struct CrossEntropyGradient {
     Tensor loss;          ///< [R] f32
     Tensor scale{};       ///< [1] f32, optional: absent in evaluation
     std::int64_t first_id = 0;
-};
-
-// ---------------------------------------------------------------------------------------------------- optimizer
-
-/// Numbers of the current update that kernels read from device memory, so that a whole step can be enqueued
-/// (and captured) without the host waiting for any of them. Index into the [count] f32 tensor.
-struct StepScalar {
-    enum Index : std::int64_t {
-        learning_rate,
-        loss_scale,         ///< 1 / target tokens of the whole optimizer step
-        bias_correction1,   ///< 1 − beta1^t
-        bias_correction2,   ///< 1 − beta2^t
-        gradient_norm,      ///< written by ClipFactor
-        clip_factor,        ///< written by ClipFactor
-        count
-    };
-};
-
-/// sums[i] = sum of squares of tensors[i], in a fixed order.
-struct SumOfSquares {
-    std::span<const Tensor> tensors;
-    Tensor sums;  ///< [tensors.size()] f64
-};
-
-/// gradient_norm = √(Σ sums); clip_factor = min(1, max_norm / (norm + 1e-6)), or 1 when max_norm ≤ 0.
-struct ClipFactor {
-    Tensor sums;     ///< [n] f64
-    Tensor scalars;  ///< [StepScalar::count] f32
-    float max_norm = 0;
-};
-
-/// One leaf's state in an AdamW update. With a master copy the update is made on it and rounded into param.
-struct AdamWLeaf {
-    Tensor param;       ///< any shape, packed
-    Tensor gradient;    ///< same number of elements
-    Tensor exp_avg;     ///< f32 or bf16
-    Tensor exp_avg_sq;  ///< f32 or bf16
-    Tensor master{};    ///< f32, optional
-    float weight_decay = 0;
-};
-
-/// Decoupled AdamW over many leaves; arithmetic in fp32; the gradient is multiplied by the clip factor first.
-struct AdamW {
-    std::span<const AdamWLeaf> leaves;
-    Tensor scalars;  ///< [StepScalar::count] f32
-    double beta1 = 0.9;  ///< f64, because 1 − beta is formed from it
-    double beta2 = 0.999;
-    float eps = 1e-8f;
 };
 
 // ------------------------------------------------------------------------------------------------------ general

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "comm/collective_call.h"
@@ -23,6 +24,8 @@ struct CallHeader {
 
     bool is_message() const { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
 };
+
+static_assert(std::has_unique_object_representations_v<CallHeader>);
 
 /// This rank's call as it is announced to rank `receiver` of the group.
 CallHeader header_of(const Group& group, const CollectiveCall& call, std::int64_t number, int receiver);

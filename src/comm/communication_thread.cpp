@@ -44,13 +44,21 @@ CommunicationThread::CommunicationThread(MakeTransport make_transport, const Wor
 }
 
 CommunicationThread::~CommunicationThread() {
-    {
-        const std::lock_guard lock(mutex_);
-        require(free_.size() == operations_.size(), "a world ended before its collectives were waited for");
-        stopping_ = true;
+    try {
+        close();
+    } catch (const Error&) {
+        // Whoever wants to know closes beforehand.
     }
-    transport_->wake();
     thread_.join();
+}
+
+void CommunicationThread::close() {
+    std::unique_lock lock(mutex_);
+    require(free_.size() == operations_.size(), "a world was closed before its collectives were waited for");
+    closing_ = true;
+    transport_->wake();
+    changed_.wait(lock, [&] { return closed_ || broken_; });
+    if (broken_) throw_broken();
 }
 
 Operation* CommunicationThread::start(const Group& group, const CollectiveCall& call, std::int64_t number) {
@@ -58,6 +66,7 @@ Operation* CommunicationThread::start(const Group& group, const CollectiveCall& 
     {
         const std::lock_guard lock(mutex_);
         if (broken_) throw_broken();
+        require(!closing_, "a collective was started in a closed world");
         if (free_.empty()) {
             operations_.push_back(std::make_unique<Operation>());
             free_.reserve(operations_.size());
@@ -104,10 +113,10 @@ void CommunicationThread::drop(Operation* operation) noexcept {
 
 void CommunicationThread::fail(std::string_view reason) noexcept {
     std::unique_lock lock(mutex_);
-    if (broken_) return;
+    if (broken_ || closed_) return;
     if (!failure_request_) failure_request_ = {std::string(reason)};
     transport_->wake();
-    changed_.wait(lock, [&] { return broken_.has_value(); });
+    changed_.wait(lock, [&] { return broken_ || closed_; });
 }
 
 void CommunicationThread::throw_broken() const {
@@ -138,6 +147,12 @@ void CommunicationThread::run(const MakeTransport& make_transport) {
     try {
         serve();
         transport_->close();
+        check_peers();
+        {
+            const std::lock_guard lock(mutex_);
+            closed_ = true;
+        }
+        changed_.notify_all();
     } catch (const PeerFailure& failure) {
         break_down({failure.cause(), {}, failure.rank()}, {});
     } catch (const FailureRequest& request) {
@@ -165,7 +180,7 @@ Operation* CommunicationThread::next_collective() {
                 queue_.pop_front();
                 return next;
             }
-            if (stopping_) return nullptr;
+            if (closing_) return nullptr;
         }
         attend();
     }
@@ -195,13 +210,16 @@ void CommunicationThread::attend() {
         }
         new_messages_.clear();
     }
-    if (const auto& failed = transport_->failed_rank()) {
-        const std::string where = current_ != nullptr ? " while this rank was in " + current_->text() : "";
-        throw PeerFailure(failed->rank,
-                          fmt::format("Rank {} failed{}: {}", failed->rank, where, failed->reason));
-    }
+    check_peers();
     advance_messages();
     transport_->poll(current_ == nullptr && messages_.empty() ? idle_wait : busy_wait);
+}
+
+void CommunicationThread::check_peers() const {
+    const auto& failed = transport_->failed_rank();
+    if (!failed) return;
+    const std::string where = current_ != nullptr ? " while this rank was in " + current_->text() : "";
+    throw PeerFailure(failed->rank, fmt::format("Rank {} failed{}: {}", failed->rank, where, failed->reason));
 }
 
 void CommunicationThread::advance_messages() {

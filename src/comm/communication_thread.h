@@ -77,7 +77,7 @@ class CommunicationThread {
 
     /// Returns when the transport stands, or throws what making it threw.
     CommunicationThread(MakeTransport make_transport, const WorldOptions& options);
-    /// Every operation must have been waited for or dropped. Waits for the orderly end of the transport.
+    /// Closes, if that was not done, and keeps silent about what goes wrong.
     ~CommunicationThread();
     CommunicationThread(const CommunicationThread&) = delete;
     CommunicationThread& operator=(const CommunicationThread&) = delete;
@@ -92,7 +92,11 @@ class CommunicationThread {
     /// Ends an operation without telling how it went. During the unwinding of an exception it does not wait
     /// for other ranks, but breaks off all communication of this rank and tells them.
     void drop(Operation* operation) noexcept;
-    /// Breaks off all communication and tells the other ranks why, unless it is broken already.
+    /// The orderly end, for which every operation must have been waited for or dropped. Waits for the other
+    /// ranks where the transport needs that, and throws when they fail or do not come. Nothing can be started
+    /// afterwards.
+    void close();
+    /// Breaks off all communication and tells the other ranks why, unless it is broken or closed already.
     void fail(std::string_view reason) noexcept;
 
   private:
@@ -112,6 +116,7 @@ class CommunicationThread {
     Operation* next_collective();
     void perform(Operation& operation);
     void attend();
+    void check_peers() const;
     void advance_messages();
     bool waits_for_earlier(const Operation& message) const;
     bool advance(Operation& message);
@@ -144,7 +149,8 @@ class CommunicationThread {
     std::optional<Broken> broken_;
     std::exception_ptr start_error_;
     bool started_ = false;
-    bool stopping_ = false;
+    bool closing_ = false;
+    bool closed_ = false;
 
     std::thread thread_;
 };

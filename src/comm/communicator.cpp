@@ -38,10 +38,6 @@ void check(bool holds, std::string_view operation, std::string_view what,
     if (!holds) bug(fmt::format("{}: {}", operation, what), where);
 }
 
-void check_operand(const Tensor& x, std::string_view operation) {
-    check(x.packed() && (x.raw() != nullptr || x.numel() == 0), operation, "a tensor is absent or strided");
-}
-
 void check_reduces(DType dtype, std::string_view operation) {
     check(dtype != DType::u8 && dtype != DType::u16, operation, "elements of this type are not added");
 }
@@ -51,21 +47,26 @@ bool overlap(const Tensor& a, const Tensor& b) {
            bytes_of(b) < bytes_of(a) + a.bytes();
 }
 
-/// `whole` is as long as all ranks' parts, and `part` lies outside it or in its own place there.
-void check_part(const Tensor& part, const Tensor& whole, int size, int rank, std::string_view operation) {
-    check_operand(part, operation);
-    check_operand(whole, operation);
-    check(part.dtype() == whole.dtype() && whole.numel() == part.numel() * size, operation, "sizes differ");
-    const bool in_place = bytes_of(part) == bytes_of(whole) + part.bytes() * static_cast<std::size_t>(rank);
-    check(size > 1 || part.numel() == 0 || in_place, operation, "over one rank it needs one tensor");
-    check(in_place || !overlap(part, whole), operation, "the part overlaps other ranks' places");
-}
-
 }  // namespace
 
-Communicator::Communicator(std::string axis, int size, int rank)
-    : axis_(std::move(axis)), size_(size), rank_(rank) {
+Communicator::Communicator(std::string axis, int size, int rank, Device device)
+    : axis_(std::move(axis)), size_(size), rank_(rank), device_(device) {
     require(size >= 1 && rank >= 0 && rank < size, "a communicator's rank lies outside its axis");
+}
+
+void Communicator::check_operand(const Tensor& x, std::string_view operation) const {
+    check(x.packed() && (x.raw() != nullptr || x.numel() == 0), operation, "a tensor is absent or strided");
+    check(x.device() == device_ || size_ == 1, operation, "a tensor lies on another device");
+}
+
+/// `whole` is as long as all ranks' parts, and `part` lies outside it or in its own place there.
+void Communicator::check_part(const Tensor& part, const Tensor& whole, std::string_view operation) const {
+    check_operand(part, operation);
+    check_operand(whole, operation);
+    check(part.dtype() == whole.dtype() && whole.numel() == part.numel() * size_, operation, "sizes differ");
+    const bool in_place = bytes_of(part) == bytes_of(whole) + part.bytes() * static_cast<std::size_t>(rank_);
+    check(size_ > 1 || part.numel() == 0 || in_place, operation, "over one rank it needs one tensor");
+    check(in_place || !overlap(part, whole), operation, "the part overlaps other ranks' places");
 }
 
 Pending Communicator::start(Stream stream, const CollectiveCall& call) {
@@ -92,7 +93,7 @@ Pending Communicator::start_all_reduce(Stream stream, const Tensor& x, Reduction
 }
 
 Pending Communicator::start_all_gather(Stream stream, const Tensor& part, const Tensor& whole) {
-    check_part(part, whole, size_, rank_, "all_gather");
+    check_part(part, whole, "all_gather");
     return start(stream, {.kind = CollectiveKind::all_gather,
                           .dtype = whole.dtype(),
                           .count = whole.numel(),
@@ -101,7 +102,7 @@ Pending Communicator::start_all_gather(Stream stream, const Tensor& part, const 
 }
 
 Pending Communicator::start_reduce_scatter(Stream stream, const Tensor& whole, const Tensor& part) {
-    check_part(part, whole, size_, rank_, "reduce_scatter");
+    check_part(part, whole, "reduce_scatter");
     check_reduces(whole.dtype(), "reduce_scatter");
     return start(stream, {.kind = CollectiveKind::reduce_scatter,
                           .dtype = whole.dtype(),
@@ -225,7 +226,7 @@ namespace {
 
 class SelfCommunicator final : public Communicator {
   public:
-    explicit SelfCommunicator(std::string axis) : Communicator(std::move(axis), 1, 0) {}
+    explicit SelfCommunicator(std::string axis) : Communicator(std::move(axis), 1, 0, Device::cpu) {}
 
   private:
     void* do_start(Stream, const CollectiveCall&) override { bug("a collective over one rank was started"); }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -53,7 +54,7 @@ class [[nodiscard]] Pending {
 /// rank failed. After that, the world and all its communicators can only be destroyed.
 class Communicator {
   public:
-    Communicator(std::string axis, int size, int rank);
+    Communicator(std::string axis, int size, int rank, Device device);
     virtual ~Communicator() = default;
     Communicator(const Communicator&) = delete;
     Communicator& operator=(const Communicator&) = delete;
@@ -107,10 +108,13 @@ class Communicator {
   private:
     friend class Pending;
     Pending start(Stream stream, const CollectiveCall& call);
+    void check_operand(const Tensor& x, std::string_view operation) const;
+    void check_part(const Tensor& part, const Tensor& whole, std::string_view operation) const;
 
     std::string axis_;
     int size_;
     int rank_;
+    Device device_;
     std::vector<std::int64_t> counts_;  // of the all_to_all being started; kept for its capacity
 };
 

@@ -51,7 +51,8 @@ class Transport {
     /// called.
     virtual void break_off() noexcept = 0;
 
-    /// The orderly end, when no message is under way. May wait for the other ranks.
+    /// The orderly end, when no message is under way. May wait for the other ranks; returns when one has
+    /// failed.
     virtual void close() = 0;
 };
 

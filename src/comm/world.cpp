@@ -12,7 +12,7 @@ namespace {
 class WorldCommunicator final : public Communicator {
   public:
     WorldCommunicator(CommunicationThread& thread, Group group)
-        : Communicator(group.axis, group.size(), group.rank),
+        : Communicator(group.axis, group.size(), group.rank, Device::cpu),
           thread_(thread),
           group_(std::move(group)),
           sent_(group_.ranks.size()),
@@ -69,6 +69,7 @@ std::unique_ptr<Communicator> World::make_communicator(std::string axis, std::ve
 void run_rank(World& world, const std::function<void(World&)>& work) {
     try {
         work(world);
+        world.close();
     } catch (const std::exception& error) {
         world.fail(error.what());
         throw;

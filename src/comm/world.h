@@ -12,8 +12,8 @@
 namespace drover {
 
 /// One rank among the ranks of a run. make_mpi_world() (comm/mpi) and ThreadWorld (comm/threads) make it.
-/// Outlives its communicators. The destructor is the orderly end; when it runs because of an exception, the
-/// other ranks are told that this one failed.
+/// Outlives its communicators. The destructor closes it; when that happens because of an exception, the other
+/// ranks are told that this one failed.
 class World {
   public:
     World(CommunicationThread::MakeTransport make_transport, const WorldOptions& options);
@@ -30,8 +30,12 @@ class World {
     /// nobody in common.
     std::unique_ptr<Communicator> make_communicator(std::string axis, std::vector<int> ranks);
 
+    /// The orderly end: no collective follows. Waits until the other ranks have come to it where a launcher's
+    /// processes end together (MPI); throws when they fail or do not come.
+    void close() { thread_.close(); }
+
     /// This rank cannot go on. Breaks off its communication and tells the other ranks why, whose next wait
-    /// throws PeerFailure. Does nothing when the world is broken already.
+    /// throws PeerFailure. Does nothing when the world is broken or closed already.
     void fail(std::string_view reason) noexcept { thread_.fail(reason); }
 
   private:
@@ -40,7 +44,8 @@ class World {
     int exceptions_before_;
 };
 
-/// Runs a rank's work. When it throws, the other ranks are told why before the exception goes on.
+/// Runs a rank's work, and closes the world. When the work throws, the other ranks are told why before the
+/// exception goes on.
 void run_rank(World& world, const std::function<void(World&)>& work);
 
 }  // namespace drover

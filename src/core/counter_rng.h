@@ -51,13 +51,7 @@ class CounterRng {
                      float standard_deviation) const;
 
   private:
-    /// A bijection for a fixed leaf (an odd multiple of the step, then the finaliser of SplitMix64).
-    std::uint64_t stream_of(std::uint64_t leaf) const {
-        std::uint64_t mixed = leaf + (step_ + 1) * 0x9E3779B97F4A7C15u;
-        mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
-        mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
-        return mixed ^ (mixed >> 31);
-    }
+    std::uint64_t stream_of(std::uint64_t leaf) const { return philox_stream(leaf, step_); }
 
     template <class Element, class Transform>
     void fill(std::uint64_t leaf, std::uint64_t begin, std::span<Element> out,

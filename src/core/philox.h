@@ -29,4 +29,13 @@ struct PhiloxWords {
     return counter;
 }
 
+/// The high half of the counter for a leaf's numbers in a step: a bijection of the step for a fixed leaf (an odd
+/// multiple of it, then the finaliser of SplitMix64).
+[[gnu::always_inline]] constexpr std::uint64_t philox_stream(std::uint64_t leaf, std::uint64_t step) {
+    std::uint64_t mixed = leaf + (step + 1) * 0x9E3779B97F4A7C15u;
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
+    return mixed ^ (mixed >> 31);
+}
+
 }  // namespace drover

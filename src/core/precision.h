@@ -12,6 +12,9 @@ struct Precision {
     DType gradients = DType::f32;
     DType moments = DType::f32;
     bool master = false;
+    /// Updates are rounded to one of the two neighbouring bf16 numbers, so that the mean is exact and small updates are not
+    /// lost. Only with bf16 parameters that have no master copy.
+    bool stochastic_rounding = false;
 
     static Precision fp32() { return {}; }
     /// Everything bf16, as a Hugging Face model cast to bf16 trains.

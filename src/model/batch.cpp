@@ -58,7 +58,7 @@ TokenBatch TokenBatch::packed(std::int64_t rows, std::int64_t row_length, std::s
 }
 
 void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length) {
-    for (Tensor* tensor : {&ids_, &targets_, &positions_, &begin_, &length_})
+    for (Tensor* tensor : {&ids_, &targets_, &positions_, &counts_, &begin_, &length_})
         *tensor = arena.make(MemoryUse::batch, DType::i32, {rows * row_length});
 }
 
@@ -80,6 +80,10 @@ MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatc
                      .positions = put(batch.positions, positions_),
                      .sequences = {.rows = batch.rows, .row_length = batch.row_length}};
     if (!batch.sequence_begin.empty()) {
+        std::vector<std::int32_t> counts(batch.ids.size(), 0);
+        for (std::size_t i = 0; i < batch.sequence_begin.size(); ++i)
+            std::fill_n(counts.begin() + batch.sequence_begin[i], batch.sequence_length[i], 1);
+        micro.counts = put(counts, counts_);
         micro.sequences.begin = put(batch.sequence_begin, begin_);
         micro.sequences.length = put(batch.sequence_length, length_);
     }

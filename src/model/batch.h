@@ -40,6 +40,7 @@ struct MicroBatch {
     Tensor ids;        ///< [N] i32
     Tensor targets;    ///< [N] i32
     Tensor positions;  ///< [N] i32
+    Tensor counts;     ///< [N] i32: 0 for tokens in no sequence; absent when there are none
     Sequences sequences;
 
     std::int64_t tokens() const { return sequences.tokens(); }
@@ -54,7 +55,7 @@ class BatchBuffers {
     MicroBatch upload(Backend& backend, Stream stream, const TokenBatch& batch, std::int64_t vocab_size) const;
 
   private:
-    Tensor ids_, targets_, positions_, begin_, length_;  // each [largest N] i32
+    Tensor ids_, targets_, positions_, counts_, begin_, length_;  // each [largest N] i32
 };
 
 }  // namespace drover

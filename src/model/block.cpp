@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "model/feed_forward.h"
+
 namespace drover {
 namespace {
 
@@ -26,14 +28,18 @@ float attention_scale(const BlockShape& shape) {
 
 }  // namespace
 
+template <class Use>
+auto DecoderBlock::with_feed_forward(const Use& use) const {
+    if (w_[BlockStorage::router]) return use(ExpertFeedForward(c_, w_, a_));
+    return use(DenseFeedForward(c_, w_, a_));
+}
+
 // ------------------------------------------------------------------------------------------------------ forward
 
 Tensor DecoderBlock::forward(const Tensor& stream, const Tensor& branch) const {
     first_norm(stream, branch);
     second_norm(attention());
-    gate_and_up();
-    activation();
-    return down();
+    return with_feed_forward([](const auto& feed_forward) { return feed_forward.forward(); });
 }
 
 void DecoderBlock::first_norm(const Tensor& stream, const Tensor& branch) const {
@@ -59,10 +65,11 @@ Tensor DecoderBlock::attention() const {
                      .out = a_.attended.split_columns(s.heads, s.head_dim),
                      .lse = a_.lse.view({s.rows, s.heads, s.row_length}),
                      .sequences = c_.batch.sequences,
-                     .scale = attention_scale(s)});
+                     .scale = attention_scale(s),
+                     .window = c_.window});
 
     c_.run(Gemm::forward(a_.attended, w_[BlockStorage::attention_output], c_.scratch.branch,
-                         on_one_rank(w_[BlockStorage::attention_output_bias])));
+                         c_.on_one_rank(w_[BlockStorage::attention_output_bias])));
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }
 
@@ -74,21 +81,6 @@ void DecoderBlock::second_norm(const Tensor& branch) const {
                    .y = a_.mlp_normed,
                    .rstd = a_.mlp_rstd,
                    .eps = c_.norm_eps});
-}
-
-void DecoderBlock::gate_and_up() const {
-    const Tensor x = c_.parallel.enter(c_.run.stream, a_.mlp_normed, c_.scratch.gathered);  // [N,H]
-    c_.run(Gemm::forward(x, w_[BlockStorage::gate_up], a_.gate_up, w_[BlockStorage::gate_up_bias]));
-}
-
-void DecoderBlock::activation() const {
-    c_.run(Swiglu{.gate_up = a_.gate_up, .y = a_.activated});
-}
-
-Tensor DecoderBlock::down() const {
-    c_.run(Gemm::forward(a_.activated, w_[BlockStorage::down], c_.scratch.branch,
-                         on_one_rank(w_[BlockStorage::down_bias])));
-    return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }
 
 // ----------------------------------------------------------------------------------------------------- backward
@@ -103,8 +95,7 @@ void DecoderBlock::recompute(Recompute policy) const {
     if (policy == Recompute::none) return;
     first_norm({}, {});
     second_norm(policy == Recompute::full ? attention() : Tensor());
-    if (policy != Recompute::selective) gate_and_up();
-    activation();
+    with_feed_forward([&](const auto& feed_forward) { feed_forward.recompute(policy); });
 }
 
 Tensor DecoderBlock::branch_gradient(const Tensor& dresidual) const {
@@ -118,21 +109,9 @@ Tensor DecoderBlock::branch_gradient(const Tensor& dresidual) const {
 
 void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& dresidual) const {
     const Tensor dy = branch_gradient(dresidual);  // [N,H]
-    c_.run(Gemm::weight_gradient(dy, a_.activated, g.tensors[BlockStorage::down], g.accumulate));
-    if (const Tensor& dbias = g.tensors[BlockStorage::down_bias])
-        c_.run(BiasGradient{.dy = dy, .dbias = dbias, .accumulate = g.accumulate});
-    c_.run(Gemm::data_gradient(dy, w_[BlockStorage::down], c_.scratch.dactivated));
-
-    const Tensor dgate_up = a_.gate_up;  // its last use: the gradient takes its place
-    c_.run(SwigluBackward{.gate_up = a_.gate_up, .dy = c_.scratch.dactivated, .dgate_up = dgate_up});
-
-    const Tensor x = c_.parallel.enter(c_.run.stream, a_.mlp_normed, c_.scratch.gathered);  // [N,H]
-    c_.run(Gemm::weight_gradient(dgate_up, x, g.tensors[BlockStorage::gate_up], g.accumulate));
-    if (const Tensor& dbias = g.tensors[BlockStorage::gate_up_bias])
-        c_.run(BiasGradient{.dy = dgate_up, .dbias = dbias, .accumulate = g.accumulate});
-    c_.run(Gemm::data_gradient(dgate_up, w_[BlockStorage::gate_up], c_.scratch.branch));
-
-    c_.run(RmsNormBackward{.dy = c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch),
+    const Tensor dnormed =                         // [held,H]
+        with_feed_forward([&](const auto& feed_forward) { return feed_forward.backward(g, dy); });
+    c_.run(RmsNormBackward{.dy = dnormed,
                            .residual_out = a_.mid_residual,
                            .weight = w_[BlockStorage::mlp_norm],
                            .rstd = a_.mlp_rstd,
@@ -162,7 +141,8 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                              .dk = dheads.k,
                              .dv = dheads.v,
                              .sequences = c_.batch.sequences,
-                             .scale = attention_scale(s)});
+                             .scale = attention_scale(s),
+                             .window = c_.window});
     c_.run(Rope{.x = dheads.rotated,
                 .cosine = c_.rope_cosine,
                 .sine = c_.rope_sine,

@@ -1,24 +1,8 @@
 #pragma once
 
-#include "model/batch.h"
-#include "model/block_activations.h"
-#include "model/params.h"
-#include "model/runner.h"
-#include "parallel/param_store.h"
+#include "model/block_context.h"
 
 namespace drover {
-
-/// What the blocks of one micro-batch have in common.
-struct BlockContext {
-    Runner run;
-    const TensorParallel& parallel;
-    BlockShape shape;       ///< of this micro-batch
-    const MicroBatch& batch;
-    Tensor rope_cosine;     ///< [T,D/2] f32
-    Tensor rope_sine;       ///< [T,D/2] f32
-    float norm_eps = 0;
-    BlockScratch scratch;   ///< of this micro-batch's size
-};
 
 /// A pre-norm decoder block: h = x + attention(norm(x)); out = h + feed_forward(norm(h)).
 ///
@@ -42,9 +26,9 @@ class DecoderBlock {
     void first_norm(const Tensor& stream, const Tensor& branch) const;
     Tensor attention() const;                          ///< attention_normed → its branch [held,H]
     void second_norm(const Tensor& branch) const;
-    void gate_and_up() const;                          ///< mlp_normed → gate_up [N,2I]
-    void activation() const;                           ///< gate_up → activated [N,I]
-    Tensor down() const;                               ///< activated → its branch [held,H]
+    /// Calls use(feed-forward) with the kind that this block has.
+    template <class Use>
+    auto with_feed_forward(const Use& use) const;
 
     void recompute(Recompute policy) const;
     void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual) const;
@@ -52,8 +36,6 @@ class DecoderBlock {
 
     /// dresidual in the compute dtype, for all tokens of the micro-batch.
     Tensor branch_gradient(const Tensor& dresidual) const;
-    /// A bias that is added to a sum over ranks: only one rank may add it.
-    Tensor on_one_rank(const Tensor& bias) const { return c_.parallel.axis().rank() == 0 ? bias : Tensor(); }
 
     const BlockContext& c_;
     UnitTensors w_;

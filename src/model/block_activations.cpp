@@ -30,8 +30,14 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
             .mid_residual = first_rows(mid_residual, shape.held),
             .mlp_rstd = first_rows(mlp_rstd, shape.held),
             .mlp_normed = first_rows(mlp_normed, shape.held),
-            .gate_up = first_rows(gate_up, shape.tokens),
-            .activated = first_rows(activated, shape.tokens)};
+            .gate_up = first_rows(gate_up, shape.expert_rows()),
+            .activated = first_rows(activated, shape.expert_rows()),
+            .router_probabilities = first_rows(router_probabilities, shape.tokens),
+            .expert_of_slot = first_rows(expert_of_slot, shape.tokens),
+            .slot_weights = first_rows(slot_weights, shape.tokens),
+            .expert_offsets = expert_offsets,
+            .row_of_slot = first_rows(row_of_slot, shape.expert_rows()),
+            .slot_of_row = first_rows(slot_of_row, shape.expert_rows())};
 }
 
 BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
@@ -39,9 +45,15 @@ BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
             .held_branch = first_rows(held_branch, shape.held),
             .gathered = first_rows(gathered, shape.tokens),
             .dresidual_compute = first_rows(dresidual_compute, shape.held),
-            .dactivated = first_rows(dactivated, shape.tokens),
+            .dactivated = first_rows(dactivated, shape.expert_rows()),
             .dattended = first_rows(dattended, shape.tokens),
-            .dqkv = first_rows(dqkv, shape.tokens)};
+            .dqkv = first_rows(dqkv, shape.tokens),
+            .expert_rows = first_rows(expert_rows, shape.expert_rows()),
+            .router_logits = first_rows(router_logits, shape.tokens),
+            .drouter_logits = first_rows(drouter_logits, shape.tokens),
+            .dslot_weights = first_rows(dslot_weights, shape.tokens),
+            .stacked_gate_up = stacked_gate_up,
+            .stacked_down = stacked_down};
 }
 
 void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const Precision& precision,
@@ -81,14 +93,25 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
             kept.attention_normed = attention(largest.held, largest.hidden);
             kept.mlp_normed = mlp(largest.held, largest.hidden);
         }
-        if (!dropped.gate_up) kept.gate_up = mlp(largest.tokens, 2 * largest.ffn);
-        if (!dropped.activated) kept.activated = mlp(largest.tokens, largest.ffn);
+        if (!dropped.gate_up) kept.gate_up = mlp(largest.expert_rows(), 2 * largest.ffn);
+        if (!dropped.activated) kept.activated = mlp(largest.expert_rows(), largest.ffn);
+        if (largest.experts > 0) {
+            const auto routing = [&](DType dtype, const Shape& shape) {
+                return arena.make(MemoryUse::mlp_activations, dtype, shape);
+            };
+            kept.router_probabilities = routing(DType::f32, {largest.tokens, largest.experts});
+            kept.expert_of_slot = routing(DType::i32, {largest.tokens, largest.slots});
+            kept.slot_weights = routing(DType::f32, {largest.tokens, largest.slots});
+            kept.expert_offsets = routing(DType::i32, {largest.experts + 1});
+            kept.row_of_slot = routing(DType::i32, {largest.expert_rows()});
+            kept.slot_of_row = routing(DType::i32, {largest.expert_rows()});
+        }
     }
 }
 
 void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
                                            const RecomputePolicy& policy, int blocks,
-                                           const TensorParallel& parallel) {
+                                           const TensorParallel& parallel, MoeMode mode) {
     const DType compute = precision.parameters;
     const auto make = [&](std::int64_t rows, std::int64_t columns) {
         return arena.make(MemoryUse::scratch, compute, {rows, columns});
@@ -114,8 +137,8 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
                 shared.lse = arena.make(MemoryUse::scratch, DType::f32, {largest.tokens * largest.heads});
             block.lse = shared.lse;
         }
-        if (dropped.gate_up) share(&BlockActivations::gate_up, largest.tokens, 2 * largest.ffn);
-        if (dropped.activated) share(&BlockActivations::activated, largest.tokens, largest.ffn);
+        if (dropped.gate_up) share(&BlockActivations::gate_up, largest.expert_rows(), 2 * largest.ffn);
+        if (dropped.activated) share(&BlockActivations::activated, largest.expert_rows(), largest.ffn);
     }
 
     if (parallel.splits_tokens()) {
@@ -125,12 +148,25 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
     if (precision.residual != compute) scratch_.dresidual_compute = make(largest.held, largest.hidden);
     {
         const Arena::Scope feed_forward(arena);
-        scratch_.dactivated = make(largest.tokens, largest.ffn);
+        scratch_.dactivated = make(largest.expert_rows(), largest.ffn);
+        if (largest.experts > 0) plan_expert_scratch(arena, largest, compute, mode);
     }
     {
         const Arena::Scope attention(arena);
         scratch_.dattended = make(largest.tokens, largest.query_columns());
         scratch_.dqkv = make(largest.tokens, largest.qkv_columns());
+    }
+}
+
+void ActivationBuffers::plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute, MoeMode mode) {
+    const auto make = [&](DType dtype, const Shape& shape) { return arena.make(MemoryUse::scratch, dtype, shape); };
+    scratch_.expert_rows = make(compute, {largest.expert_rows(), largest.hidden});
+    scratch_.router_logits = make(DType::f32, {largest.tokens, largest.experts});
+    scratch_.drouter_logits = make(compute, {largest.tokens, largest.experts});
+    scratch_.dslot_weights = make(DType::f32, {largest.tokens, largest.slots});
+    if (mode == MoeMode::stacked) {
+        scratch_.stacked_gate_up = make(compute, {largest.experts * 2 * largest.ffn, largest.hidden});
+        scratch_.stacked_down = make(compute, {largest.experts * largest.hidden, largest.ffn});
     }
 }
 

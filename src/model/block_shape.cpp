@@ -7,8 +7,8 @@
 
 namespace drover {
 
-BlockShape BlockShape::make(const ModelConfig& config, const TensorParallel& parallel, std::int64_t rows,
-                            std::int64_t row_length) {
+BlockShape BlockShape::make(const ModelConfig& config, MoeMode mode, const TensorParallel& parallel,
+                            std::int64_t rows, std::int64_t row_length) {
     const int ranks = parallel.axis().size(), rank = parallel.axis().rank();
     const std::int64_t tokens = rows * row_length;
     if (parallel.splits_tokens() && tokens % ranks != 0)
@@ -23,7 +23,11 @@ BlockShape BlockShape::make(const ModelConfig& config, const TensorParallel& par
             .heads = config.num_attention_heads / ranks,
             .kv_heads = std::max<std::int64_t>(1, config.num_key_value_heads / ranks),
             .head_dim = config.head_dim,
-            .ffn = split_range(config.intermediate_size, ranks, rank).count};
+            .ffn = split_range(config.intermediate_size, ranks, rank).count,
+            .experts = config.moe.experts,
+            .slots = !config.has_experts()           ? 1
+                     : mode == MoeMode::all_tokens ? config.moe.experts
+                                                   : config.moe.chosen};
 }
 
 void check_tensor_parallel(const ModelConfig& config, int ranks) {

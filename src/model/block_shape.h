@@ -5,6 +5,13 @@
 
 namespace drover {
 
+/// How a mixture of experts is computed. The results are equal within rounding.
+enum class MoeMode : std::uint8_t {
+    grouped,     ///< `--gmm`: tokens sorted by expert, one grouped product
+    stacked,     ///< `--gmm_stack`: the same from weights that are copied together first
+    all_tokens,  ///< `--static`: every expert gets every token
+};
+
 /// The sizes of a decoder block on this rank: heads and widths are its share of the model's.
 struct BlockShape {
     std::int64_t rows = 0;        ///< of the micro-batch
@@ -16,13 +23,16 @@ struct BlockShape {
     std::int64_t kv_heads = 0;
     std::int64_t head_dim = 0;    ///< D
     std::int64_t ffn = 0;         ///< I
+    std::int64_t experts = 0;     ///< E; 0: dense feed-forward
+    std::int64_t slots = 1;       ///< W: feed-forward rows per token (see moe_ops.h); 1 when dense
 
+    std::int64_t expert_rows() const { return tokens * slots; }  ///< M; N when dense
     std::int64_t query_columns() const { return heads * head_dim; }
     std::int64_t key_value_columns() const { return kv_heads * head_dim; }
     std::int64_t qkv_columns() const { return query_columns() + 2 * key_value_columns(); }
 
     /// The shape for micro-batches of rows × row_length tokens.
-    static BlockShape make(const ModelConfig& config, const TensorParallel& parallel, std::int64_t rows,
+    static BlockShape make(const ModelConfig& config, MoeMode mode, const TensorParallel& parallel, std::int64_t rows,
                            std::int64_t row_length);
 };
 

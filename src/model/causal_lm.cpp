@@ -6,11 +6,17 @@
 namespace drover {
 
 CausalLm::CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend, ParamStore& store,
-                   const TensorParallel& parallel)
-    : config_(config), options_(options), backend_(backend), store_(store), parallel_(parallel) {}
+                   const TensorParallel& parallel, Communicator& replicas)
+    : config_(config),
+      options_(options),
+      backend_(backend),
+      store_(store),
+      parallel_(parallel),
+      replicas_(replicas) {}
 
 void CausalLm::plan(Arena& arena) {
-    const BlockShape largest = BlockShape::make(config_, parallel_, options_.rows, options_.row_length);
+    const BlockShape largest =
+        BlockShape::make(config_, options_.moe_mode, parallel_, options_.rows, options_.row_length);
     const int blocks = static_cast<int>(config_.num_hidden_layers);
     batch_buffers_.plan(arena, options_.rows, options_.row_length);
     rope_cosine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
@@ -19,10 +25,18 @@ void CausalLm::plan(Arena& arena) {
     dresidual_ =
         arena.make(MemoryUse::residual_stream, options_.precision.residual, {largest.held, largest.hidden});
     head_.plan_results(arena, largest);
+    if (has_balance_loss()) {
+        const auto make = [&](DType dtype, const Shape& shape) { return arena.make(MemoryUse::scratch, dtype, shape); };
+        choices_ = make(DType::f64, {config_.moe.chosen, config_.moe.experts});
+        probability_sums_ = make(DType::f64, {config_.moe.experts});
+        balance_ = make(DType::f32, {config_.moe.experts});
+        balance_loss_ = make(DType::f64, {1});
+    }
     // Blocks and head take turns, so their scratch buffers share one region.
     {
         const Arena::Scope block_turn(arena);
-        activations_.plan_block_scratch(arena, largest, options_.precision, options_.recompute, blocks, parallel_);
+        activations_.plan_block_scratch(arena, largest, options_.precision, options_.recompute, blocks, parallel_,
+                                        options_.moe_mode);
     }
     {
         const Arena::Scope head_turn(arena);
@@ -62,8 +76,8 @@ struct CausalLm::Pass {
           blocks(static_cast<int>(owner.config_.num_hidden_layers)) {}
 
     static BlockContext make_context(CausalLm& owner, Stream on, const MicroBatch& micro) {
-        const BlockShape shape = BlockShape::make(owner.config_, owner.parallel_, micro.sequences.rows,
-                                                  micro.sequences.row_length);
+        const BlockShape shape = BlockShape::make(owner.config_, owner.options_.moe_mode, owner.parallel_,
+                                                  micro.sequences.rows, micro.sequences.row_length);
         return {.run = {owner.backend_, on},
                 .parallel = owner.parallel_,
                 .shape = shape,
@@ -71,7 +85,12 @@ struct CausalLm::Pass {
                 .rope_cosine = owner.rope_cosine_,
                 .rope_sine = owner.rope_sine_,
                 .norm_eps = static_cast<float>(owner.config_.rms_norm_eps),
-                .scratch = owner.activations_.scratch().prefix(shape)};
+                .window = owner.config_.sliding_window,
+                .scratch = owner.activations_.scratch().prefix(shape),
+                .chosen = owner.config_.moe.chosen,
+                .choices = owner.choices_,
+                .probability_sums = owner.probability_sums_,
+                .balance = owner.balance_};
     }
 
     BlockActivations activations(int block) const { return model.activations_.block(block).prefix(context.shape); }
@@ -88,6 +107,10 @@ struct CausalLm::Pass {
         store.gather(stream, UnitIndex::embedding);
         store.gather(stream, UnitIndex::block(0));
         embed();
+        if (model.has_balance_loss()) {
+            context.run(Fill{model.choices_, 0});
+            context.run(Fill{model.probability_sums_, 0});
+        }
         Tensor residual, branch;  // the stream, and what must still be added to it
         for (int i = 0; i < blocks; ++i) {
             store.gather(stream, UnitIndex::block(i) + 1);
@@ -98,6 +121,19 @@ struct CausalLm::Pass {
             store.release(stream, UnitIndex::block(i));
         }
         head.norm(store.get(stream, UnitIndex::head(blocks))[HeadStorage::norm], residual, branch);
+    }
+
+    /// The routers' sums over all tokens of all replicas → the balance loss and its gradient.
+    void balance_experts(double scale) {
+        if (!model.has_balance_loss()) return;
+        model.replicas_.all_reduce(stream, model.choices_, Reduction::sum);
+        model.replicas_.all_reduce(stream, model.probability_sums_, Reduction::sum);
+        context.run(BalanceLoss{.choices = model.choices_,
+                                .probability_sums = model.probability_sums_,
+                                .loss = model.balance_loss_,
+                                .balance = model.balance_,
+                                .coefficient = model.config_.moe.balance_coefficient,
+                                .scale = scale});
     }
 
     /// ids → the first block's residual. A rank that holds part of the vocabulary contributes its tokens' rows.
@@ -166,9 +202,11 @@ struct CausalLm::Pass {
     Tensor dresidual() const { return model.dresidual_.rows(0, context.shape.held); }
 };
 
-void CausalLm::forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale) {
+void CausalLm::forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale,
+                                double balance_scale) {
     Pass pass(*this, stream, batch);
     pass.forward();
+    pass.balance_experts(balance_scale);
     pass.loss_and_head_backward(loss_scale);
     pass.blocks_backward();
     pass.embedding_backward();
@@ -177,6 +215,7 @@ void CausalLm::forward_backward(Stream stream, const MicroBatch& batch, const Te
 void CausalLm::evaluate(Stream stream, const MicroBatch& batch) {
     Pass pass(*this, stream, batch);
     pass.forward();
+    pass.balance_experts(0);
     pass.evaluate_loss();
 }
 

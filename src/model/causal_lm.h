@@ -13,6 +13,7 @@ namespace drover {
 struct CausalLmOptions {
     Precision precision;
     RecomputePolicy recompute;
+    MoeMode moe_mode = MoeMode::grouped;
     std::int64_t rows = 1;        ///< of the largest micro-batch
     std::int64_t row_length = 1;  ///< of the longest row
 };
@@ -21,17 +22,18 @@ struct CausalLmOptions {
 /// the store; the same code runs for every sharding of it.
 class CausalLm {
   public:
-    /// All references must outlive the model.
+    /// All references must outlive the model. `replicas` are the ranks that see other tokens with the same weights.
     CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend, ParamStore& store,
-             const TensorParallel& parallel);
+             const TensorParallel& parallel, Communicator& replicas);
 
     /// Takes the activations from the arena; called once against a measuring arena and once against a real one.
     void plan(Arena& arena);
     /// Fills the constant tables; once, after the real plan.
     void initialize(Stream stream);
 
-    /// Adds this micro-batch's gradients of loss_scale · Σ loss to the store. `loss_scale` is [1] f32 on the device.
-    void forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale);
+    /// Adds this micro-batch's gradients of loss_scale · Σ loss + balance_scale · balance loss to the store. `loss_scale` is [1] f32
+    /// on the device.
+    void forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale, double balance_scale = 1);
     /// Forward only.
     void evaluate(Stream stream, const MicroBatch& batch);
 
@@ -39,6 +41,10 @@ class CausalLm {
     /// ([N] i32).
     Tensor loss() const { return head_.loss; }
     Tensor argmax() const { return head_.argmax; }
+
+    /// The experts' balance loss of the last micro-batch, over all replicas and times its coefficient ([1] f64); absent when the config
+    /// does not ask for it.
+    Tensor balance_loss() const { return balance_loss_; }
 
     const BatchBuffers& batch_buffers() const { return batch_buffers_; }
     const ModelConfig& config() const { return config_; }
@@ -48,12 +54,14 @@ class CausalLm {
 
     /// The vocabulary rows that this rank holds.
     Range vocabulary() const;
+    bool has_balance_loss() const { return config_.has_experts() && config_.moe.balance_loss; }
 
     const ModelConfig& config_;
     CausalLmOptions options_;
     Backend& backend_;
     ParamStore& store_;
     const TensorParallel& parallel_;
+    Communicator& replicas_;
 
     BatchBuffers batch_buffers_;
     ActivationBuffers activations_;
@@ -61,6 +69,10 @@ class CausalLm {
     Tensor dresidual_;    // [held,H]: gradient of the residual stream, passed from block to block
     Tensor rope_cosine_;  // [T,D/2] f32
     Tensor rope_sine_;    // [T,D/2] f32
+    Tensor choices_;           // [k,E] f64: how often each expert was a token's j-th choice, over all blocks
+    Tensor probability_sums_;  // [E] f64
+    Tensor balance_;           // [E] f32
+    Tensor balance_loss_;      // [1] f64
 };
 
 }  // namespace drover

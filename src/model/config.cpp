@@ -24,9 +24,9 @@ RopeConfig::Type rope_type_from_name(const std::string& name, const ConfigReader
     reader.fail("rope_type", fmt::format("is \"{}\"", name), "Use default, linear, dynamic, llama3 or yarn.");
 }
 
-RopeConfig read_rope(const ConfigReader& reader) {
+RopeConfig read_rope(const ConfigReader& reader, double default_theta) {
     RopeConfig rope;
-    rope.theta = reader.positive_number("rope_theta", 10000);
+    rope.theta = reader.positive_number("rope_theta", default_theta);
     std::string_view key = reader.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
     if (!reader.has(key)) return rope;
 
@@ -59,7 +59,36 @@ RopeConfig read_rope(const ConfigReader& reader) {
     return rope;
 }
 
+/// What a key that is absent means to a Mixtral, where that differs from Llama.
+ModelConfig mixtral_defaults() {
+    ModelConfig config;
+    config.intermediate_size = 14336;
+    config.num_key_value_heads = 8;
+    config.max_position_embeddings = 4096 * 32;
+    config.rms_norm_eps = 1e-5;
+    config.rope.theta = 1e6;
+    config.moe.experts = 8;
+    return config;
+}
+
+MoeConfig read_experts(const ConfigReader& reader, const MoeConfig& defaults) {
+    MoeConfig moe;
+    moe.experts = reader.integer("num_local_experts", defaults.experts, 1, 1 << 12);
+    moe.chosen = reader.integer("num_experts_per_tok", defaults.chosen, 1, moe.experts);
+    moe.balance_loss = reader.boolean("output_router_logits", defaults.balance_loss);
+    moe.balance_coefficient = reader.number("router_aux_loss_coef", defaults.balance_coefficient);
+    moe.jitter = reader.number("router_jitter_noise", defaults.jitter);
+    if (moe.jitter < 0 || moe.jitter >= 1)
+        reader.fail("router_jitter_noise", fmt::format("is {}", moe.jitter), "It must be at least 0 and below 1.");
+    return moe;
+}
+
 void check_heads(const ModelConfig& config, const ConfigReader& reader) {
+    if (config.num_key_value_heads > config.num_attention_heads)
+        reader.fail("num_key_value_heads",
+                    fmt::format("is {}, more than num_attention_heads ({})", config.num_key_value_heads,
+                                config.num_attention_heads),
+                    "Every key/value head must serve at least one query head.");
     if (config.num_attention_heads % config.num_key_value_heads != 0)
         reader.fail("num_key_value_heads",
                     fmt::format("is {}, which does not divide num_attention_heads ({})",
@@ -84,20 +113,22 @@ void check_token_id(const ConfigReader& reader, std::string_view key, std::int64
 }  // namespace
 
 ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
-    ModelConfig config;
-    config.json = parse_json(text, where);
+    Json json = parse_json(text, where);
+    const std::string type = ConfigReader(json, where).text("model_type", "llama");
+    const bool is_mixtral = type == "mixtral";
+    ModelConfig config = is_mixtral ? mixtral_defaults() : ModelConfig();
+    config.json = std::move(json);
+    config.model_type = type;
     const ConfigReader reader(config.json, where);
-
-    config.model_type = reader.text("model_type", "llama");
-    if (config.model_type != "llama")
-        reader.fail("model_type", fmt::format("is \"{}\"", config.model_type), "Models of type llama can be trained.");
+    if (type != "llama" && !is_mixtral)
+        reader.fail("model_type", fmt::format("is \"{}\"", type), "Models of type llama and mixtral can be trained.");
     config.vocab_size = reader.integer("vocab_size", config.vocab_size, 1, largest_count);
     config.hidden_size = reader.integer("hidden_size", config.hidden_size, 1, largest_width);
     config.intermediate_size = reader.integer("intermediate_size", config.intermediate_size, 1, largest_width);
     config.num_hidden_layers = reader.integer("num_hidden_layers", config.num_hidden_layers, 1, 1 << 16);
     config.num_attention_heads = reader.integer("num_attention_heads", config.num_attention_heads, 1, 1 << 16);
-    config.num_key_value_heads =
-        reader.integer("num_key_value_heads", config.num_attention_heads, 1, config.num_attention_heads);
+    config.num_key_value_heads = reader.integer(
+        "num_key_value_heads", is_mixtral ? config.num_key_value_heads : config.num_attention_heads, 1, 1 << 16);
     config.head_dim = reader.integer("head_dim", std::max<std::int64_t>(1, config.hidden_size / config.num_attention_heads),
                                      1, 256);
     config.max_position_embeddings =
@@ -106,14 +137,19 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
 
     const std::string activation = reader.text("hidden_act", "silu");
     if (activation != "silu" && activation != "swish")
-        reader.fail("hidden_act", fmt::format("is \"{}\"", activation), "Llama's activation is silu.");
+        reader.fail("hidden_act", fmt::format("is \"{}\"", activation), "The activation of these models is silu.");
     if (reader.number("attention_dropout", 0) != 0)
         reader.fail("attention_dropout", "is not 0", "Attention dropout is not supported; set it to 0.0.");
     config.initializer_range = reader.positive_number("initializer_range", config.initializer_range);
     config.rms_norm_eps = reader.positive_number("rms_norm_eps", config.rms_norm_eps);
     config.tie_word_embeddings = reader.boolean("tie_word_embeddings", false);
-    config.attention_bias = reader.boolean("attention_bias", false);
-    config.mlp_bias = reader.boolean("mlp_bias", false);
+    if (is_mixtral) {
+        config.moe = read_experts(reader, config.moe);
+        config.sliding_window = reader.integer("sliding_window", 0, 1, largest_count);
+    } else {
+        config.attention_bias = reader.boolean("attention_bias", false);
+        config.mlp_bias = reader.boolean("mlp_bias", false);
+    }
 
     config.pad_token_id = reader.token_ids("pad_token_id", {-1}).at(0);
     config.bos_token_id = reader.token_ids("bos_token_id", {1}).at(0);
@@ -123,7 +159,7 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     if (reader.has("eos_token_id"))
         for (std::int64_t id : config.eos_token_ids) check_token_id(reader, "eos_token_id", id, config.vocab_size);
 
-    config.rope = read_rope(reader);
+    config.rope = read_rope(reader, config.rope.theta);
     const std::string_view dtype_key = reader.has("dtype") ? "dtype" : "torch_dtype";
     if (reader.has(dtype_key))
         config.dtype = floating_dtype_from_name(reader.text(dtype_key, ""), fmt::format("{}: {}", where, dtype_key));
@@ -137,7 +173,7 @@ ModelConfig ModelConfig::from_path(const std::filesystem::path& path) {
 
 std::string ModelConfig::saved_text(DType saved_dtype) const {
     Json saved = json;
-    saved["architectures"] = Json::array({"LlamaForCausalLM"});
+    saved["architectures"] = Json::array({has_experts() ? "MixtralForCausalLM" : "LlamaForCausalLM"});
     saved["model_type"] = model_type;
     saved[saved.contains("dtype") ? "dtype" : "torch_dtype"] = name_of(saved_dtype);
     saved.erase("_name_or_path");

@@ -29,7 +29,16 @@ struct RopeConfig {
     bool truncate = true;                               ///< yarn
 };
 
-/// A model's config.json of type llama: the keys that the engine acts on, checked, and the whole file as it was.
+/// The mixture of experts of a Mixtral model.
+struct MoeConfig {
+    std::int64_t experts = 0;  ///< E; 0: the feed-forward is dense
+    std::int64_t chosen = 2;   ///< k, experts per token
+    bool balance_loss = false;  ///< `output_router_logits`
+    double balance_coefficient = 0.001;
+    double jitter = 0;
+};
+
+/// A model's config.json of type llama or mixtral: the keys that the engine acts on, checked, and the whole file as it was.
 struct ModelConfig {
     std::string model_type = "llama";
     std::int64_t vocab_size = 32000;
@@ -48,7 +57,9 @@ struct ModelConfig {
     std::int64_t pad_token_id = -1;  ///< −1: none
     std::int64_t bos_token_id = -1;
     std::vector<std::int64_t> eos_token_ids;
+    std::int64_t sliding_window = 0;  ///< 0: none
     RopeConfig rope;
+    MoeConfig moe;
     std::optional<DType> dtype;  ///< `torch_dtype` or `dtype`
 
     /// Everything the file said, unknown keys included.
@@ -63,6 +74,7 @@ struct ModelConfig {
     /// sorted keys, two spaces, final newline.
     std::string saved_text(DType saved_dtype) const;
 
+    bool has_experts() const { return moe.experts > 0; }
     std::int64_t query_columns() const { return num_attention_heads * head_dim; }
     std::int64_t key_value_columns() const { return num_key_value_heads * head_dim; }
 };

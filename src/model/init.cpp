@@ -1,46 +1,77 @@
 #include "model/init.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "model/params.h"
 
 namespace drover {
+namespace {
 
-HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed)
+constexpr std::string_view embedding_name = "model.embed_tokens.weight", head_name = "lm_head.weight";
+
+/// Router and experts, which transformers 5.x constructs without drawing.
+bool is_moe_leaf(std::string_view name) {
+    return name.find(".block_sparse_moe.") != std::string_view::npos;
+}
+
+}  // namespace
+
+HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed, const HfCompat& compat)
     : standard_deviation_(config.initializer_range) {
     std::map<std::string_view, const LeafSpec*> leaves;
-    for (const UnitSpec& unit : spec.units)
-        for (const StorageSpec& storage : unit.storages)
-            for (const LeafSpec& leaf : storage.leaves) leaves[leaf.name] = &leaf;
-
-    static constexpr std::string_view embedding_name = "model.embed_tokens.weight", head_name = "lm_head.weight";
+    spec.for_each_leaf([&](const LeafSpec& leaf) { leaves[leaf.name] = &leaf; });
     const std::vector<std::string> names = names_in_module_order(config);
+    const bool fused = config.has_experts() && compat.mixtral_experts_fused;
     TorchRng generator(seed);
 
     // Constructors: the embedding draws normals; every linear layer uniforms for its weight, then for its bias.
-    const auto numel = [&](const std::string& name) {
+    const auto numel = [&](std::string_view name) {
         return static_cast<std::uint64_t>(leaves.at(name)->shape.numel());
     };
     std::uint64_t uniforms = 0;
     for (const std::string& name : names) {
-        const bool is_norm = leaves.at(name)->initial == Initial::ones;
-        if (name != embedding_name && name != head_name && !is_norm) uniforms += numel(name);
+        const bool draws = leaves.at(name)->initial != Initial::ones && !(fused && is_moe_leaf(name));
+        if (draws && name != embedding_name && name != head_name) uniforms += numel(name);
     }
-    generator.skip_normal(numel(std::string(embedding_name)));
+    generator.skip_normal(numel(embedding_name));
     generator.skip_uniform(uniforms);
 
-    // The model's own init, in the same order; only matrices draw.
-    const auto draw = [&](const std::string& name) {
-        generators_.emplace(name, generator);
-        generator.skip_normal(numel(name));
+    // The model's own init, in the same order; only matrices draw. Leaves that transformers keeps in one tensor are drawn together.
+    const auto draw = [&](const std::vector<std::string>& stacked) {
+        std::int64_t rows = 0;
+        for (const std::string& name : stacked) rows += leaves.at(name)->shape[0];
+        std::int64_t first_row = 0;
+        for (const std::string& name : stacked) {
+            draws_.emplace(name, Draws{generator, rows, first_row});
+            first_row += leaves.at(name)->shape[0];
+        }
+        generator.skip_normal(static_cast<std::uint64_t>(rows) * numel(stacked[0]) /
+                              static_cast<std::uint64_t>(leaves.at(stacked[0])->shape[0]));
     };
-    for (const std::string& name : names)
-        if (name != head_name && leaves.at(name)->initial == Initial::normal) draw(name);
+    for (const std::string& name : names) {
+        if (name == head_name || leaves.at(name)->initial != Initial::normal) continue;
+        if (!fused || !is_moe_leaf(name)) {
+            draw({name});
+        } else if (name.ends_with(".gate.weight")) {
+            draw({name});
+            const std::string experts = name.substr(0, name.size() - std::string_view("gate.weight").size()) + "experts.";
+            std::vector<std::string> gate_up, down;
+            for (std::int64_t e = 0; e < config.moe.experts; ++e) {
+                gate_up.push_back(fmt::format("{}{}.w1.weight", experts, e));
+                gate_up.push_back(fmt::format("{}{}.w3.weight", experts, e));
+                down.push_back(fmt::format("{}{}.w2.weight", experts, e));
+            }
+            draw(gate_up);
+            draw(down);
+        }
+    }
 
     // The head is constructed and drawn last.
     if (!config.tie_word_embeddings) {
-        generator.skip_uniform(numel(std::string(head_name)));
-        draw(std::string(head_name));
+        generator.skip_uniform(numel(head_name));
+        draw({std::string(head_name)});
     }
 }
 
@@ -50,14 +81,14 @@ void HfInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {
         std::fill(out.begin(), out.end(), spec.initial == Initial::ones ? 1.0f : 0.0f);
         return;
     }
-    const auto rows = static_cast<std::uint64_t>(spec.shape[0]);
-    const MatrixSlice slice{.rows = rows,
-                            .columns = static_cast<std::uint64_t>(spec.shape.numel()) / rows,
-                            .row_begin = static_cast<std::uint64_t>(leaf.row_begin),
+    const Draws& draws = draws_.find(spec.name)->second;
+    const MatrixSlice slice{.rows = static_cast<std::uint64_t>(draws.rows),
+                            .columns = static_cast<std::uint64_t>(spec.shape.numel() / spec.shape[0]),
+                            .row_begin = static_cast<std::uint64_t>(draws.first_row + leaf.row_begin),
                             .row_count = static_cast<std::uint64_t>(leaf.row_count),
                             .column_begin = static_cast<std::uint64_t>(leaf.column_begin),
                             .column_count = static_cast<std::uint64_t>(leaf.column_count)};
-    generators_.find(spec.name)->second.normal_slice(slice, out, 0.0, standard_deviation_);
+    draws.generator.normal_slice(slice, out, 0.0, standard_deviation_);
 
     const std::int64_t zeroed = spec.zeroed_row - leaf.row_begin;
     if (spec.zeroed_row >= 0 && zeroed >= 0 && zeroed < leaf.row_count)

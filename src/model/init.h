@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "core/hf_compat.h"
 #include "core/torch_rng.h"
 #include "model/config.h"
 #include "parallel/param_store.h"
@@ -15,14 +16,21 @@ namespace drover {
 /// and every mesh gives the same weights.
 class HfInit {
   public:
-    HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed);
+    HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed, const HfCompat& compat = {});
 
     /// The owned part of a leaf, row by row, in fp32.
     void fill(const OwnedLeaf& leaf, std::span<float> out) const;
 
   private:
+    /// The draws of one tensor of transformers, of which a leaf may be some rows.
+    struct Draws {
+        TorchRng generator;  ///< as it stands before the tensor's own draws
+        std::int64_t rows;   ///< of that tensor
+        std::int64_t first_row;  ///< of the leaf in it
+    };
+
     double standard_deviation_;
-    std::map<std::string, TorchRng, std::less<>> generators_;  // as they stand before a leaf's own draws
+    std::map<std::string, Draws, std::less<>> draws_;
 };
 
 }  // namespace drover

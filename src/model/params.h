@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/hf_compat.h"
 #include "model/config.h"
 #include "parallel/param_spec.h"
 
@@ -22,6 +23,9 @@ struct BlockStorage {
         gate_up_bias,      ///< [2I], optional
         down,              ///< [H, I]
         down_bias,         ///< [H], optional
+        router,            ///< [E, H]; with it, the experts take the place of gate_up and down
+        experts_gate_up,   ///< [E·2I, H], gate and up of one expert after the other
+        experts_down,      ///< [E·H, I]
         count
     };
 };
@@ -44,7 +48,10 @@ struct UnitIndex {
 };
 
 /// Every parameter of the model under its published name.
-ParamSpec make_param_spec(const ModelConfig& config);
+ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat = {});
+
+/// Parameters that take part in a token's forward pass: all but the experts that it does not choose.
+std::int64_t active_parameter_count(const ModelConfig& config);
 
 /// The names in the order in which PyTorch's modules list them (and checkpoints number them).
 std::vector<std::string> names_in_module_order(const ModelConfig& config);

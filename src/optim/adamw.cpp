@@ -1,28 +1,27 @@
 #include <cmath>
 
-#include "optim/optimizer.h"
+#include "optim/optimizers.h"
 
 namespace drover {
 namespace {
 
 class AdamWOptimizer final : public Optimizer {
   public:
-    AdamWOptimizer(const AdamWSettings& settings, const Precision& precision)
-        : settings_(settings), precision_(precision) {}
+    AdamWOptimizer(const AdamWSettings& settings, const OptimizerContext& context)
+        : settings_(settings), precision_(context.precision), rounding_(context.rounding()) {}
 
     void plan(Arena& arena, const ParamStore& store) override {
         owned_ = store.owned();
         leaves_.clear();
         for (const OwnedLeaf& leaf : owned_) {
             const Shape shape = leaf.param.shape();
-            AdamWLeaf state{.param = leaf.param,
-                            .gradient = leaf.gradient,
-                            .exp_avg = arena.make(MemoryUse::moments, precision_.moments, shape),
-                            .exp_avg_sq = arena.make(MemoryUse::moments, precision_.moments, shape),
-                            .weight_decay =
-                                leaf.spec->decayed ? static_cast<float>(settings_.weight_decay) : 0.0f};
-            if (precision_.master) state.master = arena.make(MemoryUse::master, DType::f32, shape);
-            leaves_.push_back(state);
+            leaves_.push_back({.param = leaf.param,
+                               .gradient = leaf.gradient,
+                               .exp_avg = arena.make(MemoryUse::moments, precision_.moments, shape),
+                               .exp_avg_sq = arena.make(MemoryUse::moments, precision_.moments, shape),
+                               .master = make_master(arena, precision_, leaf),
+                               .weight_decay = decay_of(leaf, settings_.weight_decay),
+                               .place = noise_place(leaf)});
         }
     }
 
@@ -30,14 +29,16 @@ class AdamWOptimizer final : public Optimizer {
         const auto t = static_cast<double>(step);
         scalars[StepScalar::bias_correction1] = static_cast<float>(1 - std::pow(settings_.beta1, t));
         scalars[StepScalar::bias_correction2] = static_cast<float>(1 - std::pow(settings_.beta2, t));
+        scalars[StepScalar::step] = static_cast<float>(step);
     }
 
     void update(Backend& backend, Stream stream, const Tensor& scalars) override {
         backend.run(stream, AdamW{.leaves = leaves_,
                                   .scalars = scalars,
-                                  .beta1 = static_cast<float>(settings_.beta1),
-                                  .beta2 = static_cast<float>(settings_.beta2),
-                                  .eps = static_cast<float>(settings_.eps)});
+                                  .beta1 = settings_.beta1,
+                                  .beta2 = settings_.beta2,
+                                  .eps = static_cast<float>(settings_.eps),
+                                  .rounding = rounding_});
     }
 
     Tensor master(std::size_t owned_leaf) const override { return leaves_[owned_leaf].master; }
@@ -56,14 +57,15 @@ class AdamWOptimizer final : public Optimizer {
   private:
     AdamWSettings settings_;
     Precision precision_;
+    UpdateRounding rounding_;
     std::span<const OwnedLeaf> owned_;
     std::vector<AdamWLeaf> leaves_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adamw(const AdamWSettings& settings, const Precision& precision) {
-    return std::make_unique<AdamWOptimizer>(settings, precision);
+std::unique_ptr<Optimizer> make_adamw(const AdamWSettings& settings, const OptimizerContext& context) {
+    return std::make_unique<AdamWOptimizer>(settings, context);
 }
 
 }  // namespace drover

@@ -6,19 +6,25 @@
 #include <vector>
 
 #include "core/precision.h"
+#include "parallel/mesh.h"
 #include "parallel/param_store.h"
 
 namespace drover {
 
 /// One tensor of an optimizer's state, named for checkpoints: "exp_avg/model.norm.weight".
 struct OptimizerState {
+    /// What there is a number for: every element that the leaf's owner has; or every row or column of the
+    /// whole leaf, and then every rank holds all of them.
+    enum class Covers : std::uint8_t { owned_elements, rows, columns };
+
     std::string name;
     const OwnedLeaf* leaf;
     Tensor tensor;
+    Covers covers = Covers::owned_elements;
 };
 
-/// Updates the owned leaves of a store from their gradients. The step's numbers (learning rate, clip factor, …) are read
-/// from `scalars`, a [StepScalar::count] f32 tensor on the device.
+/// Updates the owned leaves of a store from their gradients. The step's numbers (learning rate, clip factor,
+/// …) are read from `scalars`, a [StepScalar::count] f32 tensor on the device.
 class Optimizer {
   public:
     virtual ~Optimizer() = default;
@@ -27,6 +33,7 @@ class Optimizer {
     virtual void plan(Arena& arena, const ParamStore& store) = 0;
     /// What the host must put into the scalars before update number `step` (from 1).
     virtual void set_scalars(std::span<float> scalars, std::int64_t step) const = 0;
+    /// Collective over the mesh: some optimizers need sums over whole leaves.
     virtual void update(Backend& backend, Stream stream, const Tensor& scalars) = 0;
 
     /// The fp32 master copy of an owned leaf (index into store.owned()); absent without one.
@@ -41,6 +48,47 @@ struct AdamWSettings {
     double weight_decay = 0;
 };
 
-std::unique_ptr<Optimizer> make_adamw(const AdamWSettings& settings, const Precision& precision);
+/// As the Trainer sets it: external learning rate, no scaling by the parameters, no first moment.
+struct AdafactorSettings {
+    double eps = 1e-30;
+    double clip_threshold = 1;
+    double decay_rate = -0.8;
+    double weight_decay = 0;
+};
+
+struct SgdSettings {
+    double momentum = 0;
+    double weight_decay = 0;
+};
+
+struct AdagradSettings {
+    double eps = 1e-10;
+    double weight_decay = 0;
+};
+
+struct RmspropSettings {
+    double alpha = 0.99;
+    double eps = 1e-8;
+    double weight_decay = 0;
+};
+
+/// Which optimizer, and the settings of each; only those of the named one are looked at.
+struct OptimizerSettings {
+    std::string name = "adamw_torch";  ///< as --optim calls it
+    AdamWSettings adamw{};
+    AdafactorSettings adafactor{};
+    SgdSettings sgd{};
+    AdagradSettings adagrad{};
+    RmspropSettings rmsprop{};
+    std::uint64_t rounding_seed = 42;  ///< of stochastic rounding
+
+    /// The default settings of the optimizer that --optim calls `name`, with this weight decay.
+    static OptimizerSettings named(std::string name, double weight_decay);
+};
+
+/// UsageError for a name that is not known, naming those that are, and for a precision that cannot be. The
+/// mesh must outlive the optimizer.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, const Precision& precision,
+                                          const Mesh& mesh);
 
 }  // namespace drover

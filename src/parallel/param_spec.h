@@ -27,6 +27,12 @@ struct LeafSpec {
     bool gradient_over_held_tokens = false;
     bool decayed = true;                 ///< takes weight decay
     Initial initial = Initial::normal;
+    /// Leaves of one group are rows of one matrix to an optimizer that keeps statistics per row and column (an expert's gate and up);
+    /// empty: the leaf alone.
+    std::string statistics_group;
+    /// Leaves of one group are one tensor to an optimizer that clips updates by tensor (all experts' gates and ups); empty: its
+    /// statistics group.
+    std::string clip_group;
     std::int64_t zeroed_row = -1;        ///< this row starts at zero and gets no gradient (the padding token's)
 };
 

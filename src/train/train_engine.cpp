@@ -16,10 +16,11 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
       stream_(backend.main_stream()),
       mesh_(mesh),
       parallel_(mesh.tp(), options.sequence_parallel),
-      store_(make_param_store(make_param_spec(config_), options.sharding, mesh, parallel_.splits_tokens(),
+      store_(make_param_store(make_param_spec(config_, options.compat), options.sharding, mesh, parallel_.splits_tokens(),
                               options.model.precision.parameters, options.model.precision.gradients, backend)),
-      optimizer_(make_adamw(options.adamw, options.model.precision)),
-      model_(config_, options.model, backend, *store_, parallel_),
+      optimizer_(make_optimizer(options.optimizer.value_or(OptimizerSettings{.adamw = options.adamw}),
+                                options.model.precision, mesh)),
+      model_(config_, options.model, backend, *store_, parallel_, mesh.replicas()),
       host_scalars_(StepScalar::count, 0.0f) {
     check_tensor_parallel(config_, mesh.tp().size());
     require(mesh.shape().pp == 1 && mesh.shape().cp == 1, "pipeline and context parallelism have no engine yet");
@@ -60,7 +61,7 @@ void TrainEngine::write_leaf(std::size_t index, std::span<const float> values) {
 }
 
 void TrainEngine::initialize_weights(std::uint64_t seed) {
-    const HfInit init(config_, store_->spec(), seed);
+    const HfInit init(config_, store_->spec(), seed, options_.compat);
     std::vector<float> values;
     for (std::size_t i = 0; i < store_->owned().size(); ++i) {
         const OwnedLeaf& leaf = store_->owned()[i];
@@ -84,7 +85,7 @@ LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uin
         values.resize(static_cast<std::size_t>(leaf.param.numel()));
         const auto found = report.found.find(leaf.spec->name);
         if (found == report.found.end()) {
-            if (!init) init = std::make_unique<HfInit>(config_, store_->spec(), seed);
+            if (!init) init = std::make_unique<HfInit>(config_, store_->spec(), seed, options_.compat);
             init->fill(leaf, values);
         } else if (leaf.spec->shape.rank() == 1) {
             read_rows(weights.find(found->second), leaf.row_begin, leaf.row_count,
@@ -144,6 +145,12 @@ double TrainEngine::loss_scale(const TokenBatch& batch, std::span<const TokenBat
     return step_count == 0 ? 0.0 : 1.0 / static_cast<double>(step_count);
 }
 
+/// transformers 5.x adds the experts' balance loss once per micro-batch; earlier it was averaged like the rest of the loss.
+double TrainEngine::balance_scale(std::size_t micro_batches) const {
+    const bool averaged = options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches;
+    return averaged ? 1.0 / static_cast<double>(micro_batches) : 1.0;
+}
+
 void TrainEngine::upload_scalars() {
     backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
 }
@@ -157,13 +164,16 @@ StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_b
         host_scalars_[StepScalar::loss_scale] = static_cast<float>(scale);
         upload_scalars();
         const MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
-        model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1));
+        const double balance_scale = this->balance_scale(micro_batches.size());
+        model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1), balance_scale);
 
-        double loss_sum = 0;
+        double loss_sum = 0, balance_loss = 0;
         backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()), .out = loss_sum_});
         backend_.copy(stream_, loss_sum_, Tensor::of(&loss_sum, {1}));
+        if (model_.balance_loss()) backend_.copy(stream_, model_.balance_loss(), Tensor::of(&balance_loss, {1}));
         backend_.synchronize(stream_);
-        loss += loss_sum * scale;
+        // The balance loss is that of all replicas already.
+        loss += loss_sum * scale + balance_loss * balance_scale / mesh_.replicas().size();
     }
     store_->finish_gradients(stream_);
     gradient_norm_.run(backend_, stream_, mesh_.everyone(), scalars_, static_cast<float>(options_.max_gradient_norm));
@@ -195,6 +205,10 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
     backend_.synchronize(stream_);
 
     EvaluationResult result;
+    if (model_.balance_loss()) {
+        backend_.copy(stream_, model_.balance_loss(), Tensor::of(&result.balance_loss, {1}));
+        backend_.synchronize(stream_);
+    }
     for (std::size_t i = 0; i < loss.size(); ++i) {
         if (batch.targets[i] == ignored_target) continue;
         result.loss_sum += loss[i];

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "core/hf_compat.h"
@@ -15,6 +16,7 @@ namespace drover {
 struct TrainEngineOptions {
     CausalLmOptions model;
     AdamWSettings adamw;
+    std::optional<OptimizerSettings> optimizer{};  ///< absent: AdamW with `adamw`
     double max_gradient_norm = 1.0;  ///< ≤ 0: no clipping
     HfCompat compat;
     Sharding sharding = Sharding::replicated;
@@ -32,6 +34,7 @@ struct EvaluationResult {
     double loss_sum = 0;
     std::int64_t targets = 0;
     std::int64_t correct = 0;  ///< targets that were the likeliest token
+    double balance_loss = 0;   ///< of the experts, times its coefficient; 0 when the config does not ask for it
 
     double mean_loss() const { return targets == 0 ? 0 : loss_sum / static_cast<double>(targets); }
 };
@@ -74,6 +77,7 @@ class TrainEngine {
     void upload_scalars();
     double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches, std::int64_t step_count) const;
     std::int64_t step_count(std::span<const TokenBatch> micro_batches);
+    double balance_scale(std::size_t micro_batches) const;
 
     ModelConfig config_;
     TrainEngineOptions options_;

@@ -20,4 +20,7 @@ struct OperationCase {
 /// uses.
 std::vector<OperationCase> every_operation();
 
+/// Those of the optimizers other than AdamW.
+void add_optimizer_operations(std::vector<OperationCase>& cases);
+
 }  // namespace drover::test

@@ -30,7 +30,7 @@ void expect_close(const std::vector<double>& actual, const std::vector<double>& 
     for (std::size_t i = 0; i < expected.size(); ++i) {
         // Half a unit in the last of bf16's eight digits, of the larger number if a power of two lies
         // between.
-        const double unit = std::exp2(std::ilogb(std::max(std::abs(expected[i]), std::abs(actual[i]))) - 7);
+        const double unit = std::exp2(std::logb(std::max(std::abs(expected[i]), std::abs(actual[i]))) - 7);
         ASSERT_LE(std::abs(actual[i] - expected[i]), unit / 2 + sum_error) << what << " at " << i;
     }
 }

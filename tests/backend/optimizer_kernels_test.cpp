@@ -84,7 +84,7 @@ TEST(AdamW, MixedTypesMatchTheReference) {
                         const AdamWLeaf leaves[] = {leaf};
                         const Tensor scalars = bench.put(
                             {static_cast<float>(learning_rate), 0.f, static_cast<float>(correction1),
-                             static_cast<float>(correction2), 0.f, static_cast<float>(factor)});
+                             static_cast<float>(correction2), 0.f, static_cast<float>(factor), 1.f, 1.f});
                         bench.run(AdamW{.leaves = leaves, .scalars = scalars});
 
                         std::vector<double> ep = values(with_master ? master : p), em = values(m),

@@ -27,9 +27,8 @@ T element(int rank, std::int64_t i, int salt) {
         return static_cast<T>(x);
     } else {
         // Of different magnitudes, so that another order of summation would show.
-        const float value =
-            std::ldexp(static_cast<float>(x & 0xFFFF) - 32768.f, static_cast<int>(x >> 16 & 7) - 16);
-        return T(value);
+        const int exponent = static_cast<int>(x >> 16 & 0xFFFF) % 24 - 24;
+        return T(std::ldexp(static_cast<float>(x & 0xFFFF) - 32768.f, exponent));
     }
 }
 

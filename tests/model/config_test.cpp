@@ -92,7 +92,7 @@ TEST(Config, AbsurdOnesAreRefusedByName) {
     expect(R"({"vocab_size": 99999999999999999999})", "vocab_size is");
     expect(R"({"hidden_size": 64, "num_attention_heads": 5})", "does not divide hidden_size");
     expect(R"({"num_attention_heads": 32, "num_key_value_heads": 5})", "does not divide num_attention_heads");
-    expect(R"({"num_attention_heads": 8, "num_key_value_heads": 16})", "num_key_value_heads is 16");
+    expect(R"({"num_attention_heads": 8, "num_key_value_heads": 16})", "num_key_value_heads is 16, more than");
     expect(R"({"head_dim": 15})", "head_dim is 15, an odd number");
     expect(R"({"head_dim": 100000})", "head_dim is 100000");
     expect(R"({"vocab_size": 100, "pad_token_id": 100})", "pad_token_id is 100, but vocab_size is only 100");

@@ -70,6 +70,9 @@ std::vector<MeshModel> mesh_models() {
             "num_attention_heads": 4, "num_key_value_heads": 2, "attention_bias": true, "mlp_bias": true})"),
         model("tied", R"({"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
             "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true, "pad_token_id": 7})"),
+        model("mixtral", R"({"model_type": "mixtral", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 24,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4,
+            "output_router_logits": true, "router_aux_loss_coef": 0.02, "sliding_window": 5})"),
         model("uneven", R"({"vocab_size": 67, "hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 2,
             "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6})"),
     };

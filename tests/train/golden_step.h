@@ -39,12 +39,14 @@ class GoldenStep {
 
     /// A ready engine with the golden weights.
     std::unique_ptr<TrainEngine> engine(Backend& backend, const Precision& precision,
-                                        const RecomputePolicy& recompute = {}) const {
+                                        const RecomputePolicy& recompute = {},
+                                        MoeMode moe_mode = MoeMode::grouped) const {
         const TokenBatch tokens = batch();
         auto engine = std::make_unique<TrainEngine>(
             config_,
             TrainEngineOptions{.model = {.precision = precision,
                                          .recompute = recompute,
+                                         .moe_mode = moe_mode,
                                          .rows = tokens.rows,
                                          .row_length = tokens.row_length},
                                .adamw = {},

@@ -32,9 +32,9 @@ TEST_P(Init, WeightsFromScratchAreTransformers) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Llama, Init,
+INSTANTIATE_TEST_SUITE_P(Models, Init,
                          ::testing::Values("mha", "gqa", "tied", "biases", "odd_head_dim", "padding_row", "odd_sizes",
-                                           "appendix_a"),
+                                           "appendix_a", "mixtral"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(InitParts, AnyRectangleOfALeafCanBeMadeAlone) {

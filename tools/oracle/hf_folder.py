@@ -3,7 +3,7 @@
 import shutil
 
 from common import GOLDEN, generator, write_tensors
-from models import build_llama, llama
+from models import build_model, llama
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -20,7 +20,7 @@ def main():
     for name, (dtype, config, shard_limit) in FOLDERS.items():
         folder = GOLDEN / "hf" / name
         shutil.rmtree(folder, ignore_errors=True)
-        model = build_llama(config, dtype, seed=11)
+        model = build_model(config, dtype, seed=11)
         for parameter_name, parameter in model.named_parameters():
             # Larger than the usual init, and norms and biases away from one and zero, so that every tensor matters.
             center = 1.0 if "norm" in parameter_name else 0.0

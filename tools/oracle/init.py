@@ -3,7 +3,7 @@
 import copy
 
 from common import GOLDEN, write_tensors
-from models import llama
+from models import llama, mixtral
 
 from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, set_seed
 from transformers.core_model_loading import revert_weight_conversion
@@ -32,16 +32,7 @@ MODELS = {
     ),
     "appendix_a": (42, llama(num_hidden_layers=1)),
 }
-MIXTRAL = llama(
-    architectures=["MixtralForCausalLM"],
-    model_type="mixtral",
-    num_local_experts=3,
-    num_experts_per_tok=2,
-    rms_norm_eps=1e-5,
-    rope_theta=1000000.0,
-)
-for key in ["attention_bias", "mlp_bias"]:
-    del MIXTRAL[key]
+MIXTRAL = mixtral(num_local_experts=3)
 
 # Sums published for 4.43 (the file appendix_a), to all digits given.
 PUBLISHED_SUMS = {

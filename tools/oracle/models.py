@@ -4,7 +4,10 @@ import copy
 
 from common import DTYPES
 
-from transformers import LlamaConfig, LlamaForCausalLM, set_seed
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, set_seed
+
+CLASSES = {"llama": (LlamaConfig, LlamaForCausalLM), "mixtral": (MixtralConfig, MixtralForCausalLM)}
 
 
 def llama(**changes):
@@ -33,14 +36,75 @@ def llama(**changes):
     return config | changes
 
 
-def build_llama(config, dtype, seed=0):
-    """A LlamaForCausalLM with eager attention, built from scratch in float32 and with its parameters cast to `dtype`.
+def mixtral(**changes):
+    """A Mixtral config.json as an object, with the sizes of `llama()` unless changed."""
+    config = llama(
+        architectures=["MixtralForCausalLM"],
+        model_type="mixtral",
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        rms_norm_eps=1e-5,
+        rope_theta=1000000.0,
+    )
+    for key in ["attention_bias", "mlp_bias"]:
+        del config[key]
+    return config | changes
+
+
+def build_model(config, dtype, seed=0):
+    """A causal LM with eager attention, built from scratch in float32 and with its parameters cast to `dtype`.
 
     Only parameters are cast: `model.to(dtype)` would also round the rotary frequencies, which loading a bf16 model
     keeps in float32.
     """
     set_seed(seed)
-    model = LlamaForCausalLM._from_config(LlamaConfig.from_dict(copy.deepcopy(config)), attn_implementation="eager")
+    config_class, model_class = CLASSES[config["model_type"]]
+    model = model_class._from_config(config_class.from_dict(copy.deepcopy(config)), attn_implementation="eager")
     for parameter in model.parameters():
         parameter.data = parameter.data.to(DTYPES[dtype])
     return model
+
+
+def published_names(tensors):
+    """`tensors` (a mapping by parameter name) under the published names: views, with fused experts cut apart."""
+    published = {}
+    for name, tensor in tensors.items():
+        layer, _, leaf = name.partition(".mlp.")
+        block = f"{layer}.block_sparse_moe"
+        if leaf == "gate.weight":
+            published[f"{block}.{leaf}"] = tensor
+        elif leaf == "experts.gate_up_proj":
+            for index, gate_up in enumerate(tensor):
+                gate, up = gate_up.chunk(2)
+                published[f"{block}.experts.{index}.w1.weight"] = gate
+                published[f"{block}.experts.{index}.w3.weight"] = up
+        elif leaf == "experts.down_proj":
+            for index, down in enumerate(tensor):
+                published[f"{block}.experts.{index}.w2.weight"] = down
+        else:
+            published[name] = tensor
+    return published
+
+
+class RouterRecord:
+    """Collects the router logits of a model inside a `with`: `logits` holds one [N,E] per Mixtral layer and pass."""
+
+    def __init__(self, model):
+        self.routers = [layer.mlp.gate for layer in model.model.layers if hasattr(layer.mlp, "gate")]
+        self.logits = []
+
+    def __enter__(self):
+        self.hooks = [router.register_forward_hook(self.keep) for router in self.routers]
+        return self
+
+    def __exit__(self, *_):
+        for hook in self.hooks:
+            hook.remove()
+
+    def keep(self, _, __, output):
+        self.logits.append(output[0].detach())
+
+    def margin(self, top_k, kept=slice(None)):
+        """The smallest difference between the last chosen and the first rejected expert's logit over `kept` rows."""
+        ranked = torch.cat([logits[kept] for logits in self.logits]).sort(dim=-1, descending=True).values
+        return (ranked[:, top_k - 1] - ranked[:, top_k]).min().item()

@@ -1,7 +1,7 @@
 """Writes tests/golden/step/<model>_<dtype>.safetensors: loss, logits and every gradient of one Llama step."""
 
 from common import DTYPES, GOLDEN, generator, write_tensors
-from models import build_llama, llama
+from models import build_model, llama
 
 import torch
 
@@ -60,7 +60,7 @@ def main():
     for seed, (name, config) in enumerate(MODELS.items()):
         for dtype in DTYPES:
             source = generator(2000 + seed)
-            model = build_llama(config, dtype)
+            model = build_model(config, dtype)
             fill(model, source)
             inputs = batch(config["vocab_size"], name.endswith("padded"), source)
             output = model(**inputs)

@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/kernels.h"
 #include "core/error.h"
 
@@ -74,6 +75,9 @@ class CpuBackend final : public Backend {
 
   protected:
     void execute(Stream, const Gemm& op) override { gemm_.run(op); }
+    void execute(Stream, const GroupedGemm& op) override {
+        for_each_product(op, [&](const Gemm& product) { gemm_.run(product); });
+    }
     void execute(Stream, const EmbeddingBackward& op) override { kernels().embedding_backward(grouped(op)); }
 
 #define DROVER_FORWARD(kernel, Operation)                \
@@ -92,9 +96,23 @@ class CpuBackend final : public Backend {
     DROVER_FORWARD(cross_entropy_statistics, CrossEntropyStatistics)
     DROVER_FORWARD(cross_entropy_rescale, CrossEntropyRescale)
     DROVER_FORWARD(cross_entropy_gradient, CrossEntropyGradient)
+    DROVER_FORWARD(router, Router)
+    DROVER_FORWARD(router_backward, RouterBackward)
+    DROVER_FORWARD(balance_loss, BalanceLoss)
+    DROVER_FORWARD(sort_by_expert, SortByExpert)
+    DROVER_FORWARD(tokens_to_rows, TokensToRows)
+    DROVER_FORWARD(rows_to_tokens, RowsToTokens)
+    DROVER_FORWARD(weight_rows, WeightRows)
     DROVER_FORWARD(sum_of_squares, SumOfSquares)
     DROVER_FORWARD(clip_factor, ClipFactor)
     DROVER_FORWARD(adamw, AdamW)
+    DROVER_FORWARD(sgd, Sgd)
+    DROVER_FORWARD(adagrad, Adagrad)
+    DROVER_FORWARD(rmsprop, Rmsprop)
+    DROVER_FORWARD(adafactor_sums, AdafactorSums)
+    DROVER_FORWARD(adafactor_factors, AdafactorFactors)
+    DROVER_FORWARD(adafactor_squares, AdafactorSquares)
+    DROVER_FORWARD(adafactor_update, AdafactorUpdate)
     DROVER_FORWARD(fill, Fill)
     DROVER_FORWARD(cast, Cast)
     DROVER_FORWARD(add, Add)

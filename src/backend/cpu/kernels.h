@@ -35,9 +35,23 @@ struct GroupedEmbeddingBackward {
     declare(cross_entropy_statistics, CrossEntropyStatistics) \
     declare(cross_entropy_rescale, CrossEntropyRescale)       \
     declare(cross_entropy_gradient, CrossEntropyGradient)     \
+    declare(router, Router)  \
+    declare(router_backward, RouterBackward)  \
+    declare(balance_loss, BalanceLoss)  \
+    declare(sort_by_expert, SortByExpert)  \
+    declare(tokens_to_rows, TokensToRows)  \
+    declare(rows_to_tokens, RowsToTokens)  \
+    declare(weight_rows, WeightRows)  \
     declare(sum_of_squares, SumOfSquares)  \
     declare(clip_factor, ClipFactor)       \
     declare(adamw, AdamW)                  \
+    declare(sgd, Sgd)                      \
+    declare(adagrad, Adagrad)              \
+    declare(rmsprop, Rmsprop)              \
+    declare(adafactor_sums, AdafactorSums) \
+    declare(adafactor_factors, AdafactorFactors)\
+    declare(adafactor_squares, AdafactorSquares)\
+    declare(adafactor_update, AdafactorUpdate)\
     declare(fill, Fill)                    \
     declare(cast, Cast)                    \
     declare(add, Add)                      \

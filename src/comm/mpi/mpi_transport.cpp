@@ -143,14 +143,19 @@ class MpiTransport final : public Transport {
     void close() override {
         MPI_Request handle = MPI_REQUEST_NULL;
         check(MPI_Ibarrier(control_, &handle), "MPI_Ibarrier");
-        const auto end = Clock::now() + deadline_;
+        // Ranks that wait in vain in a collective know more about it, so theirs is the first word.
+        const auto patience = 2 * deadline_;
+        const auto end = Clock::now() + patience;
         for (int done = 0;;) {
             check(MPI_Test(&handle, &done, MPI_STATUS_IGNORE), "MPI_Test");
             if (done != 0) break;
             hear_failure();
             if (failed_) return;
             if (Clock::now() >= end)
-                throw Error(fmt::format("Rank {} has ended its work, and the others have not.", rank_));
+                throw Error(
+                    fmt::format("Rank {} has ended its work and waited {:.1f} s for the others to do so.",
+                                rank_, std::chrono::duration<double>(patience).count()),
+                    "Look for the reason in what they say; if they are only slow, allow a longer wait.");
             std::this_thread::sleep_for(200us);
         }
         for (MPI_Comm* comm : {&data_, &control_}) check(MPI_Comm_free(comm), "MPI_Comm_free");

@@ -8,7 +8,7 @@
 namespace drover {
 
 /// Starts MPI on the calling thread, which alone may use the transport. Error when it was started before.
-/// close() waits for the other ranks at most until the deadline.
+/// close() waits for the other ranks for twice the deadline.
 std::unique_ptr<Transport> make_mpi_transport(std::chrono::milliseconds deadline);
 
 }  // namespace drover

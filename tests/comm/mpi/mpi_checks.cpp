@@ -73,6 +73,11 @@ const std::map<std::string, Scenario> scenarios = {
           const auto axis = everyone(world);
           if (world.rank() != 1) axis->barrier({});
       }}},
+    {"linger",
+     {{.deadline = 500ms},
+      [](World& world) {
+          if (world.rank() != 1) ::pause();
+      }}},
     {"twice", {{}, [](World&) { (void)make_mpi_world(); }}},
 };
 

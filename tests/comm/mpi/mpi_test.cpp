@@ -61,6 +61,11 @@ TEST(Mpi, ARankThatLeavesEarlyIsNamedByTheOthers) {
     expect_failure(run_ranks(2, "leave"), "in barrier number 1 on axis data; nothing came from rank 1.");
 }
 
+TEST(Mpi, ARankThatHasEndedDoesNotWaitForEver) {
+    expect_failure(run_ranks(2, "linger"),
+                   "Rank 1 has ended its work and waited 1.0 s for the others to do so.");
+}
+
 TEST(Mpi, ARankThatFailsEndsTheOthersAndSaysWhy) {
     expect_failure(run_ranks(3, "throw"), "mpi_checks: The disk is full. Make room.\n");
     expect_failure(run_ranks(2, "throw_under_way"), "mpi_checks: The disk is full. Make room.\n");

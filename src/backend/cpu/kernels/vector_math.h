@@ -219,6 +219,12 @@ template <class Vector>
 
 // -------------------------------------------------------------------------------------------------- dispatch
 
+/// The elements of a tensor whose type is known.
+template <class T>
+[[gnu::always_inline]] inline T* data_of(const Tensor& tensor) {
+    return static_cast<T*>(tensor.raw());
+}
+
 /// Calls body(T{}) with the element type that `dtype` (f32 or bf16) stands for.
 template <class Body>
 [[gnu::always_inline]] inline void with_type(DType dtype, const Body& body) {

@@ -1,0 +1,145 @@
+#pragma once
+
+#include "backend/cpu/kernels/parallel.h"
+#include "backend/cpu/kernels/vector_math.h"
+#include "core/philox.h"
+
+namespace drover::cpu::DROVER_ISA {
+
+/// x moved to one of its two neighbours in bf16: to the larger one, in magnitude, with the probability that
+/// x's distance from the smaller one gives. The upper halves of `noise` decide. Numbers that bf16 can hold
+/// stay as they are.
+[[gnu::always_inline]] inline Floats rounded_stochastically(Floats x, Words noise) {
+    const Words rounded = (bits_as<Words>(x) + (noise >> 16)) & 0xFFFF0000u;
+    return x == x ? bits_as<Floats>(rounded) : x;
+}
+
+/// The random words of a leaf's elements, as CounterRng gives them.
+class LeafNoise {
+  public:
+    /// Elements that are drawn at a time, and room for their words.
+    static constexpr std::int64_t most = 512;
+    using Room = std::uint32_t[most + 8 + lanes];
+
+    LeafNoise(const UpdateRounding& rounding, const LeafPlace& place, const Tensor& param, float step)
+        : seed_(rounding.seed),
+          stream_(philox_stream(place.leaf, static_cast<std::uint64_t>(step))),
+          place_(place),
+          columns_(param.rank() == 2 ? param.size(1) : 1) {
+        // Whole rows follow each other without a gap.
+        if (columns_ == place.columns) columns_ = param.numel();
+    }
+
+    /// How many elements from `begin` on, but not more than `limit`, stand together in the whole leaf and fit
+    /// into a Room.
+    std::int64_t run_length(std::int64_t begin, std::int64_t limit) const {
+        const std::int64_t in_row = columns_ - begin % columns_, longest = in_row < most ? in_row : most;
+        return longest < limit ? longest : limit;
+    }
+
+    /// The words of `count` such elements; those behind them, up to a whole vector, are of no use but may be
+    /// read.
+    const std::uint32_t* draw(std::int64_t begin, std::int64_t count, Room& room) const {
+        const std::int64_t row = place_.row_begin + begin / columns_,
+                           column = place_.column_begin + begin % columns_;
+        const auto first = static_cast<std::uint64_t>(row * place_.columns + column);
+        const std::uint64_t first_block = first / 4;
+        const auto blocks =
+            static_cast<std::uint32_t>((first % 4 + static_cast<std::uint64_t>(count) + 3) / 4);
+        const auto stream_low = static_cast<std::uint32_t>(stream_),
+                   stream_high = static_cast<std::uint32_t>(stream_ >> 32);
+        for (std::uint32_t i = 0; i < blocks; ++i) {
+            const std::uint64_t block = first_block + i;
+            const PhiloxWords words =
+                philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                            stream_low, stream_high},
+                           seed_);
+            room[4 * i] = words.w0;
+            room[4 * i + 1] = words.w1;
+            room[4 * i + 2] = words.w2;
+            room[4 * i + 3] = words.w3;
+        }
+        return room + first % 4;
+    }
+
+  private:
+    std::uint64_t seed_, stream_;
+    LeafPlace place_;
+    std::int64_t columns_;  // of this part, or all of its elements when its rows are whole
+};
+
+/// What every optimizer does with the elements of one leaf: clip the gradient, take the master copy or the
+/// parameter, and put the result back, rounded as asked.
+template <class P, class G>
+class LeafUpdate {
+  public:
+    template <class Leaf>
+    LeafUpdate(const Leaf& leaf, const float* scalars, const UpdateRounding& rounding)
+        : param_(static_cast<P*>(leaf.param.raw())),
+          gradient_(static_cast<const G*>(leaf.gradient.raw())),
+          master_(static_cast<float*>(leaf.master.raw())),
+          count_(leaf.param.numel()),
+          clip_factor_(scalars[StepScalar::clip_factor]),
+          stochastic_(rounding.stochastic),
+          noise_(rounding, leaf.place, leaf.param, scalars[StepScalar::step]) {}
+
+    /// Elements [begin, end) become step(at, clipped gradient, before), where `at` is a Whole or a Part of
+    /// the leaf's elements.
+    template <class Step>
+    void run(std::int64_t begin, std::int64_t end, const Step& step) const {
+        if (!stochastic_) return run_piece(begin, end - begin, nullptr, step);
+        alignas(64) LeafNoise::Room room;
+        while (begin < end) {
+            const std::int64_t count = noise_.run_length(begin, end - begin);
+            run_piece(begin, count, noise_.draw(begin, count, room), step);
+            begin += count;
+        }
+    }
+
+    /// All elements, on all threads.
+    template <class Step>
+    void run(const Step& step) const {
+        for_each_range(count_, elements_per_task,
+                       [&](std::int64_t begin, std::int64_t end) { run(begin, end, step); });
+    }
+
+  private:
+    template <class Step>
+    [[gnu::always_inline]] void run_piece(std::int64_t begin, std::int64_t count, const std::uint32_t* noise,
+                                          const Step& step) const {
+        for_each_vector(count, [&](auto at) {
+            const std::int64_t in_piece = at.begin;
+            at.begin += begin;
+            const Floats before = master_ ? load(master_, at) : load(param_, at);
+            Floats after = step(at, load(gradient_, at) * clip_factor_, before);
+            if (master_) store(master_, at, after);
+            if constexpr (dtype_of<P> == DType::bf16)
+                if (noise) {
+                    Words words;
+                    __builtin_memcpy(&words, noise + in_piece, sizeof words);
+                    after = rounded_stochastically(after, words);
+                }
+            store(param_, at, after);
+        });
+    }
+
+    P* param_;
+    const G* gradient_;
+    float* master_;
+    std::int64_t count_;
+    float clip_factor_;
+    bool stochastic_;
+    LeafNoise noise_;
+};
+
+/// Calls body(LeafUpdate) with the types of the leaf's parameter and gradient.
+template <class Leaf, class Body>
+[[gnu::always_inline]] inline void with_leaf_update(const Leaf& leaf, const float* scalars,
+                                                    const UpdateRounding& rounding, const Body& body) {
+    with_type(leaf.param.dtype(), [&](auto p) {
+        with_type(leaf.gradient.dtype(),
+                  [&](auto g) { body(LeafUpdate<decltype(p), decltype(g)>(leaf, scalars, rounding)); });
+    });
+}
+
+}  // namespace drover::cpu::DROVER_ISA

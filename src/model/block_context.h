@@ -1,0 +1,33 @@
+#pragma once
+
+#include "model/batch.h"
+#include "model/block_activations.h"
+#include "model/params.h"
+#include "model/runner.h"
+#include "parallel/param_store.h"
+
+namespace drover {
+
+/// What the blocks of one micro-batch have in common.
+struct BlockContext {
+    Runner run;
+    const TensorParallel& parallel;
+    BlockShape shape;       ///< of this micro-batch
+    const MicroBatch& batch;
+    Tensor rope_cosine;     ///< [T,D/2] f32
+    Tensor rope_sine;       ///< [T,D/2] f32
+    float norm_eps = 0;
+    std::int64_t window = 0;  ///< of attention; 0: all of the past
+    BlockScratch scratch;   ///< of this micro-batch's size
+
+    // With experts.
+    std::int64_t chosen = 0;         ///< k
+    Tensor choices, probability_sums;  ///< [k,E] and [E] f64: what the balance loss needs; absent without one
+    Tensor balance;                    ///< [E] f32: its gradient, once all blocks have gone forward
+
+    /// A bias, or a contribution, that is added to a sum over ranks: only one rank may add it.
+    Tensor on_one_rank(const Tensor& bias) const { return is_first_rank() ? bias : Tensor(); }
+    bool is_first_rank() const { return parallel.axis().rank() == 0; }
+};
+
+}  // namespace drover

@@ -1,0 +1,114 @@
+#include "model/feed_forward.h"
+
+namespace drover {
+namespace {
+
+GroupedGemm grouped(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& offsets,
+                    bool accumulate = false) {
+    return {.use = use, .a = a, .b = b, .c = c, .offsets = offsets, .accumulate = accumulate};
+}
+
+}  // namespace
+
+// M = N·W rows are the tokens' slots, sorted by expert.
+
+Tensor ExpertFeedForward::forward() const {
+    const Tensor x = input();  // [N,H]
+    route(x, true);
+    gate_and_up(x);
+    activation();
+    const Tensor& out = c_.scratch.expert_rows;  // [M,H]
+    c_.run(grouped(GroupedGemm::Use::forward, a_.activated, down_weights(), out, a_.expert_offsets));
+    c_.run(RowsToTokens{.rows = out, .row_of_slot = a_.row_of_slot, .weights = a_.slot_weights, .y = c_.scratch.branch});
+    return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
+}
+
+void ExpertFeedForward::route(const Tensor& x, bool count_choices) const {
+    c_.run(Gemm::forward(x, w_[BlockStorage::router], c_.scratch.router_logits));  // [N,E] f32
+    c_.run(Router{.logits = c_.scratch.router_logits,
+                  .counts = c_.batch.counts,
+                  .probabilities = a_.router_probabilities,
+                  .experts = a_.expert_of_slot,
+                  .weights = a_.slot_weights,
+                  .choices = count_choices ? c_.choices : Tensor(),
+                  .probability_sums = count_choices ? c_.probability_sums : Tensor(),
+                  .chosen = c_.chosen});
+    c_.run(SortByExpert{.experts = a_.expert_of_slot,
+                        .offsets = a_.expert_offsets,
+                        .row_of_slot = a_.row_of_slot,
+                        .slot_of_row = a_.slot_of_row});
+}
+
+void ExpertFeedForward::gate_and_up(const Tensor& x) const {
+    const Tensor& rows = c_.scratch.expert_rows;  // [M,H]
+    c_.run(TokensToRows{.x = x, .slot_of_row = a_.slot_of_row, .rows = rows});
+    c_.run(grouped(GroupedGemm::Use::forward, rows, gate_up_weights(), a_.gate_up, a_.expert_offsets));
+}
+
+void ExpertFeedForward::activation() const {
+    c_.run(Swiglu{.gate_up = a_.gate_up, .y = a_.activated});
+}
+
+Tensor ExpertFeedForward::gate_up_weights() const {
+    if (!c_.scratch.stacked_gate_up) return w_[BlockStorage::experts_gate_up];
+    c_.run(Cast{.from = w_[BlockStorage::experts_gate_up], .to = c_.scratch.stacked_gate_up});
+    return c_.scratch.stacked_gate_up;
+}
+
+Tensor ExpertFeedForward::down_weights() const {
+    if (!c_.scratch.stacked_down) return w_[BlockStorage::experts_down];
+    c_.run(Cast{.from = w_[BlockStorage::experts_down], .to = c_.scratch.stacked_down});
+    return c_.scratch.stacked_down;
+}
+
+void ExpertFeedForward::recompute(Recompute policy) const {
+    // The routing is kept under every policy: it is small, and choosing again could not choose otherwise.
+    if (policy != Recompute::selective) gate_and_up(input());
+    activation();
+}
+
+Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy) const {
+    // Without the routing weights at first: ⟨dy · W2, activated⟩ is the gradient of a slot's weight, so the experts' outputs need not
+    // be kept.
+    const Tensor& rows = c_.scratch.expert_rows;  // [M,H]
+    c_.run(TokensToRows{.x = dy, .slot_of_row = a_.slot_of_row, .rows = rows});
+    c_.run(grouped(GroupedGemm::Use::data_gradient, rows, down_weights(), c_.scratch.dactivated, a_.expert_offsets));
+    c_.run(WeightRows{.activated = a_.activated,
+                      .dactivated = c_.scratch.dactivated,
+                      .dy = rows,
+                      .slot_of_row = a_.slot_of_row,
+                      .weights = a_.slot_weights,
+                      .dweights = c_.scratch.dslot_weights});
+    c_.run(grouped(GroupedGemm::Use::weight_gradient, rows, a_.activated, g.tensors[BlockStorage::experts_down],
+                   a_.expert_offsets, g.accumulate));
+
+    const Tensor dgate_up = a_.gate_up;  // its last use: the gradient takes its place
+    c_.run(SwigluBackward{.gate_up = a_.gate_up, .dy = c_.scratch.dactivated, .dgate_up = dgate_up});
+    const Tensor x = input();  // [N,H]
+    c_.run(TokensToRows{.x = x, .slot_of_row = a_.slot_of_row, .rows = rows});
+    c_.run(grouped(GroupedGemm::Use::weight_gradient, dgate_up, rows, g.tensors[BlockStorage::experts_gate_up],
+                   a_.expert_offsets, g.accumulate));
+    c_.run(grouped(GroupedGemm::Use::data_gradient, dgate_up, gate_up_weights(), rows, a_.expert_offsets));
+    c_.run(RowsToTokens{.rows = rows, .row_of_slot = a_.row_of_slot, .y = c_.scratch.branch});
+
+    // The router sees all tokens and all of a slot's gradient on every rank, so its own gradients are whole everywhere, and only one
+    // rank may pass them on.
+    c_.parallel.axis().all_reduce(c_.run.stream, c_.scratch.dslot_weights, Reduction::sum);
+    const Tensor& dlogits = c_.scratch.drouter_logits;  // [N,E]
+    c_.run(RouterBackward{.probabilities = a_.router_probabilities,
+                          .experts = a_.expert_of_slot,
+                          .weights = a_.slot_weights,
+                          .dweights = c_.scratch.dslot_weights,
+                          .counts = c_.batch.counts,
+                          .balance = c_.balance,
+                          .dlogits = dlogits});
+    c_.run(Gemm::weight_gradient(dlogits, x, g.tensors[BlockStorage::router], g.accumulate));
+    if (c_.is_first_rank()) {
+        Gemm to_tokens = Gemm::data_gradient(dlogits, w_[BlockStorage::router], c_.scratch.branch);
+        to_tokens.accumulate = true;
+        c_.run(to_tokens);
+    }
+    return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
+}
+
+}  // namespace drover

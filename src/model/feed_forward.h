@@ -1,0 +1,54 @@
+#pragma once
+
+#include "model/block_context.h"
+
+namespace drover {
+
+/// The dense feed-forward of a block: down(silu(gate(x)) · up(x)), from mlp_normed to its branch.
+class DenseFeedForward {
+  public:
+    DenseFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)
+        : c_(context), w_(weights), a_(activations) {}
+
+    /// Returns the branch [held,H].
+    Tensor forward() const;
+    /// Makes again what the policy dropped.
+    void recompute(Recompute policy) const;
+    /// From the gradient of the branch dy [N,H] to that of mlp_normed [held,H]. Leaves gate_up overwritten.
+    Tensor backward(const UnitGradients& gradients, const Tensor& dy) const;
+
+  private:
+    void gate_and_up() const;  ///< mlp_normed → gate_up
+    void activation() const;   ///< gate_up → activated
+
+    const BlockContext& c_;
+    UnitTensors w_;
+    const BlockActivations& a_;
+};
+
+/// A mixture of experts in its place: every token goes to the experts that the router chooses for it, weighted.
+class ExpertFeedForward {
+  public:
+    ExpertFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)
+        : c_(context), w_(weights), a_(activations) {}
+
+    Tensor forward() const;
+    void recompute(Recompute policy) const;
+    Tensor backward(const UnitGradients& gradients, const Tensor& dy) const;
+
+  private:
+    /// mlp_normed for all tokens [N,H].
+    Tensor input() const { return c_.parallel.enter(c_.run.stream, a_.mlp_normed, c_.scratch.gathered); }
+    void route(const Tensor& x, bool count_choices) const;
+    void gate_and_up(const Tensor& x) const;
+    void activation() const;
+    /// The experts' weights, copied together first in the mode that does that.
+    Tensor gate_up_weights() const;
+    Tensor down_weights() const;
+
+    const BlockContext& c_;
+    UnitTensors w_;
+    const BlockActivations& a_;
+};
+
+}  // namespace drover
