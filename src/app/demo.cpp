@@ -34,9 +34,12 @@ struct DemoOptions {
 
 Precision precision_named(const std::string& name) {
     switch (floating_dtype_from_name(name, "--dtype")) {
-        case DType::f32: return Precision::fp32();
-        case DType::bf16: return Precision::bf16_with_master();
-        default: throw UsageError(fmt::format("--dtype is \"{}\".", name), "Use float32 or bfloat16.");
+        case DType::f32:
+            return Precision::fp32();
+        case DType::bf16:
+            return Precision::bf16_with_master();
+        default:
+            throw UsageError(fmt::format("--dtype is \"{}\".", name), "Use float32 or bfloat16.");
     }
 }
 
@@ -80,9 +83,10 @@ void train(TrainEngine& engine, const TokenBlocks& blocks, const DemoOptions& op
         const StepResult result = engine.step(micro_batches, schedule.rate(step));
         for (const TokenBatch& micro : micro_batches) tokens += micro.tokens();
         if ((step + 1) % print_every == 0 || step == 0 || step + 1 == options.steps) {
-            fmt::print("step {:>4}/{}  loss {:.4f}  grad norm {:.3f}  learning rate {:.2e}  {:.0f} tokens/s\n", step + 1,
-                       options.steps, result.loss, result.gradient_norm, schedule.rate(step),
-                       static_cast<double>(tokens) / watch.seconds());
+            fmt::print(
+                "step {:>4}/{}  loss {:.4f}  grad norm {:.3f}  learning rate {:.2e}  {:.0f} tokens/s\n",
+                step + 1, options.steps, result.loss, result.gradient_norm, schedule.rate(step),
+                static_cast<double>(tokens) / watch.seconds());
             std::fflush(stdout);
         }
     }
@@ -103,7 +107,8 @@ void run_demo(const DemoOptions& options) {
                        *backend, mesh);
     fmt::print("{}; {:.2f} M parameters in {}; {} blocks of {} tokens for training, {} held out\nMemory:\n{}",
                backend->description(), static_cast<double>(engine.store().spec().parameter_count()) / 1e6,
-               options.dtype, blocks.training(), options.block_size, blocks.held_out(), engine.memory_plan().table());
+               options.dtype, blocks.training(), options.block_size, blocks.held_out(),
+               engine.memory_plan().table());
     if (options.dry_run) return;
 
     engine.allocate();
@@ -119,14 +124,16 @@ void run_demo(const DemoOptions& options) {
 
 void add_demo_command(CLI::App& app) {
     auto options = std::make_shared<DemoOptions>();
-    CLI::App* command = app.add_subcommand(
-        "demo",
-        "Trains a small Llama on token ids and prints the loss falling.\n"
-        "Example: drover demo --config examples/configs/llama-5m.json --data examples/data/tinyshakespeare/ids.safetensors");
+    CLI::App* command = app.add_subcommand("demo",
+                                           "Trains a small Llama on token ids and prints the loss falling.\n"
+                                           "Example: drover demo --config examples/configs/llama-5m.json "
+                                           "--data examples/data/tinyshakespeare/ids.safetensors");
     command->option_defaults()->always_capture_default();
     command->add_option("--config", options->config, "config.json of the model, or a folder that holds one");
-    command->add_option("--model", options->model, "start from the weights in this folder or .safetensors file");
-    command->add_option("--data", options->data, "safetensors file with the token ids as `input_ids`")->required();
+    command->add_option("--model", options->model,
+                        "start from the weights in this folder or .safetensors file");
+    command->add_option("--data", options->data, "safetensors file with the token ids as `input_ids`")
+        ->required();
     command->add_option("--output", options->output, "save the trained model in this folder");
     command->add_option("--dtype", options->dtype, "float32, or bfloat16 with a float32 master copy");
     command->add_option("--recompute", options->recompute, "none, selective, selective_mlp or full");
@@ -136,7 +143,8 @@ void add_demo_command(CLI::App& app) {
         ->check(CLI::Range(1, 1 << 20));
     command->add_option("--block_size", options->block_size, "tokens per row")->check(CLI::Range(2, 1 << 20));
     command->add_option("--seed", options->seed, "of the weights and of the data order");
-    command->add_option("--learning_rate", options->learning_rate, "highest rate; warms up, then falls as a cosine");
+    command->add_option("--learning_rate", options->learning_rate,
+                        "highest rate; warms up, then falls as a cosine");
     command->add_flag("--dry_run", options->dry_run, "print the memory plan and stop");
     command->callback([options] { run_demo(*options); });
 }

@@ -6,28 +6,33 @@
 #include "core/error.h"
 
 int main(int argc, char** argv) {
-    CLI::App app("Trains Llama models from the configs, data and checkpoints that Hugging Face users have.", "drover");
+    CLI::App app("Trains Llama models from the configs, data and checkpoints that Hugging Face users have.",
+                 "drover");
     app.set_version_flag("--version", DROVER_VERSION);
     app.require_subcommand(1);
     drover::add_demo_command(app);
 
     const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
-        std::fprintf(stderr, "drover: There is no command \"%s\".\nRun `drover --help` to see what is known.\n", argv[1]);
+        std::fprintf(stderr,
+                     "drover: There is no command \"%s\".\nRun `drover --help` to see what is known.\n",
+                     argv[1]);
         return 2;
     }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        std::fprintf(stderr, "drover: %s\nRun `drover %s--help` to see what is known.\n", error.what(),
-                     app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
+        std::fprintf(
+            stderr, "drover: %s\nRun `drover %s--help` to see what is known.\n", error.what(),
+            app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
         return 2;
     } catch (const drover::Error& error) {
         std::fprintf(stderr, "drover: %s\n", error.what());
         return error.exit_code();
     } catch (const std::bad_alloc&) {
-        std::fprintf(stderr, "drover: The machine has too little memory for this. Use a smaller batch or model.\n");
+        std::fprintf(stderr,
+                     "drover: The machine has too little memory for this. Use a smaller batch or model.\n");
         return 1;
     }
     return 0;

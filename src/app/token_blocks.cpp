@@ -22,15 +22,17 @@ TokenBlocks::TokenBlocks(const std::filesystem::path& file, std::int64_t block_s
     else
         ids_.assign(stored.data<std::int32_t>(), stored.data<std::int32_t>() + stored.numel());
 
-    const auto bad = std::find_if(ids_.begin(), ids_.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
+    const auto bad =
+        std::find_if(ids_.begin(), ids_.end(), [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
     if (bad != ids_.end())
-        throw Error(fmt::format("{} holds token id {} at position {}, but the model's vocab_size is {}.", file.string(), *bad,
-                                bad - ids_.begin(), vocab_size),
+        throw Error(fmt::format("{} holds token id {} at position {}, but the model's vocab_size is {}.",
+                                file.string(), *bad, bad - ids_.begin(), vocab_size),
                     "Use the config that belongs to the tokenizer of this data.");
     blocks_ = static_cast<std::int64_t>(ids_.size()) / block_size;
     training_ = blocks_ - std::max<std::int64_t>(1, blocks_ / 20);
     if (training_ < 1)
-        throw Error(fmt::format("{} holds {} tokens, too few for two blocks of {}.", file.string(), ids_.size(), block_size),
+        throw Error(fmt::format("{} holds {} tokens, too few for two blocks of {}.", file.string(),
+                                ids_.size(), block_size),
                     "Use a smaller --block_size or more data.");
 }
 

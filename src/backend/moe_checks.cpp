@@ -14,7 +14,8 @@ void Backend::check(const Router& op) const {
     operands.optional("counts", op.counts, {i32}, {tokens});
     operands.optional("choices", op.choices, {f64}, {op.chosen, experts});
     operands.optional("probability_sums", op.probability_sums, {f64}, {experts});
-    operands.holds(op.chosen >= 1 && op.chosen <= experts, "chosen is not between 1 and the number of experts");
+    operands.holds(op.chosen >= 1 && op.chosen <= experts,
+                   "chosen is not between 1 and the number of experts");
     operands.holds(slots == op.chosen || slots == experts, "a token has neither k slots nor one per expert");
     operands.holds(static_cast<bool>(op.choices) == static_cast<bool>(op.probability_sums),
                    "choices and probability_sums go together");
@@ -53,7 +54,8 @@ void Backend::check(const TokensToRows& op) const {
     operands.ranked("x", op.x, activations, 2);
     operands.ranked("slot_of_row", op.slot_of_row, {i32}, 1);
     operands.shaped("rows", op.rows, {op.x.dtype()}, {op.slot_of_row.size(0), op.x.size(1)});
-    operands.holds(op.x.size(0) == 0 || op.slot_of_row.size(0) % op.x.size(0) == 0, "tokens have unequal numbers of slots");
+    operands.holds(op.x.size(0) == 0 || op.slot_of_row.size(0) % op.x.size(0) == 0,
+                   "tokens have unequal numbers of slots");
 }
 
 void Backend::check(const RowsToTokens& op) const {
@@ -62,7 +64,8 @@ void Backend::check(const RowsToTokens& op) const {
     operands.ranked("y", op.y, {op.rows.dtype()}, 2);
     operands.shaped("row_of_slot", op.row_of_slot, {i32}, {op.rows.size(0)});
     operands.holds(op.y.size(1) == op.rows.size(1), "rows and y differ in width");
-    operands.holds(op.y.size(0) == 0 || op.rows.size(0) % op.y.size(0) == 0, "tokens have unequal numbers of slots");
+    operands.holds(op.y.size(0) == 0 || op.rows.size(0) % op.y.size(0) == 0,
+                   "tokens have unequal numbers of slots");
     if (op.weights) operands.holds(op.weights.numel() == op.rows.size(0), "there is not one weight per slot");
 }
 
@@ -86,7 +89,8 @@ void Backend::check(const GroupedGemm& op) const {
     const std::int64_t experts = op.offsets.size(0) - 1;
     const Tensor& stacked = op.use == GroupedGemm::Use::weight_gradient ? op.c : op.b;
     operands.holds(experts >= 1 && stacked.size(0) % experts == 0, "the experts' matrices differ in height");
-    operands.holds(!op.accumulate || op.use == GroupedGemm::Use::weight_gradient, "only weight gradients accumulate");
+    operands.holds(!op.accumulate || op.use == GroupedGemm::Use::weight_gradient,
+                   "only weight gradients accumulate");
 }
 
 }  // namespace drover

@@ -2,28 +2,29 @@
 
 #include "core/tensor.h"
 
-/// Operations of a mixture of experts. Every token chooses k of E experts. A *slot* is one choice: token n's slots are n·W … n·W + W − 1,
-/// where W = k, or W = E when every expert is given every token (slot e of a token is then expert e, with weight 0 unless it was
-/// chosen). A *row* is a slot's place when all slots are sorted by expert; the M = N·W rows of expert e are
-/// [offsets[e], offsets[e + 1]).
+/// Operations of a mixture of experts. Every token chooses k of E experts. A *slot* is one choice: token n's
+/// slots are n·W … n·W + W − 1, where W = k, or W = E when every expert is given every token (slot e of a
+/// token is then expert e, with weight 0 unless it was chosen). A *row* is a slot's place when all slots are
+/// sorted by expert; the M = N·W rows of expert e are [offsets[e], offsets[e + 1]).
 namespace drover {
 
-/// probabilities = softmax(logits) in fp32; the k largest (lowest expert first on ties) are chosen, and their probabilities divided by
-/// their sum are the weights. With `choices` and `probability_sums`, what the balance loss needs is added to them: how often expert e
-/// was a token's j-th choice, and the sum of its probabilities, over the tokens that count.
+/// probabilities = softmax(logits) in fp32; the k largest (lowest expert first on ties) are chosen, and their
+/// probabilities divided by their sum are the weights. With `choices` and `probability_sums`, what the
+/// balance loss needs is added to them: how often expert e was a token's j-th choice, and the sum of its
+/// probabilities, over the tokens that count.
 struct Router {
-    Tensor logits;         ///< [N,E] f32
-    Tensor counts;         ///< [N] i32, optional: 0 for a token that does not count (padding)
-    Tensor probabilities;  ///< [N,E] f32
-    Tensor experts;        ///< [N,W] i32
-    Tensor weights;        ///< [N,W] f32
+    Tensor logits;            ///< [N,E] f32
+    Tensor counts;            ///< [N] i32, optional: 0 for a token that does not count (padding)
+    Tensor probabilities;     ///< [N,E] f32
+    Tensor experts;           ///< [N,W] i32
+    Tensor weights;           ///< [N,W] f32
     Tensor choices;           ///< [k,E] f64, optional
     Tensor probability_sums;  ///< [E] f64, optional
     std::int64_t chosen = 0;  ///< k
 };
 
-/// Gradient of the router's logits from that of its weights and, with `balance`, of the balance loss: every token that counts gets
-/// balance[e] as an additional gradient of its probability of expert e.
+/// Gradient of the router's logits from that of its weights and, with `balance`, of the balance loss: every
+/// token that counts gets balance[e] as an additional gradient of its probability of expert e.
 struct RouterBackward {
     Tensor probabilities;  ///< [N,E] f32
     Tensor experts;        ///< [N,W] i32
@@ -34,15 +35,16 @@ struct RouterBackward {
     Tensor dlogits;        ///< [N,E] f32 or bf16
 };
 
-/// loss = coefficient · E · Σ_j Σ_e f[j,e] · P[e] with f and P the means of what the routers summed up over n tokens (of all layers); and
-/// balance[e] = scale · coefficient · E · Σ_j f[j,e] / n, its gradient with respect to one token's probability.
+/// loss = coefficient · E · Σ_j Σ_e f[j,e] · P[e] with f and P the means of what the routers summed up over n
+/// tokens (of all layers); and balance[e] = scale · coefficient · E · Σ_j f[j,e] / n, its gradient with
+/// respect to one token's probability.
 struct BalanceLoss {
     Tensor choices;           ///< [k,E] f64
     Tensor probability_sums;  ///< [E] f64
     Tensor loss;              ///< [1] f64
     Tensor balance;           ///< [E] f32
     double coefficient = 0;
-    double scale = 1;         ///< of the gradient
+    double scale = 1;  ///< of the gradient
 };
 
 /// Sorts the slots by expert, keeping their order within one.
@@ -60,7 +62,8 @@ struct TokensToRows {
     Tensor rows;         ///< [M,H]
 };
 
-/// y[n] = Σ over the token's slots of (weight ·) rows[row_of_slot], in fp32, in the order of slots, rounded once.
+/// y[n] = Σ over the token's slots of (weight ·) rows[row_of_slot], in fp32, in the order of slots, rounded
+/// once.
 struct RowsToTokens {
     Tensor rows;         ///< [M,H]
     Tensor row_of_slot;  ///< [M] i32
@@ -68,8 +71,9 @@ struct RowsToTokens {
     Tensor y;            ///< [N,H]
 };
 
-/// Takes the routing weights into account in backward. Given dy rows without them and dactivated = dy · W2 made from those:
-/// dweights[slot] = ⟨dactivated, activated⟩ of its row, then both rows are multiplied by the slot's weight in place.
+/// Takes the routing weights into account in backward. Given dy rows without them and dactivated = dy · W2
+/// made from those: dweights[slot] = ⟨dactivated, activated⟩ of its row, then both rows are multiplied by the
+/// slot's weight in place.
 struct WeightRows {
     Tensor activated;    ///< [M,I]
     Tensor dactivated;   ///< [M,I], in place
@@ -79,8 +83,8 @@ struct WeightRows {
     Tensor dweights;     ///< [N,W] f32
 };
 
-/// One product per expert over its rows; b or c hold the experts' matrices one below the other. A group without rows gives nothing, or
-/// zeros where c is its weight gradient and it does not accumulate.
+/// One product per expert over its rows; b or c hold the experts' matrices one below the other. A group
+/// without rows gives nothing, or zeros where c is its weight gradient and it does not accumulate.
 struct GroupedGemm {
     enum class Use : std::uint8_t { forward, data_gradient, weight_gradient };
     Use use = Use::forward;

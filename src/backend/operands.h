@@ -9,8 +9,8 @@
 #include "core/error.h"
 #include "core/tensor.h"
 
-/// What the checks of operations are made of. Operands are made by our own model code, so a wrong one is a bug of ours and not an
-/// error of the user's.
+/// What the checks of operations are made of. Operands are made by our own model code, so a wrong one is a
+/// bug of ours and not an error of the user's.
 namespace drover {
 
 using Types = std::initializer_list<DType>;

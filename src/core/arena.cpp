@@ -9,18 +9,30 @@ namespace drover {
 
 std::string_view name_of(MemoryUse use) {
     switch (use) {
-        case MemoryUse::parameters: return "parameters";
-        case MemoryUse::gradients: return "gradients";
-        case MemoryUse::moments: return "optimizer moments";
-        case MemoryUse::master: return "master weights";
-        case MemoryUse::gathered: return "gathered shards";
-        case MemoryUse::residual_stream: return "activations: residual stream";
-        case MemoryUse::attention_activations: return "activations: attention";
-        case MemoryUse::mlp_activations: return "activations: feed-forward";
-        case MemoryUse::head: return "head and loss";
-        case MemoryUse::scratch: return "scratch";
-        case MemoryUse::batch: return "batch";
-        case MemoryUse::count: break;
+        case MemoryUse::parameters:
+            return "parameters";
+        case MemoryUse::gradients:
+            return "gradients";
+        case MemoryUse::moments:
+            return "optimizer moments";
+        case MemoryUse::master:
+            return "master weights";
+        case MemoryUse::gathered:
+            return "gathered shards";
+        case MemoryUse::residual_stream:
+            return "activations: residual stream";
+        case MemoryUse::attention_activations:
+            return "activations: attention";
+        case MemoryUse::mlp_activations:
+            return "activations: feed-forward";
+        case MemoryUse::head:
+            return "head and loss";
+        case MemoryUse::scratch:
+            return "scratch";
+        case MemoryUse::batch:
+            return "batch";
+        case MemoryUse::count:
+            break;
     }
     bug("unknown memory use");
 }
@@ -41,7 +53,8 @@ std::string MemoryPlan::table() const {
     std::string text;
     for (std::size_t i = 0; i < by_use.size(); ++i)
         if (by_use[i] != 0)
-            text += fmt::format("  {:<30}{:>14}\n", name_of(static_cast<MemoryUse>(i)), bytes_text(by_use[i]));
+            text +=
+                fmt::format("  {:<30}{:>14}\n", name_of(static_cast<MemoryUse>(i)), bytes_text(by_use[i]));
     return text + fmt::format("  {:<30}{:>14}\n", "total", bytes_text(total));
 }
 
@@ -66,8 +79,10 @@ Tensor Arena::make(MemoryUse use, DType dtype, const Shape& shape) {
     const std::size_t payload = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
     const std::size_t bytes = (payload + alignment - 1) / alignment * alignment;
     require(bytes <= capacity_ - used_, "the arena is smaller than its plan");
-    // A measuring arena hands out addresses near zero: distinct, never null, and a fault when touched by mistake.
-    auto* base = is_measuring() ? reinterpret_cast<std::byte*>(alignment) : static_cast<std::byte*>(block_.get());
+    // A measuring arena hands out addresses near zero: distinct, never null, and a fault when touched by
+    // mistake.
+    auto* base =
+        is_measuring() ? reinterpret_cast<std::byte*>(alignment) : static_cast<std::byte*>(block_.get());
     Tensor tensor(base + used_, dtype, shape, device_);
     used_ += bytes;
     by_use_[static_cast<std::size_t>(use)] += bytes;

@@ -48,9 +48,9 @@ using MemoryBlock = std::unique_ptr<void, std::function<void(void*)>>;
 /// Zeroed, page-aligned host memory whose pages are placed when they are first touched.
 MemoryBlock allocate_host_memory(std::size_t bytes);
 
-/// Hands out the buffers of a run from one block of memory. The same planning code runs twice: against a measuring
-/// arena, whose tensors have a shape but no memory behind them, and then against a real arena of exactly the
-/// measured size. So the plan cannot differ from the allocation.
+/// Hands out the buffers of a run from one block of memory. The same planning code runs twice: against a
+/// measuring arena, whose tensors have a shape but no memory behind them, and then against a real arena of
+/// exactly the measured size. So the plan cannot differ from the allocation.
 class Arena {
   public:
     /// A measuring arena: counts, and returns tensors that must not be read or written.
@@ -58,8 +58,8 @@ class Arena {
     /// A real arena over `block`, which holds `bytes`.
     Arena(MemoryBlock block, std::size_t bytes, Device device);
 
-    /// A packed tensor; its address is a multiple of `alignment`. The bytes are not initialised when the space
-    /// was used before in a closed Scope, and zero otherwise.
+    /// A packed tensor; its address is a multiple of `alignment`. The bytes are not initialised when the
+    /// space was used before in a closed Scope, and zero otherwise.
     Tensor make(MemoryUse use, DType dtype, const Shape& shape);
 
     /// Buffers made while a Scope is open give their space back when it closes; what is made next reuses it.

@@ -20,11 +20,16 @@ void convert(const From* from, To* to, std::int64_t count) {
 template <class From>
 void convert_from(const From* from, void* to, DType to_dtype, std::int64_t count) {
     switch (to_dtype) {
-        case DType::f32: return convert(from, static_cast<float*>(to), count);
-        case DType::bf16: return convert(from, static_cast<bf16*>(to), count);
-        case DType::f16: return convert(from, static_cast<f16*>(to), count);
-        case DType::f64: return convert(from, static_cast<double*>(to), count);
-        default: bug("conversion to a type that is not floating");
+        case DType::f32:
+            return convert(from, static_cast<float*>(to), count);
+        case DType::bf16:
+            return convert(from, static_cast<bf16*>(to), count);
+        case DType::f16:
+            return convert(from, static_cast<f16*>(to), count);
+        case DType::f64:
+            return convert(from, static_cast<double*>(to), count);
+        default:
+            bug("conversion to a type that is not floating");
     }
 }
 
@@ -36,11 +41,16 @@ void convert_elements(const void* from, DType from_dtype, void* to, DType to_dty
         return;
     }
     switch (from_dtype) {
-        case DType::f32: return convert_from(static_cast<const float*>(from), to, to_dtype, count);
-        case DType::bf16: return convert_from(static_cast<const bf16*>(from), to, to_dtype, count);
-        case DType::f16: return convert_from(static_cast<const f16*>(from), to, to_dtype, count);
-        case DType::f64: return convert_from(static_cast<const double*>(from), to, to_dtype, count);
-        default: bug("conversion from a type that is not floating");
+        case DType::f32:
+            return convert_from(static_cast<const float*>(from), to, to_dtype, count);
+        case DType::bf16:
+            return convert_from(static_cast<const bf16*>(from), to, to_dtype, count);
+        case DType::f16:
+            return convert_from(static_cast<const f16*>(from), to, to_dtype, count);
+        case DType::f64:
+            return convert_from(static_cast<const double*>(from), to, to_dtype, count);
+        default:
+            bug("conversion from a type that is not floating");
     }
 }
 

@@ -11,23 +11,36 @@ namespace drover {
 
 std::string_view name_of(DType dtype) {
     switch (dtype) {
-        case DType::f32: return "float32";
-        case DType::bf16: return "bfloat16";
-        case DType::f16: return "float16";
-        case DType::f64: return "float64";
-        case DType::i32: return "int32";
-        case DType::i64: return "int64";
-        case DType::u16: return "uint16";
-        case DType::u8: return "uint8";
+        case DType::f32:
+            return "float32";
+        case DType::bf16:
+            return "bfloat16";
+        case DType::f16:
+            return "float16";
+        case DType::f64:
+            return "float64";
+        case DType::i32:
+            return "int32";
+        case DType::i64:
+            return "int64";
+        case DType::u16:
+            return "uint16";
+        case DType::u8:
+            return "uint8";
     }
     bug("unknown dtype");
 }
 
 DType floating_dtype_from_name(std::string_view name, std::string_view what) {
     static constexpr std::array<std::pair<std::string_view, DType>, 9> names = {{
-        {"float32", DType::f32}, {"fp32", DType::f32}, {"float", DType::f32},
-        {"bfloat16", DType::bf16}, {"bf16", DType::bf16},
-        {"float16", DType::f16}, {"fp16", DType::f16}, {"half", DType::f16},
+        {"float32", DType::f32},
+        {"fp32", DType::f32},
+        {"float", DType::f32},
+        {"bfloat16", DType::bf16},
+        {"bf16", DType::bf16},
+        {"float16", DType::f16},
+        {"fp16", DType::f16},
+        {"half", DType::f16},
         {"float64", DType::f64},
     }};
     std::string_view bare = name;

@@ -14,13 +14,17 @@ enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i64, u16, u8 };
 constexpr std::size_t size_of(DType dtype) {
     switch (dtype) {
         case DType::f64:
-        case DType::i64: return 8;
+        case DType::i64:
+            return 8;
         case DType::f32:
-        case DType::i32: return 4;
+        case DType::i32:
+            return 4;
         case DType::bf16:
         case DType::f16:
-        case DType::u16: return 2;
-        case DType::u8: return 1;
+        case DType::u16:
+            return 2;
+        case DType::u8:
+            return 1;
     }
     return 0;
 }
@@ -62,21 +66,37 @@ struct f16 {
 template <class T>
 struct dtype_of_type;
 template <>
-struct dtype_of_type<float> { static constexpr DType value = DType::f32; };
+struct dtype_of_type<float> {
+    static constexpr DType value = DType::f32;
+};
 template <>
-struct dtype_of_type<bf16> { static constexpr DType value = DType::bf16; };
+struct dtype_of_type<bf16> {
+    static constexpr DType value = DType::bf16;
+};
 template <>
-struct dtype_of_type<f16> { static constexpr DType value = DType::f16; };
+struct dtype_of_type<f16> {
+    static constexpr DType value = DType::f16;
+};
 template <>
-struct dtype_of_type<double> { static constexpr DType value = DType::f64; };
+struct dtype_of_type<double> {
+    static constexpr DType value = DType::f64;
+};
 template <>
-struct dtype_of_type<std::int32_t> { static constexpr DType value = DType::i32; };
+struct dtype_of_type<std::int32_t> {
+    static constexpr DType value = DType::i32;
+};
 template <>
-struct dtype_of_type<std::int64_t> { static constexpr DType value = DType::i64; };
+struct dtype_of_type<std::int64_t> {
+    static constexpr DType value = DType::i64;
+};
 template <>
-struct dtype_of_type<std::uint16_t> { static constexpr DType value = DType::u16; };
+struct dtype_of_type<std::uint16_t> {
+    static constexpr DType value = DType::u16;
+};
 template <>
-struct dtype_of_type<std::uint8_t> { static constexpr DType value = DType::u8; };
+struct dtype_of_type<std::uint8_t> {
+    static constexpr DType value = DType::u8;
+};
 
 /// The DType whose elements are T in memory.
 template <class T>

@@ -28,7 +28,8 @@ void bug(std::string_view what, CodePlace where) {
     std::fprintf(stderr, "drover: internal error: %.*s\n  at %s:%d in %s\n", static_cast<int>(what.size()),
                  what.data(), where.file, where.line, where.function);
     std::array<void*, 64> frames;
-    backtrace_symbols_fd(frames.data(), backtrace(frames.data(), static_cast<int>(frames.size())), STDERR_FILENO);
+    backtrace_symbols_fd(frames.data(), backtrace(frames.data(), static_cast<int>(frames.size())),
+                         STDERR_FILENO);
     std::abort();
 }
 

@@ -6,8 +6,8 @@
 
 namespace drover {
 
-/// Something the user can mend: one sentence of cause (which file, key or flag, and what is wrong with it) and
-/// one of remedy. Ends the program with exit code 1 and no stack trace.
+/// Something the user can mend: one sentence of cause (which file, key or flag, and what is wrong with it)
+/// and one of remedy. Ends the program with exit code 1 and no stack trace.
 class Error : public std::runtime_error {
   public:
     explicit Error(std::string_view cause, std::string_view remedy = {});
@@ -30,13 +30,15 @@ class UsageError : public Error {
     int exit_code() const override { return 2; }
 };
 
-/// Where a check stands. (std::source_location is not there with every compiler that builds the fuzz targets.)
+/// Where a check stands. (std::source_location is not there with every compiler that builds the fuzz
+/// targets.)
 struct CodePlace {
     const char* file;
     const char* function;
     int line;
 
-    static constexpr CodePlace here(const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION(),
+    static constexpr CodePlace here(const char* file = __builtin_FILE(),
+                                    const char* function = __builtin_FUNCTION(),
                                     int line = __builtin_LINE()) {
         return {file, function, line};
     }
@@ -46,8 +48,7 @@ struct CodePlace {
 [[noreturn]] void bug(std::string_view what, CodePlace where = CodePlace::here());
 
 /// Aborts with a stack trace when an invariant of ours does not hold. Never used for checking user input.
-inline void require(bool holds, std::string_view what,
-                    CodePlace where = CodePlace::here()) {
+inline void require(bool holds, std::string_view what, CodePlace where = CodePlace::here()) {
     if (!holds) bug(what, where);
 }
 

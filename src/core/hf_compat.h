@@ -4,20 +4,22 @@
 
 namespace drover {
 
-/// What differs between Hugging Face releases and changes numbers. The default is transformers 5.x; `v4_43()` is
-/// what the older golden runs were made with.
+/// What differs between Hugging Face releases and changes numbers. The default is transformers 5.x; `v4_43()`
+/// is what the older golden runs were made with.
 struct HfCompat {
     /// What the summed cross-entropy of an optimizer step is divided by.
     enum class LossDenominator : std::uint8_t {
-        target_tokens,           ///< labels ≠ −100 that have a prediction (5.11+): the true mean
-        all_labels,              ///< labels ≠ −100 over all positions (4.46.2 … 4.57): (T−1)/T of the true mean
-        mean_of_micro_batches,   ///< mean per micro-batch, then mean over micro-batches (≤ 4.45)
+        target_tokens,  ///< labels ≠ −100 that have a prediction (5.11+): the true mean
+        all_labels,  ///< labels ≠ −100 over all positions (4.46.2 … 4.57): (T−1)/T of the true mean
+        mean_of_micro_batches,  ///< mean per micro-batch, then mean over micro-batches (≤ 4.45)
     };
     LossDenominator loss_denominator = LossDenominator::target_tokens;
 
-    /// Mixtral's norm weights take weight decay (≤ 4.45 excluded norms by class, and Mixtral's was not listed).
+    /// Mixtral's norm weights take weight decay (≤ 4.45 excluded norms by class, and Mixtral's was not
+    /// listed).
     bool mixtral_norms_decayed = false;
-    /// Mixtral's experts are drawn as fused 3-D tensors, without constructor draws (5.x), or as Linear layers.
+    /// Mixtral's experts are drawn as fused 3-D tensors, without constructor draws (5.x), or as Linear
+    /// layers.
     bool mixtral_experts_fused = true;
     /// The learning rate in a log record is the one the step used (4.51+), or the next one.
     bool logs_used_learning_rate = true;

@@ -42,7 +42,8 @@ Json parse_json(std::string_view text, std::string_view where) {
     constexpr int deepest = 200;
     // The library takes a zero byte for the end of the text, whatever follows.
     if (text.find('\0') != std::string_view::npos)
-        throw Error(fmt::format("{} is not valid JSON: it holds a zero byte.", where), "Fetch or write the file again.");
+        throw Error(fmt::format("{} is not valid JSON: it holds a zero byte.", where),
+                    "Fetch or write the file again.");
     std::vector<std::set<std::string>> open_objects;
     std::string duplicate;
     const Json::parser_callback_t watch_keys = [&](int depth, Json::parse_event_t event, Json& parsed) {
@@ -72,9 +73,10 @@ Json parse_json(std::string_view text, std::string_view where) {
 std::string read_text_file(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);
     if (!file || std::filesystem::is_directory(path))
-        throw Error(fmt::format("Cannot read {}: {}.", path.string(),
-                                std::filesystem::is_directory(path) ? "it is a folder" : std::strerror(errno)),
-                    "Check the path and its permissions.");
+        throw Error(
+            fmt::format("Cannot read {}: {}.", path.string(),
+                        std::filesystem::is_directory(path) ? "it is a folder" : std::strerror(errno)),
+            "Check the path and its permissions.");
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

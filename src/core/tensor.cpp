@@ -50,9 +50,11 @@ bool Tensor::packed() const {
 }
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
-    require(rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= size(0), "row range outside the tensor");
+    require(rank() >= 1 && begin >= 0 && count >= 0 && begin + count <= size(0),
+            "row range outside the tensor");
     Tensor part = *this;
-    part.data_ = static_cast<std::byte*>(data_) + static_cast<std::size_t>(begin * stride(0)) * size_of(dtype_);
+    part.data_ =
+        static_cast<std::byte*>(data_) + static_cast<std::size_t>(begin * stride(0)) * size_of(dtype_);
     Shape shape{count};
     for (int i = 1; i < rank(); ++i) shape.append(size(i));
     part.shape_ = shape;
@@ -87,7 +89,8 @@ Tensor Tensor::split_columns(std::int64_t outer, std::int64_t inner) const {
 }
 
 Tensor Tensor::split_rows(std::int64_t outer, std::int64_t inner) const {
-    require(rank() >= 1 && rank() < Shape::max_rank && outer * inner == size(0), "rows cannot be split that way");
+    require(rank() >= 1 && rank() < Shape::max_rank && outer * inner == size(0),
+            "rows cannot be split that way");
     Tensor part = *this;
     part.shape_ = Shape{outer, inner};
     part.strides_[0] = inner * stride(0);

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <system_error>
 
 #include "core/json.h"
+#include "io/fused_experts.h"
 #include "io/lfs_pointer.h"
 #include "io/safetensors_header.h"
 
@@ -86,14 +88,19 @@ ModelWeights::ModelWeights(const std::filesystem::path& folder_or_file) : path_(
 
 void ModelWeights::add_file(const std::filesystem::path& file) {
     const SafetensorsFile& added = files_.emplace_back(file);
-    for (const SafetensorsEntry& entry : added.header().entries) {
-        const auto [place, is_new] = file_of_.emplace(entry.name, files_.size() - 1);
+    const FusedExperts fused = split_fused_experts(added.header());
+    const auto add = [&](const SafetensorsEntry& entry) {
+        const auto [place, is_new] = entries_.emplace(entry.name, Place{files_.size() - 1, entry});
         if (!is_new)
-            throw Error(fmt::format("{} has the tensor {} in two shards, {} and {}.", path_.string(),
-                                    quoted_name(entry.name), files_[place->second].path().filename().string(),
-                                    file.filename().string()),
-                        "Save or fetch the model again.");
-    }
+            throw Error(
+                fmt::format("{} has the tensor {} in two shards, {} and {}.", path_.string(),
+                            quoted_name(entry.name), files_[place->second.file].path().filename().string(),
+                            file.filename().string()),
+                "Save or fetch the model again.");
+    };
+    for (const SafetensorsEntry& entry : added.header().entries)
+        if (!fused.replaced.contains(entry.name)) add(entry);
+    for (const SafetensorsEntry& entry : fused.published) add(entry);
 }
 
 void ModelWeights::open_shards(const std::filesystem::path& index_path) {
@@ -107,28 +114,31 @@ void ModelWeights::open_shards(const std::filesystem::path& index_path) {
                         "Fetch the missing file.");
         add_file(path_ / shard);
     }
-    for (const auto& [name, file] : weight_map) {
-        const auto found = file_of_.find(name);
-        if (found == file_of_.end() || files_[found->second].path().filename() != file)
-            throw Error(fmt::format("{} puts the tensor {} into {}, which does not have it.",
-                                    index_path.string(), quoted_name(name), quoted_name(file)),
-                        "The index and the shards are of different saves: fetch or save the model again.");
+    for (const auto& listed : weight_map) {
+        const auto has_it = [&](const SafetensorsFile& shard) {
+            return shard.path().filename() == listed.second && shard.find(listed.first) != nullptr;
+        };
+        if (std::none_of(files_.begin(), files_.end(), has_it))
+            throw Error(
+                fmt::format("{} puts the tensor {} into {}, which does not have it.", index_path.string(),
+                            quoted_name(listed.first), quoted_name(listed.second)),
+                "The index and the shards are of different saves: fetch or save the model again.");
     }
 }
 
 const SafetensorsEntry* ModelWeights::entry(std::string_view name) const {
-    const auto found = file_of_.find(name);
-    return found == file_of_.end() ? nullptr : files_[found->second].find(name);
+    const auto found = entries_.find(name);
+    return found == entries_.end() ? nullptr : &found->second.entry;
 }
 
 Tensor ModelWeights::find(std::string_view name) const {
-    const auto found = file_of_.find(name);
-    return found == file_of_.end() ? Tensor() : files_[found->second].tensor(name);
+    const auto found = entries_.find(name);
+    return found == entries_.end() ? Tensor() : files_[found->second.file].tensor(found->second.entry);
 }
 
 std::vector<std::string> ModelWeights::names() const {
     std::vector<std::string> result;
-    for (const auto& [name, file] : file_of_) result.push_back(name);
+    for (const auto& [name, place] : entries_) result.push_back(name);
     return result;
 }
 

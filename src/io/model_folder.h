@@ -17,7 +17,7 @@ inline constexpr std::string_view weights_index_file = "model.safetensors.index.
 
 /// The weights of a Hugging Face model folder (model.safetensors, or model.safetensors.index.json and its
 /// shards), or of a single .safetensors file, by tensor name. Files are mapped: opening reads only their
-/// headers.
+/// headers. Experts that are stored fused appear under their published names (fused_experts.h).
 class ModelWeights {
   public:
     /// Error when there are no weights, only weights of another format, a shard is missing, a tensor is in
@@ -41,7 +41,11 @@ class ModelWeights {
 
     std::filesystem::path path_;
     std::vector<SafetensorsFile> files_;
-    std::map<std::string, std::size_t, std::less<>> file_of_;  ///< name → index into files_
+    struct Place {
+        std::size_t file;  ///< index into files_
+        SafetensorsEntry entry;
+    };
+    std::map<std::string, Place, std::less<>> entries_;  ///< by name
 };
 
 /// A tensor that a model wants to load.

@@ -92,6 +92,8 @@ class SafetensorsFile {
     /// elements of foreign files with read_rows (io/model_folder.h), which allows for that, and not through
     /// Tensor::data.
     Tensor tensor(std::string_view name) const;
+    /// The same for an entry of this file's header, or a part of one.
+    Tensor tensor(const SafetensorsEntry& entry) const;
 
   private:
     std::filesystem::path path_;

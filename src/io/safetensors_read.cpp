@@ -131,19 +131,23 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
         throw Error(
             fmt::format("{} has no tensor {}.", path_.string(), safetensors_detail::quoted_name(name)),
             "Check that the file belongs to this model.");
-    if (entry->shape.size() > static_cast<std::size_t>(Shape::max_rank))
+    return tensor(*entry);
+}
+
+Tensor SafetensorsFile::tensor(const SafetensorsEntry& entry) const {
+    if (entry.shape.size() > static_cast<std::size_t>(Shape::max_rank))
         throw Error(
             fmt::format("{}: the tensor {} has {} dimensions; at most {} are supported.", path_.string(),
-                        safetensors_detail::quoted_name(name), entry->shape.size(), Shape::max_rank),
+                        safetensors_detail::quoted_name(entry.name), entry.shape.size(), Shape::max_rank),
             "Check that the file belongs to this model.");
-    const auto dtype = engine_dtype_of(entry->dtype);
+    const auto dtype = engine_dtype_of(entry.dtype);
     if (!dtype)
         throw Error(fmt::format("{}: the tensor {} has the element type {}, which is not supported.",
-                                path_.string(), safetensors_detail::quoted_name(name), name_of(entry->dtype)),
+                                path_.string(), safetensors_detail::quoted_name(entry.name), name_of(entry.dtype)),
                     "Convert the model to F32, BF16 or F16 first.");
     Shape shape;
-    for (const std::int64_t size : entry->shape) shape.append(size);
-    return Tensor(static_cast<std::byte*>(map_) + header_.data_begin + entry->begin, *dtype, shape);
+    for (const std::int64_t size : entry.shape) shape.append(size);
+    return Tensor(static_cast<std::byte*>(map_) + header_.data_begin + entry.begin, *dtype, shape);
 }
 
 }  // namespace drover

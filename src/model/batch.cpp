@@ -11,8 +11,8 @@ std::int64_t TokenBatch::target_count() const {
     return std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != ignored_target; });
 }
 
-TokenBatch TokenBatch::from_labels(std::int64_t rows, std::int64_t row_length, std::span<const std::int32_t> ids,
-                                   std::span<const std::int32_t> labels) {
+TokenBatch TokenBatch::from_labels(std::int64_t rows, std::int64_t row_length,
+                                   std::span<const std::int32_t> ids, std::span<const std::int32_t> labels) {
     const std::vector<std::vector<std::int32_t>> whole_rows(static_cast<std::size_t>(rows),
                                                             {static_cast<std::int32_t>(row_length)});
     TokenBatch batch = packed(rows, row_length, ids, labels, whole_rows);
@@ -21,8 +21,8 @@ TokenBatch TokenBatch::from_labels(std::int64_t rows, std::int64_t row_length, s
     return batch;
 }
 
-TokenBatch TokenBatch::right_padded(std::int64_t rows, std::int64_t row_length, std::span<const std::int32_t> ids,
-                                    std::span<const std::int32_t> labels,
+TokenBatch TokenBatch::right_padded(std::int64_t rows, std::int64_t row_length,
+                                    std::span<const std::int32_t> ids, std::span<const std::int32_t> labels,
                                     std::span<const std::int32_t> lengths) {
     std::vector<std::vector<std::int32_t>> row_lengths;
     for (const std::int32_t length : lengths) row_lengths.push_back({length});
@@ -42,7 +42,8 @@ TokenBatch TokenBatch::packed(std::int64_t rows, std::int64_t row_length, std::s
     for (std::int64_t row = 0; row < rows; ++row) {
         std::int64_t begin = row * row_length;
         for (const std::int32_t length : row_lengths[static_cast<std::size_t>(row)]) {
-            require(length >= 0 && begin + length <= (row + 1) * row_length, "sequences longer than their row");
+            require(length >= 0 && begin + length <= (row + 1) * row_length,
+                    "sequences longer than their row");
             batch.sequence_begin.push_back(static_cast<std::int32_t>(begin));
             batch.sequence_length.push_back(length);
             for (std::int32_t i = 0; i < length; ++i) {
@@ -67,8 +68,9 @@ MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatc
     const auto bad = std::find_if(batch.ids.begin(), batch.ids.end(),
                                   [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
     if (bad != batch.ids.end())
-        throw Error(fmt::format("The data holds token id {}, but the model's vocab_size is {}.", *bad, vocab_size),
-                    "Use the tokenizer that belongs to this config, or raise vocab_size.");
+        throw Error(
+            fmt::format("The data holds token id {}, but the model's vocab_size is {}.", *bad, vocab_size),
+            "Use the tokenizer that belongs to this config, or raise vocab_size.");
     require(batch.tokens() <= ids_.size(0), "micro-batch larger than planned");
     const auto put = [&](const std::vector<std::int32_t>& values, const Tensor& buffer) {
         const Tensor part = buffer.rows(0, static_cast<std::int64_t>(values.size()));

@@ -12,24 +12,25 @@ namespace drover {
 struct TokenBatch {
     std::int64_t rows = 0;
     std::int64_t row_length = 0;
-    std::vector<std::int32_t> ids;        ///< [rows·row_length]
-    std::vector<std::int32_t> targets;    ///< the next token, ignored_target where there is none
-    std::vector<std::int32_t> positions;  ///< position of each token in its sequence
-    std::vector<std::int32_t> sequence_begin;   ///< see Sequences; empty when every row is one sequence
+    std::vector<std::int32_t> ids;             ///< [rows·row_length]
+    std::vector<std::int32_t> targets;         ///< the next token, ignored_target where there is none
+    std::vector<std::int32_t> positions;       ///< position of each token in its sequence
+    std::vector<std::int32_t> sequence_begin;  ///< see Sequences; empty when every row is one sequence
     std::vector<std::int32_t> sequence_length;
-    std::int64_t label_count = 0;         ///< labels ≠ −100, those without a prediction included
+    std::int64_t label_count = 0;  ///< labels ≠ −100, those without a prediction included
 
     std::int64_t tokens() const { return rows * row_length; }
     std::int64_t target_count() const;
 
     /// Full rows; `labels` are aligned with ids (Hugging Face's convention), the shift is made here.
-    static TokenBatch from_labels(std::int64_t rows, std::int64_t row_length, std::span<const std::int32_t> ids,
-                                  std::span<const std::int32_t> labels);
+    static TokenBatch from_labels(std::int64_t rows, std::int64_t row_length,
+                                  std::span<const std::int32_t> ids, std::span<const std::int32_t> labels);
     /// Right-padded rows: row r has lengths[r] tokens; the padding attends to nothing and has no targets.
-    static TokenBatch right_padded(std::int64_t rows, std::int64_t row_length, std::span<const std::int32_t> ids,
-                                   std::span<const std::int32_t> labels, std::span<const std::int32_t> lengths);
-    /// Rows that hold several sequences each, one after the other: row r's lengths are row_lengths[r], whose sum is at
-    /// most row_length. Attention, positions and targets stay inside a sequence.
+    static TokenBatch right_padded(std::int64_t rows, std::int64_t row_length,
+                                   std::span<const std::int32_t> ids, std::span<const std::int32_t> labels,
+                                   std::span<const std::int32_t> lengths);
+    /// Rows that hold several sequences each, one after the other: row r's lengths are row_lengths[r], whose
+    /// sum is at most row_length. Attention, positions and targets stay inside a sequence.
     static TokenBatch packed(std::int64_t rows, std::int64_t row_length, std::span<const std::int32_t> ids,
                              std::span<const std::int32_t> labels,
                              std::span<const std::vector<std::int32_t>> row_lengths);
@@ -52,7 +53,8 @@ class BatchBuffers {
     void plan(Arena& arena, std::int64_t rows, std::int64_t row_length);
 
     /// Error when a token id is outside the vocabulary; the batch may not be larger than planned.
-    MicroBatch upload(Backend& backend, Stream stream, const TokenBatch& batch, std::int64_t vocab_size) const;
+    MicroBatch upload(Backend& backend, Stream stream, const TokenBatch& batch,
+                      std::int64_t vocab_size) const;
 
   private:
     Tensor ids_, targets_, positions_, counts_, begin_, length_;  // each [largest N] i32

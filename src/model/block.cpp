@@ -9,9 +9,9 @@ namespace {
 
 /// The three parts of the packed q‖k‖v [N, (heads + 2·kv_heads)·D], as heads.
 struct QkvHeads {
-    Tensor q;       ///< [N,heads,D]
-    Tensor k, v;    ///< [N,kv_heads,D]
-    Tensor rotated; ///< [N,heads + kv_heads,D]: q and k, which stand side by side
+    Tensor q;        ///< [N,heads,D]
+    Tensor k, v;     ///< [N,kv_heads,D]
+    Tensor rotated;  ///< [N,heads + kv_heads,D]: q and k, which stand side by side
 
     QkvHeads(const Tensor& qkv, const BlockShape& s)
         : q(qkv.columns(0, s.query_columns()).split_columns(s.heads, s.head_dim)),
@@ -34,7 +34,8 @@ auto DecoderBlock::with_feed_forward(const Use& use) const {
     return use(DenseFeedForward(c_, w_, a_));
 }
 
-// ------------------------------------------------------------------------------------------------------ forward
+// ------------------------------------------------------------------------------------------------------
+// forward
 
 Tensor DecoderBlock::forward(const Tensor& stream, const Tensor& branch) const {
     first_norm(stream, branch);
@@ -58,7 +59,8 @@ Tensor DecoderBlock::attention() const {
     c_.run(Gemm::forward(x, w_[BlockStorage::qkv], a_.qkv, w_[BlockStorage::qkv_bias]));
 
     const QkvHeads heads(a_.qkv, s);
-    c_.run(Rope{.x = heads.rotated, .cosine = c_.rope_cosine, .sine = c_.rope_sine, .positions = c_.batch.positions});
+    c_.run(Rope{
+        .x = heads.rotated, .cosine = c_.rope_cosine, .sine = c_.rope_sine, .positions = c_.batch.positions});
     c_.run(Attention{.q = heads.q,
                      .k = heads.k,
                      .v = heads.v,
@@ -83,7 +85,8 @@ void DecoderBlock::second_norm(const Tensor& branch) const {
                    .eps = c_.norm_eps});
 }
 
-// ----------------------------------------------------------------------------------------------------- backward
+// -----------------------------------------------------------------------------------------------------
+// backward
 
 void DecoderBlock::backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const {
     recompute(policy);

@@ -6,25 +6,26 @@ namespace drover {
 
 /// A pre-norm decoder block: h = x + attention(norm(x)); out = h + feed_forward(norm(h)).
 ///
-/// The last addition is left to whoever comes next (the next block's first norm, or the head's), which does it together
-/// with its own reading of the residual stream. So forward takes the stream and the branch that is still to be added,
-/// and returns its own branch.
+/// The last addition is left to whoever comes next (the next block's first norm, or the head's), which does
+/// it together with its own reading of the residual stream. So forward takes the stream and the branch that
+/// is still to be added, and returns its own branch.
 class DecoderBlock {
   public:
     DecoderBlock(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)
         : c_(context), w_(weights), a_(activations) {}
 
-    /// `stream` [held,H] is the residual before the block and `branch` [held,H] what must still be added to it. Both
-    /// absent: a.residual already holds the block's input. Returns the branch to be added to a.mid_residual.
+    /// `stream` [held,H] is the residual before the block and `branch` [held,H] what must still be added to
+    /// it. Both absent: a.residual already holds the block's input. Returns the branch to be added to
+    /// a.mid_residual.
     Tensor forward(const Tensor& stream, const Tensor& branch) const;
 
-    /// `dresidual` [held,H] holds the gradient of the block's output and becomes that of its input. What the policy
-    /// dropped is made again first. Leaves gate_up overwritten.
+    /// `dresidual` [held,H] holds the gradient of the block's output and becomes that of its input. What the
+    /// policy dropped is made again first. Leaves gate_up overwritten.
     void backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const;
 
   private:
     void first_norm(const Tensor& stream, const Tensor& branch) const;
-    Tensor attention() const;                          ///< attention_normed → its branch [held,H]
+    Tensor attention() const;  ///< attention_normed → its branch [held,H]
     void second_norm(const Tensor& branch) const;
     /// Calls use(feed-forward) with the kind that this block has.
     template <class Use>

@@ -86,7 +86,8 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
         } else {
             kept.qkv = attention(largest.tokens, largest.qkv_columns());
             kept.attended = attention(largest.tokens, largest.query_columns());
-            kept.lse = arena.make(MemoryUse::attention_activations, DType::f32, {largest.tokens * largest.heads});
+            kept.lse =
+                arena.make(MemoryUse::attention_activations, DType::f32, {largest.tokens * largest.heads});
             kept.mid_residual = residual();
         }
         if (!dropped.normed) {
@@ -109,9 +110,9 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
     }
 }
 
-void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
-                                           const RecomputePolicy& policy, int blocks,
-                                           const TensorParallel& parallel, MoeMode mode) {
+void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& largest,
+                                           const Precision& precision, const RecomputePolicy& policy,
+                                           int blocks, const TensorParallel& parallel, MoeMode mode) {
     const DType compute = precision.parameters;
     const auto make = [&](std::int64_t rows, std::int64_t columns) {
         return arena.make(MemoryUse::scratch, compute, {rows, columns});
@@ -158,8 +159,11 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
     }
 }
 
-void ActivationBuffers::plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute, MoeMode mode) {
-    const auto make = [&](DType dtype, const Shape& shape) { return arena.make(MemoryUse::scratch, dtype, shape); };
+void ActivationBuffers::plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute,
+                                            MoeMode mode) {
+    const auto make = [&](DType dtype, const Shape& shape) {
+        return arena.make(MemoryUse::scratch, dtype, shape);
+    };
     scratch_.expert_rows = make(compute, {largest.expert_rows(), largest.hidden});
     scratch_.router_logits = make(DType::f32, {largest.tokens, largest.experts});
     scratch_.drouter_logits = make(compute, {largest.tokens, largest.experts});

@@ -37,19 +37,19 @@ struct BlockActivations {
 
 /// Buffers that one block uses at a time.
 struct BlockScratch {
-    Tensor branch;       ///< [N,H]: what attention or feed-forward adds to the residual; in backward, a norm's dy
-    Tensor held_branch;  ///< [held,H], when tokens are split
-    Tensor gathered;     ///< [N,H], when tokens are split
+    Tensor branch;  ///< [N,H]: what attention or feed-forward adds to the residual; in backward, a norm's dy
+    Tensor held_branch;        ///< [held,H], when tokens are split
+    Tensor gathered;           ///< [N,H], when tokens are split
     Tensor dresidual_compute;  ///< [held,H] in the compute dtype, when the residual has another one
-    Tensor dactivated;   ///< [M,I] (M = N when dense); shares memory with the next two
-    Tensor dattended;    ///< [N,heads·D]
-    Tensor dqkv;         ///< [N,(heads + 2·kv_heads)·D]
+    Tensor dactivated;         ///< [M,I] (M = N when dense); shares memory with the next two
+    Tensor dattended;          ///< [N,heads·D]
+    Tensor dqkv;               ///< [N,(heads + 2·kv_heads)·D]
 
     // With experts.
-    Tensor expert_rows;    ///< [M,H]: tokens, outputs or gradients, sorted by expert
-    Tensor router_logits;  ///< [N,E] f32
-    Tensor drouter_logits; ///< [N,E]
-    Tensor dslot_weights;  ///< [N,W] f32
+    Tensor expert_rows;                    ///< [M,H]: tokens, outputs or gradients, sorted by expert
+    Tensor router_logits;                  ///< [N,E] f32
+    Tensor drouter_logits;                 ///< [N,E]
+    Tensor dslot_weights;                  ///< [N,W] f32
     Tensor stacked_gate_up, stacked_down;  ///< copies of the experts' weights, in the mode that makes them
 
     BlockScratch prefix(const BlockShape& shape) const;
@@ -59,11 +59,12 @@ struct BlockScratch {
 class ActivationBuffers {
   public:
     /// The buffers that must survive while the head runs.
-    void plan_kept(Arena& arena, const BlockShape& largest, const Precision& precision, const RecomputePolicy& policy,
-                   int blocks);
+    void plan_kept(Arena& arena, const BlockShape& largest, const Precision& precision,
+                   const RecomputePolicy& policy, int blocks);
     /// The buffers that only a running block needs; the head may use the same memory.
     void plan_block_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
-                            const RecomputePolicy& policy, int blocks, const TensorParallel& parallel, MoeMode mode);
+                            const RecomputePolicy& policy, int blocks, const TensorParallel& parallel,
+                            MoeMode mode);
 
     const BlockActivations& block(int index) const { return blocks_[static_cast<std::size_t>(index)]; }
     const BlockScratch& scratch() const { return scratch_; }

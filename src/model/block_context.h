@@ -12,16 +12,16 @@ namespace drover {
 struct BlockContext {
     Runner run;
     const TensorParallel& parallel;
-    BlockShape shape;       ///< of this micro-batch
+    BlockShape shape;  ///< of this micro-batch
     const MicroBatch& batch;
-    Tensor rope_cosine;     ///< [T,D/2] f32
-    Tensor rope_sine;       ///< [T,D/2] f32
+    Tensor rope_cosine;  ///< [T,D/2] f32
+    Tensor rope_sine;    ///< [T,D/2] f32
     float norm_eps = 0;
     std::int64_t window = 0;  ///< of attention; 0: all of the past
-    BlockScratch scratch;   ///< of this micro-batch's size
+    BlockScratch scratch;     ///< of this micro-batch's size
 
     // With experts.
-    std::int64_t chosen = 0;         ///< k
+    std::int64_t chosen = 0;           ///< k
     Tensor choices, probability_sums;  ///< [k,E] and [E] f64: what the balance loss needs; absent without one
     Tensor balance;                    ///< [E] f32: its gradient, once all blocks have gone forward
 

@@ -12,9 +12,10 @@ BlockShape BlockShape::make(const ModelConfig& config, MoeMode mode, const Tenso
     const int ranks = parallel.axis().size(), rank = parallel.axis().rank();
     const std::int64_t tokens = rows * row_length;
     if (parallel.splits_tokens() && tokens % ranks != 0)
-        throw Error(fmt::format("A micro-batch of {} × {} tokens cannot be split over {} tensor-parallel ranks.", rows,
-                                row_length, ranks),
-                    "With sequence parallel, make the tokens of a micro-batch a multiple of the ranks.");
+        throw Error(
+            fmt::format("A micro-batch of {} × {} tokens cannot be split over {} tensor-parallel ranks.",
+                        rows, row_length, ranks),
+            "With sequence parallel, make the tokens of a micro-batch a multiple of the ranks.");
     return {.rows = rows,
             .row_length = row_length,
             .tokens = tokens,
@@ -25,7 +26,7 @@ BlockShape BlockShape::make(const ModelConfig& config, MoeMode mode, const Tenso
             .head_dim = config.head_dim,
             .ffn = split_range(config.intermediate_size, ranks, rank).count,
             .experts = config.moe.experts,
-            .slots = !config.has_experts()           ? 1
+            .slots = !config.has_experts()         ? 1
                      : mode == MoeMode::all_tokens ? config.moe.experts
                                                    : config.moe.chosen};
 }
@@ -33,16 +34,20 @@ BlockShape BlockShape::make(const ModelConfig& config, MoeMode mode, const Tenso
 void check_tensor_parallel(const ModelConfig& config, int ranks) {
     const std::int64_t heads = config.num_attention_heads, kv_heads = config.num_key_value_heads;
     if (heads % ranks != 0)
-        throw Error(fmt::format("{} attention heads cannot be spread over {} tensor-parallel ranks.", heads, ranks),
-                    "Choose a number of ranks that divides num_attention_heads.");
+        throw Error(
+            fmt::format("{} attention heads cannot be spread over {} tensor-parallel ranks.", heads, ranks),
+            "Choose a number of ranks that divides num_attention_heads.");
     if (kv_heads % ranks != 0 && ranks % kv_heads != 0)
-        throw Error(fmt::format("{} key/value heads cannot be spread over {} tensor-parallel ranks.", kv_heads, ranks),
+        throw Error(fmt::format("{} key/value heads cannot be spread over {} tensor-parallel ranks.",
+                                kv_heads, ranks),
                     "Choose a number of ranks that divides num_key_value_heads or is a multiple of it.");
     if (split_range(config.vocab_size, ranks, ranks - 1).count == 0 ||
         split_range(config.intermediate_size, ranks, ranks - 1).count == 0)
-        throw Error(fmt::format("A vocabulary of {} or a feed-forward width of {} is too small for {} tensor-parallel ranks.",
-                                config.vocab_size, config.intermediate_size, ranks),
-                    "Use fewer ranks.");
+        throw Error(
+            fmt::format(
+                "A vocabulary of {} or a feed-forward width of {} is too small for {} tensor-parallel ranks.",
+                config.vocab_size, config.intermediate_size, ranks),
+            "Use fewer ranks.");
 }
 
 int key_value_copies(const ModelConfig& config, int ranks) {

@@ -21,10 +21,10 @@ struct BlockShape {
     std::int64_t hidden = 0;      ///< H
     std::int64_t heads = 0;
     std::int64_t kv_heads = 0;
-    std::int64_t head_dim = 0;    ///< D
-    std::int64_t ffn = 0;         ///< I
-    std::int64_t experts = 0;     ///< E; 0: dense feed-forward
-    std::int64_t slots = 1;       ///< W: feed-forward rows per token (see moe_ops.h); 1 when dense
+    std::int64_t head_dim = 0;  ///< D
+    std::int64_t ffn = 0;       ///< I
+    std::int64_t experts = 0;   ///< E; 0: dense feed-forward
+    std::int64_t slots = 1;     ///< W: feed-forward rows per token (see moe_ops.h); 1 when dense
 
     std::int64_t expert_rows() const { return tokens * slots; }  ///< M; N when dense
     std::int64_t query_columns() const { return heads * head_dim; }
@@ -32,8 +32,8 @@ struct BlockShape {
     std::int64_t qkv_columns() const { return query_columns() + 2 * key_value_columns(); }
 
     /// The shape for micro-batches of rows × row_length tokens.
-    static BlockShape make(const ModelConfig& config, MoeMode mode, const TensorParallel& parallel, std::int64_t rows,
-                           std::int64_t row_length);
+    static BlockShape make(const ModelConfig& config, MoeMode mode, const TensorParallel& parallel,
+                           std::int64_t rows, std::int64_t row_length);
 };
 
 /// Error when the model's heads cannot be spread over `ranks` of tensor parallelism.

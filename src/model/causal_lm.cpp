@@ -5,8 +5,8 @@
 
 namespace drover {
 
-CausalLm::CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend, ParamStore& store,
-                   const TensorParallel& parallel, Communicator& replicas)
+CausalLm::CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend,
+                   ParamStore& store, const TensorParallel& parallel, Communicator& replicas)
     : config_(config),
       options_(options),
       backend_(backend),
@@ -26,7 +26,9 @@ void CausalLm::plan(Arena& arena) {
         arena.make(MemoryUse::residual_stream, options_.precision.residual, {largest.held, largest.hidden});
     head_.plan_results(arena, largest);
     if (has_balance_loss()) {
-        const auto make = [&](DType dtype, const Shape& shape) { return arena.make(MemoryUse::scratch, dtype, shape); };
+        const auto make = [&](DType dtype, const Shape& shape) {
+            return arena.make(MemoryUse::scratch, dtype, shape);
+        };
         choices_ = make(DType::f64, {config_.moe.chosen, config_.moe.experts});
         probability_sums_ = make(DType::f64, {config_.moe.experts});
         balance_ = make(DType::f32, {config_.moe.experts});
@@ -35,8 +37,8 @@ void CausalLm::plan(Arena& arena) {
     // Blocks and head take turns, so their scratch buffers share one region.
     {
         const Arena::Scope block_turn(arena);
-        activations_.plan_block_scratch(arena, largest, options_.precision, options_.recompute, blocks, parallel_,
-                                        options_.moe_mode);
+        activations_.plan_block_scratch(arena, largest, options_.precision, options_.recompute, blocks,
+                                        parallel_, options_.moe_mode);
     }
     {
         const Arena::Scope head_turn(arena);
@@ -93,7 +95,9 @@ struct CausalLm::Pass {
                 .balance = owner.balance_};
     }
 
-    BlockActivations activations(int block) const { return model.activations_.block(block).prefix(context.shape); }
+    BlockActivations activations(int block) const {
+        return model.activations_.block(block).prefix(context.shape);
+    }
 
     /// The unit that holds the vocabulary projection, and its storage there.
     bool tied() const { return model.config_.tie_word_embeddings; }
@@ -136,16 +140,20 @@ struct CausalLm::Pass {
                                 .scale = scale});
     }
 
-    /// ids → the first block's residual. A rank that holds part of the vocabulary contributes its tokens' rows.
+    /// ids → the first block's residual. A rank that holds part of the vocabulary contributes its tokens'
+    /// rows.
     void embed() {
         const Tensor weight = store.get(stream, UnitIndex::embedding)[EmbeddingStorage::weight];
         const Tensor residual = activations(0).residual;
         if (model.parallel_.splits_tokens()) {
-            context.run(Embedding{.ids = batch.ids, .weight = weight, .y = context.scratch.branch,
+            context.run(Embedding{.ids = batch.ids,
+                                  .weight = weight,
+                                  .y = context.scratch.branch,
                                   .first_id = model.vocabulary().begin});
             model.parallel_.leave(stream, context.scratch.branch, residual);
         } else {
-            context.run(Embedding{.ids = batch.ids, .weight = weight, .y = residual, .first_id = model.vocabulary().begin});
+            context.run(Embedding{
+                .ids = batch.ids, .weight = weight, .y = residual, .first_id = model.vocabulary().begin});
             model.parallel_.leave(stream, residual, residual);
         }
         store.release(stream, UnitIndex::embedding);
@@ -167,7 +175,8 @@ struct CausalLm::Pass {
         const Tensor weight = store.get(stream, projection_unit())[projection_storage()];
         const UnitGradients head_gradients = store.grad(stream, head_unit);
         const UnitGradients gradients = tied() ? store.grad(stream, UnitIndex::embedding) : head_gradients;
-        head.loss_and_gradient(weight, gradients.tensors[projection_storage()], gradients.accumulate, loss_scale);
+        head.loss_and_gradient(weight, gradients.tensors[projection_storage()], gradients.accumulate,
+                               loss_scale);
         head.norm_backward(norm_weight, head_gradients.tensors[HeadStorage::norm], head_gradients.accumulate,
                            dresidual());
         store.reduce(stream, head_unit);

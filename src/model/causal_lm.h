@@ -18,32 +18,36 @@ struct CausalLmOptions {
     std::int64_t row_length = 1;  ///< of the longest row
 };
 
-/// A causal language model: embedding → blocks → head and loss, and back. Weights and gradients are reached only through
-/// the store; the same code runs for every sharding of it.
+/// A causal language model: embedding → blocks → head and loss, and back. Weights and gradients are reached
+/// only through the store; the same code runs for every sharding of it.
 class CausalLm {
   public:
-    /// All references must outlive the model. `replicas` are the ranks that see other tokens with the same weights.
+    /// All references must outlive the model. `replicas` are the ranks that see other tokens with the same
+    /// weights.
     CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend, ParamStore& store,
              const TensorParallel& parallel, Communicator& replicas);
 
-    /// Takes the activations from the arena; called once against a measuring arena and once against a real one.
+    /// Takes the activations from the arena; called once against a measuring arena and once against a real
+    /// one.
     void plan(Arena& arena);
     /// Fills the constant tables; once, after the real plan.
     void initialize(Stream stream);
 
-    /// Adds this micro-batch's gradients of loss_scale · Σ loss + balance_scale · balance loss to the store. `loss_scale` is [1] f32
-    /// on the device.
-    void forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale, double balance_scale = 1);
+    /// Adds this micro-batch's gradients of loss_scale · Σ loss + balance_scale · balance loss to the store.
+    /// `loss_scale` is [1] f32 on the device.
+    void forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale,
+                          double balance_scale = 1);
     /// Forward only.
     void evaluate(Stream stream, const MicroBatch& batch);
 
-    /// Per token of the last micro-batch: cross-entropy ([N] f32, 0 where there is no target) and the likeliest token
+    /// Per token of the last micro-batch: cross-entropy ([N] f32, 0 where there is no target) and the
+    /// likeliest token
     /// ([N] i32).
     Tensor loss() const { return head_.loss; }
     Tensor argmax() const { return head_.argmax; }
 
-    /// The experts' balance loss of the last micro-batch, over all replicas and times its coefficient ([1] f64); absent when the config
-    /// does not ask for it.
+    /// The experts' balance loss of the last micro-batch, over all replicas and times its coefficient ([1]
+    /// f64); absent when the config does not ask for it.
     Tensor balance_loss() const { return balance_loss_; }
 
     const BatchBuffers& batch_buffers() const { return batch_buffers_; }
@@ -66,9 +70,9 @@ class CausalLm {
     BatchBuffers batch_buffers_;
     ActivationBuffers activations_;
     HeadBuffers head_;
-    Tensor dresidual_;    // [held,H]: gradient of the residual stream, passed from block to block
-    Tensor rope_cosine_;  // [T,D/2] f32
-    Tensor rope_sine_;    // [T,D/2] f32
+    Tensor dresidual_;         // [held,H]: gradient of the residual stream, passed from block to block
+    Tensor rope_cosine_;       // [T,D/2] f32
+    Tensor rope_sine_;         // [T,D/2] f32
     Tensor choices_;           // [k,E] f64: how often each expert was a token's j-th choice, over all blocks
     Tensor probability_sums_;  // [E] f64
     Tensor balance_;           // [E] f32

@@ -39,7 +39,8 @@ RopeConfig read_rope(const ConfigReader& reader, double default_theta) {
     if (!scaling.has("factor"))
         scaling.fail("factor", "is missing", "Every scaled rope_type needs a factor of 1 or more.");
     rope.factor = scaling.positive_number("factor", 1);
-    if (rope.factor < 1) scaling.fail("factor", fmt::format("is {}", rope.factor), "Give a factor of 1 or more.");
+    if (rope.factor < 1)
+        scaling.fail("factor", fmt::format("is {}", rope.factor), "Give a factor of 1 or more.");
     rope.original_max_position_embeddings =
         scaling.integer("original_max_position_embeddings", 0, 0, largest_count);
     rope.low_frequency_factor = scaling.positive_number("low_freq_factor", 1);
@@ -77,9 +78,8 @@ MoeConfig read_experts(const ConfigReader& reader, const MoeConfig& defaults) {
     moe.chosen = reader.integer("num_experts_per_tok", defaults.chosen, 1, moe.experts);
     moe.balance_loss = reader.boolean("output_router_logits", defaults.balance_loss);
     moe.balance_coefficient = reader.number("router_aux_loss_coef", defaults.balance_coefficient);
-    moe.jitter = reader.number("router_jitter_noise", defaults.jitter);
-    if (moe.jitter < 0 || moe.jitter >= 1)
-        reader.fail("router_jitter_noise", fmt::format("is {}", moe.jitter), "It must be at least 0 and below 1.");
+    if (reader.number("router_jitter_noise", 0) != 0)
+        reader.fail("router_jitter_noise", "is not 0", "Noise in the router is not supported yet; set it to 0.0.");
     return moe;
 }
 
@@ -104,7 +104,8 @@ void check_heads(const ModelConfig& config, const ConfigReader& reader) {
                     "Rotary positions turn pairs of elements, so it must be even.");
 }
 
-void check_token_id(const ConfigReader& reader, std::string_view key, std::int64_t id, std::int64_t vocab_size) {
+void check_token_id(const ConfigReader& reader, std::string_view key, std::int64_t id,
+                    std::int64_t vocab_size) {
     if (id >= vocab_size)
         reader.fail(key, fmt::format("is {}, but vocab_size is only {}", id, vocab_size),
                     "Raise vocab_size or change the token id.");
@@ -121,23 +122,28 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     config.model_type = type;
     const ConfigReader reader(config.json, where);
     if (type != "llama" && !is_mixtral)
-        reader.fail("model_type", fmt::format("is \"{}\"", type), "Models of type llama and mixtral can be trained.");
+        reader.fail("model_type", fmt::format("is \"{}\"", type),
+                    "Models of type llama and mixtral can be trained.");
     config.vocab_size = reader.integer("vocab_size", config.vocab_size, 1, largest_count);
     config.hidden_size = reader.integer("hidden_size", config.hidden_size, 1, largest_width);
-    config.intermediate_size = reader.integer("intermediate_size", config.intermediate_size, 1, largest_width);
+    config.intermediate_size =
+        reader.integer("intermediate_size", config.intermediate_size, 1, largest_width);
     config.num_hidden_layers = reader.integer("num_hidden_layers", config.num_hidden_layers, 1, 1 << 16);
-    config.num_attention_heads = reader.integer("num_attention_heads", config.num_attention_heads, 1, 1 << 16);
-    config.num_key_value_heads = reader.integer(
-        "num_key_value_heads", is_mixtral ? config.num_key_value_heads : config.num_attention_heads, 1, 1 << 16);
-    config.head_dim = reader.integer("head_dim", std::max<std::int64_t>(1, config.hidden_size / config.num_attention_heads),
-                                     1, 256);
+    config.num_attention_heads =
+        reader.integer("num_attention_heads", config.num_attention_heads, 1, 1 << 16);
+    config.num_key_value_heads =
+        reader.integer("num_key_value_heads",
+                       is_mixtral ? config.num_key_value_heads : config.num_attention_heads, 1, 1 << 16);
+    config.head_dim = reader.integer(
+        "head_dim", std::max<std::int64_t>(1, config.hidden_size / config.num_attention_heads), 1, 256);
     config.max_position_embeddings =
         reader.integer("max_position_embeddings", config.max_position_embeddings, 1, largest_count);
     check_heads(config, reader);
 
     const std::string activation = reader.text("hidden_act", "silu");
     if (activation != "silu" && activation != "swish")
-        reader.fail("hidden_act", fmt::format("is \"{}\"", activation), "The activation of these models is silu.");
+        reader.fail("hidden_act", fmt::format("is \"{}\"", activation),
+                    "The activation of these models is silu.");
     if (reader.number("attention_dropout", 0) != 0)
         reader.fail("attention_dropout", "is not 0", "Attention dropout is not supported; set it to 0.0.");
     config.initializer_range = reader.positive_number("initializer_range", config.initializer_range);
@@ -154,15 +160,19 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     config.pad_token_id = reader.token_ids("pad_token_id", {-1}).at(0);
     config.bos_token_id = reader.token_ids("bos_token_id", {1}).at(0);
     config.eos_token_ids = reader.token_ids("eos_token_id", {2});
-    if (reader.has("pad_token_id")) check_token_id(reader, "pad_token_id", config.pad_token_id, config.vocab_size);
-    if (reader.has("bos_token_id")) check_token_id(reader, "bos_token_id", config.bos_token_id, config.vocab_size);
+    if (reader.has("pad_token_id"))
+        check_token_id(reader, "pad_token_id", config.pad_token_id, config.vocab_size);
+    if (reader.has("bos_token_id"))
+        check_token_id(reader, "bos_token_id", config.bos_token_id, config.vocab_size);
     if (reader.has("eos_token_id"))
-        for (std::int64_t id : config.eos_token_ids) check_token_id(reader, "eos_token_id", id, config.vocab_size);
+        for (std::int64_t id : config.eos_token_ids)
+            check_token_id(reader, "eos_token_id", id, config.vocab_size);
 
     config.rope = read_rope(reader, config.rope.theta);
     const std::string_view dtype_key = reader.has("dtype") ? "dtype" : "torch_dtype";
     if (reader.has(dtype_key))
-        config.dtype = floating_dtype_from_name(reader.text(dtype_key, ""), fmt::format("{}: {}", where, dtype_key));
+        config.dtype =
+            floating_dtype_from_name(reader.text(dtype_key, ""), fmt::format("{}: {}", where, dtype_key));
     return config;
 }
 

@@ -31,14 +31,14 @@ struct RopeConfig {
 
 /// The mixture of experts of a Mixtral model.
 struct MoeConfig {
-    std::int64_t experts = 0;  ///< E; 0: the feed-forward is dense
-    std::int64_t chosen = 2;   ///< k, experts per token
+    std::int64_t experts = 0;   ///< E; 0: the feed-forward is dense
+    std::int64_t chosen = 2;    ///< k, experts per token
     bool balance_loss = false;  ///< `output_router_logits`
     double balance_coefficient = 0.001;
-    double jitter = 0;
 };
 
-/// A model's config.json of type llama or mixtral: the keys that the engine acts on, checked, and the whole file as it was.
+/// A model's config.json of type llama or mixtral: the keys that the engine acts on, checked, and the whole
+/// file as it was.
 struct ModelConfig {
     std::string model_type = "llama";
     std::int64_t vocab_size = 32000;
@@ -70,8 +70,8 @@ struct ModelConfig {
     /// A config.json, or a folder that holds one.
     static ModelConfig from_path(const std::filesystem::path& path);
 
-    /// The file to save beside a model whose weights have `saved_dtype`: what was read, with class, type and dtype set,
-    /// sorted keys, two spaces, final newline.
+    /// The file to save beside a model whose weights have `saved_dtype`: what was read, with class, type and
+    /// dtype set, sorted keys, two spaces, final newline.
     std::string saved_text(DType saved_dtype) const;
 
     bool has_experts() const { return moe.experts > 0; }

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cmath>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,13 +13,14 @@
 
 namespace drover {
 
-/// Reads the keys of one JSON object of a configuration file, with errors that name the file and the key. A key whose
-/// value is null counts as not given.
+/// Reads the keys of one JSON object of a configuration file, with errors that name the file and the key. A
+/// key whose value is null counts as not given.
 class ConfigReader {
   public:
     ConfigReader(const Json& object, std::string_view where) : object_(object), where_(where) {
         if (!object.is_object())
-            throw Error(fmt::format("{} does not hold a JSON object.", where), "A config.json starts with `{`.");
+            throw Error(fmt::format("{} does not hold a JSON object.", where),
+                        "A config.json starts with `{`.");
     }
 
     bool has(std::string_view key) const {
@@ -31,12 +32,14 @@ class ConfigReader {
         throw Error(fmt::format("{}: {} {}.", where_, key, what), remedy);
     }
 
-    std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t least, std::int64_t most) const {
+    std::int64_t integer(std::string_view key, std::int64_t fallback, std::int64_t least,
+                         std::int64_t most) const {
         if (!has(key)) return fallback;
         const Json& value = object_.at(std::string(key));
         const std::int64_t number = whole_number(key, value);
         if (number < least || number > most)
-            fail(key, fmt::format("is {}", value.dump()), fmt::format("It must be from {} to {}.", least, most));
+            fail(key, fmt::format("is {}", value.dump()),
+                 fmt::format("It must be from {} to {}.", least, most));
         return number;
     }
 
@@ -90,11 +93,13 @@ class ConfigReader {
   private:
     /// JSON writers in other languages print whole numbers as 32.0 at times.
     std::int64_t whole_number(std::string_view key, const Json& value) const {
-        if (value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX) return value.get<std::int64_t>();
+        if (value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX)
+            return value.get<std::int64_t>();
         if (value.is_number_integer() && !value.is_number_unsigned()) return value.get<std::int64_t>();
         if (value.is_number_float()) {
             const double number = value.get<double>();
-            if (number == std::floor(number) && std::fabs(number) < 9e15) return static_cast<std::int64_t>(number);
+            if (number == std::floor(number) && std::fabs(number) < 9e15)
+                return static_cast<std::int64_t>(number);
         }
         fail(key, fmt::format("is {}", value.dump()), "It must be a whole number.");
     }

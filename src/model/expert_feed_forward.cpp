@@ -3,8 +3,8 @@
 namespace drover {
 namespace {
 
-GroupedGemm grouped(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& offsets,
-                    bool accumulate = false) {
+GroupedGemm grouped(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c,
+                    const Tensor& offsets, bool accumulate = false) {
     return {.use = use, .a = a, .b = b, .c = c, .offsets = offsets, .accumulate = accumulate};
 }
 
@@ -19,7 +19,8 @@ Tensor ExpertFeedForward::forward() const {
     activation();
     const Tensor& out = c_.scratch.expert_rows;  // [M,H]
     c_.run(grouped(GroupedGemm::Use::forward, a_.activated, down_weights(), out, a_.expert_offsets));
-    c_.run(RowsToTokens{.rows = out, .row_of_slot = a_.row_of_slot, .weights = a_.slot_weights, .y = c_.scratch.branch});
+    c_.run(RowsToTokens{
+        .rows = out, .row_of_slot = a_.row_of_slot, .weights = a_.slot_weights, .y = c_.scratch.branch});
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }
 
@@ -68,31 +69,32 @@ void ExpertFeedForward::recompute(Recompute policy) const {
 }
 
 Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy) const {
-    // Without the routing weights at first: ⟨dy · W2, activated⟩ is the gradient of a slot's weight, so the experts' outputs need not
-    // be kept.
+    // Without the routing weights at first: ⟨dy · W2, activated⟩ is the gradient of a slot's weight, so the
+    // experts' outputs need not be kept.
     const Tensor& rows = c_.scratch.expert_rows;  // [M,H]
     c_.run(TokensToRows{.x = dy, .slot_of_row = a_.slot_of_row, .rows = rows});
-    c_.run(grouped(GroupedGemm::Use::data_gradient, rows, down_weights(), c_.scratch.dactivated, a_.expert_offsets));
+    c_.run(grouped(GroupedGemm::Use::data_gradient, rows, down_weights(), c_.scratch.dactivated,
+                   a_.expert_offsets));
     c_.run(WeightRows{.activated = a_.activated,
                       .dactivated = c_.scratch.dactivated,
                       .dy = rows,
                       .slot_of_row = a_.slot_of_row,
                       .weights = a_.slot_weights,
                       .dweights = c_.scratch.dslot_weights});
-    c_.run(grouped(GroupedGemm::Use::weight_gradient, rows, a_.activated, g.tensors[BlockStorage::experts_down],
-                   a_.expert_offsets, g.accumulate));
+    c_.run(grouped(GroupedGemm::Use::weight_gradient, rows, a_.activated,
+                   g.tensors[BlockStorage::experts_down], a_.expert_offsets, g.accumulate));
 
     const Tensor dgate_up = a_.gate_up;  // its last use: the gradient takes its place
     c_.run(SwigluBackward{.gate_up = a_.gate_up, .dy = c_.scratch.dactivated, .dgate_up = dgate_up});
     const Tensor x = input();  // [N,H]
     c_.run(TokensToRows{.x = x, .slot_of_row = a_.slot_of_row, .rows = rows});
-    c_.run(grouped(GroupedGemm::Use::weight_gradient, dgate_up, rows, g.tensors[BlockStorage::experts_gate_up],
-                   a_.expert_offsets, g.accumulate));
+    c_.run(grouped(GroupedGemm::Use::weight_gradient, dgate_up, rows,
+                   g.tensors[BlockStorage::experts_gate_up], a_.expert_offsets, g.accumulate));
     c_.run(grouped(GroupedGemm::Use::data_gradient, dgate_up, gate_up_weights(), rows, a_.expert_offsets));
     c_.run(RowsToTokens{.rows = rows, .row_of_slot = a_.row_of_slot, .y = c_.scratch.branch});
 
-    // The router sees all tokens and all of a slot's gradient on every rank, so its own gradients are whole everywhere, and only one
-    // rank may pass them on.
+    // The router sees all tokens and all of a slot's gradient on every rank, so its own gradients are whole
+    // everywhere, and only one rank may pass them on.
     c_.parallel.axis().all_reduce(c_.run.stream, c_.scratch.dslot_weights, Reduction::sum);
     const Tensor& dlogits = c_.scratch.drouter_logits;  // [N,E]
     c_.run(RouterBackward{.probabilities = a_.router_probabilities,

@@ -26,7 +26,8 @@ class DenseFeedForward {
     const BlockActivations& a_;
 };
 
-/// A mixture of experts in its place: every token goes to the experts that the router chooses for it, weighted.
+/// A mixture of experts in its place: every token goes to the experts that the router chooses for it,
+/// weighted.
 class ExpertFeedForward {
   public:
     ExpertFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)

@@ -25,7 +25,9 @@ void HeadBuffers::plan_results(Arena& arena, const BlockShape& largest) {
 void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
                                const Range& vocabulary, const TensorParallel& parallel) {
     const DType compute = precision.parameters;
-    const auto make = [&](DType dtype, const Shape& shape) { return arena.make(MemoryUse::head, dtype, shape); };
+    const auto make = [&](DType dtype, const Shape& shape) {
+        return arena.make(MemoryUse::head, dtype, shape);
+    };
     residual = make(precision.residual, {largest.held, largest.hidden});
     rstd = make(DType::f32, {largest.held});
     normed = make(compute, {largest.held, largest.hidden});
@@ -59,9 +61,9 @@ void Head::norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& b
                  .eps = norm_eps_});
 }
 
-Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::int64_t begin, std::int64_t rows,
-                        const Tensor& loss_scale) const {
-    const Tensor logits = b_.logits.rows(0, rows);                // [rows,V]
+Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::int64_t begin,
+                        std::int64_t rows, const Tensor& loss_scale) const {
+    const Tensor logits = b_.logits.rows(0, rows);  // [rows,V]
     run_(Gemm::forward(normed.rows(begin, rows), head_weight, logits));
     const CrossEntropyStatistics statistics{.logits = logits,
                                             .targets = batch_.targets.rows(begin, rows),

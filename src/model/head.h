@@ -10,25 +10,26 @@
 
 namespace drover {
 
-/// Buffers of the head and the loss. Full logits never exist: the head works through the tokens in chunks of rows.
+/// Buffers of the head and the loss. Full logits never exist: the head works through the tokens in chunks of
+/// rows.
 struct HeadBuffers {
-    Tensor residual;      ///< [held,H], the final residual stream
-    Tensor rstd;          ///< [held] f32
-    Tensor normed;        ///< [held,H]
-    Tensor gathered;      ///< [N,H], when tokens are split
-    Tensor dnormed;       ///< [N,H]
-    Tensor held_dnormed;  ///< [held,H], when tokens are split
-    Tensor logits;        ///< [chunk,V]
+    Tensor residual;                    ///< [held,H], the final residual stream
+    Tensor rstd;                        ///< [held] f32
+    Tensor normed;                      ///< [held,H]
+    Tensor gathered;                    ///< [N,H], when tokens are split
+    Tensor dnormed;                     ///< [N,H]
+    Tensor held_dnormed;                ///< [held,H], when tokens are split
+    Tensor logits;                      ///< [chunk,V]
     Tensor max, sum_exp, target_logit;  ///< [chunk] f32
-    Tensor local_max;     ///< [chunk] f32, when the vocabulary is spread over ranks
-    Tensor loss;          ///< [N] f32, kept until the micro-batch is done
-    Tensor argmax;        ///< [N] i32, likewise
+    Tensor local_max;                   ///< [chunk] f32, when the vocabulary is spread over ranks
+    Tensor loss;                        ///< [N] f32, kept until the micro-batch is done
+    Tensor argmax;                      ///< [N] i32, likewise
 
     /// loss and argmax, which outlive the head's turn.
     void plan_results(Arena& arena, const BlockShape& largest);
     /// Everything else; only the head uses it.
-    void plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision, const Range& vocabulary,
-                      const TensorParallel& parallel);
+    void plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
+                      const Range& vocabulary, const TensorParallel& parallel);
 
     HeadBuffers prefix(const BlockShape& shape) const;
 
@@ -42,7 +43,12 @@ class Head {
     /// `vocabulary`: the rows of the projection that this rank holds.
     Head(Runner run, const TensorParallel& parallel, const MicroBatch& batch, const HeadBuffers& buffers,
          const Range& vocabulary, float norm_eps)
-        : run_(run), parallel_(parallel), batch_(batch), b_(buffers), vocabulary_(vocabulary), norm_eps_(norm_eps) {}
+        : run_(run),
+          parallel_(parallel),
+          batch_(batch),
+          b_(buffers),
+          vocabulary_(vocabulary),
+          norm_eps_(norm_eps) {}
 
     /// Residual stream [held,H] plus the branch still to be added → buffers.residual and normed.
     void norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& branch) const;
@@ -50,8 +56,8 @@ class Head {
     /// Fills loss and argmax from normed, without gradients.
     void evaluate(const Tensor& head_weight) const;
 
-    /// Fills loss and argmax, writes the gradient of loss_scale · Σ loss with respect to the head's weight, and leaves
-    /// that with respect to normed in dnormed. `loss_scale` is [1] f32 on the device.
+    /// Fills loss and argmax, writes the gradient of loss_scale · Σ loss with respect to the head's weight,
+    /// and leaves that with respect to normed in dnormed. `loss_scale` is [1] f32 on the device.
     void loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weight, bool accumulate,
                            const Tensor& loss_scale) const;
 

@@ -26,7 +26,8 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
     const bool fused = config.has_experts() && compat.mixtral_experts_fused;
     TorchRng generator(seed);
 
-    // Constructors: the embedding draws normals; every linear layer uniforms for its weight, then for its bias.
+    // Constructors: the embedding draws normals; every linear layer uniforms for its weight, then for its
+    // bias.
     const auto numel = [&](std::string_view name) {
         return static_cast<std::uint64_t>(leaves.at(name)->shape.numel());
     };
@@ -38,7 +39,8 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
     generator.skip_normal(numel(embedding_name));
     generator.skip_uniform(uniforms);
 
-    // The model's own init, in the same order; only matrices draw. Leaves that transformers keeps in one tensor are drawn together.
+    // The model's own init, in the same order; only matrices draw. Leaves that transformers keeps in one
+    // tensor are drawn together.
     const auto draw = [&](const std::vector<std::string>& stacked) {
         std::int64_t rows = 0;
         for (const std::string& name : stacked) rows += leaves.at(name)->shape[0];
@@ -56,7 +58,8 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
             draw({name});
         } else if (name.ends_with(".gate.weight")) {
             draw({name});
-            const std::string experts = name.substr(0, name.size() - std::string_view("gate.weight").size()) + "experts.";
+            const std::string experts =
+                name.substr(0, name.size() - std::string_view("gate.weight").size()) + "experts.";
             std::vector<std::string> gate_up, down;
             for (std::int64_t e = 0; e < config.moe.experts; ++e) {
                 gate_up.push_back(fmt::format("{}{}.w1.weight", experts, e));

@@ -11,9 +11,9 @@
 
 namespace drover {
 
-/// Weights from scratch, as transformers draws them for a seed: the layers' constructors draw first, then the model's
-/// own init draws again, all from one generator. Any part of any leaf can be made alone, so a rank fills only its shards
-/// and every mesh gives the same weights.
+/// Weights from scratch, as transformers draws them for a seed: the layers' constructors draw first, then the
+/// model's own init draws again, all from one generator. Any part of any leaf can be made alone, so a rank
+/// fills only its shards and every mesh gives the same weights.
 class HfInit {
   public:
     HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed, const HfCompat& compat = {});
@@ -24,8 +24,8 @@ class HfInit {
   private:
     /// The draws of one tensor of transformers, of which a leaf may be some rows.
     struct Draws {
-        TorchRng generator;  ///< as it stands before the tensor's own draws
-        std::int64_t rows;   ///< of that tensor
+        TorchRng generator;      ///< as it stands before the tensor's own draws
+        std::int64_t rows;       ///< of that tensor
         std::int64_t first_row;  ///< of the leaf in it
     };
 

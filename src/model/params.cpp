@@ -36,7 +36,8 @@ std::string layer_prefix(int index) {
 
 void add_attention(const ModelConfig& config, int index, std::vector<StorageSpec>& storages) {
     const std::string attention = layer_prefix(index) + "self_attn.";
-    const std::int64_t hidden = config.hidden_size, query = config.query_columns(), key_value = config.key_value_columns();
+    const std::int64_t hidden = config.hidden_size, query = config.query_columns(),
+                       key_value = config.key_value_columns();
     const auto key_value_matrix = [&](const char* name) {
         return of_key_value_heads(matrix(attention + name, key_value, hidden, Split::rows), config);
     };
@@ -49,8 +50,9 @@ void add_attention(const ModelConfig& config, int index, std::vector<StorageSpec
     storages[BlockStorage::attention_output] = {
         {matrix(attention + "o_proj.weight", hidden, query, Split::columns)}};
     if (config.attention_bias) {
-        storages[BlockStorage::qkv_bias] = {{vector(attention + "q_proj.bias", query, Split::rows, Initial::zeros),
-                                             key_value_bias("k_proj.bias"), key_value_bias("v_proj.bias")}};
+        storages[BlockStorage::qkv_bias] = {
+            {vector(attention + "q_proj.bias", query, Split::rows, Initial::zeros),
+             key_value_bias("k_proj.bias"), key_value_bias("v_proj.bias")}};
         storages[BlockStorage::attention_output_bias] = {
             {vector(attention + "o_proj.bias", hidden, Split::none, Initial::zeros)}};
     }
@@ -71,7 +73,8 @@ void add_dense_feed_forward(const ModelConfig& config, int index, std::vector<St
     }
 }
 
-/// With fused experts (transformers 5.x), all gates and ups are one tensor to the optimizer, and so are all downs.
+/// With fused experts (transformers 5.x), all gates and ups are one tensor to the optimizer, and so are all
+/// downs.
 void add_experts(const ModelConfig& config, int index, bool fused, std::vector<StorageSpec>& storages) {
     const std::string moe = layer_prefix(index) + "block_sparse_moe.";
     const std::int64_t hidden = config.hidden_size, ffn = config.intermediate_size;

@@ -13,19 +13,19 @@ namespace drover {
 /// The storages of a decoder block's unit.
 struct BlockStorage {
     enum Index : std::size_t {
-        attention_norm,    ///< [H]
-        qkv,               ///< [(heads + 2·kv_heads)·D, H]
-        qkv_bias,          ///< [(heads + 2·kv_heads)·D], optional
-        attention_output,  ///< [H, heads·D]
+        attention_norm,         ///< [H]
+        qkv,                    ///< [(heads + 2·kv_heads)·D, H]
+        qkv_bias,               ///< [(heads + 2·kv_heads)·D], optional
+        attention_output,       ///< [H, heads·D]
         attention_output_bias,  ///< [H], optional
-        mlp_norm,          ///< [H]
-        gate_up,           ///< [2I, H]
-        gate_up_bias,      ///< [2I], optional
-        down,              ///< [H, I]
-        down_bias,         ///< [H], optional
-        router,            ///< [E, H]; with it, the experts take the place of gate_up and down
-        experts_gate_up,   ///< [E·2I, H], gate and up of one expert after the other
-        experts_down,      ///< [E·H, I]
+        mlp_norm,               ///< [H]
+        gate_up,                ///< [2I, H]
+        gate_up_bias,           ///< [2I], optional
+        down,                   ///< [H, I]
+        down_bias,              ///< [H], optional
+        router,                 ///< [E, H]; with it, the experts take the place of gate_up and down
+        experts_gate_up,        ///< [E·2I, H], gate and up of one expert after the other
+        experts_down,           ///< [E·H, I]
         count
     };
 };

@@ -5,7 +5,8 @@
 
 namespace drover {
 
-/// Which of a block's activations are dropped after forward and made again in backward. Gradients do not change.
+/// Which of a block's activations are dropped after forward and made again in backward. Gradients do not
+/// change.
 enum class Recompute : std::uint8_t {
     none,
     selective,      ///< norm outputs and the SwiGLU product: almost free
@@ -13,7 +14,8 @@ enum class Recompute : std::uint8_t {
     full,           ///< everything but the block's input: one more forward pass
 };
 
-/// The policy of a whole model: the first `blocks` blocks recompute as `kind` says, the others keep everything.
+/// The policy of a whole model: the first `blocks` blocks recompute as `kind` says, the others keep
+/// everything.
 struct RecomputePolicy {
     Recompute kind = Recompute::none;
     std::int64_t blocks = INT64_MAX;

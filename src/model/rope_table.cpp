@@ -42,7 +42,8 @@ void apply_llama3(const RopeConfig& rope, std::vector<float>& inverse) {
 
 /// The (fractional) frequency index that makes `rotations` full turns over the original length.
 double yarn_dimension(const RopeConfig& rope, std::int64_t head_dim, double original, double rotations) {
-    return static_cast<double>(head_dim) * std::log(original / (rotations * two_pi)) / (2 * std::log(rope.theta));
+    return static_cast<double>(head_dim) * std::log(original / (rotations * two_pi)) /
+           (2 * std::log(rope.theta));
 }
 
 void apply_yarn(const RopeConfig& rope, std::int64_t head_dim, double original, std::vector<float>& inverse) {
@@ -75,10 +76,14 @@ double yarn_attention_factor(const RopeConfig& rope) {
 
 float rounded(float value, DType dtype) {
     switch (dtype) {
-        case DType::f32: return value;
-        case DType::bf16: return static_cast<float>(bf16(value));
-        case DType::f16: return static_cast<float>(f16(value));
-        default: bug("rope tables are rounded to a floating type of the engine");
+        case DType::f32:
+            return value;
+        case DType::bf16:
+            return static_cast<float>(bf16(value));
+        case DType::f16:
+            return static_cast<float>(f16(value));
+        default:
+            bug("rope tables are rounded to a floating type of the engine");
     }
 }
 
@@ -88,7 +93,9 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t sequenc
     const RopeConfig& rope = config.rope;
     RopeFrequencies result;
     switch (rope.type) {
-        case RopeConfig::Type::plain: result.inverse = plain_frequencies(rope.theta, config.head_dim); break;
+        case RopeConfig::Type::plain:
+            result.inverse = plain_frequencies(rope.theta, config.head_dim);
+            break;
         case RopeConfig::Type::linear:
             result.inverse = plain_frequencies(rope.theta, config.head_dim);
             for (float& frequency : result.inverse) frequency /= static_cast<float>(rope.factor);

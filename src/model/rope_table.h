@@ -8,8 +8,8 @@ namespace drover {
 
 /// What a rope configuration means for sequences of a given length.
 struct RopeFrequencies {
-    std::vector<float> inverse;   ///< [D/2]: angle per position
-    float attention_factor = 1;   ///< cosines and sines are multiplied by it
+    std::vector<float> inverse;  ///< [D/2]: angle per position
+    float attention_factor = 1;  ///< cosines and sines are multiplied by it
 };
 
 /// Frequencies as transformers computes them, in fp32. `sequence_length` matters only to the dynamic type.

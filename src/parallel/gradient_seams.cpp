@@ -2,8 +2,9 @@
 
 namespace drover {
 
-void start_tensor_parallel_sums(Stream stream, const Mesh& mesh, bool tokens_are_split, const UnitPlacement& unit,
-                                const std::vector<Tensor>& gradients, std::vector<Pending>& pending) {
+void start_tensor_parallel_sums(Stream stream, const Mesh& mesh, bool tokens_are_split,
+                                const UnitPlacement& unit, const std::vector<Tensor>& gradients,
+                                std::vector<Pending>& pending) {
     for (std::size_t i = 0; i < unit.storages.size(); ++i)
         for (const LeafPlacement& leaf : unit.storages[i].leaves) {
             const Tensor gradient = gradients[i].rows(leaf.storage_row, leaf.rows.count);

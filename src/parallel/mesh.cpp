@@ -33,9 +33,11 @@ Mesh::Mesh()
 
 Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies) : shape_(shape) {
     if (shape.ranks() != world.size())
-        throw Error(fmt::format("The mesh pp {} × dcn {} × data {} × cp {} × tp {} has {} ranks, but {} were started.",
-                                shape.pp, shape.dcn, shape.data, shape.cp, shape.tp, shape.ranks(), world.size()),
-                    "Make the product of the axes equal to the number of processes.");
+        throw Error(
+            fmt::format(
+                "The mesh pp {} × dcn {} × data {} × cp {} × tp {} has {} ranks, but {} were started.",
+                shape.pp, shape.dcn, shape.data, shape.cp, shape.tp, shape.ranks(), world.size()),
+            "Make the product of the axes equal to the number of processes.");
     place_ = place_of(shape, world.rank());
 
     // The ranks for which `same` holds, in order: those that differ from this one only along the wanted axes.

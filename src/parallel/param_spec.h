@@ -19,21 +19,21 @@ struct LeafSpec {
     std::string name;  ///< "model.layers.0.self_attn.q_proj.weight"
     Shape shape;       ///< [out,in], or [n]
     Split split = Split::none;
-    /// Most parts that the split dimension can be cut into (the number of key/value heads); 0: any number. With more ranks than
-    /// parts, neighbours hold copies of the same part.
+    /// Most parts that the split dimension can be cut into (the number of key/value heads); 0: any number.
+    /// With more ranks than parts, neighbours hold copies of the same part.
     std::int64_t largest_split = 0;
-    /// Its gradient is a sum over the tokens that a rank holds between the seams of tensor parallelism (a norm's weight), and so is
-    /// only a part of it when those are split.
+    /// Its gradient is a sum over the tokens that a rank holds between the seams of tensor parallelism (a
+    /// norm's weight), and so is only a part of it when those are split.
     bool gradient_over_held_tokens = false;
-    bool decayed = true;                 ///< takes weight decay
+    bool decayed = true;  ///< takes weight decay
     Initial initial = Initial::normal;
-    /// Leaves of one group are rows of one matrix to an optimizer that keeps statistics per row and column (an expert's gate and up);
-    /// empty: the leaf alone.
+    /// Leaves of one group are rows of one matrix to an optimizer that keeps statistics per row and column
+    /// (an expert's gate and up); empty: the leaf alone.
     std::string statistics_group;
-    /// Leaves of one group are one tensor to an optimizer that clips updates by tensor (all experts' gates and ups); empty: its
-    /// statistics group.
+    /// Leaves of one group are one tensor to an optimizer that clips updates by tensor (all experts' gates
+    /// and ups); empty: its statistics group.
     std::string clip_group;
-    std::int64_t zeroed_row = -1;        ///< this row starts at zero and gets no gradient (the padding token's)
+    std::int64_t zeroed_row = -1;  ///< this row starts at zero and gets no gradient (the padding token's)
 };
 
 /// A storage is one matrix (or vector) as the operations want it: leaves of equal width, stacked by rows
@@ -44,7 +44,7 @@ struct StorageSpec {
 
 /// A unit is what is gathered and released together: the embedding, one decoder block, or the head.
 struct UnitSpec {
-    std::string name;  ///< for reports: "embedding", "block 3"
+    std::string name;                   ///< for reports: "embedding", "block 3"
     std::vector<StorageSpec> storages;  ///< a storage without leaves is absent (an optional bias)
 };
 

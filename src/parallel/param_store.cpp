@@ -16,12 +16,14 @@ OwnedLeaf own_leaf(const LeafPlacement& leaf, const Tensor& param, const Tensor&
             .gradient = gradient};
 }
 
-std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh, bool tokens_are_split,
-                                             DType param_dtype, DType gradient_dtype, Backend& backend) {
+std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh,
+                                             bool tokens_are_split, DType param_dtype, DType gradient_dtype,
+                                             Backend& backend) {
     if (sharding == Sharding::replicated || mesh.data().size() == 1)
-        return std::make_unique<ReplicatedStore>(std::move(spec), mesh, tokens_are_split, param_dtype, gradient_dtype);
-    return std::make_unique<ShardedStore>(std::move(spec), sharding, mesh, tokens_are_split, param_dtype, gradient_dtype,
-                                          backend);
+        return std::make_unique<ReplicatedStore>(std::move(spec), mesh, tokens_are_split, param_dtype,
+                                                 gradient_dtype);
+    return std::make_unique<ShardedStore>(std::move(spec), sharding, mesh, tokens_are_split, param_dtype,
+                                          gradient_dtype, backend);
 }
 
 }  // namespace drover

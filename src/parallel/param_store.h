@@ -19,7 +19,8 @@ struct UnitGradients {
     bool accumulate = false;  ///< add to what is there; otherwise overwrite
 };
 
-/// The part of a leaf that this rank owns: what its optimizer updates, its checkpoint writes and its init fills.
+/// The part of a leaf that this rank owns: what its optimizer updates, its checkpoint writes and its init
+/// fills.
 struct OwnedLeaf {
     const LeafSpec* spec = nullptr;
     std::int64_t row_begin = 0;  ///< the owned rows and columns of the global leaf (a vector has one column)
@@ -27,13 +28,14 @@ struct OwnedLeaf {
     std::int64_t column_begin = 0;
     std::int64_t column_count = 0;
     bool counted = true;  ///< this part counts in sums over the model; another rank's copy of it does not
-    Tensor param;     ///< packed
-    Tensor gradient;  ///< packed; complete after finish_gradients()
+    Tensor param;         ///< packed
+    Tensor gradient;      ///< packed; complete after finish_gradients()
 };
 
 OwnedLeaf own_leaf(const LeafPlacement& leaf, const Tensor& param, const Tensor& gradient);
 
-/// Weights and gradients as the model's forward and backward see them, whatever is sharded underneath. Block by block:
+/// Weights and gradients as the model's forward and backward see them, whatever is sharded underneath. Block
+/// by block:
 ///
 ///     gather(next)                         start bringing the next unit's weights together
 ///     get(unit) … use … release(unit)      the whole matrices, and giving them up again
@@ -54,7 +56,8 @@ class ParamStore {
     virtual UnitTensors get(Stream stream, int unit) = 0;
     virtual void release(Stream stream, int unit) = 0;
 
-    /// The first gradients of an optimizer step overwrite, later ones accumulate. Every unit is reduced once per micro-batch.
+    /// The first gradients of an optimizer step overwrite, later ones accumulate. Every unit is reduced once
+    /// per micro-batch.
     virtual void begin_step(int micro_batches) = 0;
     virtual UnitGradients grad(Stream stream, int unit) = 0;
     virtual void reduce(Stream stream, int unit) = 0;
@@ -67,10 +70,11 @@ class ParamStore {
     virtual std::span<const OwnedLeaf> owned() const = 0;
 };
 
-/// The store for a kind of sharding over the mesh's data axis, with each leaf's tensor-parallel slice as its spec says.
-/// `tokens_are_split`: between the seams of tensor parallelism a rank holds only its share of the tokens. Backend and mesh
-/// must outlive the store.
-std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh, bool tokens_are_split,
-                                             DType param_dtype, DType gradient_dtype, Backend& backend);
+/// The store for a kind of sharding over the mesh's data axis, with each leaf's tensor-parallel slice as its
+/// spec says. `tokens_are_split`: between the seams of tensor parallelism a rank holds only its share of the
+/// tokens. Backend and mesh must outlive the store.
+std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh,
+                                             bool tokens_are_split, DType param_dtype, DType gradient_dtype,
+                                             Backend& backend);
 
 }  // namespace drover

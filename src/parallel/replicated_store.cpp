@@ -49,7 +49,8 @@ UnitGradients ReplicatedStore::grad(Stream, int unit) {
 void ReplicatedStore::reduce(Stream stream, int unit) {
     const auto index = static_cast<std::size_t>(unit);
     if (--micro_batches_left_[index] > 0) return;
-    start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placement_[index], gradients_[index], pending_);
+    start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placement_[index], gradients_[index],
+                               pending_);
     for (const Tensor& gradient : gradients_[index])
         if (gradient) pending_.push_back(mesh_.replicas().start_all_reduce(stream, gradient, Reduction::sum));
 }

@@ -4,11 +4,12 @@
 
 namespace drover {
 
-/// Everything whole on every rank of the data axes; gradients are summed over them when the step's last micro-batch is through a
-/// unit, while backward goes on. Also the store of a single process.
+/// Everything whole on every rank of the data axes; gradients are summed over them when the step's last
+/// micro-batch is through a unit, while backward goes on. Also the store of a single process.
 class ReplicatedStore final : public ParamStore {
   public:
-    ReplicatedStore(ParamSpec spec, const Mesh& mesh, bool tokens_are_split, DType param_dtype, DType gradient_dtype);
+    ReplicatedStore(ParamSpec spec, const Mesh& mesh, bool tokens_are_split, DType param_dtype,
+                    DType gradient_dtype);
 
     const ParamSpec& spec() const override { return spec_; }
     void plan(Arena& arena) override;

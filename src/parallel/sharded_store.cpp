@@ -32,10 +32,11 @@ ShardedStore::ShardedStore(ParamSpec spec, Sharding sharding, const Mesh& mesh, 
     require(mesh.data().size() > 1, "sharding needs several ranks on the data axis");
 }
 
-// --------------------------------------------------------------------------------------------------------- plan
+// ---------------------------------------------------------------------------------------------------------
+// plan
 
-/// The embedding and the head have a slot of their own; the blocks take turns with two, so that the next one can arrive while
-/// this one computes.
+/// The embedding and the head have a slot of their own; the blocks take turns with two, so that the next one
+/// can arrive while this one computes.
 int ShardedStore::turn(int unit) const {
     const int last = static_cast<int>(placement_.size()) - 1;
     if (unit == 0) return 0;
@@ -48,26 +49,27 @@ void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool uni
     slots.clear();
     slots.resize(units_take_turns ? 4 : placement_.size());
     for (std::size_t unit = 0; unit < placement_.size(); ++unit) {
-        const std::size_t place = units_take_turns ? static_cast<std::size_t>(turn(static_cast<int>(unit))) : unit;
+        const std::size_t place =
+            units_take_turns ? static_cast<std::size_t>(turn(static_cast<int>(unit))) : unit;
         Slot& slot = slots[place];
         if (!slot.storages.empty()) continue;  // a block that takes turns with an earlier one
         for (const StoragePlacement& storage : placement_[unit].storages) {
             slot.storages.push_back(storage.present() ? arena.make(use, dtype, storage.shape) : Tensor());
             auto& padded = slot.padded.emplace_back();
             for (const LeafPlacement& leaf : storage.leaves)
-                padded.push_back(even(leaf) ? Tensor()
-                                            : arena.make(MemoryUse::gathered, dtype,
-                                                         with_rows(storage.shape,
-                                                                   leaf.shard_rows * mesh_.data().size())));
+                padded.push_back(
+                    even(leaf) ? Tensor()
+                               : arena.make(MemoryUse::gathered, dtype,
+                                            with_rows(storage.shape, leaf.shard_rows * mesh_.data().size())));
         }
     }
 }
 
 void ShardedStore::plan(Arena& arena) {
-    plan_slots(arena, gathers_each_use_ ? MemoryUse::gathered : MemoryUse::parameters, param_dtype_, gathers_each_use_,
-               weight_slots_);
-    plan_slots(arena, scatters_each_micro_batch_ ? MemoryUse::gathered : MemoryUse::gradients, gradient_dtype_,
-               scatters_each_micro_batch_, gradient_slots_);
+    plan_slots(arena, gathers_each_use_ ? MemoryUse::gathered : MemoryUse::parameters, param_dtype_,
+               gathers_each_use_, weight_slots_);
+    plan_slots(arena, scatters_each_micro_batch_ ? MemoryUse::gathered : MemoryUse::gradients,
+               gradient_dtype_, scatters_each_micro_batch_, gradient_slots_);
     if (scatters_each_micro_batch_) plan_incoming(arena);
     plan_owned(arena);
     scattered_before_.assign(placement_.size(), false);
@@ -113,7 +115,8 @@ void ShardedStore::plan_owned(Arena& arena) {
         }
 }
 
-// ------------------------------------------------------------------------------------------------------ weights
+// ------------------------------------------------------------------------------------------------------
+// weights
 
 void ShardedStore::gather(Stream stream, int unit) {
     Slot& slot = weight_slots_[static_cast<std::size_t>(weight_slot(unit))];
@@ -147,7 +150,8 @@ void ShardedStore::finish_gather(Stream stream, Slot& slot) {
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
             const LeafPlacement& leaf = placed.storages[i].leaves[j];
             if (!even(leaf))
-                backend_.copy(stream, slot.padded[i][j].rows(0, leaf.rows.count), leaf_rows(slot.storages[i], leaf));
+                backend_.copy(stream, slot.padded[i][j].rows(0, leaf.rows.count),
+                              leaf_rows(slot.storages[i], leaf));
         }
 }
 
@@ -170,7 +174,8 @@ void ShardedStore::weights_changed() {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- gradients
+// ----------------------------------------------------------------------------------------------------
+// gradients
 
 void ShardedStore::begin_step(int micro_batches) {
     scattered_before_.assign(scattered_before_.size(), false);
@@ -181,7 +186,8 @@ void ShardedStore::begin_step(int micro_batches) {
 UnitGradients ShardedStore::grad(Stream stream, int unit) {
     Slot& slot = gradient_slots_[static_cast<std::size_t>(gradient_slot(unit))];
     finish_scatter(stream, slot);
-    // A buffer that this unit has begun, or (ZeRO-1) that keeps its sums over the step's micro-batches, is added to.
+    // A buffer that this unit has begun, or (ZeRO-1) that keeps its sums over the step's micro-batches, is
+    // added to.
     const bool accumulate = slot.unit == unit && (slot.in_use || !scatters_each_micro_batch_);
     slot.unit = unit;
     slot.in_use = true;

@@ -4,17 +4,18 @@
 
 namespace drover {
 
-/// ZeRO-1, -2 and -3: each rank of the data axis owns some rows of every leaf, updates those, and gets the others' from their
-/// owners.
+/// ZeRO-1, -2 and -3: each rank of the data axis owns some rows of every leaf, updates those, and gets the
+/// others' from their owners.
 ///
-/// Weights are whole in a buffer that all-gathers fill: one per unit, kept (ZeRO-1, -2), or a few that the units take turns with
-/// (ZeRO-3). Gradients are produced whole in a buffer that a reduce-scatter empties into the owned rows: one per unit, at the
-/// end of the step (ZeRO-1), or a few that the units take turns with, every micro-batch (ZeRO-2, -3).
+/// Weights are whole in a buffer that all-gathers fill: one per unit, kept (ZeRO-1, -2), or a few that the
+/// units take turns with (ZeRO-3). Gradients are produced whole in a buffer that a reduce-scatter empties
+/// into the owned rows: one per unit, at the end of the step (ZeRO-1), or a few that the units take turns
+/// with, every micro-batch (ZeRO-2, -3).
 class ShardedStore final : public ParamStore {
   public:
     /// The mesh's data axis has at least two ranks.
-    ShardedStore(ParamSpec spec, Sharding sharding, const Mesh& mesh, bool tokens_are_split, DType param_dtype,
-                 DType gradient_dtype, Backend& backend);
+    ShardedStore(ParamSpec spec, Sharding sharding, const Mesh& mesh, bool tokens_are_split,
+                 DType param_dtype, DType gradient_dtype, Backend& backend);
 
     const ParamSpec& spec() const override { return spec_; }
     void plan(Arena& arena) override;
@@ -38,10 +39,11 @@ class ShardedStore final : public ParamStore {
     /// A buffer for whole storages that one unit at a time uses.
     struct Slot {
         std::vector<Tensor> storages;
-        LeafTensors padded;    ///< present where rows do not divide evenly: room for equal shards, to travel through
+        LeafTensors
+            padded;  ///< present where rows do not divide evenly: room for equal shards, to travel through
         LeafTensors incoming;  ///< gradients of a later micro-batch, before they are added to the shards
-        int unit = -1;                            ///< whose tensors it holds or receives
-        bool in_use = false;                      ///< got and not yet released; or gradients begun and not yet reduced
+        int unit = -1;         ///< whose tensors it holds or receives
+        bool in_use = false;   ///< got and not yet released; or gradients begun and not yet reduced
         std::vector<Pending> pending;
     };
 
@@ -49,7 +51,8 @@ class ShardedStore final : public ParamStore {
     int gradient_slot(int unit) const { return scatters_each_micro_batch_ ? turn(unit) : unit; }
     int turn(int unit) const;
 
-    void plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns, std::vector<Slot>& slots) const;
+    void plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns,
+                    std::vector<Slot>& slots) const;
     void plan_incoming(Arena& arena);
     void plan_owned(Arena& arena);
     void finish_gather(Stream stream, Slot& slot);
@@ -69,10 +72,11 @@ class ShardedStore final : public ParamStore {
 
     std::vector<Slot> weight_slots_;
     std::vector<Slot> gradient_slots_;
-    std::vector<LeafTensors> weight_shards_;    // [unit]; each [shard_rows, …]: the owned rows, then padding on the last ranks
+    std::vector<LeafTensors>
+        weight_shards_;  // [unit]; each [shard_rows, …]: the owned rows, then padding on the last ranks
     std::vector<LeafTensors> gradient_shards_;  // [unit]; likewise
-    std::vector<bool> scattered_before_;   // this step's owned gradients of the unit hold something
-    std::vector<int> micro_batches_left_;  // until the unit's gradients are complete
+    std::vector<bool> scattered_before_;        // this step's owned gradients of the unit hold something
+    std::vector<int> micro_batches_left_;       // until the unit's gradients are complete
     std::vector<OwnedLeaf> owned_;
 };
 

@@ -13,7 +13,8 @@ LeafPlacement place_leaf(const LeafSpec& leaf, const Mesh& mesh, bool sharded) {
     const int tp = mesh.tp().size();
     bool first_copy = mesh.tp().rank() == 0;  // of a leaf that every rank of tp holds
     if (leaf.split != Split::none) {
-        const std::int64_t parts = leaf.largest_split > 0 ? std::min<std::int64_t>(tp, leaf.largest_split) : tp;
+        const std::int64_t parts =
+            leaf.largest_split > 0 ? std::min<std::int64_t>(tp, leaf.largest_split) : tp;
         const std::int64_t copies = tp / parts;
         Range& split = leaf.split == Split::rows ? placed.rows : placed.columns;
         split = split_range(split.count, parts, mesh.tp().rank() / copies);
@@ -47,10 +48,14 @@ StoragePlacement place_storage(const StorageSpec& storage, const Mesh& mesh, boo
 
 std::string_view name_of(Sharding sharding) {
     switch (sharding) {
-        case Sharding::replicated: return "replicated (DDP)";
-        case Sharding::zero1: return "ZeRO-1";
-        case Sharding::zero2: return "ZeRO-2";
-        case Sharding::zero3: return "ZeRO-3 (FSDP)";
+        case Sharding::replicated:
+            return "replicated (DDP)";
+        case Sharding::zero1:
+            return "ZeRO-1";
+        case Sharding::zero2:
+            return "ZeRO-2";
+        case Sharding::zero3:
+            return "ZeRO-3 (FSDP)";
     }
     bug("unknown sharding");
 }
@@ -67,11 +72,11 @@ std::vector<UnitPlacement> place_parameters(const ParamSpec& spec, const Mesh& m
 
 std::string placement_table(const ParamSpec& spec, const Mesh& mesh, Sharding sharding, DType param_dtype) {
     const MeshShape& shape = mesh.shape();
-    std::string text = fmt::format("Mesh: pp {} × dcn {} × data {} × cp {} × tp {} = {} ranks; this is rank {}; {}\n",
-                                   shape.pp, shape.dcn, shape.data, shape.cp, shape.tp, shape.ranks(), mesh.rank(),
-                                   name_of(sharding));
-    text += fmt::format("  {:<50}{:>18}  {:<10}{:>18}{:>18}{:>12}\n", "parameter", "global", "tp split", "held here",
-                        "owned here", "bytes");
+    std::string text = fmt::format(
+        "Mesh: pp {} × dcn {} × data {} × cp {} × tp {} = {} ranks; this is rank {}; {}\n", shape.pp,
+        shape.dcn, shape.data, shape.cp, shape.tp, shape.ranks(), mesh.rank(), name_of(sharding));
+    text += fmt::format("  {:<50}{:>18}  {:<10}{:>18}{:>18}{:>12}\n", "parameter", "global", "tp split",
+                        "held here", "owned here", "bytes");
     const bool sharded = sharding != Sharding::replicated;
     const std::vector<UnitPlacement> placement = place_parameters(spec, mesh, sharded);
     static constexpr std::string_view split_names[] = {"none", "rows", "columns"};
@@ -81,7 +86,8 @@ std::string placement_table(const ParamSpec& spec, const Mesh& mesh, Sharding sh
         const bool is_first_block = unit == 1, is_later_block = unit > 1 && unit + 1 < spec.units.size();
         for (const StoragePlacement& storage : placement[unit].storages)
             for (const LeafPlacement& leaf : storage.leaves) {
-                const Shape held{leaf.rows.count, leaf.columns.count}, owned{leaf.owned.count, leaf.columns.count};
+                const Shape held{leaf.rows.count, leaf.columns.count},
+                    owned{leaf.owned.count, leaf.columns.count};
                 const Shape& kept = sharding == Sharding::zero3 ? owned : held;
                 const std::size_t bytes = static_cast<std::size_t>(kept.numel()) * size_of(param_dtype);
                 total += bytes;

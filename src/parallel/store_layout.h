@@ -21,13 +21,13 @@ std::string_view name_of(Sharding sharding);
 /// A leaf on this rank: its tensor-parallel slice, and the rows of that slice that this rank owns.
 struct LeafPlacement {
     const LeafSpec* spec = nullptr;
-    Range rows;     ///< of the global leaf: this rank's slice
-    Range columns;  ///< likewise (a vector has one column)
+    Range rows;                    ///< of the global leaf: this rank's slice
+    Range columns;                 ///< likewise (a vector has one column)
     std::int64_t storage_row = 0;  ///< where the slice begins in its storage
     std::int64_t shard_rows = 0;   ///< rows per rank of the data axis, rounded up
     Range owned;                   ///< rows of the slice that this rank owns
-    bool has_copies = false;       ///< neighbours along tp hold the same slice of a leaf that is otherwise split
-    bool counted = true;           ///< this rank's owned part counts in sums over the whole model
+    bool has_copies = false;  ///< neighbours along tp hold the same slice of a leaf that is otherwise split
+    bool counted = true;      ///< this rank's owned part counts in sums over the whole model
 
     bool divides_evenly(int data_ranks) const { return shard_rows * data_ranks == rows.count; }
 };
@@ -43,11 +43,12 @@ struct UnitPlacement {
     std::vector<StoragePlacement> storages;
 };
 
-/// Where everything is on this rank. `spec` must outlive it. With `sharded`, rows are owned over the data axis.
+/// Where everything is on this rank. `spec` must outlive it. With `sharded`, rows are owned over the data
+/// axis.
 std::vector<UnitPlacement> place_parameters(const ParamSpec& spec, const Mesh& mesh, bool sharded);
 
-/// A start-up table: the axes, then every leaf's global shape, split, owned part and bytes on this rank. Blocks that are
-/// laid out alike are listed once.
+/// A start-up table: the axes, then every leaf's global shape, split, owned part and bytes on this rank.
+/// Blocks that are laid out alike are listed once.
 std::string placement_table(const ParamSpec& spec, const Mesh& mesh, Sharding sharding, DType param_dtype);
 
 }  // namespace drover

@@ -20,7 +20,8 @@ Outcome run(const std::string& arguments) {
     Outcome outcome;
     FILE* pipe = popen((std::string(DROVER_BINARY) + " " + arguments + " 2>&1").c_str(), "r");
     char buffer[4096];
-    while (const std::size_t count = fread(buffer, 1, sizeof buffer, pipe)) outcome.output.append(buffer, count);
+    while (const std::size_t count = fread(buffer, 1, sizeof buffer, pipe))
+        outcome.output.append(buffer, count);
     const int status = pclose(pipe);
     outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return outcome;
@@ -70,9 +71,12 @@ TEST_F(CommandLine, UsageErrorsExitWithTwo) {
 
 TEST_F(CommandLine, BadFilesExitWithOneAndASentence) {
     expect_error("demo --config none.json" + data, 1, "none.json");
-    expect_error("demo --config " + write("bad.json", "{\"hidden_size\": ") + data, 1, "bad.json is not valid JSON");
-    expect_error("demo --config " + write("zero.json", "{\"num_hidden_layers\": 0}") + data, 1, "num_hidden_layers is 0");
-    expect_error("demo --config " + write("small.json", "{\"vocab_size\": 50}") + data, 1, "vocab_size is 50");
+    expect_error("demo --config " + write("bad.json", "{\"hidden_size\": ") + data, 1,
+                 "bad.json is not valid JSON");
+    expect_error("demo --config " + write("zero.json", "{\"num_hidden_layers\": 0}") + data, 1,
+                 "num_hidden_layers is 0");
+    expect_error("demo --config " + write("small.json", "{\"vocab_size\": 50}") + data, 1,
+                 "vocab_size is 50");
     expect_error("demo --data none.safetensors" + config, 1, "none.safetensors");
     expect_error("demo --data " + write("cut.safetensors", "123") + config, 1, "cut.safetensors");
     expect_error("demo --model " + folder_.path().string() + config + data, 1, folder_.path().string());

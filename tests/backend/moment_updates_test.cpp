@@ -85,9 +85,10 @@ TEST(MomentUpdates, MixedTypesMatchTheReference) {
                         };
                         EXPECT_LE(relative_error(bench.values_of(leaves[0].param), expected),
                                   tolerance(param_type));
-                        if (!method.state.empty())
+                        if (!method.state.empty()) {
                             EXPECT_LE(relative_error(bench.values_of(leaves[0].moment), expected_moment),
                                       tolerance(moment_type));
+                        }
                         if (!with_master) continue;
                         EXPECT_LE(relative_error(bench.values_of(leaves[0].master), expected),
                                   tolerance(DType::f32));

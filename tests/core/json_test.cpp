@@ -21,7 +21,8 @@ TEST(Json, ErrorsNameTheFileAndThePlace) {
     EXPECT_NE(message_of("{\"a\": }").find("x.json is not valid JSON"), std::string::npos);
     EXPECT_NE(message_of("{\"a\": }").find("line 1"), std::string::npos);
     EXPECT_NE(message_of("{\"a\": 1, \"b\": {\"c\": 1, \"c\": 2}}").find("\"c\" twice"), std::string::npos);
-    EXPECT_EQ(message_of("{\"a\": {\"c\": 1}, \"b\": {\"c\": 2}}"), "") << "equal keys of different objects are fine";
+    EXPECT_EQ(message_of("{\"a\": {\"c\": 1}, \"b\": {\"c\": 2}}"), "")
+        << "equal keys of different objects are fine";
     EXPECT_NE(message_of("\xff\xfe"), "");
     EXPECT_NE(message_of(""), "");
 }
@@ -36,7 +37,8 @@ TEST(Json, DeepNestingIsRefused) {
 TEST(Json, SortedTextIsLaidOutAsPythonDoes) {
     const Json value = parse_json(R"({"b": [1, 2.0, 1e-05], "a": {"d": null, "c": true}})", "x");
     EXPECT_EQ(sorted_json_text(value, 2),
-              "{\n  \"a\": {\n    \"c\": true,\n    \"d\": null\n  },\n  \"b\": [\n    1,\n    2.0,\n    1e-05\n  ]\n}");
+              "{\n  \"a\": {\n    \"c\": true,\n    \"d\": null\n  },\n  \"b\": [\n    1,\n    2.0,\n    "
+              "1e-05\n  ]\n}");
 }
 
 TEST(Files, AtomicWriteReplacesAndLeavesNothingBeside) {

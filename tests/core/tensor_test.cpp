@@ -44,8 +44,8 @@ TEST(TensorDeathTest, RangesOutsideAreBugs) {
 
 TEST(DType, Bf16RoundsToNearestEvenAndKeepsNan) {
     EXPECT_EQ(bf16(1.0f).bits, 0x3F80);
-    EXPECT_EQ(bf16(1.00390625f).bits, 0x3F80);          // half way: to even
-    EXPECT_EQ(bf16(1.01171875f).bits, 0x3F82);          // half way: to even, upwards
+    EXPECT_EQ(bf16(1.00390625f).bits, 0x3F80);  // half way: to even
+    EXPECT_EQ(bf16(1.01171875f).bits, 0x3F82);  // half way: to even, upwards
     EXPECT_EQ(bf16(std::nextafter(1.00390625f, 2.0f)).bits, 0x3F81);
     EXPECT_TRUE(std::isnan(static_cast<float>(bf16(std::numeric_limits<float>::quiet_NaN()))));
     EXPECT_TRUE(std::isinf(static_cast<float>(bf16(3.4e38f))));
@@ -63,7 +63,7 @@ TEST(DType, HalfSurvivesARoundTripOfAllItsValues) {
     }
     EXPECT_EQ(f16(65519.9f).bits, 0x7BFF);
     EXPECT_EQ(f16(65520.0f).bits, 0x7C00);
-    EXPECT_EQ(f16(0x1p-25f).bits, 0);         // half of the smallest subnormal: to even
+    EXPECT_EQ(f16(0x1p-25f).bits, 0);  // half of the smallest subnormal: to even
     EXPECT_EQ(f16(0x1.8p-25f).bits, 1);
     EXPECT_EQ(f16(-0.0f).bits, 0x8000);
 }
@@ -87,7 +87,8 @@ TEST(Convert, AllFloatingPairs) {
         const auto count = static_cast<std::int64_t>(source.size());
         convert_elements(source.data(), DType::f64, bytes.data(), middle, count);
         convert_elements(bytes.data(), middle, back.data(), DType::f64, count);
-        for (std::size_t i = 0; i < source.size(); ++i) EXPECT_NEAR(back[i], source[i], std::fabs(source[i]) / 256);
+        for (std::size_t i = 0; i < source.size(); ++i)
+            EXPECT_NEAR(back[i], source[i], std::fabs(source[i]) / 256);
     }
 }
 

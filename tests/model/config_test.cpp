@@ -47,6 +47,20 @@ TEST(Config, ParameterCountsOfTheReleasedModels) {
     EXPECT_EQ(count("llama-134m.json"), 134'105'856);
 }
 
+TEST(Config, DefaultsOfMixtral) {
+    const ModelConfig config = ModelConfig::parse(R"({"model_type": "mixtral", "sliding_window": null})", "x");
+    EXPECT_TRUE(config.has_experts());
+    EXPECT_EQ(config.moe.experts, 8);
+    EXPECT_EQ(config.moe.chosen, 2);
+    EXPECT_EQ(config.intermediate_size, 14336);
+    EXPECT_EQ(config.num_key_value_heads, 8);
+    EXPECT_EQ(config.sliding_window, 0);
+    EXPECT_DOUBLE_EQ(config.rope.theta, 1e6);
+    EXPECT_DOUBLE_EQ(config.rms_norm_eps, 1e-5);
+    EXPECT_FALSE(config.moe.balance_loss);
+    EXPECT_NE(config.saved_text(DType::f32).find("MixtralForCausalLM"), std::string::npos);
+}
+
 TEST(Config, BothStylesOfRopeKeys) {
     const auto v4 = ModelConfig::parse(
         R"({"rope_theta": 500000.0, "rope_scaling": {"type": "linear", "factor": 2}})", "x");
@@ -60,7 +74,8 @@ TEST(Config, BothStylesOfRopeKeys) {
 }
 
 TEST(Config, UnknownKeysAreWrittenBack) {
-    const auto config = ModelConfig::parse(R"({"hidden_size": 64, "my_key": {"b": [1, null], "a": 1e-05}})", "x");
+    const auto config =
+        ModelConfig::parse(R"({"hidden_size": 64, "my_key": {"b": [1, null], "a": 1e-05}})", "x");
     const Json saved = parse_json(config.saved_text(DType::bf16), "saved");
     EXPECT_EQ(sorted_json_text(saved.at("my_key"), 0), sorted_json_text(config.json.at("my_key"), 0));
     EXPECT_EQ(saved.at("torch_dtype"), "bfloat16");
@@ -69,7 +84,8 @@ TEST(Config, UnknownKeysAreWrittenBack) {
 }
 
 TEST(Config, TokenIdsMayBeLists) {
-    const auto config = ModelConfig::parse(R"({"eos_token_id": [5, 7], "pad_token_id": 3, "bos_token_id": null})", "x");
+    const auto config =
+        ModelConfig::parse(R"({"eos_token_id": [5, 7], "pad_token_id": 3, "bos_token_id": null})", "x");
     EXPECT_EQ(config.eos_token_ids, (std::vector<std::int64_t>{5, 7}));
     EXPECT_EQ(config.pad_token_id, 3);
 }
@@ -92,7 +108,8 @@ TEST(Config, AbsurdOnesAreRefusedByName) {
     expect(R"({"vocab_size": 99999999999999999999})", "vocab_size is");
     expect(R"({"hidden_size": 64, "num_attention_heads": 5})", "does not divide hidden_size");
     expect(R"({"num_attention_heads": 32, "num_key_value_heads": 5})", "does not divide num_attention_heads");
-    expect(R"({"num_attention_heads": 8, "num_key_value_heads": 16})", "num_key_value_heads is 16, more than");
+    expect(R"({"num_attention_heads": 8, "num_key_value_heads": 16})",
+           "num_key_value_heads is 16, more than");
     expect(R"({"head_dim": 15})", "head_dim is 15, an odd number");
     expect(R"({"head_dim": 100000})", "head_dim is 100000");
     expect(R"({"vocab_size": 100, "pad_token_id": 100})", "pad_token_id is 100, but vocab_size is only 100");
@@ -103,11 +120,16 @@ TEST(Config, AbsurdOnesAreRefusedByName) {
     expect(R"({"rms_norm_eps": 0})", "rms_norm_eps is 0");
     expect(R"({"tie_word_embeddings": "yes"})", "tie_word_embeddings is \"yes\"");
     expect(R"({"torch_dtype": "int8"})", "torch_dtype is \"int8\"");
+    expect(R"({"model_type": "mixtral", "num_local_experts": 0})", "num_local_experts is 0");
+    expect(R"({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5})", "num_experts_per_tok is 5");
+    expect(R"({"model_type": "mixtral", "router_jitter_noise": 0.1})", "router_jitter_noise is not 0");
+    expect(R"({"model_type": "mixtral", "sliding_window": 0})", "sliding_window is 0");
     expect(R"({"rope_theta": -1})", "rope_theta is -1");
     expect(R"({"rope_scaling": {"rope_type": "spiral", "factor": 2}})", "rope_type is \"spiral\"");
     expect(R"({"rope_scaling": {"rope_type": "linear"}})", "rope_scaling: factor is missing");
     expect(R"({"rope_scaling": {"rope_type": "linear", "factor": 0.5}})", "factor is 0.5");
-    expect(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})", "original_max_position_embeddings is missing");
+    expect(R"({"rope_scaling": {"rope_type": "llama3", "factor": 8}})",
+           "original_max_position_embeddings is missing");
     expect(R"({"rope_scaling": []})", "rope_scaling is []");
 }
 

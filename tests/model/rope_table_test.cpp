@@ -15,7 +15,8 @@ TEST(RopeTable, FrequenciesOfTransformers) {
     for (const Json& test_case : golden.at("cases")) {
         const ModelConfig config = ModelConfig::parse(test_case.at("config").dump(), "golden");
         const Json& length = test_case.at("sequence_length");
-        const RopeFrequencies rope = rope_frequencies(config, length.is_null() ? 1 : length.get<std::int64_t>());
+        const RopeFrequencies rope =
+            rope_frequencies(config, length.is_null() ? 1 : length.get<std::int64_t>());
         const std::vector<float> expected = test_case.at("inv_freq");
         ASSERT_EQ(rope.inverse.size(), expected.size()) << test_case.at("name");
         for (std::size_t i = 0; i < expected.size(); ++i)

@@ -22,9 +22,10 @@ TokenBatch make_batch(std::uint32_t number, const Range& chosen, std::int64_t vo
     std::vector<std::int32_t> labels = ids;
     labels[3] = labels[10] = ignored_target;  // the ranks do not see equal numbers of targets
     const auto begin = chosen.begin * row_length, count = chosen.count * row_length;
-    return TokenBatch::from_labels(chosen.count, row_length,
-                                   std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
-                                   std::span(labels).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
+    return TokenBatch::from_labels(
+        chosen.count, row_length,
+        std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
+        std::span(labels).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
 }
 
 /// The whole leaves: every counted part is put into zeros, and those are summed over the ranks.
@@ -37,7 +38,8 @@ std::vector<std::vector<double>> whole_weights(const TrainEngine& engine, const 
         if (leaf.counted)
             for (std::int64_t row = 0; row < leaf.row_count; ++row)
                 for (std::int64_t column = 0; column < leaf.column_count; ++column)
-                    whole[static_cast<std::size_t>((leaf.row_begin + row) * columns + leaf.column_begin + column)] =
+                    whole[static_cast<std::size_t>((leaf.row_begin + row) * columns + leaf.column_begin +
+                                                   column)] =
                         part[static_cast<std::size_t>(row * leaf.column_count + column)];
         mesh.everyone().all_reduce({}, Tensor::of(whole.data(), {leaf.spec->shape.numel()}), Reduction::sum);
         leaves.push_back(std::move(whole));
@@ -64,23 +66,28 @@ std::vector<MeshModel> mesh_models() {
         return MeshModel{name, ModelConfig::parse(text, name)};
     };
     return {
-        model("multi-head", R"({"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        model("multi-head",
+              R"({"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
             "num_attention_heads": 4})"),
-        model("grouped-query", R"({"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
+        model("grouped-query",
+              R"({"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3,
             "num_attention_heads": 4, "num_key_value_heads": 2, "attention_bias": true, "mlp_bias": true})"),
-        model("tied", R"({"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+        model("tied",
+              R"({"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
             "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true, "pad_token_id": 7})"),
-        model("mixtral", R"({"model_type": "mixtral", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 24,
+        model("mixtral",
+              R"({"model_type": "mixtral", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 24,
             "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4,
             "output_router_logits": true, "router_aux_loss_coef": 0.02, "sliding_window": 5})"),
-        model("uneven", R"({"vocab_size": 67, "hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 2,
+        model("uneven",
+              R"({"vocab_size": 67, "hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 2,
             "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6})"),
     };
 }
 
 std::string MeshCase::text() const {
-    return fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}", name_of(sharding), shape.dcn, shape.data, shape.tp,
-                       sequence_parallel ? ", sequence parallel" : "", accumulation);
+    return fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}", name_of(sharding), shape.dcn,
+                       shape.data, shape.tp, sequence_parallel ? ", sequence parallel" : "", accumulation);
 }
 
 std::vector<MeshCase> mesh_cases(int ranks) {
@@ -89,11 +96,15 @@ std::vector<MeshCase> mesh_cases(int ranks) {
         for (const int dcn : {1, 2}) {
             if (ranks % (tp * dcn) != 0) continue;
             const int data = ranks / (tp * dcn);
-            for (const Sharding sharding : {Sharding::replicated, Sharding::zero1, Sharding::zero2, Sharding::zero3})
+            for (const Sharding sharding :
+                 {Sharding::replicated, Sharding::zero1, Sharding::zero2, Sharding::zero3})
                 for (const bool sequence_parallel : {false, true})
                     for (const int accumulation : {1, 3}) {
                         if (sequence_parallel && tp == 1) continue;
-                        cases.push_back({{.dcn = dcn, .data = data, .tp = tp}, sharding, sequence_parallel, accumulation});
+                        cases.push_back({{.dcn = dcn, .data = data, .tp = tp},
+                                         sharding,
+                                         sequence_parallel,
+                                         accumulation});
                     }
         }
     return cases;
@@ -103,7 +114,10 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     const Range mine = split_range(rows, mesh.replicas().size(), mesh.replicas().rank());
     const auto backend = make_cpu_backend();
     TrainEngine engine(model.config,
-                       {.model = {.precision = Precision::fp32(), .recompute = {}, .rows = mine.count, .row_length = row_length},
+                       {.model = {.precision = Precision::fp32(),
+                                  .recompute = {},
+                                  .rows = mine.count,
+                                  .row_length = row_length},
                         .adamw = {.weight_decay = 0.1},
                         .max_gradient_norm = 1.0,
                         .compat = {},
@@ -117,14 +131,16 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     for (int step = 0; step < steps; ++step) {
         std::vector<TokenBatch> micro_batches;
         for (int i = 0; i < mesh_case.accumulation; ++i)
-            micro_batches.push_back(make_batch(static_cast<std::uint32_t>(1000 + step * mesh_case.accumulation + i), mine,
-                                               model.config.vocab_size));
+            micro_batches.push_back(
+                make_batch(static_cast<std::uint32_t>(1000 + step * mesh_case.accumulation + i), mine,
+                           model.config.vocab_size));
         const StepResult result = engine.step(micro_batches, 1e-2);
         run.losses.push_back(result.loss);
         run.norms.push_back(result.gradient_norm);
     }
     run.weights = whole_weights(engine, mesh);
-    for (std::size_t i = 0; i < before.size(); ++i) run.movement.push_back(difference(run.weights[i], before[i]));
+    for (std::size_t i = 0; i < before.size(); ++i)
+        run.movement.push_back(difference(run.weights[i], before[i]));
     return run;
 }
 
@@ -143,7 +159,8 @@ MeshDifference compare(const MeshRun& run, const MeshRun& alone) {
 std::string MeshDifference::complaint() const {
     // Written so that a NaN complains.
     if (loss <= 1e-5 && norm <= 1e-4 && weights <= 1e-3) return "";
-    return fmt::format("loss {:.1e}, gradient norm {:.1e}, weights {:.1e} from one process", loss, norm, weights);
+    return fmt::format("loss {:.1e}, gradient norm {:.1e}, weights {:.1e} from one process", loss, norm,
+                       weights);
 }
 
 }  // namespace drover::test

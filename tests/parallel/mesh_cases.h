@@ -15,7 +15,8 @@ struct MeshModel {
     ModelConfig config;
 };
 
-/// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose rows divide by nothing.
+/// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose rows divide by
+/// nothing.
 std::vector<MeshModel> mesh_models();
 
 /// One way of spreading a training run over ranks.
@@ -38,8 +39,8 @@ struct MeshRun {
     std::vector<std::vector<double>> movement;  ///< last minus first weights
 };
 
-/// Trains `steps` updates on four rows of tokens per micro-batch (spread over the data axes) and gathers the whole weights.
-/// Collective over the mesh's ranks; every rank returns the same.
+/// Trains `steps` updates on four rows of tokens per micro-batch (spread over the data axes) and gathers the
+/// whole weights. Collective over the mesh's ranks; every rank returns the same.
 MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh, int steps);
 
 /// Differences from the run of one process, as the largest over the steps (relative) and over the leaves

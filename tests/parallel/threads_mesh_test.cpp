@@ -36,7 +36,8 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoes) {
                 const std::lock_guard lock(guard);
                 if (!complaint.empty()) complaints.push_back(complaint);
             });
-            EXPECT_TRUE(complaints.empty()) << model.name << ", " << mesh_case.text() << ": " << complaints[0];
+            EXPECT_TRUE(complaints.empty())
+                << model.name << ", " << mesh_case.text() << ": " << complaints[0];
         }
     }
 }
@@ -58,13 +59,15 @@ TEST(Mesh, WrongNumberOfRanksIsExplained) {
         run_as_threads(2, {}, [](World& world) { Mesh(world, {.data = 3}); });
         FAIL();
     } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("has 3 ranks, but 2 were started"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("has 3 ranks, but 2 were started"), std::string::npos)
+            << error.what();
     }
 }
 
 TEST(Mesh, HeadsThatCannotBeSpreadAreExplained) {
     const ModelConfig config = ModelConfig::parse(
-        R"({"hidden_size": 48, "num_attention_heads": 12, "num_key_value_heads": 4, "vocab_size": 100})", "x");
+        R"({"hidden_size": 48, "num_attention_heads": 12, "num_key_value_heads": 4, "vocab_size": 100})",
+        "x");
     EXPECT_NO_THROW(check_tensor_parallel(config, 4));
     EXPECT_NO_THROW(check_tensor_parallel(config, 12));
     EXPECT_THROW(check_tensor_parallel(config, 5), Error);
@@ -90,12 +93,13 @@ TEST(Mesh, TableShowsEveryLeafsPlaceAndBytes) {
     run_as_threads(4, {}, [](World& world) {
         const ModelConfig config = test::mesh_models()[1].config;
         const Mesh mesh(world, {.data = 2, .tp = 2});
-        const std::string table = placement_table(make_param_spec(config), mesh, Sharding::zero3, DType::bf16);
+        const std::string table =
+            placement_table(make_param_spec(config), mesh, Sharding::zero3, DType::bf16);
         if (mesh.rank() != 0) return;
         EXPECT_NE(table.find("data 2"), std::string::npos) << table;
         EXPECT_NE(table.find("model.layers.0.self_attn.k_proj.weight"), std::string::npos) << table;
-        EXPECT_NE(table.find("[16, 32]"), std::string::npos) << table;   // q held here: half of 32 rows
-        EXPECT_NE(table.find("[8, 32]"), std::string::npos) << table;    // and owned: half of those
+        EXPECT_NE(table.find("[16, 32]"), std::string::npos) << table;  // q held here: half of 32 rows
+        EXPECT_NE(table.find("[8, 32]"), std::string::npos) << table;   // and owned: half of those
         EXPECT_NE(table.find("and 2 more blocks"), std::string::npos) << table;
     });
 }

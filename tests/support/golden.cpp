@@ -12,14 +12,22 @@ namespace {
 
 double element(const Tensor& tensor, std::int64_t offset) {
     switch (tensor.dtype()) {
-        case DType::f32: return tensor.data<float>()[offset];
-        case DType::bf16: return static_cast<float>(tensor.data<bf16>()[offset]);
-        case DType::f16: return static_cast<float>(tensor.data<f16>()[offset]);
-        case DType::f64: return tensor.data<double>()[offset];
-        case DType::i32: return tensor.data<std::int32_t>()[offset];
-        case DType::i64: return static_cast<double>(tensor.data<std::int64_t>()[offset]);
-        case DType::u16: return tensor.data<std::uint16_t>()[offset];
-        case DType::u8: return tensor.data<std::uint8_t>()[offset];
+        case DType::f32:
+            return tensor.data<float>()[offset];
+        case DType::bf16:
+            return static_cast<float>(tensor.data<bf16>()[offset]);
+        case DType::f16:
+            return static_cast<float>(tensor.data<f16>()[offset]);
+        case DType::f64:
+            return tensor.data<double>()[offset];
+        case DType::i32:
+            return tensor.data<std::int32_t>()[offset];
+        case DType::i64:
+            return static_cast<double>(tensor.data<std::int64_t>()[offset]);
+        case DType::u16:
+            return tensor.data<std::uint16_t>()[offset];
+        case DType::u8:
+            return tensor.data<std::uint8_t>()[offset];
     }
     return 0;
 }
@@ -70,21 +78,38 @@ double cosine(const Tensor& a, const Tensor& b) {
 }
 
 OwnedTensor::OwnedTensor(DType dtype, const Shape& shape)
-    : bytes_(static_cast<std::size_t>(shape.numel()) * size_of(dtype) + 1), tensor_(bytes_.data(), dtype, shape) {
+    : bytes_(static_cast<std::size_t>(shape.numel()) * size_of(dtype) + 1),
+      tensor_(bytes_.data(), dtype, shape) {
     const auto poison = [&](auto value) {
         auto* data = reinterpret_cast<decltype(value)*>(bytes_.data());
         for (std::int64_t i = 0; i < shape.numel(); ++i) data[i] = value;
     };
     const float nan = std::numeric_limits<float>::quiet_NaN();
     switch (dtype) {
-        case DType::f32: poison(nan); break;
-        case DType::bf16: poison(bf16(nan)); break;
-        case DType::f16: poison(f16(nan)); break;
-        case DType::f64: poison(static_cast<double>(nan)); break;
-        case DType::i32: poison(std::int32_t{-7}); break;
-        case DType::i64: poison(std::int64_t{-7}); break;
-        case DType::u16: poison(std::uint16_t{65529}); break;
-        case DType::u8: poison(std::uint8_t{249}); break;
+        case DType::f32:
+            poison(nan);
+            break;
+        case DType::bf16:
+            poison(bf16(nan));
+            break;
+        case DType::f16:
+            poison(f16(nan));
+            break;
+        case DType::f64:
+            poison(static_cast<double>(nan));
+            break;
+        case DType::i32:
+            poison(std::int32_t{-7});
+            break;
+        case DType::i64:
+            poison(std::int64_t{-7});
+            break;
+        case DType::u16:
+            poison(std::uint16_t{65529});
+            break;
+        case DType::u8:
+            poison(std::uint8_t{249});
+            break;
     }
 }
 

@@ -24,7 +24,8 @@ double relative_error(const Tensor& a, const Tensor& b);
 /// Cosine of the angle between a and b; 1 when both are zero.
 double cosine(const Tensor& a, const Tensor& b);
 
-/// Owns the memory of a packed CPU tensor, filled with NaN (floating) or −7 (integers) so that a missed write shows.
+/// Owns the memory of a packed CPU tensor, filled with NaN (floating) or −7 (integers) so that a missed write
+/// shows.
 class OwnedTensor {
   public:
     OwnedTensor(DType dtype, const Shape& shape);

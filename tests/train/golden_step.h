@@ -24,9 +24,12 @@ class GoldenStep {
 
     TokenBatch batch() const {
         const Tensor ids = file_.tensor("input_ids");
-        const std::span<const std::int32_t> id_values(ids.data<std::int32_t>(), static_cast<std::size_t>(ids.numel()));
-        const std::span<const std::int32_t> labels(file_.tensor("labels").data<std::int32_t>(), id_values.size());
-        if (!file_.find("attention_mask")) return TokenBatch::from_labels(ids.size(0), ids.size(1), id_values, labels);
+        const std::span<const std::int32_t> id_values(ids.data<std::int32_t>(),
+                                                      static_cast<std::size_t>(ids.numel()));
+        const std::span<const std::int32_t> labels(file_.tensor("labels").data<std::int32_t>(),
+                                                   id_values.size());
+        if (!file_.find("attention_mask"))
+            return TokenBatch::from_labels(ids.size(0), ids.size(1), id_values, labels);
         const std::int32_t* mask = file_.tensor("attention_mask").data<std::int32_t>();
         std::vector<std::int32_t> lengths;
         for (std::int64_t row = 0; row < ids.size(0); ++row) {
@@ -42,17 +45,17 @@ class GoldenStep {
                                         const RecomputePolicy& recompute = {},
                                         MoeMode moe_mode = MoeMode::grouped) const {
         const TokenBatch tokens = batch();
-        auto engine = std::make_unique<TrainEngine>(
-            config_,
-            TrainEngineOptions{.model = {.precision = precision,
-                                         .recompute = recompute,
-                                         .moe_mode = moe_mode,
-                                         .rows = tokens.rows,
-                                         .row_length = tokens.row_length},
-                               .adamw = {},
-                               .max_gradient_norm = 1.0,
-                               .compat = {}},
-            backend, single_mesh());
+        auto engine =
+            std::make_unique<TrainEngine>(config_,
+                                          TrainEngineOptions{.model = {.precision = precision,
+                                                                       .recompute = recompute,
+                                                                       .moe_mode = moe_mode,
+                                                                       .rows = tokens.rows,
+                                                                       .row_length = tokens.row_length},
+                                                             .adamw = {},
+                                                             .max_gradient_norm = 1.0,
+                                                             .compat = {}},
+                                          backend, single_mesh());
         engine->allocate();
         const TemporaryFolder folder;
         std::map<std::string, Tensor> weights;

@@ -33,8 +33,8 @@ TEST_P(Init, WeightsFromScratchAreTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Init,
-                         ::testing::Values("mha", "gqa", "tied", "biases", "odd_head_dim", "padding_row", "odd_sizes",
-                                           "appendix_a", "mixtral"),
+                         ::testing::Values("mha", "gqa", "tied", "biases", "odd_head_dim", "padding_row",
+                                           "odd_sizes", "appendix_a", "mixtral"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(InitParts, AnyRectangleOfALeafCanBeMadeAlone) {
@@ -61,7 +61,8 @@ TEST(InitParts, AnyRectangleOfALeafCanBeMadeAlone) {
                 for (std::int64_t r = 0; r < part.row_count; ++r)
                     for (std::int64_t c = 0; c < part.column_count; ++c)
                         ASSERT_EQ(some[static_cast<std::size_t>(r * part.column_count + c)],
-                                  all[static_cast<std::size_t>((part.row_begin + r) * columns + part.column_begin + c)])
+                                  all[static_cast<std::size_t>((part.row_begin + r) * columns +
+                                                               part.column_begin + c)])
                             << leaf.name;
             }
 }

@@ -36,9 +36,12 @@ std::size_t rounded_up(std::size_t bytes) {
 }
 
 TEST_F(MemoryPlanTest, PlanIsTheAllocationInEveryConfiguration) {
-    // allocate() itself ends the program if a byte differs; what remains to be shown is that the plan adds up.
-    for (const Precision& precision : {Precision::fp32(), Precision::pure_bf16(), Precision::bf16_with_master()})
-        for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::selective_mlp, Recompute::full})
+    // allocate() itself ends the program if a byte differs; what remains to be shown is that the plan adds
+    // up.
+    for (const Precision& precision :
+         {Precision::fp32(), Precision::pure_bf16(), Precision::bf16_with_master()})
+        for (const Recompute kind :
+             {Recompute::none, Recompute::selective, Recompute::selective_mlp, Recompute::full})
             for (const std::int64_t blocks : {std::int64_t{2}, INT64_MAX}) {
                 TrainEngine engine(config_,
                                    {.model = {.precision = precision,

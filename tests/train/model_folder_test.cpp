@@ -10,17 +10,17 @@
 namespace drover {
 namespace {
 
-std::unique_ptr<TrainEngine> engine_for(const ModelConfig& config, Backend& backend, const Precision& precision,
-                                        std::int64_t rows, std::int64_t row_length) {
-    auto engine = std::make_unique<TrainEngine>(config,
-                                                TrainEngineOptions{.model = {.precision = precision,
-                                                                             .recompute = {},
-                                                                             .rows = rows,
-                                                                             .row_length = row_length},
-                                                                   .adamw = {},
-                                                                   .max_gradient_norm = 1,
-                                                                   .compat = {}},
-                                                backend, test::single_mesh());
+std::unique_ptr<TrainEngine> engine_for(const ModelConfig& config, Backend& backend,
+                                        const Precision& precision, std::int64_t rows,
+                                        std::int64_t row_length) {
+    auto engine = std::make_unique<TrainEngine>(
+        config,
+        TrainEngineOptions{
+            .model = {.precision = precision, .recompute = {}, .rows = rows, .row_length = row_length},
+            .adamw = {},
+            .max_gradient_norm = 1,
+            .compat = {}},
+        backend, test::single_mesh());
     engine->allocate();
     return engine;
 }
@@ -33,7 +33,8 @@ TEST_P(HfFolder, LoadsAndSavesAsTransformersDoes) {
     const ModelConfig config = ModelConfig::from_path(folder);
     const SafetensorsFile expected(folder / "expected.safetensors");
     const Tensor ids = expected.tensor("input_ids"), logits = expected.tensor("logits");  // [B,T], [B,T,V]
-    const std::span<const std::int32_t> id_values(ids.data<std::int32_t>(), static_cast<std::size_t>(ids.numel()));
+    const std::span<const std::int32_t> id_values(ids.data<std::int32_t>(),
+                                                  static_cast<std::size_t>(ids.numel()));
     const TokenBatch batch = TokenBatch::from_labels(ids.size(0), ids.size(1), id_values, id_values);
 
     double expected_loss = 0;
@@ -57,7 +58,8 @@ TEST_P(HfFolder, LoadsAndSavesAsTransformersDoes) {
 
     const test::TemporaryFolder saved;
     loaded->save_weights(saved.path());
-    const auto again = engine_for(ModelConfig::from_path(saved.path()), *backend, precision, ids.size(0), ids.size(1));
+    const auto again =
+        engine_for(ModelConfig::from_path(saved.path()), *backend, precision, ids.size(0), ids.size(1));
     EXPECT_EQ(again->load_weights(saved.path(), 0).text(), "");
     EXPECT_EQ(again->evaluate(batch).loss_sum, loss);
 }
@@ -91,7 +93,8 @@ TEST(HfFolderLoading, MissingTensorsAreDrawnAndNamed) {
 
     const auto scratch = engine_for(config, *backend, Precision::fp32(), 1, 8);
     scratch->initialize_weights(3);
-    EXPECT_EQ(test::values(engine->store().owned().back().param), test::values(scratch->store().owned().back().param));
+    EXPECT_EQ(test::values(engine->store().owned().back().param),
+              test::values(scratch->store().owned().back().param));
 }
 
 TEST(HfFolderLoading, OtherShapesAreRefusedByName) {

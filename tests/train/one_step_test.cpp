@@ -55,7 +55,8 @@ TEST_P(OneStep, Fp32ResidualStreamWithBf16Weights) {
 TEST_P(OneStep, EveryRecomputePolicyGivesTheSameBits) {
     for (const char* dtype : {"_float32", "_bfloat16"}) {
         const test::GoldenStep golden(GetParam() + std::string(dtype));
-        const Precision precision = dtype == std::string("_float32") ? Precision::fp32() : Precision::pure_bf16();
+        const Precision precision =
+            dtype == std::string("_float32") ? Precision::fp32() : Precision::pure_bf16();
         const auto plain = golden.engine(*backend_, precision);
         const std::vector<TokenBatch> batches = {golden.batch(), golden.batch()};
         const StepResult expected = plain->accumulate_gradients(batches);
@@ -81,7 +82,8 @@ TEST_P(OneStep, EvaluationGivesTheTrainingLoss) {
     const TokenBatch batch = golden.batch();
     const EvaluationResult result = engine->evaluate(batch);
     EXPECT_EQ(result.targets, batch.target_count());
-    EXPECT_NEAR(result.mean_loss() + result.balance_loss, golden.file().tensor("loss").data<float>()[0], 2e-6);
+    EXPECT_NEAR(result.mean_loss() + result.balance_loss, golden.file().tensor("loss").data<float>()[0],
+                2e-6);
 
     // transformers' logits say which token was the likeliest.
     const Tensor logits = golden.file().tensor("logits");  // [B,T,V]

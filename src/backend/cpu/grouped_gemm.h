@@ -4,8 +4,8 @@
 
 namespace drover::cpu {
 
-/// Calls product(Gemm) for every expert of a grouped product, in order; those without rows too, so that a weight gradient that is to be
-/// overwritten becomes zero.
+/// Calls product(Gemm) for every expert of a grouped product, in order; those without rows too, so that a
+/// weight gradient that is to be overwritten becomes zero.
 template <class Product>
 void for_each_product(const GroupedGemm& op, const Product& product) {
     const std::int32_t* offsets = op.offsets.data<std::int32_t>();

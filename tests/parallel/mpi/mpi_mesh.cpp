@@ -1,5 +1,6 @@
-// One rank of a training run over MPI; mpirun starts several. Trains every tiny model in the corner cases of the mesh and
-// compares with one process. `mpi_mesh` alone does that; `mpi_mesh die` and `mpi_mesh hang` let rank 1 fail in the middle.
+// One rank of a training run over MPI; mpirun starts several. Trains every tiny model in the corner cases of
+// the mesh and compares with one process. `mpi_mesh` alone does that; `mpi_mesh die` and `mpi_mesh hang` let
+// rank 1 fail in the middle.
 
 #include <omp.h>
 #include <signal.h>
@@ -26,7 +27,8 @@ std::vector<MeshCase> corner_cases(int ranks) {
         const bool both = mesh_case.shape.data > 1 && mesh_case.shape.tp > 1 && mesh_case.sequence_parallel;
         const bool accumulates = mesh_case.accumulation > 1;
         const bool sharded_most = mesh_case.sharding == Sharding::zero3;
-        if ((only_data && accumulates) || (only_tensor && sharded_most && accumulates) || (both && sharded_most))
+        if ((only_data && accumulates) || (only_tensor && sharded_most && accumulates) ||
+            (both && sharded_most))
             corners.push_back(mesh_case);
     }
     return corners;
@@ -38,19 +40,21 @@ int check_corners(World& world) {
         std::map<int, MeshRun> alone;  // by accumulation
         for (const MeshCase& mesh_case : corner_cases(world.size())) {
             if (!alone.contains(mesh_case.accumulation))
-                alone[mesh_case.accumulation] = train_on_mesh(model, {.accumulation = mesh_case.accumulation}, Mesh(), steps);
+                alone[mesh_case.accumulation] =
+                    train_on_mesh(model, {.accumulation = mesh_case.accumulation}, Mesh(), steps);
             const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
             const MeshRun run = train_on_mesh(model, mesh_case, mesh, steps);
             const std::string complaint = compare(run, alone[mesh_case.accumulation]).complaint();
             if (!complaint.empty()) {
-                std::fprintf(stderr, "rank %d: %s, %s: %s\n", world.rank(), model.name.c_str(), mesh_case.text().c_str(),
-                             complaint.c_str());
+                std::fprintf(stderr, "rank %d: %s, %s: %s\n", world.rank(), model.name.c_str(),
+                             mesh_case.text().c_str(), complaint.c_str());
                 ++complaints;
             }
             ++cases;
         }
     }
-    if (world.rank() == 0) std::printf("%d ranks: %d cases, %d complaints\n", world.size(), cases, complaints);
+    if (world.rank() == 0)
+        std::printf("%d ranks: %d cases, %d complaints\n", world.size(), cases, complaints);
     return complaints;
 }
 
@@ -73,7 +77,8 @@ int main(int argc, char** argv) {
     omp_set_num_threads(1);
     const char* mode = argc > 1 ? argv[1] : "";
     try {
-        const auto world = drover::make_mpi_world({.deadline = std::chrono::seconds(std::strcmp(mode, "hang") == 0 ? 2 : 60)});
+        const auto world = drover::make_mpi_world(
+            {.deadline = std::chrono::seconds(std::strcmp(mode, "hang") == 0 ? 2 : 60)});
         int failures = 0;
         drover::run_rank(*world, [&](drover::World& rank) {
             failures = *mode == 0 ? drover::test::check_corners(rank)

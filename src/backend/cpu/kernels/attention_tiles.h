@@ -20,6 +20,7 @@ inline constexpr std::int64_t max_head_size = block_area / strip;
 
 /// Tokens in a block: 64, fewer where heads are so large that the buffers would overflow.
 inline std::int64_t block_for(std::int64_t head_size) {
+    if (head_size > max_head_size) __builtin_trap();
     std::int64_t block = max_block;
     while (block * head_size > block_area) block /= 2;
     return block;

@@ -12,7 +12,8 @@ void softmax_row(const float* logits, float* probabilities, std::int64_t experts
     for (std::int64_t e = 0; e < experts; ++e) probabilities[e] /= sum;
 }
 
-/// The likeliest expert that is less likely than (or as likely as, and behind) the previous choice; −1 at first.
+/// The likeliest expert that is less likely than (or as likely as, and behind) the previous choice; −1 at
+/// first.
 std::int64_t next_choice(const float* probabilities, std::int64_t experts, std::int64_t previous) {
     std::int64_t best = -1;
     for (std::int64_t e = 0; e < experts; ++e) {
@@ -68,7 +69,8 @@ void router(const Router& op) {
 }
 
 void router_backward(const RouterBackward& op) {
-    const std::int64_t tokens = op.probabilities.size(0), experts = op.probabilities.size(1), slots = op.experts.size(1);
+    const std::int64_t tokens = op.probabilities.size(0), experts = op.probabilities.size(1),
+                       slots = op.experts.size(1);
     const std::int32_t* counts = op.counts ? data_of<std::int32_t>(op.counts) : nullptr;
     const float* balance = op.balance ? data_of<float>(op.balance) : nullptr;
     with_type(op.dlogits.dtype(), [&](auto t) {
