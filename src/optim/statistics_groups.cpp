@@ -24,8 +24,7 @@ StatisticsGroups::StatisticsGroups(std::span<const OwnedLeaf> owned) {
     Numbering matrix_of, clip_group_of;
     for (const OwnedLeaf& part : owned) {
         const LeafSpec& spec = *part.spec;
-        // A group's name may be that of a leaf, but of none that is not in it: leaf names get a mark that no
-        // name has.
+        // Names of leaves get a mark, so that a group may be called like a leaf that is not in it.
         const std::string statistics_name =
             spec.statistics_group.empty() ? "\n" + spec.name : spec.statistics_group;
         const std::string clip_name = spec.clip_group.empty() ? "\n" + statistics_name : spec.clip_group;

@@ -129,12 +129,12 @@ TEST(Adafactor, LargeMatricesOfEveryTypeMatchTheReference) {
                 run.set_gradient(leaf, g);
                 run.step(0.01, step, 0.5);
                 EXPECT_LE(relative_error(bench.values_of(exact), reference.param),
-                          exact.dtype() == DType::f32 ? 2e-7 : 1.0 / 512);
+                          exact.dtype() == DType::f32 ? 2e-7 : 1.0 / 256);
                 EXPECT_EQ(bench.values_of(run[leaf].param),
                           values(OwnedTensor::converted(bench.get(exact), types.param)));
             }
-            EXPECT_LE(relative_error(bench.values_of(run[leaf].rows), reference.rows), 5e-7);
-            EXPECT_LE(relative_error(bench.values_of(run[leaf].columns), reference.columns), 5e-7);
+            EXPECT_LE(relative_error(bench.values_of(run[leaf].rows), reference.rows), 1e-6);
+            EXPECT_LE(relative_error(bench.values_of(run[leaf].columns), reference.columns), 1e-6);
         }
 }
 

@@ -13,13 +13,13 @@
 namespace drover::test {
 
 /// A micro-batch: its shape, and its sequences as (first token, length) unless every row is one.
-struct Batch {
+struct AttentionBatch {
     std::int64_t rows, row_length;
     std::int64_t heads, kv_heads, head_size;
     std::int64_t window = 0;
     std::vector<std::pair<std::int32_t, std::int32_t>> sequences = {};
 
-    friend void PrintTo(const Batch& batch, std::ostream* out) {
+    friend void PrintTo(const AttentionBatch& batch, std::ostream* out) {
         *out << batch.rows << "x" << batch.row_length << " tokens, heads " << batch.heads << "/"
              << batch.kv_heads << " of " << batch.head_size << ", window " << batch.window << ", sequences";
         for (auto [begin, length] : batch.sequences) *out << " " << begin << "+" << length;
@@ -41,11 +41,11 @@ struct Batch {
     }
 };
 
-/// Inputs on the host, of one dtype.
-struct Inputs {
+/// AttentionInputs on the host, of one dtype.
+struct AttentionInputs {
     OwnedTensor q, k, v, dout;
 
-    Inputs(const Batch& batch, DType dtype, unsigned seed)
+    AttentionInputs(const AttentionBatch& batch, DType dtype, unsigned seed)
         : q(random_normal(dtype, batch.query_shape(), seed)),
           k(random_normal(dtype, batch.key_shape(), seed + 1)),
           v(random_normal(dtype, batch.key_shape(), seed + 2)),
@@ -53,19 +53,19 @@ struct Inputs {
 };
 
 /// What the two operations gave, on the host.
-struct Results {
+struct AttentionResults {
     OwnedTensor out, lse, dq, dk, dv;
 };
 
 /// Packed tensors side by side in one matrix, as a model keeps q‖k‖v.
-inline Tensor side_by_side(Workbench& bench, DType dtype, const Batch& batch) {
+inline Tensor side_by_side(Workbench& bench, DType dtype, const AttentionBatch& batch) {
     return bench.make(dtype, {batch.tokens(), (batch.heads + 2 * batch.kv_heads) * batch.head_size});
 }
 
-struct Parts {
+struct AttentionParts {
     Tensor q, k, v;
 
-    Parts(const Tensor& matrix, const Batch& batch) {
+    AttentionParts(const Tensor& matrix, const AttentionBatch& batch) {
         const std::int64_t queries = batch.heads * batch.head_size, keys = batch.kv_heads * batch.head_size;
         q = matrix.columns(0, queries).split_columns(batch.heads, batch.head_size);
         k = matrix.columns(queries, keys).split_columns(batch.kv_heads, batch.head_size);
@@ -74,8 +74,8 @@ struct Parts {
 };
 
 /// Forward and backward on strided operands.
-inline Results run(Workbench& bench, const Batch& batch, const Tensor& q, const Tensor& k, const Tensor& v,
-                   const Tensor& dout) {
+inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const Tensor& q, const Tensor& k,
+                            const Tensor& v, const Tensor& dout) {
     const DType dtype = q.dtype();
     const std::int64_t queries = batch.heads * batch.head_size, keys = batch.kv_heads * batch.head_size;
     const Tensor matrix = side_by_side(bench, dtype, batch), gradients = side_by_side(bench, dtype, batch);
@@ -86,7 +86,7 @@ inline Results run(Workbench& bench, const Batch& batch, const Tensor& q, const 
     place(q, 0, queries);
     place(k, queries, keys);
     place(v, queries + keys, keys);
-    const Parts given(matrix, batch), wanted(gradients, batch);
+    const AttentionParts given(matrix, batch), wanted(gradients, batch);
 
     Sequences sequences{.rows = batch.rows, .row_length = batch.row_length};
     if (!batch.sequences.empty()) {
@@ -129,7 +129,7 @@ inline Results run(Workbench& bench, const Batch& batch, const Tensor& q, const 
             taken(queries, keys, batch.key_shape()), taken(queries + keys, keys, batch.key_shape())};
 }
 
-inline Results run(Workbench& bench, const Batch& batch, const Inputs& in) {
+inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const AttentionInputs& in) {
     return run(bench, batch, in.q, in.k, in.v, in.dout);
 }
 
@@ -137,10 +137,10 @@ inline Results run(Workbench& bench, const Batch& batch, const Inputs& in) {
 // reference
 
 /// Softmax over every visible pair, written out in f64.
-struct Reference {
+struct AttentionReference {
     std::vector<double> out, lse, dq, dk, dv;
 
-    Reference(const Batch& b, const Inputs& inputs) {
+    AttentionReference(const AttentionBatch& b, const AttentionInputs& inputs) {
         const std::vector<double> q = values(inputs.q), k = values(inputs.k), v = values(inputs.v);
         const std::vector<double> dout = values(inputs.dout);
         const std::vector<std::int64_t> owner = b.owners();

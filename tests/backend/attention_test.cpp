@@ -15,7 +15,7 @@ constexpr double f32_tolerance = 2e-6;
 constexpr double bf16_tolerance = 1.0 / 256;
 
 /// Close overall, and exactly zero at tokens that are in no sequence.
-void expect_close(const Batch& batch, const Tensor& actual, const std::vector<double>& expected,
+void expect_close(const AttentionBatch& batch, const Tensor& actual, const std::vector<double>& expected,
                   double tolerance, const char* what) {
     const std::vector<double> found = values(actual);
     ASSERT_EQ(found.size(), expected.size()) << what;
@@ -35,10 +35,10 @@ void expect_close(const Batch& batch, const Tensor& actual, const std::vector<do
         }
 }
 
-void expect_right(Workbench& bench, const Batch& batch, DType dtype) {
+void expect_right(Workbench& bench, const AttentionBatch& batch, DType dtype) {
     SCOPED_TRACE(std::string(name_of(dtype)));
-    Inputs inputs(batch, dtype, 11);
-    const Reference expected(batch, inputs);
+    AttentionInputs inputs(batch, dtype, 11);
+    const AttentionReference expected(batch, inputs);
     // Whatever the tokens outside of sequences hold must not matter.
     const std::vector<std::int64_t> owner = batch.owners();
     for (std::size_t i = 0; i < owner.size(); ++i)
@@ -46,7 +46,7 @@ void expect_right(Workbench& bench, const Batch& batch, DType dtype) {
             const Tensor token = tensor->tensor().rows(static_cast<std::int64_t>(i), 1);
             if (owner[i] < 0) std::memset(token.raw(), 0xFF, token.bytes());
         }
-    const Results found = run(bench, batch, inputs);
+    const AttentionResults found = run(bench, batch, inputs);
     const double tolerance = dtype == DType::f32 ? f32_tolerance : bf16_tolerance;
     expect_close(batch, found.out, expected.out, tolerance, "out");
     EXPECT_LE(relative_error(values(found.lse), expected.lse), f32_tolerance) << "lse";
@@ -61,12 +61,12 @@ void expect_right(Workbench& bench, const Batch& batch, DType dtype) {
 TEST(Attention, Golden) {
     for_each_golden_case("attention", [](const GoldenCase& golden) {
         const Tensor q = golden.tensor("q"), k = golden.tensor("k");
-        Batch batch{.rows = q.size(0),
-                    .row_length = q.size(1),
-                    .heads = q.size(2),
-                    .kv_heads = k.size(2),
-                    .head_size = q.size(3),
-                    .window = golden["window"].get<std::int64_t>()};
+        AttentionBatch batch{.rows = q.size(0),
+                             .row_length = q.size(1),
+                             .heads = q.size(2),
+                             .kv_heads = k.size(2),
+                             .head_size = q.size(3),
+                             .window = golden["window"].get<std::int64_t>()};
         ASSERT_FLOAT_EQ(batch.scale(), golden["scale"].get<float>());
         if (golden["kind"] != "dense") {
             const Tensor row = golden.tensor("sequence_row"), begin = golden.tensor("sequence_begin");
@@ -77,7 +77,7 @@ TEST(Attention, Golden) {
                     length.data<std::int32_t>()[i]);
         }
         Workbench bench;
-        const Results found =
+        const AttentionResults found =
             run(bench, batch, q.view(batch.query_shape()), k.view(batch.key_shape()),
                 golden.tensor("v").view(batch.key_shape()), golden.tensor("dout").view(batch.query_shape()));
         const double tolerance = golden.is_f32() ? f32_tolerance : bf16_tolerance;
@@ -91,7 +91,7 @@ TEST(Attention, Golden) {
     });
 }
 
-class AttentionShapes : public testing::TestWithParam<Batch> {};
+class AttentionShapes : public testing::TestWithParam<AttentionBatch> {};
 
 TEST_P(AttentionShapes, ForwardAndBackward) {
     Workbench bench;
@@ -102,32 +102,34 @@ TEST_P(AttentionShapes, ForwardAndBackward) {
 // The heads are chosen so that every number of leftover rows of a tile product occurs.
 INSTANTIATE_TEST_SUITE_P(
     Dense, AttentionShapes,
-    testing::Values(Batch{.rows = 1, .row_length = 1, .heads = 1, .kv_heads = 1, .head_size = 1},
-                    Batch{.rows = 3, .row_length = 2, .heads = 4, .kv_heads = 2, .head_size = 3},
-                    Batch{.rows = 2, .row_length = 63, .heads = 4, .kv_heads = 1, .head_size = 10},
-                    Batch{.rows = 2, .row_length = 64, .heads = 4, .kv_heads = 4, .head_size = 16},
-                    Batch{.rows = 2, .row_length = 65, .heads = 2, .kv_heads = 2, .head_size = 31},
-                    Batch{.rows = 1, .row_length = 193, .heads = 4, .kv_heads = 2, .head_size = 33},
-                    Batch{.rows = 1, .row_length = 130, .heads = 1, .kv_heads = 1, .head_size = 128},
-                    Batch{.rows = 1, .row_length = 300, .heads = 2, .kv_heads = 1, .head_size = 8}));
+    testing::Values(AttentionBatch{.rows = 1, .row_length = 1, .heads = 1, .kv_heads = 1, .head_size = 1},
+                    AttentionBatch{.rows = 3, .row_length = 2, .heads = 4, .kv_heads = 2, .head_size = 3},
+                    AttentionBatch{.rows = 2, .row_length = 63, .heads = 4, .kv_heads = 1, .head_size = 10},
+                    AttentionBatch{.rows = 2, .row_length = 64, .heads = 4, .kv_heads = 4, .head_size = 16},
+                    AttentionBatch{.rows = 2, .row_length = 65, .heads = 2, .kv_heads = 2, .head_size = 31},
+                    AttentionBatch{.rows = 1, .row_length = 193, .heads = 4, .kv_heads = 2, .head_size = 33},
+                    AttentionBatch{.rows = 1, .row_length = 130, .heads = 1, .kv_heads = 1, .head_size = 128},
+                    AttentionBatch{.rows = 1, .row_length = 300, .heads = 2, .kv_heads = 1, .head_size = 8}));
 
 INSTANTIATE_TEST_SUITE_P(
     LargeHeads, AttentionShapes,
     testing::Values(
-        Batch{.rows = 1, .row_length = 67, .heads = 2, .kv_heads = 1, .head_size = 256},
-        Batch{.rows = 1, .row_length = 67, .heads = 2, .kv_heads = 1, .head_size = 257},
-        Batch{.rows = 2, .row_length = 35, .heads = 1, .kv_heads = 1, .head_size = 600, .window = 5},
-        Batch{.rows = 1, .row_length = 35, .heads = 1, .kv_heads = 1, .head_size = 1024}));
+        AttentionBatch{.rows = 1, .row_length = 67, .heads = 2, .kv_heads = 1, .head_size = 256},
+        AttentionBatch{.rows = 1, .row_length = 67, .heads = 2, .kv_heads = 1, .head_size = 257},
+        AttentionBatch{.rows = 2, .row_length = 35, .heads = 1, .kv_heads = 1, .head_size = 600, .window = 5},
+        AttentionBatch{.rows = 1, .row_length = 35, .heads = 1, .kv_heads = 1, .head_size = 1024}));
 
 INSTANTIATE_TEST_SUITE_P(
     Windows, AttentionShapes,
     testing::Values(
-        Batch{.rows = 2, .row_length = 70, .heads = 2, .kv_heads = 1, .head_size = 8, .window = 1},
-        Batch{.rows = 1, .row_length = 200, .heads = 2, .kv_heads = 2, .head_size = 8, .window = 2},
-        Batch{.rows = 1, .row_length = 200, .heads = 2, .kv_heads = 1, .head_size = 8, .window = 37},
-        Batch{.rows = 1, .row_length = 200, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 64},
-        Batch{.rows = 1, .row_length = 260, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 129},
-        Batch{.rows = 2, .row_length = 90, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 1000}));
+        AttentionBatch{.rows = 2, .row_length = 70, .heads = 2, .kv_heads = 1, .head_size = 8, .window = 1},
+        AttentionBatch{.rows = 1, .row_length = 200, .heads = 2, .kv_heads = 2, .head_size = 8, .window = 2},
+        AttentionBatch{.rows = 1, .row_length = 200, .heads = 2, .kv_heads = 1, .head_size = 8, .window = 37},
+        AttentionBatch{.rows = 1, .row_length = 200, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 64},
+        AttentionBatch{
+            .rows = 1, .row_length = 260, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 129},
+        AttentionBatch{
+            .rows = 2, .row_length = 90, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 1000}));
 
 using Ranges = std::vector<std::pair<std::int32_t, std::int32_t>>;
 
@@ -135,48 +137,48 @@ INSTANTIATE_TEST_SUITE_P(
     Sequences, AttentionShapes,
     testing::Values(
         // Right padding, with a row that is empty and rows that are full.
-        Batch{.rows = 4,
-              .row_length = 70,
-              .heads = 4,
-              .kv_heads = 2,
-              .head_size = 16,
-              .sequences = Ranges{{0, 70}, {70, 33}, {140, 0}, {210, 1}}},
-        Batch{.rows = 2,
-              .row_length = 100,
-              .heads = 2,
-              .kv_heads = 1,
-              .head_size = 8,
-              .sequences = Ranges{{0, 0}, {100, 0}}},
+        AttentionBatch{.rows = 4,
+                       .row_length = 70,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .head_size = 16,
+                       .sequences = Ranges{{0, 70}, {70, 33}, {140, 0}, {210, 1}}},
+        AttentionBatch{.rows = 2,
+                       .row_length = 100,
+                       .heads = 2,
+                       .kv_heads = 1,
+                       .head_size = 8,
+                       .sequences = Ranges{{0, 0}, {100, 0}}},
         // Packing, with tails of rows that belong to nothing and sequences of no length among the others.
-        Batch{
+        AttentionBatch{
             .rows = 2,
             .row_length = 150,
             .heads = 4,
             .kv_heads = 1,
             .head_size = 8,
             .sequences = Ranges{{0, 5}, {5, 1}, {6, 0}, {6, 100}, {110, 40}, {150, 2}, {170, 100}, {270, 0}}},
-        Batch{.rows = 1,
-              .row_length = 300,
-              .heads = 2,
-              .kv_heads = 2,
-              .head_size = 33,
-              .window = 20,
-              .sequences = Ranges{{3, 7}, {20, 90}, {110, 65}, {175, 64}, {239, 1}, {260, 39}}},
-        Batch{.rows = 1,
-              .row_length = 64,
-              .heads = 1,
-              .kv_heads = 1,
-              .head_size = 5,
-              .sequences = Ranges{{0, 1}, {1, 1}, {2, 1}, {3, 2}, {60, 4}}}));
+        AttentionBatch{.rows = 1,
+                       .row_length = 300,
+                       .heads = 2,
+                       .kv_heads = 2,
+                       .head_size = 33,
+                       .window = 20,
+                       .sequences = Ranges{{3, 7}, {20, 90}, {110, 65}, {175, 64}, {239, 1}, {260, 39}}},
+        AttentionBatch{.rows = 1,
+                       .row_length = 64,
+                       .heads = 1,
+                       .kv_heads = 1,
+                       .head_size = 5,
+                       .sequences = Ranges{{0, 1}, {1, 1}, {2, 1}, {3, 2}, {60, 4}}}));
 
 /// exp of large scores must not overflow, nor all weights vanish.
 TEST(Attention, LargeScores) {
-    const Batch batch{.rows = 1, .row_length = 100, .heads = 1, .kv_heads = 1, .head_size = 8};
+    const AttentionBatch batch{.rows = 1, .row_length = 100, .heads = 1, .kv_heads = 1, .head_size = 8};
     Workbench bench;
-    Inputs inputs(batch, DType::f32, 3);
+    AttentionInputs inputs(batch, DType::f32, 3);
     for (std::int64_t i = 0; i < inputs.q.tensor().numel(); ++i) inputs.q.tensor().data<float>()[i] *= 1000.f;
-    const Reference expected(batch, inputs);
-    const Results found = run(bench, batch, inputs);
+    const AttentionReference expected(batch, inputs);
+    const AttentionResults found = run(bench, batch, inputs);
     // Scores of some thousands have an absolute error of 1e-4 or so, and so have weights and results.
     EXPECT_LE(relative_error(values(found.out), expected.out), 1e-3);
     EXPECT_LE(relative_error(values(found.lse), expected.lse), 1e-6);
@@ -185,16 +187,16 @@ TEST(Attention, LargeScores) {
 
 /// The derivative of Σ dout·out along a random direction, against central differences of the forward pass.
 TEST(Attention, BackwardIsTheDerivativeOfForward) {
-    const Batch batch{.rows = 1,
-                      .row_length = 80,
-                      .heads = 4,
-                      .kv_heads = 2,
-                      .head_size = 17,
-                      .window = 50,
-                      .sequences = Ranges{{0, 70}, {72, 7}}};
+    const AttentionBatch batch{.rows = 1,
+                               .row_length = 80,
+                               .heads = 4,
+                               .kv_heads = 2,
+                               .head_size = 17,
+                               .window = 50,
+                               .sequences = Ranges{{0, 70}, {72, 7}}};
     Workbench bench;
-    Inputs inputs(batch, DType::f32, 5);
-    const Results found = run(bench, batch, inputs);
+    AttentionInputs inputs(batch, DType::f32, 5);
+    const AttentionResults found = run(bench, batch, inputs);
     const auto loss = [&] {
         const std::vector<double> out = values(run(bench, batch, inputs).out), dout = values(inputs.dout);
         double sum = 0;
@@ -229,28 +231,28 @@ TEST(Attention, BackwardIsTheDerivativeOfForward) {
     expect_derivative(inputs.v, found.dv, "dv");
 }
 
-const Batch& larger_batch() {
-    static const Batch batch{.rows = 2,
-                             .row_length = 300,
-                             .heads = 4,
-                             .kv_heads = 2,
-                             .head_size = 24,
-                             .window = 150,
-                             .sequences = Ranges{{0, 290}, {300, 100}, {400, 180}}};
+const AttentionBatch& larger_batch() {
+    static const AttentionBatch batch{.rows = 2,
+                                      .row_length = 300,
+                                      .heads = 4,
+                                      .kv_heads = 2,
+                                      .head_size = 24,
+                                      .window = 150,
+                                      .sequences = Ranges{{0, 290}, {300, 100}, {400, 180}}};
     return batch;
 }
 
 TEST(Attention, BitsDoNotDependOnTheNumberOfThreads) {
     for (DType dtype : {DType::f32, DType::bf16}) {
-        const Inputs inputs(larger_batch(), dtype, 7);
+        const AttentionInputs inputs(larger_batch(), dtype, 7);
         const auto with_threads = [&](int count) {
             const Threads threads(count);
             Workbench bench;
             return run(bench, larger_batch(), inputs);
         };
-        const Results one = with_threads(1);
+        const AttentionResults one = with_threads(1);
         for (int count : {2, 3}) {
-            const Results several = with_threads(count);
+            const AttentionResults several = with_threads(count);
             EXPECT_TRUE(same_bits(one.out, several.out) && same_bits(one.lse, several.lse)) << count;
             EXPECT_TRUE(same_bits(one.dq, several.dq)) << count;
             EXPECT_TRUE(same_bits(one.dk, several.dk) && same_bits(one.dv, several.dv)) << count;
@@ -261,13 +263,13 @@ TEST(Attention, BitsDoNotDependOnTheNumberOfThreads) {
 TEST(Attention, InstructionSetsAgree) {
     if (!__builtin_cpu_supports("x86-64-v4")) GTEST_SKIP() << "this processor has one instruction set only";
     for (DType dtype : {DType::f32, DType::bf16}) {
-        const Inputs inputs(larger_batch(), dtype, 7);
+        const AttentionInputs inputs(larger_batch(), dtype, 7);
         const auto with_instructions = [&](const char* name) {
             const ForcedInstructionSet forced(name);
             Workbench bench(make_cpu_backend());
             return run(bench, larger_batch(), inputs);
         };
-        const Results narrow = with_instructions("avx2"), wide = with_instructions("avx512");
+        const AttentionResults narrow = with_instructions("avx2"), wide = with_instructions("avx512");
         // A last digit of fp32 may decide how bf16 rounds, for very few elements.
         const double tolerance = dtype == DType::f32 ? 1e-6 : 2e-4;
         EXPECT_LE(relative_error(narrow.out, wide.out), tolerance);

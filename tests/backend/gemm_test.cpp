@@ -205,6 +205,25 @@ TEST(Gemm, SeveralTilesAndPiecesOfDepth) {
         }
 }
 
+/// Rows at a distance of whole pages, which some kernels must be kept from.
+TEST(Gemm, RowsOfPages) {
+    Workbench bench;
+    for (DType input : {DType::f32, DType::bf16}) {
+        expect_right(bench, {.rows = 40, .columns = 1024, .depth = 520, .input = input, .accumulate = true},
+                     1);
+        expect_right(bench,
+                     {.rows = 1024,
+                      .columns = 33,
+                      .depth = 40,
+                      .input = input,
+                      .output = input,
+                      .transpose_a = true,
+                      .transpose_b = true,
+                      .bias = DType::f32},
+                     2);
+    }
+}
+
 TEST(Gemm, WithoutElements) {
     Workbench bench;
     for (DType dtype : {DType::f32, DType::bf16}) {

@@ -81,7 +81,7 @@ TEST(MomentUpdates, MixedTypesMatchTheReference) {
                                 learning_rate * method.direction(gradient[i] * factor + decay * expected[i],
                                                                  expected_moment[i]);
                         const auto tolerance = [](DType dtype) {
-                            return dtype == DType::f32 ? 2e-7 : 1.0 / 512;
+                            return dtype == DType::f32 ? 2e-7 : 1.0 / 256;
                         };
                         EXPECT_LE(relative_error(bench.values_of(leaves[0].param), expected),
                                   tolerance(param_type));

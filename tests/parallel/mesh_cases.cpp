@@ -28,10 +28,23 @@ TokenBatch make_batch(std::uint32_t number, const Range& chosen, std::int64_t vo
         std::span(labels).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
 }
 
-/// The whole leaves: every counted part is put into zeros, and those are summed over the ranks.
-std::vector<std::vector<double>> whole_weights(const TrainEngine& engine, const Mesh& mesh) {
+double norm_of(const std::vector<double>& x) {
+    double sum = 0;
+    for (const double value : x) sum += value * value;
+    return std::sqrt(sum);
+}
+
+std::vector<double> difference(const std::vector<double>& a, const std::vector<double>& b) {
+    std::vector<double> result(a.size());
+    for (std::size_t i = 0; i < a.size(); ++i) result[i] = a[i] - b[i];
+    return result;
+}
+
+}  // namespace
+
+std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mesh& mesh) {
     std::vector<std::vector<double>> leaves;
-    for (const OwnedLeaf& leaf : engine.store().owned()) {
+    for (const OwnedLeaf& leaf : store.owned()) {
         std::vector<double> whole(static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0);
         const std::int64_t columns = leaf.spec->shape.numel() / leaf.spec->shape[0];
         const std::vector<double> part = values(leaf.param);
@@ -46,20 +59,6 @@ std::vector<std::vector<double>> whole_weights(const TrainEngine& engine, const 
     }
     return leaves;
 }
-
-double norm_of(const std::vector<double>& x) {
-    double sum = 0;
-    for (const double value : x) sum += value * value;
-    return std::sqrt(sum);
-}
-
-std::vector<double> difference(const std::vector<double>& a, const std::vector<double>& b) {
-    std::vector<double> result(a.size());
-    for (std::size_t i = 0; i < a.size(); ++i) result[i] = a[i] - b[i];
-    return result;
-}
-
-}  // namespace
 
 std::vector<MeshModel> mesh_models() {
     const auto model = [](const char* name, const char* text) {
@@ -86,8 +85,9 @@ std::vector<MeshModel> mesh_models() {
 }
 
 std::string MeshCase::text() const {
-    return fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}", name_of(sharding), shape.dcn,
-                       shape.data, shape.tp, sequence_parallel ? ", sequence parallel" : "", accumulation);
+    return fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}, {}", name_of(sharding), shape.dcn,
+                       shape.data, shape.tp, sequence_parallel ? ", sequence parallel" : "", accumulation,
+                       optimizer);
 }
 
 std::vector<MeshCase> mesh_cases(int ranks) {
@@ -110,6 +110,26 @@ std::vector<MeshCase> mesh_cases(int ranks) {
     return cases;
 }
 
+std::vector<MeshCase> optimizer_cases(int ranks) {
+    std::vector<MeshCase> cases;
+    for (const int tp : {1, 2, 4})
+        for (const int dcn : {1, 2}) {
+            if (ranks % (tp * dcn) != 0) continue;
+            const MeshShape shape{.dcn = dcn, .data = ranks / (tp * dcn), .tp = tp};
+            for (const Sharding sharding : {Sharding::replicated, Sharding::zero1, Sharding::zero3}) {
+                if (shape.data == 1 && sharding != Sharding::replicated) continue;
+                cases.push_back({.shape = shape, .sharding = sharding, .optimizer = "adafactor"});
+                if (tp != 2 || dcn != 1) continue;
+                for (const char* optimizer : {"sgd", "adagrad", "rmsprop"})
+                    cases.push_back({.shape = shape,
+                                     .sharding = sharding,
+                                     .sequence_parallel = true,
+                                     .optimizer = optimizer});
+            }
+        }
+    return cases;
+}
+
 MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh, int steps) {
     const Range mine = split_range(rows, mesh.replicas().size(), mesh.replicas().rank());
     const auto backend = make_cpu_backend();
@@ -118,7 +138,8 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
                                   .recompute = {},
                                   .rows = mine.count,
                                   .row_length = row_length},
-                        .adamw = {.weight_decay = 0.1},
+                        .adamw = {},
+                        .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
                         .max_gradient_norm = 1.0,
                         .compat = {},
                         .sharding = mesh_case.sharding,
@@ -127,18 +148,19 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     engine.allocate();
     engine.initialize_weights(42);
     MeshRun run;
-    const auto before = whole_weights(engine, mesh);
+    const auto before = whole_leaves(engine.store(), mesh);
     for (int step = 0; step < steps; ++step) {
         std::vector<TokenBatch> micro_batches;
         for (int i = 0; i < mesh_case.accumulation; ++i)
             micro_batches.push_back(
                 make_batch(static_cast<std::uint32_t>(1000 + step * mesh_case.accumulation + i), mine,
                            model.config.vocab_size));
-        const StepResult result = engine.step(micro_batches, 1e-2);
+        // RMSprop's first steps are ten times as large as AdamW's.
+        const StepResult result = engine.step(micro_batches, mesh_case.optimizer == "rmsprop" ? 1e-3 : 1e-2);
         run.losses.push_back(result.loss);
         run.norms.push_back(result.gradient_norm);
     }
-    run.weights = whole_weights(engine, mesh);
+    run.weights = whole_leaves(engine.store(), mesh);
     for (std::size_t i = 0; i < before.size(); ++i)
         run.movement.push_back(difference(run.weights[i], before[i]));
     return run;

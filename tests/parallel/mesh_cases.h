@@ -5,7 +5,7 @@
 
 #include "model/config.h"
 #include "parallel/mesh.h"
-#include "parallel/store_layout.h"
+#include "parallel/param_store.h"
 
 namespace drover::test {
 
@@ -25,12 +25,20 @@ struct MeshCase {
     Sharding sharding = Sharding::replicated;
     bool sequence_parallel = false;
     int accumulation = 1;
+    std::string optimizer = "adamw_torch";
 
     std::string text() const;
 };
 
-/// Everything that fits on `ranks` ranks.
+/// Everything that fits on `ranks` ranks, with AdamW.
 std::vector<MeshCase> mesh_cases(int ranks);
+/// The other optimizers: Adafactor, whose statistics are sums over ranks, with every sharding and split; the
+/// rest once.
+std::vector<MeshCase> optimizer_cases(int ranks);
+
+/// The whole leaves of a store, in its order: every counted part is put into zeros, and those are summed over
+/// the ranks.
+std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mesh& mesh);
 
 /// What a run left behind.
 struct MeshRun {

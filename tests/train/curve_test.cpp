@@ -1,81 +1,37 @@
 #include <gtest/gtest.h>
 
-#include <numeric>
-#include <random>
-
-#include "backend/backend.h"
 #include "core/torch_rng.h"
 #include "optim/schedule.h"
-#include "support/golden.h"
-#include "train/single_mesh.h"
-#include "train/train_engine.h"
+#include "train/golden_run.h"
 
 namespace drover {
 namespace {
 
-/// The golden runs' data: sample i holds outputs of mt19937(1000 + i) modulo the vocabulary.
-TokenBatch batch_of_samples(const std::vector<int>& samples, std::int64_t length, std::uint32_t vocab) {
-    std::vector<std::int32_t> ids;
-    for (const int sample : samples) {
-        std::mt19937 generator(1000u + static_cast<std::uint32_t>(sample));
-        for (std::int64_t i = 0; i < length; ++i) ids.push_back(static_cast<std::int32_t>(generator() % vocab));
-    }
-    return TokenBatch::from_labels(static_cast<std::int64_t>(samples.size()), length, ids, ids);
-}
-
-struct GoldenRun {
-    std::unique_ptr<Backend> backend = make_cpu_backend();
-    ModelConfig config;
-    std::unique_ptr<TrainEngine> engine;
-
-    GoldenRun(const Json& golden, const Precision& precision, const HfCompat& compat = {})
-        : config(ModelConfig::parse(golden.at("config").dump(), "golden")) {
-        const Json& optimizer = golden.at("optimizer");
-        engine = std::make_unique<TrainEngine>(
-            config,
-            TrainEngineOptions{.model = {.precision = precision,
-                                         .recompute = {},
-                                         .rows = golden.at("batch_size"),
-                                         .row_length = golden.at("sample_length")},
-                               .adamw = {.beta1 = optimizer.at("beta1"),
-                                         .beta2 = optimizer.at("beta2"),
-                                         .eps = optimizer.at("epsilon"),
-                                         .weight_decay = optimizer.at("weight_decay")},
-                               .max_gradient_norm = golden.at("max_grad_norm"),
-                               .compat = compat},
-            *backend, test::single_mesh());
-        engine->allocate();
-        engine->initialize_weights(golden.at("seed"));
-    }
-
-    double sum_of(const std::string& name) const {
-        for (const OwnedLeaf& leaf : engine->store().owned())
-            if (leaf.spec->name == name) {
-                const auto elements = test::values(leaf.param);
-                return std::accumulate(elements.begin(), elements.end(), 0.0);
-            }
-        ADD_FAILURE() << name;
-        return 0;
-    }
-};
+using test::batch_of_samples;
+using test::GoldenRun;
 
 struct Limits {
     double loss, norm, sum;
+    double first_losses = loss;  ///< the first eight, before rounding to bf16 has drawn two runs apart
 };
 
 void expect_curve(const std::string& name, const Precision& precision, const Limits& limits) {
     const Json golden = read_json_file(test::golden_path("curve/" + name + ".json"));
     const GoldenRun run(golden, precision);
-    const Schedule schedule(golden.at("scheduler").get<std::string>(), golden.at("optimizer").at("learning_rate"),
-                            golden.at("warmup_steps"), golden.at("num_training_steps"));
+    const Schedule schedule(golden.at("scheduler").get<std::string>(),
+                            golden.at("optimizer").at("learning_rate"), golden.at("warmup_steps"),
+                            golden.at("num_training_steps"));
     std::int64_t step = 0;
     for (const Json& expected : golden.at("steps")) {
         std::vector<TokenBatch> micro_batches;
         for (const Json& samples : expected.at("batches"))
-            micro_batches.push_back(batch_of_samples(samples, golden.at("sample_length"), golden.at("vocab_size")));
+            micro_batches.push_back(
+                batch_of_samples(samples, golden.at("sample_length"), golden.at("vocab_size")));
         const StepResult result = run.engine->step(micro_batches, schedule.rate(step));
         EXPECT_NEAR(schedule.rate(step), expected.at("learning_rate").get<double>(), 1e-12);
-        EXPECT_NEAR(result.loss, expected.at("loss").get<double>(), limits.loss) << "step " << step;
+        EXPECT_NEAR(result.loss, expected.at("loss").get<double>(),
+                    step < 8 ? limits.first_losses : limits.loss)
+            << "step " << step;
         const double norm = expected.at("grad_norm");
         EXPECT_NEAR(result.gradient_norm, norm, limits.norm * norm) << "step " << step;
         ++step;
@@ -93,25 +49,58 @@ TEST(Curve, AdamWCosineWithAccumulation) {
     expect_curve("cosine_accumulation", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
-// Rounding to bf16 makes the run itself uncertain: transformers' own bf16 losses leave its fp32 losses by up to 6e-2.
+// Rounding to bf16 makes the run itself uncertain: transformers' own bf16 losses leave its fp32 losses by up
+// to 6e-2.
 TEST(Curve, PureBfloat16) {
     expect_curve("bfloat16", Precision::pure_bf16(), {.loss = 6e-2, .norm = 0.25, .sum = 2.0});
 }
 
-TEST(Curve, AppendixANumbersOfTheOlderRelease) {
-    const Json golden = read_json_file(test::golden_path("curve/appendix_a.json")).at("llama_adamw");
+TEST(Curve, AdafactorLinear) {
+    expect_curve("adafactor", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
+// transformers' own bf16 losses leave its fp32 losses by 4e-3 in the first eight steps and by 0.17 later, its
+// norms by two thirds.
+TEST(Curve, AdafactorPureBfloat16) {
+    expect_curve("adafactor_bfloat16", Precision::pure_bf16(),
+                 {.loss = 0.17, .norm = 0.7, .sum = 2.0, .first_losses = 4e-3});
+}
+
+TEST(Curve, SgdCosine) {
+    expect_curve("sgd", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
+TEST(Curve, AdagradLinear) {
+    expect_curve("adagrad", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
+TEST(Curve, RmspropLinear) {
+    expect_curve("rmsprop", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
+/// All experts of a block are two tensors to the optimizer.
+TEST(Curve, MixtralAdafactor) {
+    expect_curve("mixtral_adafactor", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
+/// Whole runs of transformers 4.43 with two epochs, and an evaluation after them.
+void expect_appendix_run(const std::string& name) {
+    const Json golden = read_json_file(test::golden_path("curve/appendix_a.json")).at(name);
     const GoldenRun run(golden, Precision::fp32(), HfCompat::v4_43());
     const std::int64_t samples = golden.at("num_samples"), batch = golden.at("batch_size");
     const std::vector<double> losses = golden.at("loss"), norms = golden.at("grad_norm");
-    const Schedule schedule(golden.at("scheduler").get<std::string>(), golden.at("optimizer").at("learning_rate"), 0,
+    const Schedule schedule(golden.at("scheduler").get<std::string>(),
+                            golden.at("optimizer").at("learning_rate"), golden.at("warmup_steps"),
                             static_cast<std::int64_t>(losses.size()));
     for (std::size_t step = 0; step < losses.size(); ++step) {
         const std::int64_t per_epoch = samples / batch, position = static_cast<std::int64_t>(step);
-        TorchRng generator(golden.at("seed").get<std::uint64_t>() + static_cast<std::uint64_t>(position / per_epoch));
+        TorchRng generator(golden.at("seed").get<std::uint64_t>() +
+                           static_cast<std::uint64_t>(position / per_epoch));
         const std::vector<std::int64_t> order = generator.randperm(samples);
         std::vector<int> chosen;
         for (std::int64_t i = 0; i < batch; ++i)
-            chosen.push_back(static_cast<int>(order[static_cast<std::size_t>(position % per_epoch * batch + i)]));
+            chosen.push_back(
+                static_cast<int>(order[static_cast<std::size_t>(position % per_epoch * batch + i)]));
         const std::vector<TokenBatch> micro_batches = {batch_of_samples(chosen, 16, 64)};
         const StepResult result = run.engine->step(micro_batches, schedule.rate(position));
         EXPECT_NEAR(result.loss, losses[step], 5e-6) << step;
@@ -129,12 +118,26 @@ TEST(Curve, AppendixANumbersOfTheOlderRelease) {
     EXPECT_NEAR(total.mean_loss(), golden.at("eval_loss").get<double>(), 5e-6);
 }
 
+TEST(Curve, AppendixAOfTheOlderReleaseAdamW) {
+    expect_appendix_run("llama_adamw");
+}
+
+TEST(Curve, AppendixAOfTheOlderReleaseAdafactor) {
+    expect_appendix_run("llama_adafactor");
+}
+
+TEST(Curve, AppendixAOfTheOlderReleaseSgd) {
+    expect_appendix_run("llama_sgd");
+}
+
 TEST(Curve, DenominatorOfRelease457IsSmallerByOnePosition) {
     const Json golden = read_json_file(test::golden_path("curve/linear.json"));
     const GoldenRun exact(golden, Precision::fp32());
-    const GoldenRun older(golden, Precision::fp32(), {.loss_denominator = HfCompat::LossDenominator::all_labels});
+    const GoldenRun older(golden, Precision::fp32(),
+                          {.loss_denominator = HfCompat::LossDenominator::all_labels});
     const std::vector<TokenBatch> micro_batches = {batch_of_samples({0, 1}, 16, 64)};
-    const double ratio = older.engine->step(micro_batches, 0).loss / exact.engine->step(micro_batches, 0).loss;
+    const double ratio =
+        older.engine->step(micro_batches, 0).loss / exact.engine->step(micro_batches, 0).loss;
     EXPECT_NEAR(ratio, 15.0 / 16.0, 1e-9);
 }
 

@@ -5,7 +5,7 @@ from transformers.optimization import Adafactor
 
 
 def build_optimizer(settings, groups):
-    """The optimizer that `settings` (as in the golden files) describe; each of `groups` carries its own weight decay."""
+    """The optimizer that `settings` (as in the golden files) describe; each group carries its own weight decay."""
     rate = settings["learning_rate"]
     match settings.get("name", "adamw_torch"):
         case "adamw_torch":

@@ -100,9 +100,19 @@ struct GemmEngine::Plans {
     PlanCache cache;
     ThreadScratch scratch;
 
+    bool needs_copies(const Gemm& gemm) const;
     void run_directly(const Gemm& gemm, std::int64_t depth);
-    void run_widened(const Gemm& gemm, std::int64_t depth);
+    void run_copied(const Gemm& gemm, std::int64_t depth);
 };
+
+/// bf16 without instructions for it; and with AVX2, whose kernels walk down the columns of the operands in
+/// place, rows at a distance of pages, which share one cache set: a third of the speed.
+bool GemmEngine::Plans::needs_copies(const Gemm& gemm) const {
+    if (gemm.a.dtype() == DType::bf16) return !cache.fast_bf16();
+    constexpr std::int64_t page = 4096 / sizeof(float);
+    return !cache.avx512() && ((gemm.transpose_a && gemm.a.stride(0) % page == 0) ||
+                               (!gemm.transpose_b && gemm.b.stride(0) % page == 0));
+}
 
 /// Each tile is one oneDNN product over the whole depth.
 void GemmEngine::Plans::run_directly(const Gemm& gemm, std::int64_t depth) {
@@ -141,12 +151,15 @@ void GemmEngine::Plans::run_directly(const Gemm& gemm, std::int64_t depth) {
 
 namespace {
 
-/// fp32 copies of a tile's operands for one piece of the depth, and the tile's sums; all in one thread's
-/// scratch.
-struct WideTile {
+/// Packed fp32 copies of a tile's operands for one piece of the depth, and the tile's sums; all in one
+/// thread's scratch.
+struct CopiedTile {
     // Larger ones would leave the caches, smaller ones convert the same elements more often.
     static constexpr std::int64_t size = 256, depth = 512;
-    static constexpr std::size_t bytes = (2 * size * depth + 2 * size * size) * sizeof(float);
+    /// Added to the rows of a transposed a: columns at a distance of a power of two would fall into one cache
+    /// set.
+    static constexpr std::int64_t padding = 16;
+    static constexpr std::size_t bytes = ((2 * size + padding) * depth + 2 * size * size) * sizeof(float);
 
     float* a;
     float* b;
@@ -154,27 +167,27 @@ struct WideTile {
     float* row;   ///< [columns]
     std::byte* scratch;
 
-    explicit WideTile(std::byte* memory)
+    explicit CopiedTile(std::byte* memory)
         : a(reinterpret_cast<float*>(memory)),
-          b(a + size * depth),
+          b(a + (size + padding) * depth),
           sums(b + size * depth),
           row(sums + size * size),
           scratch(memory + bytes) {}
 };
 
 /// Squares, so that the elements of both operands are converted equally rarely.
-Tiling choose_wide_tiling(std::int64_t rows, std::int64_t columns) {
+Tiling choose_copied_tiling(std::int64_t rows, std::int64_t columns) {
     constexpr std::int64_t enough = 16;
-    const Tiling large{even_cut(rows, WideTile::size), even_cut(columns, WideTile::size)};
+    const Tiling large{even_cut(rows, CopiedTile::size), even_cut(columns, CopiedTile::size)};
     if (large.count() >= enough) return large;
-    return {even_cut(rows, WideTile::size / 2), even_cut(columns, WideTile::size / 2)};
+    return {even_cut(rows, CopiedTile::size / 2), even_cut(columns, CopiedTile::size / 2)};
 }
 
-/// Rows [row, row + rows) and columns [column, column + columns) of a stored matrix as packed fp32.
-void widen(const Tensor& matrix, std::int64_t row, std::int64_t rows, std::int64_t column,
-           std::int64_t columns, float* to) {
+/// Rows [row, row + rows) and columns [column, column + columns) of a stored matrix as fp32.
+void copy_tile(const Tensor& matrix, std::int64_t row, std::int64_t rows, std::int64_t column,
+               std::int64_t columns, float* to, std::int64_t stride) {
     for (std::int64_t i = 0; i < rows; ++i)
-        convert_elements(element(matrix, row + i, column), matrix.dtype(), to + i * columns, DType::f32,
+        convert_elements(element(matrix, row + i, column), matrix.dtype(), to + i * stride, DType::f32,
                          columns);
 }
 
@@ -193,17 +206,17 @@ void finish_row(const Gemm& gemm, float* sums, float* other, std::int64_t row, s
 
 }  // namespace
 
-/// For bf16 where oneDNN has no fast product of it: tiles of the operands are copied to fp32.
-void GemmEngine::Plans::run_widened(const Gemm& gemm, std::int64_t depth) {
-    const Tiling tiling = choose_wide_tiling(gemm.c.size(0), gemm.c.size(1));
-    const Cut pieces{depth, WideTile::depth};
+/// Where oneDNN is slow with the operands as they are: their tiles are copied to packed fp32 first.
+void GemmEngine::Plans::run_copied(const Gemm& gemm, std::int64_t depth) {
+    const Tiling tiling = choose_copied_tiling(gemm.c.size(0), gemm.c.size(1));
+    const Cut pieces{depth, CopiedTile::depth};
 
     const auto plan_for = [&](std::int64_t rows, std::int64_t columns, std::int64_t piece) -> const Plan& {
         const std::int64_t length = pieces.length(piece);
         return cache.find({.rows = rows,
                            .columns = columns,
                            .depth = length,
-                           .a_stride = gemm.transpose_a ? rows : length,
+                           .a_stride = gemm.transpose_a ? rows + CopiedTile::padding : length,
                            .b_stride = gemm.transpose_b ? length : columns,
                            .c_stride = columns,
                            .input = DType::f32,
@@ -226,22 +239,22 @@ void GemmEngine::Plans::run_widened(const Gemm& gemm, std::int64_t depth) {
                 plans[last_row][last_column][kind_of(piece)] = &plan;
                 scratch_bytes = std::max(scratch_bytes, plan.scratch_bytes());
             }
-    scratch.reserve(omp_get_max_threads(), WideTile::bytes + scratch_bytes);
+    scratch.reserve(omp_get_max_threads(), CopiedTile::bytes + scratch_bytes);
     for_each_tile(tiling, scratch, [&](std::int64_t row_tile, std::int64_t column_tile, std::byte* own) {
-        const WideTile tile(own);
+        const CopiedTile tile(own);
         const std::int64_t row = tiling.rows.begin(row_tile), rows = tiling.rows.length(row_tile);
         const std::int64_t column = tiling.columns.begin(column_tile),
                            columns = tiling.columns.length(column_tile);
         for (std::int64_t piece = 0; piece < pieces.count(); ++piece) {
             const std::int64_t begin = pieces.begin(piece), length = pieces.length(piece);
             if (gemm.transpose_a)
-                widen(gemm.a, begin, length, row, rows, tile.a);
+                copy_tile(gemm.a, begin, length, row, rows, tile.a, rows + CopiedTile::padding);
             else
-                widen(gemm.a, row, rows, begin, length, tile.a);
+                copy_tile(gemm.a, row, rows, begin, length, tile.a, length);
             if (gemm.transpose_b)
-                widen(gemm.b, column, columns, begin, length, tile.b);
+                copy_tile(gemm.b, column, columns, begin, length, tile.b, length);
             else
-                widen(gemm.b, begin, length, column, columns, tile.b);
+                copy_tile(gemm.b, begin, length, column, columns, tile.b, columns);
             plans[tiling.rows.is_last(row_tile)][tiling.columns.is_last(column_tile)][kind_of(piece)]->run(
                 tile.a, tile.b, tile.sums, nullptr, tile.scratch);
         }
@@ -259,8 +272,8 @@ void GemmEngine::run(const Gemm& gemm) {
     if (gemm.c.numel() == 0) return;
     if (depth == 0) return add_bias_only(gemm);
     plans_->cache.trim();
-    if (gemm.a.dtype() == DType::bf16 && !plans_->cache.fast_bf16())
-        plans_->run_widened(gemm, depth);
+    if (plans_->needs_copies(gemm))
+        plans_->run_copied(gemm, depth);
     else
         plans_->run_directly(gemm, depth);
 }

@@ -167,8 +167,12 @@ void Plan::run(const void* a, const void* b, void* c, const void* bias, void* sc
 PlanCache::PlanCache() {
     limit_instructions();
     engine_ = dnnl::engine(dnnl::engine::kind::cpu, 0);
-    const auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    fast_bf16_ = (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+    const auto has = [](dnnl::cpu_isa level) {
+        const auto needed = static_cast<unsigned>(level);
+        return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & needed) == needed;
+    };
+    fast_bf16_ = has(dnnl::cpu_isa::avx512_core_bf16);
+    avx512_ = has(dnnl::cpu_isa::avx512_core);
 }
 
 const Plan& PlanCache::find(const PlanKey& key) {

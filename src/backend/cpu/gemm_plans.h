@@ -51,6 +51,8 @@ class PlanCache {
 
     /// Whether oneDNN multiplies bf16 faster than fp32 here.
     bool fast_bf16() const { return fast_bf16_; }
+    /// Whether oneDNN has its AVX-512 kernels, which unlike those of AVX2 pack what they read.
+    bool avx512() const { return avx512_; }
     /// The plan for `key`, compiled when it is not there yet, which takes milliseconds.
     const Plan& find(const PlanKey& key);
     /// Forgets all plans when there are so many that shapes must be changing all the time.
@@ -58,7 +60,7 @@ class PlanCache {
 
   private:
     dnnl::engine engine_;
-    bool fast_bf16_;
+    bool fast_bf16_, avx512_;
     std::unordered_map<PlanKey, std::unique_ptr<Plan>, PlanKeyHash> plans_;
 };
 

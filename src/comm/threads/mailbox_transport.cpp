@@ -19,27 +19,53 @@ class MailboxTransport final : public Transport {
     int size() const override { return mailboxes_->size(); }
 
     Request send(int to, Channel channel, const void* data, std::size_t bytes) override {
-        const Request request = new_request({.sends = true, .peer = to, .bytes = bytes});
+        const Request request = new_request(bytes);
+        const auto same = [&](const auto& other) { return other.from == rank_ && other.channel == channel; };
         stir(box(to), [&](Mailbox& theirs) {
-            theirs.letters.push_back({rank_, channel, data, bytes, request});
+            const auto place = std::find_if(theirs.expected.begin(), theirs.expected.end(), same);
+            const bool waited_for = place != theirs.expected.end();
+            if (bytes <= few_bytes && waited_for &&
+                std::none_of(theirs.letters.begin(), theirs.letters.end(), same)) {
+                std::memcpy(place->data, data, std::min(bytes, place->capacity));
+                theirs.finished.push_back({place->request, bytes});
+                theirs.expected.erase(place);
+                slot(request).finished = true;
+            } else {
+                theirs.letters.push_back({rank_, channel, data, bytes, request});
+                slot(request).waits_at = to;
+            }
         });
         return request;
     }
 
     Request receive(int from, Channel channel, void* data, std::size_t capacity) override {
-        const Request request =
-            new_request({.peer = from, .channel = channel, .data = data, .capacity = capacity});
-        receives_.push_back(request);
-        // A letter that waits already makes the next poll return at once.
-        stir(own(), [](Mailbox&) {});
+        const Request request = new_request(capacity);
+        const auto same = [&](const auto& other) { return other.from == from && other.channel == channel; };
+        std::optional<Mailboxes::Letter> delivered;
+        {
+            Mailbox& mine = own();
+            const std::lock_guard lock(mine.mutex);
+            const auto letter = std::find_if(mine.letters.begin(), mine.letters.end(), same);
+            const bool there = letter != mine.letters.end();
+            if (there && letter->bytes <= few_bytes &&
+                std::none_of(mine.expected.begin(), mine.expected.end(), same)) {
+                std::memcpy(data, letter->data, std::min(letter->bytes, capacity));
+                finish(request, letter->bytes);
+                delivered = *letter;
+                mine.letters.erase(letter);
+            } else {
+                mine.expected.push_back({from, channel, data, capacity, request});
+                if (there) mine.stirred = true;  // the next poll copies it
+            }
+        }
+        if (delivered) tell_delivered(*delivered);
         return request;
     }
 
     std::optional<std::size_t> finished(Request request) override {
-        const Slot& slot = slots_[static_cast<std::size_t>(request)];
-        if (!slot.finished) return std::nullopt;
+        if (!slot(request).finished) return std::nullopt;
         free_.push_back(request);
-        return slot.bytes;
+        return slot(request).bytes;
     }
 
     void poll(std::chrono::microseconds at_most) override {
@@ -49,10 +75,15 @@ class MailboxTransport final : public Transport {
             mine.changed.wait_for(lock, at_most, [&] { return mine.stirred; });
             mine.stirred = false;
             if (mine.failed && !failed_) failed_ = mine.failed;
-            take_deliveries(mine);
+            take_finished(mine);
             match(mine);
         }
-        copy_matched();
+        for (const auto& [place, letter] : matches_) {
+            std::memcpy(place.data, letter.data, std::min(letter.bytes, place.capacity));
+            finish(place.request, letter.bytes);
+            tell_delivered(letter);
+        }
+        matches_.clear();
     }
 
     void wake() override {
@@ -72,43 +103,38 @@ class MailboxTransport final : public Transport {
     void break_off() noexcept override {
         // Take back what nobody has begun to copy, and wait for the copies that are being made.
         for (std::size_t i = 0; i < slots_.size(); ++i) {
-            Slot& slot = slots_[i];
-            if (!slot.sends || slot.finished) continue;
-            Mailbox& theirs = box(slot.peer);
+            Slot& sent = slots_[i];
+            if (sent.finished || sent.waits_at < 0) continue;
+            Mailbox& theirs = box(sent.waits_at);
             const std::lock_guard lock(theirs.mutex);
-            const auto letter = std::find_if(
-                theirs.letters.begin(), theirs.letters.end(), [&](const Mailboxes::Letter& candidate) {
-                    return candidate.from == rank_ && candidate.request == static_cast<Request>(i);
-                });
-            if (letter == theirs.letters.end()) continue;
-            theirs.letters.erase(letter);
-            slot.finished = true;
+            sent.finished = std::erase_if(theirs.letters, [&](const Mailboxes::Letter& letter) {
+                                return letter.from == rank_ && letter.request == static_cast<Request>(i);
+                            }) > 0;
         }
         Mailbox& mine = own();
         std::unique_lock lock(mine.mutex);
+        mine.expected.clear();
         mine.changed.wait(lock, [&] {
-            take_deliveries(mine);
+            take_finished(mine);
             return std::all_of(slots_.begin(), slots_.end(),
-                               [](const Slot& slot) { return !slot.sends || slot.finished; });
+                               [](const Slot& sent) { return sent.finished || sent.waits_at < 0; });
         });
-        receives_.clear();
     }
 
     void close() override {}
 
   private:
     using Mailbox = Mailboxes::Mailbox;
+    /// Up to this size a copy costs less than waking a thread.
+    static constexpr std::size_t few_bytes = 16384;
+
     struct Slot {
-        bool sends = false;
-        int peer = 0;
-        Channel channel = 0;
-        void* data = nullptr;
-        std::size_t capacity = 0;
         bool finished = false;
+        int waits_at = -1;      // the mailbox where a sent message lies
         std::size_t bytes = 0;  // of the message; a receive knows it when it has finished
     };
     struct Match {
-        Request receive;
+        Mailboxes::Expected place;
         Mailboxes::Letter letter;
     };
 
@@ -125,56 +151,54 @@ class MailboxTransport final : public Transport {
         mailbox.changed.notify_one();
     }
 
-    Request new_request(const Slot& slot) {
+    Slot& slot(Request request) { return slots_[static_cast<std::size_t>(request)]; }
+
+    Request new_request(std::size_t bytes) {
         if (free_.empty()) {
             slots_.emplace_back();
             free_.push_back(static_cast<Request>(slots_.size() - 1));
         }
         const Request request = free_.back();
         free_.pop_back();
-        slots_[static_cast<std::size_t>(request)] = slot;
+        slot(request) = {.bytes = bytes};
         return request;
     }
 
+    void finish(Request request, std::size_t bytes) {
+        slot(request).finished = true;
+        slot(request).bytes = bytes;
+    }
+
+    void tell_delivered(const Mailboxes::Letter& letter) {
+        stir(box(letter.from), [&](Mailbox& theirs) {
+            theirs.finished.push_back({letter.request, letter.bytes});
+        });
+    }
+
     /// With the own mailbox locked.
-    void take_deliveries(Mailbox& mine) {
-        for (const Request request : mine.delivered)
-            slots_[static_cast<std::size_t>(request)].finished = true;
-        mine.delivered.clear();
+    void take_finished(Mailbox& mine) {
+        for (const auto& [request, bytes] : mine.finished) finish(request, bytes);
+        mine.finished.clear();
     }
 
     /// With the own mailbox locked: the oldest letter for each receive, in order of their start.
     void match(Mailbox& mine) {
-        std::erase_if(receives_, [&](Request request) {
-            const Slot& slot = slots_[static_cast<std::size_t>(request)];
+        std::erase_if(mine.expected, [&](const Mailboxes::Expected& place) {
             const auto letter = std::find_if(
                 mine.letters.begin(), mine.letters.end(), [&](const Mailboxes::Letter& candidate) {
-                    return candidate.from == slot.peer && candidate.channel == slot.channel;
+                    return candidate.from == place.from && candidate.channel == place.channel;
                 });
             if (letter == mine.letters.end()) return false;
-            matches_.push_back({request, *letter});
+            matches_.push_back({place, *letter});
             mine.letters.erase(letter);
             return true;
         });
-    }
-
-    void copy_matched() {
-        for (const auto& [request, letter] : matches_) {
-            Slot& slot = slots_[static_cast<std::size_t>(request)];
-            std::memcpy(slot.data, letter.data, std::min(letter.bytes, slot.capacity));
-            slot.bytes = letter.bytes;
-            slot.finished = true;
-            stir(box(letter.from),
-                 [&, sent = letter.request](Mailbox& theirs) { theirs.delivered.push_back(sent); });
-        }
-        matches_.clear();
     }
 
     std::shared_ptr<Mailboxes> mailboxes_;
     int rank_;
     std::vector<Slot> slots_;  // requests are indices into this
     std::vector<Request> free_;
-    std::vector<Request> receives_;  // not yet matched, in order of their start
     std::vector<Match> matches_;
     std::optional<FailedRank> failed_;
 };

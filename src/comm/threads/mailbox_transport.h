@@ -26,19 +26,33 @@ class Mailboxes {
         std::size_t bytes;
         Transport::Request request;  // the sender's
     };
+    /// A message that is waited for; its place belongs to the owner of the mailbox.
+    struct Expected {
+        int from;
+        Channel channel;
+        void* data;
+        std::size_t capacity;
+        Transport::Request request;  // the owner's
+    };
+    struct Finished {
+        Transport::Request request;  // the owner's
+        std::size_t bytes;
+    };
     struct Mailbox {
         std::mutex mutex;  // guards what follows; a thread holds at most one of these
         std::condition_variable changed;
-        bool stirred = false;                       // since the owner last looked
-        std::vector<Letter> letters;                // in order of sending
-        std::vector<Transport::Request> delivered;  // the owner's sends that were copied by their receivers
+        bool stirred = false;            // since the owner last looked
+        std::vector<Letter> letters;     // in order of sending
+        std::vector<Expected> expected;  // in order of the owner's receives
+        std::vector<Finished> finished;  // by other ranks: the owner's sends, and receives they have filled
         std::optional<FailedRank> failed;
     };
 
     std::vector<Mailbox> boxes_;
 };
 
-/// The receiver copies straight from the sender's memory.
+/// Bytes are copied once, straight from the sender's memory: by the receiver, or, when they are few, by
+/// whichever of the two comes last, so that only the other one has to be woken.
 std::unique_ptr<Transport> make_mailbox_transport(std::shared_ptr<Mailboxes> mailboxes, int rank);
 
 }  // namespace drover

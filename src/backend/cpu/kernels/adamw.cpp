@@ -9,8 +9,8 @@ struct Factors {
     float keep;  ///< 1 − learning rate · weight decay
     float beta1, one_minus_beta1;
     float beta2, one_minus_beta2;
-    float step;  ///< learning rate / bias correction 1
-    float root_bias_correction2;
+    float step;        ///< learning rate / bias correction 1
+    float root_scale;  ///< 1 / √bias correction 2
     float eps;
 };
 
@@ -27,7 +27,8 @@ void adamw(const AdamW& op) {
             .beta2 = static_cast<float>(op.beta2),
             .one_minus_beta2 = static_cast<float>(1 - op.beta2),
             .step = static_cast<float>(learning_rate / scalars[StepScalar::bias_correction1]),
-            .root_bias_correction2 = __builtin_sqrtf(scalars[StepScalar::bias_correction2]),
+            .root_scale = static_cast<float>(
+                1 / __builtin_sqrt(static_cast<double>(scalars[StepScalar::bias_correction2]))),
             .eps = op.eps,
         };
         with_leaf_update(leaf, scalars, op.rounding, [&](const auto& update) {
@@ -40,8 +41,7 @@ void adamw(const AdamW& op) {
                         const Floats v = load(exp_avg_sq, at) * f.beta2 + g * g * f.one_minus_beta2;
                         store(exp_avg, at, m);
                         store(exp_avg_sq, at, v);
-                        return before * f.keep -
-                               f.step * m / (square_root(v) / f.root_bias_correction2 + f.eps);
+                        return before * f.keep - f.step * m / (square_root(v) * f.root_scale + f.eps);
                     });
                 });
             });

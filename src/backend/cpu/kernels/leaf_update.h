@@ -87,13 +87,17 @@ class LeafUpdate {
     /// the leaf's elements.
     template <class Step>
     void run(std::int64_t begin, std::int64_t end, const Step& step) const {
-        if (!stochastic_) return run_piece(begin, end - begin, nullptr, step);
-        alignas(64) LeafNoise::Room room;
-        while (begin < end) {
-            const std::int64_t count = noise_.run_length(begin, end - begin);
-            run_piece(begin, count, noise_.draw(begin, count, room), step);
-            begin += count;
-        }
+        if constexpr (dtype_of<P> == DType::bf16)
+            if (stochastic_) {
+                alignas(64) LeafNoise::Room room;
+                while (begin < end) {
+                    const std::int64_t count = noise_.run_length(begin, end - begin);
+                    run_piece<true>(begin, count, noise_.draw(begin, count, room), step);
+                    begin += count;
+                }
+                return;
+            }
+        run_piece<false>(begin, end - begin, nullptr, step);
     }
 
     /// All elements, on all threads.
@@ -104,22 +108,28 @@ class LeafUpdate {
     }
 
   private:
-    template <class Step>
+    template <bool stochastic, class Step>
     [[gnu::always_inline]] void run_piece(std::int64_t begin, std::int64_t count, const std::uint32_t* noise,
-                                          const Step& step) const {
-        for_each_vector(count, [&](auto at) {
+                                          const Step& given_step) const {
+        // Copies of its own: the compiler would have to expect that a store changes what is behind a
+        // reference.
+        const Step step = given_step;
+        P* const param = param_;
+        const G* const gradient = gradient_;
+        float* const master = master_;
+        const float clip_factor = clip_factor_;
+        for_each_vector(count, [=](auto at) {
             const std::int64_t in_piece = at.begin;
             at.begin += begin;
-            const Floats before = master_ ? load(master_, at) : load(param_, at);
-            Floats after = step(at, load(gradient_, at) * clip_factor_, before);
-            if (master_) store(master_, at, after);
-            if constexpr (dtype_of<P> == DType::bf16)
-                if (noise) {
-                    Words words;
-                    __builtin_memcpy(&words, noise + in_piece, sizeof words);
-                    after = rounded_stochastically(after, words);
-                }
-            store(param_, at, after);
+            const Floats before = master ? load(master, at) : load(param, at);
+            Floats after = step(at, load(gradient, at) * clip_factor, before);
+            if (master) store(master, at, after);
+            if constexpr (stochastic) {
+                Words words;
+                __builtin_memcpy(&words, noise + in_piece, sizeof words);
+                after = rounded_stochastically(after, words);
+            }
+            store(param, at, after);
         });
     }
 

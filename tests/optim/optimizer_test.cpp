@@ -1,0 +1,75 @@
+#include "optim/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "optim/statistics_groups.h"
+
+namespace drover {
+namespace {
+
+std::string usage_error(const std::string& name, const Precision& precision) {
+    const Mesh mesh;
+    try {
+        make_optimizer(OptimizerSettings::named(name, 0.1), precision, mesh);
+    } catch (const UsageError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(Optimizer, EveryNameOfTheTrainerIsKnown) {
+    for (const char* name : {"adamw_torch", "adamw_torch_fused", "adamw_torch_xla", "adamw_apex_fused",
+                             "adafactor", "sgd", "adagrad", "rmsprop"})
+        EXPECT_EQ(usage_error(name, Precision::fp32()), "") << name;
+    const std::string error = usage_error("adamw", Precision::fp32());
+    EXPECT_NE(error.find("\"adamw\""), std::string::npos) << error;
+    EXPECT_NE(error.find("adamw_torch, adamw_torch_fused"), std::string::npos) << error;
+    EXPECT_NE(error.find("adagrad or rmsprop"), std::string::npos) << error;
+}
+
+TEST(Optimizer, StochasticRoundingNeedsBf16WithoutMasterCopy) {
+    Precision precision = Precision::pure_bf16();
+    precision.stochastic_rounding = true;
+    EXPECT_EQ(usage_error("adamw_torch", precision), "");
+    precision.master = true;
+    EXPECT_NE(usage_error("adamw_torch", precision).find("Stochastic rounding"), std::string::npos);
+    precision = Precision::fp32();
+    precision.stochastic_rounding = true;
+    EXPECT_NE(usage_error("sgd", precision).find("Stochastic rounding"), std::string::npos);
+}
+
+TEST(StatisticsGroups, FollowTheSpecs) {
+    std::vector<LeafSpec> specs = {
+        {.name = "a", .shape = {4, 3}},
+        {.name = "norm", .shape = {5}},
+        {.name = "0.w1", .shape = {2, 3}, .statistics_group = "0", .clip_group = "experts"},
+        {.name = "1.w1", .shape = {2, 3}, .statistics_group = "1", .clip_group = "experts"},
+        {.name = "0.w3", .shape = {3, 3}, .statistics_group = "0", .clip_group = "experts"},
+        {.name = "b", .shape = {2, 6}, .statistics_group = "pair"},
+        {.name = "pair", .shape = {2, 6}},
+        {.name = "c", .shape = {1, 6}, .statistics_group = "pair"}};
+    std::vector<OwnedLeaf> owned;
+    for (const LeafSpec& spec : specs) owned.push_back({.spec = &spec, .param = {}, .gradient = {}});
+    const StatisticsGroups groups(owned);
+
+    ASSERT_EQ(groups.matrices.size(), 5u);  // a, 0, 1, b and c, pair
+    EXPECT_EQ(groups.leaves[1].matrix, StatisticsGroups::no_matrix);
+    EXPECT_EQ(groups.leaves[2].matrix, groups.leaves[4].matrix);
+    EXPECT_NE(groups.leaves[2].matrix, groups.leaves[3].matrix);
+    EXPECT_EQ(groups.leaves[4].first_row, 2);
+    EXPECT_EQ(groups.matrices[groups.leaves[4].matrix].rows, 5);
+    EXPECT_EQ(groups.matrices[groups.leaves[4].matrix].columns, 3);
+
+    EXPECT_EQ(groups.leaves[2].clip_group, groups.leaves[3].clip_group);
+    EXPECT_EQ(groups.clip_elements[groups.leaves[2].clip_group], 6 + 6 + 9);
+    // Without a clip group, what is factored together is clipped together; and a group may be named like
+    // another leaf.
+    EXPECT_EQ(groups.leaves[5].clip_group, groups.leaves[7].clip_group);
+    EXPECT_NE(groups.leaves[5].clip_group, groups.leaves[6].clip_group);
+    EXPECT_EQ(groups.clip_elements[groups.leaves[7].clip_group], 12 + 6);
+    EXPECT_EQ(groups.clip_elements[groups.leaves[1].clip_group], 5);
+}
+
+}  // namespace
+}  // namespace drover
