@@ -41,7 +41,7 @@ test-asan: setup ## unit tests under the address and undefined-behaviour sanitiz
 	@$(call build,asan)
 	@ctest --preset asan
 
-test-tsan: setup ## the tests of communication between threads under the thread sanitizer
+test-tsan: setup ## ranks as threads, communicators and training, under the thread sanitizer
 	@$(call configure,tsan)
 	@$(call build,tsan)
 	@ctest --preset tsan

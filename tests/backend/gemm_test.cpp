@@ -295,6 +295,7 @@ TEST(Gemm, OneEngineServesChangingThreadsAndShapes) {
         const Threads threads(count);
         expect_right(bench, large, 1);
         expect_right(bench, small, 2);
+        EXPECT_EQ(omp_get_max_threads(), count) << "the caller's setting was changed";
     }
 }
 

@@ -127,7 +127,7 @@ TEST(StochasticRounding, PartsOfALeafGiveTheBitsOfTheWhole) {
     }
 }
 
-TEST(StochasticRounding, BitsDependOnNeitherThreadsNorInstructionSet) {
+TEST(StochasticRounding, ThreadsDoNotShowAndInstructionSetsAgree) {
     const OwnedTensor p = random_normal(DType::bf16, {70, 1003}, 1),
                       g = random_normal(DType::bf16, {70, 1003}, 2);
     const LeafPlace place{.leaf = leaf, .row_begin = 11, .column_begin = 3, .columns = 2000};
@@ -238,6 +238,20 @@ TEST(StochasticRounding, StepsAndLeavesDiffer) {
     EXPECT_TRUE(same_bits(first, sgd(bench, p, g, place, 1)));
     EXPECT_FALSE(same_bits(first, sgd(bench, p, g, place, 2)));
     EXPECT_FALSE(same_bits(first, sgd(bench, p, g, other, 1)));
+}
+
+TEST(StochasticRoundingDeathTest, OnlyBf16WithoutMasterCopyInsideItsLeaf) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    Workbench bench;
+    const Tensor scalars = step_scalars(bench, 0.1, 1), f32 = bench.make(DType::f32, {2, 3});
+    const Tensor param = bench.make(DType::bf16, {2, 3});
+    const auto run = [&](const MomentLeaf& given) {
+        bench.run(Sgd{.leaves = std::span(&given, 1), .scalars = scalars, .rounding = rounding});
+    };
+    EXPECT_DEATH(run({.param = f32, .gradient = f32, .place = {leaf, 0, 0, 3}}), "sgd: stochastic rounding");
+    EXPECT_DEATH(run({.param = param, .gradient = f32, .master = f32, .place = {leaf, 0, 0, 3}}),
+                 "sgd: stochastic rounding");
+    EXPECT_DEATH(run({.param = param, .gradient = f32, .place = {leaf, 0, 1, 3}}), "does not fit its place");
 }
 
 }  // namespace

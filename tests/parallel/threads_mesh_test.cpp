@@ -17,6 +17,7 @@ constexpr int steps = 10;
 
 /// Trains a model alone and in each of the cases, and compares.
 void expect_as_one_process(const test::MeshModel& model, const std::vector<test::MeshCase>& cases) {
+    omp_set_num_threads(1);  // more only cost time with matrices as small as these
     std::map<std::pair<int, std::string>, test::MeshRun> runs;  // by accumulation and optimizer
     for (const test::MeshCase& mesh_case : cases) {
         const auto [alone, is_new] = runs.try_emplace({mesh_case.accumulation, mesh_case.optimizer});

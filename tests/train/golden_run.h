@@ -37,6 +37,14 @@ inline OptimizerSettings optimizer_of(const Json& golden) {
     return settings;
 }
 
+/// Rows of the largest batch of a run, its evaluation included.
+inline std::int64_t largest_batch(const Json& golden) {
+    const std::int64_t training = golden.at("batch_size");
+    return golden.contains("eval_samples")
+               ? std::max(training, static_cast<std::int64_t>(golden.at("eval_samples").size()))
+               : training;
+}
+
 /// An engine set up as a golden run of tests/golden/curve says.
 struct GoldenRun {
     std::unique_ptr<Backend> backend = make_cpu_backend();
@@ -49,7 +57,7 @@ struct GoldenRun {
             config,
             TrainEngineOptions{.model = {.precision = precision,
                                          .recompute = {},
-                                         .rows = golden.at("batch_size"),
+                                         .rows = largest_batch(golden),
                                          .row_length = golden.at("sample_length")},
                                .adamw = {},
                                .optimizer = optimizer_of(golden.at("optimizer")),
