@@ -10,6 +10,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 
 option(DROVER_TESTS "Build the tests" ON)
+option(DROVER_BENCH "Build the speed programs of bench/" OFF)
 option(DROVER_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(DROVER_SANITIZE "Build with the address and undefined-behaviour sanitizers" OFF)
 set(DROVER_CUDA AUTO CACHE STRING "CUDA backend: AUTO (on where nvcc is found), ON or OFF")

@@ -78,6 +78,8 @@ class Tensor {
 
     /// Rows [begin, begin+count) of the outermost dimension.
     Tensor rows(std::int64_t begin, std::int64_t count) const;
+    /// The first `count` rows; an absent tensor stays absent.
+    Tensor first_rows(std::int64_t count) const { return data_ == nullptr ? *this : rows(0, count); }
     /// Columns [begin, begin+count) of the innermost dimension; the result keeps the row stride.
     Tensor columns(std::int64_t begin, std::int64_t count) const;
     /// The same elements under another shape; the tensor must be packed.

@@ -3,10 +3,6 @@
 namespace drover {
 namespace {
 
-Tensor first_rows(const Tensor& tensor, std::int64_t rows) {
-    return tensor ? tensor.rows(0, rows) : tensor;
-}
-
 /// Whether a block with this policy makes the tensor again in backward instead of keeping it.
 struct Dropped {
     bool normed, activated, gate_up, attention;
@@ -21,37 +17,37 @@ struct Dropped {
 }  // namespace
 
 BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
-    return {.residual = first_rows(residual, shape.held),
-            .attention_rstd = first_rows(attention_rstd, shape.held),
-            .attention_normed = first_rows(attention_normed, shape.held),
-            .qkv = first_rows(qkv, shape.tokens),
-            .attended = first_rows(attended, shape.tokens),
-            .lse = first_rows(lse, shape.tokens * shape.heads),
-            .mid_residual = first_rows(mid_residual, shape.held),
-            .mlp_rstd = first_rows(mlp_rstd, shape.held),
-            .mlp_normed = first_rows(mlp_normed, shape.held),
-            .gate_up = first_rows(gate_up, shape.expert_rows()),
-            .activated = first_rows(activated, shape.expert_rows()),
-            .router_probabilities = first_rows(router_probabilities, shape.tokens),
-            .expert_of_slot = first_rows(expert_of_slot, shape.tokens),
-            .slot_weights = first_rows(slot_weights, shape.tokens),
+    return {.residual = residual.first_rows(shape.held),
+            .attention_rstd = attention_rstd.first_rows(shape.held),
+            .attention_normed = attention_normed.first_rows(shape.held),
+            .qkv = qkv.first_rows(shape.tokens),
+            .attended = attended.first_rows(shape.tokens),
+            .lse = lse.first_rows(shape.tokens * shape.heads),
+            .mid_residual = mid_residual.first_rows(shape.held),
+            .mlp_rstd = mlp_rstd.first_rows(shape.held),
+            .mlp_normed = mlp_normed.first_rows(shape.held),
+            .gate_up = gate_up.first_rows(shape.expert_rows()),
+            .activated = activated.first_rows(shape.expert_rows()),
+            .router_probabilities = router_probabilities.first_rows(shape.tokens),
+            .expert_of_slot = expert_of_slot.first_rows(shape.tokens),
+            .slot_weights = slot_weights.first_rows(shape.tokens),
             .expert_offsets = expert_offsets,
-            .row_of_slot = first_rows(row_of_slot, shape.expert_rows()),
-            .slot_of_row = first_rows(slot_of_row, shape.expert_rows())};
+            .row_of_slot = row_of_slot.first_rows(shape.expert_rows()),
+            .slot_of_row = slot_of_row.first_rows(shape.expert_rows())};
 }
 
 BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
-    return {.branch = first_rows(branch, shape.tokens),
-            .held_branch = first_rows(held_branch, shape.held),
-            .gathered = first_rows(gathered, shape.tokens),
-            .dresidual_compute = first_rows(dresidual_compute, shape.held),
-            .dactivated = first_rows(dactivated, shape.expert_rows()),
-            .dattended = first_rows(dattended, shape.tokens),
-            .dqkv = first_rows(dqkv, shape.tokens),
-            .expert_rows = first_rows(expert_rows, shape.expert_rows()),
-            .router_logits = first_rows(router_logits, shape.tokens),
-            .drouter_logits = first_rows(drouter_logits, shape.tokens),
-            .dslot_weights = first_rows(dslot_weights, shape.tokens),
+    return {.branch = branch.first_rows(shape.tokens),
+            .held_branch = held_branch.first_rows(shape.held),
+            .gathered = gathered.first_rows(shape.tokens),
+            .dresidual_compute = dresidual_compute.first_rows(shape.held),
+            .dactivated = dactivated.first_rows(shape.expert_rows()),
+            .dattended = dattended.first_rows(shape.tokens),
+            .dqkv = dqkv.first_rows(shape.tokens),
+            .expert_rows = expert_rows.first_rows(shape.expert_rows()),
+            .router_logits = router_logits.first_rows(shape.tokens),
+            .drouter_logits = drouter_logits.first_rows(shape.tokens),
+            .dslot_weights = dslot_weights.first_rows(shape.tokens),
             .stacked_gate_up = stacked_gate_up,
             .stacked_down = stacked_down};
 }

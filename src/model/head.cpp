@@ -3,14 +3,6 @@
 #include <algorithm>
 
 namespace drover {
-namespace {
-
-Tensor first_rows(const Tensor& tensor, std::int64_t rows) {
-    return tensor ? tensor.rows(0, rows) : tensor;
-}
-
-}  // namespace
-
 std::int64_t HeadBuffers::chunk_rows(std::int64_t tokens, std::int64_t vocab) {
     constexpr std::int64_t elements = std::int64_t{1} << 25, granularity = 64;
     const std::int64_t rows = std::max(granularity, elements / vocab / granularity * granularity);
@@ -45,9 +37,9 @@ void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Pr
 HeadBuffers HeadBuffers::prefix(const BlockShape& shape) const {
     HeadBuffers part = *this;
     for (Tensor* held : {&part.residual, &part.rstd, &part.normed, &part.held_dnormed})
-        *held = first_rows(*held, shape.held);
+        *held = held->first_rows(shape.held);
     for (Tensor* whole : {&part.gathered, &part.dnormed, &part.loss, &part.argmax})
-        *whole = first_rows(*whole, shape.tokens);
+        *whole = whole->first_rows(shape.tokens);
     return part;
 }
 

@@ -46,6 +46,15 @@ std::vector<double> difference(const std::vector<double>& a, const std::vector<d
     return result;
 }
 
+/// Loss and number of right guesses over all rows, before training.
+void evaluate_on_mesh(TrainEngine& engine, const TokenBatch& batch, const Mesh& mesh, MeshRun& run) {
+    const EvaluationResult result = engine.evaluate(batch);
+    std::vector<double> sums = {result.loss_sum, static_cast<double>(result.correct)};
+    mesh.replicas().all_reduce({}, Tensor::of(sums.data(), {2}), Reduction::sum);
+    run.evaluated_loss = sums[0] + result.balance_loss;
+    run.correct = sums[1];
+}
+
 }  // namespace
 
 std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mesh& mesh) {
@@ -155,6 +164,7 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     engine.initialize_weights(42);
     MeshRun run;
     const auto before = whole_leaves(engine.store(), mesh);
+    evaluate_on_mesh(engine, make_batch(999, mine, model.config.vocab_size), mesh, run);
     for (int step = 0; step < steps; ++step) {
         std::vector<TokenBatch> micro_batches;
         for (int i = 0; i < mesh_case.accumulation; ++i)
@@ -173,6 +183,8 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
 
 MeshDifference compare(const MeshRun& run, const MeshRun& alone) {
     MeshDifference worst;
+    worst.loss = std::fabs(run.evaluated_loss / alone.evaluated_loss - 1);
+    worst.guesses = std::fabs(run.correct - alone.correct);
     for (std::size_t i = 0; i < alone.losses.size(); ++i) {
         worst.loss = std::max(worst.loss, std::fabs(run.losses[i] / alone.losses[i] - 1));
         worst.norm = std::max(worst.norm, std::fabs(run.norms[i] / alone.norms[i] - 1));
@@ -185,9 +197,9 @@ MeshDifference compare(const MeshRun& run, const MeshRun& alone) {
 
 std::string MeshDifference::complaint() const {
     // Written so that a NaN complains.
-    if (loss <= 1e-5 && norm <= 1e-4 && weights <= 1e-3) return "";
-    return fmt::format("loss {:.1e}, gradient norm {:.1e}, weights {:.1e} from one process", loss, norm,
-                       weights);
+    if (loss <= 1e-5 && norm <= 1e-4 && weights <= 1e-3 && guesses == 0) return "";
+    return fmt::format("loss {:.1e}, gradient norm {:.1e}, weights {:.1e}, right guesses {} from one process",
+                       loss, norm, weights, guesses);
 }
 
 }  // namespace drover::test

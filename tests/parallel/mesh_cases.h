@@ -43,6 +43,8 @@ std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mes
 /// What a run left behind.
 struct MeshRun {
     std::vector<double> losses, norms;
+    double evaluated_loss = 0;                  ///< before training, over all rows
+    double correct = 0;                         ///< likewise: targets that were the likeliest token
     std::vector<std::vector<double>> weights;   ///< whole leaves, in the order of the spec
     std::vector<std::vector<double>> movement;  ///< last minus first weights
 };
@@ -54,8 +56,8 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
 /// Differences from the run of one process, as the largest over the steps (relative) and over the leaves
 /// (‖difference‖ / ‖movement‖).
 struct MeshDifference {
-    double loss = 0, norm = 0, weights = 0;
-    /// Empty when all three are within what rounding explains: 1e-5, 1e-4 and 1e-3.
+    double loss = 0, norm = 0, weights = 0, guesses = 0;
+    /// Empty when they are within what rounding explains: 1e-5, 1e-4, 1e-3, and no guess that differs.
     std::string complaint() const;
 };
 MeshDifference compare(const MeshRun& run, const MeshRun& alone);

@@ -119,8 +119,7 @@ void expect_appendix_run(const std::string& name) {
         EXPECT_NEAR(run.sum_of(leaf), sum.get<double>(), 1e-4) << leaf;
 
     // One batch, as there: the experts' balance loss is made from all of it.
-    const EvaluationResult result =
-        run.engine->evaluate(batch_of_samples(golden.at("eval_samples"), 16, 64));
+    const EvaluationResult result = run.engine->evaluate(batch_of_samples(golden.at("eval_samples"), 16, 64));
     EXPECT_NEAR(result.mean_loss() + result.balance_loss, golden.at("eval_loss").get<double>(), 5e-6);
 }
 

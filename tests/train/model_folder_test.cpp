@@ -64,7 +64,8 @@ TEST_P(HfFolder, LoadsAndSavesAsTransformersDoes) {
     EXPECT_EQ(again->evaluate(batch).loss_sum, loss);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, HfFolder, ::testing::Values("llama-single", "llama-sharded", "llama-tied", "mixtral-published",
+INSTANTIATE_TEST_SUITE_P(Models, HfFolder,
+                         ::testing::Values("llama-single", "llama-sharded", "llama-tied", "mixtral-published",
                                            "mixtral-fused"),
                          [](const auto& folder) {
                              std::string name = folder.param;

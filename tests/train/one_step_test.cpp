@@ -102,7 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Llama, OneStep,
 
 INSTANTIATE_TEST_SUITE_P(Mixtral, OneStep,
                          ::testing::Values("mixtral_plain_top2", "mixtral_aux_top2", "mixtral_experts2_top1",
-                                           "mixtral_experts8_top2_window", "mixtral_padded_aux", "mixtral_starved_experts"),
+                                           "mixtral_experts8_top2_window", "mixtral_padded_aux",
+                                           "mixtral_starved_experts"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(ExpertModes, GiveTheSameGradients) {

@@ -12,6 +12,7 @@
 
 #include "comm/mpi/mpi_world.h"
 #include "model/block_shape.h"
+#include "model/params.h"
 #include "parallel/mesh_cases.h"
 
 namespace drover::test {
@@ -43,6 +44,11 @@ int check_corners(World& world) {
                 alone[mesh_case.accumulation] =
                     train_on_mesh(model, {.accumulation = mesh_case.accumulation}, Mesh(), steps);
             const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+            if (world.rank() == 0 && cases == 0)
+                std::fputs(
+                    placement_table(make_param_spec(model.config), mesh, mesh_case.sharding, DType::f32)
+                        .c_str(),
+                    stdout);
             const MeshRun run = train_on_mesh(model, mesh_case, mesh, steps);
             const std::string complaint = compare(run, alone[mesh_case.accumulation]).complaint();
             if (!complaint.empty()) {
