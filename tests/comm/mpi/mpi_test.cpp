@@ -45,7 +45,8 @@ INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, testing::Values(1, 2, 3, 4));
 TEST_P(MpiRanks, CollectivesGiveWhatALoopOverTheRanksGives) {
     const Result result = run_ranks(GetParam(), "checks");
     EXPECT_EQ(result.status, 0) << result.output;
-    EXPECT_EQ(result.output, fmt::format("{} ranks: all is well\n", GetParam()));
+    // MPI may have something of its own to say before (about a container without /sys, for example).
+    EXPECT_TRUE(result.output.ends_with(fmt::format("{} ranks: all is well\n", GetParam()))) << result.output;
 }
 
 TEST(Mpi, CollectivesPassTheDebugModesChecks) {
