@@ -28,7 +28,7 @@ ifneq ($(SETUP),no)
 	@scripts/setup.sh
 endif
 
-demo: build ## train a small Llama on the CPU (about two minutes)
+demo: build ## train a small Llama on the CPU (about a minute)
 	@build/release/drover demo --config examples/configs/llama-5m.json --data examples/data/tinyshakespeare/ids.safetensors
 
 test: setup ## build everything and run all tests
