@@ -12,7 +12,6 @@ using test::GoldenRun;
 
 struct Limits {
     double loss, norm, sum;
-    double first_losses = loss;  ///< the first eight, before rounding to bf16 has drawn two runs apart
 };
 
 void expect_curve(const std::string& name, const Precision& precision, const Limits& limits) {
@@ -29,9 +28,7 @@ void expect_curve(const std::string& name, const Precision& precision, const Lim
                 batch_of_samples(samples, golden.at("sample_length"), golden.at("vocab_size")));
         const StepResult result = run.engine->step(micro_batches, schedule.rate(step));
         EXPECT_NEAR(schedule.rate(step), expected.at("learning_rate").get<double>(), 1e-12);
-        EXPECT_NEAR(result.loss, expected.at("loss").get<double>(),
-                    step < 8 ? limits.first_losses : limits.loss)
-            << "step " << step;
+        EXPECT_NEAR(result.loss, expected.at("loss").get<double>(), limits.loss) << "step " << step;
         const double norm = expected.at("grad_norm");
         EXPECT_NEAR(result.gradient_norm, norm, limits.norm * norm) << "step " << step;
         ++step;
@@ -59,11 +56,9 @@ TEST(Curve, AdafactorLinear) {
     expect_curve("adafactor", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
-// transformers' own bf16 losses leave its fp32 losses by 4e-3 in the first eight steps and by 0.17 later, its
-// norms by two thirds.
+// transformers' own bf16 losses leave its fp32 losses by up to 0.015 here.
 TEST(Curve, AdafactorPureBfloat16) {
-    expect_curve("adafactor_bfloat16", Precision::pure_bf16(),
-                 {.loss = 0.17, .norm = 0.7, .sum = 2.0, .first_losses = 4e-3});
+    expect_curve("adafactor_bfloat16", Precision::pure_bf16(), {.loss = 1.5e-2, .norm = 0.1, .sum = 0.1});
 }
 
 TEST(Curve, SgdCosine) {
@@ -89,7 +84,8 @@ TEST(Curve, MixtralAdamW) {
 
 // transformers' autocast keeps the residual stream in fp32 and rounds elsewhere than we do.
 TEST(Curve, Bfloat16WithMasterWeights) {
-    expect_curve("llama_bf16_master", Precision::bf16_with_master(), {.loss = 2e-2, .norm = 0.1, .sum = 0.5});
+    expect_curve("llama_bf16_master", Precision::bf16_with_master(),
+                 {.loss = 5e-3, .norm = 0.05, .sum = 0.2});
 }
 
 /// Whole runs of transformers 4.43 with two epochs, and an evaluation after them.

@@ -18,7 +18,7 @@
 namespace drover::test {
 namespace {
 
-constexpr int steps = 4;
+constexpr int steps = 10;
 
 /// Data parallelism alone and tensor parallelism alone, with every sharding, and what lies between them.
 std::vector<MeshCase> corner_cases(int ranks) {
