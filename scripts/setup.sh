@@ -7,9 +7,9 @@ set -eu
 # A tool counts as present when its command is found, whoever installed it.
 tools='g++:g++ cmake:cmake ninja-build:ninja make:make openmpi-bin:mpirun'
 # The same names on both distributions.
-libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev libgtest-dev'
+libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev libgtest-dev libsentencepiece-dev libpcre2-dev libicu-dev libxxhash-dev libzstd-dev zlib1g-dev'
 
-needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI and GoogleTest'
+needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI, GoogleTest, SentencePiece, PCRE2, ICU, xxHash, zstd and zlib'
 
 fail() {
     printf 'setup: %s\n' "$1" >&2

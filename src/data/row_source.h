@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace drover {
+
+/// Consecutive rows of text, back to back in one buffer.
+struct RowBatch {
+    std::string bytes;
+    std::vector<std::size_t> ends;  ///< row i is bytes [ends[i-1], ends[i])
+
+    std::size_t size() const { return ends.size(); }
+    std::string_view operator[](std::size_t i) const {
+        const std::size_t begin = i == 0 ? 0 : ends[i - 1];
+        return std::string_view(bytes).substr(begin, ends[i] - begin);
+    }
+    void add(std::string_view row) {
+        bytes.append(row);
+        ends.push_back(bytes.size());
+    }
+    void clear() {
+        bytes.clear();
+        ends.clear();
+    }
+};
+
+/// The rows of one column of one split, in order, read as they are asked for: memory does not grow with the
+/// corpus. Used by one thread at a time.
+class RowSource {
+  public:
+    virtual ~RowSource() = default;
+
+    /// Replaces `batch` by the next rows, at most `max_rows`; an empty batch means the end. Error names the
+    /// file and the line or row for invalid UTF-8, a null text, broken quoting and the like.
+    virtual void next(RowBatch& batch, std::size_t max_rows) = 0;
+};
+
+/// A split whose rows can be read any number of times.
+class RowDataset {
+  public:
+    virtual ~RowDataset() = default;
+
+    /// Rows from `first_row` on; the rows before it are passed over as cheaply as the format allows.
+    virtual std::unique_ptr<RowSource> open(std::int64_t first_row) const = 0;
+    /// Number of rows; may read the whole corpus the first time.
+    virtual std::int64_t row_count() const = 0;
+    /// Names of all columns, in order of first appearance, and the one that is read.
+    virtual const std::vector<std::string>& column_names() const = 0;
+    virtual const std::string& text_column() const = 0;
+    /// Changes whenever a row could be another one: a hash, in hexadecimal, of the files and of how they are
+    /// read.
+    virtual std::string fingerprint() const = 0;
+};
+
+}  // namespace drover

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace drover {
+
+using TokenId = std::int32_t;
+
+/// Whether the tokens that a tokenizer puts around a text (BOS, and EOS where it is asked for) are added.
+enum class SpecialTokens { add, omit };
+
+/// Text to token ids and back, equal to what Hugging Face's tokenizer of the same files gives. Immutable
+/// after loading: every method may be called from several threads at once.
+class Tokenizer {
+  public:
+    virtual ~Tokenizer() = default;
+
+    /// Appends the ids of `text` to `ids`. Error when `text` is not UTF-8.
+    virtual void encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids) const = 0;
+    /// The text of `ids`; with `skip_special` tokens that are marked special give nothing. Error when an id
+    /// is not in the vocabulary.
+    virtual std::string decode(std::span<const TokenId> ids, bool skip_special) const = 0;
+
+    /// Number of ids, added tokens included: Python's len(tokenizer).
+    virtual std::int64_t size() const = 0;
+    virtual std::optional<TokenId> bos() const = 0;
+    virtual std::optional<TokenId> eos() const = 0;
+    virtual std::optional<TokenId> pad() const = 0;
+    virtual std::optional<TokenId> unk() const = 0;
+    /// model_max_length of tokenizer_config.json; 1e30 when there is none, as Hugging Face has it.
+    virtual double model_max_length() const = 0;
+    /// Changes whenever a text could get other ids: a hash, in hexadecimal, of everything that encode uses.
+    virtual std::string fingerprint() const = 0;
+};
+
+/// Loads the tokenizer of a model folder, or a tokenizer.json, a SentencePiece tokenizer.model or a tiktoken
+/// rank file. Error names the file and the component when something in it is not supported.
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path);
+
+}  // namespace drover

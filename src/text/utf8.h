@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace drover {
+
+/// One decoded character. `length` is 0 where the bytes are not UTF-8 (overlong forms, surrogates and values
+/// past U+10FFFF included).
+struct Utf8Char {
+    char32_t code_point;
+    unsigned length;  ///< bytes taken, 1 to 4
+};
+
+/// The character that begins at `bytes[0]`; `bytes` is not empty.
+Utf8Char decode_utf8(std::string_view bytes);
+
+/// Appends the 1 to 4 bytes of a code point (not a surrogate, at most U+10FFFF).
+void append_utf8(std::string& text, char32_t code_point);
+
+/// How many leading bytes are whole characters; equals bytes.size() when all of it is UTF-8.
+std::size_t valid_utf8_prefix(std::string_view bytes);
+
+}  // namespace drover
