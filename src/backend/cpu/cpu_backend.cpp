@@ -10,6 +10,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/peaks.h"
 #include "core/error.h"
 
 namespace drover {
@@ -22,14 +23,16 @@ struct InstructionSet {
     std::string_view title;
     const Kernels& kernels;
     bool supported;
+    bool has_bf16_products;
 };
 
 InstructionSet avx2_set() {
-    return {"avx2", "AVX2", avx2::kernels, __builtin_cpu_supports("x86-64-v3") != 0};
+    return {"avx2", "AVX2", avx2::kernels, __builtin_cpu_supports("x86-64-v3") != 0, false};
 }
 
 InstructionSet avx512_set() {
-    return {"avx512", "AVX-512", avx512::kernels, __builtin_cpu_supports("x86-64-v4") != 0};
+    return {"avx512", "AVX-512", avx512::kernels, __builtin_cpu_supports("x86-64-v4") != 0,
+            __builtin_cpu_supports("avx512bf16") != 0};
 }
 
 /// The best level that the processor has, or the one that DROVER_CPU_ISA asks for.
@@ -61,6 +64,7 @@ class CpuBackend final : public Backend {
         return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
     }
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
+    MachinePeaks measure_peaks() override { return cpu::measure_peaks(kernels(), instructions_.has_bf16_products); }
     Stream main_stream() override { return {}; }
     void synchronize(Stream) override {}
 
