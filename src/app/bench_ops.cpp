@@ -142,6 +142,11 @@ class ModelOperations {
                                 .row_of_slot = indices({m}),
                                 .slot_of_row = indices({m})};
         linear("router", n, h, e);
+        if (config_.moe.jitter > 0)
+            timer_.time("", JitterTokens{.x = normal(n, h),
+                                         .scalars = timer_.constant(DType::f32, {StepScalar::count}, 1),
+                                         // So small that many rounds leave the values as they are.
+                                         .amplitude = 1e-6f});
         timer_.time("", router);
         timer_.time("", RouterBackward{.probabilities = router.probabilities,
                                        .experts = router.experts,

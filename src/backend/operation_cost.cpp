@@ -151,6 +151,10 @@ OperationCost cost(const CrossEntropyGradient& op) {
                         {replaced, op.loss});
 }
 
+OperationCost cost(const JitterTokens& op) {
+    return memory_bound("jitter", {op.x}, {op.x});
+}
+
 OperationCost cost(const Router& op) {
     return memory_bound("router", {op.logits, op.counts}, {op.probabilities, op.experts, op.weights});
 }

@@ -33,6 +33,7 @@ OperationCost cost(const AttentionBackward&);
 OperationCost cost(const CrossEntropyStatistics&);
 OperationCost cost(const CrossEntropyRescale&);
 OperationCost cost(const CrossEntropyGradient&);
+OperationCost cost(const JitterTokens&);
 OperationCost cost(const Router&);
 OperationCost cost(const RouterBackward&);
 OperationCost cost(const BalanceLoss&);

@@ -100,6 +100,7 @@ class CpuBackend final : public Backend {
     DROVER_FORWARD(cross_entropy_statistics, CrossEntropyStatistics)
     DROVER_FORWARD(cross_entropy_rescale, CrossEntropyRescale)
     DROVER_FORWARD(cross_entropy_gradient, CrossEntropyGradient)
+    DROVER_FORWARD(jitter_tokens, JitterTokens)
     DROVER_FORWARD(router, Router)
     DROVER_FORWARD(router_backward, RouterBackward)
     DROVER_FORWARD(balance_loss, BalanceLoss)

@@ -42,6 +42,7 @@ struct PeakLoop {
     declare(cross_entropy_statistics, CrossEntropyStatistics) \
     declare(cross_entropy_rescale, CrossEntropyRescale)       \
     declare(cross_entropy_gradient, CrossEntropyGradient)     \
+    declare(jitter_tokens, JitterTokens)  \
     declare(router, Router)  \
     declare(router_backward, RouterBackward)  \
     declare(balance_loss, BalanceLoss)  \
