@@ -60,6 +60,9 @@ double median(std::vector<double> values) {
 /// What was measured.
 struct Measurements {
     double step_seconds = 0;  ///< median of the steps after warm-up
+    double tokens_per_second = 0;
+    double flops_per_second = 0;
+    double mfu = 0;
     double first_step_seconds = 0;
     double loss = 0;
     std::int64_t peak_bytes = 0;
@@ -96,8 +99,7 @@ Measurements measure(TrainEngine& engine, Backend& backend, const TokenBatch& ba
 }
 
 Json json_of(const BenchOptions& options, const ModelConfig& config, const TrainEngine& engine,
-             const Backend& backend, const Measurements& m, double tokens_per_second, double flops,
-             double mfu) {
+             const Backend& backend, const Measurements& m) {
     return {{"model", options.shape.model},
             {"dtype", options.shape.dtype},
             {"batch", options.shape.batch},
@@ -108,9 +110,9 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"steps", options.steps},
             {"device", backend.description()},
             {"parameters", engine.store().spec().parameter_count()},
-            {"tokens_per_second", tokens_per_second},
-            {"tflops", flops / 1e12},
-            {"mfu", mfu},
+            {"tokens_per_second", m.tokens_per_second},
+            {"tflops", m.flops_per_second / 1e12},
+            {"mfu", m.mfu},
             {"step_ms", 1e3 * m.step_seconds},
             {"first_step_seconds", m.first_step_seconds},
             {"peak_memory_bytes", m.peak_bytes},
@@ -145,17 +147,16 @@ void run_bench(const BenchOptions& options) {
     engine.allocate();
     engine.initialize_weights(seed);
     const TokenBatch batch = random_batch(options.shape, config.vocab_size);
-    const Measurements m = measure(engine, *backend, batch, options.steps);
+    Measurements m = measure(engine, *backend, batch, options.steps);
     if (!std::isfinite(m.loss))
         throw Error(fmt::format("The loss became {} within {} steps.", m.loss, options.steps),
                     "Such a run measures nothing; use another config or dtype.");
 
-    const double tokens_per_second = static_cast<double>(batch.tokens()) / m.step_seconds;
-    const double flops = tokens_per_second * flops_per_token(config, options.shape.sequence);
-    const double mfu = flops / m.peaks.flops(precision.parameters);
+    m.tokens_per_second = static_cast<double>(batch.tokens()) / m.step_seconds;
+    m.flops_per_second = m.tokens_per_second * flops_per_token(config, options.shape.sequence);
+    m.mfu = m.flops_per_second / m.peaks.flops(precision.parameters);
     if (options.shape.json) {
-        fmt::print("{}\n",
-                   json_of(options, config, engine, *backend, m, tokens_per_second, flops, mfu).dump());
+        fmt::print("{}\n", json_of(options, config, engine, *backend, m).dump());
         return;
     }
     fmt::print(
@@ -163,9 +164,9 @@ void run_bench(const BenchOptions& options) {
         "loss {:.3f}\n"
         "first step done {:.2f} s after start; peak resident memory {}\n"
         "Machine's peaks: {}\nOne more step of {:.1f} ms, by operation:\n{}",
-        tokens_per_second, flops / 1e9, 100 * mfu, 1e3 * m.step_seconds, options.steps - warm_up_steps,
-        warm_up_steps, m.loss, m.first_step_seconds, bytes_text(static_cast<std::size_t>(m.peak_bytes)),
-        text_of(m.peaks), 1e3 * m.observed_seconds,
+        m.tokens_per_second, m.flops_per_second / 1e9, 100 * m.mfu, 1e3 * m.step_seconds,
+        options.steps - warm_up_steps, warm_up_steps, m.loss, m.first_step_seconds,
+        bytes_text(static_cast<std::size_t>(m.peak_bytes)), text_of(m.peaks), 1e3 * m.observed_seconds,
         operations_table(m.operations, m.observed_seconds, m.peaks));
 }
 

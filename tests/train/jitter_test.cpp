@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/operation_profile.h"
 #include "support/golden.h"
+#include "train/golden_step.h"
 #include "train/single_mesh.h"
 #include "train/train_engine.h"
 
@@ -86,6 +87,27 @@ TEST_F(RouterJitter, GradientsAreThoseOfTheLossAtTheSameNoise) {
         const double slope = (loss_at(distance) - loss_at(-distance)) / (2 * distance);
         std::copy(before.begin(), before.end(), weights);
         EXPECT_NEAR(slope / norm, 1, 1e-2) << leaf.spec->name;
+    }
+}
+
+TEST_F(RouterJitter, GivesTransformersNumbersForThisNoise) {
+    const SafetensorsFile expected(test::golden_path("step/mixtral_jitter_float32.safetensors"));
+    test::GoldenStep golden("mixtral_aux_top2_float32");
+    golden.set_config(ModelConfig::parse(expected.header().metadata.at("config"), "mixtral_jitter"));
+    EXPECT_EQ(golden.config().moe.jitter, 0.1);
+    for (const MoeMode mode : {MoeMode::grouped, MoeMode::stacked, MoeMode::all_tokens}) {
+        const auto trained = golden.engine(*backend_, Precision::fp32(), {Recompute::selective}, mode);
+        const std::vector<TokenBatch> batches = {golden.batch()};
+        EXPECT_NEAR(trained->accumulate_gradients(batches).loss, expected.tensor("loss").data<float>()[0],
+                    2e-6);
+        int compared = 0;
+        for (const OwnedLeaf& leaf : trained->store().owned()) {
+            if (!expected.find("grad." + leaf.spec->name)) continue;
+            EXPECT_LE(test::relative_error(leaf.gradient, expected.tensor("grad." + leaf.spec->name)), 1e-5)
+                << leaf.spec->name;
+            ++compared;
+        }
+        EXPECT_EQ(compared, 3 + 2 * (4 + 2 + 1 + 3));
     }
 }
 
