@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -144,6 +145,7 @@ void run_bench(const BenchOptions& options) {
                    static_cast<double>(engine.store().spec().parameter_count()) / 1e6, options.shape.dtype,
                    options.shape.batch, options.shape.sequence, options.optimizer,
                    engine.memory_plan().table());
+    std::fflush(stdout);
     engine.allocate();
     engine.initialize_weights(seed);
     const TokenBatch batch = random_batch(options.shape, config.vocab_size);
