@@ -25,7 +25,8 @@ struct GroupedEmbeddingBackward {
 struct PeakLoop {
     DType arithmetic;          ///< f32, or bf16 where the processor has AVX512_BF16
     std::int64_t repetitions;  ///< of every chain
-    double* flops;             ///< set to what was done, over all threads
+    double* flops_per_second;  ///< set to the sum over threads, each by its own processor time: what other
+                               ///< programs take away does not show
 };
 
 #define DROVER_CPU_KERNELS(declare)        \

@@ -12,15 +12,13 @@ namespace drover::cpu {
 namespace {
 
 double flops_per_second(const Kernels& kernels, DType arithmetic) {
-    // The best of many tries below a millisecond: other programs may take a processor away from any of them.
     constexpr int tries = 50;
-    constexpr std::int64_t repetitions = 150'000;
+    constexpr std::int64_t repetitions = 150'000;  // well below a millisecond: some try is not interrupted
     double best = 0;
     for (int i = 0; i < tries; ++i) {
-        double flops = 0;
-        const Stopwatch watch;
-        kernels.peak_loop({.arithmetic = arithmetic, .repetitions = repetitions, .flops = &flops});
-        best = std::max(best, flops / watch.seconds());
+        double rate = 0;
+        kernels.peak_loop({.arithmetic = arithmetic, .repetitions = repetitions, .flops_per_second = &rate});
+        best = std::max(best, rate);
     }
     return best;
 }

@@ -1,4 +1,4 @@
-#include <omp.h>
+#include <ctime>
 
 #include "backend/cpu/kernels/vector_math.h"
 
@@ -41,26 +41,32 @@ void multiply_add(std::int64_t repetitions) {
 }
 #endif
 
+/// Time for which this thread has had a processor.
+double processor_seconds() {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 }  // namespace
 
 void peak_loop(const PeakLoop& op) {
-    int threads = 1;
-    int products_per_lane = 1;
-#ifdef __AVX512F__
-    if (op.arithmetic == DType::bf16) products_per_lane = 2;
-#endif
-#pragma omp parallel
+    const double flops_per_lane = 2.0 * chains * static_cast<double>(op.repetitions);
+    double sum = 0;
+#pragma omp parallel reduction(+ : sum)
     {
-#pragma omp single
-        threads = omp_get_num_threads();
+        double flops = lanes * flops_per_lane;
+        const double begin = processor_seconds();
 #ifdef __AVX512F__
-        if (op.arithmetic == DType::bf16)
+        if (op.arithmetic == DType::bf16) {
             multiply_add_bf16(op.repetitions);
-        else
+            flops *= 2;  // two products per lane
+        } else
 #endif
             multiply_add(op.repetitions);
+        sum += flops / (processor_seconds() - begin);
     }
-    *op.flops = 2.0 * products_per_lane * lanes * chains * static_cast<double>(op.repetitions) * threads;
+    *op.flops_per_second = sum;
 }
 
 }  // namespace drover::cpu::DROVER_ISA
