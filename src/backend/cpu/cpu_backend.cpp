@@ -11,6 +11,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/peaks.h"
 #include "core/error.h"
 
 namespace drover {
@@ -23,6 +24,7 @@ struct InstructionSet {
     std::string_view title;
     const Kernels& kernels;
     bool supported;
+    bool has_bf16_products = false;  ///< as vector instructions
     std::optional<amx::TileUnit> matrix_unit{};
 };
 
@@ -30,11 +32,12 @@ struct InstructionSet {
 /// itself.
 std::vector<InstructionSet> instruction_sets() {
     const bool avx2 = __builtin_cpu_supports("x86-64-v3") != 0,
-               avx512 = __builtin_cpu_supports("x86-64-v4") != 0;
+               avx512 = __builtin_cpu_supports("x86-64-v4") != 0,
+               bf16 = __builtin_cpu_supports("avx512bf16") != 0;
     return {{"avx2", "AVX2", avx2::kernels, avx2},
-            {"avx512", "AVX-512", avx512::kernels, avx512},
-            {"amx", "AMX", avx512::kernels, avx512 && amx::usable(), amx::TileUnit::hardware},
-            {"amx-emulated", "AVX-512", avx512::kernels, avx512, amx::TileUnit::emulated}};
+            {"avx512", "AVX-512", avx512::kernels, avx512, bf16},
+            {"amx", "AMX", avx512::kernels, avx512 && amx::usable(), bf16, amx::TileUnit::hardware},
+            {"amx-emulated", "AVX-512", avx512::kernels, avx512, bf16, amx::TileUnit::emulated}};
 }
 
 /// The best level that the processor has, or the one that DROVER_CPU_ISA asks for.
@@ -66,6 +69,9 @@ class CpuBackend final : public Backend {
         return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
     }
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
+    MachinePeaks measure_peaks() override {
+        return cpu::measure_peaks(kernels(), instructions_.has_bf16_products, instructions_.matrix_unit);
+    }
     Stream main_stream() override { return {}; }
     void synchronize(Stream) override {}
 
@@ -101,6 +107,7 @@ class CpuBackend final : public Backend {
     DROVER_FORWARD(cross_entropy_statistics, CrossEntropyStatistics)
     DROVER_FORWARD(cross_entropy_rescale, CrossEntropyRescale)
     DROVER_FORWARD(cross_entropy_gradient, CrossEntropyGradient)
+    DROVER_FORWARD(jitter_tokens, JitterTokens)
     DROVER_FORWARD(router, Router)
     DROVER_FORWARD(router_backward, RouterBackward)
     DROVER_FORWARD(balance_loss, BalanceLoss)
