@@ -5,22 +5,37 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cpu/amx/peak_loop.h"
 #include "core/arena.h"
 #include "core/stopwatch.h"
 
 namespace drover::cpu {
 namespace {
 
-double flops_per_second(const Kernels& kernels, DType arithmetic) {
+/// The best of many tries. Each is well below a millisecond, so that some are not interrupted by other
+/// programs.
+template <class Try>
+double best_rate(const Try& measure) {
     constexpr int tries = 50;
-    constexpr std::int64_t repetitions = 150'000;  // well below a millisecond: some try is not interrupted
     double best = 0;
-    for (int i = 0; i < tries; ++i) {
-        double rate = 0;
-        kernels.peak_loop({.arithmetic = arithmetic, .repetitions = repetitions, .flops_per_second = &rate});
-        best = std::max(best, rate);
-    }
+    for (int i = 0; i < tries; ++i) best = std::max(best, measure());
     return best;
+}
+
+double vector_flops_per_second(const Kernels& kernels, DType arithmetic) {
+    return best_rate([&] {
+        double rate = 0;
+        kernels.peak_loop({.arithmetic = arithmetic, .repetitions = 150'000, .flops_per_second = &rate});
+        return rate;
+    });
+}
+
+double matrix_unit_flops_per_second() {
+    return best_rate([] {
+        const Stopwatch watch;
+        const double flops = amx::peak_loop(30'000);
+        return flops / watch.seconds();
+    });
 }
 
 double copied_bytes_per_second() {
@@ -51,12 +66,15 @@ double copied_bytes_per_second() {
 
 }  // namespace
 
-MachinePeaks measure_peaks(const Kernels& kernels, bool has_bf16_products) {
+MachinePeaks measure_peaks(const Kernels& kernels, bool has_bf16_products,
+                           std::optional<amx::TileUnit> matrix_unit) {
     MachinePeaks peaks;
-    peaks.fp32_flops = flops_per_second(kernels, DType::f32);
+    peaks.fp32_flops = vector_flops_per_second(kernels, DType::f32);
     peaks.bf16_flops = peaks.fp32_flops;
-    if (has_bf16_products)
-        peaks.bf16_flops = std::max(peaks.fp32_flops, flops_per_second(kernels, DType::bf16));
+    if (matrix_unit == amx::TileUnit::hardware)
+        peaks.bf16_flops = std::max(peaks.bf16_flops, matrix_unit_flops_per_second());
+    else if (has_bf16_products)
+        peaks.bf16_flops = std::max(peaks.bf16_flops, vector_flops_per_second(kernels, DType::bf16));
     peaks.bandwidth = copied_bytes_per_second();
     return peaks;
 }
