@@ -11,8 +11,9 @@ namespace {
 
 /// Sums of fp32, relative to the norm of the result.
 constexpr double f32_tolerance = 2e-6;
-/// Roundings of results to bf16, and in backward of the stored output, from which delta is made.
-constexpr double bf16_tolerance = 1.0 / 256;
+/// Roundings to bf16: of results, of the stored output, from which backward makes delta, and of the weights
+/// and their gradients where they are multiplied in bf16.
+constexpr double bf16_tolerance = 1.5 / 256;
 
 /// Close overall, and exactly zero at tokens that are in no sequence.
 void expect_close(const AttentionBatch& batch, const Tensor& actual, const std::vector<double>& expected,
@@ -270,8 +271,8 @@ TEST(Attention, InstructionSetsAgree) {
             return run(bench, larger_batch(), inputs);
         };
         const AttentionResults narrow = with_instructions("avx2"), wide = with_instructions("avx512");
-        // A last digit of fp32 may decide how bf16 rounds, for very few elements.
-        const double tolerance = dtype == DType::f32 ? 1e-6 : 2e-4;
+        // One of them rounds weights to bf16 before it multiplies them.
+        const double tolerance = dtype == DType::f32 ? 1e-6 : bf16_tolerance;
         EXPECT_LE(relative_error(narrow.out, wide.out), tolerance);
         EXPECT_LE(relative_error(narrow.lse, wide.lse), 1e-6);
         EXPECT_LE(relative_error(narrow.dq, wide.dq), tolerance);

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cpu/amx/probe.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/peaks.h"
+#include "backend/cpu/tile_engine.h"
+#include "backend/cpu/tiles/amx_probe.h"
 #include "core/error.h"
 
 namespace drover {
@@ -24,20 +25,19 @@ struct InstructionSet {
     std::string_view title;
     const Kernels& kernels;
     bool supported;
-    bool has_bf16_products = false;  ///< as vector instructions
-    std::optional<amx::TileUnit> matrix_unit{};
+    std::optional<tiles::TileUnit> bf16_tiles{};  ///< who multiplies bf16; else it is done in fp32
 };
 
-/// From the least to the best. The last one is for tests of what is built on tiles and never chosen by
-/// itself.
+/// From the least to the best.
 std::vector<InstructionSet> instruction_sets() {
+    using tiles::TileUnit;
     const bool avx2 = __builtin_cpu_supports("x86-64-v3") != 0,
                avx512 = __builtin_cpu_supports("x86-64-v4") != 0,
-               bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+               bf16 = avx512 && __builtin_cpu_supports("avx512bf16") != 0;
     return {{"avx2", "AVX2", avx2::kernels, avx2},
-            {"avx512", "AVX-512", avx512::kernels, avx512, bf16},
-            {"amx", "AMX", avx512::kernels, avx512 && amx::usable(), bf16, amx::TileUnit::hardware},
-            {"amx-emulated", "AVX-512", avx512::kernels, avx512, bf16, amx::TileUnit::emulated}};
+            {"avx512", "AVX-512", avx512::kernels, avx512,
+             bf16 ? std::optional(TileUnit::vectors) : std::nullopt},
+            {"amx", "AMX", avx512::kernels, bf16 && tiles::amx_usable(), TileUnit::amx}};
 }
 
 /// The best level that the processor has, or the one that DROVER_CPU_ISA asks for.
@@ -61,7 +61,9 @@ InstructionSet choose_instruction_set() {
 
 class CpuBackend final : public Backend {
   public:
-    CpuBackend() : instructions_(choose_instruction_set()), gemm_(instructions_.matrix_unit) {}
+    CpuBackend() : instructions_(choose_instruction_set()) {
+        if (instructions_.bf16_tiles) tiles_.emplace(*instructions_.bf16_tiles);
+    }
 
     Device device() const override { return Device::cpu; }
     std::string description() const override {
@@ -69,9 +71,7 @@ class CpuBackend final : public Backend {
         return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
     }
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
-    MachinePeaks measure_peaks() override {
-        return cpu::measure_peaks(kernels(), instructions_.has_bf16_products, instructions_.matrix_unit);
-    }
+    MachinePeaks measure_peaks() override { return cpu::measure_peaks(kernels(), instructions_.bf16_tiles); }
     Stream main_stream() override { return {}; }
     void synchronize(Stream) override {}
 
@@ -85,9 +85,26 @@ class CpuBackend final : public Backend {
     }
 
   protected:
-    void execute(Stream, const Gemm& op) override { gemm_.run(op); }
-    void execute(Stream, const GroupedGemm& op) override {
-        for_each_product(op, [&](const Gemm& product) { gemm_.run(product); });
+    void execute(Stream, const Gemm& op) override {
+        if (tiles_ && tiles_->takes(op))
+            tiles_->run(op);
+        else
+            gemm_.run(op);
+    }
+    void execute(Stream stream, const GroupedGemm& op) override {
+        for_each_product(op, [&](const Gemm& product) { execute(stream, product); });
+    }
+    void execute(Stream, const Attention& op) override {
+        if (tiles_ && tiles_->takes(op))
+            tiles_->run(op);
+        else
+            kernels().attention(op);
+    }
+    void execute(Stream, const AttentionBackward& op) override {
+        if (tiles_ && tiles_->takes(op))
+            tiles_->run(op);
+        else
+            kernels().attention_backward(op);
     }
     void execute(Stream, const EmbeddingBackward& op) override { kernels().embedding_backward(grouped(op)); }
 
@@ -102,8 +119,6 @@ class CpuBackend final : public Backend {
     DROVER_FORWARD(rope, Rope)
     DROVER_FORWARD(swiglu, Swiglu)
     DROVER_FORWARD(swiglu_backward, SwigluBackward)
-    DROVER_FORWARD(attention, Attention)
-    DROVER_FORWARD(attention_backward, AttentionBackward)
     DROVER_FORWARD(cross_entropy_statistics, CrossEntropyStatistics)
     DROVER_FORWARD(cross_entropy_rescale, CrossEntropyRescale)
     DROVER_FORWARD(cross_entropy_gradient, CrossEntropyGradient)
@@ -154,6 +169,7 @@ class CpuBackend final : public Backend {
 
     InstructionSet instructions_;
     GemmEngine gemm_;
+    std::optional<TileEngine> tiles_;
     // Chains of EmbeddingBackward: they grow to the largest vocabulary and micro-batch seen, and stay.
     std::vector<std::int32_t> first_token_;
     std::vector<std::int32_t> next_token_;

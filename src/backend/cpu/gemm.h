@@ -1,9 +1,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
-#include "backend/cpu/amx/gemm.h"
 #include "backend/ops.h"
 
 namespace drover::cpu {
@@ -13,7 +11,7 @@ namespace drover::cpu {
 /// one thread, so the result does not depend on the number of threads.
 class GemmEngine {
   public:
-    explicit GemmEngine(std::optional<amx::TileUnit> matrix_unit);
+    GemmEngine();
     ~GemmEngine();
 
     void run(const Gemm& gemm);
@@ -21,7 +19,6 @@ class GemmEngine {
   private:
     struct Plans;
     std::unique_ptr<Plans> plans_;
-    std::optional<amx::TileUnit> matrix_unit_;
 };
 
 }  // namespace drover::cpu

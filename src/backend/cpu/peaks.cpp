@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/cpu/amx/peak_loop.h"
+#include "backend/cpu/tiles/amx_peak_loop.h"
 #include "core/arena.h"
 #include "core/stopwatch.h"
 
@@ -30,10 +30,10 @@ double vector_flops_per_second(const Kernels& kernels, DType arithmetic) {
     });
 }
 
-double matrix_unit_flops_per_second() {
+double amx_flops_per_second() {
     return best_rate([] {
         const Stopwatch watch;
-        const double flops = amx::peak_loop(30'000);
+        const double flops = tiles::amx_peak_loop(30'000);
         return flops / watch.seconds();
     });
 }
@@ -66,14 +66,13 @@ double copied_bytes_per_second() {
 
 }  // namespace
 
-MachinePeaks measure_peaks(const Kernels& kernels, bool has_bf16_products,
-                           std::optional<amx::TileUnit> matrix_unit) {
+MachinePeaks measure_peaks(const Kernels& kernels, std::optional<tiles::TileUnit> bf16_tiles) {
     MachinePeaks peaks;
     peaks.fp32_flops = vector_flops_per_second(kernels, DType::f32);
     peaks.bf16_flops = peaks.fp32_flops;
-    if (matrix_unit == amx::TileUnit::hardware)
-        peaks.bf16_flops = std::max(peaks.bf16_flops, matrix_unit_flops_per_second());
-    else if (has_bf16_products)
+    if (bf16_tiles == tiles::TileUnit::amx)
+        peaks.bf16_flops = std::max(peaks.bf16_flops, amx_flops_per_second());
+    else if (bf16_tiles)
         peaks.bf16_flops = std::max(peaks.bf16_flops, vector_flops_per_second(kernels, DType::bf16));
     peaks.bandwidth = copied_bytes_per_second();
     return peaks;

@@ -1,13 +1,10 @@
 #pragma once
 
-#include "backend/cpu/amx/tiles.h"
 #include "backend/cpu/kernels/transpose.h"
+#include "backend/cpu/tiles/units.h"
 
 /// Copies pieces of bf16 matrices into the order in which tiles are loaded.
-namespace drover::cpu::amx {
-
-inline constexpr std::int64_t tile_width = 16;  ///< rows of the left operand, columns of the right one
-inline constexpr std::int64_t tile_depth = 32;
+namespace drover::cpu::tiles {
 
 /// What a tile's rows are: rows of the left operand, or pairs of depth of the right one.
 enum class Operand { left, right };
@@ -91,4 +88,4 @@ inline void pack(const Piece& piece, std::int64_t width, std::int64_t depth, std
         pack_panels<operand, false>(piece, width, depth, to);
 }
 
-}  // namespace drover::cpu::amx
+}  // namespace drover::cpu::tiles

@@ -1,4 +1,4 @@
-#include "backend/cpu/amx/probe.h"
+#include "backend/cpu/tiles/amx_probe.h"
 
 #include <cpuid.h>
 #include <setjmp.h>
@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "backend/cpu/amx/tiles.h"
+#include "backend/cpu/tiles/amx_instructions.h"
 
-namespace drover::cpu::amx {
+namespace drover::cpu::tiles {
 namespace {
 
 bool processor_offers_it() {
@@ -44,13 +44,13 @@ bool product_is_right() {
             a[row][column] = bf16_of(row + 1);
             b[row][column] = bf16_of(column / 2 + 1);
         }
-    HardwareTiles::configure();
-    HardwareTiles::zero<0>();
-    HardwareTiles::load<4>(a);
-    HardwareTiles::load<6>(b);
-    HardwareTiles::multiply<0, 4, 6>();
-    HardwareTiles::store<0>(c);
-    HardwareTiles::release();
+    configure_tiles();
+    zero_tile<0>();
+    load_tile<4>(a);
+    load_tile<6>(b);
+    multiply_tiles<0, 4, 6>();
+    store_tile<0>(c);
+    release_tiles();
     for (int row = 0; row < 16; ++row)
         for (int column = 0; column < 16; ++column)
             if (c[row][column] != 32.f * static_cast<float>((row + 1) * (column + 1))) return false;
@@ -75,9 +75,9 @@ bool try_it() {
 
 }  // namespace
 
-bool usable() {
+bool amx_usable() {
     static const bool result = try_it();
     return result;
 }
 
-}  // namespace drover::cpu::amx
+}  // namespace drover::cpu::tiles

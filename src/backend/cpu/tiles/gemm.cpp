@@ -1,23 +1,32 @@
-#include "backend/cpu/amx/gemm.h"
+#include "backend/cpu/tiles/gemm.h"
 
 #include <omp.h>
 
-#include "backend/cpu/amx/pack.h"
-#include "backend/cpu/amx/tiles.h"
+#include "backend/cpu/kernels/integer_math.h"
+#include "backend/cpu/tiles/pack.h"
 
-namespace drover::cpu::amx {
+namespace drover::cpu::tiles {
 namespace {
-
-constexpr std::int64_t round_up(std::int64_t count, std::int64_t unit) {
-    return (count + unit - 1) / unit * unit;
-}
 
 /// c is made in squares of 2 × 2 tiles: four sums, two tiles of each operand.
 constexpr std::int64_t square = 2 * tile_width;
 
-/// The packed right operand of one piece, columns × depth, takes half of a core's second-level cache (2 MiB
-/// on all processors with AMX), and a block of rows of the left one another eighth: tiles come from there.
-constexpr std::int64_t most_columns = 512, most_depth = 1024, most_block_rows = 128;
+constexpr std::int64_t tiles_in(std::int64_t width) {
+    return (width + tile_width - 1) / tile_width;
+}
+
+/// Sizes that keep a piece in a core's caches. The packed right operand of one piece, columns × depth, takes
+/// half of the second level, and a block of rows of the left one less: tiles come from there.
+struct CacheSizes {
+    std::int64_t columns, depth, block_rows;
+};
+constexpr CacheSizes for_amx{512, 1024, 128};     // 2 MiB on all processors with AMX
+constexpr CacheSizes for_vectors{256, 512, 128};  // 1 MiB and more
+
+constexpr CacheSizes sizes_for(TileUnit unit) {
+    return unit == TileUnit::amx ? for_amx : for_vectors;
+}
+
 /// Rows whose sums are kept when the depth is cut: the right operand is packed again for each such group.
 constexpr std::int64_t most_rows = 2048;
 
@@ -37,14 +46,14 @@ struct Blocking {
     Cut rows, columns, depth;
     std::int64_t block_rows;
 
-    Blocking(std::int64_t row_count, std::int64_t column_count, std::int64_t depth_count)
-        : rows(row_count, most_rows, square),
-          columns(column_count, most_columns, square),
-          depth(depth_count, most_depth, tile_depth),
+    Blocking(const Gemm& gemm, const CacheSizes& sizes)
+        : rows(gemm.c.size(0), most_rows, square),
+          columns(gemm.c.size(1), sizes.columns, square),
+          depth(gemm.a.size(gemm.transpose_a ? 0 : 1), sizes.depth, tile_depth),
           // Small enough that there is a block for every thread.
-          block_rows(row_count >= 1024  ? most_block_rows
-                     : row_count >= 256 ? 64
-                                        : square) {}
+          block_rows(rows.total >= 1024  ? sizes.block_rows
+                     : rows.total >= 256 ? 64
+                                         : square) {}
 
     bool depth_is_cut() const { return depth.size < depth.total; }
     std::size_t right_bytes() const {
@@ -55,68 +64,15 @@ struct Blocking {
     }
 };
 
-Blocking blocking_of(const Gemm& gemm) {
-    return {gemm.c.size(0), gemm.c.size(1), gemm.a.size(gemm.transpose_a ? 0 : 1)};
-}
-
-/// sums[tile row][tile column][16][16] (+)= left panels · right panels over `steps` tiles of depth.
-template <class Tiles, int tile_rows_used, int tile_columns_used>
-void multiply_square(const std::byte* left, const std::byte* right, std::int64_t steps, float* sums,
-                     bool add) {
-    constexpr bool second_row = tile_rows_used == 2, second_column = tile_columns_used == 2;
-    constexpr int tile_floats = tile_bytes / sizeof(float);
-    if (add) {
-        Tiles::template load<0>(sums);
-        if constexpr (second_column) Tiles::template load<1>(sums + tile_floats);
-        if constexpr (second_row) Tiles::template load<2>(sums + 2 * tile_floats);
-        if constexpr (second_row && second_column) Tiles::template load<3>(sums + 3 * tile_floats);
-    } else {
-        Tiles::template zero<0>();
-        Tiles::template zero<1>();
-        Tiles::template zero<2>();
-        Tiles::template zero<3>();
-    }
-    const std::int64_t panel = steps * tile_bytes;
-    for (std::int64_t step = 0; step < steps; ++step) {
-        const std::byte* left_tile = left + step * tile_bytes;
-        const std::byte* right_tile = right + step * tile_bytes;
-        Tiles::template load<6>(right_tile);
-        Tiles::template load<4>(left_tile);
-        Tiles::template multiply<0, 4, 6>();
-        if constexpr (second_row) {
-            Tiles::template load<5>(left_tile + panel);
-            Tiles::template multiply<2, 5, 6>();
-        }
-        if constexpr (second_column) {
-            Tiles::template load<7>(right_tile + panel);
-            Tiles::template multiply<1, 4, 7>();
-            if constexpr (second_row) Tiles::template multiply<3, 5, 7>();
-        }
-    }
-    Tiles::template store<0>(sums);
-    if constexpr (second_column) Tiles::template store<1>(sums + tile_floats);
-    if constexpr (second_row) Tiles::template store<2>(sums + 2 * tile_floats);
-    if constexpr (second_row && second_column) Tiles::template store<3>(sums + 3 * tile_floats);
-}
-
-template <class Tiles>
-void multiply_square(const std::byte* left, const std::byte* right, std::int64_t steps, std::int64_t rows,
-                     std::int64_t columns, float* sums, bool add) {
-    const bool tall = rows > tile_width, wide = columns > tile_width;
-    const auto run = tall ? (wide ? multiply_square<Tiles, 2, 2> : multiply_square<Tiles, 2, 1>)
-                          : (wide ? multiply_square<Tiles, 1, 2> : multiply_square<Tiles, 1, 1>);
-    run(left, right, steps, sums, add);
-}
-
 /// c = sums + bias (+ c) for rows × columns ≤ 32 × 32 elements.
 template <class Out>
 void finish_square(const float* sums, std::int64_t rows, std::int64_t columns, const float* bias,
                    bool accumulate, Out* c, std::int64_t stride) {
     for (std::int64_t row = 0; row < rows; ++row) {
-        const float* row_sums = sums + row / tile_width * 512 + row % tile_width * tile_width;
+        const float* row_sums = sums + row / tile_width * 2 * tile_floats + row % tile_width * tile_width;
         for_each_vector(columns, [&](auto at) {
             Floats result =
-                load_vector(row_sums + at.begin / tile_width * 256) + load_vector(bias + at.begin);
+                load_vector(row_sums + at.begin / tile_width * tile_floats) + load_vector(bias + at.begin);
             if (accumulate) result += load(c + row * stride, at);
             store(c + row * stride, at, result);
         });
@@ -124,12 +80,12 @@ void finish_square(const float* sums, std::int64_t rows, std::int64_t columns, c
 }
 
 /// One product, for the threads of a parallel region that all call run().
-template <class Tiles>
+template <class Unit>
 class Product {
   public:
-    Product(const Gemm& gemm, const Scratch& scratch)
+    Product(const Gemm& gemm, const CacheSizes& sizes, const Scratch& scratch)
         : gemm_(gemm),
-          blocking_(blocking_of(gemm)),
+          blocking_(gemm, sizes),
           left_{data_of<const bf16>(gemm.a), gemm.a.stride(0), gemm.transpose_a},
           right_{data_of<const bf16>(gemm.b), gemm.b.stride(0), !gemm.transpose_b},
           packed_right_(scratch.shared),
@@ -137,7 +93,7 @@ class Product {
           scratch_(scratch) {}
 
     void run() const {
-        Tiles::configure();
+        Unit::begin();
         std::byte* packed_left = scratch_.of_thread[omp_get_thread_num()];
         const auto& [rows, columns, depth, block_rows] = blocking_;
         for (std::int64_t row = 0; row < rows.total; row += rows.size)
@@ -149,7 +105,7 @@ class Product {
                     for (std::int64_t block = 0; block < blocks; ++block)
                         multiply_block(row, block * block_rows, column, k, packed_left);
                 }
-        Tiles::release();
+        Unit::end();
     }
 
   private:
@@ -188,9 +144,15 @@ class Product {
                                   : kept_sums_ + ((block + i) / square * (blocking_.columns.size / square) +
                                                   j / square) *
                                                      square * square;
-                multiply_square<Tiles>(packed_left + i / tile_width * panel_bytes,
-                                       packed_right_ + j / tile_width * panel_bytes, steps, height, width,
-                                       sums, !first);
+                multiply<Unit>({.left = packed_left + i / tile_width * panel_bytes,
+                                .left_pitch = panel_bytes,
+                                .right = packed_right_ + j / tile_width * panel_bytes,
+                                .right_pitch = panel_bytes,
+                                .steps = steps,
+                                .sums = sums,
+                                .sums_pitch = 2 * tile_floats,
+                                .add = !first},
+                               tiles_in(height), tiles_in(width));
                 if (last) finish(sums, group + block + i, height, column + j, width, bias);
             }
         }
@@ -222,9 +184,9 @@ class Product {
     const Scratch& scratch_;
 };
 
-template <class Tiles>
-void run_product(const Gemm& gemm, const Scratch& scratch) {
-    const Product<Tiles> product(gemm, scratch);
+template <class Unit>
+void run_product(const Gemm& gemm, const CacheSizes& sizes, const Scratch& scratch) {
+    const Product<Unit> product(gemm, sizes, scratch);
     // One block of rows keeps one thread busy: the others would only wait at the barriers.
     const bool several = gemm.c.size(0) > square;
 #pragma omp parallel if (several)
@@ -233,18 +195,21 @@ void run_product(const Gemm& gemm, const Scratch& scratch) {
 
 }  // namespace
 
-const std::size_t thread_bytes = most_block_rows * most_depth * sizeof(bf16);
+std::size_t thread_bytes(TileUnit unit) {
+    const CacheSizes sizes = sizes_for(unit);
+    return static_cast<std::size_t>(sizes.block_rows * sizes.depth) * sizeof(bf16);
+}
 
-std::size_t shared_bytes(const Gemm& gemm) {
-    const Blocking blocking = blocking_of(gemm);
+std::size_t shared_bytes(const Gemm& gemm, TileUnit unit) {
+    const Blocking blocking(gemm, sizes_for(unit));
     return round_up(blocking.right_bytes(), 64) + blocking.sum_bytes();
 }
 
 void multiply(const Gemm& gemm, TileUnit unit, const Scratch& scratch) {
-    if (unit == TileUnit::hardware)
-        run_product<HardwareTiles>(gemm, scratch);
+    if (unit == TileUnit::amx)
+        run_product<AmxUnit>(gemm, for_amx, scratch);
     else
-        run_product<EmulatedTiles>(gemm, scratch);
+        run_product<VectorUnit>(gemm, for_vectors, scratch);
 }
 
-}  // namespace drover::cpu::amx
+}  // namespace drover::cpu::tiles

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace drover::cpu::tiles {
+
+/// Multiplies tiles that never leave their registers, on every thread; the floating-point operations made.
+/// Only where amx_usable() (amx_probe.h) says so.
+double amx_peak_loop(std::int64_t repetitions);
+
+}  // namespace drover::cpu::tiles

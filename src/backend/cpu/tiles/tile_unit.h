@@ -1,0 +1,8 @@
+#pragma once
+
+namespace drover::cpu::tiles {
+
+/// Who multiplies bf16 tiles: AMX, or vector instructions with products of bf16 pairs (AVX512_BF16).
+enum class TileUnit { amx, vectors };
+
+}  // namespace drover::cpu::tiles
