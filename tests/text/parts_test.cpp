@@ -12,8 +12,17 @@ using test::golden_path;
 using test::shown;
 using test::TemporaryFolder;
 
-std::filesystem::path base_file(const Json& test_case) {
-    return golden_path(fmt::format("text/{}/tokenizer.json", test_case.at("base").get<std::string>()));
+/// Writes the tokenizer.json that a case describes.
+void write_tokenizer(const Json& test_case, const std::filesystem::path& path) {
+    const std::string base = test_case.at("base");
+    Json tokenizer = Json::parse(read_text_file(golden_path(fmt::format("text/{}/tokenizer.json", base))));
+    for (const auto& [key, value] : test_case.at("changes").items()) {
+        if (key.starts_with("model."))
+            tokenizer["model"][key.substr(6)] = value;
+        else
+            tokenizer[key] = value;
+    }
+    write_file_atomically(path, tokenizer.dump());
 }
 
 void expect_case(const Tokenizer& tokenizer, const Json& golden, const Json& test_case, bool skip_special) {
@@ -31,14 +40,7 @@ TEST(Parts, OfTokenizerJson) {
     const Json golden = read_json_file(golden_path("text/parts.json"));
     const TemporaryFolder folder;
     for (const Json& test_case : golden.at("cases")) {
-        Json tokenizer = Json::parse(read_text_file(base_file(test_case)));
-        for (const auto& [key, value] : test_case.at("changes").items()) {
-            if (key.starts_with("model."))
-                tokenizer["model"][key.substr(6)] = value;
-            else
-                tokenizer[key] = value;
-        }
-        write_file_atomically(folder / "tokenizer.json", tokenizer.dump());
+        write_tokenizer(test_case, folder / "tokenizer.json");
         expect_case(*load_tokenizer(folder / "tokenizer.json"), golden, test_case, false);
     }
     EXPECT_GE(golden.at("cases").size(), 55u);
@@ -48,7 +50,7 @@ TEST(Parts, FilesBesideTokenizerJson) {
     const Json golden = read_json_file(golden_path("text/folders.json"));
     for (const Json& test_case : golden.at("cases")) {
         const TemporaryFolder folder;
-        std::filesystem::copy(base_file(test_case), folder / "tokenizer.json");
+        write_tokenizer(test_case, folder / "tokenizer.json");
         for (const auto& [name, content] : test_case.at("files").items())
             write_file_atomically(folder / name, content.dump());
         const auto tokenizer = load_tokenizer(folder.path());

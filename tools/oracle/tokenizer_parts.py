@@ -139,7 +139,7 @@ def plain(value):
 LLAMA = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 FAST = {"tokenizer_class": "PreTrainedTokenizerFast"}
 DECODER = {"0": plain(token("<unk>", special=True)), "1": plain(token("<s>", special=True)), "2": plain(token("</s>", special=True))}
-# name: (base, files beside tokenizer.json)
+# name: (base, files beside tokenizer.json, what replaces the base's components)
 FOLDERS = {
     "fast_without_names": ("metaspace-1k", {"tokenizer_config.json": FAST}),
     "fast_names": ("metaspace-1k", {"tokenizer_config.json": FAST | {"bos_token": "<s>", "eos_token": "</s>", "model_max_length": 2048}}),
@@ -152,6 +152,13 @@ FOLDERS = {
     "decoder_changes_flags": ("metaspace-1k", {"tokenizer_config.json": FAST | {"eos_token": "</s>", "added_tokens_decoder": DECODER | {"2": plain(token("</s>", special=True, lstrip=True, rstrip=True))}}}),
     "decoder_adds": ("gpt2-1k", {"tokenizer_config.json": FAST | {"added_tokens_decoder": {"1001": plain(token("two;", special=True)), "1000": plain(token("world", rstrip=True))}}}),
     "added_tokens_file": ("gpt2-1k", {"tokenizer_config.json": FAST | {"pad_token": "world"}, "added_tokens.json": {"world": 1000, "three": 1001}}),
+    "gpt2_class": ("gpt2-1k", {"tokenizer_config.json": {"tokenizer_class": "GPT2Tokenizer"}, "config.json": {"model_type": "llama"}}),
+    "gpt2_class_prefix": ("gpt2-1k", {"tokenizer_config.json": {"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": True, "pad_token": "<pad>"}, "config.json": {"model_type": "gpt2"}}),
+    "gpt2_class_other_pieces": (
+        "gpt2-1k",
+        {"tokenizer_config.json": {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|endoftext|>"}, "config.json": {"model_type": "llama"}},
+        {"pre_tokenizer": sequence("pretokenizers", {"type": "WhitespaceSplit"}, BYTE_LEVEL), "normalizer": {"type": "Lowercase"}},
+    ),
     "llama_defaults": ("metaspace-1k", {"tokenizer_config.json": {"tokenizer_class": "LlamaTokenizer"}, "config.json": {"model_type": "llama"}}),
     "llama_fast_class": ("metaspace-1k", {"tokenizer_config.json": LLAMA | {"tokenizer_class": "LlamaTokenizerFast", "legacy": False, "added_tokens_decoder": DECODER}, "config.json": {"model_type": "llama"}}),
     "llama_legacy": ("metaspace-1k", {"tokenizer_config.json": LLAMA | {"legacy": True, "add_bos_token": True, "add_eos_token": True}, "config.json": {"model_type": "llama"}}),
@@ -166,9 +173,10 @@ FOLDERS = {
 
 def folder_cases():
     cases = []
-    for name, (base, files) in FOLDERS.items():
+    for name, (base, files, *changes) in FOLDERS.items():
+        changes = changes[0] if changes else {}
         with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "tokenizer.json").write_bytes((TEXT / base / "tokenizer.json").read_bytes())
+            (Path(folder) / "tokenizer.json").write_text(json.dumps(described(base, changes)))
             for file, content in files.items():
                 (Path(folder) / file).write_text(json.dumps(content))
             tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -177,6 +185,7 @@ def folder_cases():
                 {
                     "name": name,
                     "base": base,
+                    "changes": changes,
                     "files": files,
                     "size": len(tokenizer),
                     "model_max_length": float(tokenizer.model_max_length),
