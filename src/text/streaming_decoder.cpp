@@ -4,8 +4,9 @@ namespace drover {
 namespace {
 
 constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
-/// A character has four bytes at most; after so many ids more it cannot be completed any longer.
-constexpr std::size_t longest_wait = 4;
+/// A character has four bytes at most, but an id may complete one and begin another; after so many ids in a
+/// row that left something incomplete the bytes are taken to be bad.
+constexpr int longest_wait = 16;
 
 }  // namespace
 
@@ -15,8 +16,9 @@ StreamingDecoder::StreamingDecoder(std::shared_ptr<const Tokenizer> tokenizer, b
 std::string StreamingDecoder::push(TokenId id) {
     window_.push_back(id);
     const std::string text = tokenizer_->decode(window_, skip_special_);
-    const std::size_t waiting = window_.size() - shown_ids_;
-    if (text.ends_with(replacement_character) && waiting < longest_wait) return {};
+    waited_ = text.ends_with(replacement_character) ? waited_ + 1 : 0;
+    if (waited_ > 0 && waited_ < longest_wait) return {};
+    waited_ = 0;
     std::string fresh = fresh_part(text);
     if (fresh.empty()) return {};
     // The ids of the last piece stay: decoders treat the first token of a text in a way of its own.
@@ -37,6 +39,7 @@ std::string StreamingDecoder::finish() {
     std::string rest = fresh_part(text);
     window_.clear();
     shown_ids_ = 0;
+    waited_ = 0;
     shown_.clear();
     return rest;
 }

@@ -28,6 +28,7 @@ class StreamingDecoder {
     bool skip_special_;
     std::vector<TokenId> window_;  // ids whose text depends on each other: those of `shown_`, then new ones
     std::size_t shown_ids_ = 0;
+    int waited_ = 0;     // ids in a row whose text ended with an incomplete character
     std::string shown_;  // text of the first shown_ids_ ids of the window, handed out before
 };
 

@@ -9,6 +9,7 @@ README here say what is in the files.
 import io
 import json
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -21,7 +22,7 @@ import sentencepiece
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
-from transformers.convert_slow_tokenizer import TikTokenConverter, bytes_to_unicode, generate_merges
+from transformers.convert_slow_tokenizer import TikTokenConverter, generate_merges
 
 TEXT = GOLDEN / "text"
 EXAMPLES = REPOSITORY / "examples" / "tokenizers"
@@ -140,10 +141,27 @@ def save_small(tokenizer, name):
     return folder
 
 
+def train_sentencepiece(lines, name, **options):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(line.rstrip("\n") for line in lines),
+        model_writer=model,
+        vocab_size=600,
+        normalization_rule_name="identity",
+        character_coverage=1.0,
+        num_threads=1,
+        minloglevel=2,
+        **options,
+    )
+    path = TEXT / f"{name}.model"
+    path.write_bytes(model.getvalue())
+    return path
+
+
 # ------------------------------------------------------------------------------------------------------------ references
 
 
-def sentencepiece_reference(path):
+def sentencepiece_reference(path, user_defined=()):
     """The tokenizer.json that transformers 4 makes of a Llama-class tokenizer.model, in memory."""
     model = sentencepiece.SentencePieceProcessor(str(path))
     pieces = [model.id_to_piece(i) for i in range(model.get_piece_size())]
@@ -157,6 +175,7 @@ def sentencepiece_reference(path):
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     tokenizer.add_special_tokens(special("<unk>", "<s>", "</s>"))
+    tokenizer.add_tokens([AddedToken(piece, special=False, normalized=False) for piece in user_defined])
     tokenizer.post_processor = template("<s>", 1)
     return tokenizer, model
 
@@ -197,6 +216,22 @@ class Backend:
 
     def size(self):
         return len(self.tokenizer)
+
+
+class Unigram:
+    """SentencePiece itself, with special tokens cut out and BOS before each text."""
+
+    def __init__(self, path):
+        self.model = sentencepiece.SentencePieceProcessor(str(path))
+
+    def ids(self, texts):
+        specials = {"<unk>": 0, "<s>": 1, "</s>": 2}
+        rows = []
+        for text in texts:
+            rows.append([1])
+            for part in re.split("(<unk>|<s>|</s>)", text):
+                rows[-1] += [specials[part]] if part in specials else self.model.encode(part)
+        return rows
 
 
 class Library:
@@ -246,6 +281,29 @@ def record(tensors, name, reference, hard, shakespeare, wikitext, full_ids):
     print(name, "done")
 
 
+def record_classes(tensors):
+    """Which characters the library's regular expressions take for letters, numbers and spaces."""
+    everything = "".join(chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000)
+    for name, pattern in (("letter", r"\p{L}"), ("number", r"\p{N}"), ("space", r"\s")):
+        splitter = pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
+        found = sorted(ord(c) for piece, _ in splitter.pre_tokenize_str(everything) for c in piece)
+        tensors[f"classes.{name}"] = as_tensor([hash_ids(found), len(found)])
+
+
+def record_sentencepiece(tensors, lines, hard, shakespeare):
+    """A unigram model, which the SentencePiece library runs, and a BPE with pieces that the user defined."""
+    unigram = Unigram(train_sentencepiece(lines, "unigram-600", model_type="unigram"))
+    symbols = ["<extra>", "KING"]
+    path = train_sentencepiece(
+        lines, "bpe-600", model_type="bpe", byte_fallback=True, remove_extra_whitespaces=False, user_defined_symbols=symbols
+    )
+    tokenizer, _ = sentencepiece_reference(path, symbols)
+    texts = [text for text in hard if "\0" not in text]
+    for name, reference in (("unigram-600", unigram), ("bpe-600", Library(tokenizer))):
+        tensors[f"{name}.hard"] = as_tensor(map(hash_ids, reference.ids(texts)))
+        tensors[f"{name}.shakespeare"] = as_tensor(map(hash_ids, reference.ids(shakespeare)))
+
+
 def read_lines(path):
     return list(io.StringIO(path.read_bytes().decode("utf-8"), newline="\n"))
 
@@ -268,6 +326,8 @@ def main():
     tokenizer, model = sentencepiece_reference(EXAMPLES / "mistral-v1" / "tokenizer.model")
     check_sentencepiece(tokenizer, model, hard + lines + wikitext)
     record(tensors, "mistral-v1", Library(tokenizer), hard, shakespeare, wikitext, True)
+    record_sentencepiece(tensors, lines, hard, shakespeare)
+    record_classes(tensors)
     write_tensors(TEXT / "bundled.safetensors", tensors)
 
     if shared:
