@@ -54,9 +54,9 @@ void BpeModel::prepare_bytes() {
     }
     if (!options_.ignore_merges) return;
     whole_pieces_.reserve(vocabulary_.size());
-    for (TokenId id = 0; id < vocabulary_.id_limit(); ++id)
-        if (const auto token = vocabulary_.token(id))
-            if (const auto bytes = alphabet_to_bytes(*token)) whole_pieces_.add(*bytes, id);
+    vocabulary_.for_each([&](std::string_view token, TokenId id) {
+        if (const auto bytes = alphabet_to_bytes(token)) whole_pieces_.add(*bytes, id);
+    });
 }
 
 void BpeModel::find_word_boundaries(const std::vector<Merge>& merges) {

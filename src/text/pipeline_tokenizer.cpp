@@ -151,6 +151,8 @@ TokenizerParts parts_of(TokenizerJson description, std::string_view where) {
     const JsonFields model(file.at("model"), place("model"));
     const std::string type = model.optional_text("type").value_or("BPE");  // the oldest files have no type
     if (type != "BPE") unsupported_component(model, type);
+    if (model.find("vocab")) model.wrong("vocab", "an object");
+    if (model.find("merges")) model.wrong("merges", "a list");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
         if (!model.optional_text(key).value_or("").empty())
             throw Error(fmt::format("{} has a \"{}\", which is not supported.", model.where(), key),

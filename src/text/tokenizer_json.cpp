@@ -158,26 +158,26 @@ TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view where
 }
 
 std::string tokenizer_json_text(const TokenizerJson& tokenizer) {
-    Json rest = tokenizer.components;
-    // The two long lists go where these words are; no component of ours has them otherwise.
-    rest["model"]["vocab"] = "(vocabulary)";
-    rest["model"]["merges"] = "(merges)";
-    std::string text = rest.dump(2);
-
-    std::string vocabulary = "{";
-    for (TokenId id = 0; id < tokenizer.vocabulary.id_limit(); ++id)
-        if (const auto token = tokenizer.vocabulary.token(id))
-            vocabulary +=
-                fmt::format("{}\n      {}: {}", vocabulary.size() > 1 ? "," : "", json_quoted(*token), id);
-    vocabulary += "\n    }";
-    std::string merges = "[";
-    for (const BpeModel::Merge& merge : tokenizer.merges)
-        merges += fmt::format("{}\n      [{}, {}]", merges.size() > 1 ? "," : "", json_quoted(merge.left),
-                              json_quoted(merge.right));
-    merges += "\n    ]";
-    text.replace(text.rfind("\"(merges)\""), 10, merges);
-    text.replace(text.find("\"(vocabulary)\""), 14, vocabulary);
-    return text + "\n";
+    std::string text = "{";
+    for (const auto& [key, value] : tokenizer.components.items())
+        if (key != "model") text += fmt::format("\n  {}: {},", json_quoted(key), value.dump());
+    text += "\n  \"model\": {";
+    for (const auto& [key, value] : tokenizer.components.at("model").items())
+        text += fmt::format("\n    {}: {},", json_quoted(key), value.dump());
+    std::string_view separator;
+    text += "\n    \"vocab\": {";
+    tokenizer.vocabulary.for_each([&](std::string_view token, TokenId id) {
+        text += fmt::format("{}\n      {}: {}", separator, json_quoted(token), id);
+        separator = ",";
+    });
+    text += "\n    },\n    \"merges\": [";
+    separator = "";
+    for (const BpeModel::Merge& merge : tokenizer.merges) {
+        text +=
+            fmt::format("{}\n      [{}, {}]", separator, json_quoted(merge.left), json_quoted(merge.right));
+        separator = ",";
+    }
+    return text + "\n    ]\n  }\n}\n";
 }
 
 }  // namespace drover

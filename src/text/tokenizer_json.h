@@ -20,7 +20,7 @@ struct TokenizerJson {
 /// Parses a tokenizer.json; `where` names it in errors.
 TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view where);
 
-/// The file that parse_tokenizer_json would read back.
+/// The file that parse_tokenizer_json would read back. For what parts_of accepts.
 std::string tokenizer_json_text(const TokenizerJson& tokenizer);
 
 }  // namespace drover

@@ -24,6 +24,11 @@ class Vocabulary {
 
     std::optional<TokenId> find(std::string_view token) const;
     std::optional<std::string_view> token(TokenId id) const;
+    /// Calls `visit(token, id)` for every token in the order in which they were added.
+    template <class Visit>
+    void for_each(Visit&& visit) const {
+        for (const Entry& entry : entries_) visit(text(entry), entry.id);
+    }
     /// Number of different tokens.
     std::size_t size() const { return entries_.size(); }
     /// One more than the largest id; 0 when empty.
