@@ -17,8 +17,8 @@ struct PipelineTokenizer::Workspace {
     Pieces pieces;
 };
 
-/// Workspaces that were used before. A thread comes back to its own place, whose words are in its cache
-/// already.
+/// Workspaces that were used before: as many as threads ever encoded at the same time. A thread comes back to
+/// the place that it used last, whose words are in its processor's cache already.
 struct PipelineTokenizer::Shelf {
     struct Place {
         std::atomic<bool> taken = false;
@@ -30,12 +30,13 @@ struct PipelineTokenizer::Shelf {
 class PipelineTokenizer::Loan {
   public:
     explicit Loan(Shelf& shelf) {
-        static std::atomic<std::size_t> threads = 0;
-        static thread_local const std::size_t own = threads++;
+        static thread_local std::size_t last_place = 0;
         for (std::size_t i = 0; i < shelf.places.size(); ++i) {
-            Shelf::Place& place = shelf.places[(own + i) % shelf.places.size()];
+            const std::size_t index = (last_place + i) % shelf.places.size();
+            Shelf::Place& place = shelf.places[index];
             if (place.taken.exchange(true, std::memory_order_acquire)) continue;
             place_ = &place;
+            last_place = index;
             if (!place.workspace) place.workspace = std::make_unique<Workspace>();
             return;
         }
