@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes every golden file; with the path of the Shakespeare text as argument, the demo corpus too.
+# Writes every golden file; with the path of the Shakespeare text as argument, the demo corpus and the tokenizers too, and with a
+# folder that holds wikitext-2/ and Llama's tokenizers/ as second argument, their golden files.
 set -eu
 folder=$(dirname "$0")
 python=${PYTHON:-python3}
@@ -10,4 +11,7 @@ done
 if [ $# -gt 0 ]; then
     echo demo_corpus
     "$python" "$folder/demo_corpus.py" "$1"
+    echo tokenizers
+    "$python" "$folder/tokenizer_ids.py" "$@"
+    "$python" "$folder/tokenizer_parts.py"
 fi
