@@ -199,7 +199,7 @@ std::unique_ptr<ByteStream> memory_byte_stream(std::string_view bytes) {
 }
 
 ByteWindow::ByteWindow(std::unique_ptr<ByteStream> stream)
-    : stream_(std::move(stream)), buffer_(block_size) {}
+    : stream_(std::move(stream)), buffer_(first_size) {}
 
 bool ByteWindow::grow() {
     if (at_end_) return false;

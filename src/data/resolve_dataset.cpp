@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -54,15 +55,37 @@ std::vector<std::string> hub_ids(const std::string& name) {
     return {name};
 }
 
+/// The library's name for a dataset in its cache: "my_http_data" for "MyHTTPData".
+std::string snake_case(std::string_view name) {
+    const auto upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+    const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
+    std::string result;
+    for (std::size_t i = 0; i < name.size(); ++i) {
+        const bool after_word = i > 0 && (lower(name[i - 1]) || (name[i - 1] >= '0' && name[i - 1] <= '9'));
+        const bool before_word = i > 0 && upper(name[i - 1]) && i + 1 < name.size() && lower(name[i + 1]);
+        if (upper(name[i]) && (after_word || before_word)) result.push_back('_');
+        result.push_back(upper(name[i]) ? static_cast<char>(name[i] + 'a' - 'A') : name[i]);
+    }
+    return result;
+}
+
 /// <cache>/<owner>___<name>/<config>/<version>/<hash>/<name>-<split>.arrow, the newest of them.
 std::optional<ResolvedDataset> in_datasets_cache(const fs::path& cache, const std::string& id,
-                                                 const std::string& config) {
-    std::string folder = id;
-    if (const std::size_t slash = folder.find('/'); slash != std::string::npos)
-        folder.replace(slash, 1, "___");
-    const std::string name = id.substr(id.find('/') == std::string::npos ? 0 : id.find('/') + 1);
-    const std::vector<fs::path> infos = glob_files(
-        cache / folder, fmt::format("{}/*/*/dataset_info.json", config.empty() ? "default" : config));
+                                                 std::string config) {
+    const std::size_t slash = id.find('/');
+    const std::string name = snake_case(id.substr(slash == std::string::npos ? 0 : slash + 1));
+    const fs::path folder = cache / (slash == std::string::npos ? name : id.substr(0, slash) + "___" + name);
+    if (config.empty()) {
+        std::set<std::string> configs;
+        for (const fs::path& info : glob_files(folder, "*/*/*/dataset_info.json"))
+            configs.insert(info.parent_path().parent_path().parent_path().filename().string());
+        if (configs.size() > 1 && !configs.contains("default"))
+            throw Error(fmt::format("The dataset in {} has several configs: {}.", folder.string(),
+                                    fmt::join(configs, ", ")),
+                        "Name one of them with dataset_config_name.");
+        config = configs.size() == 1 ? *configs.begin() : "default";
+    }
+    const std::vector<fs::path> infos = glob_files(folder, config + "/*/*/dataset_info.json");
     const auto newest = std::max_element(
         infos.begin(), infos.end(),
         [](const fs::path& a, const fs::path& b) { return fs::last_write_time(a) < fs::last_write_time(b); });

@@ -112,16 +112,19 @@ TEST_F(ResolveDataset, AMissSaysWhereItLooked) {
 }
 
 TEST_F(ResolveDataset, DatasetsCacheOfTheLibrary) {
-    const std::string folder = "hf/datasets/owner___name/default/0.0.0/abc/";
+    const std::string folder = "hf/datasets/owner___my_http_data2_go/plain/0.0.0/abc/";
     write(folder + "dataset_info.json", "{}");
     const std::string file = read_text_file(test::golden_path("readers/saved/data-00000-of-00002.arrow"));
-    write(folder + "name-train-00000-of-00002.arrow", file);
-    write(folder + "name-train-00001-of-00002.arrow", file);
-    write(folder + "name-validation.arrow", file);
+    write(folder + "my_http_data2_go-train-00000-of-00002.arrow", file);
+    write(folder + "my_http_data2_go-train-00001-of-00002.arrow", file);
+    write(folder + "my_http_data2_go-validation.arrow", file);
     write(folder + "cache-0123.arrow", "not this one");
-    const auto dataset = resolve_dataset({.dataset_name = "owner/name"});
+    const DatasetRequest request{.dataset_name = "owner/MyHTTPData2Go"};
+    const auto dataset = resolve_dataset(request);
     ASSERT_EQ(dataset.splits.size(), 2U);
     EXPECT_EQ(dataset.find("train")->files.size(), 2U);
+    write("hf/datasets/owner___my_http_data2_go/other/0.0.0/abc/dataset_info.json", "{}");
+    says(error_of([&] { resolve_dataset(request); }), "has several configs: other, plain.");
     if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
     EXPECT_EQ(rows(dataset, "validation").size(), 20U);
 }
