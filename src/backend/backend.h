@@ -3,15 +3,13 @@
 #include <memory>
 #include <string>
 
+#include "backend/machine_peaks.h"
+#include "backend/operation_observer.h"
 #include "backend/ops.h"
+#include "backend/stream.h"
 #include "core/arena.h"
 
 namespace drover {
-
-/// An ordered queue of work on a device. The CPU's runs inline.
-struct Stream {
-    void* handle = nullptr;
-};
 
 /// Runs operations. `backend.run(stream, RmsNorm{…})` checks the operands once (checks.cpp) and enqueues the work;
 /// the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one backend.
@@ -32,10 +30,20 @@ class Backend {
     /// the bytes are taken before the call returns.
     virtual void copy(Stream stream, const Tensor& from, const Tensor& to) = 0;
 
+    /// Measures what the device can do at best; takes some tenths of a second.
+    virtual MachinePeaks measure_peaks() = 0;
+
+    /// From now on `observer`, which must outlive its use here, is told of every operation; nullptr: nobody is.
+    void observe(OperationObserver* observer) { observer_ = observer; }
+
     template <class Operation>
     void run(Stream stream, const Operation& operation) {
         check(operation);
+        if (observer_ == nullptr) return execute(stream, operation);
+        const OperationCost what = cost(operation);
+        observer_->begin(what, stream);
         execute(stream, operation);
+        observer_->end(what, stream);
     }
 
   protected:
@@ -53,6 +61,7 @@ class Backend {
     virtual void execute(Stream, const CrossEntropyStatistics&) = 0;
     virtual void execute(Stream, const CrossEntropyRescale&) = 0;
     virtual void execute(Stream, const CrossEntropyGradient&) = 0;
+    virtual void execute(Stream, const JitterTokens&) = 0;
     virtual void execute(Stream, const Router&) = 0;
     virtual void execute(Stream, const RouterBackward&) = 0;
     virtual void execute(Stream, const BalanceLoss&) = 0;
@@ -91,6 +100,7 @@ class Backend {
     void check(const CrossEntropyStatistics&) const;
     void check(const CrossEntropyRescale&) const;
     void check(const CrossEntropyGradient&) const;
+    void check(const JitterTokens&) const;
     void check(const Router&) const;
     void check(const RouterBackward&) const;
     void check(const BalanceLoss&) const;
@@ -113,6 +123,8 @@ class Backend {
     void check(const Cast&) const;
     void check(const Add&) const;
     void check(const Sum&) const;
+
+    OperationObserver* observer_ = nullptr;
 };
 
 /// The CPU backend. Kernels are chosen by what the processor can do; DROVER_CPU_ISA=avx2|avx512 forces a level.

@@ -3,6 +3,14 @@
 
 namespace drover {
 
+void Backend::check(const JitterTokens& op) const {
+    const Operands operands("jitter_tokens", device());
+    operands.ranked("x", op.x, activations, 2);
+    operands.packed("x", op.x);
+    operands.shaped("scalars", op.scalars, {f32}, {StepScalar::count});
+    operands.holds(op.first_token >= 0, "the first token has a negative number");
+}
+
 void Backend::check(const Router& op) const {
     const Operands operands("router", device());
     operands.ranked("logits", op.logits, {f32}, 2);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/optimizer_ops.h"
 #include "core/tensor.h"
 
 /// Operations of a mixture of experts. Every token chooses k of E experts. A *slot* is one choice: token n's
@@ -7,6 +8,18 @@
 /// token is then expert e, with weight 0 unless it was chosen). A *row* is a slot's place when all slots are
 /// sorted by expert; the M = N·W rows of expert e are [offsets[e], offsets[e + 1]).
 namespace drover {
+
+/// x *= U(1 − amplitude, 1 + amplitude), element by element, in fp32, rounded once. The noise is that of
+/// CounterRng(seed, t).uniform(leaf, element of the matrix of all tokens), so forward and backward multiply by the same
+/// one and no layout of tokens over ranks changes it.
+struct JitterTokens {
+    Tensor x;                      ///< [n,H], packed, in place
+    Tensor scalars;                ///< [StepScalar::count] f32; t is read from it
+    std::int64_t first_token = 0;  ///< where x's first row stands among all tokens
+    float amplitude = 0;
+    std::uint64_t seed = 0;
+    std::uint64_t leaf = 0;
+};
 
 /// probabilities = softmax(logits) in fp32; the k largest (lowest expert first on ties) are chosen, and their
 /// probabilities divided by their sum are the weights. With `choices` and `probability_sums`, what the

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,14 @@ struct TokenBatch {
                              std::span<const std::vector<std::int32_t>> row_lengths);
 };
 
+/// Which noise the tokens of a micro-batch get in training, on whatever rank they are.
+struct TokenNoise {
+    std::uint64_t seed = 0;
+    std::uint64_t micro_batch = 0;  ///< its number within the step
+    std::int64_t first_token = 0;   ///< where its first token stands when the replicas' tokens follow each other
+    Tensor scalars;                 ///< [StepScalar::count] f32, for the number of the update
+};
+
 /// A micro-batch on the device.
 struct MicroBatch {
     Tensor ids;        ///< [N] i32
@@ -43,6 +52,7 @@ struct MicroBatch {
     Tensor positions;  ///< [N] i32
     Tensor counts;     ///< [N] i32: 0 for tokens in no sequence; absent when there are none
     Sequences sequences;
+    std::optional<TokenNoise> noise{};  ///< absent in evaluation
 
     std::int64_t tokens() const { return sequences.tokens(); }
 };

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/counter_rng.h"
 #include "model/feed_forward.h"
 
 namespace drover {
@@ -83,6 +84,20 @@ void DecoderBlock::second_norm(const Tensor& branch) const {
                    .y = a_.mlp_normed,
                    .rstd = a_.mlp_rstd,
                    .eps = c_.norm_eps});
+    jitter(a_.mlp_normed);
+}
+
+void DecoderBlock::jitter(const Tensor& x) const {
+    if (c_.jitter == 0 || !c_.batch.noise) return;
+    const TokenNoise& noise = *c_.batch.noise;
+    constexpr std::uint64_t name = leaf_hash("router_jitter_noise");
+    c_.run(JitterTokens{
+        .x = x,
+        .scalars = noise.scalars,
+        .first_token = noise.first_token + c_.first_held(),
+        .amplitude = c_.jitter,
+        .seed = noise.seed,
+        .leaf = philox_stream(philox_stream(name, static_cast<std::uint64_t>(index_)), noise.micro_batch)});
 }
 
 // -----------------------------------------------------------------------------------------------------
@@ -114,6 +129,7 @@ void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& d
     const Tensor dy = branch_gradient(dresidual);  // [N,H]
     const Tensor dnormed =                         // [held,H]
         with_feed_forward([&](const auto& feed_forward) { return feed_forward.backward(g, dy); });
+    jitter(dnormed);
     c_.run(RmsNormBackward{.dy = dnormed,
                            .residual_out = a_.mid_residual,
                            .weight = w_[BlockStorage::mlp_norm],

@@ -11,8 +11,9 @@ namespace drover {
 /// is still to be added, and returns its own branch.
 class DecoderBlock {
   public:
-    DecoderBlock(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)
-        : c_(context), w_(weights), a_(activations) {}
+    /// `index`: which block of the model it is.
+    DecoderBlock(const BlockContext& context, UnitTensors weights, const BlockActivations& activations, int index)
+        : c_(context), w_(weights), a_(activations), index_(index) {}
 
     /// `stream` [held,H] is the residual before the block and `branch` [held,H] what must still be added to
     /// it. Both absent: a.residual already holds the block's input. Returns the branch to be added to
@@ -27,6 +28,8 @@ class DecoderBlock {
     void first_norm(const Tensor& stream, const Tensor& branch) const;
     Tensor attention() const;  ///< attention_normed → its branch [held,H]
     void second_norm(const Tensor& branch) const;
+    /// Multiplies what the experts see, or its gradient, [held,H], by this micro-batch's noise; nothing without one.
+    void jitter(const Tensor& x) const;
     /// Calls use(feed-forward) with the kind that this block has.
     template <class Use>
     auto with_feed_forward(const Use& use) const;
@@ -41,6 +44,7 @@ class DecoderBlock {
     const BlockContext& c_;
     UnitTensors w_;
     const BlockActivations& a_;
+    int index_;
 };
 
 }  // namespace drover

@@ -24,7 +24,10 @@ struct BlockContext {
     std::int64_t chosen = 0;           ///< k
     Tensor choices, probability_sums;  ///< [k,E] and [E] f64: what the balance loss needs; absent without one
     Tensor balance;                    ///< [E] f32: its gradient, once all blocks have gone forward
+    float jitter = 0;                  ///< amplitude of the noise on their input, in training
 
+    /// Where this rank's first held token stands in the micro-batch.
+    std::int64_t first_held() const { return parallel.splits_tokens() ? parallel.axis().rank() * shape.held : 0; }
     /// A bias, or a contribution, that is added to a sum over ranks: only one rank may add it.
     Tensor on_one_rank(const Tensor& bias) const { return is_first_rank() ? bias : Tensor(); }
     bool is_first_rank() const { return parallel.axis().rank() == 0; }

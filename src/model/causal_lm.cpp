@@ -92,7 +92,8 @@ struct CausalLm::Pass {
                 .chosen = owner.config_.moe.chosen,
                 .choices = owner.choices_,
                 .probability_sums = owner.probability_sums_,
-                .balance = owner.balance_};
+                .balance = owner.balance_,
+                .jitter = static_cast<float>(owner.config_.moe.jitter)};
     }
 
     BlockActivations activations(int block) const {
@@ -120,7 +121,7 @@ struct CausalLm::Pass {
             store.gather(stream, UnitIndex::block(i) + 1);
             const UnitTensors weights = store.get(stream, UnitIndex::block(i));
             const BlockActivations a = activations(i);
-            branch = DecoderBlock(context, weights, a).forward(residual, branch);
+            branch = DecoderBlock(context, weights, a, i).forward(residual, branch);
             residual = a.mid_residual;
             store.release(stream, UnitIndex::block(i));
         }
@@ -188,7 +189,7 @@ struct CausalLm::Pass {
         for (int i = blocks - 1; i >= 0; --i) {
             if (i > 0) store.gather(stream, UnitIndex::block(i - 1));
             const UnitTensors weights = store.get(stream, UnitIndex::block(i));
-            DecoderBlock(context, weights, activations(i))
+            DecoderBlock(context, weights, activations(i), i)
                 .backward(store.grad(stream, UnitIndex::block(i)), dresidual(),
                           model.options_.recompute.of_block(i));
             store.reduce(stream, UnitIndex::block(i));

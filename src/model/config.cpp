@@ -78,8 +78,9 @@ MoeConfig read_experts(const ConfigReader& reader, const MoeConfig& defaults) {
     moe.chosen = reader.integer("num_experts_per_tok", defaults.chosen, 1, moe.experts);
     moe.balance_loss = reader.boolean("output_router_logits", defaults.balance_loss);
     moe.balance_coefficient = reader.number("router_aux_loss_coef", defaults.balance_coefficient);
-    if (reader.number("router_jitter_noise", 0) != 0)
-        reader.fail("router_jitter_noise", "is not 0", "Noise in the router is not supported yet; set it to 0.0.");
+    moe.jitter = reader.number("router_jitter_noise", defaults.jitter);
+    if (moe.jitter < 0 || moe.jitter > 1)
+        reader.fail("router_jitter_noise", fmt::format("is {}", moe.jitter), "It must be from 0.0 to 1.0.");
     return moe;
 }
 

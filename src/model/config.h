@@ -35,6 +35,7 @@ struct MoeConfig {
     std::int64_t chosen = 2;    ///< k, experts per token
     bool balance_loss = false;  ///< `output_router_logits`
     double balance_coefficient = 0.001;
+    double jitter = 0;  ///< `router_jitter_noise`: in training, tokens are multiplied by U(1 − jitter, 1 + jitter)
 };
 
 /// A model's config.json of type llama or mixtral: the keys that the engine acts on, checked, and the whole

@@ -1,6 +1,7 @@
 #include "train/train_engine.h"
 
 #include <map>
+#include <numeric>
 
 #include "core/convert.h"
 #include "model/init.h"
@@ -38,6 +39,7 @@ void TrainEngine::plan(Arena& arena) {
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
     count_ = arena.make(MemoryUse::scratch, DType::i64, {1});
+    if (config_.moe.jitter > 0) replica_tokens_ = arena.make(MemoryUse::scratch, DType::i64, {mesh_.replicas().size()});
     model_.plan(arena);
 }
 
@@ -151,6 +153,24 @@ double TrainEngine::balance_scale(std::size_t micro_batches) const {
     return averaged ? 1.0 / static_cast<double>(micro_batches) : 1.0;
 }
 
+/// The replicas' tokens of a micro-batch follow each other in the order of their ranks, as the Trainer deals out rows; so
+/// a token has the same number, and the same noise, however many replicas there are.
+std::optional<TokenNoise> TrainEngine::noise_of(const TokenBatch& batch, std::size_t micro_batch) {
+    if (config_.moe.jitter == 0) return std::nullopt;
+    Communicator& replicas = mesh_.replicas();
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(replicas.size()), 0);
+    tokens[static_cast<std::size_t>(replicas.rank())] = batch.tokens();
+    const Tensor on_host = Tensor::of(tokens.data(), replica_tokens_.shape());
+    backend_.copy(stream_, on_host, replica_tokens_);
+    replicas.all_reduce(stream_, replica_tokens_, Reduction::sum);
+    backend_.copy(stream_, replica_tokens_, on_host);
+    backend_.synchronize(stream_);
+    return TokenNoise{.seed = options_.noise_seed,
+                      .micro_batch = micro_batch,
+                      .first_token = std::accumulate(tokens.begin(), tokens.begin() + replicas.rank(), std::int64_t{0}),
+                      .scalars = scalars_};
+}
+
 void TrainEngine::upload_scalars() {
     backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
 }
@@ -159,11 +179,14 @@ StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_b
     const std::int64_t count = step_count(micro_batches);
     double loss = 0;
     store_->begin_step(static_cast<int>(micro_batches.size()));
-    for (const TokenBatch& batch : micro_batches) {
+    host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
+    for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+        const TokenBatch& batch = micro_batches[i];
         const double scale = loss_scale(batch, micro_batches, count);
         host_scalars_[StepScalar::loss_scale] = static_cast<float>(scale);
         upload_scalars();
-        const MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
+        MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
+        micro.noise = noise_of(batch, i);
         const double balance_scale = this->balance_scale(micro_batches.size());
         model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1), balance_scale);
 

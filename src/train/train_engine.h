@@ -20,6 +20,7 @@ struct TrainEngineOptions {
     double max_gradient_norm = 1.0;  ///< ≤ 0: no clipping
     HfCompat compat;
     Sharding sharding = Sharding::replicated;
+    std::uint64_t noise_seed = 42;   ///< of the noise that router_jitter_noise asks for
     bool sequence_parallel = false;  ///< between the seams of tensor parallelism, each rank holds its share of the tokens
 };
 
@@ -78,6 +79,7 @@ class TrainEngine {
     double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches, std::int64_t step_count) const;
     std::int64_t step_count(std::span<const TokenBatch> micro_batches);
     double balance_scale(std::size_t micro_batches) const;
+    std::optional<TokenNoise> noise_of(const TokenBatch& batch, std::size_t micro_batch);
 
     ModelConfig config_;
     TrainEngineOptions options_;
@@ -95,6 +97,7 @@ class TrainEngine {
     Tensor scalars_;   // [StepScalar::count] f32
     Tensor loss_sum_;  // [1] f64
     Tensor count_;     // [1] i64: tokens over all ranks
+    Tensor replica_tokens_;  // [replicas] i64: tokens of each in a micro-batch; only with noise
     std::vector<float> host_scalars_;
     std::int64_t updates_done_ = 0;
 };

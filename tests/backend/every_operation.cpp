@@ -94,6 +94,17 @@ std::vector<OwnedTensor> run_embedding(Workbench& bench, DType dtype) {
     return read(bench, y, dweight);
 }
 
+std::vector<OwnedTensor> run_jitter(Workbench& bench, DType dtype) {
+    const Tensor x = normal(bench, dtype, {rows, width}, 1);
+    bench.run(JitterTokens{.x = x,
+                           .scalars = normal(bench, DType::f32, {StepScalar::count}, 2, 0),
+                           .first_token = 17,
+                           .amplitude = 0.1f,
+                           .seed = 3,
+                           .leaf = 4});
+    return read(bench, x);
+}
+
 std::vector<OwnedTensor> run_bias_gradient(Workbench& bench, DType dtype) {
     const Tensor dbias = bench.make(dtype, {width});
     bench.run(BiasGradient{.dy = normal(bench, dtype, {rows, width}, 1), .dbias = dbias});
@@ -146,6 +157,7 @@ std::vector<OperationCase> every_operation() {
         add("swiglu", dtype, [=](Workbench& bench) { return run_swiglu(bench, dtype); });
         add("cross_entropy", dtype, [=](Workbench& bench) { return run_cross_entropy(bench, dtype); });
         add("embedding", dtype, [=](Workbench& bench) { return run_embedding(bench, dtype); });
+        add("jitter", dtype, [=](Workbench& bench) { return run_jitter(bench, dtype); });
         add("bias_gradient", dtype, [=](Workbench& bench) { return run_bias_gradient(bench, dtype); });
         add("optimizer", dtype, [=](Workbench& bench) { return run_optimizer(bench, dtype, false); });
         add("general", dtype, [=](Workbench& bench) { return run_general(bench, dtype); });

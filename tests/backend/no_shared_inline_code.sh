@@ -11,7 +11,7 @@ for object in "$@"; do
     symbols=$(nm --demangle --defined-only "$object") || exit 2
     # W, V: weak functions and data; u: unique globals. DW.ref.* are addresses for unwinding, not code.
     shared=$(printf '%s\n' "$symbols" | grep -E '^[0-9a-f]* *[WVu] ' |
-        grep -vE 'drover::cpu::(avx2|avx512)::|V DW\.ref\.')
+        grep -vE 'drover::cpu::(avx2|avx512|amx)::|V DW\.ref\.')
     if [ -n "$shared" ]; then
         printf '%s:\n%s\n' "$object" "$shared"
         found=1

@@ -122,7 +122,9 @@ TEST(Config, AbsurdOnesAreRefusedByName) {
     expect(R"({"torch_dtype": "int8"})", "torch_dtype is \"int8\"");
     expect(R"({"model_type": "mixtral", "num_local_experts": 0})", "num_local_experts is 0");
     expect(R"({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5})", "num_experts_per_tok is 5");
-    expect(R"({"model_type": "mixtral", "router_jitter_noise": 0.1})", "router_jitter_noise is not 0");
+    expect(R"({"model_type": "mixtral", "router_jitter_noise": -0.1})", "router_jitter_noise is -0.1");
+    expect(R"({"model_type": "mixtral", "router_jitter_noise": 1.5})", "router_jitter_noise is 1.5");
+    expect(R"({"model_type": "mixtral", "router_jitter_noise": "some"})", "router_jitter_noise is \"some\"");
     expect(R"({"model_type": "mixtral", "sliding_window": 0})", "sliding_window is 0");
     expect(R"({"rope_theta": -1})", "rope_theta is -1");
     expect(R"({"rope_scaling": {"rope_type": "spiral", "factor": 2}})", "rope_type is \"spiral\"");

@@ -55,6 +55,19 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithOtherOptimizers) {
             expect_as_one_process(model, test::optimizer_cases(GetParam()));
 }
 
+/// Noise belongs to a token, wherever the token is.
+TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithRouterNoise) {
+    for (test::MeshModel model : test::mesh_models()) {
+        if (model.name != "mixtral") continue;
+        model.config.moe.jitter = 0.1;
+        std::vector<test::MeshCase> cases = test::mesh_cases(GetParam());
+        std::erase_if(cases, [](const test::MeshCase& mesh_case) {
+            return mesh_case.sharding != Sharding::replicated && mesh_case.sharding != Sharding::zero3;
+        });
+        expect_as_one_process(model, cases);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ThreadsMesh, ::testing::Values(2, 4),
                          [](const auto& ranks) { return std::to_string(ranks.param); });
 

@@ -20,6 +20,8 @@ class GoldenStep {
           config_(ModelConfig::parse(file_.header().metadata.at("config"), name)) {}
 
     const ModelConfig& config() const { return config_; }
+    /// Engines are made with `config` from now on; its weights must be these.
+    void set_config(ModelConfig config) { config_ = std::move(config); }
     const SafetensorsFile& file() const { return file_; }
 
     TokenBatch batch() const {

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cpu/amx/probe.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/peaks.h"
 #include "core/error.h"
 
 namespace drover {
@@ -22,25 +24,31 @@ struct InstructionSet {
     std::string_view title;
     const Kernels& kernels;
     bool supported;
+    bool has_bf16_products = false;  ///< as vector instructions
+    std::optional<amx::TileUnit> matrix_unit{};
 };
 
-InstructionSet avx2_set() {
-    return {"avx2", "AVX2", avx2::kernels, __builtin_cpu_supports("x86-64-v3") != 0};
-}
-
-InstructionSet avx512_set() {
-    return {"avx512", "AVX-512", avx512::kernels, __builtin_cpu_supports("x86-64-v4") != 0};
+/// From the least to the best. The last one is for tests of what is built on tiles and never chosen by
+/// itself.
+std::vector<InstructionSet> instruction_sets() {
+    const bool avx2 = __builtin_cpu_supports("x86-64-v3") != 0,
+               avx512 = __builtin_cpu_supports("x86-64-v4") != 0,
+               bf16 = __builtin_cpu_supports("avx512bf16") != 0;
+    return {{"avx2", "AVX2", avx2::kernels, avx2},
+            {"avx512", "AVX-512", avx512::kernels, avx512, bf16},
+            {"amx", "AMX", avx512::kernels, avx512 && amx::usable(), bf16, amx::TileUnit::hardware},
+            {"amx-emulated", "AVX-512", avx512::kernels, avx512, bf16, amx::TileUnit::emulated}};
 }
 
 /// The best level that the processor has, or the one that DROVER_CPU_ISA asks for.
 InstructionSet choose_instruction_set() {
-    const InstructionSet avx2 = avx2_set(), avx512 = avx512_set();
-    if (!avx2.supported)
+    const std::vector<InstructionSet> sets = instruction_sets();
+    if (!sets[0].supported)
         throw Error("This processor has no AVX2 and FMA instructions, which the CPU backend needs.",
                     "Use an x86-64 processor from 2013 or later.");
     const char* forced = std::getenv("DROVER_CPU_ISA");
-    if (!forced || !*forced) return avx512.supported ? avx512 : avx2;
-    for (const InstructionSet& set : {avx2, avx512}) {
+    if (!forced || !*forced) return sets[2].supported ? sets[2] : sets[1].supported ? sets[1] : sets[0];
+    for (const InstructionSet& set : sets) {
         if (set.name != forced) continue;
         if (set.supported) return set;
         throw Error(fmt::format("DROVER_CPU_ISA is \"{}\", but this processor has no {}.", forced, set.title),
@@ -48,12 +56,12 @@ InstructionSet choose_instruction_set() {
     }
     throw Error(
         fmt::format("DROVER_CPU_ISA is \"{}\", which is not an instruction set that drover knows.", forced),
-        "Set it to avx2 or avx512, or leave it unset.");
+        "Set it to avx2, avx512 or amx, or leave it unset.");
 }
 
 class CpuBackend final : public Backend {
   public:
-    CpuBackend() : instructions_(choose_instruction_set()) {}
+    CpuBackend() : instructions_(choose_instruction_set()), gemm_(instructions_.matrix_unit) {}
 
     Device device() const override { return Device::cpu; }
     std::string description() const override {
@@ -61,6 +69,9 @@ class CpuBackend final : public Backend {
         return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
     }
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
+    MachinePeaks measure_peaks() override {
+        return cpu::measure_peaks(kernels(), instructions_.has_bf16_products, instructions_.matrix_unit);
+    }
     Stream main_stream() override { return {}; }
     void synchronize(Stream) override {}
 
@@ -96,6 +107,7 @@ class CpuBackend final : public Backend {
     DROVER_FORWARD(cross_entropy_statistics, CrossEntropyStatistics)
     DROVER_FORWARD(cross_entropy_rescale, CrossEntropyRescale)
     DROVER_FORWARD(cross_entropy_gradient, CrossEntropyGradient)
+    DROVER_FORWARD(jitter_tokens, JitterTokens)
     DROVER_FORWARD(router, Router)
     DROVER_FORWARD(router_backward, RouterBackward)
     DROVER_FORWARD(balance_loss, BalanceLoss)

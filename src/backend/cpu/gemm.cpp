@@ -103,6 +103,11 @@ struct GemmEngine::Plans {
     bool needs_copies(const Gemm& gemm) const;
     void run_directly(const Gemm& gemm, std::int64_t depth);
     void run_copied(const Gemm& gemm, std::int64_t depth);
+    void run_on_matrix_unit(const Gemm& gemm, amx::TileUnit unit);
+
+  private:
+    MemoryBlock shared_;  ///< of the matrix unit's products; grows to the largest size asked for and stays
+    std::size_t shared_bytes_ = 0;
 };
 
 /// bf16 without instructions for it; and with AVX2, whose kernels walk down the columns of the operands in
@@ -263,7 +268,18 @@ void GemmEngine::Plans::run_copied(const Gemm& gemm, std::int64_t depth) {
     });
 }
 
-GemmEngine::GemmEngine() : plans_(std::make_unique<Plans>()) {}
+void GemmEngine::Plans::run_on_matrix_unit(const Gemm& gemm, amx::TileUnit unit) {
+    const std::size_t bytes = amx::shared_bytes(gemm);
+    if (bytes > shared_bytes_) {
+        shared_ = allocate_host_memory(bytes);
+        shared_bytes_ = bytes;
+    }
+    scratch.reserve(omp_get_max_threads(), amx::thread_bytes);
+    amx::multiply(gemm, unit, {static_cast<std::byte*>(shared_.get()), scratch.blocks()});
+}
+
+GemmEngine::GemmEngine(std::optional<amx::TileUnit> matrix_unit)
+    : plans_(std::make_unique<Plans>()), matrix_unit_(matrix_unit) {}
 
 GemmEngine::~GemmEngine() = default;
 
@@ -271,6 +287,7 @@ void GemmEngine::run(const Gemm& gemm) {
     const std::int64_t depth = gemm.a.size(gemm.transpose_a ? 0 : 1);
     if (gemm.c.numel() == 0) return;
     if (depth == 0) return add_bias_only(gemm);
+    if (matrix_unit_ && gemm.a.dtype() == DType::bf16) return plans_->run_on_matrix_unit(gemm, *matrix_unit_);
     plans_->cache.trim();
     if (plans_->needs_copies(gemm))
         plans_->run_copied(gemm, depth);

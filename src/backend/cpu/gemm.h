@@ -1,17 +1,19 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "backend/cpu/amx/gemm.h"
 #include "backend/ops.h"
 
 namespace drover::cpu {
 
-/// Matrix products through oneDNN. The product is cut into tiles by its size alone, each computed by one
-/// thread, so the result does not depend on the number of threads. Plans (primitives) are cached per tile
-/// shape.
+/// Matrix products: bf16 on the matrix unit where there is one, everything else through oneDNN, whose plans
+/// (primitives) are cached per tile shape. A product is cut into tiles by its size alone, each computed by
+/// one thread, so the result does not depend on the number of threads.
 class GemmEngine {
   public:
-    GemmEngine();
+    explicit GemmEngine(std::optional<amx::TileUnit> matrix_unit);
     ~GemmEngine();
 
     void run(const Gemm& gemm);
@@ -19,6 +21,7 @@ class GemmEngine {
   private:
     struct Plans;
     std::unique_ptr<Plans> plans_;
+    std::optional<amx::TileUnit> matrix_unit_;
 };
 
 }  // namespace drover::cpu

@@ -1,6 +1,5 @@
 #include "backend/cpu/gemm_plans.h"
 
-#include <cpuid.h>
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -19,16 +18,6 @@ namespace {
 
 // ------------------------------------------------------------------------------------------- instruction
 // sets
-
-/// Whether CPUID describes AMX's tiles as the architecture defines them. Some hypervisors offer AMX but blank
-/// this leaf; oneDNN configures its tiles from it, and dies.
-bool tile_palette_is_sane() {
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    if (!__get_cpuid_count(0x1D, 1, &eax, &ebx, &ecx, &edx)) return false;
-    const unsigned bytes_per_tile = eax >> 16, bytes_per_row = ebx & 0xFFFF, tiles = ebx >> 16,
-                   rows = ecx & 0xFFFF;
-    return bytes_per_tile == 1024 && bytes_per_row == 64 && tiles == 8 && rows == 16;
-}
 
 /// The levels up to AVX512_CORE_BF16 as oneDNN's environment variable calls them, lowest first.
 constexpr std::string_view levels[] = {
@@ -54,15 +43,14 @@ std::string level_of_environment() {
     return {};
 }
 
-/// Keeps oneDNN from instructions that would kill the process here or that DROVER_CPU_ISA forbids. A lower
-/// level in oneDNN's own variable is left to it. Holds for the whole process, so only the first call does
-/// anything.
+/// Keeps oneDNN from instructions that DROVER_CPU_ISA forbids, and from AMX: it takes the tiles' sizes from
+/// CPUID leaf 0x1D, which some hypervisors blank, and dies there with an illegal instruction. A lower level
+/// in oneDNN's own variable is left to it. Holds for the whole process, so only the first call does anything.
 void limit_instructions() {
     static std::once_flag once;
     std::call_once(once, [] {
         const char* forced = std::getenv("DROVER_CPU_ISA");
         const bool avx2 = forced && std::string_view(forced) == "avx2";
-        if (!avx2 && tile_palette_is_sane()) return;
         if (rank_of(level_of_environment()) <= rank_of(avx2 ? "AVX2" : "AVX512_CORE_BF16")) return;
         dnnl::set_max_cpu_isa(avx2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::avx512_core_bf16);
     });
@@ -190,7 +178,11 @@ void ThreadScratch::reserve(int threads, std::size_t bytes) {
     const std::size_t kept = bytes > bytes_ ? 0 : blocks_.size();
     bytes_ = std::max(bytes_, bytes);
     blocks_.resize(std::max(blocks_.size(), static_cast<std::size_t>(threads)));
-    for (std::size_t i = kept; i < blocks_.size(); ++i) blocks_[i] = allocate_host_memory(bytes_);
+    pointers_.resize(blocks_.size());
+    for (std::size_t i = kept; i < blocks_.size(); ++i) {
+        blocks_[i] = allocate_host_memory(bytes_);
+        pointers_[i] = static_cast<std::byte*>(blocks_[i].get());
+    }
 }
 
 }  // namespace drover::cpu

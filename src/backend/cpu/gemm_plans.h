@@ -69,12 +69,13 @@ class ThreadScratch {
   public:
     /// Makes room for threads 0 … `threads` − 1. Not to be called while they run.
     void reserve(int threads, std::size_t bytes);
-    std::byte* of(int thread) const {
-        return static_cast<std::byte*>(blocks_[static_cast<std::size_t>(thread)].get());
-    }
+    std::byte* of(int thread) const { return blocks()[thread]; }
+    /// The blocks of all threads.
+    std::byte* const* blocks() const { return pointers_.data(); }
 
   private:
     std::vector<MemoryBlock> blocks_;
+    std::vector<std::byte*> pointers_;
     std::size_t bytes_ = 0;
 };
 

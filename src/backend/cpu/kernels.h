@@ -21,6 +21,14 @@ struct GroupedEmbeddingBackward {
     const std::int32_t* next;   ///< [N] the next token of the same row, −1 at the end
 };
 
+/// Chains of multiply-adds on values in registers, independent of each other, on every thread: nothing but arithmetic.
+struct PeakLoop {
+    DType arithmetic;          ///< f32, or bf16 where the processor has AVX512_BF16
+    std::int64_t repetitions;  ///< of every chain
+    double* flops_per_second;  ///< set to the sum over threads, each by its own processor time: what other
+                               ///< programs take away does not show
+};
+
 #define DROVER_CPU_KERNELS(declare)        \
     declare(bias_gradient, BiasGradient)   \
     declare(embedding, Embedding)          \
@@ -35,6 +43,7 @@ struct GroupedEmbeddingBackward {
     declare(cross_entropy_statistics, CrossEntropyStatistics) \
     declare(cross_entropy_rescale, CrossEntropyRescale)       \
     declare(cross_entropy_gradient, CrossEntropyGradient)     \
+    declare(jitter_tokens, JitterTokens)  \
     declare(router, Router)  \
     declare(router_backward, RouterBackward)  \
     declare(balance_loss, BalanceLoss)  \
@@ -55,7 +64,8 @@ struct GroupedEmbeddingBackward {
     declare(fill, Fill)                    \
     declare(cast, Cast)                    \
     declare(add, Add)                      \
-    declare(sum, Sum)
+    declare(sum, Sum)                      \
+    declare(peak_loop, PeakLoop)
 
 /// One function per operation, all of one instruction set.
 struct Kernels {

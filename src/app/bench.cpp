@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "app/bench_options.h"
+#include "app/bench_report.h"
+#include "app/commands.h"
+#include "app/process_usage.h"
+#include "core/error.h"
+#include "core/stopwatch.h"
+#include "core/torch_rng.h"
+#include "model/params.h"
+#include "train/train_engine.h"
+
+namespace drover {
+namespace {
+
+constexpr std::uint64_t seed = 42;
+constexpr std::int64_t warm_up_steps = 2;
+
+struct BenchOptions {
+    BenchShape shape;
+    std::string optimizer = "adamw_torch";
+    std::string recompute = "none";
+    std::int64_t steps = 8;
+    std::int64_t layers = 0;  ///< 0: as many as the config says
+};
+
+/// Rows of tokens that are as likely as any other; every step sees the same ones.
+TokenBatch random_batch(const BenchShape& shape, std::int64_t vocab_size) {
+    TorchRng generator(seed);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(shape.batch * shape.sequence));
+    for (std::int32_t& id : ids)
+        id = static_cast<std::int32_t>(generator.next32() % static_cast<std::uint32_t>(vocab_size));
+    return TokenBatch::from_labels(shape.batch, shape.sequence, ids, ids);
+}
+
+/// What the model must compute per token, as --help says: recomputed activations do not count.
+double flops_per_token(const ModelConfig& config, std::int64_t sequence) {
+    const double table =
+        config.tie_word_embeddings ? 0 : static_cast<double>(config.vocab_size * config.hidden_size);
+    const double products = 6 * (static_cast<double>(active_parameter_count(config)) - table);
+    const auto length = static_cast<double>(sequence);
+    const double seen =
+        config.sliding_window > 0 ? std::min(static_cast<double>(config.sliding_window), length) : length;
+    const double mean_keys = seen * (1 - seen / (2 * length));
+    return products + 12 * static_cast<double>(config.num_hidden_layers * config.query_columns()) * mean_keys;
+}
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const std::size_t middle = values.size() / 2;
+    return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/// What was measured.
+struct Measurements {
+    double step_seconds = 0;  ///< median of the steps after warm-up
+    double tokens_per_second = 0;
+    double flops_per_second = 0;
+    double mfu = 0;
+    double first_step_seconds = 0;
+    double loss = 0;
+    std::int64_t peak_bytes = 0;
+    std::vector<OperationTotal> operations;  ///< of one further step
+    double observed_seconds = 0;             ///< that step's time
+    MachinePeaks peaks;
+};
+
+Measurements measure(TrainEngine& engine, Backend& backend, const TokenBatch& batch, std::int64_t steps) {
+    constexpr double learning_rate = 1e-4;
+    Measurements result;
+    std::vector<double> seconds;
+    for (std::int64_t i = 0; i < steps; ++i) {
+        const Stopwatch watch;
+        result.loss = engine.step({&batch, 1}, learning_rate).loss;
+        if (i >= warm_up_steps) seconds.push_back(watch.seconds());
+        if (i == 0) result.first_step_seconds = seconds_since_process_start();
+    }
+    result.step_seconds = median(seconds);
+
+    OperationProfile profile;
+    backend.observe(&profile);
+    const Stopwatch watch;
+    engine.step({&batch, 1}, learning_rate);
+    result.observed_seconds = watch.seconds();
+    backend.observe(nullptr);
+    result.operations = profile.totals();
+
+    // The peaks last: their buffers must not count as the training's memory, nor their time as time to the
+    // first step.
+    result.peak_bytes = peak_resident_bytes();
+    result.peaks = backend.measure_peaks();
+    return result;
+}
+
+Json json_of(const BenchOptions& options, const ModelConfig& config, const TrainEngine& engine,
+             const Backend& backend, const Measurements& m) {
+    return {{"model", options.shape.model},
+            {"dtype", options.shape.dtype},
+            {"batch", options.shape.batch},
+            {"seq", options.shape.sequence},
+            {"layers", config.num_hidden_layers},
+            {"optim", options.optimizer},
+            {"recompute", options.recompute},
+            {"steps", options.steps},
+            {"device", backend.description()},
+            {"parameters", engine.store().spec().parameter_count()},
+            {"tokens_per_second", m.tokens_per_second},
+            {"tflops", m.flops_per_second / 1e12},
+            {"mfu", m.mfu},
+            {"step_ms", 1e3 * m.step_seconds},
+            {"first_step_seconds", m.first_step_seconds},
+            {"peak_memory_bytes", m.peak_bytes},
+            {"planned_memory_bytes", engine.memory_plan().total},
+            {"loss", m.loss},
+            {"peaks", json_of(m.peaks)},
+            {"operations", operations_json(m.operations, m.observed_seconds, m.peaks)}};
+}
+
+void run_bench(const BenchOptions& options) {
+    ModelConfig config = options.shape.config();
+    if (options.layers > 0) config.num_hidden_layers = options.layers;
+    const Precision precision = options.shape.precision();
+    const std::unique_ptr<Backend> backend = options.shape.backend();
+    const Mesh mesh;
+    TrainEngine engine(config,
+                       {.model = {.precision = precision,
+                                  .recompute = {recompute_from_name(options.recompute, "--recompute")},
+                                  .rows = options.shape.batch,
+                                  .row_length = options.shape.sequence},
+                        .adamw = {},
+                        .optimizer = OptimizerSettings::named(options.optimizer, 0),
+                        .max_gradient_norm = 1.0,
+                        .compat = {}},
+                       *backend, mesh);
+    if (!options.shape.json)
+        fmt::print("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",
+                   backend->description(), options.shape.model,
+                   static_cast<double>(engine.store().spec().parameter_count()) / 1e6, options.shape.dtype,
+                   options.shape.batch, options.shape.sequence, options.optimizer,
+                   engine.memory_plan().table());
+    std::fflush(stdout);
+    engine.allocate();
+    engine.initialize_weights(seed);
+    const TokenBatch batch = random_batch(options.shape, config.vocab_size);
+    Measurements m = measure(engine, *backend, batch, options.steps);
+    if (!std::isfinite(m.loss))
+        throw Error(fmt::format("The loss became {} within {} steps.", m.loss, options.steps),
+                    "Such a run measures nothing; use another config or dtype.");
+
+    m.tokens_per_second = static_cast<double>(batch.tokens()) / m.step_seconds;
+    m.flops_per_second = m.tokens_per_second * flops_per_token(config, options.shape.sequence);
+    m.mfu = m.flops_per_second / m.peaks.flops(precision.parameters);
+    if (options.shape.json) {
+        fmt::print("{}\n", json_of(options, config, engine, *backend, m).dump());
+        return;
+    }
+    fmt::print(
+        "{:.0f} tok/s, {:.1f} GFLOP/s, MFU {:.1f} %; {:.1f} ms per step, median of {} after {} for warm-up; "
+        "loss {:.3f}\n"
+        "first step done {:.2f} s after start; peak resident memory {}\n"
+        "Machine's peaks: {}\nOne more step of {:.1f} ms, by operation:\n{}",
+        m.tokens_per_second, m.flops_per_second / 1e9, 100 * m.mfu, 1e3 * m.step_seconds,
+        options.steps - warm_up_steps, warm_up_steps, m.loss, m.first_step_seconds,
+        bytes_text(static_cast<std::size_t>(m.peak_bytes)), text_of(m.peaks), 1e3 * m.observed_seconds,
+        operations_table(m.operations, m.observed_seconds, m.peaks));
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+    auto options = std::make_shared<BenchOptions>();
+    CLI::App* command = app.add_subcommand(
+        "bench",
+        "Runs whole training steps (forward, backward, clipping at 1.0, update) on random tokens and prints\n"
+        "tokens and FLOP per second, MFU, the time of each operation with its rate and its share of what "
+        "this\n"
+        "machine can do at best (measured), the memory plan, peak resident memory, and the seconds from the\n"
+        "start of the program to the end of the first step.\n"
+        "FLOP per token = 6 · (N − V · H) + 6 · L · H · T: N parameters that act on a token, V · H those of "
+        "an\n"
+        "untied embedding table, L blocks, H = heads · head size, T tokens per row, of which a token sees "
+        "half\n"
+        "(with a sliding window w < T, 12 · L · H · w · (1 − w / 2T)). What is recomputed does not count. "
+        "MFU is\n"
+        "against the peak of --dtype. A rate above 100 % of the peak in GB/s means that a cache helped.\n"
+        "Example: drover bench --model llama-5m --batch 8 --seq 256 --dtype float32");
+    options->shape.add_to(*command);
+    command->add_option("--optim", options->optimizer, "adamw_torch, adafactor, sgd, adagrad or rmsprop");
+    command->add_option("--recompute", options->recompute, "none, selective, selective_mlp or full");
+    command->add_option("--steps", options->steps, "steps to run, the first two of them for warm-up")
+        ->check(CLI::Range(warm_up_steps + 1, std::int64_t{1} << 30));
+    command->add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
+        ->check(CLI::Range(0, 1 << 12));
+    CLI::App* ops = add_bench_ops_command(*command);
+    command->callback([=] {
+        if (!ops->parsed()) run_bench(*options);
+    });
+}
+
+}  // namespace drover

@@ -1,0 +1,301 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <memory>
+
+#include "app/bench_options.h"
+#include "app/bench_report.h"
+#include "app/commands.h"
+#include "app/operation_timer.h"
+#include "core/error.h"
+#include "model/block_shape.h"
+#include "model/head.h"
+#include "parallel/mesh.h"
+
+namespace drover {
+namespace {
+
+/// The operations of a model at its shapes, each timed alone.
+class ModelOperations {
+  public:
+    ModelOperations(const ModelConfig& config, const BenchShape& bench, DType dtype, OperationTimer& timer)
+        : config_(config),
+          shape_(BlockShape::make(config, MoeMode::grouped, TensorParallel(mesh_.tp(), false), bench.batch,
+                                  bench.sequence)),
+          dtype_(dtype),
+          timer_(timer) {}
+
+    void time_all() {
+        const auto part = [&](void (ModelOperations::*time)()) {
+            (this->*time)();
+            timer_.drop_operands();
+        };
+        part(&ModelOperations::embedding);
+        part(&ModelOperations::norms);
+        part(&ModelOperations::attention);
+        part(&ModelOperations::feed_forward);
+        part(&ModelOperations::head);
+        part(&ModelOperations::update);
+    }
+
+  private:
+    Tensor normal(std::int64_t rows, std::int64_t columns) { return timer_.normal(dtype_, {rows, columns}); }
+    Tensor empty(std::int64_t rows, std::int64_t columns) { return timer_.zeros(dtype_, {rows, columns}); }
+    Tensor floats(const Shape& shape) { return timer_.zeros(DType::f32, shape); }
+    Tensor indices(const Shape& shape) { return timer_.zeros(DType::i32, shape); }
+
+    /// The three products of a linear layer with `rows` rows of input.
+    void linear(const std::string& place, std::int64_t rows, std::int64_t in, std::int64_t out) {
+        const Tensor x = normal(rows, in), weight = normal(out, in), dy = normal(rows, out);
+        timer_.time(place, Gemm::forward(x, weight, empty(rows, out)));
+        timer_.time(place, Gemm::data_gradient(dy, weight, empty(rows, in)));
+        timer_.time(place, Gemm::weight_gradient(dy, x, empty(out, in), false));
+    }
+
+    void embedding() {
+        const Tensor ids = timer_.integers({shape_.tokens}, config_.vocab_size);
+        const Tensor weight = normal(config_.vocab_size, shape_.hidden);
+        timer_.time("", Embedding{.ids = ids, .weight = weight, .y = empty(shape_.tokens, shape_.hidden)});
+        timer_.time(
+            "", EmbeddingBackward{.ids = ids, .dy = normal(shape_.tokens, shape_.hidden), .dweight = weight});
+    }
+
+    void norms() {
+        const std::int64_t n = shape_.tokens, h = shape_.hidden;
+        const Tensor residual = normal(n, h), weight = timer_.normal(dtype_, {h}), rstd = floats({n});
+        timer_.time("", RmsNorm{.x = normal(n, h),
+                                .residual_in = normal(n, h),
+                                .residual_out = residual,
+                                .weight = weight,
+                                .y = empty(n, h),
+                                .rstd = rstd,
+                                .eps = static_cast<float>(config_.rms_norm_eps)});
+        timer_.time("", RmsNormBackward{.dy = normal(n, h),
+                                        .residual_out = residual,
+                                        .weight = weight,
+                                        .rstd = rstd,
+                                        .dresidual_out = normal(n, h),
+                                        .dresidual = empty(n, h),
+                                        .dweight = timer_.zeros(dtype_, {h})});
+    }
+
+    void attention() {
+        const std::int64_t n = shape_.tokens, d = shape_.head_dim;
+        linear("q, k and v", n, shape_.hidden, shape_.qkv_columns());
+        linear("attention output", n, shape_.query_columns(), shape_.hidden);
+        const auto heads = [&](const Tensor& qkv, std::int64_t first, std::int64_t count) {
+            return qkv.columns(first * d, count * d).split_columns(count, d);
+        };
+        const Tensor qkv = normal(n, shape_.qkv_columns()), dqkv = empty(n, shape_.qkv_columns());
+        const std::int64_t q = shape_.heads, kv = shape_.kv_heads;
+        timer_.time("", Rope{.x = heads(qkv, 0, q + kv),
+                             .cosine = timer_.constant(DType::f32, {shape_.row_length, d / 2}, 0.6),
+                             .sine = timer_.constant(DType::f32, {shape_.row_length, d / 2}, 0.8),
+                             .positions = timer_.integers({n}, shape_.row_length)});
+        const Sequences sequences{.rows = shape_.rows, .row_length = shape_.row_length};
+        const Tensor out = empty(n, shape_.query_columns()).split_columns(q, d);
+        const Tensor lse = floats({shape_.rows, q, shape_.row_length});
+        const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+        timer_.time("", Attention{.q = heads(qkv, 0, q),
+                                  .k = heads(qkv, q, kv),
+                                  .v = heads(qkv, q + kv, kv),
+                                  .out = out,
+                                  .lse = lse,
+                                  .sequences = sequences,
+                                  .scale = scale,
+                                  .window = config_.sliding_window});
+        timer_.time("", AttentionBackward{.q = heads(qkv, 0, q),
+                                          .k = heads(qkv, q, kv),
+                                          .v = heads(qkv, q + kv, kv),
+                                          .out = out,
+                                          .lse = lse,
+                                          .dout = normal(n, shape_.query_columns()).split_columns(q, d),
+                                          .dq = heads(dqkv, 0, q),
+                                          .dk = heads(dqkv, q, kv),
+                                          .dv = heads(dqkv, q + kv, kv),
+                                          .sequences = sequences,
+                                          .scale = scale,
+                                          .window = config_.sliding_window});
+    }
+
+    void feed_forward() {
+        const std::int64_t rows = shape_.expert_rows(), ffn = shape_.ffn;
+        const Tensor gate_up = normal(rows, 2 * ffn);
+        timer_.time("", Swiglu{.gate_up = gate_up, .y = empty(rows, ffn)});
+        timer_.time("", SwigluBackward{
+                            .gate_up = gate_up, .dy = normal(rows, ffn), .dgate_up = empty(rows, 2 * ffn)});
+        if (config_.has_experts()) return experts();
+        linear("gate and up", rows, shape_.hidden, 2 * ffn);
+        linear("down", rows, ffn, shape_.hidden);
+    }
+
+    void experts() {
+        const std::int64_t n = shape_.tokens, m = shape_.expert_rows(), h = shape_.hidden, e = shape_.experts;
+        const Router router{.logits = timer_.normal(DType::f32, {n, e}),
+                            .probabilities = floats({n, e}),
+                            .experts = indices({n, shape_.slots}),
+                            .weights = floats({n, shape_.slots}),
+                            .chosen = config_.moe.chosen};
+        const SortByExpert sort{.experts = router.experts,
+                                .offsets = indices({e + 1}),
+                                .row_of_slot = indices({m}),
+                                .slot_of_row = indices({m})};
+        linear("router", n, h, e);
+        if (config_.moe.jitter > 0)
+            timer_.time("", JitterTokens{.x = normal(n, h),
+                                         .scalars = timer_.constant(DType::f32, {StepScalar::count}, 1),
+                                         // So small that many rounds leave the values as they are.
+                                         .amplitude = 1e-6f});
+        timer_.time("", router);
+        timer_.time("", RouterBackward{.probabilities = router.probabilities,
+                                       .experts = router.experts,
+                                       .weights = router.weights,
+                                       .dweights = timer_.normal(DType::f32, {n, shape_.slots}),
+                                       .dlogits = empty(n, e)});
+        timer_.time("", sort);
+        const Tensor rows = empty(m, h), tokens = normal(n, h);
+        timer_.time("", TokensToRows{.x = tokens, .slot_of_row = sort.slot_of_row, .rows = rows});
+        timer_.time(
+            "", RowsToTokens{
+                    .rows = rows, .row_of_slot = sort.row_of_slot, .weights = router.weights, .y = tokens});
+        // Weights of one: the operation multiplies in place, and any other would run the rows down to zero.
+        timer_.time("", WeightRows{.activated = normal(m, shape_.ffn),
+                                   .dactivated = normal(m, shape_.ffn),
+                                   .dy = rows,
+                                   .slot_of_row = sort.slot_of_row,
+                                   .weights = timer_.constant(DType::f32, {n, shape_.slots}, 1),
+                                   .dweights = floats({n, shape_.slots})});
+        grouped("gate and up", sort.offsets, h, 2 * shape_.ffn);
+        grouped("down", sort.offsets, shape_.ffn, h);
+    }
+
+    void grouped(const std::string& place, const Tensor& offsets, std::int64_t in, std::int64_t out) {
+        using Use = GroupedGemm::Use;
+        const std::int64_t rows = shape_.expert_rows();
+        const Tensor x = normal(rows, in), weights = normal(shape_.experts * out, in), dy = normal(rows, out);
+        timer_.time(
+            place, GroupedGemm{
+                       .use = Use::forward, .a = x, .b = weights, .c = empty(rows, out), .offsets = offsets});
+        timer_.time(
+            place,
+            GroupedGemm{
+                .use = Use::data_gradient, .a = dy, .b = weights, .c = empty(rows, in), .offsets = offsets});
+        timer_.time(
+            place,
+            GroupedGemm{.use = Use::weight_gradient, .a = dy, .b = x, .c = weights, .offsets = offsets});
+    }
+
+    void head() {
+        const std::int64_t vocabulary = config_.vocab_size;
+        const std::int64_t rows = HeadBuffers::chunk_rows(shape_.tokens, vocabulary);
+        linear("head", rows, shape_.hidden, vocabulary);
+        const Tensor targets = timer_.integers({rows}, vocabulary);
+        const CrossEntropyStatistics statistics{.logits = normal(rows, vocabulary),
+                                                .targets = targets,
+                                                .max = floats({rows}),
+                                                .sum_exp = floats({rows}),
+                                                .target_logit = floats({rows}),
+                                                .argmax = indices({rows})};
+        timer_.time("", statistics);
+        timer_.time("", CrossEntropyGradient{.logits = statistics.logits,
+                                             .targets = targets,
+                                             .max = statistics.max,
+                                             .sum_exp = statistics.sum_exp,
+                                             .target_logit = statistics.target_logit,
+                                             .loss = floats({rows}),
+                                             .scale = timer_.constant(DType::f32, {1}, 1)});
+    }
+
+    /// On one leaf, the embedding.
+    void update() {
+        const std::int64_t rows = config_.vocab_size, columns = shape_.hidden;
+        const Tensor gradient = normal(rows, columns);
+        timer_.time("", SumOfSquares{.tensors = {&gradient, 1}, .sums = timer_.zeros(DType::f64, {1})});
+        const AdamWLeaf leaf{.param = normal(rows, columns),
+                             .gradient = gradient,
+                             .exp_avg = empty(rows, columns),
+                             .exp_avg_sq = empty(rows, columns)};
+        timer_.time("", AdamW{.leaves = {&leaf, 1},
+                              .scalars = timer_.constant(DType::f32, {StepScalar::count}, 1e-4)});
+    }
+
+    const ModelConfig& config_;
+    Mesh mesh_;
+    BlockShape shape_;
+    DType dtype_;
+    OperationTimer& timer_;
+};
+
+std::string microseconds(double seconds) {
+    return fmt::format("{:.1f} µs", 1e6 * seconds);
+}
+
+void print_table(const std::vector<TimedOperation>& operations, const MachinePeaks& peaks) {
+    constexpr std::string_view line = "  {:<28} {:<18} {:>13} {:>16} {:>8}\n";
+    fmt::print(fmt::runtime(line), "operation", "of", "time", "rate", "of peak");
+    for (const TimedOperation& operation : operations) {
+        const OperationRate rate = rate_of(operation.cost, operation.seconds, peaks);
+        fmt::print(fmt::runtime(line), operation.cost.name, operation.place, microseconds(operation.seconds),
+                   text_of(rate), fmt::format("{:.1f} %", 100 * rate.of_peak));
+    }
+}
+
+Json json_of(const std::vector<TimedOperation>& operations, const MachinePeaks& peaks) {
+    Json list = Json::array();
+    for (const TimedOperation& operation : operations) {
+        const OperationRate rate = rate_of(operation.cost, operation.seconds, peaks);
+        list.push_back({{"name", operation.cost.name},
+                        {"of", operation.place},
+                        {"ms", 1e3 * operation.seconds},
+                        {rate.arithmetic ? "gflops" : "gb_per_second", rate.per_second / 1e9},
+                        {"of_peak", rate.of_peak}});
+    }
+    return list;
+}
+
+void run_bench_ops(const BenchShape& bench) {
+    const ModelConfig config = bench.config();
+    const DType dtype = bench.precision().parameters;
+    const std::unique_ptr<Backend> backend = bench.backend();
+    const MachinePeaks peaks = backend->measure_peaks();
+    OperationTimer timer(*backend);
+    ModelOperations(config, bench, dtype, timer).time_all();
+    if (bench.json) {
+        const Json report = {{"model", bench.model},
+                             {"dtype", bench.dtype},
+                             {"device", backend->description()},
+                             {"peaks", json_of(peaks)},
+                             {"operations", json_of(timer.results(), peaks)}};
+        fmt::print("{}\n", report.dump());
+        return;
+    }
+    fmt::print("{}; operations of {} in {}, {} × {} tokens, each alone\nMachine's peaks: {}\n",
+               backend->description(), bench.model, bench.dtype, bench.batch, bench.sequence, text_of(peaks));
+    print_table(timer.results(), peaks);
+}
+
+}  // namespace
+
+CLI::App* add_bench_ops_command(CLI::App& bench) {
+    auto options = std::make_shared<BenchShape>();
+    CLI::App* command = bench.add_subcommand(
+        "ops",
+        "Runs each operation of a model alone at the model's shapes, warm, and prints its median time, its "
+        "rate\n"
+        "(GFLOP/s for products and attention, GB/s for what is bound by memory) and its share of what this "
+        "machine\n"
+        "can do at best. The norm of the gradients and AdamW are timed on the embedding.\n"
+        "Example: drover bench ops --model llama-134m --dtype float32");
+    options->add_to(*command);
+    command->callback([=, &bench] {
+        for (const CLI::Option* option : bench.get_options())
+            if (option->count() > 0)
+                throw UsageError(fmt::format("{} stands before `ops`.", option->get_name()),
+                                 "Write `drover bench ops` first and its flags after it.");
+        run_bench_ops(*options);
+    });
+    return command;
+}
+
+}  // namespace drover

@@ -1,0 +1,62 @@
+#include "app/operation_timer.h"
+
+#include <algorithm>
+
+#include "core/convert.h"
+#include "core/counter_rng.h"
+#include "core/stopwatch.h"
+
+namespace drover {
+
+Tensor OperationTimer::zeros(DType dtype, const Shape& shape) {
+    const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+    memory_.push_back(backend_.allocate(std::max<std::size_t>(bytes, 1)));
+    return Tensor(memory_.back().get(), dtype, shape, backend_.device());
+}
+
+Tensor OperationTimer::constant(DType dtype, const Shape& shape, double value) {
+    const Tensor tensor = zeros(dtype, shape);
+    run(Fill{.x = tensor, .value = value});
+    return tensor;
+}
+
+Tensor OperationTimer::normal(DType dtype, const Shape& shape) {
+    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+    CounterRng(42, made_++).fill_normal(leaf_hash("normal"), 0, values, 0.0f, 1.0f);
+    std::vector<std::byte> converted(values.size() * size_of(dtype));
+    convert_elements(values.data(), DType::f32, converted.data(), dtype, shape.numel());
+    const Tensor tensor = zeros(dtype, shape);
+    backend_.copy(stream_, Tensor(converted.data(), dtype, shape), tensor);
+    backend_.synchronize(stream_);
+    return tensor;
+}
+
+Tensor OperationTimer::integers(const Shape& shape, std::int64_t limit) {
+    std::vector<std::uint32_t> bits(static_cast<std::size_t>(shape.numel()));
+    CounterRng(42, made_++).fill_bits(leaf_hash("integers"), 0, bits);
+    std::vector<std::int32_t> values;
+    for (const std::uint32_t word : bits)
+        values.push_back(static_cast<std::int32_t>(word % static_cast<std::uint32_t>(limit)));
+    const Tensor tensor = zeros(DType::i32, shape);
+    backend_.copy(stream_, Tensor::of(values.data(), shape), tensor);
+    backend_.synchronize(stream_);
+    return tensor;
+}
+
+double OperationTimer::median_seconds(const std::function<void()>& run_once) {
+    constexpr double enough_seconds = 0.2;
+    constexpr std::size_t fewest = 3, most = 1000;
+    run_once();
+    std::vector<double> seconds;
+    const Stopwatch whole;
+    while (seconds.size() < fewest || (seconds.size() < most && whole.seconds() < enough_seconds)) {
+        const Stopwatch one;
+        run_once();
+        seconds.push_back(one.seconds());
+    }
+    const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+    std::nth_element(seconds.begin(), middle, seconds.end());
+    return *middle;
+}
+
+}  // namespace drover

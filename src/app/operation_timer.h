@@ -1,0 +1,59 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace drover {
+
+/// One operation run alone.
+struct TimedOperation {
+    OperationCost cost;
+    std::string place;  ///< where in the model, when there are several of its kind: "gate and up"
+    double seconds = 0;
+};
+
+/// Runs operations alone and repeatedly on operands that it makes.
+class OperationTimer {
+  public:
+    explicit OperationTimer(Backend& backend) : backend_(backend), stream_(backend.main_stream()) {}
+
+    /// Standard normal values, in f32 or bf16.
+    Tensor normal(DType dtype, const Shape& shape);
+    /// Integers from [0, limit).
+    Tensor integers(const Shape& shape, std::int64_t limit);
+    /// `value` everywhere.
+    Tensor constant(DType dtype, const Shape& shape, double value);
+    Tensor zeros(DType dtype, const Shape& shape);
+
+    /// Once for warm-up, then for about a fifth of a second; the median counts.
+    template <class Operation>
+    void time(const std::string& place, const Operation& operation) {
+        results_.push_back({cost(operation), place, median_seconds([&] { run(operation); })});
+    }
+
+    /// Runs it once, where the operands of a later one come from.
+    template <class Operation>
+    void run(const Operation& operation) {
+        backend_.run(stream_, operation);
+        backend_.synchronize(stream_);
+    }
+
+    const std::vector<TimedOperation>& results() const { return results_; }
+    /// Frees all operands that were made; results stay.
+    void drop_operands() { memory_.clear(); }
+
+  private:
+    static double median_seconds(const std::function<void()>& run_once);
+
+    Backend& backend_;
+    Stream stream_;
+    std::deque<MemoryBlock> memory_;
+    std::vector<TimedOperation> results_;
+    std::uint64_t made_ = 0;  // tensors of random values: each draws its own
+};
+
+}  // namespace drover

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "backend/operation_cost.h"
+
+namespace drover {
+
+/// What a device can do at best, measured: the limits that rates are held against.
+struct MachinePeaks {
+    double fp32_flops = 0;  ///< per second, multiply-adds on values in registers
+    double bf16_flops = 0;  ///< per second, products of bf16 summed in fp32
+    double bandwidth = 0;   ///< bytes read and written per second by a copy that no cache can hold
+
+    double flops(DType arithmetic) const { return arithmetic == DType::bf16 ? bf16_flops : fp32_flops; }
+};
+
+/// How fast an operation of this cost went: flops or bytes per second, whichever bounds it, and its share of
+/// the peak. A memory-bound operation whose operands were still in a cache may exceed 1.
+struct OperationRate {
+    double per_second = 0;
+    double of_peak = 0;
+    bool arithmetic = false;  ///< per_second are flops
+};
+
+inline OperationRate rate_of(const OperationCost& cost, double seconds, const MachinePeaks& peaks) {
+    const bool arithmetic = cost.flops > 0;
+    const double peak = arithmetic ? peaks.flops(cost.arithmetic) : peaks.bandwidth;
+    const double per_second = seconds > 0 ? (arithmetic ? cost.flops : cost.bytes) / seconds : 0;
+    return {.per_second = per_second, .of_peak = peak > 0 ? per_second / peak : 0, .arithmetic = arithmetic};
+}
+
+}  // namespace drover

@@ -1,0 +1,132 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "app/run_drover.h"
+#include "core/json.h"
+#include "support/golden.h"
+
+namespace drover {
+namespace {
+
+using test::Outcome;
+using test::run_drover;
+
+class Bench : public ::testing::Test {
+  protected:
+    std::string write_config(const char* name, const std::string& text) {
+        std::ofstream(folder_ / name) << text;
+        return (folder_ / name).string();
+    }
+    std::string llama() {
+        return write_config("llama.json", R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 32,
+            "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2})");
+    }
+    std::string mixtral() {
+        return write_config("mixtral.json", R"({"model_type": "mixtral", "vocab_size": 96, "hidden_size": 32,
+            "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "num_local_experts": 4, "sliding_window": 5, "output_router_logits": true, "router_jitter_noise": 0.1})");
+    }
+    /// One object on stdout, and nothing else there.
+    Json object(const std::string& arguments) {
+        const Outcome outcome = run_drover(arguments + " 2>/dev/null");
+        EXPECT_EQ(outcome.exit_code, 0) << arguments;
+        EXPECT_TRUE(outcome.output.starts_with("{")) << outcome.output;
+        return parse_json(outcome.output, "stdout");
+    }
+    void expect_error(const std::string& arguments, int exit_code, const std::string& part) {
+        const Outcome outcome = run_drover(arguments + " 2>&1");
+        EXPECT_EQ(outcome.exit_code, exit_code) << arguments << "\n" << outcome.output;
+        EXPECT_TRUE(outcome.output.starts_with("drover: ")) << outcome.output;
+        EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+    }
+
+    test::TemporaryFolder folder_;
+    // One thread: several only wait for each other with matrices as small as these.
+    const std::string small_ = " --batch 2 --seq 16 --steps 3 --threads 1";
+};
+
+TEST_F(Bench, JsonHoldsTheMeasurements) {
+    for (const std::string dtype : {"float32", "bfloat16"}) {
+        const Json report = object("bench --json --model " + llama() + " --dtype " + dtype + small_);
+        for (const char* key : {"tokens_per_second", "tflops", "mfu", "step_ms", "first_step_seconds"})
+            EXPECT_GT(report.at(key).get<double>(), 0) << key;
+        const auto count = report.at("parameters").get<std::int64_t>();
+        EXPECT_EQ(count, 2 * 96 * 32 + 2 * (32 * 64 + 32 * 32 + 3 * 32 * 48 + 2 * 32) + 32);
+        EXPECT_GT(report.at("peak_memory_bytes").get<std::int64_t>(),
+                  report.at("planned_memory_bytes").get<std::int64_t>());
+        // 6·(N − V·H) + 6·L·H·T per token
+        const double flops_per_token = 6.0 * static_cast<double>(count - 96 * 32) + 6 * 2 * 32 * 16;
+        EXPECT_NEAR(1e12 * report.at("tflops").get<double>() / report.at("tokens_per_second").get<double>(),
+                    flops_per_token, 1e-6 * flops_per_token);
+        EXPECT_NEAR(report.at("tokens_per_second").get<double>() * report.at("step_ms").get<double>(),
+                    2 * 16 * 1e3, 1e-3);
+        EXPECT_LT(report.at("loss").get<double>(), 6);
+    }
+}
+
+TEST_F(Bench, OperationsOfAStepAreAllThere) {
+    const Json report =
+        object("bench --json --optim sgd --layers 3 --recompute full --model " + llama() + small_);
+    std::map<std::string, std::int64_t> calls;
+    double share = 0;
+    for (const Json& operation : report.at("operations")) {
+        calls[operation.at("name")] = operation.at("calls");
+        share += operation.at("share").get<double>();
+    }
+    EXPECT_EQ(calls["gemm weight gradient"], 3 * 4 + 1);
+    EXPECT_EQ(calls["gemm data gradient"], 3 * 4 + 1);
+    EXPECT_EQ(calls["gemm forward"], 3 * (4 + 3) + 1);  // again in backward, but for the last one
+    EXPECT_EQ(calls["attention"], 2 * 3);
+    EXPECT_EQ(calls["attention backward"], 3);
+    EXPECT_EQ(calls["sgd"], 1);
+    EXPECT_GT(share, 0);
+    EXPECT_LE(share, 1);
+}
+
+TEST_F(Bench, TextNamesWhatWasMeasured) {
+    const Outcome outcome = run_drover("bench --model " + mixtral() + small_ + " 2>&1");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    for (const char* part :
+         {"1 thread;", "tok/s", "GFLOP/s", "MFU", "optimizer moments", "peak resident memory", "first step",
+          "expert gemm forward", "of peak", "outside operations"})
+        EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
+}
+
+TEST_F(Bench, OpsRunsEachOperationAlone) {
+    const std::string size = " --batch 1 --seq 8 --threads 1 --model ";
+    const Json dense = object("bench ops --json --dtype float32" + size + llama());
+    EXPECT_EQ(dense.at("operations").size(), 5u * 3 + 13);
+    const Json experts = object("bench ops --json" + size + mixtral());
+    EXPECT_EQ(experts.at("operations").size(), 4u * 3 + 13 + 2 * 3 + 7);
+    for (const Json* report : {&dense, &experts})
+        for (const Json& operation : report->at("operations"))
+            EXPECT_GT(operation.at("of_peak").get<double>(), 0);
+}
+
+TEST_F(Bench, FindsConfigsByName) {
+    EXPECT_EQ(object("bench --json --model llama-5m" + small_).at("parameters"), 5261568);
+    expect_error("bench --model llama-5", 2, "llama-134m, llama-5m");
+}
+
+TEST_F(Bench, WrongFlagsAreOneSentence) {
+    expect_error("bench --model " + (folder_ / "none.json").string(), 1, "none.json");
+    expect_error("bench --dtype int8 --model " + llama(), 1, "--dtype");
+    expect_error("bench --dtype float16 --model " + llama(), 2, "--dtype");
+    expect_error("bench --optim adam --model " + llama(), 2, "--optim");
+    expect_error("bench --recompute some --model " + llama(), 2, "--recompute");
+    expect_error("bench --steps 2", 2, "--steps");
+    expect_error("bench --batch 0", 2, "--batch");
+    expect_error("bench ops --layers 2", 2, "--layers");
+    expect_error("bench --model llama-5m ops", 2, "--model");
+    expect_error("bench opz", 2, "opz");
+}
+
+TEST_F(Bench, HelpSaysHowFlopsAreCounted) {
+    EXPECT_NE(run_drover("bench --help").output.find("6 · (N − V · H) + 6 · L · H · T"), std::string::npos);
+    EXPECT_NE(run_drover("bench ops --help").output.find("GB/s"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace drover

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+namespace drover::test {
+
+struct Outcome {
+    int exit_code = -1;
+    std::string output;
+};
+
+/// Runs the real binary as a user would; a shell sees the arguments, so "2>&1" and "2>/dev/null" mean what
+/// they say.
+inline Outcome run_drover(const std::string& arguments) {
+    Outcome outcome;
+    FILE* pipe = popen((std::string(DROVER_BINARY) + " " + arguments).c_str(), "r");
+    char buffer[4096];
+    while (const std::size_t count = fread(buffer, 1, sizeof buffer, pipe))
+        outcome.output.append(buffer, count);
+    const int status = pclose(pipe);
+    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return outcome;
+}
+
+}  // namespace drover::test
