@@ -54,13 +54,8 @@ class Prefetcher {
                 room_.wait(lock, [&] { return stopped_ || items_.size() < capacity_; });
                 if (stopped_) return;
             }
-            std::optional<Item> item;
             std::exception_ptr error;
-            try {
-                item = make_();
-            } catch (...) {
-                error = std::current_exception();
-            }
+            std::optional<Item> item = make_or_fail(error);
             const std::lock_guard lock(mutex_);
             if (item) {
                 items_.push_back(std::move(*item));
@@ -70,6 +65,15 @@ class Prefetcher {
             }
             made_.notify_one();
             if (ended_) return;
+        }
+    }
+
+    std::optional<Item> make_or_fail(std::exception_ptr& error) {
+        try {
+            return make_();
+        } catch (...) {
+            error = std::current_exception();
+            return std::nullopt;
         }
     }
 

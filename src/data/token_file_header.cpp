@@ -76,7 +76,11 @@ void check_counts(const TokenFileHeader& header, std::string_view name) {
     if ((header.packing == Packing::none) != (header.block_size == 0))
         refuse(name, fmt::format("packing is {} and the block size {}", packing_name(header.packing),
                                  header.block_size));
-    if (header.block_size == 0) return;
+    if (header.block_size == 0) {
+        if (header.rows == 0 && header.tokens > 0)
+            refuse(name, fmt::format("{} tokens are in no row", header.tokens));
+        return;
+    }
     const std::uint64_t rows = (header.tokens + header.block_size - 1) / header.block_size;
     if (header.rows != rows || (header.packing == Packing::hf && header.tokens % header.block_size != 0))
         refuse(name, fmt::format("{} tokens do not make {} blocks of {}", header.tokens, header.rows,
