@@ -11,6 +11,11 @@ libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev
 
 needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI, GoogleTest, SentencePiece, PCRE2, ICU, xxHash, zstd and zlib'
 
+# Optional: never a reason to stop.
+fetch_arrow() {
+    "$(dirname "$0")/fetch_arrow.sh" || printf 'setup: going on without Arrow C++.\n' >&2
+}
+
 fail() {
     printf 'setup: %s\n' "$1" >&2
     exit 1
@@ -37,7 +42,10 @@ installed:$library
     esac
 done
 missing=${missing# }
-[ -n "$missing" ] || exit 0
+if [ -z "$missing" ]; then
+    fetch_arrow
+    exit 0
+fi
 
 as_root=''
 if [ "$(id -u)" -ne 0 ]; then
@@ -83,3 +91,5 @@ fi
 # --no-remove: stop rather than replace a package that is in the way.
 apt install --no-install-recommends --no-remove -y $missing ||
     fail_with_log "apt-get could not install: $missing. Its messages are above."
+
+fetch_arrow

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace drover {
+
+/// Bytes in order, each given once.
+class ByteStream {
+  public:
+    virtual ~ByteStream() = default;
+
+    /// Puts up to `size` bytes into `into` and returns how many; 0 is the end. Error when the file cannot be
+    /// read, or when compressed data is damaged or stops too early.
+    virtual std::size_t read(char* into, std::size_t size) = 0;
+};
+
+/// Opens a file; one that begins as gzip or Zstandard data is decompressed on the way, whatever its name.
+/// Error for a name ending in .gz or .zst whose content is something else.
+std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path);
+
+/// A stream over bytes in memory, which must outlive it.
+std::unique_ptr<ByteStream> memory_byte_stream(std::string_view bytes);
+
+/// A window over the part of a stream that is being looked at.
+class ByteWindow {
+  public:
+    explicit ByteWindow(std::unique_ptr<ByteStream> stream);
+
+    /// What was read and not dropped. Invalidated by grow().
+    std::string_view bytes() const { return {buffer_.data() + begin_, end_ - begin_}; }
+    void drop(std::size_t count) { begin_ += count; }
+    /// Reads more bytes behind those there are; false at the end of the stream.
+    bool grow();
+    bool at_end() const { return at_end_; }
+
+  private:
+    std::unique_ptr<ByteStream> stream_;
+    std::vector<char> buffer_;
+    std::size_t begin_ = 0;
+    std::size_t end_ = 0;
+    bool at_end_ = false;
+};
+
+}  // namespace drover

@@ -1,0 +1,145 @@
+#include "data/file_rows.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "core/content_hash.h"
+#include "core/error.h"
+#include "data/arrow_library.h"
+#include "data/arrow_reader.h"
+#include "data/byte_stream.h"
+#include "data/columns.h"
+#include "data/csv_reader.h"
+#include "data/json_reader.h"
+#include "data/text_reader.h"
+#include "data/wikicorpus.h"
+
+namespace drover {
+
+std::vector<std::string> file_columns(const std::filesystem::path& path, RowFormat format,
+                                      const ReadOptions& options) {
+    const std::string name = path.string();
+    switch (format) {
+        case RowFormat::text:
+            return {"text"};
+        case RowFormat::json:
+            return json_columns(open_byte_stream(path), name, options.json_field);
+        case RowFormat::csv:
+            return csv_columns(open_byte_stream(path), name, options.csv_delimiter);
+        case RowFormat::tsv:
+            return csv_columns(open_byte_stream(path), name, '\t');
+        case RowFormat::parquet:
+        case RowFormat::arrow:
+            return ArrowFile(path).columns();
+        case RowFormat::wikicorpus:
+            return wikicorpus_columns();
+    }
+    bug("an unknown row format");
+}
+
+std::unique_ptr<FileReader> open_file_rows(const std::filesystem::path& path, RowFormat format,
+                                           const std::string& column, const ReadOptions& options) {
+    const std::string name = path.string();
+    switch (format) {
+        case RowFormat::text:
+            return make_text_reader(open_byte_stream(path), name, options.keep_linebreaks);
+        case RowFormat::json:
+            return make_json_reader(open_byte_stream(path), name, column, options.json_field);
+        case RowFormat::csv:
+            return make_csv_reader(open_byte_stream(path), name, column, options.csv_delimiter);
+        case RowFormat::tsv:
+            return make_csv_reader(open_byte_stream(path), name, column, '\t');
+        case RowFormat::parquet:
+        case RowFormat::arrow:
+            return make_arrow_reader(path, column);
+        case RowFormat::wikicorpus:
+            return make_wikicorpus_reader(open_byte_stream(path), name, column);
+    }
+    bug("an unknown row format");
+}
+
+/// Walks over the files; batches do not end at their borders.
+class FileRowSource : public RowSource {
+  public:
+    FileRowSource(const FileRows& rows, std::size_t file, std::unique_ptr<FileReader> reader)
+        : rows_(rows), file_(file), reader_(std::move(reader)) {}
+
+    void next(RowBatch& batch, std::size_t max_rows) override {
+        batch.clear();
+        while (reader_ != nullptr) {
+            reader_->read(batch, max_rows - batch.size());
+            if (batch.size() == max_rows) return;
+            ++file_;
+            reader_ = file_ < rows_.files_.size() ? rows_.open_file(file_) : nullptr;
+        }
+    }
+
+  private:
+    const FileRows& rows_;
+    std::size_t file_;
+    std::unique_ptr<FileReader> reader_;
+};
+
+FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options)
+    : files_(std::move(files)), options_(std::move(options)) {
+    require(!files_.empty(), "a split without files");
+    for (const auto& file : files_) {
+        std::error_code unreadable;
+        if (std::filesystem::file_size(file, unreadable) == 0 && !unreadable)
+            throw Error(fmt::format("{} is empty.", file.string()), "Remove it, or put data into it.");
+        formats_.push_back(format_of(file));
+        open_byte_stream(file);
+    }
+    for (std::size_t i = 0; i < files_.size() && columns_.empty(); ++i)
+        columns_ = file_columns(files_[i], formats_[i], options_);
+    if (columns_.empty())
+        throw Error(fmt::format("{} holds no rows.", files_.front().string()), "Put data into it.");
+    text_column_ = choose_text_column(columns_, options_.text_column, files_.front().string());
+}
+
+std::unique_ptr<FileReader> FileRows::open_file(std::size_t index) const {
+    return open_file_rows(files_[index], formats_[index], text_column_, options_);
+}
+
+std::unique_ptr<RowSource> FileRows::open(std::int64_t first_row) const {
+    std::size_t file = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        while (file < counts_.size() && counts_[file] <= first_row) first_row -= counts_[file++];
+    }
+    for (; file < files_.size(); ++file) {
+        auto reader = open_file(file);
+        if (first_row > 0) first_row -= reader->skip(first_row);
+        if (first_row == 0) return std::make_unique<FileRowSource>(*this, file, std::move(reader));
+    }
+    return std::make_unique<FileRowSource>(*this, files_.size(), nullptr);
+}
+
+std::int64_t FileRows::row_count() const {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = counts_.size(); i < files_.size(); ++i)
+        counts_.push_back(open_file(i)->skip(std::numeric_limits<std::int64_t>::max()));
+    std::int64_t sum = 0;
+    for (const std::int64_t count : counts_) sum += count;
+    return sum;
+}
+
+std::string FileRows::fingerprint() const {
+    const std::lock_guard lock(mutex_);
+    if (fingerprint_.empty()) {
+        ContentHash hash;
+        hash.add("rows of files 1").add(text_column_).add(options_.keep_linebreaks ? "keep" : "drop");
+        hash.add(options_.json_field).add({&options_.csv_delimiter, 1});
+        for (std::size_t i = 0; i < files_.size(); ++i) {
+            ContentHash content;
+            content.add_file(files_[i]);
+            hash.add(format_name(formats_[i])).add(content.hex());
+        }
+        fingerprint_ = hash.hex();
+    }
+    return fingerprint_;
+}
+
+}  // namespace drover

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/file_reader.h"
+#include "data/row_format.h"
+#include "data/row_source.h"
+
+namespace drover {
+
+/// How files are read.
+struct ReadOptions {
+    std::string text_column;      ///< empty: "text" if there is such a column, else the first
+    bool keep_linebreaks = true;  ///< text files: rows end in "\n"
+    std::string json_field;       ///< JSON files: the rows are the list under this key
+    char csv_delimiter = ',';     ///< .csv files (.tsv files have a tab)
+};
+
+/// Names of the columns of a file, in order of first appearance; empty when it has no rows that could tell.
+std::vector<std::string> file_columns(const std::filesystem::path& path, RowFormat format,
+                                      const ReadOptions& options);
+
+/// Opens one file; `column` is one of file_columns().
+std::unique_ptr<FileReader> open_file_rows(const std::filesystem::path& path, RowFormat format,
+                                           const std::string& column, const ReadOptions& options);
+
+/// The rows of files of one split, one file after the other.
+class FileRows : public RowDataset {
+  public:
+    /// `files` is not empty. Error when a file is missing, of unknown format, or without rows, or when the
+    /// column is not there.
+    FileRows(std::vector<std::filesystem::path> files, ReadOptions options);
+
+    std::unique_ptr<RowSource> open(std::int64_t first_row) const override;
+    std::int64_t row_count() const override;
+    const std::vector<std::string>& column_names() const override { return columns_; }
+    const std::string& text_column() const override { return text_column_; }
+    std::string fingerprint() const override;
+
+    const std::vector<std::filesystem::path>& files() const { return files_; }
+
+  private:
+    std::unique_ptr<FileReader> open_file(std::size_t index) const;
+
+    std::vector<std::filesystem::path> files_;
+    std::vector<RowFormat> formats_;
+    ReadOptions options_;
+    std::vector<std::string> columns_;
+    std::string text_column_;
+
+    mutable std::mutex mutex_;  ///< guards what is made on first use
+    mutable std::vector<std::int64_t> counts_;
+    mutable std::string fingerprint_;
+
+    friend class FileRowSource;
+};
+
+}  // namespace drover

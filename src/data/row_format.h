@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace drover {
+
+enum class RowFormat { text, json, csv, tsv, parquet, arrow, wikicorpus };
+
+/// The format that a file's name says, with or without .gz or .zst behind it (.txt, .json, .jsonl, .ndjson,
+/// .csv, .tsv, .parquet, .arrow; .tgz and .tar.gz: raw Wikicorpus); nothing for other names.
+std::optional<RowFormat> known_format(const std::filesystem::path& path);
+
+/// The same; Error, which lists the names there are, for others.
+RowFormat format_of(const std::filesystem::path& path);
+
+std::string_view format_name(RowFormat format);
+
+}  // namespace drover
