@@ -8,5 +8,6 @@ namespace drover {
 
 /// Each adds its sub-command with flags and help; parsing the command line runs it.
 void add_demo_command(CLI::App& app);
+void add_tokenize_command(CLI::App& app);
 
 }  // namespace drover

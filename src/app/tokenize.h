@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/packing.h"
-#include "text/tokenizer.h"
+#include "data/row_source.h"
 
 namespace drover {
 
@@ -45,6 +44,8 @@ void print_ids(const TokenizeOptions& options);
 void print_texts(const TokenizeOptions& options);
 /// --inspect: header, check of the data, and the first rows.
 void inspect_token_file(const TokenizeOptions& options);
+/// The rows that --input or --dataset name.
+std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options);
 /// --output: a corpus → a token file.
 void tokenize_corpus(const TokenizeOptions& options);
 /// --llama-version: a corpus → the Arrow folder of blocks that the training scripts for Neuron expect.

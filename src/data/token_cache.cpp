@@ -77,6 +77,7 @@ TokenFileHeader write_token_file(const std::filesystem::path& path, const RowDat
         if (report) report(stream.progress());
     }
     const TokenStreamProgress& total = stream.progress();
+    if (report) report(total);
     if (total.rows == 0)
         throw Error(total.text_rows == 0
                         ? std::string("The dataset has no rows of text.")

@@ -21,8 +21,8 @@ std::string token_cache_key(const RowDataset& dataset, const Tokenizer& tokenize
 
 using ReportProgress = std::function<void(const TokenStreamProgress&)>;
 
-/// Tokenizes `dataset` into `path`. `report` is called now and then, on the calling thread. Error when no
-/// row comes out.
+/// Tokenizes `dataset` into `path`. `report` is called after every row and at the end, on the calling thread.
+/// Error when no row comes out.
 TokenFileHeader write_token_file(const std::filesystem::path& path, const RowDataset& dataset,
                                  std::shared_ptr<const Tokenizer> tokenizer, const PackingOptions& options,
                                  std::size_t threads, const ReportProgress& report = {});

@@ -1,31 +1,16 @@
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <fstream>
 #include <string>
 
+#include "app/run_drover.h"
 #include "support/golden.h"
 
 namespace drover {
 namespace {
 
-struct Outcome {
-    int exit_code = -1;
-    std::string output;  ///< stdout and stderr
-};
-
-/// Runs the real binary as a user would.
-Outcome run(const std::string& arguments) {
-    Outcome outcome;
-    FILE* pipe = popen((std::string(DROVER_BINARY) + " " + arguments + " 2>&1").c_str(), "r");
-    char buffer[4096];
-    while (const std::size_t count = fread(buffer, 1, sizeof buffer, pipe))
-        outcome.output.append(buffer, count);
-    const int status = pclose(pipe);
-    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return outcome;
-}
+using test::Outcome;
+using test::run;
 
 const std::string examples = std::string(DROVER_SOURCE_DIR) + "/examples/";
 const std::string data = " --data " + examples + "data/tinyshakespeare/ids.safetensors";
