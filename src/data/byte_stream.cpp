@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/lfs_pointer.h"
 
 namespace drover {
 namespace {
@@ -180,9 +181,10 @@ std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path) 
     if (std::filesystem::is_directory(path, ignored))
         throw Error(fmt::format("Cannot read {}: it is a folder.", name), "Name a file.");
     auto file = std::make_unique<FileStream>(name);
-    const std::string start = file->peek(4);
+    const std::string start = file->peek(32);
+    refuse_lfs_pointer(start, name);
     if (start.starts_with("\x1f\x8b")) return std::make_unique<GzipStream>(std::move(file), name);
-    if (start == "\x28\xb5\x2f\xfd") return std::make_unique<ZstdStream>(std::move(file), name);
+    if (start.starts_with("\x28\xb5\x2f\xfd")) return std::make_unique<ZstdStream>(std::move(file), name);
     const std::string suffix = path.extension().string();
     if (suffix == ".gz" || suffix == ".tgz" || suffix == ".zst")
         throw Error(fmt::format("{} is not {} data, although its name says so.", name,

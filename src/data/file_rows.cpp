@@ -85,18 +85,28 @@ class FileRowSource : public RowSource {
 FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options)
     : files_(std::move(files)), options_(std::move(options)) {
     require(!files_.empty(), "a split without files");
+    std::size_t empty = 0;
     for (const auto& file : files_) {
-        std::error_code unreadable;
-        if (std::filesystem::file_size(file, unreadable) == 0 && !unreadable)
-            throw Error(fmt::format("{} is empty.", file.string()), "Remove it, or put data into it.");
-        formats_.push_back(format_of(file));
+        formats_.push_back(options_.format ? *options_.format : format_of(file));
         open_byte_stream(file);
+        std::error_code unknown;
+        if (std::filesystem::file_size(file, unknown) != 0 || unknown) continue;
+        // Among other files one without rows does no harm, unless its format wants a header.
+        const bool may_be_empty = formats_.back() == RowFormat::text || formats_.back() == RowFormat::json;
+        if (++empty == files_.size() || !may_be_empty)
+            throw Error(fmt::format("{} is empty.", file.string()), "Remove it, or put data into it.");
     }
     for (std::size_t i = 0; i < files_.size() && columns_.empty(); ++i)
         columns_ = file_columns(files_[i], formats_[i], options_);
-    if (columns_.empty())
-        throw Error(fmt::format("{} holds no rows.", files_.front().string()), "Put data into it.");
-    text_column_ = choose_text_column(columns_, options_.text_column, files_.front().string());
+    RowBatch first_row;
+    if (!columns_.empty()) {
+        text_column_ = choose_text_column(columns_, options_.text_column, files_.front().string());
+        open(0)->next(first_row, 1);
+    }
+    if (first_row.size() == 0)
+        throw Error(fmt::format("{}{} no rows.", files_.front().string(),
+                                files_.size() > 1 ? " and the other files of its split hold" : " holds"),
+                    "Put data into it, or name other files.");
 }
 
 std::unique_ptr<FileReader> FileRows::open_file(std::size_t index) const {

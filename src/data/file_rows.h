@@ -15,10 +15,11 @@ namespace drover {
 
 /// How files are read.
 struct ReadOptions {
-    std::string text_column;      ///< empty: "text" if there is such a column, else the first
-    bool keep_linebreaks = true;  ///< text files: rows end in "\n"
-    std::string json_field;       ///< JSON files: the rows are the list under this key
-    char csv_delimiter = ',';     ///< .csv files (.tsv files have a tab)
+    std::optional<RowFormat> format;  ///< nothing: what the file's name says
+    std::string text_column;          ///< empty: "text" if there is such a column, else the first
+    bool keep_linebreaks = true;      ///< text files: rows end in "\n"
+    std::string json_field;           ///< JSON files: the rows are the list under this key
+    char csv_delimiter = ',';         ///< .csv files (.tsv files have a tab)
 };
 
 /// Names of the columns of a file, in order of first appearance; empty when it has no rows that could tell.

@@ -7,8 +7,8 @@
 #include <system_error>
 
 #include "core/json.h"
+#include "core/lfs_pointer.h"
 #include "io/fused_experts.h"
-#include "io/lfs_pointer.h"
 #include "io/safetensors_header.h"
 
 namespace drover {

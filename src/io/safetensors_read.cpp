@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/lfs_pointer.h"
+#include "core/lfs_pointer.h"
 #include "io/safetensors.h"
 #include "io/safetensors_header.h"
 
@@ -142,9 +142,10 @@ Tensor SafetensorsFile::tensor(const SafetensorsEntry& entry) const {
             "Check that the file belongs to this model.");
     const auto dtype = engine_dtype_of(entry.dtype);
     if (!dtype)
-        throw Error(fmt::format("{}: the tensor {} has the element type {}, which is not supported.",
-                                path_.string(), safetensors_detail::quoted_name(entry.name), name_of(entry.dtype)),
-                    "Convert the model to F32, BF16 or F16 first.");
+        throw Error(
+            fmt::format("{}: the tensor {} has the element type {}, which is not supported.", path_.string(),
+                        safetensors_detail::quoted_name(entry.name), name_of(entry.dtype)),
+            "Convert the model to F32, BF16 or F16 first.");
     Shape shape;
     for (const std::int64_t size : entry.shape) shape.append(size);
     return Tensor(static_cast<std::byte*>(map_) + header_.data_begin + entry.begin, *dtype, shape);

@@ -1,4 +1,4 @@
-#include "io/lfs_pointer.h"
+#include "core/lfs_pointer.h"
 
 #include <fmt/format.h>
 

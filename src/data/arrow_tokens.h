@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace drover {
+
+/// Gives the ids of the next block; empty at the end. What it gave last stays valid until it is called again.
+using NextBlock = std::function<std::span<const std::int32_t>()>;
+
+/// Writes blocks of tokens as the datasets library's save_to_disk would: Arrow stream files with the columns
+/// input_ids (int32), attention_mask (int8, all ones) and labels (int64, the ids), state.json and
+/// dataset_info.json. A new file begins after `shard_bytes`. Returns the number of blocks. Error when
+/// `folder` exists and is not empty, or when Arrow C++ is not there.
+std::int64_t write_arrow_token_dataset(const std::filesystem::path& folder, const NextBlock& next,
+                                       const std::string& split = "train",
+                                       std::int64_t shard_bytes = 500'000'000);
+
+/// Blocks of tokens in a folder that save_to_disk wrote, in any order. Used by one thread at a time.
+class ArrowTokenDataset {
+  public:
+    struct Block {
+        std::vector<std::int32_t> ids;
+        std::vector<std::int64_t>
+            labels;  ///< equal to the ids where the folder has no labels; −100 for no target
+    };
+
+    /// `folder` is that of one split.
+    explicit ArrowTokenDataset(const std::filesystem::path& folder);
+    ~ArrowTokenDataset();
+
+    std::int64_t size() const { return size_; }
+    /// Replaces `block` by number `index`. Error for ids that are negative or not 32-bit numbers, and for a
+    /// block with padding (zeros in attention_mask).
+    void read(std::int64_t index, Block& block);
+    /// A hash of the files, in hexadecimal.
+    std::string fingerprint() const;
+
+  private:
+    struct Shard;
+    std::vector<std::unique_ptr<Shard>> shards_;
+    std::int64_t size_ = 0;
+};
+
+}  // namespace drover

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+
+namespace drover {
+
+/// One entry of `configs:` in the front matter of a dataset's README.md.
+struct CardConfig {
+    struct Files {
+        std::string split;
+        std::vector<std::string> patterns;
+    };
+
+    std::string name = "default";
+    bool is_default = false;
+    std::vector<Files> data_files;
+    std::string data_dir;   ///< folder whose file names say the splits, when there are no data_files
+    std::string delimiter;  ///< of CSV files, if given
+    std::string field;      ///< of JSON files, if given
+};
+
+/// The configs of a README.md; empty when it lists none. Error for settings that are not known, because they
+/// could mean other rows, and for YAML outside the part that is understood.
+std::vector<CardConfig> read_dataset_card(const std::filesystem::path& readme);
+
+/// The part of YAML that dataset cards use: mappings and lists in lines, lists in brackets, plain and quoted
+/// strings, comments. Everything is text. `first_line` is the number of the first line in the file, for
+/// errors.
+Json parse_simple_yaml(std::string_view text, std::string_view file, int first_line);
+
+}  // namespace drover

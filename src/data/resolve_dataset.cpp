@@ -1,0 +1,211 @@
+#include "data/resolve_dataset.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "data/columns.h"
+#include "data/dataset_folder.h"
+#include "data/glob.h"
+#include "data/hub_cache.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> expand(const std::vector<std::string>& names) {
+    std::vector<fs::path> files;
+    for (const std::string& name : names) {
+        std::error_code ignored;
+        if (!is_pattern(name) || fs::exists(name, ignored)) {
+            files.emplace_back(name);
+            continue;
+        }
+        const std::vector<fs::path> found = glob_files("", name);
+        if (found.empty())
+            throw Error(fmt::format("No file matches the pattern {}.", name),
+                        "Check the path and the pattern.");
+        files.insert(files.end(), found.begin(), found.end());
+    }
+    return files;
+}
+
+bool is_hub_id(std::string_view id) {
+    const auto allowed = [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+               c == '_' || c == '.' || c == '/';
+    };
+    return !id.empty() && id.size() <= 96 && std::all_of(id.begin(), id.end(), allowed) &&
+           std::count(id.begin(), id.end(), '/') <= 1 && id.front() != '/' && id.back() != '/' &&
+           id.front() != '.' && id.find("--") == std::string_view::npos &&
+           id.find("..") == std::string_view::npos;
+}
+
+/// Old names of datasets, under which a cache may still know them.
+std::vector<std::string> hub_ids(const std::string& name) {
+    if (name == "wikitext") return {"Salesforce/wikitext", "wikitext"};
+    if (name == "Salesforce/wikitext") return {"Salesforce/wikitext", "wikitext"};
+    return {name};
+}
+
+/// <cache>/<owner>___<name>/<config>/<version>/<hash>/<name>-<split>.arrow, the newest of them.
+std::optional<ResolvedDataset> in_datasets_cache(const fs::path& cache, const std::string& id,
+                                                 const std::string& config) {
+    std::string folder = id;
+    if (const std::size_t slash = folder.find('/'); slash != std::string::npos)
+        folder.replace(slash, 1, "___");
+    const std::string name = id.substr(id.find('/') == std::string::npos ? 0 : id.find('/') + 1);
+    const std::vector<fs::path> infos = glob_files(
+        cache / folder, fmt::format("{}/*/*/dataset_info.json", config.empty() ? "default" : config));
+    const auto newest = std::max_element(
+        infos.begin(), infos.end(),
+        [](const fs::path& a, const fs::path& b) { return fs::last_write_time(a) < fs::last_write_time(b); });
+    if (newest == infos.end()) return std::nullopt;
+    ResolvedDataset dataset{newest->parent_path().string(), {}};
+    for (const fs::path& file : glob_files(newest->parent_path(), name + "-*.arrow")) {
+        std::string split = file.stem().string().substr(name.size() + 1);
+        split = split.substr(0, split.find('-'));
+        auto found = std::find_if(dataset.splits.begin(), dataset.splits.end(),
+                                  [&](const DatasetSplit& other) { return other.name == split; });
+        if (found == dataset.splits.end()) found = dataset.splits.insert(found, {split, {}, {}});
+        found->files.push_back(file);
+    }
+    for (const DatasetSplit& split : dataset.splits) check_complete(split.files);
+    if (dataset.splits.empty()) return std::nullopt;
+    return dataset;
+}
+
+/// "raw.en.tgz" for the config "raw_en"; Error for configs that cannot be read.
+std::string wikicorpus_archive(const std::string& config) {
+    for (const std::string language : {"en", "es", "ca"})
+        if (config == "raw_" + language) return fmt::format("raw.{}.tgz", language);
+    throw Error(fmt::format("The config \"{}\" of Wikicorpus cannot be read.", config),
+                "Use raw_en, raw_es or raw_ca as dataset_config_name.");
+}
+
+/// The archive among the downloads of the datasets library, which are named by hashes, with a .json file
+/// beside each.
+std::optional<fs::path> downloaded_archive(const fs::path& cache, const std::string& archive) {
+    for (const fs::path& note : glob_files(cache / "downloads", "*.json")) {
+        const Json content = read_json_file(note);
+        if (!content.is_object() || !content.contains("url") || !content["url"].is_string() ||
+            !content["url"].get<std::string>().ends_with("/wikicorpus/" + archive))
+            continue;
+        fs::path file = note;
+        file.replace_extension();
+        std::error_code ignored;
+        if (fs::is_regular_file(file, ignored)) return file;
+    }
+    return std::nullopt;
+}
+
+ResolvedDataset archive_dataset(const fs::path& archive) {
+    return {archive.string(), {{"train", {archive}, {.format = RowFormat::wikicorpus}}}};
+}
+
+ResolvedDataset by_name(const DatasetRequest& request) {
+    const std::string& name = request.dataset_name;
+    const std::string& config = request.dataset_config_name;
+    std::error_code ignored;
+    if (fs::is_regular_file(name, ignored)) return {name, {{"train", {name}, {}}}};
+    if (fs::is_directory(name, ignored)) {
+        if (config.starts_with("raw_"))
+            if (const fs::path archive = fs::path(name) / wikicorpus_archive(config);
+                fs::exists(archive, ignored))
+                return archive_dataset(archive);
+        return {name, read_dataset_folder(name, config)};
+    }
+    if (!is_hub_id(name))
+        throw Error(
+            fmt::format("There is no file or folder {}, and it is not a name of the Hub either.", name),
+            "Check dataset_name.");
+    std::vector<std::string> looked_at{fmt::format("the folder {}", name)};
+    const fs::path datasets_cache = request.cache_dir.empty() ? datasets_cache_folder() : request.cache_dir;
+    for (const std::string& id : hub_ids(name)) {
+        if (const auto snapshot = find_hub_snapshot(hub_cache_folder(), "datasets", id, request.revision))
+            return {snapshot->string(), read_dataset_folder(*snapshot, config)};
+        if (auto cached = in_datasets_cache(datasets_cache, id, config)) return std::move(*cached);
+    }
+    looked_at.push_back(
+        fmt::format("the Hub cache {} (revision {})", hub_cache_folder().string(), request.revision));
+    looked_at.push_back(fmt::format("the datasets cache {}", datasets_cache.string()));
+    if (name == "wikicorpus") {
+        const std::string archive = wikicorpus_archive(config);
+        if (const auto file = downloaded_archive(datasets_cache, archive)) return archive_dataset(*file);
+        throw Error(
+            fmt::format("Wikicorpus ({}) was not found; looked at: {}.", config, fmt::join(looked_at, ", ")),
+            fmt::format("Fetch {} and give its path, or that of its folder, as dataset_name.", archive));
+    }
+    throw Error(
+        fmt::format("The dataset {}{} was not found; looked at: {}.", name,
+                    config.empty() ? "" : fmt::format(" ({})", config), fmt::join(looked_at, ", ")),
+        "Nothing is fetched over the network; put a copy into a folder and name it, or fill the cache with "
+        "\"hf download --repo-type dataset\".");
+}
+
+SharedRows open_split(const DatasetSplit& split, const std::string& column) {
+    ReadOptions options = split.options;
+    if (!column.empty()) options.text_column = column;
+    return std::make_shared<FileRows>(split.files, std::move(options));
+}
+
+}  // namespace
+
+const DatasetSplit* ResolvedDataset::find(std::string_view split) const {
+    const auto found = std::find_if(splits.begin(), splits.end(),
+                                    [&](const DatasetSplit& other) { return other.name == split; });
+    return found == splits.end() ? nullptr : &*found;
+}
+
+ResolvedDataset resolve_dataset(const DatasetRequest& request) {
+    ResolvedDataset dataset;
+    if (!request.dataset_name.empty()) {
+        dataset = by_name(request);
+        for (DatasetSplit& split : dataset.splits) split.options.keep_linebreaks = false;
+    } else {
+        dataset.origin = "the files given";
+        if (!request.train_files.empty())
+            dataset.splits.push_back({"train", expand(request.train_files), {}});
+        if (!request.validation_files.empty())
+            dataset.splits.push_back({"validation", expand(request.validation_files), {}});
+        if (dataset.splits.empty())
+            throw Error("There is no data to work with.",
+                        "Give dataset_name, train_file or validation_file.");
+        for (DatasetSplit& split : dataset.splits) split.options.keep_linebreaks = request.keep_linebreaks;
+    }
+    for (DatasetSplit& split : dataset.splits) split.options.text_column = request.text_column;
+    return dataset;
+}
+
+TrainAndValidation load_train_and_validation(const DatasetRequest& request, const SplitRule& rule) {
+    const ResolvedDataset dataset = resolve_dataset(request);
+    const DatasetSplit* train = dataset.find("train");
+    const DatasetSplit* validation = dataset.find("validation");
+    if (train == nullptr && (validation == nullptr || rule.do_train)) {
+        std::vector<std::string> names;
+        for (const DatasetSplit& split : dataset.splits) names.push_back(split.name);
+        throw Error(fmt::format("{} has no split \"train\"; its splits are: {}.", dataset.origin,
+                                fmt::join(names, ", ")),
+                    "Name the training files with train_file.");
+    }
+    if (validation == nullptr) {
+        const SharedRows rows = open_split(*train, "");
+        return rule.streaming ? split_streaming(rows, rule.validation_percent)
+                              : split_by_percent(rows, rule.validation_percent);
+    }
+    if (train == nullptr) return {nullptr, open_split(*validation, "")};
+    if (rule.do_train) {
+        const SharedRows rows = open_split(*train, "");
+        return {rows, open_split(*validation, rows->text_column())};
+    }
+    const SharedRows rows = open_split(*validation, "");
+    return {open_split(*train, rows->text_column()), rows};
+}
+
+}  // namespace drover
