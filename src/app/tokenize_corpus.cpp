@@ -11,6 +11,7 @@
 #include "data/file_lock.h"
 #include "data/resolve_dataset.h"
 #include "data/token_cache.h"
+#include "text/tokenizer.h"
 
 namespace drover {
 namespace {

@@ -7,6 +7,7 @@
 #include "core/arena.h"
 #include "core/json.h"
 #include "data/token_file.h"
+#include "text/tokenizer.h"
 
 namespace drover {
 namespace {

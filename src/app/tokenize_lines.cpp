@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "data/ordered_pipeline.h"
+#include "text/tokenizer.h"
 
 namespace drover {
 namespace {

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "data/arrow_tokens.h"
 #include "data/token_stream.h"
+#include "text/tokenizer.h"
 
 namespace drover {
 namespace {

@@ -23,13 +23,13 @@ std::string identity(const std::filesystem::path& path) {
 }
 
 /// The file if it is there and sound.
-std::optional<TokenFile> open_sound(const std::filesystem::path& path, const FileHashes& hashes) {
+std::optional<TokenFile> open_sound(const std::filesystem::path& path, const FileNotes& notes) {
     if (!std::filesystem::exists(path)) return std::nullopt;
     try {
         TokenFile file(path);
-        if (!hashes.is_verified(path)) {
+        if (!notes.is_verified(path)) {
             file.rows().verify();
-            hashes.mark_verified(path);
+            notes.mark_verified(path);
         }
         return file;
     } catch (const Error&) {
@@ -49,6 +49,10 @@ std::filesystem::path default_cache_folder() {
     if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "drover";
     throw Error("There is no folder for the cache: neither DROVER_CACHE nor HOME is set.",
                 "Set DROVER_CACHE to a folder.");
+}
+
+std::filesystem::path cache_notes_folder(const std::filesystem::path& folder) {
+    return folder / "files";
 }
 
 std::string token_cache_key(const RowDataset& dataset, const Tokenizer& tokenizer,
@@ -89,7 +93,7 @@ TokenFileHeader write_token_file(const std::filesystem::path& path, const RowDat
 }
 
 TokenCache::TokenCache(std::filesystem::path folder)
-    : folder_(std::move(folder)), hashes_(folder_ / "files") {
+    : folder_(std::move(folder)), notes_(cache_notes_folder(folder_)) {
     std::error_code failure;
     std::filesystem::create_directories(folder_, failure);
     if (!std::filesystem::is_directory(folder_))
@@ -105,13 +109,13 @@ TokenCache::Entry TokenCache::get(const RowDataset& dataset, std::shared_ptr<con
     const std::filesystem::path path = folder_ / (key + ".tokens");
     const std::string found = identity(path);
     if (!overwrite)
-        if (std::optional<TokenFile> file = open_sound(path, hashes_)) return {std::move(*file), false};
+        if (std::optional<TokenFile> file = open_sound(path, notes_)) return {std::move(*file), false};
 
     const FileLock lock(folder_ / (key + ".lock"));
     if (!overwrite || identity(path) != found)
-        if (std::optional<TokenFile> file = open_sound(path, hashes_)) return {std::move(*file), false};
+        if (std::optional<TokenFile> file = open_sound(path, notes_)) return {std::move(*file), false};
     write_token_file(path, dataset, std::move(tokenizer), options, threads, report);
-    hashes_.mark_verified(path);
+    notes_.mark_verified(path);
     return {TokenFile(path), true};
 }
 

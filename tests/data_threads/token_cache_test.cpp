@@ -166,7 +166,7 @@ TEST_F(Cache, ALockFileThatWasLeftDoesNotStopAnybody) {
 }
 
 TEST_F(Cache, FileHashesAreRememberedUntilTheFileChanges) {
-    const FileHashes hashes(folder_ / "notes");
+    const FileNotes notes(folder_ / "notes");
     const std::filesystem::path file = folder_ / "corpus.txt";
     const auto write = [&](const char* text, int seconds_ago) {
         std::ofstream(file) << text;
@@ -174,21 +174,21 @@ TEST_F(Cache, FileHashesAreRememberedUntilTheFileChanges) {
             file, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(seconds_ago));
     };
     write("one", 100);
-    EXPECT_EQ(hashes.hash(file), ContentHash().add_file(file).hex());
+    EXPECT_EQ(notes.hash(file), ContentHash().add_file(file).hex());
     // The note is what is read: with another text in it, that is the answer.
     std::filesystem::path note;
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / "notes")) note = entry.path();
     ASSERT_FALSE(note.empty());
     std::ofstream(note) << std::string(32, 'a');
-    EXPECT_EQ(hashes.hash(file), std::string(32, 'a'));
+    EXPECT_EQ(notes.hash(file), std::string(32, 'a'));
 
     write("two", 50);
-    EXPECT_EQ(hashes.hash(file), ContentHash().add_file(file).hex());
+    EXPECT_EQ(notes.hash(file), ContentHash().add_file(file).hex());
     write("new", 0);
-    hashes.hash(file);
+    notes.hash(file);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "notes"), {}), 2)
         << "a file that changed just now is not remembered";
-    EXPECT_THROW(hashes.hash(folder_ / "none"), Error);
+    EXPECT_THROW(notes.hash(folder_ / "none"), Error);
 }
 
 }  // namespace

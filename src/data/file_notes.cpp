@@ -1,4 +1,4 @@
-#include "data/file_hashes.h"
+#include "data/file_notes.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ struct stat status_of(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::filesystem::path FileHashes::note(const std::filesystem::path& file, const char* kind) const {
+std::filesystem::path FileNotes::place(const std::filesystem::path& file, const std::string& kind) const {
     const struct stat status = status_of(file);
     const std::string state = fmt::format("{} {} {}.{:09} {}", status.st_dev, status.st_size,
                                           status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino);
@@ -33,34 +33,39 @@ std::filesystem::path FileHashes::note(const std::filesystem::path& file, const 
     return folder_ / (key + "." + kind);
 }
 
-void FileHashes::write_note(const std::filesystem::path& note, const std::string& content) const {
+void FileNotes::write(const std::filesystem::path& place, const std::string& content) const {
     std::error_code failure;
     std::filesystem::create_directories(folder_, failure);
     try {
-        write_file_atomically(note, content);
+        write_file_atomically(place, content);
     } catch (const Error&) {
         // Only a memory: without it the file is read again.
     }
 }
 
-std::string FileHashes::hash(const std::filesystem::path& file) const {
-    const std::filesystem::path known = note(file, "hash");
-    if (std::filesystem::exists(known))
-        if (std::string text = read_text_file(known); text.size() == 32) return text;
-    std::string text = ContentHash().add_file(file).hex();
+std::string FileNotes::remember(const std::filesystem::path& file, const std::string& kind,
+                                const std::function<std::string()>& find_out) const {
+    if (folder_.empty()) return find_out();
+    const std::filesystem::path noted = place(file, kind);
+    if (std::filesystem::exists(noted)) return read_text_file(noted);
+    std::string text = find_out();
     // Not when the file changed meanwhile, nor when it may change again within the resolution of its time.
     constexpr std::time_t settled_seconds = 2;
     const bool settled = std::time(nullptr) - status_of(file).st_mtim.tv_sec >= settled_seconds;
-    if (settled && note(file, "hash") == known) write_note(known, text);
+    if (settled && place(file, kind) == noted) write(noted, text);
     return text;
 }
 
-bool FileHashes::is_verified(const std::filesystem::path& file) const {
-    return std::filesystem::exists(note(file, "verified"));
+std::string FileNotes::hash(const std::filesystem::path& file) const {
+    return remember(file, "hash", [&] { return ContentHash().add_file(file).hex(); });
 }
 
-void FileHashes::mark_verified(const std::filesystem::path& file) const {
-    write_note(note(file, "verified"), {});
+bool FileNotes::is_verified(const std::filesystem::path& file) const {
+    return !folder_.empty() && std::filesystem::exists(place(file, "verified"));
+}
+
+void FileNotes::mark_verified(const std::filesystem::path& file) const {
+    if (!folder_.empty()) write(place(file, "verified"), {});
 }
 
 }  // namespace drover
