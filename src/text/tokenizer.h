@@ -16,6 +16,12 @@ using TokenId = std::int32_t;
 /// Whether the tokens that a tokenizer puts around a text (BOS, and EOS where it is asked for) are added.
 enum class SpecialTokens { add, omit };
 
+/// A file of a tokenizer as it lies in a model folder.
+struct TokenizerFile {
+    std::string name;
+    std::string content;
+};
+
 /// Text to token ids and back, equal to what Hugging Face's tokenizer of the same files gives. Immutable
 /// after loading: every method may be called from several threads at once.
 class Tokenizer {
@@ -38,10 +44,19 @@ class Tokenizer {
     virtual double model_max_length() const = 0;
     /// Changes whenever a text could get other ids: a hash, in hexadecimal, of everything that encode uses.
     virtual std::string fingerprint() const = 0;
+    /// The files from which Hugging Face's libraries and load_tokenizer make this tokenizer again.
+    virtual std::vector<TokenizerFile> files() const { return {}; }
 };
+
+/// Whose rules count where transformers' versions differ (docs/tokenizers.md lists these places).
+enum class TransformersRules { v4, v5 };
 
 /// Loads the tokenizer of a model folder, or a tokenizer.json, a SentencePiece tokenizer.model or a tiktoken
 /// rank file. Error names the file and the component when something in it is not supported.
-std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path);
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path,
+                                                TransformersRules rules = TransformersRules::v5);
+
+/// Writes the tokenizer's files into `folder`, which exists.
+void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& folder);
 
 }  // namespace drover

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+namespace drover {
+
+/// Bits of what kind of character a code point is, by Unicode 16.0 (letters, numbers and white space; that is
+/// what the regular expressions of Hugging Face's library know) whatever the version of ICU.
+namespace char_class {
+inline constexpr std::uint8_t letter = 1;       ///< general category L
+inline constexpr std::uint8_t number = 2;       ///< general category N
+inline constexpr std::uint8_t space = 4;        ///< property White_Space
+inline constexpr std::uint8_t punctuation = 8;  ///< general category P
+inline constexpr std::uint8_t word = 16;        ///< \w: alphabetic, mark, decimal digit, connector, joiner
+inline constexpr std::uint8_t mark = 32;        ///< general category M
+}  // namespace char_class
+
+/// The bits of every code point, indexed by it: 0x110000 bytes.
+const std::uint8_t* char_classes();
+
+}  // namespace drover

@@ -1,0 +1,167 @@
+#include "text/normalizer.h"
+
+#include <fmt/format.h>
+#include <unicode/locid.h>
+#include <unicode/normalizer2.h>
+#include <unicode/unistr.h>
+#include <unicode/ustring.h>
+
+#include <array>
+#include <vector>
+
+#include "core/error.h"
+#include "text/byte_alphabet.h"
+#include "text/char_class.h"
+#include "text/replacement.h"
+#include "text/utf8.h"
+
+namespace drover {
+namespace {
+
+class Sequence : public Normalizer {
+  public:
+    Sequence(const JsonFields& fields) {
+        const Json& members = fields.list("normalizers");
+        for (std::size_t i = 0; i < members.size(); ++i)
+            if (auto member = read_normalizer(members[i], fmt::format("{}[{}]", fields.where(), i)))
+                members_.push_back(std::move(member));
+    }
+    void apply(std::string& text) const override {
+        for (const auto& member : members_) member->apply(text);
+    }
+
+  private:
+    std::vector<std::unique_ptr<Normalizer>> members_;
+};
+
+class Prepend : public Normalizer {
+  public:
+    explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
+    void apply(std::string& text) const override {
+        if (!text.empty()) text.insert(0, prefix_);
+    }
+
+  private:
+    std::string prefix_;
+};
+
+class Replace : public Normalizer {
+  public:
+    explicit Replace(const JsonFields& fields) : replacement_(fields) {}
+    void apply(std::string& text) const override { replacement_.apply(text); }
+
+  private:
+    Replacement replacement_;
+};
+
+class Strip : public Normalizer {
+  public:
+    Strip(bool left, bool right) : left_(left), right_(right) {}
+    void apply(std::string& text) const override {
+        const std::uint8_t* classes = char_classes();
+        std::size_t begin = text.size(), end = 0;  // of what is not space
+        for (std::size_t i = 0; i < text.size();) {
+            const Utf8Char c = decode_utf8(std::string_view(text).substr(i));
+            if (!(classes[c.code_point] & char_class::space)) {
+                begin = std::min(begin, i);
+                end = i + c.length;
+            }
+            i += c.length;
+        }
+        if (right_) text.resize(left_ ? std::max(begin, end) : end);
+        if (left_) text.erase(0, std::min(begin, text.size()));
+    }
+
+  private:
+    bool left_, right_;
+};
+
+class UnicodeForm : public Normalizer {
+  public:
+    explicit UnicodeForm(const icu::Normalizer2* form) : form_(form) {}
+    void apply(std::string& text) const override {
+        UErrorCode status = U_ZERO_ERROR;
+        std::string result;
+        icu::StringByteSink<std::string> sink(&result);
+        form_->normalizeUTF8(0, text, sink, nullptr, status);
+        require(U_SUCCESS(status), "ICU failed to normalize");
+        text = std::move(result);
+    }
+
+  private:
+    const icu::Normalizer2* form_;  // owned by ICU
+};
+
+/// Character by character: neighbours make no difference, unlike ICU's for whole texts (final sigma).
+class Lowercase : public Normalizer {
+  public:
+    void apply(std::string& text) const override {
+        std::string result;
+        result.reserve(text.size());
+        for (std::string_view rest = text; !rest.empty();) {
+            const Utf8Char c = decode_utf8(rest);
+            rest.remove_prefix(c.length);
+            if (c.code_point < 0x80) {
+                result += static_cast<char>(c.code_point >= 'A' && c.code_point <= 'Z' ? c.code_point + 32
+                                                                                       : c.code_point);
+                continue;
+            }
+            icu::UnicodeString character(static_cast<UChar32>(c.code_point));
+            character.toLower(icu::Locale::getRoot()).toUTF8String(result);
+        }
+        text = std::move(result);
+    }
+};
+
+class StripAccents : public Normalizer {
+  public:
+    void apply(std::string& text) const override {
+        const std::uint8_t* classes = char_classes();
+        std::string result;
+        for (std::string_view rest = text; !rest.empty();) {
+            const Utf8Char c = decode_utf8(rest);
+            if (!(classes[c.code_point] & char_class::mark)) result.append(rest.substr(0, c.length));
+            rest.remove_prefix(c.length);
+        }
+        text = std::move(result);
+    }
+};
+
+class ByteAlphabet : public Normalizer {
+  public:
+    void apply(std::string& text) const override { text = bytes_to_alphabet(text); }
+};
+
+using Instance = const icu::Normalizer2* (*)(UErrorCode&);
+
+std::unique_ptr<Normalizer> unicode_form(Instance instance) {
+    UErrorCode status = U_ZERO_ERROR;
+    const icu::Normalizer2* form = instance(status);
+    if (U_FAILURE(status))
+        throw Error(fmt::format("ICU has no normalization data: {}.", u_errorName(status)),
+                    "Install ICU's data files (libicu).");
+    return std::make_unique<UnicodeForm>(form);
+}
+
+}  // namespace
+
+std::unique_ptr<Normalizer> read_normalizer(const Json& description, const std::string& where) {
+    if (description.is_null()) return nullptr;
+    const JsonFields fields(description, where);
+    const std::string type = fields.text("type");
+    if (type == "Sequence") return std::make_unique<Sequence>(fields);
+    if (type == "Prepend") return std::make_unique<Prepend>(fields.text("prepend"));
+    if (type == "Replace") return std::make_unique<Replace>(fields);
+    if (type == "Strip")
+        return std::make_unique<Strip>(fields.flag("strip_left", true), fields.flag("strip_right", true));
+    if (type == "NFC") return unicode_form(icu::Normalizer2::getNFCInstance);
+    if (type == "NFD") return unicode_form(icu::Normalizer2::getNFDInstance);
+    if (type == "NFKC") return unicode_form(icu::Normalizer2::getNFKCInstance);
+    if (type == "NFKD") return unicode_form(icu::Normalizer2::getNFKDInstance);
+    if (type == "Lowercase") return std::make_unique<Lowercase>();
+    if (type == "StripAccents") return std::make_unique<StripAccents>();
+    if (type == "ByteLevel") return std::make_unique<ByteAlphabet>();
+    unsupported_component(fields, type);
+}
+
+}  // namespace drover

@@ -1,0 +1,182 @@
+#include "text/pipeline_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "text/utf8.h"
+
+namespace drover {
+
+std::optional<TokenId> TokenizerParts::find(std::string_view token) const {
+    const auto id = added.find(token);
+    return id ? id : model->vocabulary().find(token);
+}
+
+struct PipelineTokenizer::Workspace {
+    EncodeScratch scratch;
+    Pieces pieces;
+};
+
+/// Workspaces that were used before. A thread comes back to its own place, whose words are in its cache
+/// already.
+struct PipelineTokenizer::Shelf {
+    struct Place {
+        std::atomic<bool> taken = false;
+        std::unique_ptr<Workspace> workspace;
+    };
+    std::array<Place, 128> places;
+};
+
+class PipelineTokenizer::Loan {
+  public:
+    explicit Loan(Shelf& shelf) {
+        static std::atomic<std::size_t> threads = 0;
+        static thread_local const std::size_t own = threads++;
+        for (std::size_t i = 0; i < shelf.places.size(); ++i) {
+            Shelf::Place& place = shelf.places[(own + i) % shelf.places.size()];
+            if (place.taken.exchange(true, std::memory_order_acquire)) continue;
+            place_ = &place;
+            if (!place.workspace) place.workspace = std::make_unique<Workspace>();
+            return;
+        }
+        spare_ = std::make_unique<Workspace>();  // more threads at once than places
+    }
+    ~Loan() {
+        if (place_) place_->taken.store(false, std::memory_order_release);
+    }
+    Loan(const Loan&) = delete;
+    Workspace& workspace() { return place_ ? *place_->workspace : *spare_; }
+
+  private:
+    Shelf::Place* place_ = nullptr;
+    std::unique_ptr<Workspace> spare_;
+};
+
+PipelineTokenizer::PipelineTokenizer(TokenizerParts parts)
+    : parts_(std::move(parts)), shelf_(std::make_unique<Shelf>()) {
+    parts_.added.prepare(parts_.normalizer.get());
+}
+
+PipelineTokenizer::~PipelineTokenizer() = default;
+
+void PipelineTokenizer::encode(std::string_view text, SpecialTokens special,
+                               std::vector<TokenId>& ids) const {
+    const std::size_t valid = valid_utf8_prefix(text);
+    if (valid != text.size())
+        throw Error(
+            fmt::format("The text is not UTF-8: byte {} of {} begins no character.", valid, text.size()),
+            "Convert the data to UTF-8.");
+    Loan loan(*shelf_);
+    if (special == SpecialTokens::add)
+        ids.insert(ids.end(), parts_.around.before.begin(), parts_.around.before.end());
+    parts_.added.cut(text, AddedTokens::Stage::raw, [&](const AddedTokens::Part& part) {
+        if (part.id)
+            ids.push_back(*part.id);
+        else
+            encode_segment(part.text, part.text.data() == text.data(), loan.workspace(), ids);
+    });
+    if (special == SpecialTokens::add)
+        ids.insert(ids.end(), parts_.around.after.begin(), parts_.around.after.end());
+}
+
+void PipelineTokenizer::encode_segment(std::string_view segment, bool at_start, Workspace& workspace,
+                                       std::vector<TokenId>& ids) const {
+    if (parts_.normalizer) {
+        std::string& normalized = workspace.scratch.normalized;
+        normalized = segment;
+        parts_.normalizer->apply(normalized);
+        segment = normalized;
+    }
+    parts_.added.cut(segment, AddedTokens::Stage::normalized, [&](const AddedTokens::Part& part) {
+        if (part.id) {
+            ids.push_back(*part.id);
+        } else if (parts_.pre_tokenizer) {
+            workspace.pieces.start_with(part.text, at_start && part.text.data() == segment.data());
+            parts_.pre_tokenizer->apply(workspace.pieces);
+            for (const Pieces::Piece& piece : workspace.pieces.list)
+                parts_.model->encode(piece.text, workspace.scratch, ids);
+        } else {
+            parts_.model->encode(part.text, workspace.scratch, ids);
+        }
+    });
+}
+
+std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+    std::vector<std::string> tokens;
+    tokens.reserve(ids.size());
+    for (const TokenId id : ids) {
+        std::string_view token;
+        if (const AddedToken* added = parts_.added.token(id)) {
+            token = added->content;
+        } else if (const auto own = parts_.model->vocabulary().token(id)) {
+            token = *own;
+        } else {
+            throw Error(fmt::format("Token id {} is not in the vocabulary of {} tokens.", id, size()),
+                        "Use the tokenizer that the ids were made with.");
+        }
+        if (!skip_special || !parts_.added.is_special(token)) tokens.emplace_back(token);
+    }
+    std::string text;
+    if (parts_.decoder) {
+        parts_.decoder->apply(tokens);
+        for (const std::string& token : tokens) text += token;
+    } else {
+        for (std::size_t i = 0; i < tokens.size(); ++i) text.append(i > 0 ? " " : "").append(tokens[i]);
+    }
+    return text;
+}
+
+std::int64_t PipelineTokenizer::size() const {
+    auto count = static_cast<std::int64_t>(parts_.model->vocabulary().size());
+    for (const auto& [id, token] : parts_.added.by_id())
+        if (!parts_.model->vocabulary().find(token.content)) ++count;
+    return count;
+}
+
+TokenizerParts parts_of(TokenizerJson description, std::string_view where) {
+    const JsonFields file(description.components, std::string(where));
+    const auto place = [&](std::string_view key) { return fmt::format("{}, {}", where, key); };
+    const auto component = [&](std::string_view key) {
+        const Json* found = file.find(key);
+        return found ? *found : Json();
+    };
+
+    const JsonFields model(file.at("model"), place("model"));
+    const std::string type = model.optional_text("type").value_or("BPE");  // the oldest files have no type
+    if (type != "BPE") unsupported_component(model, type);
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+        if (!model.optional_text(key).value_or("").empty())
+            throw Error(fmt::format("{} has a \"{}\", which is not supported.", model.where(), key),
+                        "Use a tokenizer of the Llama or GPT-2 kind.");
+    if (const Json* dropout = model.find("dropout"); dropout && *dropout != 0)
+        throw Error(fmt::format("{} has \"dropout\": its ids would be random.", model.where()),
+                    "Set it to null in the file.");
+
+    BpeModel::Options options{.fuse_unknown = model.flag("fuse_unk", false),
+                              .byte_fallback = model.flag("byte_fallback", false),
+                              .ignore_merges = model.flag("ignore_merges", false)};
+    TokenizerParts parts;
+    parts.normalizer = read_normalizer(component("normalizer"), place("normalizer"));
+    parts.pre_tokenizer =
+        read_pre_tokenizer(component("pre_tokenizer"), place("pre_tokenizer"), !options.byte_fallback);
+    options.byte_level = parts.pre_tokenizer && parts.pre_tokenizer->yields_bytes();
+    if (const auto unknown = model.optional_text("unk_token")) {
+        options.unknown = description.vocabulary.find(*unknown);
+        // Hugging Face's library fails when it meets an unknown character; with bytes there are none.
+        if (!options.unknown && !options.byte_fallback && !options.byte_level)
+            throw Error(
+                fmt::format("{}: the unk_token \"{}\" is not in the vocabulary.", model.where(), *unknown),
+                "Fetch the file again.");
+    }
+    parts.around = read_post_processor(component("post_processor"), place("post_processor"));
+    parts.decoder = read_decoder(component("decoder"), place("decoder"));
+    parts.model =
+        std::make_unique<BpeModel>(std::move(description.vocabulary), description.merges, options, where);
+    if (file.find("added_tokens"))
+        for (const Json& token : file.list("added_tokens"))
+            parts.added.add(read_added_token(JsonFields(token, place("added_tokens")), false),
+                            parts.model->vocabulary());
+    return parts;
+}
+
+}  // namespace drover

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+
+#include "text/added_tokens.h"
+#include "text/decoder.h"
+#include "text/post_processor.h"
+#include "text/pre_tokenizer.h"
+#include "text/token_model.h"
+#include "text/tokenizer_json.h"
+
+namespace drover {
+
+/// Everything that a tokenizer is made of. Only the model must be there.
+struct TokenizerParts {
+    AddedTokens added;
+    std::unique_ptr<Normalizer> normalizer;
+    std::unique_ptr<PreTokenizer> pre_tokenizer;
+    std::unique_ptr<TokenModel> model;
+    Surroundings around;
+    std::unique_ptr<Decoder> decoder;
+
+    std::optional<TokenId> bos, eos, pad, unk;
+    double model_max_length = 1e30;
+    std::string fingerprint;
+    std::vector<TokenizerFile> files;
+
+    /// The id of an added token or of one of the model's.
+    std::optional<TokenId> find(std::string_view token) const;
+};
+
+/// The parts that a tokenizer.json describes. Error names what is not supported.
+TokenizerParts parts_of(TokenizerJson description, std::string_view where);
+
+/// A tokenizer that works as Hugging Face's library does: added tokens are cut out, the rest is normalized,
+/// cut into pieces, and each piece goes to the model.
+class PipelineTokenizer : public Tokenizer {
+  public:
+    explicit PipelineTokenizer(TokenizerParts parts);
+    ~PipelineTokenizer() override;
+
+    void encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids) const override;
+    std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
+    std::int64_t size() const override;
+    std::optional<TokenId> bos() const override { return parts_.bos; }
+    std::optional<TokenId> eos() const override { return parts_.eos; }
+    std::optional<TokenId> pad() const override { return parts_.pad; }
+    std::optional<TokenId> unk() const override { return parts_.unk; }
+    double model_max_length() const override { return parts_.model_max_length; }
+    std::string fingerprint() const override { return parts_.fingerprint; }
+    std::vector<TokenizerFile> files() const override { return parts_.files; }
+
+  private:
+    struct Workspace;
+    /// Lends a workspace for one call.
+    class Loan;
+
+    void encode_segment(std::string_view segment, bool at_start, Workspace& workspace,
+                        std::vector<TokenId>& ids) const;
+
+    TokenizerParts parts_;
+    struct Shelf;
+    std::unique_ptr<Shelf> shelf_;
+};
+
+}  // namespace drover

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "text/tokenizer.h"
+
+namespace drover {
+
+/// The ids that stand before and behind those of a text.
+struct Surroundings {
+    std::vector<TokenId> before, after;
+};
+
+/// What the "post_processor" of a tokenizer.json puts around a single text. Error names an unsupported type.
+Surroundings read_post_processor(const Json& description, const std::string& where);
+
+}  // namespace drover

@@ -1,0 +1,244 @@
+#include "text/pre_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "text/byte_alphabet.h"
+#include "text/char_class.h"
+#include "text/replacement.h"
+#include "text/split_pattern.h"
+
+namespace drover {
+
+void Pieces::start_with(std::string_view text, bool at_start) {
+    list.assign(1, {text, at_start});
+    made.clear();
+}
+
+namespace {
+
+enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+
+Behavior read_behavior(const JsonFields& fields, std::string_view otherwise) {
+    const std::string name = fields.optional_text("behavior").value_or(std::string(otherwise));
+    if (name == "Removed") return Behavior::removed;
+    if (name == "Isolated") return Behavior::isolated;
+    if (name == "MergedWithPrevious") return Behavior::merged_with_previous;
+    if (name == "MergedWithNext") return Behavior::merged_with_next;
+    if (name == "Contiguous") return Behavior::contiguous;
+    fields.wrong("behavior", "one of Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous");
+}
+
+/// Cuts a piece at the matches of a pattern.
+class Splitter {
+  public:
+    Splitter(std::unique_ptr<SplitPattern> pattern, Behavior behavior, bool invert = false)
+        : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
+
+    /// Appends the parts of `piece` to pieces.next.
+    void split(const Pieces::Piece& piece, Pieces& pieces) const {
+        pieces.matches.clear();
+        pattern_->find_all(piece.text, pieces.matches);
+        const std::size_t first = pieces.next.size();
+        std::size_t done = 0;
+        bool last_matched = false;
+        for (const Span& match : pieces.matches) {
+            if (match.begin > done) add(piece, {done, match.begin}, invert_, first, last_matched, pieces);
+            add(piece, match, !invert_, first, last_matched, pieces);
+            done = match.end;
+        }
+        if (done < piece.text.size())
+            add(piece, {done, piece.text.size()}, invert_, first, last_matched, pieces);
+    }
+
+  private:
+    void add(const Pieces::Piece& whole, Span span, bool matched, std::size_t first, bool& last_matched,
+             Pieces& pieces) const {
+        const bool has_last = pieces.next.size() > first;
+        bool join = false;
+        switch (behavior_) {
+            case Behavior::isolated:
+                break;
+            case Behavior::removed:
+                if (matched) return;
+                break;
+            case Behavior::merged_with_previous:
+                join = matched && !last_matched;
+                break;
+            case Behavior::merged_with_next:
+                join = !matched && last_matched;
+                break;
+            case Behavior::contiguous:
+                join = matched == last_matched;
+                break;
+        }
+        last_matched = matched;
+        if (join && has_last) {
+            std::string_view& text = pieces.next.back().text;
+            text = {text.data(), text.size() + (span.end - span.begin)};
+        } else {
+            pieces.next.push_back(
+                {whole.text.substr(span.begin, span.end - span.begin), whole.at_start && span.begin == 0});
+        }
+    }
+
+    std::unique_ptr<SplitPattern> pattern_;
+    Behavior behavior_;
+    bool invert_;
+};
+
+class Split : public PreTokenizer {
+  public:
+    explicit Split(Splitter splitter) : splitter_(std::move(splitter)) {}
+    void apply(Pieces& pieces) const override {
+        pieces.next.clear();
+        for (const Pieces::Piece& piece : pieces.list) splitter_.split(piece, pieces);
+        pieces.list.swap(pieces.next);
+    }
+
+  private:
+    Splitter splitter_;
+};
+
+class ByteLevel : public PreTokenizer {
+  public:
+    ByteLevel(const JsonFields& fields, bool yields_bytes)
+        : add_prefix_space_(fields.flag("add_prefix_space", true)), yields_bytes_(yields_bytes) {
+        if (fields.flag("use_regex", true))
+            splitter_ =
+                std::make_unique<Splitter>(regex_pattern(gpt2_pattern, fields.where()), Behavior::isolated);
+    }
+    bool yields_bytes() const override { return yields_bytes_; }
+    void apply(Pieces& pieces) const override {
+        pieces.next.clear();
+        for (Pieces::Piece piece : pieces.list) {
+            if (add_prefix_space_ && !piece.text.starts_with(' '))
+                piece.text = pieces.made.emplace_back(1, ' ').append(piece.text);
+            if (splitter_)
+                splitter_->split(piece, pieces);
+            else
+                pieces.next.push_back(piece);
+        }
+        if (!yields_bytes_)
+            for (Pieces::Piece& piece : pieces.next)
+                piece.text = pieces.made.emplace_back(bytes_to_alphabet(piece.text));
+        pieces.list.swap(pieces.next);
+    }
+
+  private:
+    bool add_prefix_space_, yields_bytes_;
+    std::unique_ptr<Splitter> splitter_;
+};
+
+class Metaspace : public PreTokenizer {
+  public:
+    explicit Metaspace(const JsonFields& fields) : replacement_(fields.text("replacement")) {
+        if (replacement_.empty()) fields.wrong("replacement", "a character");
+        // Files older than prepend_scheme say add_prefix_space.
+        const std::string scheme = fields.optional_text("prepend_scheme")
+                                       .value_or(fields.flag("add_prefix_space", true) ? "always" : "never");
+        if (scheme != "always" && scheme != "first" && scheme != "never")
+            fields.wrong("prepend_scheme", "one of always, first and never");
+        always_ = scheme == "always";
+        first_ = scheme == "first";
+        if (fields.flag("split", true))
+            splitter_ = std::make_unique<Splitter>(text_pattern(replacement_), Behavior::merged_with_next);
+    }
+    void apply(Pieces& pieces) const override {
+        pieces.next.clear();
+        for (Pieces::Piece piece : pieces.list) {
+            std::string& text = pieces.made.emplace_back();
+            text.reserve(piece.text.size() + piece.text.size() / 2);
+            const bool marked = piece.text.starts_with(' ') || piece.text.starts_with(replacement_);
+            if (!marked && (always_ || (first_ && piece.at_start))) text = replacement_;
+            for (std::size_t i = 0; i < piece.text.size();) {
+                const std::size_t space = std::min(piece.text.find(' ', i), piece.text.size());
+                text.append(piece.text, i, space - i);
+                if (space < piece.text.size()) text += replacement_;
+                i = space + 1;
+            }
+            piece.text = text;
+            if (splitter_)
+                splitter_->split(piece, pieces);
+            else
+                pieces.next.push_back(piece);
+        }
+        pieces.list.swap(pieces.next);
+    }
+
+  private:
+    std::string replacement_;
+    bool always_, first_;
+    std::unique_ptr<Splitter> splitter_;
+};
+
+class Sequence : public PreTokenizer {
+  public:
+    Sequence(const JsonFields& fields, bool may_yield_bytes) {
+        const Json& members = fields.list("pretokenizers");
+        for (std::size_t i = 0; i < members.size(); ++i)
+            if (auto member = read_pre_tokenizer(members[i], fmt::format("{}[{}]", fields.where(), i),
+                                                 may_yield_bytes && i + 1 == members.size()))
+                members_.push_back(std::move(member));
+    }
+    bool yields_bytes() const override { return !members_.empty() && members_.back()->yields_bytes(); }
+    void apply(Pieces& pieces) const override {
+        for (const auto& member : members_) member->apply(pieces);
+    }
+
+  private:
+    std::vector<std::unique_ptr<PreTokenizer>> members_;
+};
+
+std::unique_ptr<PreTokenizer> split(std::unique_ptr<SplitPattern> pattern, Behavior behavior,
+                                    bool invert = false) {
+    return std::make_unique<Split>(Splitter(std::move(pattern), behavior, invert));
+}
+
+/// First one, then the other.
+class Both : public PreTokenizer {
+  public:
+    Both(std::unique_ptr<PreTokenizer> first, std::unique_ptr<PreTokenizer> second)
+        : first_(std::move(first)), second_(std::move(second)) {}
+    void apply(Pieces& pieces) const override {
+        first_->apply(pieces);
+        second_->apply(pieces);
+    }
+
+  private:
+    std::unique_ptr<PreTokenizer> first_, second_;
+};
+
+}  // namespace
+
+std::unique_ptr<PreTokenizer> read_pre_tokenizer(const Json& description, const std::string& where,
+                                                 bool may_yield_bytes) {
+    using namespace char_class;
+    if (description.is_null()) return nullptr;
+    const JsonFields fields(description, where);
+    const std::string type = fields.text("type");
+    if (type == "Sequence") return std::make_unique<Sequence>(fields, may_yield_bytes);
+    if (type == "ByteLevel") return std::make_unique<ByteLevel>(fields, may_yield_bytes);
+    if (type == "Metaspace") return std::make_unique<Metaspace>(fields);
+    if (type == "Split")
+        return split(read_pattern(fields), read_behavior(fields, "missing"), fields.flag("invert", false));
+    if (type == "Digits")
+        return split(class_pattern(number),
+                     fields.flag("individual_digits", false) ? Behavior::isolated : Behavior::contiguous);
+    if (type == "Punctuation")
+        return split(class_pattern(punctuation, true), read_behavior(fields, "Isolated"));
+    if (type == "WhitespaceSplit") return split(class_pattern(space), Behavior::removed);
+    if (type == "Whitespace") return split(words_pattern(), Behavior::removed, true);
+    if (type == "CharDelimiterSplit") {
+        const std::string delimiter = fields.text("delimiter");
+        if (delimiter.empty()) fields.wrong("delimiter", "a character");
+        return split(text_pattern(delimiter), Behavior::removed);
+    }
+    if (type == "BertPreTokenizer")
+        return std::make_unique<Both>(split(class_pattern(space), Behavior::removed),
+                                      split(class_pattern(punctuation, true), Behavior::isolated));
+    unsupported_component(fields, type);
+}
+
+}  // namespace drover

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "text/pipeline_tokenizer.h"
+#include "text/sentencepiece_file.h"
+
+namespace drover {
+
+/// How the space before the first word comes to be.
+enum class PrefixSpace {
+    every_segment,  ///< before the text and after every added token, also before a space (SentencePiece
+                    ///< itself)
+    always,         ///< the same, but not where a space is already
+    first,          ///< before the text only, and not where a space is already
+    never
+};
+
+/// Whether the model is the plain BPE that tokenizer_of_sentencepiece translates: no normalization of its
+/// own, and every character of a piece is a piece.
+bool is_plain_bpe(const SentencePieceFile& file);
+
+/// Llama's BPE as the tokenizer.json that Hugging Face has for it. Pieces of equal score have equal ranks, as
+/// SentencePiece takes them.
+TokenizerJson tokenizer_of_sentencepiece(const SentencePieceFile& file, PrefixSpace prefix);
+
+/// Any other model, through the SentencePiece library, which adds the space before each segment as the file
+/// says.
+TokenizerParts parts_of_sentencepiece(const SentencePieceFile& file, std::string_view bytes,
+                                      std::string_view where);
+
+/// The decoder of Llama's tokenizers.
+Json llama_decoder(bool strips_prefix_space);
+/// The pre-tokenizer that transformers 5 gives them.
+Json llama_metaspace(PrefixSpace prefix);
+
+}  // namespace drover

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/added_tokens.h"
+#include "text/pipeline_tokenizer.h"
+
+namespace drover {
+
+/// What the files beside a tokenizer say: tokenizer_config.json, special_tokens_map.json, added_tokens.json
+/// and the model_type of config.json. All of them may be absent.
+class SideFiles {
+  public:
+    SideFiles() = default;
+    explicit SideFiles(const std::filesystem::path& folder);
+
+    /// tokenizer_class without "Fast"; "" when there is none.
+    const std::string& tokenizer_class() const { return tokenizer_class_; }
+    /// Whether transformers would make a LlamaTokenizer of this folder. It does not for Mistral's models,
+    /// which use the file as it is.
+    bool is_llama_class() const;
+    bool has_config() const { return has_config_; }
+
+    std::optional<bool> add_bos_token, add_eos_token, add_prefix_space, legacy;
+    double model_max_length = 1e30;
+    bool llama3_rope = false;  ///< config.json scales RoPE as Llama-3.1 does
+
+    /// Tokens by role, in the order in which missing ones are added: "bos_token", "eos_token", …
+    std::vector<std::pair<std::string, AddedToken>> named;
+    /// Gives a role its usual token where no file names one.
+    void name_by_default(std::string_view role, std::string_view content);
+
+    /// tokenizer_config.json has "added_tokens_decoder"; then it alone says which tokens are added.
+    bool has_added_tokens_decoder = false;
+    /// Those tokens, or those of added_tokens.json, in the order of their ids.
+    std::vector<AddedToken> added;
+
+    /// Adds to a tokenizer what these files add, and sets its bos, eos, pad and unk.
+    void complete(TokenizerParts& parts) const;
+
+  private:
+    void read_config(const Json& config, const std::string& where);
+    void read_special_tokens_map(const Json& map, const std::string& where);
+    void read_added_tokens(const Json& map, const std::string& where);
+    void set_named(const std::string& role, const Json& value, const std::string& where);
+    void add_extra(const Json& value, const std::string& where);
+
+    std::string tokenizer_class_, model_type_;
+    bool has_config_ = false;
+    std::vector<AddedToken> extra_;
+};
+
+}  // namespace drover

@@ -1,0 +1,44 @@
+#include "text/streaming_decoder.h"
+
+namespace drover {
+namespace {
+
+constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
+/// A character has four bytes at most; after so many ids more it cannot be completed any longer.
+constexpr std::size_t longest_wait = 4;
+
+}  // namespace
+
+StreamingDecoder::StreamingDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special)
+    : tokenizer_(std::move(tokenizer)), skip_special_(skip_special) {}
+
+std::string StreamingDecoder::push(TokenId id) {
+    window_.push_back(id);
+    const std::string text = tokenizer_->decode(window_, skip_special_);
+    const std::size_t waiting = window_.size() - shown_ids_;
+    if (text.ends_with(replacement_character) && waiting < longest_wait) return {};
+    std::string fresh = fresh_part(text);
+    if (fresh.empty()) return {};
+    // The ids of the last piece stay: decoders treat the first token of a text in a way of its own.
+    window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(shown_ids_));
+    shown_ids_ = window_.size();
+    shown_ = tokenizer_->decode(window_, skip_special_);
+    return fresh;
+}
+
+std::string StreamingDecoder::fresh_part(const std::string& text) const {
+    if (text.starts_with(shown_)) return text.substr(shown_.size());
+    // A bad byte spoils the good ones before it, which were handed out already.
+    return tokenizer_->decode(std::span(window_).subspan(shown_ids_), skip_special_);
+}
+
+std::string StreamingDecoder::finish() {
+    const std::string text = tokenizer_->decode(window_, skip_special_);
+    std::string rest = fresh_part(text);
+    window_.clear();
+    shown_ids_ = 0;
+    shown_.clear();
+    return rest;
+}
+
+}  // namespace drover

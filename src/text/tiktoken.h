@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string_view>
+
+#include "text/tokenizer_json.h"
+
+namespace drover {
+
+/// Whether a file looks like a rank file of tiktoken: lines of a token in base64, a space and its rank.
+bool is_tiktoken_file(std::string_view content);
+
+/// How the 256 special tokens behind the ranks are called.
+enum class Llama3Names { v3, v3_1 };
+
+/// Llama-3's tokenizer from its rank file, as the tokenizer.json that Hugging Face has for it.
+TokenizerJson tokenizer_of_tiktoken(std::string_view content, Llama3Names names, std::string_view where);
+
+}  // namespace drover
