@@ -44,14 +44,14 @@ std::vector<Json> cases() {
     return {all.begin(), all.end()};
 }
 
-INSTANTIATE_TEST_SUITE_P(Corpora, PackingGolden, ::testing::ValuesIn(cases()), [](const auto& info) {
-    const std::string file = std::filesystem::path(info.param["file"].template get<std::string>()).filename();
-    const bool with_bos = info.param["tokenizer"].template get<std::string>().ends_with("with_bos");
-    std::string name =
-        file + (with_bos ? "_bos_" : "_plain_") + std::to_string(info.param["workers"].template get<int>());
-    std::replace(name.begin(), name.end(), '.', '_');
-    return name;
-});
+std::string case_name(const ::testing::TestParamInfo<Json>& test) {
+    const std::filesystem::path file = test.param["file"].get<std::string>();
+    const bool with_bos = test.param["tokenizer"].get<std::string>().ends_with("with_bos");
+    return file.stem().string() + "_" + file.extension().string().substr(1) +
+           (with_bos ? "_bos_" : "_plain_") + std::to_string(test.param["workers"].get<int>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Corpora, PackingGolden, ::testing::ValuesIn(cases()), case_name);
 
 }  // namespace
 }  // namespace drover
