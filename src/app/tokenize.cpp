@@ -14,10 +14,11 @@ namespace {
 
 void run_tokenize(TokenizeOptions options) {
     const int tasks = (options.ids ? 1 : 0) + (options.decode ? 1 : 0) + (options.output.empty() ? 0 : 1) +
-                      (options.inspect.empty() ? 0 : 1) + (options.llama_version ? 1 : 0);
+                      (options.inspect.empty() ? 0 : 1) + (options.llama_version ? 1 : 0) +
+                      (options.cache ? 1 : 0);
     if (tasks != 1)
         throw UsageError(tasks == 0 ? "Nothing to do is given." : "Several things to do are given.",
-                         "Use one of --ids, --decode, --output, --inspect and --llama-version.");
+                         "Use one of --ids, --decode, --output, --cache, --inspect and --llama-version.");
     if (options.threads == 0) options.threads = default_tokenize_threads();
     if (!options.inspect.empty()) return inspect_token_file(options);
     if (options.llama_version) return tokenize_for_llama(options);
@@ -26,10 +27,16 @@ void run_tokenize(TokenizeOptions options) {
                          "Name a model folder, tokenizer.json, tokenizer.model or tiktoken file.");
     if (options.ids) return print_ids(options);
     if (options.decode) return print_texts(options);
+    if (options.cache) return fill_cache(options);
     tokenize_corpus(options);
 }
 
 }  // namespace
+
+std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizeOptions& options) {
+    return load_tokenizer(options.tokenizer,
+                          options.transformers == "v4" ? TransformersRules::v4 : TransformersRules::v5);
+}
 
 void add_tokenize_command(CLI::App& app) {
     auto options = std::make_shared<TokenizeOptions>();
@@ -41,6 +48,10 @@ void add_tokenize_command(CLI::App& app) {
     command->option_defaults()->always_capture_default();
     command->add_option("--tokenizer", options->tokenizer,
                         "model folder, tokenizer.json, tokenizer.model or tiktoken rank file");
+    command
+        ->add_option("--transformers", options->transformers,
+                     "v4 or v5: whose rules count where these versions give other ids")
+        ->check(CLI::IsMember({"v4", "v5"}));
     command->add_option("--threads", options->threads, "threads that tokenize; 0: one per processor")
         ->check(CLI::Range(0, 4096));
 
@@ -52,6 +63,7 @@ void add_tokenize_command(CLI::App& app) {
                       "--decode: special tokens give no text");
 
     command->add_option("--output", options->output, "write a token file");
+    command->add_flag("--cache", options->cache, "put the token file into the cache where training looks");
     command->add_option("--input", options->input, "files to read: txt, json, jsonl, csv, parquet, arrow, …");
     command->add_option("--dataset", options->dataset, "dataset to read: a folder or a name in the cache");
     command->add_option("--dataset_config_name", options->dataset_config_name, "config of the dataset");

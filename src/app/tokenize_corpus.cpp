@@ -11,7 +11,6 @@
 #include "data/file_lock.h"
 #include "data/resolve_dataset.h"
 #include "data/token_cache.h"
-#include "text/tokenizer.h"
 
 namespace drover {
 namespace {
@@ -48,7 +47,8 @@ PackingOptions packing_options(const TokenizeOptions& options, const Tokenizer& 
 
 }  // namespace
 
-std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options) {
+std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options,
+                                              const std::filesystem::path& notes) {
     if (options.input.empty() == options.dataset.empty())
         throw UsageError(options.input.empty() ? "Neither --input nor --dataset is given."
                                                : "Both --input and --dataset are given.",
@@ -57,7 +57,8 @@ std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options) {
                                                       .dataset_config_name = options.dataset_config_name,
                                                       .train_files = options.input,
                                                       .text_column = options.text_column,
-                                                      .keep_linebreaks = options.keep_linebreaks});
+                                                      .keep_linebreaks = options.keep_linebreaks,
+                                                      .notes = notes});
     const DatasetSplit* split = resolved.find(options.split);
     if (split == nullptr) {
         std::vector<std::string> names;
@@ -76,7 +77,7 @@ void tokenize_corpus(const TokenizeOptions& options) {
     const FileLock lock(options.output + ".lock");
     if (std::filesystem::exists(output) && !options.overwrite)
         throw Error(fmt::format("{} exists.", options.output), "Use --overwrite, or name another file.");
-    const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(options.tokenizer);
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options);
     const PackingOptions packing = packing_options(options, *tokenizer);
     const std::shared_ptr<const RowDataset> dataset = open_corpus(options);
     TokenizeProgress progress;
@@ -84,6 +85,20 @@ void tokenize_corpus(const TokenizeOptions& options) {
     write_token_file(output, *dataset, tokenizer, packing, options.threads,
                      [&](const TokenStreamProgress& now) { progress.show(last = now); });
     progress.finish(last);
+}
+
+void fill_cache(const TokenizeOptions& options) {
+    const std::filesystem::path folder = default_cache_folder();
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options);
+    const PackingOptions packing = packing_options(options, *tokenizer);
+    const std::shared_ptr<const RowDataset> dataset = open_corpus(options, cache_notes_folder(folder));
+    TokenizeProgress progress;
+    TokenStreamProgress last;
+    const TokenCache::Entry entry =
+        TokenCache(folder).get(*dataset, tokenizer, packing, options.threads, options.overwrite,
+                               [&](const TokenStreamProgress& now) { progress.show(last = now); });
+    if (entry.made) progress.finish(last);
+    fmt::print("{} {}\n", entry.file.path().string(), entry.made ? "was made." : "was there.");
 }
 
 }  // namespace drover

@@ -7,7 +7,6 @@
 #include "core/arena.h"
 #include "core/json.h"
 #include "data/token_file.h"
-#include "text/tokenizer.h"
 
 namespace drover {
 namespace {
@@ -44,7 +43,7 @@ void inspect_token_file(const TokenizeOptions& options) {
 
     std::shared_ptr<const Tokenizer> tokenizer;
     if (!options.tokenizer.empty()) {
-        tokenizer = load_tokenizer(options.tokenizer);
+        tokenizer = open_tokenizer(options);
         if (tokenizer->fingerprint() != rows.header().tokenizer)
             fmt::print(stderr, "drover: warning: {} was not made with the tokenizer {}.\n", options.inspect,
                        options.tokenizer);

@@ -9,7 +9,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "data/ordered_pipeline.h"
-#include "text/tokenizer.h"
 
 namespace drover {
 namespace {
@@ -60,7 +59,7 @@ void convert_lines(
 }  // namespace
 
 void print_ids(const TokenizeOptions& options) {
-    const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(options.tokenizer);
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options);
     const SpecialTokens special = options.no_special_tokens ? SpecialTokens::omit : SpecialTokens::add;
     convert_lines(options.threads, [&](const Json& value, const std::string& where, std::string& out) {
         if (!value.is_string())
@@ -73,7 +72,7 @@ void print_ids(const TokenizeOptions& options) {
 }
 
 void print_texts(const TokenizeOptions& options) {
-    const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(options.tokenizer);
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options);
     convert_lines(options.threads, [&](const Json& value, const std::string& where, std::string& out) {
         std::vector<TokenId> ids;
         bool sound = value.is_array();

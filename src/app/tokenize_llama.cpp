@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "data/arrow_tokens.h"
 #include "data/token_stream.h"
-#include "text/tokenizer.h"
 
 namespace drover {
 namespace {
@@ -31,7 +30,9 @@ void tokenize_for_llama(const TokenizeOptions& options) {
             "Leave --tokenizer, --block_size and --packing out, or use --output instead.");
     const std::filesystem::path folder =
         fmt::format("wikicorpus_llama{}_tokenized_{}", version, version == 3 ? "8k" : "4k");
-    const std::shared_ptr<const Tokenizer> tokenizer = load_tokenizer(std::filesystem::current_path());
+    TokenizeOptions here = options;
+    here.tokenizer = std::filesystem::current_path();
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(here);
     const double block_size = std::min(version == 3 ? 8192.0 : 4096.0, tokenizer->model_max_length());
     if (options.input.empty() && options.dataset.empty())
         throw UsageError("The corpus is not given.",

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -121,6 +123,53 @@ TEST_F(TokenizeCommand, TokenFilesThatAreDamagedOrOfAnotherTokenizer) {
     expect_error(
         "--inspect " + file + " --tokenizer " + test::golden_path("packing/tokenizer_with_bos").string(), 1,
         "vocab_size is");
+}
+
+TEST_F(TokenizeCommand, TheCacheIsFilledOnce) {
+    // The text is a copy whose age lets it be remembered.
+    const std::string text = path("old.txt");
+    std::filesystem::copy_file(shakespeare + "/text.txt", text);
+    std::filesystem::last_write_time(text,
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+    const std::string arguments = "tokenize --cache --block_size 64 --workers 3 --input " + text + tokenizer;
+    const auto in_cache = [&](const std::string& flags) {
+        setenv("DROVER_CACHE", path("cache").c_str(), 1);
+        Outcome outcome = run(arguments + flags);
+        unsetenv("DROVER_CACHE");
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+        return outcome.output;
+    };
+    EXPECT_NE(in_cache("").find("was made."), std::string::npos);
+    EXPECT_NE(in_cache("").find("was there."), std::string::npos);
+    EXPECT_NE(in_cache(" --packing lossless").find("was made."), std::string::npos);
+    EXPECT_NE(in_cache(" --overwrite").find("was made."), std::string::npos);
+    std::ofstream(text, std::ios::app) << "One more line.\n";
+    EXPECT_NE(in_cache("").find("was made."), std::string::npos) << "the text changed";
+}
+
+TEST_F(TokenizeCommand, BlocksForTheNeuronScripts) {
+    for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
+        std::filesystem::copy_file(shakespeare + file, folder_.path().string() + file);
+    const auto start = [&](const std::string& arguments) {
+        return test::run_in(folder_.path().string(), "tokenize " + arguments + corpus);
+    };
+    const Outcome made = start("--llama-version 2");
+    if (made.output.find("Arrow") != std::string::npos) GTEST_SKIP() << made.output;
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+    EXPECT_NE(made.output.find("70 blocks of 4096 tokens are in wikicorpus_llama2_tokenized_4k."),
+              std::string::npos)
+        << made.output;
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "wikicorpus_llama2_tokenized_4k/state.json"));
+    EXPECT_EQ(start("--llama-version 2").exit_code, 1) << "nothing is overwritten unasked";
+    EXPECT_EQ(start("--llama-version 2 --overwrite").exit_code, 0);
+
+    Json config = read_json_file(folder_ / "tokenizer_config.json");
+    config["model_max_length"] = 1000;
+    write("tokenizer_config.json", config.dump());
+    EXPECT_NE(start("--llama-version 3")
+                  .output.find("blocks of 1000 tokens are in wikicorpus_llama3_tokenized_8k."),
+              std::string::npos)
+        << "the tokenizer's longest text is the limit";
 }
 
 TEST_F(TokenizeCommand, BadInput) {
