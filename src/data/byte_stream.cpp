@@ -18,6 +18,7 @@ namespace drover {
 namespace {
 
 constexpr std::size_t block_size = std::size_t{1} << 20;
+constexpr std::size_t first_size = std::size_t{1} << 14;
 
 class FileStream : public ByteStream {
   public:
@@ -207,10 +208,13 @@ bool ByteWindow::grow() {
         end_ -= begin_;
         begin_ = 0;
     }
-    // Small remainders must not lead to small reads.
+    // What is left over must not lead to small reads, and small files need no large buffer.
+    if (filled_ && buffer_.size() < block_size) buffer_.resize(block_size);
     if (buffer_.size() - end_ < buffer_.size() / 2) buffer_.resize(buffer_.size() * 2);
-    const std::size_t count = stream_->read(buffer_.data() + end_, buffer_.size() - end_);
+    const std::size_t room = buffer_.size() - end_;
+    const std::size_t count = stream_->read(buffer_.data() + end_, room);
     end_ += count;
+    filled_ = count == room;
     at_end_ = count == 0;
     return !at_end_;
 }

@@ -43,6 +43,7 @@ class ByteWindow {
     std::vector<char> buffer_;
     std::size_t begin_ = 0;
     std::size_t end_ = 0;
+    bool filled_ = false;  ///< the last read left no room
     bool at_end_ = false;
 };
 

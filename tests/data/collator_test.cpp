@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "core/error.h"
+#include "core/json.h"
 #include "data/fakes.h"
+#include "support/golden.h"
 
 namespace drover {
 namespace {
@@ -19,6 +23,29 @@ TEST(Collator, PadsToTheLongestRowAndIgnoresEveryPadId) {
     EXPECT_EQ(batch.ids, (Ids{5, 2, 6, 2, 2, 7, 8, 9, 2, 2, 2, 2, 2, 2, 2}));
     EXPECT_EQ(batch.labels, (Ids{5, -100, 6, -100, -100, 7, 8, 9, -100, -100, -100, -100, -100, -100, -100}));
     EXPECT_EQ(batch.lengths, (Ids{3, 5, 0}));
+}
+
+TEST(Collator, EqualsTransformers) {
+    const Json golden = read_json_file(test::golden_path("samplers.json"))["collated"];
+    EXPECT_EQ(golden.size(), 4u);
+    for (const Json& expected : golden) {
+        CausalCollator collator(
+            {.pad_id = expected["pad_id"], .pad_to_multiple_of = expected["pad_to_multiple_of"]});
+        const LabelledBatch batch =
+            collator.collate(expected["rows"].get<std::vector<std::vector<TokenId>>>());
+        Ids ids, labels;
+        for (const Json& row : expected["input_ids"])
+            for (const Json& id : row) ids.push_back(id);
+        for (const Json& row : expected["labels"])
+            for (const Json& label : row) labels.push_back(label);
+        EXPECT_EQ(batch.ids, ids);
+        EXPECT_EQ(batch.labels, labels);
+        for (std::size_t row = 0; row < batch.lengths.size(); ++row)
+            EXPECT_EQ(batch.lengths[row],
+                      std::accumulate(expected["attention_mask"][row].begin(),
+                                      expected["attention_mask"][row].end(), 0,
+                                      [](int sum, const Json& one) { return sum + one.get<int>(); }));
+    }
 }
 
 TEST(Collator, CanKeepRealTokensThatEqualThePad) {

@@ -1,13 +1,14 @@
-"""Writes tests/golden/samplers.json: what accelerate, torch and transformers deal to every rank."""
+"""Writes tests/golden/samplers.json: what accelerate, torch and transformers deal to every rank, and how rows are padded."""
 
 import itertools
 import json
 
-from common import GOLDEN
+from common import GOLDEN, REPOSITORY
 
 import torch
 from accelerate.data_loader import BatchSamplerShard, IterableDatasetShard, SeedableRandomSampler
 from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
+from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 SEED = 42
@@ -50,6 +51,17 @@ def stream(samples, batch, ranks, drop_last, split):
     return dealt
 
 
+def collated(rows, pad_with_eos, multiple):
+    """transformers' causal-LM collator."""
+    tokenizer = AutoTokenizer.from_pretrained(REPOSITORY / "examples" / "data" / "tinyshakespeare")
+    if pad_with_eos:
+        tokenizer.pad_token = tokenizer.eos_token
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm=False, pad_to_multiple_of=multiple)
+    batch = collator([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows])
+    case = {"rows": rows, "pad_id": tokenizer.pad_token_id, "pad_to_multiple_of": multiple or 1}
+    return case | {name: batch[name].tolist() for name in ["input_ids", "labels", "attention_mask"]}
+
+
 def digest(order):
     value = 0
     for index in order:
@@ -90,7 +102,9 @@ def main():
         # The test makes the same lengths with the same generator.
         case = {"samples": samples, "batch_size": batch, "first": order[:40], "digest": digest(order)}
         lengths.append(case)
-    groups = {"dealt": cases, "streams": streams, "by_length": lengths}
+    rows = [[0, 7, 8, 1], [5, 1, 1, 2, 9, 10], [6]]
+    padded = [collated(rows, eos, multiple) for eos in [True, False] for multiple in [None, 4]]
+    groups = {"collated": padded, "dealt": cases, "streams": streams, "by_length": lengths}
     lines = [f' "{name}": [\n  ' + ",\n  ".join(json.dumps(case, separators=(",", ":")) for case in group) + "\n ]"
              for name, group in groups.items()]
     text = '{\n "seed": %d,\n' % SEED + ",\n".join(lines) + "\n}\n"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "data/arrow/module_files.h"
@@ -73,6 +74,7 @@ class IpcFile : public DroverArrowFile {
                 if (batch == nullptr) break;
                 add(std::move(batch));
             }
+            check_end(*file);
         } else {
             check(file->Seek(0));
             auto random = arrow::ipc::RecordBatchFileReader::Open(file);
@@ -126,6 +128,17 @@ class IpcFile : public DroverArrowFile {
     }
 
   private:
+    /// A stream that was cut off between two batches would pass for a shorter one: its end mark must be
+    /// there.
+    static void check_end(arrow::io::MemoryMappedFile& file) {
+        constexpr std::string_view end_mark("\xff\xff\xff\xff\0\0\0\0", 8);
+        const std::int64_t size = value(file.GetSize());
+        const auto last = value(file.ReadAt(std::max<std::int64_t>(0, size - 8), 8));
+        if (std::string_view(reinterpret_cast<const char*>(last->data()),
+                             static_cast<std::size_t>(last->size())) != end_mark)
+            throw std::runtime_error("the stream stops before its end");
+    }
+
     void add(std::shared_ptr<arrow::RecordBatch> batch) {
         check(batch->Validate());
         begins_.push_back(row_count_);
