@@ -26,15 +26,24 @@ PrefixSpace prefix_space(const SideFiles& side, bool legacy) {
     return legacy ? PrefixSpace::always : PrefixSpace::first;
 }
 
-/// What transformers 5 does to Llama's tokenizer.json: vocabulary, merges and post-processor count,
-/// everything else is made anew.
-void remake_as_llama(TokenizerJson& tokenizer, const SideFiles& side) {
-    const PrefixSpace prefix = prefix_space(side, side.legacy.value_or(false));
+/// What transformers 5 does to the tokenizer.json of a class with rules of its own: vocabulary, merges and
+/// post-processor count, everything else is made anew.
+void remake(TokenizerJson& tokenizer, const SideFiles& side, std::string_view where) {
     Json& parts = tokenizer.components;
+    if (!parts.contains("model") || !parts["model"].is_object())
+        throw Error(fmt::format("{} has no \"model\".", where), "Fetch the file again.");
     parts["normalizer"] = nullptr;
-    parts["pre_tokenizer"] = llama_metaspace(prefix);
-    parts["decoder"] = llama_decoder(prefix != PrefixSpace::never);
-    parts["model"] = {{"type", "BPE"}, {"fuse_unk", true}, {"byte_fallback", true}};
+    if (side.tokenizer_class() == SideFiles::Class::llama) {
+        const PrefixSpace prefix = prefix_space(side, side.legacy.value_or(false));
+        parts["pre_tokenizer"] = llama_metaspace(prefix);
+        parts["decoder"] = llama_decoder(prefix != PrefixSpace::never);
+        parts["model"] = {{"type", "BPE"}, {"fuse_unk", true}, {"byte_fallback", true}};
+    } else {
+        parts["pre_tokenizer"] = {{"type", "ByteLevel"},
+                                  {"add_prefix_space", side.add_prefix_space.value_or(false)}};
+        parts["decoder"] = {{"type", "ByteLevel"}};
+        parts["model"] = {{"type", "BPE"}};
+    }
     if (side.has_added_tokens_decoder) parts["added_tokens"] = Json::array();
 }
 
@@ -44,25 +53,25 @@ void surround(TokenizerParts& parts, bool bos, bool eos) {
     if (eos && parts.eos) parts.around.after.push_back(*parts.eos);
 }
 
-void name_llama_tokens(SideFiles& side) {
-    side.name_by_default("bos_token", "<s>");
-    side.name_by_default("eos_token", "</s>");
-    side.name_by_default("unk_token", "<unk>");
+/// The tokens that a class has where no file names any.
+void name_usual_tokens(SideFiles& side) {
+    const bool llama = side.tokenizer_class() == SideFiles::Class::llama;
+    side.name_by_default("bos_token", llama ? "<s>" : "<|endoftext|>");
+    side.name_by_default("eos_token", llama ? "</s>" : "<|endoftext|>");
+    side.name_by_default("unk_token", llama ? "<unk>" : "<|endoftext|>");
 }
 
 TokenizerParts load_json(std::string_view content, const std::string& where, SideFiles side,
                          TransformersRules rules) {
     TokenizerJson description = parse_tokenizer_json(content, where);
-    const bool is_llama = side.is_llama_class();
-    if (is_llama) name_llama_tokens(side);
-    if (is_llama && rules == TransformersRules::v5) {
-        if (!description.components.contains("model") || !description.components["model"].is_object())
-            throw Error(fmt::format("{} has no \"model\".", where), "Fetch the file again.");
-        remake_as_llama(description, side);
+    const SideFiles::Class kind = side.tokenizer_class();
+    if (kind != SideFiles::Class::other) {
+        name_usual_tokens(side);
+        if (rules == TransformersRules::v5) remake(description, side, where);
     }
     TokenizerParts parts = parts_of(std::move(description), where);
     side.complete(parts);
-    if (is_llama && rules == TransformersRules::v4)
+    if (kind == SideFiles::Class::llama && rules == TransformersRules::v4)
         surround(parts, side.add_bos_token.value_or(true), side.add_eos_token.value_or(false));
     return parts;
 }
@@ -189,7 +198,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& pat
 
     ContentHash hash;
     hash.add(encoder_version).add(rules == TransformersRules::v4 ? "v4" : "v5").add(content);
-    hash.add(side.is_llama_class() ? "llama" : "").add(side.llama3_rope ? "3.1" : "");
+    hash.add(std::to_string(static_cast<int>(side.tokenizer_class()))).add(side.llama3_rope ? "3.1" : "");
     if (keeps_main) parts.files.push_back({kept_name(main), content});
     if (is_folder) {
         for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",

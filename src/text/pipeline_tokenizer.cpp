@@ -42,13 +42,18 @@ class PipelineTokenizer::Loan {
         spare_ = std::make_unique<Workspace>();  // more threads at once than places
     }
     ~Loan() {
-        if (place_) place_->taken.store(false, std::memory_order_release);
+        if (!place_) return;
+        if (discarded_) place_->workspace.reset();
+        place_->taken.store(false, std::memory_order_release);
     }
     Loan(const Loan&) = delete;
+    /// Frees the workspace afterwards.
+    void discard() { discarded_ = true; }
     Workspace& workspace() { return place_ ? *place_->workspace : *spare_; }
 
   private:
     Shelf::Place* place_ = nullptr;
+    bool discarded_ = false;
     std::unique_ptr<Workspace> spare_;
 };
 
@@ -67,6 +72,8 @@ void PipelineTokenizer::encode(std::string_view text, SpecialTokens special,
             fmt::format("The text is not UTF-8: byte {} of {} begins no character.", valid, text.size()),
             "Convert the data to UTF-8.");
     Loan loan(*shelf_);
+    constexpr std::size_t large_text = 1 << 20;  // would leave behind many times its size
+    if (text.size() > large_text) loan.discard();
     if (special == SpecialTokens::add)
         ids.insert(ids.end(), parts_.around.before.begin(), parts_.around.before.end());
     parts_.added.cut(text, AddedTokens::Stage::raw, [&](const AddedTokens::Part& part) {

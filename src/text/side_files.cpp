@@ -50,9 +50,11 @@ SideFiles::SideFiles(const std::filesystem::path& folder) {
     }
 }
 
-bool SideFiles::is_llama_class() const {
-    const bool mistral = model_type_ == "mistral" || model_type_ == "mixtral" || model_type_ == "ministral";
-    return tokenizer_class_ == "LlamaTokenizer" && !mistral;
+SideFiles::Class SideFiles::tokenizer_class() const {
+    if (model_type_ == "mistral" || model_type_ == "mixtral" || model_type_ == "ministral")
+        return Class::other;
+    if (tokenizer_class_ == "LlamaTokenizer") return Class::llama;
+    return tokenizer_class_ == "GPT2Tokenizer" ? Class::gpt2 : Class::other;
 }
 
 void SideFiles::read_config(const Json& config, const std::string& where) {

@@ -17,11 +17,10 @@ class SideFiles {
     SideFiles() = default;
     explicit SideFiles(const std::filesystem::path& folder);
 
-    /// tokenizer_class without "Fast"; "" when there is none.
-    const std::string& tokenizer_class() const { return tokenizer_class_; }
-    /// Whether transformers would make a LlamaTokenizer of this folder. It does not for Mistral's models,
-    /// which use the file as it is.
-    bool is_llama_class() const;
+    /// The classes of transformers that do more than use the file as it is.
+    enum class Class { llama, gpt2, other };
+    /// What transformers would make of this folder. For Mistral's models it uses the file as it is.
+    Class tokenizer_class() const;
     bool has_config() const { return has_config_; }
 
     std::optional<bool> add_bos_token, add_eos_token, add_prefix_space, legacy;
