@@ -1,18 +1,15 @@
 #include <fmt/format.h>
 
-#include <bit>
 #include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "core/content_hash.h"
 #include "core/error.h"
+#include "data/append_bytes.h"
 #include "data/token_file.h"
 
 namespace drover {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they are");
 
 constexpr std::string_view magic = "DRVTOKEN";
 constexpr std::uint32_t version = 1;
@@ -39,12 +36,6 @@ class FieldReader {
     std::string_view bytes_;
     std::size_t at_ = 0;
 };
-
-template <class T>
-void put(std::string& bytes, T value) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
 
 std::string_view view(const std::array<unsigned char, 16>& hash) {
     return {reinterpret_cast<const char*>(hash.data()), hash.size()};
@@ -140,15 +131,15 @@ TokenFileHeader TokenFileHeader::parse(std::string_view file_begin, std::uint64_
 std::string TokenFileHeader::serialize() const {
     require(tokenizer.size() == fingerprint_characters, "a tokenizer's fingerprint has 32 characters");
     std::string text(magic);
-    put(text, version);
-    put(text, token_bytes);
-    put(text, block_size);
-    put(text, rows);
-    put(text, tokens);
-    put(text, vocabulary);
-    put(text, largest_id);
-    put(text, static_cast<std::uint32_t>(packing));
-    put(text, workers);
+    append_bytes(text, version);
+    append_bytes(text, token_bytes);
+    append_bytes(text, block_size);
+    append_bytes(text, rows);
+    append_bytes(text, tokens);
+    append_bytes(text, vocabulary);
+    append_bytes(text, largest_id);
+    append_bytes(text, static_cast<std::uint32_t>(packing));
+    append_bytes(text, workers);
     text += tokenizer;
     text += view(data_checksum);
     text += view(ContentHash().add_bytes(text).digest());

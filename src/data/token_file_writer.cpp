@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "data/append_bytes.h"
 
 namespace drover {
 namespace {
@@ -14,11 +15,6 @@ constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
 std::filesystem::path ends_path(const std::filesystem::path& path) {
     return path.string() + ".ends";
-}
-
-template <class T>
-void put(std::string& bytes, T value) {
-    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
 }  // namespace
@@ -46,15 +42,15 @@ void TokenFileWriter::add(std::span<const TokenId> row) {
                         "Check that the tokenizer's files belong together.");
         header_.largest_id = std::max(header_.largest_id, static_cast<std::uint64_t>(id));
         if (header_.token_bytes == 2)
-            put(buffer_, static_cast<std::uint16_t>(id));
+            append_bytes(buffer_, static_cast<std::uint16_t>(id));
         else
-            put(buffer_, id);
+            append_bytes(buffer_, id);
     }
     header_.tokens += row.size();
     ++header_.rows;
     if (buffer_.size() >= buffer_bytes) flush();
     if (ends_) {
-        put(ends_buffer_, header_.tokens);
+        append_bytes(ends_buffer_, header_.tokens);
         if (ends_buffer_.size() >= buffer_bytes) {
             ends_->write(ends_written_, ends_buffer_.data(), ends_buffer_.size());
             ends_written_ += ends_buffer_.size();
