@@ -11,5 +11,6 @@ void add_demo_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 /// `drover bench ops`; returns it.
 CLI::App* add_bench_ops_command(CLI::App& bench);
+void add_tokenize_command(CLI::App& app);
 
 }  // namespace drover

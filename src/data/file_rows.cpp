@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "data/byte_stream.h"
 #include "data/columns.h"
 #include "data/csv_reader.h"
+#include "data/file_notes.h"
 #include "data/json_reader.h"
 #include "data/text_reader.h"
 #include "data/wikicorpus.h"
@@ -127,10 +129,26 @@ std::unique_ptr<RowSource> FileRows::open(std::int64_t first_row) const {
     return std::make_unique<FileRowSource>(*this, files_.size(), nullptr);
 }
 
+std::int64_t FileRows::count_rows(std::size_t index) const {
+    const auto count = [&] { return open_file(index)->skip(std::numeric_limits<std::int64_t>::max()); };
+    const std::string way = ContentHash()
+                                .add(format_name(formats_[index]))
+                                .add(text_column_)
+                                .add(options_.json_field)
+                                .add({&options_.csv_delimiter, 1})
+                                .hex();
+    const std::string text = FileNotes(options_.notes).remember(files_[index], way + ".rows", [&] {
+        return std::to_string(count());
+    });
+    std::int64_t rows = 0;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), rows);
+    const bool sound = failure == std::errc() && end == text.data() + text.size() && rows >= 0;
+    return sound ? rows : count();
+}
+
 std::int64_t FileRows::row_count() const {
     const std::lock_guard lock(mutex_);
-    for (std::size_t i = counts_.size(); i < files_.size(); ++i)
-        counts_.push_back(open_file(i)->skip(std::numeric_limits<std::int64_t>::max()));
+    for (std::size_t i = counts_.size(); i < files_.size(); ++i) counts_.push_back(count_rows(i));
     std::int64_t sum = 0;
     for (const std::int64_t count : counts_) sum += count;
     return sum;
@@ -143,9 +161,7 @@ std::string FileRows::fingerprint() const {
         hash.add("rows of files 1").add(text_column_).add(options_.keep_linebreaks ? "keep" : "drop");
         hash.add(options_.json_field).add({&options_.csv_delimiter, 1});
         for (std::size_t i = 0; i < files_.size(); ++i) {
-            ContentHash content;
-            content.add_file(files_[i]);
-            hash.add(format_name(formats_[i])).add(content.hex());
+            hash.add(format_name(formats_[i])).add(FileNotes(options_.notes).hash(files_[i]));
         }
         fingerprint_ = hash.hex();
     }

@@ -20,6 +20,9 @@ struct ReadOptions {
     bool keep_linebreaks = true;      ///< text files: rows end in "\n"
     std::string json_field;           ///< JSON files: the rows are the list under this key
     char csv_delimiter = ',';         ///< .csv files (.tsv files have a tab)
+    /// Folder of FileNotes: files whose hash or number of rows is known from there are not read again. Empty:
+    /// no memory.
+    std::filesystem::path notes;
 };
 
 /// Names of the columns of a file, in order of first appearance; empty when it has no rows that could tell.
@@ -47,6 +50,7 @@ class FileRows : public RowDataset {
 
   private:
     std::unique_ptr<FileReader> open_file(std::size_t index) const;
+    std::int64_t count_rows(std::size_t index) const;
 
     std::vector<std::filesystem::path> files_;
     std::vector<RowFormat> formats_;

@@ -202,7 +202,10 @@ ResolvedDataset resolve_dataset(const DatasetRequest& request) {
                         "Give dataset_name, train_file or validation_file.");
         for (DatasetSplit& split : dataset.splits) split.options.keep_linebreaks = request.keep_linebreaks;
     }
-    for (DatasetSplit& split : dataset.splits) split.options.text_column = request.text_column;
+    for (DatasetSplit& split : dataset.splits) {
+        split.options.text_column = request.text_column;
+        split.options.notes = request.notes;
+    }
     return dataset;
 }
 

@@ -25,6 +25,7 @@ struct DatasetRequest {
     std::string text_column;
     bool keep_linebreaks =
         true;  ///< for text files given as files; datasets by name have none, as in run_clm.py
+    std::filesystem::path notes;  ///< see ReadOptions::notes
 };
 
 struct DatasetSplit {

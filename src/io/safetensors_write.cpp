@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "core/json.h"
-#include "io/partial_file.h"
+#include "core/partial_file.h"
 #include "io/safetensors.h"
 #include "io/safetensors_header.h"
 

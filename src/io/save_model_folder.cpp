@@ -6,7 +6,7 @@
 
 #include "core/json.h"
 #include "io/model_folder.h"
-#include "io/partial_file.h"
+#include "core/partial_file.h"
 
 namespace drover {
 namespace {

@@ -10,11 +10,7 @@ namespace drover {
 namespace {
 
 using test::Outcome;
-
-/// Both stdout and stderr.
-Outcome run(const std::string& arguments) {
-    return test::run_drover(arguments + " 2>&1");
-}
+using test::run;
 
 const std::string examples = std::string(DROVER_SOURCE_DIR) + "/examples/";
 const std::string data = " --data " + examples + "data/tinyshakespeare/ids.safetensors";

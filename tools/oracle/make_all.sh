@@ -1,10 +1,10 @@
 #!/bin/sh
 # Writes every golden file; with the path of the Shakespeare text as argument, the demo corpus and the tokenizers too, and with a
-# folder that holds wikitext-2/ and Llama's tokenizers/ as second argument, their golden files.
+# folder that holds wikitext-2/ and Llama's tokenizers/ as second argument, their golden files and the packed blocks.
 set -eu
 folder=$(dirname "$0")
 python=${PYTHON:-python3}
-for script in ops rng rope_tables schedules init optimizer_ops one_step mixtral_step jitter_step curve appendix_a hf_folder readers; do
+for script in ops rng rope_tables schedules init optimizer_ops one_step mixtral_step jitter_step curve appendix_a hf_folder samplers readers; do
     echo "$script"
     "$python" "$folder/$script.py"
 done
@@ -14,4 +14,8 @@ if [ $# -gt 0 ]; then
     echo tokenizers
     "$python" "$folder/tokenizer_ids.py" "$@"
     "$python" "$folder/tokenizer_parts.py"
+fi
+if [ $# -gt 1 ]; then
+    echo packing
+    "$python" "$folder/packing.py" "$2/wikitext-2/valid.txt"
 fi

@@ -1,4 +1,4 @@
-#include "io/partial_file.h"
+#include "core/partial_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

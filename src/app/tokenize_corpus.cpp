@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "app/tokenize.h"
+#include "app/tokenize_progress.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "data/block_size.h"
+#include "data/file_lock.h"
+#include "data/resolve_dataset.h"
+#include "data/token_cache.h"
+
+namespace drover {
+namespace {
+
+/// max_position_embeddings of the config.json beside the tokenizer; 1024 where there is none, as run_clm.
+std::int64_t positions_beside(const std::filesystem::path& tokenizer) {
+    constexpr std::int64_t usual = 1024;
+    const std::filesystem::path folder =
+        std::filesystem::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+    if (!std::filesystem::exists(folder / "config.json")) return usual;
+    const Json config = read_json_file(folder / "config.json");
+    const auto positions = config.find("max_position_embeddings");
+    return positions != config.end() && positions->is_number_integer() ? positions->get<std::int64_t>()
+                                                                       : usual;
+}
+
+PackingOptions packing_options(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+    PackingOptions packing{.packing = packing_from_name(options.packing, "--packing"),
+                           .block_size = 0,
+                           .workers = options.workers,
+                           .max_rows = options.max_samples};
+    if (packing.packing == Packing::none) {
+        if (options.block_size)
+            throw UsageError("--packing none makes a row of every text, so --block_size has no meaning.",
+                             "Leave one of them out.");
+        return packing;
+    }
+    const BlockSizeChoice choice = choose_block_size(options.block_size, tokenizer.model_max_length(),
+                                                     positions_beside(options.tokenizer));
+    if (!choice.warning.empty()) fmt::print(stderr, "drover: warning: {}\n", choice.warning);
+    packing.block_size = choice.block_size;
+    return packing;
+}
+
+}  // namespace
+
+std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options,
+                                              const std::filesystem::path& notes) {
+    if (options.input.empty() == options.dataset.empty())
+        throw UsageError(options.input.empty() ? "Neither --input nor --dataset is given."
+                                               : "Both --input and --dataset are given.",
+                         "Name files, or a dataset.");
+    const ResolvedDataset resolved = resolve_dataset({.dataset_name = options.dataset,
+                                                      .dataset_config_name = options.dataset_config_name,
+                                                      .train_files = options.input,
+                                                      .text_column = options.text_column,
+                                                      .keep_linebreaks = options.keep_linebreaks,
+                                                      .notes = notes});
+    const DatasetSplit* split = resolved.find(options.split);
+    if (split == nullptr) {
+        std::vector<std::string> names;
+        for (const DatasetSplit& known : resolved.splits) names.push_back(known.name);
+        throw Error(fmt::format("{} has no split \"{}\".", resolved.origin, options.split),
+                    fmt::format("Set --split to one of: {}.", fmt::join(names, ", ")));
+    }
+    return std::make_shared<FileRows>(split->files, split->options);
+}
+
+void tokenize_corpus(const TokenizeOptions& options) {
+    const std::filesystem::path output = options.output;
+    if (std::filesystem::is_directory(output))
+        throw Error(fmt::format("{} is a folder.", options.output), "Name a file that shall be written.");
+    // Two that write the same file would get into each other's way; the second one finds it there.
+    const FileLock lock(options.output + ".lock");
+    if (std::filesystem::exists(output) && !options.overwrite)
+        throw Error(fmt::format("{} exists.", options.output), "Use --overwrite, or name another file.");
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options);
+    const PackingOptions packing = packing_options(options, *tokenizer);
+    const std::shared_ptr<const RowDataset> dataset = open_corpus(options);
+    TokenizeProgress progress;
+    TokenStreamProgress last;
+    write_token_file(output, *dataset, tokenizer, packing, options.threads,
+                     [&](const TokenStreamProgress& now) { progress.show(last = now); });
+    progress.finish(last);
+}
+
+void fill_cache(const TokenizeOptions& options) {
+    const std::filesystem::path folder = default_cache_folder();
+    const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options);
+    const PackingOptions packing = packing_options(options, *tokenizer);
+    const std::shared_ptr<const RowDataset> dataset = open_corpus(options, cache_notes_folder(folder));
+    TokenizeProgress progress;
+    TokenStreamProgress last;
+    const TokenCache::Entry entry =
+        TokenCache(folder).get(*dataset, tokenizer, packing, options.threads, options.overwrite,
+                               [&](const TokenStreamProgress& now) { progress.show(last = now); });
+    if (entry.made) progress.finish(last);
+    fmt::print("{} {}\n", entry.file.path().string(), entry.made ? "was made." : "was there.");
+}
+
+}  // namespace drover

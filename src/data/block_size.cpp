@@ -1,0 +1,35 @@
+#include "data/block_size.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace drover {
+
+BlockSizeChoice choose_block_size(std::optional<std::int64_t> requested, double model_max_length,
+                                  std::int64_t max_positions) {
+    constexpr std::int64_t usual = 1024;
+    if (requested && *requested < 1)
+        throw UsageError(fmt::format("The block size is {}.", *requested), "Use at least 1.");
+    if (!(model_max_length >= 1))
+        throw Error(fmt::format("The tokenizer's model_max_length is {}.", model_max_length),
+                    "Mend tokenizer_config.json.");
+    if (requested) {
+        if (static_cast<double>(*requested) <= model_max_length) return {*requested, {}};
+        const auto lowered = static_cast<std::int64_t>(model_max_length);
+        return {lowered, fmt::format("The block size {} is larger than the tokenizer's model_max_length; "
+                                     "{} is used.",
+                                     *requested, lowered)};
+    }
+    if (model_max_length <= static_cast<double>(max_positions))
+        return {static_cast<std::int64_t>(model_max_length), {}};
+    const std::int64_t chosen = max_positions > 0 ? std::min(usual, max_positions) : usual;
+    return {chosen,
+            fmt::format("The tokenizer's model_max_length ({}) is more than the model's {} positions; blocks "
+                        "of {} tokens are used. Choose others with block_size.",
+                        model_max_length, max_positions, chosen)};
+}
+
+}  // namespace drover

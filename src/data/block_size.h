@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace drover {
+
+struct BlockSizeChoice {
+    std::int64_t block_size = 0;
+    std::string warning;  ///< empty when the choice needs no comment
+};
+
+/// run_clm's rule. Without `requested`: the tokenizer's model_max_length, or min(1024, max_positions) with a
+/// warning when that is more than the model's positions (1024 when max_positions ≤ 0). With it: at most
+/// model_max_length, with a warning when lowered; the model's positions do not limit it. `max_positions` is
+/// max_position_embeddings, 1024 for a model that has none.
+BlockSizeChoice choose_block_size(std::optional<std::int64_t> requested, double model_max_length,
+                                  std::int64_t max_positions);
+
+}  // namespace drover

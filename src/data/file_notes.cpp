@@ -1,0 +1,71 @@
+#include "data/file_notes.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "core/content_hash.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace drover {
+namespace {
+
+struct stat status_of(const std::filesystem::path& file) {
+    struct stat status {};
+    if (stat(file.c_str(), &status) != 0)
+        throw Error(fmt::format("Cannot read {}: {}.", file.string(), std::strerror(errno)),
+                    "Check the path and its permissions.");
+    return status;
+}
+
+}  // namespace
+
+std::filesystem::path FileNotes::place(const std::filesystem::path& file, const std::string& kind) const {
+    const struct stat status = status_of(file);
+    const std::string state = fmt::format("{} {} {}.{:09} {}", status.st_dev, status.st_size,
+                                          status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino);
+    const std::string key =
+        ContentHash().add(std::filesystem::weakly_canonical(file).string()).add(state).hex();
+    return folder_ / (key + "." + kind);
+}
+
+void FileNotes::write(const std::filesystem::path& place, const std::string& content) const {
+    std::error_code failure;
+    std::filesystem::create_directories(folder_, failure);
+    try {
+        write_file_atomically(place, content);
+    } catch (const Error&) {
+        // Only a memory: without it the file is read again.
+    }
+}
+
+std::string FileNotes::remember(const std::filesystem::path& file, const std::string& kind,
+                                const std::function<std::string()>& find_out) const {
+    if (folder_.empty()) return find_out();
+    const std::filesystem::path noted = place(file, kind);
+    if (std::filesystem::exists(noted)) return read_text_file(noted);
+    std::string text = find_out();
+    // Not when the file changed meanwhile, nor when it may change again within the resolution of its time.
+    constexpr std::time_t settled_seconds = 2;
+    const bool settled = std::time(nullptr) - status_of(file).st_mtim.tv_sec >= settled_seconds;
+    if (settled && place(file, kind) == noted) write(noted, text);
+    return text;
+}
+
+std::string FileNotes::hash(const std::filesystem::path& file) const {
+    return remember(file, "hash", [&] { return ContentHash().add_file(file).hex(); });
+}
+
+bool FileNotes::is_verified(const std::filesystem::path& file) const {
+    return !folder_.empty() && std::filesystem::exists(place(file, "verified"));
+}
+
+void FileNotes::mark_verified(const std::filesystem::path& file) const {
+    if (!folder_.empty()) write(place(file, "verified"), {});
+}
+
+}  // namespace drover

@@ -1,0 +1,122 @@
+#include "data/token_cache.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "core/content_hash.h"
+#include "core/error.h"
+#include "data/file_lock.h"
+#include "data/token_file_writer.h"
+
+namespace drover {
+namespace {
+
+/// Tells a file from one that is put in its place later; empty when there is none.
+std::string identity(const std::filesystem::path& path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return {};
+    return fmt::format("{} {}.{}", status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+}
+
+/// The file if it is there and sound.
+std::optional<TokenFile> open_sound(const std::filesystem::path& path, const FileNotes& notes) {
+    if (!std::filesystem::exists(path)) return std::nullopt;
+    try {
+        TokenFile file(path);
+        if (!notes.is_verified(path)) {
+            file.rows().verify();
+            notes.mark_verified(path);
+        }
+        return file;
+    } catch (const Error&) {
+        return std::nullopt;  // made again: everything in the cache can be
+    }
+}
+
+}  // namespace
+
+std::filesystem::path default_cache_folder() {
+    const auto variable = [](const char* name) -> std::filesystem::path {
+        const char* value = std::getenv(name);
+        return value == nullptr ? "" : value;
+    };
+    if (const auto own = variable("DROVER_CACHE"); !own.empty()) return own;
+    if (const auto user = variable("XDG_CACHE_HOME"); !user.empty()) return user / "drover";
+    if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "drover";
+    throw Error("There is no folder for the cache: neither DROVER_CACHE nor HOME is set.",
+                "Set DROVER_CACHE to a folder.");
+}
+
+std::filesystem::path cache_notes_folder(const std::filesystem::path& folder) {
+    return folder / "files";
+}
+
+std::string token_cache_key(const RowDataset& dataset, const Tokenizer& tokenizer,
+                            const PackingOptions& options) {
+    constexpr std::string_view format = "token file 1";
+    const std::int64_t workers = options.packing == Packing::hf ? options.workers : 1;
+    return ContentHash()
+        .add(format)
+        .add(dataset.fingerprint())
+        .add(tokenizer.fingerprint())
+        .add(packing_name(options.packing))
+        .add(std::to_string(options.block_size))
+        .add(std::to_string(workers))
+        .add(options.max_rows ? std::to_string(*options.max_rows) : "all")
+        .hex();
+}
+
+TokenFileHeader write_token_file(const std::filesystem::path& path, const RowDataset& dataset,
+                                 std::shared_ptr<const Tokenizer> tokenizer, const PackingOptions& options,
+                                 std::size_t threads, const ReportProgress& report) {
+    TokenFileWriter writer(path, *tokenizer, options);
+    TokenStream stream(dataset, tokenizer, options, threads);
+    std::vector<TokenId> row;
+    while (stream.next(row)) {
+        writer.add(row);
+        if (report) report(stream.progress());
+    }
+    const TokenStreamProgress& total = stream.progress();
+    if (report) report(total);
+    if (total.rows == 0)
+        throw Error(total.text_rows == 0
+                        ? std::string("The dataset has no rows of text.")
+                        : fmt::format("The {} rows of text gave {} tokens and not one block of {}.",
+                                      total.text_rows, total.tokens, options.block_size),
+                    total.text_rows == 0 ? "Check the input files."
+                                         : "Use a smaller block size, more text, or lossless packing.");
+    return writer.finish();
+}
+
+TokenCache::TokenCache(std::filesystem::path folder)
+    : folder_(std::move(folder)), notes_(cache_notes_folder(folder_)) {
+    std::error_code failure;
+    std::filesystem::create_directories(folder_, failure);
+    if (!std::filesystem::is_directory(folder_))
+        throw Error(
+            fmt::format("The cache folder {} cannot be made: {}.", folder_.string(), failure.message()),
+            "Set DROVER_CACHE to a folder that can be written.");
+}
+
+TokenCache::Entry TokenCache::get(const RowDataset& dataset, std::shared_ptr<const Tokenizer> tokenizer,
+                                  const PackingOptions& options, std::size_t threads, bool overwrite,
+                                  const ReportProgress& report) {
+    const std::string key = token_cache_key(dataset, *tokenizer, options);
+    const std::filesystem::path path = folder_ / (key + ".tokens");
+    const std::string found = identity(path);
+    if (!overwrite)
+        if (std::optional<TokenFile> file = open_sound(path, notes_)) return {std::move(*file), false};
+
+    const FileLock lock(folder_ / (key + ".lock"));
+    if (!overwrite || identity(path) != found)
+        if (std::optional<TokenFile> file = open_sound(path, notes_)) return {std::move(*file), false};
+    write_token_file(path, dataset, std::move(tokenizer), options, threads, report);
+    notes_.mark_verified(path);
+    return {TokenFile(path), true};
+}
+
+}  // namespace drover

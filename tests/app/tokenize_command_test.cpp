@@ -1,0 +1,205 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "app/run_drover.h"
+#include "core/json.h"
+#include "support/golden.h"
+
+namespace drover {
+namespace {
+
+using test::Outcome;
+using test::run;
+
+const std::string shakespeare = std::string(DROVER_SOURCE_DIR) + "/examples/data/tinyshakespeare";
+const std::string tokenizer = " --tokenizer " + shakespeare;
+const std::string corpus = " --input " + shakespeare + "/text.txt";
+
+class TokenizeCommand : public ::testing::Test {
+  protected:
+    void expect_error(const std::string& arguments, int exit_code, const std::string& part) {
+        const Outcome outcome = run("tokenize " + arguments);
+        EXPECT_EQ(outcome.exit_code, exit_code) << arguments << "\n" << outcome.output;
+        EXPECT_NE(outcome.output.find(part), std::string::npos) << arguments << "\n" << outcome.output;
+        EXPECT_NE(outcome.output.find("drover: "), std::string::npos) << outcome.output;
+    }
+    std::string write(const char* name, const std::string& text) {
+        std::ofstream(folder_ / name, std::ios::binary) << text;
+        return (folder_ / name).string();
+    }
+    std::string path(const char* name) { return (folder_ / name).string(); }
+    /// The output with standard error thrown away.
+    std::string answer(const std::string& arguments, const std::string& input) {
+        const Outcome outcome = run("tokenize " + arguments + " < " + write("input", input));
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+        return outcome.output;
+    }
+
+    test::TemporaryFolder folder_;
+};
+
+TEST_F(TokenizeCommand, IdsAndBack) {
+    const std::string texts = "\"First Citizen:\\nBefore we\"\n\"\"\n\"caf\\u00e9 \\ud83d\\ude00 \\u0000\"\n";
+    const std::string ids = answer("--ids" + tokenizer, texts);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), '\n'), 3);
+    EXPECT_NE(ids.find("\n[]\n"), std::string::npos) << "an empty text: " << ids;
+    const std::string back = answer("--decode" + tokenizer, ids);
+    EXPECT_EQ(back, "\"First Citizen:\\nBefore we\"\n\"\"\n\"caf\u00e9 \U0001F600 \\u0000\"\n");
+}
+
+TEST_F(TokenizeCommand, SpecialTokensCanBeLeftOut) {
+    const std::string with_bos = " --tokenizer " + test::golden_path("packing/tokenizer_with_bos").string();
+    const std::string full = answer("--ids" + with_bos, "\"king\"\n\"\"\n");
+    const std::string bare = answer("--ids --no_special_tokens" + with_bos, "\"king\"\n\"\"\n");
+    EXPECT_TRUE(full.starts_with("[0,")) << full;
+    EXPECT_TRUE(full.ends_with("\n[0]\n")) << full;
+    EXPECT_EQ("[0," + bare.substr(1, bare.find('\n')), full.substr(0, full.find('\n') + 1));
+    EXPECT_EQ(answer("--decode" + with_bos, full), "\"<|begin_of_text|>king\"\n\"<|begin_of_text|>\"\n");
+    EXPECT_EQ(answer("--decode --skip_special_tokens" + with_bos, full), "\"king\"\n\"\"\n");
+}
+
+TEST_F(TokenizeCommand, ManyLinesKeepTheirOrder) {
+    std::string texts;
+    for (int i = 0; i < 20000; ++i) texts += "\"line " + std::to_string(i) + "\"\n";
+    EXPECT_EQ(answer("--decode --threads 4" + tokenizer, answer("--ids --threads 3" + tokenizer, texts)),
+              texts);
+}
+
+TEST_F(TokenizeCommand, BadLinesAreNamed) {
+    const auto bad = [&](const std::string& flag, const std::string& text, const std::string& part) {
+        expect_error(flag + tokenizer + " < " + write("bad", text), 1, part);
+    };
+    bad("--ids", "\"good\"\n{\"a\": 1}\n", "Line 2 of standard input is not a JSON string");
+    bad("--ids", "\"good\"\n\nmore\n", "Line 2 of standard input is not valid JSON");
+    bad("--ids", "\"good\"\n\"\xff\"\n", "Line 2 of standard input is not valid JSON");
+    bad("--decode", "[1, 2]\n[1, -2]\n", "Line 2 of standard input is not a JSON array");
+    bad("--decode", "[4096]\n", "Line 1 of standard input is not a JSON array of ids from 0 to 4095");
+    bad("--decode", "[1.5]\n", "Line 1");
+    bad("--decode", "\"text\"\n", "Line 1");
+}
+
+TEST_F(TokenizeCommand, ACorpusBecomesATokenFile) {
+    const std::string file = path("corpus.tokens");
+    const Outcome made = run("tokenize --block_size 128 --output " + file + tokenizer + corpus);
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+    EXPECT_NE(made.output.find("40000 rows of text"), std::string::npos) << made.output;
+    EXPECT_NE(made.output.find("MB/s"), std::string::npos) << made.output;
+    EXPECT_FALSE(std::filesystem::exists(file + ".lock"));
+
+    const Outcome shown = run("tokenize --rows 1 --inspect " + file + tokenizer);
+    EXPECT_EQ(shown.exit_code, 0) << shown.output;
+    for (const char* part : {"block size:      128", "packing:         hf, for 1 workers", "verified",
+                             "row 0: \"First Citizen:\\nBefore we proceed"})
+        EXPECT_NE(shown.output.find(part), std::string::npos) << part << "\n" << shown.output;
+    EXPECT_EQ(shown.output.find("row 1"), std::string::npos);
+    EXPECT_NE(run("tokenize --inspect " + file).output.find("row 2: ["), std::string::npos);
+
+    expect_error("--output " + file + tokenizer + corpus, 1, "exists");
+    EXPECT_EQ(run("tokenize --overwrite --packing none --output " + file + tokenizer + corpus).exit_code, 0);
+    EXPECT_NE(run("tokenize --inspect " + file).output.find("rows:            40000"), std::string::npos);
+    EXPECT_EQ(
+        run("tokenize --overwrite --packing lossless --max_samples 7 --output " + file + tokenizer + corpus)
+            .exit_code,
+        0);
+    EXPECT_NE(run("tokenize --inspect " + file).output.find("tokens:          7168,"), std::string::npos)
+        << "seven blocks of 1,024, which run_clm's rule gives";
+}
+
+TEST_F(TokenizeCommand, TokenFilesThatAreDamagedOrOfAnotherTokenizer) {
+    const std::string file = path("corpus.tokens");
+    ASSERT_EQ(run("tokenize --max_samples 2 --block_size 64 --output " + file + tokenizer + corpus).exit_code,
+              0);
+    const std::string good = read_text_file(file);
+    expect_error("--inspect " + path("none"), 1, "none");
+    expect_error("--inspect " + write("cut", good.substr(0, good.size() - 3)), 1, "cut off");
+    std::string bad = good;
+    bad[200] ^= 1;
+    expect_error("--inspect " + write("changed", bad), 1, "the checksum of the data is wrong");
+    expect_error("--inspect " + shakespeare + "/text.txt", 1, "is not a token file");
+    expect_error(
+        "--inspect " + file + " --tokenizer " + test::golden_path("packing/tokenizer_with_bos").string(), 1,
+        "vocab_size is");
+}
+
+TEST_F(TokenizeCommand, TheCacheIsFilledOnce) {
+    // The text is a copy whose age lets it be remembered.
+    const std::string text = path("old.txt");
+    std::filesystem::copy_file(shakespeare + "/text.txt", text);
+    std::filesystem::last_write_time(text,
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+    const std::string arguments = "tokenize --cache --block_size 64 --workers 3 --input " + text + tokenizer;
+    const auto in_cache = [&](const std::string& flags) {
+        setenv("DROVER_CACHE", path("cache").c_str(), 1);
+        Outcome outcome = run(arguments + flags);
+        unsetenv("DROVER_CACHE");
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+        return outcome.output;
+    };
+    EXPECT_NE(in_cache("").find("was made."), std::string::npos);
+    EXPECT_NE(in_cache("").find("was there."), std::string::npos);
+    EXPECT_NE(in_cache(" --packing lossless").find("was made."), std::string::npos);
+    EXPECT_NE(in_cache(" --overwrite").find("was made."), std::string::npos);
+    std::ofstream(text, std::ios::app) << "One more line.\n";
+    EXPECT_NE(in_cache("").find("was made."), std::string::npos) << "the text changed";
+}
+
+TEST_F(TokenizeCommand, BlocksForTheNeuronScripts) {
+    for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
+        std::filesystem::copy_file(shakespeare + file, folder_.path().string() + file);
+    const auto start = [&](const std::string& arguments) {
+        return test::run_in(folder_.path().string(), "tokenize " + arguments + corpus);
+    };
+    const Outcome made = start("--llama-version 2");
+    if (made.output.find("Arrow") != std::string::npos) GTEST_SKIP() << made.output;
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+    EXPECT_NE(made.output.find("70 blocks of 4096 tokens are in wikicorpus_llama2_tokenized_4k."),
+              std::string::npos)
+        << made.output;
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "wikicorpus_llama2_tokenized_4k/state.json"));
+    EXPECT_EQ(start("--llama-version 2").exit_code, 1) << "nothing is overwritten unasked";
+    EXPECT_EQ(start("--llama-version 2 --overwrite").exit_code, 0);
+
+    Json config = read_json_file(folder_ / "tokenizer_config.json");
+    config["model_max_length"] = 1000;
+    write("tokenizer_config.json", config.dump());
+    EXPECT_NE(start("--llama-version 3")
+                  .output.find("blocks of 1000 tokens are in wikicorpus_llama3_tokenized_8k."),
+              std::string::npos)
+        << "the tokenizer's longest text is the limit";
+}
+
+TEST_F(TokenizeCommand, BadInput) {
+    const std::string output = " --output " + path("out") + tokenizer;
+    expect_error("--input " + path("none.txt") + output, 1, "none.txt");
+    expect_error("--input " + write("empty.txt", "") + output, 1, "empty.txt is empty");
+    expect_error("--input " + write("latin.txt", "caf\xe9\n") + output, 1, "latin.txt");
+    expect_error("--input " + write("a.json", "{\"body\": \"x\"}\n") + " --text_column text" + output, 1,
+                 "text");
+    expect_error("--input " + write("short.txt", "few words\n") + output, 1, "not one block");
+    expect_error(corpus.substr(1) + " --output " + path("no/such/out") + tokenizer, 1, "no/such/out");
+    expect_error("--dataset " + path("nothing-here") + output, 1, "nothing-here");
+    expect_error(corpus.substr(1) + " --tokenizer " + path("none") + " --output " + path("out"), 1, "none");
+    EXPECT_FALSE(std::filesystem::exists(path("out")));
+    EXPECT_FALSE(std::filesystem::exists(path("out.partial")));
+}
+
+TEST_F(TokenizeCommand, UsageErrors) {
+    expect_error("", 2, "Nothing to do");
+    expect_error("--ids --decode" + tokenizer, 2, "Several things");
+    expect_error("--ids", 2, "--tokenizer is not given");
+    expect_error("--output x" + tokenizer, 2, "Neither --input nor --dataset");
+    expect_error("--output x --dataset y" + tokenizer + corpus, 2, "Both --input and --dataset");
+    expect_error("--output x --packing best" + tokenizer + corpus, 2, "--packing");
+    expect_error("--output x --packing none --block_size 8" + tokenizer + corpus, 2, "--block_size");
+    expect_error("--output x --block_size 0" + tokenizer + corpus, 2, "--block_size");
+    expect_error("--output x --workers 0" + tokenizer + corpus, 2, "--workers");
+    expect_error("--llama-version 4" + corpus, 2, "--llama-version");
+    expect_error("--llama-version 3" + tokenizer + corpus, 2, "--llama-version fixes");
+}
+
+}  // namespace
+}  // namespace drover

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/content_hash.h"
+#include "data/row_source.h"
+#include "text/tokenizer.h"
+
+namespace drover::test {
+
+/// Bytes are ids 3 to 258, after pad (0), BOS (1) and EOS (2); a text begins with BOS.
+class ByteTokenizer : public Tokenizer {
+  public:
+    explicit ByteTokenizer(std::int64_t size = 259) : size_(size) {}
+
+    void encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids) const override {
+        if (special == SpecialTokens::add) ids.push_back(1);
+        for (const char byte : text) ids.push_back(3 + static_cast<unsigned char>(byte));
+    }
+    std::string decode(std::span<const TokenId> ids, bool) const override {
+        std::string text;
+        for (const TokenId id : ids)
+            if (id >= 3) text += static_cast<char>(id - 3);
+        return text;
+    }
+    std::int64_t size() const override { return size_; }
+    std::optional<TokenId> bos() const override { return 1; }
+    std::optional<TokenId> eos() const override { return 2; }
+    std::optional<TokenId> pad() const override { return 0; }
+    std::optional<TokenId> unk() const override { return std::nullopt; }
+    double model_max_length() const override { return 1e30; }
+    std::string fingerprint() const override { return ContentHash().add(std::to_string(size_)).hex(); }
+
+  private:
+    std::int64_t size_;
+};
+
+/// Rows that are made when they are read.
+class MadeDataset : public RowDataset {
+  public:
+    using Make = std::function<std::string(std::int64_t row)>;
+    MadeDataset(std::int64_t rows, Make make, std::string name = "made")
+        : rows_(rows), make_(std::move(make)), name_(std::move(name)) {}
+
+    std::unique_ptr<RowSource> open(std::int64_t first_row) const override {
+        return std::make_unique<Source>(*this, first_row);
+    }
+    std::int64_t row_count() const override { return rows_; }
+    const std::vector<std::string>& column_names() const override { return columns_; }
+    const std::string& text_column() const override { return columns_[0]; }
+    std::string fingerprint() const override {
+        return ContentHash().add(name_).add(std::to_string(rows_)).hex();
+    }
+
+  private:
+    class Source : public RowSource {
+      public:
+        Source(const MadeDataset& dataset, std::int64_t row) : dataset_(dataset), row_(row) {}
+        void next(RowBatch& batch, std::size_t max_rows) override {
+            batch.clear();
+            while (batch.size() < max_rows && row_ < dataset_.rows_) batch.add(dataset_.make_(row_++));
+        }
+
+      private:
+        const MadeDataset& dataset_;
+        std::int64_t row_;
+    };
+
+    std::int64_t rows_;
+    Make make_;
+    std::string name_;
+    std::vector<std::string> columns_{"text"};
+};
+
+/// Rows of different lengths, some of them empty.
+inline MadeDataset uneven_rows(std::int64_t rows) {
+    return MadeDataset(rows, [](std::int64_t row) {
+        return row % 7 == 3 ? std::string() : std::to_string(row * row * 31 + 5) + " " + std::to_string(row);
+    });
+}
+
+inline std::shared_ptr<const Tokenizer> byte_tokenizer(std::int64_t size = 259) {
+    return std::make_shared<ByteTokenizer>(size);
+}
+
+}  // namespace drover::test
