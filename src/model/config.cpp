@@ -182,6 +182,13 @@ ModelConfig ModelConfig::from_path(const std::filesystem::path& path) {
     return parse(read_text_file(file), file.string());
 }
 
+void ModelConfig::resize_vocabulary(std::int64_t tokens) {
+    require(tokens > vocab_size && rows_before_resize == 0, "a vocabulary is resized once, to more tokens");
+    rows_before_resize = vocab_size;
+    vocab_size = tokens;
+    json["vocab_size"] = tokens;
+}
+
 std::string ModelConfig::saved_text(DType saved_dtype) const {
     Json saved = json;
     saved["architectures"] = Json::array({has_experts() ? "MixtralForCausalLM" : "LlamaForCausalLM"});

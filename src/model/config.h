@@ -62,6 +62,8 @@ struct ModelConfig {
     RopeConfig rope;
     MoeConfig moe;
     std::optional<DType> dtype;  ///< `torch_dtype` or `dtype`
+    /// Rows that the embedding had before resize_vocabulary(); 0: it was not resized.
+    std::int64_t rows_before_resize = 0;
 
     /// Everything the file said, unknown keys included.
     Json json;
@@ -74,6 +76,10 @@ struct ModelConfig {
     /// The file to save beside a model whose weights have `saved_dtype`: what was read, with class, type and
     /// dtype set, sorted keys, two spaces, final newline.
     std::string saved_text(DType saved_dtype) const;
+
+    /// Gives the embedding and the head `tokens` rows, more than they have. The rows they have are then loaded or drawn as before, and
+    /// the others added as transformers does.
+    void resize_vocabulary(std::int64_t tokens);
 
     bool has_experts() const { return moe.experts > 0; }
     std::int64_t query_columns() const { return num_attention_heads * head_dim; }

@@ -76,6 +76,7 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
         generator.skip_uniform(numel(head_name));
         draw({std::string(head_name)});
     }
+    behind_ = generator;
 }
 
 void HfInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {
