@@ -189,13 +189,4 @@ void ModelConfig::resize_vocabulary(std::int64_t tokens) {
     json["vocab_size"] = tokens;
 }
 
-std::string ModelConfig::saved_text(DType saved_dtype) const {
-    Json saved = json;
-    saved["architectures"] = Json::array({has_experts() ? "MixtralForCausalLM" : "LlamaForCausalLM"});
-    saved["model_type"] = model_type;
-    saved[saved.contains("dtype") ? "dtype" : "torch_dtype"] = name_of(saved_dtype);
-    saved.erase("_name_or_path");
-    return sorted_json_text(saved, 2) + "\n";
-}
-
 }  // namespace drover
