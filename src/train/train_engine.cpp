@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -338,7 +339,10 @@ NonFinite TrainEngine::find_non_finite(std::span<const TokenBatch> micro_batches
     // Backward goes from the last leaf to the first.
     for (std::size_t i = gradients.size(); i-- > 0;)
         if (!std::isfinite(gradients[i])) return about_leaf("the gradient of", i);
-    return {.where = "the sum of the losses, or of the squared gradients", .leaf = {}, .layer = {}};
+    // All are finite, but their norm is too large for fp32.
+    const auto largest = std::max_element(gradients.begin(), gradients.end()) - gradients.begin();
+    return about_leaf("the norm of the gradients, of which the largest is that of",
+                      static_cast<std::size_t>(largest));
 }
 
 EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
