@@ -132,9 +132,11 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     config.num_hidden_layers = reader.integer("num_hidden_layers", config.num_hidden_layers, 1, 1 << 16);
     config.num_attention_heads =
         reader.integer("num_attention_heads", config.num_attention_heads, 1, 1 << 16);
-    config.num_key_value_heads =
-        reader.integer("num_key_value_heads",
-                       is_mixtral ? config.num_key_value_heads : config.num_attention_heads, 1, 1 << 16);
+    config.num_key_value_heads = reader.integer("num_key_value_heads",
+                                                is_mixtral && !config.json.contains("num_key_value_heads")
+                                                    ? config.num_key_value_heads
+                                                    : config.num_attention_heads,
+                                                1, 1 << 16);
     config.head_dim = reader.integer(
         "head_dim", std::max<std::int64_t>(1, config.hidden_size / config.num_attention_heads), 1, 256);
     config.max_position_embeddings =

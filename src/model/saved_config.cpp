@@ -1,7 +1,13 @@
 #include "model/saved_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <charconv>
+
+#include "core/error.h"
 
 namespace drover {
 namespace {
@@ -16,11 +22,17 @@ Json class_defaults(const ModelConfig& config) {
                         {"intermediate_size", 11008}, {"max_position_embeddings", 2048},
                         {"mlp_bias", false},          {"num_key_value_heads", config.num_key_value_heads},
                         {"pretraining_tp", 1},        {"rms_norm_eps", 1e-6}};
-    const Json mixtral = {
-        {"head_dim", nullptr},           {"intermediate_size", 14336}, {"max_position_embeddings", 131072},
-        {"num_experts_per_tok", 2},      {"num_key_value_heads", 8},   {"num_local_experts", 8},
-        {"output_router_logits", false}, {"rms_norm_eps", 1e-5},       {"router_aux_loss_coef", 0.001},
-        {"router_jitter_noise", 0.0},    {"sliding_window", nullptr}};
+    const Json mixtral = {{"head_dim", nullptr},
+                          {"intermediate_size", 14336},
+                          {"max_position_embeddings", 131072},
+                          {"num_experts_per_tok", 2},
+                          {"num_key_value_heads", config.num_key_value_heads},
+                          {"num_local_experts", 8},
+                          {"output_router_logits", false},
+                          {"rms_norm_eps", 1e-5},
+                          {"router_aux_loss_coef", 0.001},
+                          {"router_jitter_noise", 0.0},
+                          {"sliding_window", nullptr}};
     keys.update(config.has_experts() ? mixtral : llama);
     return keys;
 }
@@ -78,11 +90,63 @@ Json rope_parameters(const ModelConfig& config) {
     return rope;
 }
 
+/// The value that a text of --config_overrides stands for, of the type of the old one.
+Json overriding_value(std::string_view key, const std::string& text, const Json& old) {
+    const auto fail = [&](std::string_view expected) -> Json {
+        throw UsageError(fmt::format("--config_overrides: {} is \"{}\".", key, text),
+                         fmt::format("Give {}.", expected));
+    };
+    const auto number = [&](auto value, std::string_view expected) {
+        const char* const end = text.data() + text.size();
+        const auto [stopped, error] = std::from_chars(text.data(), end, value);
+        return error == std::errc() && stopped == end ? Json(value) : fail(expected);
+    };
+    if (old.is_string()) return text;
+    if (old.is_number_integer()) return number(std::int64_t{0}, "a whole number");
+    if (old.is_number()) return number(0.0, "a number");
+    if (!old.is_boolean())
+        throw UsageError(fmt::format("--config_overrides cannot change {}, which is neither a number, a "
+                                     "string, nor true or false.",
+                                     key),
+                         "Write a config.json and give its path with --config_name.");
+    std::string lower = text;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    for (const char* word : {"true", "1", "y", "yes"})
+        if (lower == word) return true;
+    for (const char* word : {"false", "0", "n", "no"})
+        if (lower == word) return false;
+    return fail("true or false");
+}
+
 Json optional_id(const std::optional<std::int64_t>& id) {
     return id ? Json(*id) : Json();
 }
 
 }  // namespace
+
+ModelConfig with_config_overrides(const ModelConfig& config, std::string_view overrides) {
+    Json changed = class_defaults(config);
+    changed["model_type"] = config.model_type;
+    changed["rope_theta"] = config.rope.theta;
+    changed.update(config.json);
+    for (std::size_t begin = 0; begin <= overrides.size();) {
+        const std::size_t end = std::min(overrides.find(',', begin), overrides.size());
+        const std::string_view item = overrides.substr(begin, end - begin);
+        const std::size_t equals = item.find('=');
+        if (equals == std::string_view::npos || item.find('=', equals + 1) != std::string_view::npos)
+            throw UsageError(fmt::format("--config_overrides holds \"{}\".", item),
+                             "Write key=value,key=value without spaces.");
+        const std::string key(item.substr(0, equals));
+        if (!changed.contains(key))
+            throw UsageError(
+                fmt::format("--config_overrides: a {} config has no key {}.", config.model_type, key),
+                "Check its spelling; the keys are those of config.json.");
+        changed[key] = overriding_value(key, std::string(item.substr(equals + 1)), changed[key]);
+        begin = end + 1;
+    }
+    return ModelConfig::parse(changed.dump(), "--config_overrides");
+}
 
 std::string ModelConfig::saved_text(DType saved_dtype) const {
     Json saved = class_defaults(*this);

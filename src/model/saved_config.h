@@ -10,6 +10,12 @@ namespace drover {
 /// The release whose files ours are like; it is written into them.
 inline constexpr const char* transformers_version = "5.15.1";
 
+/// The config with the changes of --config_overrides, "key=value,key=value". As in transformers, keys must
+/// exist, a value has the type of the old one, and what was derived from the old ones (head_dim,
+/// num_key_value_heads) stays: UsageError otherwise, and Error when the result is not a config that can be
+/// trained.
+ModelConfig with_config_overrides(const ModelConfig& config, std::string_view overrides);
+
 /// generation_config.json as transformers derives it from a model's config.
 Json derived_generation_config(const ModelConfig& config);
 /// The text to save: sorted keys, two spaces, final newline. `generation` is a derived one, or what was read

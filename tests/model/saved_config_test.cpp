@@ -55,6 +55,44 @@ TEST(SavedConfig, TokensThatAgreeChangeNothingButTheList) {
     EXPECT_EQ(config.json.at("pad_token_id"), 5);
 }
 
+TEST(ConfigOverrides, HaveTheTypeOfWhatTheyReplace) {
+    const ModelConfig defaults = ModelConfig::parse(R"({"model_type": "llama"})", "x");
+    const ModelConfig changed =
+        with_config_overrides(defaults,
+                              "hidden_size=256,num_attention_heads=4,num_key_value_heads=2,rms_norm_eps=1e-5,"
+                              "attention_bias=Yes,hidden_act=silu,rope_theta=5e5");
+    EXPECT_EQ(changed.hidden_size, 256);
+    EXPECT_EQ(changed.num_key_value_heads, 2);
+    EXPECT_EQ(changed.head_dim, 128);  // that of the defaults, as transformers leaves it
+    EXPECT_DOUBLE_EQ(changed.rms_norm_eps, 1e-5);
+    EXPECT_DOUBLE_EQ(changed.rope.theta, 5e5);
+    EXPECT_TRUE(changed.attention_bias);
+    const auto error = [&](std::string_view overrides) -> std::string {
+        try {
+            with_config_overrides(defaults, overrides);
+        } catch (const Error& failure) {
+            return failure.what();
+        }
+        return "";
+    };
+    EXPECT_NE(error("hidden_sise=3").find("has no key hidden_sise"), std::string::npos)
+        << error("hidden_sise=3");
+    EXPECT_NE(error("hidden_size=3.5").find("hidden_size is \"3.5\""), std::string::npos);
+    EXPECT_NE(error("hidden_size").find("holds \"hidden_size\""), std::string::npos);
+    EXPECT_NE(error("").find("holds \"\""), std::string::npos);
+    EXPECT_NE(error("mlp_bias=maybe").find("true or false"), std::string::npos);
+    EXPECT_NE(error("pad_token_id=3").find("cannot change pad_token_id"), std::string::npos);
+    EXPECT_NE(error("num_attention_heads=4").find("num_key_value_heads is 32"), std::string::npos);
+}
+
+TEST(SavedConfig, KeyValueHeadsOfNullAreAsManyAsHeads) {
+    const ModelConfig config = ModelConfig::parse(
+        R"({"model_type": "mixtral", "num_attention_heads": 4, "hidden_size": 64, "num_key_value_heads": null})",
+        "x");
+    EXPECT_EQ(config.num_key_value_heads, 4);
+    EXPECT_EQ(parse_json(config.saved_text(DType::f32), "saved").at("num_key_value_heads"), 4);
+}
+
 TEST(SavedConfig, AResizedVocabularyIsSaved) {
     ModelConfig config = ModelConfig::parse(R"({"vocab_size": 64})", "x");
     config.resize_vocabulary(71);
