@@ -137,7 +137,7 @@ OperationCost cost(const SwigluBackward& op) {
 
 OperationCost cost(const CrossEntropyStatistics& op) {
     return memory_bound("cross-entropy statistics", {op.logits, op.targets},
-                        {op.max, op.sum_exp, op.target_logit, op.argmax});
+                        {op.max, op.sum_exp, op.target_logit, op.argmax, op.logit_sum});
 }
 
 OperationCost cost(const CrossEntropyRescale& op) {
@@ -147,7 +147,8 @@ OperationCost cost(const CrossEntropyRescale& op) {
 
 OperationCost cost(const CrossEntropyGradient& op) {
     const Tensor replaced = op.scale ? op.logits : Tensor();
-    return memory_bound("cross-entropy gradient", {replaced, op.targets, op.max, op.sum_exp, op.target_logit},
+    return memory_bound("cross-entropy gradient",
+                        {replaced, op.targets, op.max, op.sum_exp, op.target_logit, op.logit_sum},
                         {replaced, op.loss});
 }
 

@@ -82,6 +82,7 @@ TokenBatch TokenBatch::packed(std::int64_t rows, std::int64_t row_length, std::s
 }
 
 void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length) {
+    longest_row_ = row_length;
     for (Tensor* tensor : {&ids_, &targets_, &positions_, &counts_, &begin_, &length_})
         *tensor = arena.make(MemoryUse::batch, DType::i32, {rows * row_length});
 }
@@ -95,6 +96,7 @@ MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatc
             fmt::format("The data holds token id {}, but the model's vocab_size is {}.", *bad, vocab_size),
             "Use the tokenizer that belongs to this config, or raise vocab_size.");
     require(batch.tokens() <= ids_.size(0), "micro-batch larger than planned");
+    require(batch.row_length <= longest_row_, "rows longer than planned");
     const auto put = [&](const std::vector<std::int32_t>& values, const Tensor& buffer) {
         const Tensor part = buffer.rows(0, static_cast<std::int64_t>(values.size()));
         backend.copy(stream, Tensor::of(values.data(), part.shape()), part);

@@ -65,12 +65,14 @@ class BatchBuffers {
   public:
     void plan(Arena& arena, std::int64_t rows, std::int64_t row_length);
 
-    /// Error when a token id is outside the vocabulary; the batch may not be larger than planned.
+    /// Error when a token id is outside the vocabulary; neither the batch nor its rows may be larger
+    /// than planned.
     MicroBatch upload(Backend& backend, Stream stream, const TokenBatch& batch,
                       std::int64_t vocab_size) const;
 
   private:
     Tensor ids_, targets_, positions_, counts_, begin_, length_;  // each [largest N] i32
+    std::int64_t longest_row_ = 0;
 };
 
 }  // namespace drover

@@ -86,6 +86,31 @@ TEST(NonFiniteOnAMesh, IsSkippedAndNamedOnEveryRank) {
     }
 }
 
+/// Every rank owns its part of the same larger vocabulary.
+TEST(ResizeOnAMesh, GivesTheSameWeights) {
+    omp_set_num_threads(1);
+    for (test::MeshModel model : test::mesh_models()) {
+        if (model.name != "tied" && model.name != "uneven") continue;
+        model.config.resize_vocabulary(70);
+        const auto backend = make_cpu_backend();
+        const Mesh single;
+        TrainEngine alone(model.config, options_of({}, 1), *backend, single);
+        alone.allocate();
+        alone.initialize_weights(1);
+        const auto expected = test::whole_leaves(alone.store(), single);
+        for (const test::MeshCase& mesh_case : cases())
+            run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+                omp_set_num_threads(1);
+                const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+                const auto own_backend = make_cpu_backend();
+                TrainEngine engine(model.config, options_of(mesh_case, 1), *own_backend, mesh);
+                engine.allocate();
+                engine.initialize_weights(1);
+                EXPECT_EQ(test::whole_leaves(engine.store(), mesh), expected) << mesh_case.text();
+            });
+    }
+}
+
 /// Eight rows, in pieces of one row on each rank.
 TEST(EvaluationOnAMesh, SumsUpAllRanksAndPieces) {
     omp_set_num_threads(1);

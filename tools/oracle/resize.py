@@ -4,7 +4,6 @@ tests/golden/hf that was loaded."""
 from common import GOLDEN, write_tensors
 from models import CLASSES, llama
 
-import torch
 from transformers import AutoModelForCausalLM, set_seed
 
 SEED = 7

@@ -1,6 +1,7 @@
 """Writes tests/golden/step/smoothed.safetensors: losses and gradients of one step with transformers' LabelSmoother, for models, weights and
 batches of tests/golden/step; and tests/golden/step/neftune_float32.safetensors: one with NEFTune's hook, whose noise is Drover's."""
 
+import json
 import math
 from unittest import mock
 
@@ -9,7 +10,6 @@ from jitter_step import MASK64, NOISE_SEED, STEP, mixed, name_hash, philox4x32
 from models import build_model, published_names
 from safetensors import safe_open
 
-import json
 import torch
 from transformers.integrations.neftune import neftune_post_forward_hook
 from transformers.trainer_pt_utils import LabelSmoother
