@@ -12,7 +12,7 @@ namespace drover {
 namespace {
 
 bool is_secret(std::string_view name) {
-    return name == "token" || name.ends_with("_token");
+    return name == "token" || name == "hub_token";
 }
 
 template <class Value>

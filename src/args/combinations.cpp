@@ -3,7 +3,6 @@
 #include <array>
 #include <cmath>
 
-#include "args/object_reader.h"
 #include "args/parse_arguments.h"
 #include "args/words.h"
 #include "core/error.h"
@@ -141,16 +140,6 @@ void check_loading(const Arguments& arguments) {
     if (arguments.integer("dataloader_num_workers") == 0 && arguments.has("dataloader_prefetch_factor"))
         throw UsageError("--dataloader_prefetch_factor is given, but --dataloader_num_workers is 0.",
                          "Leave it out; batches are made ahead anyway.");
-    const Json& config = arguments.json("accelerator_config");
-    if (config.is_null()) return;
-    ObjectReader reader(config, "--accelerator_config");
-    for (const char* key : {"split_batches", "dispatch_batches", "even_batches", "use_seedable_sampler",
-                            "non_blocking", "use_configured_state"})
-        reader.flag(key, false);
-    if (ObjectReader accumulation = reader.object("gradient_accumulation_kwargs");
-        accumulation.has("num_steps"))
-        accumulation.fail("num_steps", "is given", "Use --gradient_accumulation_steps.");
-    reader.check_all_known();
 }
 
 }  // namespace

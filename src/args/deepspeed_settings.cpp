@@ -32,8 +32,8 @@ class Comparison {
 
     void check(const std::string& where) const {
         if (lines_.empty()) return;
-        throw UsageError(fmt::format("{} and the command line disagree:{}", where, lines_),
-                         "\nWrite \"auto\" in the file for what the command line says.");
+        throw UsageError(fmt::format("{} and the command line disagree:{}.", where, lines_),
+                         "Write \"auto\" in the file for what the command line says.");
     }
 
   private:

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -35,8 +36,13 @@ void imply_evaluation(Arguments& arguments) {
 }
 
 void imply_recompute(Arguments& arguments) {
-    for (const char* name : {"gradient_checkpointing", "spmd_grad_chkpt"})
-        if (arguments.flag(name)) arguments.imply("recompute", "full", fmt::format("--{}", name));
+    for (const char* name : {"gradient_checkpointing", "spmd_grad_chkpt"}) {
+        if (!arguments.flag(name)) continue;
+        if (arguments.given("recompute") && arguments.text("recompute") == "none")
+            throw UsageError(fmt::format("--{} and --recompute none contradict each other.", name),
+                             "Keep one of them.");
+        arguments.imply("recompute", "full", fmt::format("--{}", name));
+    }
     if (const auto selective = arguments.optional_flag("use_selective_checkpoint"))
         arguments.imply("recompute", *selective ? "selective" : "full", "--use_selective_checkpoint");
 }

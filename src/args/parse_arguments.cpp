@@ -4,6 +4,7 @@
 
 #include "args/argument_table.h"
 #include "args/argument_value.h"
+#include "args/object_reader.h"
 #include "args/parse_words.h"
 #include "core/error.h"
 
@@ -75,34 +76,57 @@ bool asks_for_spmd(const Arguments& arguments) {
     return arguments.integer("spmd_2d_sharding") > 0 || arguments.integer("spmd_dcn_parallelism") > 1;
 }
 
-bool splits_batches(const Arguments& arguments) {
+/// Whether the batch of the command line is that of all processes together.
+bool apply_accelerator_config(Arguments& arguments) {
+    const bool split_by_flag = arguments.optional_flag("split_batches").value_or(false);
     const Json& config = arguments.json("accelerator_config");
-    return !config.is_null() && config.value("split_batches", false);
+    if (config.is_null()) return split_by_flag;
+    ObjectReader reader(config, "--accelerator_config");
+    const std::vector<std::string> no_effect{"dispatch_batches", "even_batches", "use_seedable_sampler",
+                                             "non_blocking", "use_configured_state"};
+    const bool split = reader.flag("split_batches", split_by_flag);
+    for (const std::string& key : no_effect) reader.flag(key, false);
+    ObjectReader accumulation = reader.object("gradient_accumulation_kwargs");
+    if (accumulation.has("num_steps"))
+        accumulation.fail("num_steps", "is given", "Use --gradient_accumulation_steps.");
+    reader.check_all_known();
+    if (const auto given = reader.without_effect(no_effect); !given.empty())
+        arguments.explain(fmt::format(
+            "--accelerator_config: {} tune Accelerate's loaders, which are not used; the order of "
+            "samples is that of its seedable sampler.",
+            fmt::join(given, ", ")));
+    return split;
 }
 
 }  // namespace
 
-RunArguments parse_run_arguments(std::span<const std::string> words, const ParseOptions& options) {
-    if (asks_for_help(words)) return help_asked_for(words);
-    RunArguments run;
-    std::error_code ignored;
-    if (words.size() == 1 && words[0].ends_with(".json") && !words[0].starts_with("--")) {
-        parse_json_arguments(run.arguments, read_json_file(with_home(words[0])), words[0]);
-    } else {
-        if (!options.args_file.empty() && std::filesystem::is_regular_file(options.args_file, ignored))
-            parse_words(run.arguments, words_of_file(options.args_file),
-                        {ArgumentSource::Kind::file, options.args_file.string()});
-        parse_words(run.arguments, words, {.kind = ArgumentSource::Kind::command_line});
-    }
+RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& options) {
+    RunArguments run{.arguments = std::move(arguments)};
     explain_given(run.arguments);
     apply_environment(run.arguments, options.environment);
     apply_implications(run.arguments);
     apply_fsdp(run);
     apply_deepspeed(run, options.world_size);
+    const bool splits_batches = apply_accelerator_config(run.arguments);
     check_combinations(run.arguments);
     run.batch_is_global = is_on(options.environment, "XLA_USE_SPMD") || asks_for_spmd(run.arguments) ||
-                          (run.fsdp && run.fsdp->xla_fsdp_v2) || splits_batches(run.arguments);
+                          (run.fsdp && run.fsdp->xla_fsdp_v2) || splits_batches;
     return run;
+}
+
+RunArguments parse_run_arguments(std::span<const std::string> words, const ParseOptions& options) {
+    if (asks_for_help(words)) return help_asked_for(words);
+    Arguments arguments;
+    std::error_code ignored;
+    if (words.size() == 1 && words[0].ends_with(".json") && !words[0].starts_with("--")) {
+        parse_json_arguments(arguments, read_json_file(with_home(words[0])), words[0]);
+    } else {
+        if (!options.args_file.empty() && std::filesystem::is_regular_file(options.args_file, ignored))
+            parse_words(arguments, words_of_file(options.args_file),
+                        {ArgumentSource::Kind::file, options.args_file.string()});
+        parse_words(arguments, words, {.kind = ArgumentSource::Kind::command_line});
+    }
+    return settle_run_arguments(std::move(arguments), options);
 }
 
 }  // namespace drover

@@ -35,6 +35,9 @@ struct ParseOptions {
 /// for the caller to print. UsageError when something is wrong.
 RunArguments parse_run_arguments(std::span<const std::string> words, const ParseOptions& options = {});
 
+/// The same behind reading: environment, what follows from other settings, checks.
+RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& options);
+
 /// Fills in what follows from other settings, as transformers does after parsing: evaluation steps, the
 /// metric of the best model, recompute, device, optimizer, and what the older names stand for.
 void apply_implications(Arguments& arguments);

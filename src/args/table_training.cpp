@@ -140,6 +140,9 @@ std::span<const Argument> loading_arguments() {
             .explained("Only tokens, mask and labels reach the model, with the flag or without."),
         words("label_names", "", "Names of the columns with labels.")
             .explained("The labels are the tokens themselves."),
+        maybe("split_batches",
+              "As split_batches in --accelerator_config: the batch is that of all processes."),
+        maybe("dispatch_batches", "As dispatch_batches in --accelerator_config.").explained(threads),
         json("accelerator_config", "Settings of the Accelerate library, as JSON text or file."),
     };
     return rows;
