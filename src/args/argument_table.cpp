@@ -17,7 +17,6 @@ constexpr std::array aliases{
     ArgumentAlias{"per_gpu_eval_batch_size", "per_device_eval_batch_size"},
     ArgumentAlias{"push_to_hub_token", "hub_token"},
     ArgumentAlias{"push_to_hub_model_id", "hub_model_id"},
-    ArgumentAlias{"use_auth_token", "token"},
     ArgumentAlias{"xla_cache_path", "tuning_cache"},
     // run_llama_nxd.py
     ArgumentAlias{"lr", "learning_rate"},

@@ -23,6 +23,8 @@ std::span<const Argument> model_arguments() {
             .explained("There is one tokenizer here, native code that gives the fast class's tokens."),
         text("model_revision", "main", "Branch, tag or commit of a model of the Hub."),
         text("token", "", "Access token for gated models and datasets of the Hub."),
+        maybe("use_auth_token", "Use the token that was stored by a login.")
+            .explained("Use --token or HF_TOKEN."),
         flag("trust_remote_code", "no", "Allow Python code that comes with a model.")
             .explained("Code that comes with a model is never run; Llama and Mixtral need none."),
         choice("dtype", "auto|bfloat16|float16|float32", "",
@@ -30,7 +32,8 @@ std::span<const Argument> model_arguments() {
                "from a config, auto (as stored) from weights."),
         flag("low_cpu_mem_usage", "no", "Build the model without a second copy in memory.")
             .explained("There is never a second copy of the model in memory."),
-        choice("attn_implementation", "eager|sdpa|flash_attention_2", "", "Which attention code to use.")
+        choice("attn_implementation", "eager|sdpa|flash_attention_2|flash_attention_3|flex_attention", "",
+               "Which attention code to use.")
             .noted("Every choice runs the same tiled attention, which never forms the matrix of scores."),
         flag("flash_attention", "no", "Use the fused attention kernel.")
             .noted("Attention is always tiled and fused, with the flag or without."),

@@ -139,6 +139,18 @@ TEST(GlobalBatch, OnlyWithTheSingleProgramView) {
     EXPECT_TRUE(parse_line(plain_run, {.environment = {{"XLA_USE_SPMD", "1"}}}).batch_is_global);
     EXPECT_FALSE(parse_line(plain_run, {.environment = {{"XLA_USE_SPMD", "0"}}}).batch_is_global);
     EXPECT_TRUE(parse_line(plain_run + "--accelerator_config {\"split_batches\":true}").batch_is_global);
+    EXPECT_TRUE(parse_line(plain_run + "--split_batches yes").batch_is_global);
+}
+
+TEST(EnvironmentVariables, AreReadFromTheProcess) {
+    setenv("WANDB_DROVER_TEST", "x", 1);
+    setenv("PROFILE_STEP", "3", 1);
+    setenv("DROVER_TEST_UNRELATED", "1", 1);
+    const Environment environment = read_environment();
+    for (const char* name : {"WANDB_DROVER_TEST", "PROFILE_STEP", "DROVER_TEST_UNRELATED"}) unsetenv(name);
+    EXPECT_EQ(environment.at("WANDB_DROVER_TEST"), "x");
+    EXPECT_EQ(environment.at("PROFILE_STEP"), "3");
+    EXPECT_FALSE(environment.contains("DROVER_TEST_UNRELATED"));
 }
 
 TEST(EnvironmentVariables, SetWhatTheCommandLineDoesNot) {
