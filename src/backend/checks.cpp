@@ -152,6 +152,7 @@ void Backend::check(const CrossEntropyStatistics& op) const {
     operands.shaped("sum_exp", op.sum_exp, {f32}, rows);
     operands.shaped("target_logit", op.target_logit, {f32}, rows);
     operands.shaped("argmax", op.argmax, {i32}, rows);
+    operands.optional("logit_sum", op.logit_sum, {f32}, rows);
     operands.holds(op.logits.size(1) > 0, "logits have no columns");
 }
 
@@ -173,6 +174,10 @@ void Backend::check(const CrossEntropyGradient& op) const {
     operands.shaped("target_logit", op.target_logit, {f32}, rows);
     operands.shaped("loss", op.loss, {f32}, rows);
     operands.optional("scale", op.scale, {f32}, {1});
+    operands.holds(op.smoothing >= 0 && op.smoothing <= 1, "smoothing is not between 0 and 1");
+    if (op.smoothing == 0) return;
+    operands.shaped("logit_sum", op.logit_sum, {f32}, rows);
+    operands.holds(op.vocabulary >= op.logits.size(1), "the vocabulary is smaller than the part of it that is held");
 }
 
 // --------------------------------------------------------------------------------------------------- general

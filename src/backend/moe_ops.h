@@ -11,7 +11,7 @@ namespace drover {
 
 /// x *= U(1 − amplitude, 1 + amplitude), element by element, in fp32, rounded once. The noise is that of
 /// CounterRng(seed, t).uniform(leaf, element of the matrix of all tokens), so forward and backward multiply by the same
-/// one and no layout of tokens over ranks changes it.
+/// one and no layout of tokens over ranks changes it. `added`: x += U(−amplitude, amplitude) instead.
 struct JitterTokens {
     Tensor x;                      ///< [n,H], packed, in place
     Tensor scalars;                ///< [StepScalar::count] f32; t is read from it
@@ -19,6 +19,7 @@ struct JitterTokens {
     float amplitude = 0;
     std::uint64_t seed = 0;
     std::uint64_t leaf = 0;
+    bool added = false;
 };
 
 /// probabilities = softmax(logits) in fp32; the k largest (lowest expert first on ties) are chosen, and their

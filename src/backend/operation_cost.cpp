@@ -152,7 +152,7 @@ OperationCost cost(const CrossEntropyGradient& op) {
 }
 
 OperationCost cost(const JitterTokens& op) {
-    return memory_bound("jitter", {op.x}, {op.x});
+    return memory_bound(op.added ? "embedding noise" : "jitter", {op.x}, {op.x});
 }
 
 OperationCost cost(const Router& op) {

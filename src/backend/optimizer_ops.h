@@ -14,7 +14,7 @@ namespace drover {
 struct StepScalar {
     enum Index : std::int64_t {
         learning_rate,
-        loss_scale,        ///< 1 / target tokens of the whole optimizer step
+        loss_scale,        ///< 1 / target tokens of the whole optimizer step, times what the gradients are scaled by
         bias_correction1,  ///< 1 − beta1^t
         bias_correction2,  ///< 1 − beta2^t
         gradient_norm,     ///< written by ClipFactor
@@ -31,11 +31,13 @@ struct SumOfSquares {
     Tensor sums;  ///< [tensors.size()] f64
 };
 
-/// gradient_norm = √(Σ sums); clip_factor = min(1, max_norm / (norm + 1e-6)), or 1 when max_norm ≤ 0.
+/// gradient_norm = √(Σ sums) / gradient_scale; clip_factor = min(1, max_norm / (norm + 1e-6)), or 1 when max_norm ≤ 0, divided by
+/// gradient_scale: what the gradients are too large by is taken out where they are used.
 struct ClipFactor {
     Tensor sums;     ///< [n] f64
     Tensor scalars;  ///< [StepScalar::count] f32
     float max_norm = 0;
+    float gradient_scale = 1;
 };
 
 /// Where the elements of a part of a leaf stand in the whole leaf. Noise is addressed by it, so that it does

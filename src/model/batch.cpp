@@ -11,6 +11,29 @@ std::int64_t TokenBatch::target_count() const {
     return std::count_if(targets.begin(), targets.end(), [](std::int32_t t) { return t != ignored_target; });
 }
 
+TokenBatch TokenBatch::some_rows(std::int64_t begin, std::int64_t count) const {
+    require(begin >= 0 && count >= 0 && begin + count <= rows, "rows outside the batch");
+    TokenBatch part{.rows = count, .row_length = row_length};
+    const std::int64_t first = begin * row_length, last = first + part.tokens();
+    const auto cut = [&](const std::vector<std::int32_t>& from, std::vector<std::int32_t>& to) {
+        to.assign(from.begin() + first, from.begin() + last);
+    };
+    cut(ids, part.ids);
+    cut(targets, part.targets);
+    cut(positions, part.positions);
+    for (std::size_t i = 0; i < sequence_begin.size(); ++i) {
+        if (sequence_begin[i] < first || sequence_begin[i] >= last) continue;
+        part.sequence_begin.push_back(static_cast<std::int32_t>(sequence_begin[i] - first));
+        part.sequence_length.push_back(sequence_length[i]);
+    }
+    if (!sequence_begin.empty() &&
+        part.sequence_begin.empty()) {  // none is not the same as every row being one
+        part.sequence_begin = {0};
+        part.sequence_length = {0};
+    }
+    return part;
+}
+
 TokenBatch TokenBatch::from_labels(std::int64_t rows, std::int64_t row_length,
                                    std::span<const std::int32_t> ids, std::span<const std::int32_t> labels) {
     const std::vector<std::vector<std::int32_t>> whole_rows(static_cast<std::size_t>(rows),

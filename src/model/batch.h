@@ -22,6 +22,8 @@ struct TokenBatch {
 
     std::int64_t tokens() const { return rows * row_length; }
     std::int64_t target_count() const;
+    /// Rows [begin, begin + count) as a batch, whose label_count is not known and 0.
+    TokenBatch some_rows(std::int64_t begin, std::int64_t count) const;
 
     /// Full rows; `labels` are aligned with ids (Hugging Face's convention), the shift is made here.
     static TokenBatch from_labels(std::int64_t rows, std::int64_t row_length,
@@ -41,8 +43,9 @@ struct TokenBatch {
 struct TokenNoise {
     std::uint64_t seed = 0;
     std::uint64_t micro_batch = 0;  ///< its number within the step
-    std::int64_t first_token = 0;   ///< where its first token stands when the replicas' tokens follow each other
-    Tensor scalars;                 ///< [StepScalar::count] f32, for the number of the update
+    std::int64_t first_token =
+        0;           ///< where its first token stands when the replicas' tokens follow each other
+    Tensor scalars;  ///< [StepScalar::count] f32, for the number of the update
 };
 
 /// A micro-batch on the device.

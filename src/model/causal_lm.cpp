@@ -1,5 +1,10 @@
 #include "model/causal_lm.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/counter_rng.h"
 #include "model/block.h"
 #include "model/rope_table.h"
 
@@ -42,7 +47,8 @@ void CausalLm::plan(Arena& arena) {
     }
     {
         const Arena::Scope head_turn(arena);
-        head_.plan_scratch(arena, largest, options_.precision, vocabulary(), parallel_);
+        head_.plan_scratch(arena, largest, options_.precision, vocabulary(), parallel_,
+                           options_.label_smoothing > 0);
     }
 }
 
@@ -74,7 +80,11 @@ struct CausalLm::Pass {
           batch(micro),
           context(make_context(owner, on, micro)),
           head_buffers(owner.head_.prefix(context.shape)),
-          head(context.run, owner.parallel_, micro, head_buffers, owner.vocabulary(), context.norm_eps),
+          head(context.run, owner.parallel_, micro, head_buffers,
+               {.vocab_size = owner.config_.vocab_size,
+                .vocabulary = owner.vocabulary(),
+                .norm_eps = context.norm_eps,
+                .label_smoothing = static_cast<float>(owner.options_.label_smoothing)}),
           blocks(static_cast<int>(owner.config_.num_hidden_layers)) {}
 
     static BlockContext make_context(CausalLm& owner, Stream on, const MicroBatch& micro) {
@@ -107,12 +117,16 @@ struct CausalLm::Pass {
         return tied() ? std::size_t{EmbeddingStorage::weight} : std::size_t{HeadStorage::weight};
     }
 
-    /// Embedding, all blocks, and the final norm. The head's weights stay gathered.
-    void forward() {
+    /// Embedding, all blocks, and the final norm. The head's weights stay gathered. `look` is called with
+    /// each tensor that leaves a layer, and with the layer's number, −1 for the embedding and the number of
+    /// blocks for the final norm.
+    template <class Look>
+    void forward(const Look& look, bool first_piece = true) {
         store.gather(stream, UnitIndex::embedding);
         store.gather(stream, UnitIndex::block(0));
         embed();
-        if (model.has_balance_loss()) {
+        look(-1, activations(0).residual);
+        if (model.has_balance_loss() && first_piece) {
             context.run(Fill{model.choices_, 0});
             context.run(Fill{model.probability_sums_, 0});
         }
@@ -123,9 +137,16 @@ struct CausalLm::Pass {
             const BlockActivations a = activations(i);
             branch = DecoderBlock(context, weights, a, i).forward(residual, branch);
             residual = a.mid_residual;
+            look(i, residual);
+            look(i, branch);
             store.release(stream, UnitIndex::block(i));
         }
         head.norm(store.get(stream, UnitIndex::head(blocks))[HeadStorage::norm], residual, branch);
+        look(blocks, head_buffers.normed);
+    }
+
+    void forward(bool first_piece = true) {
+        forward([](int, const Tensor&) {}, first_piece);
     }
 
     /// The routers' sums over all tokens of all replicas → the balance loss and its gradient.
@@ -158,6 +179,21 @@ struct CausalLm::Pass {
             model.parallel_.leave(stream, residual, residual);
         }
         store.release(stream, UnitIndex::embedding);
+        if (model.options_.neftune_alpha > 0 && batch.noise) add_noise(*batch.noise, residual);
+    }
+
+    /// NEFTune: the noise has no gradient, so only forward knows of it.
+    void add_noise(const TokenNoise& noise, const Tensor& embedded /*[held,H]*/) {
+        const auto elements = static_cast<double>(batch.sequences.row_length * model.config_.hidden_size);
+        constexpr std::uint64_t name = leaf_hash("neftune_noise");
+        context.run(
+            JitterTokens{.x = embedded,
+                         .scalars = noise.scalars,
+                         .first_token = noise.first_token + context.first_held(),
+                         .amplitude = static_cast<float>(model.options_.neftune_alpha / std::sqrt(elements)),
+                         .seed = noise.seed,
+                         .leaf = philox_stream(name, noise.micro_batch),
+                         .added = true});
     }
 
     void evaluate_loss() {
@@ -222,11 +258,35 @@ void CausalLm::forward_backward(Stream stream, const MicroBatch& batch, const Te
     pass.embedding_backward();
 }
 
-void CausalLm::evaluate(Stream stream, const MicroBatch& batch) {
+void CausalLm::evaluate(Stream stream, const MicroBatch& batch, bool first_piece, bool last_piece) {
     Pass pass(*this, stream, batch);
-    pass.forward();
-    pass.balance_experts(0);
+    pass.forward(first_piece);
+    if (last_piece) pass.balance_experts(0);
     pass.evaluate_loss();
+}
+
+std::string CausalLm::find_non_finite(Stream stream, const MicroBatch& batch, Communicator& everyone,
+                                      const Tensor& sums) {
+    Pass pass(*this, stream, batch);
+    std::string found;
+    const auto is_finite = [&](const Tensor& x) {
+        double sum = 0;
+        const Tensor only[] = {x};
+        backend_.run(stream, SumOfSquares{.tensors = only, .sums = sums});
+        everyone.all_reduce(stream, sums, Reduction::sum);
+        backend_.copy(stream, sums, Tensor::of(&sum, {1}));
+        backend_.synchronize(stream);
+        return std::isfinite(sum);
+    };
+    pass.forward([&](int layer, const Tensor& x) {
+        if (!found.empty() || is_finite(x)) return;
+        found = layer < 0             ? "the embeddings (model.embed_tokens)"
+                : layer < pass.blocks ? fmt::format("the output of layer {} (model.layers.{})", layer, layer)
+                                      : "the final norm (model.norm)";
+    });
+    pass.evaluate_loss();
+    if (found.empty() && !is_finite(head_.loss.rows(0, batch.tokens()))) found = "the logits (lm_head)";
+    return found;
 }
 
 }  // namespace drover

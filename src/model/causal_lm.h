@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "core/precision.h"
 #include "model/block_activations.h"
@@ -16,6 +17,8 @@ struct CausalLmOptions {
     MoeMode moe_mode = MoeMode::grouped;
     std::int64_t rows = 1;        ///< of the largest micro-batch
     std::int64_t row_length = 1;  ///< of the longest row
+    double label_smoothing = 0;  ///< ε: targets are (1 − ε) · one-hot + ε / V, in training and in evaluation
+    double neftune_alpha = 0;  ///< training adds U(−m, m) to the embeddings, m = alpha / √(row length · H)
 };
 
 /// A causal language model: embedding → blocks → head and loss, and back. Weights and gradients are reached
@@ -37,8 +40,12 @@ class CausalLm {
     /// `loss_scale` is [1] f32 on the device.
     void forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale,
                           double balance_scale = 1);
-    /// Forward only.
-    void evaluate(Stream stream, const MicroBatch& batch);
+    /// Forward only. A batch may come in pieces, of which the last one makes the balance loss of all.
+    void evaluate(Stream stream, const MicroBatch& batch, bool first_piece = true, bool last_piece = true);
+    /// Forward only: where a number first is not finite ("the output of layer 3"); empty when all logits are.
+    /// Collective, and every rank gives the same answer. `sums` is [1] f64 of scratch.
+    std::string find_non_finite(Stream stream, const MicroBatch& batch, Communicator& everyone,
+                                const Tensor& sums);
 
     /// Per token of the last micro-batch: cross-entropy ([N] f32, 0 where there is no target) and the
     /// likeliest token

@@ -132,9 +132,11 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     config.num_hidden_layers = reader.integer("num_hidden_layers", config.num_hidden_layers, 1, 1 << 16);
     config.num_attention_heads =
         reader.integer("num_attention_heads", config.num_attention_heads, 1, 1 << 16);
-    config.num_key_value_heads =
-        reader.integer("num_key_value_heads",
-                       is_mixtral ? config.num_key_value_heads : config.num_attention_heads, 1, 1 << 16);
+    config.num_key_value_heads = reader.integer("num_key_value_heads",
+                                                is_mixtral && !config.json.contains("num_key_value_heads")
+                                                    ? config.num_key_value_heads
+                                                    : config.num_attention_heads,
+                                                1, 1 << 16);
     config.head_dim = reader.integer(
         "head_dim", std::max<std::int64_t>(1, config.hidden_size / config.num_attention_heads), 1, 256);
     config.max_position_embeddings =
@@ -182,13 +184,11 @@ ModelConfig ModelConfig::from_path(const std::filesystem::path& path) {
     return parse(read_text_file(file), file.string());
 }
 
-std::string ModelConfig::saved_text(DType saved_dtype) const {
-    Json saved = json;
-    saved["architectures"] = Json::array({has_experts() ? "MixtralForCausalLM" : "LlamaForCausalLM"});
-    saved["model_type"] = model_type;
-    saved[saved.contains("dtype") ? "dtype" : "torch_dtype"] = name_of(saved_dtype);
-    saved.erase("_name_or_path");
-    return sorted_json_text(saved, 2) + "\n";
+void ModelConfig::resize_vocabulary(std::int64_t tokens) {
+    require(tokens > vocab_size && rows_before_resize == 0, "a vocabulary is resized once, to more tokens");
+    rows_before_resize = vocab_size;
+    vocab_size = tokens;
+    json["vocab_size"] = tokens;
 }
 
 }  // namespace drover

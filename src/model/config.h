@@ -35,7 +35,8 @@ struct MoeConfig {
     std::int64_t chosen = 2;    ///< k, experts per token
     bool balance_loss = false;  ///< `output_router_logits`
     double balance_coefficient = 0.001;
-    double jitter = 0;  ///< `router_jitter_noise`: in training, tokens are multiplied by U(1 − jitter, 1 + jitter)
+    double jitter =
+        0;  ///< `router_jitter_noise`: in training, tokens are multiplied by U(1 − jitter, 1 + jitter)
 };
 
 /// A model's config.json of type llama or mixtral: the keys that the engine acts on, checked, and the whole
@@ -62,6 +63,8 @@ struct ModelConfig {
     RopeConfig rope;
     MoeConfig moe;
     std::optional<DType> dtype;  ///< `torch_dtype` or `dtype`
+    /// Rows that the embedding had before resize_vocabulary(); 0: it was not resized.
+    std::int64_t rows_before_resize = 0;
 
     /// Everything the file said, unknown keys included.
     Json json;
@@ -71,9 +74,14 @@ struct ModelConfig {
     /// A config.json, or a folder that holds one.
     static ModelConfig from_path(const std::filesystem::path& path);
 
-    /// The file to save beside a model whose weights have `saved_dtype`: what was read, with class, type and
-    /// dtype set, sorted keys, two spaces, final newline.
+    /// The file to save beside a model whose weights have `saved_dtype`, as transformers 5.x writes it: every
+    /// key of the class, keys that all classes share only when they differ from their defaults, unknown ones
+    /// as they were; sorted, two spaces, final newline.
     std::string saved_text(DType saved_dtype) const;
+
+    /// Gives the embedding and the head `tokens` rows, more than they have. The rows they have are then
+    /// loaded or drawn as before, and the others added as transformers does.
+    void resize_vocabulary(std::int64_t tokens);
 
     bool has_experts() const { return moe.experts > 0; }
     std::int64_t query_columns() const { return num_attention_heads * head_dim; }

@@ -15,7 +15,8 @@ void HeadBuffers::plan_results(Arena& arena, const BlockShape& largest) {
 }
 
 void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
-                               const Range& vocabulary, const TensorParallel& parallel) {
+                               const Range& vocabulary, const TensorParallel& parallel,
+                               bool label_smoothing) {
     const DType compute = precision.parameters;
     const auto make = [&](DType dtype, const Shape& shape) {
         return arena.make(MemoryUse::head, dtype, shape);
@@ -32,6 +33,7 @@ void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Pr
     logits = make(compute, {rows, vocabulary.count});
     for (Tensor* statistic : {&max, &sum_exp, &target_logit}) *statistic = make(DType::f32, {rows});
     if (parallel.axis().size() > 1) local_max = make(DType::f32, {rows});
+    if (label_smoothing) logit_sum = make(DType::f32, {rows});
 }
 
 HeadBuffers HeadBuffers::prefix(const BlockShape& shape) const {
@@ -50,7 +52,7 @@ void Head::norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& b
                  .weight = norm_weight,
                  .y = b_.normed,
                  .rstd = b_.rstd,
-                 .eps = norm_eps_});
+                 .eps = settings_.norm_eps});
 }
 
 Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::int64_t begin,
@@ -63,7 +65,8 @@ Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::in
                                             .sum_exp = b_.sum_exp.rows(0, rows),
                                             .target_logit = b_.target_logit.rows(0, rows),
                                             .argmax = b_.argmax.rows(begin, rows),
-                                            .first_id = vocabulary_.begin};
+                                            .logit_sum = b_.logit_sum.first_rows(rows),
+                                            .first_id = settings_.vocabulary.begin};
     run_(statistics);
     if (b_.local_max) reduce_statistics(b_.local_max.rows(0, rows), statistics);
     run_(CrossEntropyGradient{.logits = logits,
@@ -73,7 +76,10 @@ Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::in
                               .target_logit = statistics.target_logit,
                               .loss = b_.loss.rows(begin, rows),
                               .scale = loss_scale,
-                              .first_id = vocabulary_.begin});
+                              .first_id = settings_.vocabulary.begin,
+                              .smoothing = settings_.label_smoothing,
+                              .logit_sum = statistics.logit_sum,
+                              .vocabulary = settings_.vocab_size});
     return logits;
 }
 
@@ -87,6 +93,7 @@ void Head::reduce_statistics(const Tensor& local_max, const CrossEntropyStatisti
                              .argmax = statistics.argmax});
     axis.all_reduce(run_.stream, statistics.sum_exp, Reduction::sum);
     axis.all_reduce(run_.stream, statistics.target_logit, Reduction::sum);
+    if (statistics.logit_sum) axis.all_reduce(run_.stream, statistics.logit_sum, Reduction::sum);
     axis.all_reduce(run_.stream, statistics.argmax, Reduction::min);
 }
 

@@ -22,6 +22,7 @@ struct HeadBuffers {
     Tensor logits;                      ///< [chunk,V]
     Tensor max, sum_exp, target_logit;  ///< [chunk] f32
     Tensor local_max;                   ///< [chunk] f32, when the vocabulary is spread over ranks
+    Tensor logit_sum;                   ///< [chunk] f32, with label smoothing
     Tensor loss;                        ///< [N] f32, kept until the micro-batch is done
     Tensor argmax;                      ///< [N] i32, likewise
 
@@ -29,7 +30,7 @@ struct HeadBuffers {
     void plan_results(Arena& arena, const BlockShape& largest);
     /// Everything else; only the head uses it.
     void plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
-                      const Range& vocabulary, const TensorParallel& parallel);
+                      const Range& vocabulary, const TensorParallel& parallel, bool label_smoothing);
 
     HeadBuffers prefix(const BlockShape& shape) const;
 
@@ -37,18 +38,20 @@ struct HeadBuffers {
     static std::int64_t chunk_rows(std::int64_t tokens, std::int64_t vocab);
 };
 
+/// What the head must know of the model.
+struct HeadSettings {
+    std::int64_t vocab_size = 0;
+    Range vocabulary;  ///< the rows of the projection that this rank holds
+    float norm_eps = 0;
+    float label_smoothing = 0;
+};
+
 /// Final norm, vocabulary projection and cross-entropy of one micro-batch.
 class Head {
   public:
-    /// `vocabulary`: the rows of the projection that this rank holds.
     Head(Runner run, const TensorParallel& parallel, const MicroBatch& batch, const HeadBuffers& buffers,
-         const Range& vocabulary, float norm_eps)
-        : run_(run),
-          parallel_(parallel),
-          batch_(batch),
-          b_(buffers),
-          vocabulary_(vocabulary),
-          norm_eps_(norm_eps) {}
+         const HeadSettings& settings)
+        : run_(run), parallel_(parallel), batch_(batch), b_(buffers), settings_(settings) {}
 
     /// Residual stream [held,H] plus the branch still to be added → buffers.residual and normed.
     void norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& branch) const;
@@ -77,8 +80,7 @@ class Head {
     const TensorParallel& parallel_;
     const MicroBatch& batch_;
     const HeadBuffers& b_;
-    Range vocabulary_;
-    float norm_eps_;
+    HeadSettings settings_;
 };
 
 }  // namespace drover

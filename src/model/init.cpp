@@ -76,6 +76,11 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
         generator.skip_uniform(numel(head_name));
         draw({std::string(head_name)});
     }
+    behind_ = generator;
+    if (config.tie_word_embeddings) {  // it is constructed and drawn all the same, before it is tied
+        behind_.skip_uniform(numel(embedding_name));
+        behind_.skip_normal(numel(embedding_name));
+    }
 }
 
 void HfInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {

@@ -20,6 +20,8 @@ class HfInit {
 
     /// The owned part of a leaf, row by row, in fp32.
     void fill(const OwnedLeaf& leaf, std::span<float> out) const;
+    /// The generator behind all draws of the model.
+    const TorchRng& generator_behind() const { return behind_; }
 
   private:
     /// The draws of one tensor of transformers, of which a leaf may be some rows.
@@ -30,6 +32,7 @@ class HfInit {
     };
 
     double standard_deviation_;
+    TorchRng behind_{0};
     std::map<std::string, Draws, std::less<>> draws_;
 };
 

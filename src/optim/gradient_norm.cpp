@@ -11,10 +11,10 @@ void GradientNorm::plan(Arena& arena, const ParamStore& store) {
 }
 
 void GradientNorm::run(Backend& backend, Stream stream, Communicator& everyone, const Tensor& scalars,
-                       float max_norm) const {
+                       float max_norm, float gradient_scale) const {
     backend.run(stream, SumOfSquares{.tensors = gradients_, .sums = sums_});
     everyone.all_reduce(stream, sums_, Reduction::sum);
-    backend.run(stream, ClipFactor{.sums = sums_, .scalars = scalars, .max_norm = max_norm});
+    backend.run(stream, ClipFactor{.sums = sums_, .scalars = scalars, .max_norm = max_norm, .gradient_scale = gradient_scale});
 }
 
 }  // namespace drover

@@ -1,33 +1,75 @@
 #include "train/train_engine.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
 #include "core/convert.h"
-#include "model/init.h"
 #include "model/params.h"
+#include "train/new_weights.h"
 
 namespace drover {
+namespace {
+
+void check_options(const TrainEngineOptions& options) {
+    const Precision& precision = options.model.precision;
+    for (const DType dtype :
+         {precision.parameters, precision.residual, precision.gradients, precision.moments})
+        if (dtype == DType::f16)
+            throw UsageError(
+                "Training in float16 was asked for, but this device has no float16 matrix products.",
+                "Use --bf16, which needs no loss scaling, or train in float32.");
+    if (!(options.model.label_smoothing >= 0 && options.model.label_smoothing <= 1))
+        throw UsageError(fmt::format("--label_smoothing_factor is {}.", options.model.label_smoothing),
+                         "It must be from 0 to 1.");
+    if (!(options.model.neftune_alpha >= 0) || !std::isfinite(options.model.neftune_alpha))
+        throw UsageError(fmt::format("--neftune_noise_alpha is {}.", options.model.neftune_alpha),
+                         "It must be 0 (no noise) or more.");
+}
+
+/// transformers' LabelSmoother makes the loss from the logits alone: the experts' balance loss is then not
+/// part of it.
+ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options) {
+    check_options(options);
+    if (options.model.label_smoothing > 0) config.moe.balance_loss = false;
+    return config;
+}
+
+/// The number in "model.layers.3.…".
+std::optional<int> layer_in(const std::string& text) {
+    constexpr std::string_view before = "model.layers.";
+    const std::size_t at = text.find(before);
+    if (at == std::string::npos) return std::nullopt;
+    return std::atoi(text.c_str() + at + before.size());
+}
+
+}  // namespace
 
 TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
                          const Mesh& mesh)
-    : config_(config),
-      options_(options),
+    : options_(options),
+      config_(trained_config(config, options)),
       backend_(backend),
       stream_(backend.main_stream()),
       mesh_(mesh),
       parallel_(mesh.tp(), options.sequence_parallel),
-      store_(make_param_store(make_param_spec(config_, options.compat), options.sharding, mesh, parallel_.splits_tokens(),
-                              options.model.precision.parameters, options.model.precision.gradients, backend)),
+      store_(make_param_store(make_param_spec(config_, options.compat), options.sharding, mesh,
+                              parallel_.splits_tokens(), options.model.precision.parameters,
+                              options.model.precision.gradients, backend)),
       optimizer_(make_optimizer(options.optimizer.value_or(OptimizerSettings{.adamw = options.adamw}),
                                 options.model.precision, mesh)),
       model_(config_, options.model, backend, *store_, parallel_, mesh.replicas()),
       host_scalars_(StepScalar::count, 0.0f) {
     check_tensor_parallel(config_, mesh.tp().size());
-    require(mesh.shape().pp == 1 && mesh.shape().cp == 1, "pipeline and context parallelism have no engine yet");
+    require(mesh.shape().pp == 1 && mesh.shape().cp == 1,
+            "pipeline and context parallelism have no engine yet");
     Arena measuring = Arena::measuring(backend.device());
     plan(measuring);
     memory_plan_ = measuring.plan();
+    if (options.loss_scaling) loss_scaler_.emplace(*options.loss_scaling);
 }
 
 TrainEngine::~TrainEngine() = default;
@@ -39,18 +81,21 @@ void TrainEngine::plan(Arena& arena) {
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
     count_ = arena.make(MemoryUse::scratch, DType::i64, {1});
-    if (config_.moe.jitter > 0) replica_tokens_ = arena.make(MemoryUse::scratch, DType::i64, {mesh_.replicas().size()});
+    evaluated_ = arena.make(MemoryUse::scratch, DType::f64, {5});
+    if (has_noise()) replica_tokens_ = arena.make(MemoryUse::scratch, DType::i64, {mesh_.replicas().size()});
     model_.plan(arena);
 }
 
 void TrainEngine::allocate() {
-    arena_ = std::make_unique<Arena>(backend_.allocate(memory_plan_.total), memory_plan_.total, backend_.device());
+    arena_ =
+        std::make_unique<Arena>(backend_.allocate(memory_plan_.total), memory_plan_.total, backend_.device());
     plan(*arena_);
     require(arena_->plan().total == memory_plan_.total, "the allocation differs from its plan");
     model_.initialize(stream_);
 }
 
-// ------------------------------------------------------------------------------------------------------ weights
+// ------------------------------------------------------------------------------------------------------
+// weights
 
 void TrainEngine::write_leaf(std::size_t index, std::span<const float> values) {
     const OwnedLeaf& leaf = store_->owned()[index];
@@ -63,12 +108,14 @@ void TrainEngine::write_leaf(std::size_t index, std::span<const float> values) {
 }
 
 void TrainEngine::initialize_weights(std::uint64_t seed) {
-    const HfInit init(config_, store_->spec(), seed, options_.compat);
+    const NewWeights init(config_, options_.compat, seed);
+    const GrownLeaves grown = grow_vocabulary(config_, init.generator_behind(),
+                                              [&](const LeafSpec& leaf) { return init.whole(leaf.name); });
     std::vector<float> values;
     for (std::size_t i = 0; i < store_->owned().size(); ++i) {
         const OwnedLeaf& leaf = store_->owned()[i];
         values.resize(static_cast<std::size_t>(leaf.param.numel()));
-        init.fill(leaf, values);
+        if (!grown.fill(leaf, values)) init.fill(leaf, values);
         write_leaf(i, values);
     }
     store_->weights_changed();
@@ -77,18 +124,32 @@ void TrainEngine::initialize_weights(std::uint64_t seed) {
 LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uint64_t seed) {
     const ModelWeights weights(path);
     std::vector<ExpectedTensor> expected;
-    for (const OwnedLeaf& leaf : store_->owned()) expected.push_back({leaf.spec->name, leaf.spec->shape});
+    make_param_spec(before_resize(config_), options_.compat).for_each_leaf([&](const LeafSpec& leaf) {
+        expected.push_back({leaf.name, leaf.shape});
+    });
     LoadReport report = match_names(expected, weights, {.tied_head = config_.tie_word_embeddings});
 
-    std::unique_ptr<HfInit> init;  // made only when something is missing
+    std::unique_ptr<NewWeights> made;  // only when something is missing
+    const auto init = [&]() -> const NewWeights& {
+        if (!made) made = std::make_unique<NewWeights>(config_, options_.compat, seed);
+        return *made;
+    };
+    const GrownLeaves grown = grow_vocabulary(config_, TorchRng(seed), [&](const LeafSpec& leaf) {
+        const auto found = report.found.find(leaf.name);
+        if (found == report.found.end()) return init().whole(leaf.name);
+        std::vector<float> rows(static_cast<std::size_t>(leaf.shape.numel()));
+        read_rows(weights.find(found->second), 0, leaf.shape[0], Tensor::of(rows.data(), leaf.shape));
+        return rows;
+    });
     std::vector<float> values;
     for (std::size_t i = 0; i < store_->owned().size(); ++i) {
         const OwnedLeaf& leaf = store_->owned()[i];
         values.resize(static_cast<std::size_t>(leaf.param.numel()));
         const auto found = report.found.find(leaf.spec->name);
-        if (found == report.found.end()) {
-            if (!init) init = std::make_unique<HfInit>(config_, store_->spec(), seed, options_.compat);
-            init->fill(leaf, values);
+        if (grown.fill(leaf, values)) {
+            // All of it is there.
+        } else if (found == report.found.end()) {
+            init().fill(leaf, values);
         } else if (leaf.spec->shape.rank() == 1) {
             read_rows(weights.find(found->second), leaf.row_begin, leaf.row_count,
                       Tensor::of(values.data(), {leaf.row_count}));
@@ -102,7 +163,7 @@ LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uin
     return report;
 }
 
-void TrainEngine::save_weights(const std::filesystem::path& folder) const {
+void TrainEngine::save_weights(const std::filesystem::path& folder, const SaveModelOptions& options) const {
     std::map<std::string_view, const OwnedLeaf*> leaves;
     for (const OwnedLeaf& leaf : store_->owned()) leaves[leaf.spec->name] = &leaf;
 
@@ -119,18 +180,21 @@ void TrainEngine::save_weights(const std::filesystem::path& folder) const {
         tensors.push_back({name, tensor});
     }
     backend_.synchronize(stream_);
-    save_model_folder(folder, config_.saved_text(options_.model.precision.parameters), tensors);
+    save_model_folder(folder, config_.saved_text(options_.model.precision.parameters), tensors, options);
 }
 
-// --------------------------------------------------------------------------------------------------------- step
+// ---------------------------------------------------------------------------------------------------------
+// step
 
-/// What the whole step's loss is divided by, over all micro-batches and ranks; 0 when that is decided per micro-batch.
+/// What the whole step's loss is divided by, over all micro-batches and ranks; 0 when that is decided per
+/// micro-batch.
 std::int64_t TrainEngine::step_count(std::span<const TokenBatch> micro_batches) {
     using LossDenominator = HfCompat::LossDenominator;
     if (options_.compat.loss_denominator == LossDenominator::mean_of_micro_batches) return 0;
     const bool all_labels = options_.compat.loss_denominator == LossDenominator::all_labels;
     std::int64_t count = 0;
-    for (const TokenBatch& micro : micro_batches) count += all_labels ? micro.label_count : micro.target_count();
+    for (const TokenBatch& micro : micro_batches)
+        count += all_labels ? micro.label_count : micro.target_count();
     if (mesh_.replicas().size() > 1) {
         backend_.copy(stream_, Tensor::of(&count, {1}), count_);
         mesh_.replicas().all_reduce(stream_, count_, Reduction::sum);
@@ -143,20 +207,27 @@ std::int64_t TrainEngine::step_count(std::span<const TokenBatch> micro_batches) 
 double TrainEngine::loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
                                std::int64_t step_count) const {
     if (options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches)
-        step_count = batch.target_count() * static_cast<std::int64_t>(micro_batches.size()) * mesh_.replicas().size();
+        step_count =
+            batch.target_count() * static_cast<std::int64_t>(micro_batches.size()) * mesh_.replicas().size();
+    else if (options_.model.label_smoothing > 0 &&
+             options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels)
+        step_count = batch.target_count();  // 4.57's LabelSmoother takes the mean of each micro-batch, and
+                                            // their sum is differentiated
     return step_count == 0 ? 0.0 : 1.0 / static_cast<double>(step_count);
 }
 
-/// transformers 5.x adds the experts' balance loss once per micro-batch; earlier it was averaged like the rest of the loss.
+/// transformers 5.x adds the experts' balance loss once per micro-batch; earlier it was averaged like the
+/// rest of the loss.
 double TrainEngine::balance_scale(std::size_t micro_batches) const {
-    const bool averaged = options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches;
+    const bool averaged =
+        options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches;
     return averaged ? 1.0 / static_cast<double>(micro_batches) : 1.0;
 }
 
-/// The replicas' tokens of a micro-batch follow each other in the order of their ranks, as the Trainer deals out rows; so
-/// a token has the same number, and the same noise, however many replicas there are.
+/// The replicas' tokens of a micro-batch follow each other in the order of their ranks, as the Trainer deals
+/// out rows; so a token has the same number, and the same noise, however many replicas there are.
 std::optional<TokenNoise> TrainEngine::noise_of(const TokenBatch& batch, std::size_t micro_batch) {
-    if (config_.moe.jitter == 0) return std::nullopt;
+    if (!has_noise()) return std::nullopt;
     Communicator& replicas = mesh_.replicas();
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(replicas.size()), 0);
     tokens[static_cast<std::size_t>(replicas.rank())] = batch.tokens();
@@ -165,10 +236,11 @@ std::optional<TokenNoise> TrainEngine::noise_of(const TokenBatch& batch, std::si
     replicas.all_reduce(stream_, replica_tokens_, Reduction::sum);
     backend_.copy(stream_, replica_tokens_, on_host);
     backend_.synchronize(stream_);
-    return TokenNoise{.seed = options_.noise_seed,
-                      .micro_batch = micro_batch,
-                      .first_token = std::accumulate(tokens.begin(), tokens.begin() + replicas.rank(), std::int64_t{0}),
-                      .scalars = scalars_};
+    return TokenNoise{
+        .seed = options_.noise_seed,
+        .micro_batch = micro_batch,
+        .first_token = std::accumulate(tokens.begin(), tokens.begin() + replicas.rank(), std::int64_t{0}),
+        .scalars = scalars_};
 }
 
 void TrainEngine::upload_scalars() {
@@ -183,61 +255,139 @@ StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_b
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
         const TokenBatch& batch = micro_batches[i];
         const double scale = loss_scale(batch, micro_batches, count);
-        host_scalars_[StepScalar::loss_scale] = static_cast<float>(scale);
+        host_scalars_[StepScalar::loss_scale] = static_cast<float>(scale * gradient_scale());
         upload_scalars();
         MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
         micro.noise = noise_of(batch, i);
         const double balance_scale = this->balance_scale(micro_batches.size());
-        model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1), balance_scale);
+        model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1),
+                                balance_scale * gradient_scale());
 
         double loss_sum = 0, balance_loss = 0;
         backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()), .out = loss_sum_});
         backend_.copy(stream_, loss_sum_, Tensor::of(&loss_sum, {1}));
-        if (model_.balance_loss()) backend_.copy(stream_, model_.balance_loss(), Tensor::of(&balance_loss, {1}));
+        if (model_.balance_loss())
+            backend_.copy(stream_, model_.balance_loss(), Tensor::of(&balance_loss, {1}));
         backend_.synchronize(stream_);
         // The balance loss is that of all replicas already.
         loss += loss_sum * scale + balance_loss * balance_scale / mesh_.replicas().size();
     }
     store_->finish_gradients(stream_);
-    gradient_norm_.run(backend_, stream_, mesh_.everyone(), scalars_, static_cast<float>(options_.max_gradient_norm));
+    gradient_norm_.run(backend_, stream_, mesh_.everyone(), scalars_,
+                       static_cast<float>(options_.max_gradient_norm), static_cast<float>(gradient_scale()));
     backend_.copy(stream_, scalars_, Tensor::of(host_scalars_.data(), scalars_.shape()));
     backend_.copy(stream_, Tensor::of(&loss, {1}), loss_sum_);
     mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
     backend_.copy(stream_, loss_sum_, Tensor::of(&loss, {1}));
     backend_.synchronize(stream_);
-    return {.loss = loss, .gradient_norm = host_scalars_[StepScalar::gradient_norm]};
+    return {.loss = loss,
+            .gradient_norm = host_scalars_[StepScalar::gradient_norm],
+            .loss_scale = gradient_scale()};
 }
 
 StepResult TrainEngine::step(std::span<const TokenBatch> micro_batches, double learning_rate) {
     host_scalars_[StepScalar::learning_rate] = static_cast<float>(learning_rate);
     optimizer_->set_scalars(host_scalars_, updates_done_ + 1);
-    const StepResult result = accumulate_gradients(micro_batches);
+    StepResult result = accumulate_gradients(micro_batches);
+    // Loss and norm are those of all ranks, so every rank decides alike.
+    const bool loss_finite = std::isfinite(result.loss),
+               gradients_finite = std::isfinite(result.gradient_norm);
+    if (!loss_finite || (!gradients_finite && !loss_scaler_))
+        result.non_finite = find_non_finite(micro_batches);
+    if (loss_scaler_) loss_scaler_->update(gradients_finite);
+    const bool skips =
+        options_.skip_non_finite ? !loss_finite || !gradients_finite : loss_scaler_ && !gradients_finite;
+    if (skips) {
+        result.updated = false;
+        return result;
+    }
     optimizer_->update(backend_, stream_, scalars_);
     store_->weights_changed();
     ++updates_done_;
     return result;
 }
 
-EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
-    const MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
-    model_.evaluate(stream_, micro);
-    std::vector<float> loss(static_cast<std::size_t>(batch.tokens()));
-    std::vector<std::int32_t> argmax(loss.size());
-    backend_.copy(stream_, model_.loss().rows(0, batch.tokens()), Tensor::of(loss.data(), {batch.tokens()}));
-    backend_.copy(stream_, model_.argmax().rows(0, batch.tokens()), Tensor::of(argmax.data(), {batch.tokens()}));
+/// Of each leaf: the sum of squares that gradient_norm_ holds.
+std::vector<double> TrainEngine::leaf_sums() const {
+    std::vector<double> sums(static_cast<std::size_t>(gradient_norm_.sums().size(0)));
+    backend_.copy(stream_, gradient_norm_.sums(), Tensor::of(sums.data(), gradient_norm_.sums().shape()));
     backend_.synchronize(stream_);
+    return sums;
+}
 
-    EvaluationResult result;
-    if (model_.balance_loss()) {
-        backend_.copy(stream_, model_.balance_loss(), Tensor::of(&result.balance_loss, {1}));
+NonFinite TrainEngine::find_non_finite(std::span<const TokenBatch> micro_batches) {
+    const std::vector<double> gradients = leaf_sums();
+    std::vector<Tensor> params;
+    for (const OwnedLeaf& leaf : store_->owned()) params.push_back(leaf.param);
+    backend_.run(stream_, SumOfSquares{.tensors = params, .sums = gradient_norm_.sums()});
+    mesh_.everyone().all_reduce(stream_, gradient_norm_.sums(), Reduction::sum);
+    const std::vector<double> weights = leaf_sums();
+
+    const auto about_leaf = [&](std::string_view what, std::size_t index) {
+        const std::string& name = store_->owned()[index].spec->name;
+        return NonFinite{.where = fmt::format("{} {}", what, name), .leaf = name, .layer = layer_in(name)};
+    };
+    for (std::size_t i = 0; i < weights.size(); ++i)
+        if (!std::isfinite(weights[i])) return about_leaf("the weight", i);
+    for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+        MicroBatch micro =
+            model_.batch_buffers().upload(backend_, stream_, micro_batches[i], config_.vocab_size);
+        micro.noise = noise_of(micro_batches[i], i);
+        const std::string where = model_.find_non_finite(stream_, micro, mesh_.everyone(), loss_sum_);
+        if (!where.empty()) return {.where = where, .leaf = {}, .layer = layer_in(where)};
+    }
+    // Backward goes from the last leaf to the first.
+    for (std::size_t i = gradients.size(); i-- > 0;)
+        if (!std::isfinite(gradients[i])) return about_leaf("the gradient of", i);
+    // All are finite, but their norm is too large for fp32.
+    const auto largest = std::max_element(gradients.begin(), gradients.end()) - gradients.begin();
+    return about_leaf("the norm of the gradients, of which the largest is that of",
+                      static_cast<std::size_t>(largest));
+}
+
+EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
+    double loss_sum = 0;
+    std::int64_t correct = 0;
+    std::vector<float> loss;
+    std::vector<std::int32_t> argmax;
+    for (std::int64_t row = 0; row < batch.rows; row += options_.model.rows) {
+        const std::int64_t count = std::min(options_.model.rows, batch.rows - row);
+        const TokenBatch piece = batch.some_rows(row, count);
+        const MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, piece, config_.vocab_size);
+        model_.evaluate(stream_, micro, row == 0, row + count == batch.rows);
+        loss.resize(static_cast<std::size_t>(piece.tokens()));
+        argmax.resize(loss.size());
+        backend_.copy(stream_, model_.loss().rows(0, piece.tokens()),
+                      Tensor::of(loss.data(), {piece.tokens()}));
+        backend_.copy(stream_, model_.argmax().rows(0, piece.tokens()),
+                      Tensor::of(argmax.data(), {piece.tokens()}));
         backend_.synchronize(stream_);
+        for (std::size_t i = 0; i < loss.size(); ++i) {
+            if (piece.targets[i] == ignored_target) continue;
+            loss_sum += static_cast<double>(loss[i]);
+            correct += argmax[i] == piece.targets[i];
+        }
     }
-    for (std::size_t i = 0; i < loss.size(); ++i) {
-        if (batch.targets[i] == ignored_target) continue;
-        result.loss_sum += loss[i];
-        ++result.targets;
-        result.correct += argmax[i] == batch.targets[i];
-    }
+
+    const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels &&
+                            options_.model.label_smoothing == 0;
+    const std::int64_t targets = batch.target_count();
+    std::vector<double> sums = {loss_sum, static_cast<double>(batch.rows), static_cast<double>(targets),
+                                static_cast<double>(correct),
+                                static_cast<double>(all_labels ? batch.label_count : targets)};
+    const Tensor on_host = Tensor::of(sums.data(), evaluated_.shape());
+    backend_.copy(stream_, on_host, evaluated_);
+    mesh_.replicas().all_reduce(stream_, evaluated_, Reduction::sum);
+    backend_.copy(stream_, evaluated_, on_host);
+    EvaluationResult result;
+    if (model_.balance_loss())
+        backend_.copy(stream_, model_.balance_loss(), Tensor::of(&result.balance_loss, {1}));
+    backend_.synchronize(stream_);
+    result.loss_sum = sums[0];
+    result.rows = static_cast<std::int64_t>(sums[1]);
+    result.targets = static_cast<std::int64_t>(sums[2]);
+    result.correct = static_cast<std::int64_t>(sums[3]);
+    result.denominator = static_cast<std::int64_t>(sums[4]);
     return result;
 }
 

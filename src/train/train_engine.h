@@ -4,12 +4,14 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "core/hf_compat.h"
 #include "io/model_folder.h"
 #include "model/causal_lm.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
+#include "train/loss_scaler.h"
 
 namespace drover {
 
@@ -17,36 +19,60 @@ struct TrainEngineOptions {
     CausalLmOptions model;
     AdamWSettings adamw;
     std::optional<OptimizerSettings> optimizer{};  ///< absent: AdamW with `adamw`
-    double max_gradient_norm = 1.0;  ///< ≤ 0: no clipping
+    double max_gradient_norm = 1.0;                ///< ≤ 0: no clipping
     HfCompat compat;
     Sharding sharding = Sharding::replicated;
-    std::uint64_t noise_seed = 42;   ///< of the noise that router_jitter_noise asks for
-    bool sequence_parallel = false;  ///< between the seams of tensor parallelism, each rank holds its share of the tokens
+    std::uint64_t noise_seed = 42;  ///< of the noise that router_jitter_noise and NEFTune ask for
+    bool sequence_parallel =
+        false;  ///< between the seams of tensor parallelism, each rank holds its share of the tokens
+    /// A step whose loss or gradient norm is not finite leaves weights, optimizer state and step count as
+    /// they were.
+    bool skip_non_finite = false;
+    std::optional<LossScaler::Settings>
+        loss_scaling{};  ///< implies skip_non_finite for gradients that overflow
+};
+
+/// Where a number first was not finite, in the order in which a step computes: weights, forward, backward.
+struct NonFinite {
+    std::string where;  ///< "the gradient of model.layers.3.mlp.up_proj.weight", "the output of layer 3
+                        ///< (model.layers.3)"
+    std::string leaf;   ///< the weight it is about, if it is about one
+    std::optional<int> layer;  ///< absent for embedding, final norm and head
 };
 
 /// What one update did.
 struct StepResult {
-    double loss = 0;           ///< as Hugging Face logs it: Σ over micro-batches and ranks of the loss that was differentiated
+    double loss =
+        0;  ///< as Hugging Face logs it: Σ over micro-batches and ranks of the loss that was differentiated
     double gradient_norm = 0;  ///< before clipping
+    bool updated = true;       ///< false: the step was skipped, and changed nothing
+    /// Present when loss or gradient norm was not finite, unless it is only that scaled gradients overflowed.
+    std::optional<NonFinite> non_finite{};
+    double loss_scale = 1;  ///< that the gradients were made with
 };
 
-/// Sums over the targets of an evaluated batch.
+/// Sums over the targets of an evaluated batch, over all ranks. Hugging Face's eval_loss is the mean of
+/// batch_loss() weighted by rows, its accuracy the sum of `correct` over that of `targets`.
 struct EvaluationResult {
     double loss_sum = 0;
+    std::int64_t rows = 0;
     std::int64_t targets = 0;
-    std::int64_t correct = 0;  ///< targets that were the likeliest token
-    double balance_loss = 0;   ///< of the experts, times its coefficient; 0 when the config does not ask for it
+    std::int64_t correct = 0;      ///< targets that were the likeliest token
+    std::int64_t denominator = 0;  ///< of the mean loss: the targets, or what the older releases divide by
+    double balance_loss = 0;  ///< of the experts, times its coefficient; 0 when it is not part of the loss
 
-    double mean_loss() const { return targets == 0 ? 0 : loss_sum / static_cast<double>(targets); }
+    double mean_loss() const { return denominator == 0 ? 0 : loss_sum / static_cast<double>(denominator); }
+    double batch_loss() const { return mean_loss() + balance_loss; }
 };
 
-/// Everything one rank needs to turn batches into updates: weights, gradients, optimizer, activations, in one arena
-/// whose size is known before it is allocated.
+/// Everything one rank needs to turn batches into updates: weights, gradients, optimizer, activations, in one
+/// arena whose size is known before it is allocated.
 class TrainEngine {
   public:
-    /// Plans, but allocates nothing yet. Backend and mesh must outlive the engine. The mesh's data axes see different
-    /// micro-batches, which must be as many everywhere; its tp axis the same ones.
-    TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend, const Mesh& mesh);
+    /// Plans, but allocates nothing yet. Backend and mesh must outlive the engine. The mesh's data axes see
+    /// different micro-batches, which must be as many everywhere; its tp axis the same ones.
+    TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
+                const Mesh& mesh);
     ~TrainEngine();
 
     /// Bytes by use; exactly what allocate() takes.
@@ -56,33 +82,42 @@ class TrainEngine {
 
     /// Draws the weights as Hugging Face does for `seed`.
     void initialize_weights(std::uint64_t seed);
-    /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Tensors that it lacks are drawn from
-    /// `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
+    /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Tensors that it
+    /// lacks are drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
     LoadReport load_weights(const std::filesystem::path& path, std::uint64_t seed);
     /// Writes config.json and the weights in the parameters' dtype, for transformers to load.
-    void save_weights(const std::filesystem::path& folder) const;
+    void save_weights(const std::filesystem::path& folder, const SaveModelOptions& options = {}) const;
 
     /// One update from the micro-batches of one optimizer step.
     StepResult step(std::span<const TokenBatch> micro_batches, double learning_rate);
     /// The gradients of the micro-batches, without an update.
     StepResult accumulate_gradients(std::span<const TokenBatch> micro_batches);
+    /// Without gradients. The batch may have more rows than training's; it is taken in pieces that fit, which
+    /// must be as many on all ranks. Rows may not be longer than planned.
     EvaluationResult evaluate(const TokenBatch& batch);
 
     const ParamStore& store() const { return *store_; }
     const Optimizer& optimizer() const { return *optimizer_; }
     std::int64_t updates_done() const { return updates_done_; }
+    /// Absent unless asked for.
+    const std::optional<LossScaler>& loss_scaler() const { return loss_scaler_; }
 
   private:
     void plan(Arena& arena);
     void write_leaf(std::size_t index, std::span<const float> values);
     void upload_scalars();
-    double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches, std::int64_t step_count) const;
+    double gradient_scale() const { return loss_scaler_ ? static_cast<double>(loss_scaler_->scale()) : 1.0; }
+    std::vector<double> leaf_sums() const;
+    NonFinite find_non_finite(std::span<const TokenBatch> micro_batches);
+    double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
+                      std::int64_t step_count) const;
     std::int64_t step_count(std::span<const TokenBatch> micro_batches);
     double balance_scale(std::size_t micro_batches) const;
+    bool has_noise() const { return config_.moe.jitter > 0 || options_.model.neftune_alpha > 0; }
     std::optional<TokenNoise> noise_of(const TokenBatch& batch, std::size_t micro_batch);
 
-    ModelConfig config_;
     TrainEngineOptions options_;
+    ModelConfig config_;
     Backend& backend_;
     Stream stream_;
     const Mesh& mesh_;
@@ -94,12 +129,14 @@ class TrainEngine {
 
     MemoryPlan memory_plan_;
     std::unique_ptr<Arena> arena_;
-    Tensor scalars_;   // [StepScalar::count] f32
-    Tensor loss_sum_;  // [1] f64
-    Tensor count_;     // [1] i64: tokens over all ranks
+    Tensor scalars_;         // [StepScalar::count] f32
+    Tensor loss_sum_;        // [1] f64
+    Tensor count_;           // [1] i64: tokens over all ranks
+    Tensor evaluated_;       // [5] f64: an EvaluationResult over all ranks
     Tensor replica_tokens_;  // [replicas] i64: tokens of each in a micro-batch; only with noise
     std::vector<float> host_scalars_;
     std::int64_t updates_done_ = 0;
+    std::optional<LossScaler> loss_scaler_;
 };
 
 }  // namespace drover

@@ -139,6 +139,64 @@ TEST(CrossEntropy, TiesGoToTheLowestId) {
     }
 }
 
+/// −Σ target · log softmax with smoothed targets, and its gradient, in f64; shares of the vocabulary need
+/// only the sum of all their logits.
+TEST(CrossEntropy, LabelSmoothingIsCrossEntropyWithSmoothedTargets) {
+    constexpr double smoothing = 0.2, scale = 0.25;
+    constexpr std::int64_t rows = 5, width = 37, cut = 17;
+    const OwnedTensor x = random_normal(DType::f32, {rows, width}, 7, 3);
+    const std::vector<std::int32_t> target_of = {3, 36, ignored_target, 17, 0};
+    Workbench bench;
+    const Tensor targets = bench.put(Tensor::of(target_of.data(), {rows})), logits = bench.put(x);
+    const std::vector<double> before = values(x);
+    CrossEntropy whole(bench, bench.put(x), targets);  // for max, sum_exp and target_logit
+    std::vector<double> loss;
+    std::vector<float> sums(rows, 0);
+    for (const auto& [first, count] : {std::pair(std::int64_t{0}, cut), std::pair(cut, width - cut)}) {
+        const Tensor share = logits.columns(first, count), sum = bench.make(DType::f32, {rows});
+        const auto scratch = [&] { return bench.make(DType::f32, {rows}); };
+        bench.run(CrossEntropyStatistics{.logits = share,
+                                         .targets = targets,
+                                         .max = scratch(),
+                                         .sum_exp = scratch(),
+                                         .target_logit = scratch(),
+                                         .argmax = bench.make(DType::i32, {rows}),
+                                         .logit_sum = sum,
+                                         .first_id = first});
+        const std::vector<double> part = bench.values_of(sum);
+        for (std::size_t row = 0; row < sums.size(); ++row) sums[row] += static_cast<float>(part[row]);
+    }
+    for (const auto& [first, count] : {std::pair(std::int64_t{0}, cut), std::pair(cut, width - cut)}) {
+        bench.run(CrossEntropyGradient{.logits = logits.columns(first, count),
+                                       .targets = targets,
+                                       .max = whole.max,
+                                       .sum_exp = whole.sum_exp,
+                                       .target_logit = whole.target_logit,
+                                       .loss = whole.loss,
+                                       .scale = bench.put({static_cast<float>(scale)}),
+                                       .first_id = first,
+                                       .smoothing = static_cast<float>(smoothing),
+                                       .logit_sum = bench.put(Tensor::of(sums.data(), {rows})),
+                                       .vocabulary = width});
+        loss = bench.values_of(whole.loss);
+    }
+    const std::vector<double> gradient = bench.values_of(logits);
+    for (std::int64_t row = 0; row < rows; ++row) {
+        const double* logit = before.data() + row * width;
+        const std::int32_t target = target_of[static_cast<std::size_t>(row)];
+        double sum = 0, expected = 0;
+        for (std::int64_t v = 0; v < width; ++v) sum += std::exp(logit[v]);
+        for (std::int64_t v = 0; v < width; ++v) {
+            const double wanted = (v == target ? 1 - smoothing : 0) + smoothing / width;
+            expected -= wanted * (logit[v] - std::log(sum));
+            const double slope = target == ignored_target ? 0 : scale * (std::exp(logit[v]) / sum - wanted);
+            EXPECT_NEAR(gradient[static_cast<std::size_t>(row * width + v)], slope, 1e-7) << row << ", " << v;
+        }
+        EXPECT_NEAR(loss[static_cast<std::size_t>(row)], target == ignored_target ? 0 : expected, 2e-6)
+            << row;
+    }
+}
+
 TEST(CrossEntropy, SharesOfAVocabularyCombineToTheWhole) {
     for (DType dtype : {DType::f32, DType::bf16}) {
         Workbench bench;

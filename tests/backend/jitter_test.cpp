@@ -27,7 +27,8 @@ struct Address {
     std::int64_t first_token = 0;
 };
 
-OwnedTensor jittered(const Tensor& x, const Address& address, float how_much = amplitude) {
+OwnedTensor jittered(const Tensor& x, const Address& address, float how_much = amplitude,
+                     bool added = false) {
     Workbench bench;
     const Tensor on_device = bench.put(x);
     bench.run(JitterTokens{.x = on_device,
@@ -35,7 +36,8 @@ OwnedTensor jittered(const Tensor& x, const Address& address, float how_much = a
                            .first_token = address.first_token,
                            .amplitude = how_much,
                            .seed = address.seed,
-                           .leaf = address.leaf});
+                           .leaf = address.leaf,
+                           .added = added});
     return bench.get(on_device);
 }
 
@@ -56,6 +58,13 @@ TEST(JitterTokens, MultipliesByTheNoiseOfEachElement) {
         const auto at = static_cast<std::size_t>(i);
         ASSERT_NEAR(y[at], before[at] * factor, 1e-6 * std::fabs(before[at])) << i;
     }
+}
+
+TEST(JitterTokens, AddsTheSameNoiseWithoutItsMean) {
+    const OwnedTensor x = random_normal(DType::f32, {tokens, width}, 4);
+    const std::vector<double> sums = values(jittered(x, {}, amplitude, true)), before = values(x);
+    const std::vector<double> factors = values(jittered(ones(), {}));
+    for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_NEAR(sums[i], before[i] + factors[i] - 1, 1e-6) << i;
 }
 
 TEST(JitterTokens, NoiseHasItsBoundsMeanAndVariance) {

@@ -56,6 +56,20 @@ TEST(ClipFactor, FollowsTheNorm) {
     EXPECT_EQ(clip(std::numeric_limits<double>::infinity(), 1).second, 0);
 }
 
+TEST(ClipFactor, TakesOutWhatTheGradientsAreTooLargeBy) {
+    Workbench bench;
+    const Tensor scalars = bench.make(DType::f32, {StepScalar::count});
+    const auto clip_scaled = [&](double sum, float max_norm) {
+        bench.run(ClipFactor{
+            .sums = bench.put({sum}), .scalars = scalars, .max_norm = max_norm, .gradient_scale = 64});
+        const std::vector<double> result = bench.values_of(scalars);
+        return std::pair(result[StepScalar::gradient_norm], result[StepScalar::clip_factor]);
+    };
+    EXPECT_EQ(clip_scaled(64.0 * 64 * 25, 1), std::pair(5.0, clip(5, 1).second / 64));
+    EXPECT_EQ(clip_scaled(64.0 * 64 / 4, 1), std::pair(0.5, 1.0 / 64));
+    EXPECT_EQ(clip_scaled(64.0 * 64 * 25, 0), std::pair(5.0, 1.0 / 64));
+}
+
 TEST(AdamW, MixedTypesMatchTheReference) {
     const double learning_rate = 0.01, correction1 = 0.19, correction2 = 0.002, decay = 0.1, factor = 0.5;
     const DType types[] = {DType::f32, DType::bf16};

@@ -78,7 +78,7 @@ TEST(Config, UnknownKeysAreWrittenBack) {
         ModelConfig::parse(R"({"hidden_size": 64, "my_key": {"b": [1, null], "a": 1e-05}})", "x");
     const Json saved = parse_json(config.saved_text(DType::bf16), "saved");
     EXPECT_EQ(sorted_json_text(saved.at("my_key"), 0), sorted_json_text(config.json.at("my_key"), 0));
-    EXPECT_EQ(saved.at("torch_dtype"), "bfloat16");
+    EXPECT_EQ(saved.at("dtype"), "bfloat16");
     EXPECT_EQ(saved.at("architectures"), Json::array({"LlamaForCausalLM"}));
     EXPECT_EQ(config.saved_text(DType::bf16).back(), '\n');
 }

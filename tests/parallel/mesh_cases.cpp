@@ -47,12 +47,10 @@ std::vector<double> difference(const std::vector<double>& a, const std::vector<d
 }
 
 /// Loss and number of right guesses over all rows, before training.
-void evaluate_on_mesh(TrainEngine& engine, const TokenBatch& batch, const Mesh& mesh, MeshRun& run) {
+void evaluate_on_mesh(TrainEngine& engine, const TokenBatch& batch, MeshRun& run) {
     const EvaluationResult result = engine.evaluate(batch);
-    std::vector<double> sums = {result.loss_sum, static_cast<double>(result.correct)};
-    mesh.replicas().all_reduce({}, Tensor::of(sums.data(), {2}), Reduction::sum);
-    run.evaluated_loss = sums[0] + result.balance_loss;
-    run.correct = sums[1];
+    run.evaluated_loss = result.loss_sum + result.balance_loss;
+    run.correct = static_cast<double>(result.correct);
 }
 
 }  // namespace
@@ -152,7 +150,9 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
                        {.model = {.precision = Precision::fp32(),
                                   .recompute = {},
                                   .rows = mine.count,
-                                  .row_length = row_length},
+                                  .row_length = row_length,
+                                  .label_smoothing = model.label_smoothing,
+                                  .neftune_alpha = model.neftune_alpha},
                         .adamw = {},
                         .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
                         .max_gradient_norm = 1.0,
@@ -164,7 +164,7 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     engine.initialize_weights(42);
     MeshRun run;
     const auto before = whole_leaves(engine.store(), mesh);
-    evaluate_on_mesh(engine, make_batch(999, mine, model.config.vocab_size), mesh, run);
+    evaluate_on_mesh(engine, make_batch(999, mine, model.config.vocab_size), run);
     for (int step = 0; step < steps; ++step) {
         std::vector<TokenBatch> micro_batches;
         for (int i = 0; i < mesh_case.accumulation; ++i)

@@ -13,6 +13,8 @@ namespace drover::test {
 struct MeshModel {
     std::string name;
     ModelConfig config;
+    double label_smoothing = 0;
+    double neftune_alpha = 0;
 };
 
 /// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose rows divide by

@@ -68,6 +68,21 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithRouterNoise) {
     }
 }
 
+/// The sum of a row's logits is over all ranks that hold a part of the vocabulary; NEFTune's noise belongs to
+/// a token, too.
+TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithLabelSmoothingAndNeftune) {
+    for (test::MeshModel model : test::mesh_models()) {
+        if (model.name != "tied" && model.name != "uneven") continue;
+        model.label_smoothing = 0.2;
+        model.neftune_alpha = 0.3;
+        std::vector<test::MeshCase> cases = test::mesh_cases(GetParam());
+        std::erase_if(cases, [](const test::MeshCase& mesh_case) {
+            return mesh_case.sharding != Sharding::replicated && mesh_case.sharding != Sharding::zero3;
+        });
+        expect_as_one_process(model, cases);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ThreadsMesh, ::testing::Values(2, 4),
                          [](const auto& ranks) { return std::to_string(ranks.param); });
 

@@ -46,18 +46,24 @@ class GoldenStep {
     std::unique_ptr<TrainEngine> engine(Backend& backend, const Precision& precision,
                                         const RecomputePolicy& recompute = {},
                                         MoeMode moe_mode = MoeMode::grouped) const {
+        return engine(backend, options(precision, recompute, moe_mode));
+    }
+
+    TrainEngineOptions options(const Precision& precision, const RecomputePolicy& recompute = {},
+                               MoeMode moe_mode = MoeMode::grouped) const {
         const TokenBatch tokens = batch();
-        auto engine =
-            std::make_unique<TrainEngine>(config_,
-                                          TrainEngineOptions{.model = {.precision = precision,
-                                                                       .recompute = recompute,
-                                                                       .moe_mode = moe_mode,
-                                                                       .rows = tokens.rows,
-                                                                       .row_length = tokens.row_length},
-                                                             .adamw = {},
-                                                             .max_gradient_norm = 1.0,
-                                                             .compat = {}},
-                                          backend, single_mesh());
+        return {.model = {.precision = precision,
+                          .recompute = recompute,
+                          .moe_mode = moe_mode,
+                          .rows = tokens.rows,
+                          .row_length = tokens.row_length},
+                .adamw = {},
+                .max_gradient_norm = 1.0,
+                .compat = {}};
+    }
+
+    std::unique_ptr<TrainEngine> engine(Backend& backend, const TrainEngineOptions& options) const {
+        auto engine = std::make_unique<TrainEngine>(config_, options, backend, single_mesh());
         engine->allocate();
         const TemporaryFolder folder;
         std::map<std::string, Tensor> weights;

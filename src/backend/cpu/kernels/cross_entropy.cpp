@@ -50,6 +50,13 @@ float sum_of_exponentials(const T* logits, float reference, std::int64_t width) 
     return sum_of_lanes(sum);
 }
 
+template <class T>
+float sum_of_row(const T* logits, std::int64_t width) {
+    Floats sum = {};
+    for_each_vector(width, [&](auto at) { sum += load(logits, at); });
+    return sum_of_lanes(sum);
+}
+
 /// Row `target` of the vocabulary as an index into the rows held here, or −1.
 std::int64_t local_index(std::int32_t target, std::int64_t first_id, std::int64_t held) {
     const std::int64_t index = target - first_id;
@@ -64,6 +71,7 @@ void statistics(const CrossEntropyStatistics& op) {
     auto* sum_exp = static_cast<float*>(op.sum_exp.raw());
     auto* target_logit = static_cast<float*>(op.target_logit.raw());
     auto* argmax = static_cast<std::int32_t*>(op.argmax.raw());
+    auto* logit_sum = static_cast<float*>(op.logit_sum.raw());
     for_each_row(op.logits.size(0), vocabulary, [&](std::int64_t row) {
         const auto* logits = static_cast<const T*>(op.logits.raw()) + row * op.logits.stride(0);
         const Maximum maximum = maximum_of_row(logits, vocabulary);
@@ -74,14 +82,22 @@ void statistics(const CrossEntropyStatistics& op) {
         argmax[row] = static_cast<std::int32_t>(maximum.index + op.first_id);
         const std::int64_t target = local_index(targets[row], op.first_id, vocabulary);
         target_logit[row] = target >= 0 ? load_one(logits, target) : 0.f;
+        if (logit_sum) logit_sum[row] = sum_of_row(logits, vocabulary);
     });
 }
 
+/// What the gradient of a row's logits is made of: factor · exp(logit − max) − everywhere, and at the target
+/// − at_target too.
+struct RowGradient {
+    float max, factor, everywhere, at_target;
+};
+
 template <class T>
-void gradient_of_row(T* logits, std::int64_t width, float max, float factor, std::int64_t target,
-                     float scale) {
-    const auto gradient = [&](Floats logit) { return exponential(logit - max) * factor; };
-    const float at_target = target >= 0 ? gradient(splat(load_one(logits, target)))[0] - scale : 0.f;
+void gradient_of_row(T* logits, std::int64_t width, std::int64_t target, RowGradient row) {
+    const auto gradient = [&](Floats logit) {
+        return exponential(logit - row.max) * row.factor - row.everywhere;
+    };
+    const float at_target = target >= 0 ? gradient(splat(load_one(logits, target)))[0] - row.at_target : 0.f;
     for_each_vector(width, [&](auto at) { store(logits, at, gradient(load(logits, at))); });
     if (target >= 0) store_one(logits, target, at_target);
 }
@@ -95,16 +111,23 @@ void gradient(const CrossEntropyGradient& op) {
     const auto* target_logit = static_cast<const float*>(op.target_logit.raw());
     auto* loss = static_cast<float*>(op.loss.raw());
     const auto* scale = static_cast<const float*>(op.scale.raw());
+    const auto* logit_sum = static_cast<const float*>(op.logit_sum.raw());
+    const auto whole_vocabulary = static_cast<float>(op.vocabulary);
     for_each_row(op.logits.size(0), vocabulary, [&](std::int64_t row) {
         auto* logits = static_cast<T*>(op.logits.raw()) + row * op.logits.stride(0);
         const bool ignored = targets[row] == ignored_target;
         loss[row] = ignored ? 0.f : (max[row] - target_logit[row]) + __builtin_logf(sum_exp[row]);
+        if (op.smoothing > 0 && !ignored)
+            loss[row] += op.smoothing * (target_logit[row] - logit_sum[row] / whole_vocabulary);
         if (!scale) return;
         if (ignored) {
             for_each_vector(vocabulary, [&](auto at) { store(logits, at, splat(0)); });
         } else {
-            gradient_of_row(logits, vocabulary, max[row], *scale / sum_exp[row],
-                            local_index(targets[row], op.first_id, vocabulary), *scale);
+            gradient_of_row(logits, vocabulary, local_index(targets[row], op.first_id, vocabulary),
+                            {.max = max[row],
+                             .factor = *scale / sum_exp[row],
+                             .everywhere = op.smoothing > 0 ? *scale * op.smoothing / whole_vocabulary : 0.f,
+                             .at_target = *scale * (1.f - op.smoothing)});
         }
     });
 }

@@ -19,11 +19,11 @@ void clip_factor(const ClipFactor& op) {
     auto* scalars = static_cast<float*>(op.scalars.raw());
     double total = 0;
     for (std::int64_t i = 0; i < op.sums.size(0); ++i) total += sums[i];
-    const auto norm = static_cast<float>(__builtin_sqrt(total));
+    const auto norm = static_cast<float>(__builtin_sqrt(total) / static_cast<double>(op.gradient_scale));
     const float factor = op.max_norm / (norm + 1e-6f);
     scalars[StepScalar::gradient_norm] = norm;
     // Written so that a norm that is not a number gives a factor that is not one either.
-    scalars[StepScalar::clip_factor] = op.max_norm <= 0 || factor > 1 ? 1.f : factor;
+    scalars[StepScalar::clip_factor] = (op.max_norm <= 0 || factor > 1 ? 1.f : factor) / op.gradient_scale;
 }
 
 }  // namespace drover::cpu::DROVER_ISA

@@ -8,7 +8,8 @@ void jitter_tokens(const JitterTokens& op) {
     const float step = static_cast<const float*>(op.scalars.raw())[StepScalar::step];
     const LeafNoise noise({.seed = op.seed}, {.leaf = op.leaf, .row_begin = op.first_token, .columns = width},
                           op.x, step);
-    const float lowest = 1.0f - op.amplitude, per_unit = 2.0f * op.amplitude * 0x1p-24f;
+    const bool added = op.added;
+    const float lowest = (added ? 0.0f : 1.0f) - op.amplitude, per_unit = 2.0f * op.amplitude * 0x1p-24f;
     with_type(op.x.dtype(), [&](auto t) {
         auto* const x = static_cast<decltype(t)*>(op.x.raw());
         for_each_range(op.x.numel(), elements_per_task, [=](std::int64_t begin, std::int64_t end) {
@@ -21,7 +22,8 @@ void jitter_tokens(const JitterTokens& op) {
                     Words bits;
                     __builtin_memcpy(&bits, words + at.begin, sizeof bits);
                     const Floats units = __builtin_convertvector(bits_as<Ints>(bits & 0xFFFFFFu), Floats);
-                    store(piece, at, load(piece, at) * (lowest + per_unit * units));
+                    const Floats before = load(piece, at), noise_here = lowest + per_unit * units;
+                    store(piece, at, added ? before + noise_here : before * noise_here);
                 });
                 begin += count;
             }

@@ -1,0 +1,231 @@
+#include "model/saved_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+/// The keys that transformers writes for every model of a class, with their defaults.
+Json class_defaults(const ModelConfig& config) {
+    Json keys = {{"attention_dropout", 0.0},     {"bos_token_id", 1},       {"eos_token_id", 2},
+                 {"hidden_act", "silu"},         {"hidden_size", 4096},     {"initializer_range", 0.02},
+                 {"num_attention_heads", 32},    {"num_hidden_layers", 32}, {"pad_token_id", nullptr},
+                 {"tie_word_embeddings", false}, {"use_cache", true},       {"vocab_size", 32000}};
+    const Json llama = {{"attention_bias", false},    {"head_dim", config.head_dim},
+                        {"intermediate_size", 11008}, {"max_position_embeddings", 2048},
+                        {"mlp_bias", false},          {"num_key_value_heads", config.num_key_value_heads},
+                        {"pretraining_tp", 1},        {"rms_norm_eps", 1e-6}};
+    const Json mixtral = {{"head_dim", nullptr},
+                          {"intermediate_size", 14336},
+                          {"max_position_embeddings", 131072},
+                          {"num_experts_per_tok", 2},
+                          {"num_key_value_heads", config.num_key_value_heads},
+                          {"num_local_experts", 8},
+                          {"output_router_logits", false},
+                          {"rms_norm_eps", 1e-5},
+                          {"router_aux_loss_coef", 0.001},
+                          {"router_jitter_noise", 0.0},
+                          {"sliding_window", nullptr}};
+    keys.update(config.has_experts() ? mixtral : llama);
+    return keys;
+}
+
+/// Keys that every class has: they are written only when they are not these.
+Json common_defaults() {
+    return {{"chunk_size_feed_forward", 0}, {"id2label", {{"0", "LABEL_0"}, {"1", "LABEL_1"}}},
+            {"is_encoder_decoder", false},  {"label2id", {{"LABEL_0", 0}, {"LABEL_1", 1}}},
+            {"output_attentions", false},   {"output_hidden_states", false},
+            {"problem_type", nullptr},      {"return_dict", true}};
+}
+
+/// Keys of generation that older releases kept in config.json.
+constexpr std::array generation_keys = {"max_length",
+                                        "min_length",
+                                        "do_sample",
+                                        "early_stopping",
+                                        "num_beams",
+                                        "num_beam_groups",
+                                        "diversity_penalty",
+                                        "temperature",
+                                        "top_k",
+                                        "top_p",
+                                        "typical_p",
+                                        "repetition_penalty",
+                                        "length_penalty",
+                                        "no_repeat_ngram_size",
+                                        "bad_words_ids",
+                                        "num_return_sequences",
+                                        "output_scores",
+                                        "forced_bos_token_id",
+                                        "forced_eos_token_id",
+                                        "encoder_no_repeat_ngram_size",
+                                        "remove_invalid_values",
+                                        "exponential_decay_length_penalty",
+                                        "suppress_tokens",
+                                        "begin_suppress_tokens",
+                                        "return_dict_in_generate"};
+
+/// rope_theta and rope_scaling of older files, or rope_parameters, as the one object of 5.x.
+Json rope_parameters(const ModelConfig& config) {
+    const auto part = [&](const char* key) {
+        const auto found = config.json.find(key);
+        return found != config.json.end() && found->is_object() ? *found : Json::object();
+    };
+    Json rope = part("rope_parameters");
+    if (rope.empty()) rope = part("rope_scaling");
+    const auto given = [](const Json& object, const char* key) {
+        return object.contains(key) && !object[key].is_null();
+    };
+    if (!given(rope, "rope_type")) rope["rope_type"] = given(rope, "type") ? rope["type"] : Json("default");
+    if (!given(rope, "rope_theta"))
+        rope["rope_theta"] =
+            given(config.json, "rope_theta") ? config.json["rope_theta"] : Json(config.rope.theta);
+    return rope;
+}
+
+/// The value that a text of --config_overrides stands for, of the type of the old one.
+Json overriding_value(std::string_view key, const std::string& text, const Json& old) {
+    const auto fail = [&](std::string_view expected) -> Json {
+        throw UsageError(fmt::format("--config_overrides: {} is \"{}\".", key, text),
+                         fmt::format("Give {}.", expected));
+    };
+    const auto number = [&](auto value, std::string_view expected) {
+        const char* const end = text.data() + text.size();
+        const auto [stopped, error] = std::from_chars(text.data(), end, value);
+        return error == std::errc() && stopped == end ? Json(value) : fail(expected);
+    };
+    if (old.is_string()) return text;
+    if (old.is_number_integer()) return number(std::int64_t{0}, "a whole number");
+    if (old.is_number()) return number(0.0, "a number");
+    if (!old.is_boolean())
+        throw UsageError(fmt::format("--config_overrides cannot change {}, which is neither a number, a "
+                                     "string, nor true or false.",
+                                     key),
+                         "Write a config.json and give its path with --config_name.");
+    std::string lower = text;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    for (const char* word : {"true", "1", "y", "yes"})
+        if (lower == word) return true;
+    for (const char* word : {"false", "0", "n", "no"})
+        if (lower == word) return false;
+    return fail("true or false");
+}
+
+Json optional_id(const std::optional<std::int64_t>& id) {
+    return id ? Json(*id) : Json();
+}
+
+}  // namespace
+
+ModelConfig with_config_overrides(const ModelConfig& config, std::string_view overrides) {
+    Json changed = class_defaults(config);
+    changed["model_type"] = config.model_type;
+    changed["rope_theta"] = config.rope.theta;
+    changed.update(config.json);
+    for (std::size_t begin = 0; begin <= overrides.size();) {
+        const std::size_t end = std::min(overrides.find(',', begin), overrides.size());
+        const std::string_view item = overrides.substr(begin, end - begin);
+        const std::size_t equals = item.find('=');
+        if (equals == std::string_view::npos || item.find('=', equals + 1) != std::string_view::npos)
+            throw UsageError(fmt::format("--config_overrides holds \"{}\".", item),
+                             "Write key=value,key=value without spaces.");
+        const std::string key(item.substr(0, equals));
+        if (!changed.contains(key))
+            throw UsageError(
+                fmt::format("--config_overrides: a {} config has no key {}.", config.model_type, key),
+                "Check its spelling; the keys are those of config.json.");
+        changed[key] = overriding_value(key, std::string(item.substr(equals + 1)), changed[key]);
+        begin = end + 1;
+    }
+    return ModelConfig::parse(changed.dump(), "--config_overrides");
+}
+
+std::string ModelConfig::saved_text(DType saved_dtype) const {
+    Json saved = class_defaults(*this);
+    for (const auto& [key, value] : json.items()) {
+        // Where null stands for a number that transformers works out, that number is saved.
+        const bool derived = key == "head_dim" || key == "num_key_value_heads";
+        if (!derived || !value.is_null()) saved[key] = value;
+    }
+    saved["rope_parameters"] = rope_parameters(*this);
+    const Json common = common_defaults();
+    for (const auto& [key, value] : common.items())
+        if (saved.contains(key) && saved[key] == value) saved.erase(key);
+    for (const char* key : generation_keys) saved.erase(key);
+    for (const char* key : {"_name_or_path", "torch_dtype", "rope_scaling", "rope_theta"}) saved.erase(key);
+    saved["architectures"] = Json::array({has_experts() ? "MixtralForCausalLM" : "LlamaForCausalLM"});
+    saved["dtype"] = name_of(saved_dtype);
+    saved["model_type"] = model_type;
+    saved["transformers_version"] = transformers_version;
+    saved["vocab_size"] = vocab_size;
+    return sorted_json_text(saved, 2) + "\n";
+}
+
+Json derived_generation_config(const ModelConfig& config) {
+    Json generation = {
+        {"_from_model_config", true}, {"output_attentions", false}, {"output_hidden_states", false}};
+    Json known = {{"bos_token_id", 1}, {"eos_token_id", 2}, {"pad_token_id", nullptr}, {"use_cache", true}};
+    for (const auto& [key, fallback] : known.items()) {
+        const Json& value = config.json.contains(key) ? config.json[key] : fallback;
+        if (!value.is_null()) generation[key] = value;
+    }
+    return generation;
+}
+
+std::string generation_config_text(Json generation) {
+    std::vector<std::string> absent;
+    for (const auto& [key, value] : generation.items())
+        if (value.is_null()) absent.push_back(key);
+    for (const std::string& key : absent) generation.erase(key);
+    generation["transformers_version"] = transformers_version;
+    return sorted_json_text(generation, 2) + "\n";
+}
+
+std::vector<std::string> align_special_tokens(const SpecialTokens& tokens, ModelConfig& config,
+                                              Json& generation) {
+    std::vector<std::string> changed;
+    const Json defaults = class_defaults(config);
+    const auto in_config = [&](const char* key) {
+        return config.json.contains(key) ? config.json[key] : defaults[key];
+    };
+    const auto in_generation = [&](const char* key) {
+        return generation.contains(key) ? generation[key] : Json();
+    };
+
+    const Json eos = optional_id(tokens.eos);
+    bool new_eos = eos != in_config("eos_token_id");
+    Json ends = in_generation("eos_token_id");
+    if (ends.is_null()) {
+        new_eos = new_eos || !eos.is_null();
+    } else {
+        if (!ends.is_array()) ends = Json::array({ends});
+        new_eos = new_eos || std::find(ends.begin(), ends.end(), eos) == ends.end();
+    }
+    if (new_eos) {
+        changed.emplace_back("eos_token_id");
+        config.json["eos_token_id"] = eos;
+        Json all = eos.is_null() ? Json::array() : Json::array({eos});
+        if (ends.is_array()) all.insert(all.end(), ends.begin(), ends.end());
+        ends = all;
+    }
+    generation["eos_token_id"] = ends;
+
+    const auto align = [&](const char* key, const Json& id) {
+        if (id == in_config(key) && id == in_generation(key)) return;
+        changed.emplace_back(key);
+        config.json[key] = generation[key] = id;
+    };
+    align("bos_token_id", optional_id(tokens.bos));
+    align("pad_token_id", optional_id(tokens.pad));
+    return changed;
+}
+
+}  // namespace drover

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "model/config.h"
+
+namespace drover {
+
+/// The release whose files ours are like; it is written into them.
+inline constexpr const char* transformers_version = "5.15.1";
+
+/// The config with the changes of --config_overrides, "key=value,key=value". As in transformers, keys must
+/// exist, a value has the type of the old one, and what was derived from the old ones (head_dim,
+/// num_key_value_heads) stays: UsageError otherwise, and Error when the result is not a config that can be
+/// trained.
+ModelConfig with_config_overrides(const ModelConfig& config, std::string_view overrides);
+
+/// generation_config.json as transformers derives it from a model's config.
+Json derived_generation_config(const ModelConfig& config);
+/// The text to save: sorted keys, two spaces, final newline. `generation` is a derived one, or what was read
+/// beside a model.
+std::string generation_config_text(Json generation);
+
+/// Ids of a tokenizer; absent when it has no such token.
+struct SpecialTokens {
+    std::optional<std::int64_t> bos, eos, pad;
+};
+
+/// What the Trainer does before it trains: where the tokenizer's ids differ, those in config.json and
+/// generation_config.json become the tokenizer's; the ends of generation become a list, with the tokenizer's
+/// first. Changes what is saved, not how the model computes. Returns the keys that changed.
+std::vector<std::string> align_special_tokens(const SpecialTokens& tokens, ModelConfig& config,
+                                              Json& generation);
+
+}  // namespace drover

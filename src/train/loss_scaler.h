@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cmath>
+
+namespace drover {
+
+/// Dynamic loss scaling, as torch.amp.GradScaler does it: fp16 gradients that would vanish are made larger,
+/// and the factor is found by trial. Numbers are kept in fp32, as there.
+class LossScaler {
+  public:
+    struct Settings {
+        float initial = 65536;
+        float growth = 2;
+        float backoff = 0.5f;
+        int growth_interval = 2000;  ///< steps with finite gradients before the scale grows
+    };
+
+    LossScaler() = default;
+    explicit LossScaler(const Settings& settings) : settings_(settings), scale_(settings.initial) {}
+
+    float scale() const { return scale_; }
+    /// Steps with finite gradients since the scale last changed.
+    int good_steps() const { return good_steps_; }
+
+    /// After each step: whether its gradients were finite. Growth that would leave fp32 is not made.
+    void update(bool gradients_finite) {
+        if (!gradients_finite) {
+            scale_ *= settings_.backoff;
+            good_steps_ = 0;
+        } else if (++good_steps_ == settings_.growth_interval) {
+            if (std::isfinite(scale_ * settings_.growth)) scale_ *= settings_.growth;
+            good_steps_ = 0;
+        }
+    }
+
+  private:
+    Settings settings_;
+    float scale_ = settings_.initial;
+    int good_steps_ = 0;
+};
+
+}  // namespace drover

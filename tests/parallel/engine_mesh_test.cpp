@@ -1,0 +1,121 @@
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <mutex>
+#include <set>
+
+#include "backend/backend.h"
+#include "comm/threads/thread_world.h"
+#include "model/block_shape.h"
+#include "parallel/mesh_cases.h"
+#include "train/train_engine.h"
+
+namespace drover {
+namespace {
+
+constexpr std::int64_t row_length = 8;
+
+TrainEngineOptions options_of(const test::MeshCase& mesh_case, std::int64_t rows) {
+    return {
+        .model = {.precision = Precision::fp32(), .recompute = {}, .rows = rows, .row_length = row_length},
+        .adamw = {},
+        .max_gradient_norm = 1.0,
+        .compat = {},
+        .sharding = mesh_case.sharding,
+        .sequence_parallel = mesh_case.sequence_parallel,
+        .skip_non_finite = true};
+}
+
+/// `count` rows from row `first` on, some labels ignored so that rows have different numbers of targets.
+TokenBatch some_rows(std::int64_t first, std::int64_t count, std::int64_t vocab) {
+    std::vector<std::int32_t> ids, labels;
+    for (std::int64_t i = first * row_length; i < (first + count) * row_length; ++i) {
+        ids.push_back(static_cast<std::int32_t>((i * i * 7 + 3 * i + 1) % vocab));
+        labels.push_back(i % 11 == 3 ? ignored_target : ids.back());
+    }
+    return TokenBatch::from_labels(count, row_length, ids, labels);
+}
+
+std::vector<test::MeshCase> cases() {
+    std::vector<test::MeshCase> chosen = test::mesh_cases(4);
+    std::erase_if(chosen, [](const test::MeshCase& mesh_case) { return mesh_case.accumulation != 1; });
+    return chosen;
+}
+
+/// A number that is not finite is on one rank only; all ranks skip the step and give it the same name.
+TEST(NonFiniteOnAMesh, IsSkippedAndNamedOnEveryRank) {
+    omp_set_num_threads(1);
+    const test::MeshModel model = test::mesh_models()[1];
+    for (const test::MeshCase& mesh_case : cases()) {
+        std::mutex guard;
+        std::set<std::string> named;
+        int poisoned = 0, skipped = 0;
+        run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+            omp_set_num_threads(1);
+            const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+            const auto backend = make_cpu_backend();
+            TrainEngine engine(model.config, options_of(mesh_case, 1), *backend, mesh);
+            engine.allocate();
+            engine.initialize_weights(1);
+            const auto before = test::whole_leaves(engine.store(), mesh);
+            const OwnedLeaf* last_rows =
+                nullptr;  // of a matrix that is split by rows, or whole on every rank
+            for (const OwnedLeaf& leaf : engine.store().owned())
+                if (leaf.spec->name == "model.layers.1.mlp.up_proj.weight" &&
+                    leaf.row_begin + leaf.row_count == leaf.spec->shape[0])
+                    last_rows = &leaf;
+            float* const at =
+                last_rows ? last_rows->param.data<float>() + last_rows->param.numel() - 1 : nullptr;
+            const float kept = at ? *at : 0;
+            if (at) *at = std::nanf("");
+            const std::vector<TokenBatch> batches = {
+                some_rows(mesh.replicas().rank(), 1, model.config.vocab_size)};
+            const StepResult result = engine.step(batches, 1e-3);
+            if (at) *at = kept;
+            const auto after = test::whole_leaves(engine.store(), mesh);
+            const std::lock_guard lock(guard);
+            poisoned += at != nullptr;
+            skipped += !result.updated && engine.updates_done() == 0 && after == before;
+            named.insert(result.non_finite ? result.non_finite->where : "nothing");
+        });
+        EXPECT_GE(poisoned, 1) << mesh_case.text();
+        EXPECT_EQ(skipped, 4) << mesh_case.text();
+        EXPECT_EQ(named, std::set<std::string>{"the weight model.layers.1.mlp.up_proj.weight"})
+            << mesh_case.text();
+    }
+}
+
+/// Eight rows, in pieces of one row on each rank.
+TEST(EvaluationOnAMesh, SumsUpAllRanksAndPieces) {
+    omp_set_num_threads(1);
+    for (const test::MeshModel& model : test::mesh_models()) {
+        if (model.name != "mixtral" && model.name != "uneven") continue;
+        const auto backend = make_cpu_backend();
+        const Mesh single;
+        TrainEngine alone(model.config, options_of({}, 8), *backend, single);
+        alone.allocate();
+        alone.initialize_weights(1);
+        const EvaluationResult expected = alone.evaluate(some_rows(0, 8, model.config.vocab_size));
+        for (const test::MeshCase& mesh_case : cases())
+            run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+                omp_set_num_threads(1);
+                const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+                const auto own_backend = make_cpu_backend();
+                TrainEngine engine(model.config, options_of(mesh_case, 1), *own_backend, mesh);
+                engine.allocate();
+                engine.initialize_weights(1);
+                const std::int64_t rows = 8 / mesh.replicas().size();
+                const EvaluationResult result =
+                    engine.evaluate(some_rows(mesh.replicas().rank() * rows, rows, model.config.vocab_size));
+                EXPECT_NEAR(result.batch_loss(), expected.batch_loss(), 1e-5) << mesh_case.text();
+                EXPECT_NEAR(result.balance_loss, expected.balance_loss, 1e-6) << mesh_case.text();
+                EXPECT_EQ(result.targets, expected.targets) << mesh_case.text();
+                EXPECT_EQ(result.correct, expected.correct) << mesh_case.text();
+                EXPECT_EQ(result.rows, 8) << mesh_case.text();
+            });
+    }
+}
+
+}  // namespace
+}  // namespace drover
