@@ -105,6 +105,29 @@ void write_json(std::string& out, const Json& value, const JsonLayout& layout, i
     }
 }
 
+/// Literals that JSON lacks, longest first. They travel through the parser as strings that start with a
+/// character which JSON texts can only hold escaped.
+struct Literal {
+    std::string_view text;
+    double value;
+};
+const Literal literals[] = {{"-Infinity", -HUGE_VAL}, {"Infinity", HUGE_VAL}, {"NaN", std::nan("")}};
+constexpr std::string_view literal_mark = "\\u0001";
+
+void restore_literals(Json& value) {
+    if (value.is_structured()) {
+        for (Json& member : value) restore_literals(member);
+    } else if (value.is_string()) {
+        const std::string& text = value.get_ref<const std::string&>();
+        if (!text.starts_with('\x01')) return;
+        for (const Literal& literal : literals)
+            if (std::string_view(text).substr(1) == literal.text) {
+                value = literal.value;
+                return;
+            }
+    }
+}
+
 }  // namespace
 
 std::string python_float(double value) {
@@ -150,6 +173,31 @@ std::string python_json(const Json& value, int indent) {
     std::string text;
     write_json(text, value, {.indent = indent, .sorted = true}, 0);
     return text;
+}
+
+Json parse_python_json(std::string_view text, std::string_view where) {
+    std::string plain;
+    bool in_string = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const char c = text[i];
+        if (in_string && c == '\\' && i + 1 < text.size()) {
+            plain.append(text.substr(i++, 2));
+            continue;
+        }
+        if (c == '"') in_string = !in_string;
+        const auto literal = std::find_if(std::begin(literals), std::end(literals), [&](const Literal& known) {
+            return !in_string && text.substr(i).starts_with(known.text);
+        });
+        if (literal == std::end(literals)) {
+            plain += c;
+        } else {
+            plain.append("\"").append(literal_mark).append(literal->text).append("\"");
+            i += literal->text.size() - 1;
+        }
+    }
+    Json value = parse_json(plain, where);
+    restore_literals(value);
+    return value;
 }
 
 std::string python_json_line(const Json& value) {

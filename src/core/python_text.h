@@ -28,6 +28,9 @@ std::string python_timedelta(long long seconds);
 /// character beyond ASCII escaped, no newline at the end.
 std::string python_json(const Json& value, int indent);
 
+/// parse_json for texts with Python's literals NaN, Infinity and -Infinity.
+Json parse_python_json(std::string_view text, std::string_view where);
+
 /// json.dumps(value): on one line, keys in their order.
 std::string python_json_line(const Json& value);
 

@@ -87,7 +87,7 @@ std::string TrainerState::text() const {
 }
 
 TrainerState TrainerState::parse(std::string_view text, std::string_view where) {
-    const Json json = parse_json(text, where);
+    const Json json = parse_python_json(text, where);
     TrainerState state;
     try {
         state.logging_steps = json.at("logging_steps");

@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-import json
+import math
 import os
 import shutil
 import tempfile
@@ -142,12 +142,12 @@ def make_trainer(settings):
     if settings.get("logging_steps", 0) is None:
         del settings["logging_steps"]
     model = build_model(llama(), "float32", 42)
-    arguments = TrainingArguments("out", use_cpu=True, report_to="none", seed=42, **settings)
+    arguments = TrainingArguments("out", use_cpu=True, report_to="none", disable_tqdm=False, seed=42, **settings)
     return RecordedTrainer(
         model=model,
         args=arguments,
         train_dataset=Samples(0, TRAIN_SAMPLES),
-        eval_dataset=Samples(100, EVAL_SAMPLES),
+        eval_dataset=Samples(3, EVAL_SAMPLES),
         compute_metrics=compute_metrics,
         preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1),
         callbacks=[EarlyStoppingCallback(*early)] if early else None,
@@ -187,20 +187,16 @@ def run(settings):
         if "eval_model_preparation_time" in metrics:
             metrics["eval_model_preparation_time"] = 0.25
         metrics["eval_samples"] = EVAL_SAMPLES
-        metrics["perplexity"] = float(np.exp(metrics["eval_loss"]))
+        metrics["perplexity"] = math.exp(metrics["eval_loss"])
         trainer.log_metrics("eval", metrics)
         trainer.save_metrics("eval", metrics)
-    text = printed.getvalue()
-    if not do_train:  # the log line was printed before the time was fixed
-        text = text[text.index("*****") :]
-    parameters = trainer.model.num_parameters()
     return result | {
-        "parameters": parameters,
+        "parameters": trainer.model.num_parameters(),
         "parameters_without_embeddings": trainer.model.num_parameters(exclude_embeddings=True),
         "updates": trainer.updates,
         "evaluations": trainer.evaluations,
         "log_history": trainer.state.log_history,
-        "stdout": text,
+        "stdout": printed.getvalue(),
         "files": files(),
     }
 
