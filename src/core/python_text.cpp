@@ -185,9 +185,9 @@ Json parse_python_json(std::string_view text, std::string_view where) {
             continue;
         }
         if (c == '"') in_string = !in_string;
-        const auto literal = std::find_if(std::begin(literals), std::end(literals), [&](const Literal& known) {
-            return !in_string && text.substr(i).starts_with(known.text);
-        });
+        const auto literal = std::find_if(
+            std::begin(literals), std::end(literals),
+            [&](const Literal& known) { return !in_string && text.substr(i).starts_with(known.text); });
         if (literal == std::end(literals)) {
             plain += c;
         } else {

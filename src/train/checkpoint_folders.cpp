@@ -32,7 +32,8 @@ std::vector<Checkpoint> find_checkpoints(const fs::path& output_dir) {
         if (parsed.ec != std::errc() || parsed.ptr != end) continue;
         found.push_back({entry.path(), step, entry.last_write_time()});
     }
-    std::sort(found.begin(), found.end(), [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });
+    std::sort(found.begin(), found.end(),
+              [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });
     return found;
 }
 
@@ -52,7 +53,8 @@ std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
     std::vector<Checkpoint> by_time = found;
     std::stable_sort(by_time.begin(), by_time.end(),
                      [](const Checkpoint& a, const Checkpoint& b) { return a.written < b.written; });
-    if (!found.empty() && by_time.back().written - by_time.front().written >= std::chrono::seconds(1)) found = by_time;
+    if (!found.empty() && by_time.back().written - by_time.front().written >= std::chrono::seconds(1))
+        found = by_time;
     std::vector<fs::path> paths;
     for (const Checkpoint& checkpoint : found) paths.push_back(checkpoint.path);
     return paths;
@@ -64,7 +66,8 @@ std::optional<fs::path> newest_checkpoint(const fs::path& output_dir) {
     return found.back().path;
 }
 
-void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit, const std::optional<std::string>& best) {
+void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
+                        const std::optional<std::string>& best) {
     if (limit <= 0) return;
     const std::vector<fs::path> all = checkpoints_by_age(output_dir);
     if (all.empty()) return;

@@ -26,8 +26,8 @@ ParameterCounts count_parameters(const ModelConfig& config) {
             .without_embeddings = total - config.vocab_size * config.hidden_size};
 }
 
-EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh, std::uint64_t seed,
-                         AfterSave after_save)
+EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
+                         std::uint64_t seed, AfterSave after_save)
     : engine_(engine),
       backend_(backend),
       mesh_(mesh),
@@ -46,7 +46,8 @@ std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std:
                         .rows = rows,
                         .targets = whole.targets,
                         .correct = whole.correct};
-    // Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not meet.
+    // Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not
+    // meet.
     const std::vector<double> repeats = gather({static_cast<double>(batch.rows - rows)});
     if (std::any_of(repeats.begin(), repeats.end(), [](double count) { return count > 0; })) {
         const EvaluationResult fresh = engine_.evaluate(with_targets_in(batch, rows));
@@ -55,7 +56,8 @@ std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std:
     }
 
     const std::vector<double> numbers =
-        gather({own.loss, static_cast<double>(own.rows), static_cast<double>(own.targets), static_cast<double>(own.correct)});
+        gather({own.loss, static_cast<double>(own.rows), static_cast<double>(own.targets),
+                static_cast<double>(own.correct)});
     std::vector<BatchEvaluation> all;
     for (std::size_t i = 0; i < numbers.size(); i += 4)
         all.push_back({.loss = numbers[i],
@@ -90,7 +92,8 @@ void EngineModel::save(const std::filesystem::path& folder) {
 void EngineModel::load(const std::filesystem::path& folder) {
     const LoadReport report = engine_.load_weights(folder, seed_);
     if (!report.missing.empty())
-        throw Error(fmt::format("The checkpoint {} lacks {} tensors of this model.", folder.string(), report.missing.size()),
+        throw Error(fmt::format("The checkpoint {} lacks {} tensors of this model.", folder.string(),
+                                report.missing.size()),
                     "Resume from another checkpoint, or train again.");
 }
 

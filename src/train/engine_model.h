@@ -14,8 +14,8 @@ class EngineModel final : public TrainingModel {
     using AfterSave = std::function<void(const std::filesystem::path&)>;
 
     /// All must outlive it; the engine's memory is allocated. `seed` draws what a loaded folder lacks.
-    EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh, std::uint64_t seed,
-                AfterSave after_save = {});
+    EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
+                std::uint64_t seed, AfterSave after_save = {});
 
     UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) override;
     std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) override;

@@ -46,7 +46,8 @@ EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const E
     const auto stream = data.open({});
     while (const std::optional<TrainingBatch> batch = stream->next()) {
         for (const BatchEvaluation& result : model.evaluate(batch->tokens, batch->fresh)) {
-            losses.insert(losses.end(), static_cast<std::size_t>(result.rows), static_cast<float>(result.loss));
+            losses.insert(losses.end(), static_cast<std::size_t>(result.rows),
+                          static_cast<float>(result.loss));
             targets += result.targets;
             correct += result.correct;
         }

@@ -11,7 +11,7 @@ namespace drover {
 
 /// An evaluation over all replicas.
 struct EvaluationSummary {
-    double loss = 0;  ///< mean over samples of the loss of their batch, as numpy sums it in fp32
+    double loss = 0;      ///< mean over samples of the loss of their batch, as numpy sums it in fp32
     double accuracy = 0;  ///< share of targets that were the likeliest token
     std::int64_t batches = 0;
 };

@@ -9,10 +9,11 @@ namespace drover {
 
 LearningRate::LearningRate(const TrainerSettings& settings, std::int64_t max_steps) {
     if (settings.lr_scheduler_type == "reduce_lr_on_plateau")
-        plateau_.emplace(settings.learning_rate, settings.greater_metric_is_better(), settings.lr_scheduler_kwargs);
+        plateau_.emplace(settings.learning_rate, settings.greater_metric_is_better(),
+                         settings.lr_scheduler_kwargs);
     else
-        schedule_.emplace(settings.lr_scheduler_type, settings.learning_rate, warmup_steps_of(settings, max_steps), max_steps,
-                          settings.lr_scheduler_kwargs);
+        schedule_.emplace(settings.lr_scheduler_type, settings.learning_rate,
+                          warmup_steps_of(settings, max_steps), max_steps, settings.lr_scheduler_kwargs);
 }
 
 void LearningRate::observe(const TrainerSettings& settings, const Json& metrics) {
@@ -24,8 +25,9 @@ double best_model_metric(const TrainerSettings& settings, const Json& metrics) {
     if (!metrics.contains(key)) {
         std::string known;
         for (const auto& [name, value] : metrics.items()) known += (known.empty() ? "" : ", ") + name;
-        throw Error(fmt::format("--metric_for_best_model asks for {}, which evaluation does not report.", key),
-                    fmt::format("Choose one of: {}.", known));
+        throw Error(
+            fmt::format("--metric_for_best_model asks for {}, which evaluation does not report.", key),
+            fmt::format("Choose one of: {}.", known));
     }
     return metrics.at(key).get<double>();
 }

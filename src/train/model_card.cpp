@@ -29,8 +29,12 @@ std::string capitalised(const std::string& key) {
 }
 
 bool is_result(const std::string& key) {
-    static const std::vector<std::string> others = {
-        "eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "eval_model_preparation_time", "epoch", "step"};
+    static const std::vector<std::string> others = {"eval_runtime",
+                                                    "eval_samples_per_second",
+                                                    "eval_steps_per_second",
+                                                    "eval_model_preparation_time",
+                                                    "epoch",
+                                                    "step"};
     return std::find(others.begin(), others.end(), key) == others.end();
 }
 
@@ -50,8 +54,8 @@ std::vector<std::vector<std::string>> evaluation_rows(const TrainerState& state)
         if (record.contains("loss")) training_loss = rounded(record.at("loss"));
         if (!record.contains("eval_loss")) continue;
         std::vector<std::string> heads = {"Training Loss", "Epoch", "Step", "Validation Loss"};
-        std::vector<std::string> cells = {training_loss, rounded(record.at("epoch")), rounded(record.at("step")),
-                                          rounded(record.at("eval_loss"))};
+        std::vector<std::string> cells = {training_loss, rounded(record.at("epoch")),
+                                          rounded(record.at("step")), rounded(record.at("eval_loss"))};
         for (const auto& [key, value] : record.items())
             if (key != "eval_loss" && is_result(key)) {
                 heads.push_back(capitalised(key));
@@ -72,7 +76,8 @@ std::string markdown_table(const std::vector<std::vector<std::string>>& rows) {
         }
     std::string table;
     for (std::size_t row = 0; row < rows.size(); ++row) {
-        for (std::size_t i = 0; i < rows[row].size(); ++i) table += fmt::format("| {:<{}} ", rows[row][i], widths[i]);
+        for (std::size_t i = 0; i < rows[row].size(); ++i)
+            table += fmt::format("| {:<{}} ", rows[row][i], widths[i]);
         table += "|\n";
         if (row > 0) continue;
         for (const std::size_t width : widths) table += fmt::format("|:{}:", std::string(width, '-'));
@@ -92,8 +97,10 @@ std::string front_matter(const ModelCardFacts& facts, const Json& evaluation) {
     text += fmt::format("model-index:\n- name: {}\n", facts.name);
     if (has_accuracy && !facts.dataset.empty())
         text += fmt::format(
-            "  results:\n  - task:\n      name: Causal Language Modeling\n      type: text-generation\n    dataset:\n"
-            "      name: {0}\n      type: {0}\n    metrics:\n    - name: Accuracy\n      type: accuracy\n      value: {1}\n",
+            "  results:\n  - task:\n      name: Causal Language Modeling\n      type: text-generation\n    "
+            "dataset:\n"
+            "      name: {0}\n      type: {0}\n    metrics:\n    - name: Accuracy\n      type: accuracy\n    "
+            "  value: {1}\n",
             facts.dataset, python_float(evaluation.at("eval_accuracy").get<double>()));
     else
         text += "  results: []\n";
@@ -103,18 +110,21 @@ std::string front_matter(const ModelCardFacts& facts, const Json& evaluation) {
 std::string hyperparameters(const ModelCardFacts& facts, const TrainerSettings& settings) {
     std::string text;
     const auto line = [&](std::string_view name, const Json& value) {
-        text += fmt::format("- {}: {}\n", name, value.is_string() ? value.get<std::string>() : python_repr(value));
+        text += fmt::format("- {}: {}\n", name,
+                            value.is_string() ? value.get<std::string>() : python_repr(value));
     };
     line("learning_rate", settings.learning_rate);
     line("train_batch_size", settings.per_device_train_batch_size);
     line("eval_batch_size", settings.per_device_eval_batch_size);
     line("seed", facts.seed);
     if (settings.replicas > 1) line("num_devices", settings.replicas);
-    if (settings.gradient_accumulation_steps > 1) line("gradient_accumulation_steps", settings.gradient_accumulation_steps);
+    if (settings.gradient_accumulation_steps > 1)
+        line("gradient_accumulation_steps", settings.gradient_accumulation_steps);
     const std::int64_t total =
         settings.per_device_train_batch_size * settings.replicas * settings.gradient_accumulation_steps;
     if (total != settings.per_device_train_batch_size) line("total_train_batch_size", total);
-    if (settings.replicas > 1) line("total_eval_batch_size", settings.per_device_eval_batch_size * settings.replicas);
+    if (settings.replicas > 1)
+        line("total_eval_batch_size", settings.per_device_eval_batch_size * settings.replicas);
     if (!facts.optimizer.empty()) line("optimizer", facts.optimizer);
     line("lr_scheduler_type", settings.lr_scheduler_type);
     if (settings.warmup_steps != 0)
@@ -131,11 +141,13 @@ std::string hyperparameters(const ModelCardFacts& facts, const TrainerSettings& 
 
 }  // namespace
 
-std::string model_card(const ModelCardFacts& facts, const TrainerSettings& settings, const TrainerState& state) {
+std::string model_card(const ModelCardFacts& facts, const TrainerSettings& settings,
+                       const TrainerState& state) {
     const Json evaluation = last_evaluation(state);
     std::string text = front_matter(facts, evaluation);
-    const std::string origin = facts.base_model.empty() ? "trained this model from random weights"
-                                                        : "trained " + facts.base_model + " further to make this model";
+    const std::string origin = facts.base_model.empty()
+                                   ? "trained this model from random weights"
+                                   : "trained " + facts.base_model + " further to make this model";
     const std::string data =
         facts.dataset.empty() ? "texts that have no name on the hub" : "the dataset " + facts.dataset;
     text += fmt::format("\n# {}\n\nDrover {} on {}.\n", facts.name, origin, data);
@@ -144,7 +156,8 @@ std::string model_card(const ModelCardFacts& facts, const TrainerSettings& setti
         for (const auto& [key, value] : evaluation.items())
             if (is_result(key)) text += fmt::format("- {}: {}\n", capitalised(key), rounded(value));
     }
-    for (const char* section : {"Model description", "Intended uses & limitations", "Training and evaluation data"})
+    for (const char* section :
+         {"Model description", "Intended uses & limitations", "Training and evaluation data"})
         text += fmt::format("\n## {}\n\nNothing is written here yet.\n", section);
     text += "\n## Training procedure\n\n### Training hyperparameters\n\n" + hyperparameters(facts, settings);
     const auto rows = evaluation_rows(state);

@@ -41,7 +41,8 @@ void write_gzip(const std::filesystem::path& path, const std::string& text) {
     }
     if (file != nullptr && gzclose(file) != Z_OK) good = false;
     if (!good)
-        throw Error(fmt::format("Cannot write the trace {}.", path.string()), "Check PROFILE_LOGDIR and the free space.");
+        throw Error(fmt::format("Cannot write the trace {}.", path.string()),
+                    "Check PROFILE_LOGDIR and the free space.");
 }
 
 }  // namespace
@@ -71,15 +72,17 @@ std::string OperationTrace::text() const {
 {{"ph":"M","pid":1,"tid":{},"name":"thread_name","args":{{"name":"operations"}}}})",
                    int{spans_lane}, int{operations_lane});
     for (const Span& span : spans_)
-        fmt::format_to(out, ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{}}}", int{spans_lane},
-                       span.start * microseconds, span.seconds * microseconds, Json(span.name).dump());
+        fmt::format_to(
+            out, ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{}}}",
+            int{spans_lane}, span.start * microseconds, span.seconds * microseconds, Json(span.name).dump());
     for (const Event& event : operations_)
-        fmt::format_to(out,
-                       ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{},\"args\":"
-                       "{{\"flops\":{:.0f},\"bytes\":{:.0f},\"arithmetic\":\"{}\"}}}}",
-                       int{operations_lane}, event.start * microseconds, event.seconds * microseconds,
-                       Json(std::string(event.cost.name)).dump(), event.cost.flops, event.cost.bytes,
-                       name_of(event.cost.arithmetic));
+        fmt::format_to(
+            out,
+            ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{},\"args\":"
+            "{{\"flops\":{:.0f},\"bytes\":{:.0f},\"arithmetic\":\"{}\"}}}}",
+            int{operations_lane}, event.start * microseconds, event.seconds * microseconds,
+            Json(std::string(event.cost.name)).dump(), event.cost.flops, event.cost.bytes,
+            name_of(event.cost.arithmetic));
     events += "\n]}\n";
     return events;
 }

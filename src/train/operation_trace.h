@@ -10,8 +10,8 @@
 
 namespace drover {
 
-/// Remembers when operations ran, for trace viewers (Perfetto, chrome://tracing, TensorBoard's profile tab). For devices that run
-/// inline: times are the host's.
+/// Remembers when operations ran, for trace viewers (Perfetto, chrome://tracing, TensorBoard's profile tab).
+/// For devices that run inline: times are the host's.
 class OperationTrace final : public OperationObserver {
   public:
     void begin(const OperationCost& cost, Stream stream) override;
@@ -41,7 +41,8 @@ class OperationTrace final : public OperationObserver {
     std::vector<Span> spans_;
 };
 
-/// Which steps are traced, as the variables PROFILE_EPOCH, PROFILE_STEP, PROFILE_DURATION_MS and PROFILE_LOGDIR say.
+/// Which steps are traced, as the variables PROFILE_EPOCH, PROFILE_STEP, PROFILE_DURATION_MS and
+/// PROFILE_LOGDIR say.
 struct TraceSettings {
     std::int64_t epoch = 0;  ///< tracing begins after this step of this epoch, both counted from 0
     std::int64_t step = 0;
@@ -49,12 +50,13 @@ struct TraceSettings {
     std::filesystem::path folder;
 };
 
-/// Traces the operations of some steps and writes them to <folder>/plugins/profile/<run>/<host>.trace.json.gz, where TensorBoard
-/// looks for it.
+/// Traces the operations of some steps and writes them to
+/// <folder>/plugins/profile/<run>/<host>.trace.json.gz, where TensorBoard looks for it.
 class StepTracer final : public TrainerCallback {
   public:
     /// `backend`, which must outlive it, has no other observer while steps are traced.
-    StepTracer(Backend& backend, TraceSettings settings) : backend_(backend), settings_(std::move(settings)) {}
+    StepTracer(Backend& backend, TraceSettings settings)
+        : backend_(backend), settings_(std::move(settings)) {}
     ~StepTracer() override;
 
     void on_epoch_begin(TrainerView& view) override;

@@ -29,20 +29,22 @@ std::string short_count(double value) {
 
 std::string progress_text(const ProgressNumbers& numbers, int width) {
     const double seconds = std::max(numbers.seconds, 1e-9);
-    std::string text = fmt::format("{}/{} loss {:.4g} lr {:.3g} norm {:.3g} {} tok/s", numbers.step, numbers.steps,
-                                   numbers.last.loss, numbers.last.learning_rate, numbers.last.gradient_norm,
-                                   short_count(static_cast<double>(numbers.tokens) / seconds));
+    std::string text =
+        fmt::format("{}/{} loss {:.4g} lr {:.3g} norm {:.3g} {} tok/s", numbers.step, numbers.steps,
+                    numbers.last.loss, numbers.last.learning_rate, numbers.last.gradient_norm,
+                    short_count(static_cast<double>(numbers.tokens) / seconds));
     if (numbers.share_of_peak > 0) text += fmt::format(" {:.0f}% of peak", 100 * numbers.share_of_peak);
     if (numbers.steps_timed > 0) {
-        const double left =
-            seconds / static_cast<double>(numbers.steps_timed) * static_cast<double>(numbers.steps - numbers.step);
+        const double left = seconds / static_cast<double>(numbers.steps_timed) *
+                            static_cast<double>(numbers.steps - numbers.step);
         text += fmt::format(" {} left", python_timedelta(static_cast<long long>(left)));
     }
     const int room = width - static_cast<int>(text.size()) - 9;
     if (room >= 10 && numbers.steps > 0) {
         const int cells = std::min(room, 30);
         const int filled = static_cast<int>(cells * numbers.step / numbers.steps);
-        text = fmt::format("{:3}% [{}{}] {}", 100 * numbers.step / numbers.steps, std::string(static_cast<std::size_t>(filled), '#'),
+        text = fmt::format("{:3}% [{}{}] {}", 100 * numbers.step / numbers.steps,
+                           std::string(static_cast<std::size_t>(filled), '#'),
                            std::string(static_cast<std::size_t>(cells - filled), '.'), text);
     }
     return width > 0 ? text.substr(0, static_cast<std::size_t>(width - 1)) : text;
@@ -67,11 +69,14 @@ void ProgressBar::on_step_end(TrainerView& view, const StepReport& step) {
     // The time of steps only: evaluations and checkpoints in between say nothing about the training's speed.
     numbers_.seconds += step.seconds;
     if (peak_flops_ > 0 && numbers_.seconds > 0) {
-        const double flops = 6.0 * static_cast<double>(numbers_.tokens) * static_cast<double>(view.parameters.active);
-        numbers_.share_of_peak = flops / numbers_.seconds / peak_flops_ / static_cast<double>(view.settings.replicas);
+        const double flops =
+            6.0 * static_cast<double>(numbers_.tokens) * static_cast<double>(view.parameters.active);
+        numbers_.share_of_peak =
+            flops / numbers_.seconds / peak_flops_ / static_cast<double>(view.settings.replicas);
     }
     const bool last = numbers_.step >= numbers_.steps;
-    if (view.state.is_local_process_zero && (due() || (last && width_ > 0))) draw(progress_text(numbers_, width_));
+    if (view.state.is_local_process_zero && (due() || (last && width_ > 0)))
+        draw(progress_text(numbers_, width_));
 }
 
 void ProgressBar::on_evaluation_step(TrainerView& view, std::int64_t done, std::int64_t batches) {

@@ -19,16 +19,17 @@ struct ProgressNumbers {
     double share_of_peak = 0;      ///< 0: not known
 };
 
-/// "12/100 loss 4.186 lr 0.001 norm 1.5 12.3k tok/s 41% of peak 0:01:05 left", with a bar before it when `width` columns have
-/// room.
+/// "12/100 loss 4.186 lr 0.001 norm 1.5 12.3k tok/s 41% of peak 0:01:05 left", with a bar before it when
+/// `width` columns have room.
 std::string progress_text(const ProgressNumbers& numbers, int width);
 
-/// Shows on standard error how far training and evaluations are: one line that is drawn again several times a second on a
-/// terminal, else a line now and then. It leaves the line before a record is logged, so it is to be added before whoever prints
-/// records.
+/// Shows on standard error how far training and evaluations are: one line that is drawn again several times a
+/// second on a terminal, else a line now and then. It leaves the line before a record is logged, so it is to
+/// be added before whoever prints records.
 class ProgressBar final : public TrainerCallback {
   public:
-    /// `peak_flops`: what the machine can do per second in the dtype of the products; 0 when that is not known.
+    /// `peak_flops`: what the machine can do per second in the dtype of the products; 0 when that is not
+    /// known.
     explicit ProgressBar(double peak_flops = 0);
     /// For tests: writes to `out` as if it were a terminal of `width` columns (0: none).
     ProgressBar(double peak_flops, std::FILE* out, int width);

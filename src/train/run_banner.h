@@ -6,8 +6,8 @@
 
 namespace drover {
 
-/// The lines that Hugging Face logs before training ("***** Running training *****") and before an evaluation. Each ends with a
-/// newline.
+/// The lines that Hugging Face logs before training ("***** Running training *****") and before an
+/// evaluation. Each ends with a newline.
 std::string training_banner(const TrainerView& view);
 std::string evaluation_banner(const TrainerView& view, std::int64_t samples);
 

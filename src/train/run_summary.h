@@ -12,7 +12,8 @@ class RunSummary final : public TrainerCallback {
   public:
     void on_step_end(TrainerView& view, const StepReport& step) override;
 
-    /// Median of the steps' times, the first one (which warms up) left out when there are others; 0 without steps.
+    /// Median of the steps' times, the first one (which warms up) left out when there are others; 0 without
+    /// steps.
     double median_step_seconds() const;
     /// Parameters, steps, speed; a line each, ending with a newline. Empty when nothing was trained.
     std::string text() const;

@@ -24,7 +24,8 @@ std::int64_t StepPlan::window(std::int64_t update, std::int64_t accumulation) co
     return std::min(accumulation, batches_per_epoch - update * accumulation);
 }
 
-StepPlan make_step_plan(const TrainerSettings& settings, std::int64_t batches_per_epoch, std::int64_t examples) {
+StepPlan make_step_plan(const TrainerSettings& settings, std::int64_t batches_per_epoch,
+                        std::int64_t examples) {
     require(batches_per_epoch > 0, "an epoch without batches");
     StepPlan plan;
     plan.batches_per_epoch = batches_per_epoch;
@@ -35,7 +36,8 @@ StepPlan make_step_plan(const TrainerSettings& settings, std::int64_t batches_pe
     if (settings.max_steps > 0) {
         plan.max_steps = settings.max_steps;
         plan.epochs = divide_up(plan.max_steps, plan.updates_per_epoch);
-        plan.trained_samples = static_cast<double>(plan.max_steps) * static_cast<double>(plan.total_batch_size);
+        plan.trained_samples =
+            static_cast<double>(plan.max_steps) * static_cast<double>(plan.total_batch_size);
     } else {
         plan.max_steps = whole_steps(settings.num_train_epochs * static_cast<double>(plan.updates_per_epoch));
         plan.epochs = whole_steps(settings.num_train_epochs);

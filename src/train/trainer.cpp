@@ -10,8 +10,8 @@
 
 namespace drover {
 
-Trainer::Trainer(TrainerSettings settings, TrainingModel& model, TrainingData* training, TrainingData* evaluation,
-                 TrainerOptions options)
+Trainer::Trainer(TrainerSettings settings, TrainingModel& model, TrainingData* training,
+                 TrainingData* evaluation, TrainerOptions options)
     : settings_(std::move(settings)),
       model_(model),
       training_(training),
@@ -28,7 +28,8 @@ StepPlan Trainer::plan() const {
     return make_step_plan(settings_, training_->batches_per_epoch(), training_->samples());
 }
 
-// ------------------------------------------------------------------------------------------------------------ the run
+// ------------------------------------------------------------------------------------------------------------
+// the run
 
 Json Trainer::train(const TrainerState* resumed) {
     begin_state(resumed);
@@ -61,7 +62,8 @@ void Trainer::begin_state(const TrainerState* resumed) {
         state_.is_world_process_zero = fresh.is_world_process_zero;
         for (TrainerCallback* callback : callbacks_) callback->import_state(state_.stateful_callbacks);
         for (const Json& record : state_.log_history)
-            if (record.contains("eval_loss") && record.at("step") != 0) learning_rate_->observe(settings_, record);
+            if (record.contains("eval_loss") && record.at("step") != 0)
+                learning_rate_->observe(settings_, record);
     }
     export_callback_states();
     trained_ = true;
@@ -119,8 +121,10 @@ std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t up
         const std::int64_t tokens = batch->tokens.tokens() * settings_.replicas;
         report.tokens += tokens;
         report.samples += batch->tokens.rows * settings_.replicas;
-        pending_flos_ += 6.0 * static_cast<double>(tokens) * static_cast<double>(parameters_.without_embeddings);
-        if (settings_.include_num_input_tokens_seen == CountTokens::all) state_.num_input_tokens_seen += tokens;
+        pending_flos_ +=
+            6.0 * static_cast<double>(tokens) * static_cast<double>(parameters_.without_embeddings);
+        if (settings_.include_num_input_tokens_seen == CountTokens::all)
+            state_.num_input_tokens_seen += tokens;
         if (settings_.include_num_input_tokens_seen == CountTokens::non_padding)
             state_.num_input_tokens_seen += batch->attended * settings_.replicas;
         window.push_back(std::move(batch->tokens));
@@ -145,7 +149,8 @@ Json Trainer::finish_training() {
     metrics["train_loss"] = total_loss_ / std::max(static_cast<double>(state_.global_step), 0.001);
     log(metrics, false);
 
-    if (settings_.load_best_model_at_end && state_.best_model_checkpoint) model_.load(*state_.best_model_checkpoint);
+    if (settings_.load_best_model_at_end && state_.best_model_checkpoint)
+        model_.load(*state_.best_model_checkpoint);
     if (settings_.is_world_process_zero && state_.best_model_checkpoint && settings_.save_total_limit == 1)
         keep_only_checkpoint(settings_.output_dir, *state_.best_model_checkpoint);
     tell(&TrainerCallback::on_train_end);
@@ -162,7 +167,8 @@ WorkDone Trainer::trained_work() const {
     return work;
 }
 
-// ------------------------------------------------------------------------------------------- records and evaluations
+// ------------------------------------------------------------------------------------------- records and
+// evaluations
 
 void Trainer::log_save_evaluate(const std::optional<StepReport>& last_step) {
     if (control_.should_log && last_step && state_.global_step > last_logged_step_) log_step(*last_step);
@@ -188,8 +194,9 @@ void Trainer::log(Json& record, bool with_token_speed) {
     if (settings_.include_num_input_tokens_seen != CountTokens::no) {
         record["num_input_tokens_seen"] = state_.num_input_tokens_seen;
         if (with_token_speed)
-            add_speed_metrics(record, "train", options_.seconds(training_watch_),
-                              {.tokens = static_cast<double>(state_.num_input_tokens_seen - tokens_seen_before_)});
+            add_speed_metrics(
+                record, "train", options_.seconds(training_watch_),
+                {.tokens = static_cast<double>(state_.num_input_tokens_seen - tokens_seen_before_)});
     }
     Json kept = record;
     kept["step"] = state_.global_step;
@@ -207,9 +214,10 @@ Json Trainer::evaluate() {
     require(evaluation_ != nullptr, "an evaluation without data");
     tell(&TrainerCallback::on_evaluate_begin, evaluation_->samples());
     const Stopwatch watch;
-    const EvaluationSummary summary = evaluate_all(model_, *evaluation_, [&](std::int64_t done, std::int64_t batches) {
-        tell(&TrainerCallback::on_evaluation_step, done, batches);
-    });
+    const EvaluationSummary summary =
+        evaluate_all(model_, *evaluation_, [&](std::int64_t done, std::int64_t batches) {
+            tell(&TrainerCallback::on_evaluation_step, done, batches);
+        });
     Json metrics = Json::object();
     metrics["eval_loss"] = summary.loss;
     if (!trained_ && options_.model_preparation_seconds)
@@ -243,7 +251,8 @@ bool Trainer::note_best(const Json& metrics) {
     return true;
 }
 
-// -------------------------------------------------------------------------------------------------------- checkpoints
+// --------------------------------------------------------------------------------------------------------
+// checkpoints
 
 void Trainer::save_checkpoint() {
     store_flos();
@@ -264,7 +273,8 @@ void Trainer::save_checkpoint() {
 
 void Trainer::export_callback_states() {
     for (const TrainerCallback* callback : callbacks_)
-        if (const auto exported = callback->exported_state()) state_.stateful_callbacks[exported->first] = exported->second;
+        if (const auto exported = callback->exported_state())
+            state_.stateful_callbacks[exported->first] = exported->second;
     state_.stateful_callbacks["TrainerControl"] = control_.exported();
 }
 

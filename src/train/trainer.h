@@ -23,16 +23,17 @@ struct TrainerOptions {
 /// The loop of Hugging Face's Trainer 5: the order of its work, its counting, its records and its state.
 class Trainer {
   public:
-    /// `settings` are finished (TrainerSettings::finish). What is given must outlive the trainer; `training` or `evaluation` may
-    /// be absent when there is nothing to train on or to evaluate.
+    /// `settings` are finished (TrainerSettings::finish). What is given must outlive the trainer; `training`
+    /// or `evaluation` may be absent when there is nothing to train on or to evaluate.
     Trainer(TrainerSettings settings, TrainingModel& model, TrainingData* training, TrainingData* evaluation,
             TrainerOptions options = {});
 
     /// Callbacks are told in the order in which they were added; they must outlive the trainer.
     void add_callback(TrainerCallback& callback) { callbacks_.push_back(&callback); }
 
-    /// Trains to the end of the plan or until a callback stops it; returns the metrics that were logged last. With
-    /// `resumed`, a state that an earlier run saved, goes on from there; the model must be in that state.
+    /// Trains to the end of the plan or until a callback stops it; returns the metrics that were logged last.
+    /// With `resumed`, a state that an earlier run saved, goes on from there; the model must be in that
+    /// state.
     Json train(const TrainerState* resumed = nullptr);
     /// Evaluates, logs and returns the metrics.
     Json evaluate();

@@ -20,8 +20,8 @@ enum class IntervalStrategy : std::uint8_t {
 /// include_num_input_tokens_seen.
 enum class CountTokens : std::uint8_t { no, all, non_padding };
 
-/// The arguments of Hugging Face's Trainer that its loop acts on, under their names. What concerns the update (optimizer,
-/// clipping, precision) or the order of the data (seeds) is set where these are made.
+/// The arguments of Hugging Face's Trainer that its loop acts on, under their names. What concerns the update
+/// (optimizer, clipping, precision) or the order of the data (seeds) is set where these are made.
 struct TrainerSettings {
     std::filesystem::path output_dir = "trainer_output";
 

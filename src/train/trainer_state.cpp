@@ -10,8 +10,8 @@
 namespace drover {
 namespace {
 
-/// What the Trainer keeps of a number of steps given on the command line, where it is a float: a share becomes a number;
-/// the arguments turn numbers beyond 1 into integers only with the strategy that uses them.
+/// What the Trainer keeps of a number of steps given on the command line, where it is a float: a share
+/// becomes a number; the arguments turn numbers beyond 1 into integers only with the strategy that uses them.
 Json kept_steps(const std::optional<double>& given, IntervalStrategy strategy, std::int64_t max_steps) {
     if (!given) return 500;
     if (*given < 1) return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_steps) * *given));
@@ -42,7 +42,8 @@ Json TrainerControl::exported() const {
             {"attributes", Json::object()}};
 }
 
-TrainerState TrainerState::begin(const TrainerSettings& settings, std::int64_t max_steps, std::int64_t epochs) {
+TrainerState TrainerState::begin(const TrainerSettings& settings, std::int64_t max_steps,
+                                 std::int64_t epochs) {
     TrainerState state;
     state.logging_steps = kept_steps(settings.logging_steps, settings.logging_strategy, max_steps);
     state.eval_steps = kept_steps(settings.eval_steps, settings.eval_strategy, max_steps);

@@ -12,7 +12,8 @@ TrainingBatch to_training_batch(const LoadedBatch& loaded) {
                                   [&](std::int32_t length) { return length == batch.row_length; });
     return {.epoch = loaded.position.epoch,
             .tokens = full ? TokenBatch::from_labels(batch.rows, batch.row_length, batch.ids, batch.labels)
-                           : TokenBatch::right_padded(batch.rows, batch.row_length, batch.ids, batch.labels, batch.lengths),
+                           : TokenBatch::right_padded(batch.rows, batch.row_length, batch.ids, batch.labels,
+                                                      batch.lengths),
             .attended = std::accumulate(batch.lengths.begin(), batch.lengths.end(), std::int64_t{0}),
             .fresh = loaded.fresh};
 }
@@ -53,7 +54,8 @@ std::int64_t TokenFileData::tokens_per_epoch() const {
 std::unique_ptr<BatchStream> TokenFileData::open(BatchPosition start) {
     LoaderOptions options = options_;
     options.start = start;
-    options.epochs = end_ == StreamEnd::after_one_epoch ? std::optional<std::int64_t>(start.epoch + 1) : std::nullopt;
+    options.epochs =
+        end_ == StreamEnd::after_one_epoch ? std::optional<std::int64_t>(start.epoch + 1) : std::nullopt;
     return std::make_unique<LoaderStream>(rows_, options);
 }
 

@@ -27,7 +27,7 @@ class BatchStream {
 class TrainingData {
   public:
     virtual ~TrainingData() = default;
-    virtual std::int64_t samples() const = 0;  ///< over all ranks
+    virtual std::int64_t samples() const = 0;            ///< over all ranks
     virtual std::int64_t batches_per_epoch() const = 0;  ///< of this rank
     virtual std::int64_t tokens_per_epoch() const = 0;   ///< over all ranks, without padding
     virtual std::unique_ptr<BatchStream> open(BatchPosition start) = 0;

@@ -13,12 +13,13 @@ struct UpdateOutcome {
     /// Losses that add up to that of the step over all replicas: one per micro-batch, or their sum.
     std::vector<double> losses;
     double gradient_norm = 0;  ///< before clipping
-    bool skipped = false;      ///< nothing was updated (overflow of scaled gradients): the schedule stands still
+    bool skipped = false;  ///< nothing was updated (overflow of scaled gradients): the schedule stands still
 };
 
 /// An evaluated batch of one replica.
 struct BatchEvaluation {
-    double loss = 0;  ///< as Hugging Face computes a batch's: mean over targets, plus the experts' balance loss
+    double loss =
+        0;  ///< as Hugging Face computes a batch's: mean over targets, plus the experts' balance loss
     std::int64_t rows = 0;     ///< that are no repetitions; see LoadedBatch::fresh
     std::int64_t targets = 0;  ///< of those rows
     std::int64_t correct = 0;
@@ -30,7 +31,8 @@ struct ParameterCounts {
     std::int64_t without_embeddings = 0;
 };
 
-/// A model as the loop needs it. One rank of several calls the same functions in the same order as the others.
+/// A model as the loop needs it. One rank of several calls the same functions in the same order as the
+/// others.
 class TrainingModel {
   public:
     virtual ~TrainingModel() = default;

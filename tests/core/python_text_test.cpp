@@ -68,7 +68,8 @@ TEST(PythonText, JsonAsDumps) {
     value["é"] = "ü\n";
     value["c"] = INFINITY;
     EXPECT_EQ(python_json(value, 2),
-              "{\n  \"a\": {},\n  \"b\": [\n    1,\n    2.0\n  ],\n  \"c\": Infinity,\n  \"\\u00e9\": \"\\u00fc\\n\"\n}");
+              "{\n  \"a\": {},\n  \"b\": [\n    1,\n    2.0\n  ],\n  \"c\": Infinity,\n  \"\\u00e9\": "
+              "\"\\u00fc\\n\"\n}");
     EXPECT_EQ(python_json_line(value), R"({"b": [1, 2.0], "a": {}, "\u00e9": "\u00fc\n", "c": Infinity})");
 }
 
