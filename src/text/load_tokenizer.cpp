@@ -2,6 +2,7 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
+#include "core/lfs_pointer.h"
 #include "text/pipeline_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/side_files.h"
@@ -15,9 +16,7 @@ constexpr std::string_view encoder_version = "1";
 
 std::string read_tokenizer_file(const std::filesystem::path& path) {
     std::string content = read_text_file(path);
-    if (content.starts_with("version https://git-lfs"))
-        throw Error(fmt::format("{} is a Git LFS pointer, not the tokenizer.", path.string()),
-                    "Run `git lfs pull` in its folder.");
+    refuse_lfs_pointer(content, path.string());
     return content;
 }
 

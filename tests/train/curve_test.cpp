@@ -46,10 +46,9 @@ TEST(Curve, AdamWCosineWithAccumulation) {
     expect_curve("cosine_accumulation", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
-// Rounding to bf16 makes the run itself uncertain: transformers' own bf16 losses leave its fp32 losses by up
-// to 6e-2.
+// At a rate that is small enough for roundings to bf16 not to decide where the run goes.
 TEST(Curve, PureBfloat16) {
-    expect_curve("bfloat16", Precision::pure_bf16(), {.loss = 6e-2, .norm = 0.25, .sum = 2.0});
+    expect_curve("bfloat16", Precision::pure_bf16(), {.loss = 1.5e-2, .norm = 0.1, .sum = 0.2});
 }
 
 TEST(Curve, AdafactorLinear) {

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Writes every golden file; with the path of the Shakespeare text as argument, the demo corpus and the tokenizers too, and with a
 # folder that holds wikitext-2/ and Llama's tokenizers/ as second argument, their golden files and the packed blocks.
+# With the path of run_clm.py in RUN_CLM, its runs.
 set -eu
 folder=$(dirname "$0")
 python=${PYTHON:-python3}
-for script in ops rng rope_tables schedules init optimizer_ops one_step mixtral_step jitter_step smoothed_step curve appendix_a hf_folder resize configs loss_scaler samplers readers; do
+for script in ops rng rope_tables schedules init optimizer_ops one_step mixtral_step jitter_step smoothed_step curve appendix_a hf_folder resize configs loss_scaler samplers readers argument_names trainer_log; do
     echo "$script"
     "$python" "$folder/$script.py"
 done
@@ -18,4 +19,8 @@ fi
 if [ $# -gt 1 ]; then
     echo packing
     "$python" "$folder/packing.py" "$2/wikitext-2/valid.txt"
+fi
+if [ -n "${RUN_CLM:-}" ]; then
+    echo run_clm
+    "$python" "$folder/run_clm_runs.py" "$RUN_CLM" ${1:+--text "$1"}
 fi

@@ -32,9 +32,10 @@ inline void zero_tile() {
     asm volatile("tilezero %%tmm%c0" ::"i"(tile));
 }
 
+/// `row` bytes from one row of the tile to the next.
 template <int tile>
-inline void load_tile(const void* from) {
-    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(std::int64_t{64}), "i"(tile) : "memory");
+inline void load_tile(const void* from, std::int64_t row = 64) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row), "i"(tile) : "memory");
 }
 
 template <int tile>

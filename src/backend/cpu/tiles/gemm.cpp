@@ -15,13 +15,14 @@ constexpr std::int64_t tiles_in(std::int64_t width) {
     return (width + tile_width - 1) / tile_width;
 }
 
-/// Sizes that keep a piece in a core's caches. The packed right operand of one piece, columns × depth, takes
-/// half of the second level, and a block of rows of the left one less: tiles come from there.
+/// Sizes that keep a piece in a core's caches: tiles of the packed right operand, columns × depth, come from
+/// the second level.
 struct CacheSizes {
-    std::int64_t columns, depth, block_rows;
+    std::int64_t right_elements, depth, block_rows;
 };
-constexpr CacheSizes for_amx{512, 1024, 128};     // 2 MiB on all processors with AMX
-constexpr CacheSizes for_vectors{256, 512, 128};  // 1 MiB and more
+constexpr CacheSizes for_amx{768 * 1024, 1024, 128};  // 1.5 of the 2 MiB that all processors with AMX have
+constexpr CacheSizes for_vectors{128 * 1024, 512,
+                                 128};  // a quarter of 1 MiB: blocks of the left one are there too
 
 constexpr CacheSizes sizes_for(TileUnit unit) {
     return unit == TileUnit::amx ? for_amx : for_vectors;
@@ -43,13 +44,13 @@ struct Cut {
 
 /// How a product is cut, by its shape alone.
 struct Blocking {
-    Cut rows, columns, depth;
+    Cut rows, depth, columns;
     std::int64_t block_rows;
 
     Blocking(const Gemm& gemm, const CacheSizes& sizes)
         : rows(gemm.c.size(0), most_rows, square),
-          columns(gemm.c.size(1), sizes.columns, square),
           depth(gemm.a.size(gemm.transpose_a ? 0 : 1), sizes.depth, tile_depth),
+          columns(gemm.c.size(1), sizes.right_elements / depth.size / square * square, square),
           // Small enough that there is a block for every thread.
           block_rows(rows.total >= 1024  ? sizes.block_rows
                      : rows.total >= 256 ? 64
@@ -95,7 +96,7 @@ class Product {
     void run() const {
         Unit::begin();
         std::byte* packed_left = scratch_.of_thread[omp_get_thread_num()];
-        const auto& [rows, columns, depth, block_rows] = blocking_;
+        const auto& [rows, depth, columns, block_rows] = blocking_;
         for (std::int64_t row = 0; row < rows.total; row += rows.size)
             for (std::int64_t column = 0; column < columns.total; column += columns.size)
                 for (std::int64_t k = 0; k < depth.total; k += depth.size) {
@@ -122,6 +123,26 @@ class Product {
         }
     }
 
+    /// Where the tiles of a block of rows are, as TileProduct wants them.
+    struct LeftPanels {
+        const std::byte* data;
+        std::int64_t pitch, row, step;
+    };
+
+    /// Whole tiles of a matrix that is stored by rows can be loaded from where they are; all others are
+    /// packed.
+    LeftPanels left_panels(const Piece& piece, std::int64_t rows, std::int64_t depth,
+                           std::byte* packed) const {
+        if (Unit::loads_strided_tiles && !piece.depth_is_row && rows % tile_width == 0 &&
+            depth % tile_depth == 0) {
+            const auto row = piece.stride * static_cast<std::int64_t>(sizeof(bf16));
+            return {reinterpret_cast<const std::byte*>(piece.data), tile_width * row, row,
+                    tile_depth * sizeof(bf16)};
+        }
+        pack<Operand::left>(piece, rows, depth, packed);
+        return {packed, round_up(depth, tile_depth) / tile_depth * tile_bytes, 64, tile_bytes};
+    }
+
     /// Rows from `group` + `block`, for one piece of the columns and of the depth.
     void multiply_block(std::int64_t group, std::int64_t block, std::int64_t column, std::int64_t k,
                         std::byte* packed_left) const {
@@ -129,7 +150,7 @@ class Product {
         const std::int64_t rows = rest < blocking_.block_rows ? rest : blocking_.block_rows;
         const std::int64_t columns = blocking_.columns.length(column), depth = blocking_.depth.length(k);
         const std::int64_t steps = (depth + tile_depth - 1) / tile_depth, panel_bytes = steps * tile_bytes;
-        pack<Operand::left>(left_.at(group + block, k), rows, depth, packed_left);
+        const LeftPanels left = left_panels(left_.at(group + block, k), rows, depth, packed_left);
 
         const bool first = k == 0, last = k + blocking_.depth.size >= blocking_.depth.total;
         for (std::int64_t j = 0; j < columns; j += square) {
@@ -144,14 +165,16 @@ class Product {
                                   : kept_sums_ + ((block + i) / square * (blocking_.columns.size / square) +
                                                   j / square) *
                                                      square * square;
-                multiply<Unit>({.left = packed_left + i / tile_width * panel_bytes,
-                                .left_pitch = panel_bytes,
+                multiply<Unit>({.left = left.data + i / tile_width * left.pitch,
+                                .left_pitch = left.pitch,
                                 .right = packed_right_ + j / tile_width * panel_bytes,
                                 .right_pitch = panel_bytes,
                                 .steps = steps,
                                 .sums = sums,
                                 .sums_pitch = 2 * tile_floats,
-                                .add = !first},
+                                .add = !first,
+                                .left_row = left.row,
+                                .left_step = left.step},
                                tiles_in(height), tiles_in(width));
                 if (last) finish(sums, group + block + i, height, column + j, width, bias);
             }

@@ -16,13 +16,17 @@ inline constexpr std::int64_t tile_floats = tile_bytes / sizeof(float);  ///< 16
 /// sums (+)= left · right, in tiles.
 struct TileProduct {
     const std::byte* left;
-    std::int64_t left_pitch;  ///< bytes between panels of 16 rows; the tiles of a panel are back to back
+    std::int64_t left_pitch;  ///< bytes between panels of 16 rows
     const std::byte* right;
-    std::int64_t right_pitch;  ///< bytes between panels of 16 columns
+    std::int64_t right_pitch;  ///< bytes between panels of 16 columns; their tiles are back to back
     std::int64_t steps;        ///< depth, in tiles
     float* sums;
     std::int64_t sums_pitch;  ///< floats between rows of tiles; the tiles of a row are back to back
     bool add;
+    /// Bytes between the rows of a left tile, and between the tiles of a panel: those of packed panels, or of
+    /// a matrix as it lies in memory.
+    std::int64_t left_row = 64;
+    std::int64_t left_step = tile_bytes;
 
     TileProduct at(std::int64_t row_tile, std::int64_t column_tile) const {
         TileProduct moved = *this;
@@ -35,6 +39,9 @@ struct TileProduct {
 
 /// Only where amx_usable() (amx_probe.h).
 struct AmxUnit {
+    /// A tile's rows are cache lines anyway; where they lie does not matter.
+    static constexpr bool loads_strided_tiles = true;
+
     static void begin() { configure_tiles(); }
     static void end() { release_tiles(); }
 
@@ -55,20 +62,13 @@ struct AmxUnit {
             zero_tile<3>();
         }
         for (std::int64_t step = 0; step < product.steps; ++step) {
-            const std::byte* left = product.left + step * tile_bytes;
+            const std::byte* left = product.left + step * product.left_step;
             const std::byte* right = product.right + step * tile_bytes;
-            // The left operand comes from the second-level cache; measured, 5 % to 8 %.
-#pragma GCC unroll 16
-            for (int line = 0; line < 16; ++line) {
-                __builtin_prefetch(left + 2 * tile_bytes + 64 * line);
-                if constexpr (second_row)
-                    __builtin_prefetch(left + product.left_pitch + 2 * tile_bytes + 64 * line);
-            }
             load_tile<6>(right);
-            load_tile<4>(left);
+            load_tile<4>(left, product.left_row);
             multiply_tiles<0, 4, 6>();
             if constexpr (second_row) {
-                load_tile<5>(left + product.left_pitch);
+                load_tile<5>(left + product.left_pitch, product.left_row);
                 multiply_tiles<2, 5, 6>();
             }
             if constexpr (second_column) {
@@ -86,6 +86,10 @@ struct AmxUnit {
 
 /// Only where the processor has AVX512_BF16.
 struct VectorUnit {
+    /// Rows at a distance of pages would share one set of the first-level cache, and take a register each for their
+    /// addresses.
+    static constexpr bool loads_strided_tiles = false;
+
     static void begin() {}
     static void end() {}
 

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+namespace drover {
+
+/// How an argument's value is written and what it becomes.
+enum class ArgumentType : std::uint8_t {
+    boolean,           ///< yes/no words; the bare flag is true; `--no_x` is false
+    optional_boolean,  ///< yes/no words; unset means that the program decides; needs a value
+    integer,
+    number,
+    text,
+    words,   ///< one or more words; repeated flags add to the list
+    json,    ///< an object as JSON text, or the path of a JSON file
+    choice,  ///< one of `choices`
+};
+
+/// What giving an argument does.
+enum class Standing : std::uint8_t {
+    acts,
+    parallel,   ///< read and checked; acts when several processes train together
+    explained,  ///< accepted; its note says what it means here
+};
+
+/// A row of the argument table.
+struct Argument {
+    std::string_view name;
+    ArgumentType type = ArgumentType::text;
+    std::string_view default_text{};  ///< as on a command line; empty: unset
+    std::string_view help{};
+    Standing standing = Standing::acts;
+    std::string_view note{};     ///< the line printed when the argument is given
+    std::string_view choices{};  ///< separated by '|'
+    double least = -std::numeric_limits<double>::infinity();
+    double most = std::numeric_limits<double>::infinity();
+
+    constexpr bool is_boolean() const {
+        return type == ArgumentType::boolean || type == ArgumentType::optional_boolean;
+    }
+
+    constexpr Argument parallel() const {
+        Argument copy = *this;
+        copy.standing = Standing::parallel;
+        return copy;
+    }
+    constexpr Argument explained(std::string_view line) const {
+        Argument copy = *this;
+        copy.standing = Standing::explained;
+        copy.note = line;
+        return copy;
+    }
+    constexpr Argument noted(std::string_view line) const {
+        Argument copy = *this;
+        copy.note = line;
+        return copy;
+    }
+    constexpr Argument at_least(double value) const {
+        Argument copy = *this;
+        copy.least = value;
+        return copy;
+    }
+    constexpr Argument at_most(double value) const {
+        Argument copy = *this;
+        copy.most = value;
+        return copy;
+    }
+};
+
+/// The words that the tables are written with.
+namespace table {
+
+constexpr Argument flag(std::string_view name, std::string_view default_text, std::string_view help) {
+    return {.name = name, .type = ArgumentType::boolean, .default_text = default_text, .help = help};
+}
+constexpr Argument maybe(std::string_view name, std::string_view help) {
+    return {.name = name, .type = ArgumentType::optional_boolean, .help = help};
+}
+constexpr Argument integer(std::string_view name, std::string_view default_text, std::string_view help) {
+    return {.name = name, .type = ArgumentType::integer, .default_text = default_text, .help = help};
+}
+constexpr Argument number(std::string_view name, std::string_view default_text, std::string_view help) {
+    return {.name = name, .type = ArgumentType::number, .default_text = default_text, .help = help};
+}
+constexpr Argument text(std::string_view name, std::string_view default_text, std::string_view help) {
+    return {.name = name, .type = ArgumentType::text, .default_text = default_text, .help = help};
+}
+constexpr Argument words(std::string_view name, std::string_view default_text, std::string_view help) {
+    return {.name = name, .type = ArgumentType::words, .default_text = default_text, .help = help};
+}
+constexpr Argument json(std::string_view name, std::string_view help) {
+    return {.name = name, .type = ArgumentType::json, .help = help};
+}
+constexpr Argument choice(std::string_view name, std::string_view choices, std::string_view default_text,
+                          std::string_view help) {
+    return {.name = name,
+            .type = ArgumentType::choice,
+            .default_text = default_text,
+            .help = help,
+            .choices = choices};
+}
+
+}  // namespace table
+}  // namespace drover

@@ -1,0 +1,64 @@
+#include "args/argument_name.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "args/argument_table.h"
+#include "args/words.h"
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+std::string with_underscores(std::string_view written) {
+    std::string name(written);
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+}
+
+std::optional<NamedArgument> find_exact(std::string_view name) {
+    if (const std::string_view first = first_name_of(name); !first.empty())
+        return NamedArgument{find_argument(first), false};
+    if (name.starts_with("no_"))
+        if (const std::string_view first = first_name_of(name.substr(3)); !first.empty())
+            if (const Argument* argument = find_argument(first); argument->type == ArgumentType::boolean)
+                return NamedArgument{argument, true};
+    return std::nullopt;
+}
+
+}  // namespace
+
+NamedArgument find_written_argument(std::string_view written) {
+    const std::string name = with_underscores(written);
+    if (const auto exact = find_exact(name)) return *exact;
+
+    std::vector<std::string> candidates;
+    std::set<std::pair<const Argument*, bool>> meanings;
+    if (!name.empty())
+        for (const std::string& known : all_argument_names()) {
+            if (!known.starts_with(name)) continue;
+            const NamedArgument meaning = *find_exact(known);
+            meanings.emplace(meaning.argument, meaning.negated);
+            candidates.push_back("--" + known);
+        }
+    if (meanings.size() == 1) return {meanings.begin()->first, meanings.begin()->second};
+    if (meanings.size() > 1)
+        throw UsageError(fmt::format("--{} could be {}.", written, either_of(candidates)),
+                         "Write the name out.");
+    throw UsageError(
+        fmt::format("There is no flag --{}.", written),
+        did_you_mean(name, all_argument_names(), "--", "`drover run_clm --help` lists the flags."));
+}
+
+const Argument& find_key_argument(std::string_view key, std::string_view where) {
+    if (const std::string_view first = first_name_of(key); !first.empty()) return *find_argument(first);
+    throw UsageError(
+        fmt::format("{} has the key \"{}\", which is no argument.", where, key),
+        did_you_mean(key, all_argument_names(), "",
+                     "`drover run_clm --help` lists the arguments; write keys without hyphens."));
+}
+
+}  // namespace drover

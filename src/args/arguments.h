@@ -1,0 +1,78 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json.h"
+
+namespace drover {
+
+/// Where a setting comes from.
+struct ArgumentSource {
+    enum class Kind : std::uint8_t { default_value, command_line, file, environment, deepspeed, implied };
+
+    Kind kind = Kind::default_value;
+    std::string detail{};  ///< the file, the variable, or what implies it
+
+    /// "default", "command line", "file X", "environment variable Y", "DeepSpeed config" or "implied by Z".
+    std::string text() const;
+    bool operator==(const ArgumentSource&) const = default;
+};
+
+/// The settings of a run: a value for every argument of the table, and where each comes from. Asking for an
+/// argument that is not in the table, or for another type than its own, is a bug of the caller.
+class Arguments {
+  public:
+    /// Every argument at its default.
+    Arguments();
+
+    bool flag(std::string_view name) const;
+    std::int64_t integer(std::string_view name) const;
+    double number(std::string_view name) const;
+    const std::string& text(std::string_view name) const;
+    std::vector<std::string> words(std::string_view name) const;
+
+    // Absent when unset.
+    std::optional<bool> optional_flag(std::string_view name) const;
+    std::optional<std::int64_t> optional_integer(std::string_view name) const;
+    std::optional<double> optional_number(std::string_view name) const;
+    std::optional<std::string> optional_text(std::string_view name) const;
+    /// The object of a JSON argument; null when unset.
+    const Json& json(std::string_view name) const;
+
+    bool has(std::string_view name) const { return !value(name).is_null(); }
+    /// Whether the user said it: on the command line, in a file, or by an environment variable.
+    bool given(std::string_view name) const;
+    const ArgumentSource& source(std::string_view name) const;
+
+    void set(std::string_view name, Json value, ArgumentSource source);
+    /// Sets what the user has not: a value that follows from `reason`.
+    void imply(std::string_view name, Json value, std::string_view reason);
+
+    /// One line per accepted flag or variable that means something else here, or nothing.
+    const std::vector<std::string>& explanations() const { return explanations_; }
+    void explain(std::string line);
+
+    /// All settings by name, sorted, for training_args.json: a file that can be given as the only argument.
+    /// Access tokens are left out.
+    Json to_json() const;
+    /// "name = value  (source)" per line, sorted; all settings, or those that are not at their default.
+    std::string settings_text(bool all) const;
+
+  private:
+    struct Setting {
+        Json value;
+        ArgumentSource source;
+    };
+
+    const Setting& setting(std::string_view name) const;
+    const Json& value(std::string_view name) const { return setting(name).value; }
+
+    std::map<std::string, Setting, std::less<>> settings_;
+    std::vector<std::string> explanations_;
+};
+
+}  // namespace drover

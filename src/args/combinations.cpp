@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "args/parse_arguments.h"
+#include "args/words.h"
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+/// At most one of the booleans may be set.
+template <std::size_t count>
+void at_most_one(const Arguments& arguments, const std::array<const char*, count>& names,
+                 std::string_view why) {
+    std::string first;
+    for (const char* name : names) {
+        if (!arguments.flag(name)) continue;
+        if (!first.empty())
+            throw UsageError(fmt::format("--{} and --{} exclude each other: {}.", first, name, why),
+                             "Keep one of them.");
+        first = name;
+    }
+}
+
+void check_steps(const Arguments& arguments) {
+    struct Interval {
+        const char *strategy, *steps;
+    };
+    for (const Interval& interval :
+         {Interval{"logging_strategy", "logging_steps"}, Interval{"eval_strategy", "eval_steps"},
+          Interval{"save_strategy", "save_steps"}}) {
+        if (arguments.text(interval.strategy) != "steps") continue;
+        const double steps = arguments.number(interval.steps);
+        if (steps == 0)
+            throw UsageError(fmt::format("--{} is steps, but --{} is 0.", interval.strategy, interval.steps),
+                             fmt::format("Give a number above 0, or --{} no.", interval.strategy));
+        if (steps > 1 && steps != std::floor(steps))
+            throw UsageError(fmt::format("--{} is {}, which is neither a whole number nor a share below 1.",
+                                         interval.steps, steps),
+                             "Use a whole number of updates, or a share of all updates below 1.");
+    }
+}
+
+void check_best_model(const Arguments& arguments) {
+    const std::string& save = arguments.text("save_strategy");
+    const std::string& eval = arguments.text("eval_strategy");
+    if (save == "best" && eval == "no")
+        throw UsageError("--save_strategy is best, but nothing is evaluated during training.",
+                         "Give --eval_strategy steps or epoch.");
+    if (!arguments.flag("load_best_model_at_end") || save == "best") return;
+    if (eval != save)
+        throw UsageError(
+            fmt::format(
+                "--load_best_model_at_end needs checkpoints where evaluations are, but --eval_strategy "
+                "is {} and --save_strategy is {}.",
+                eval, save),
+            "Give both the same value, or --save_strategy best.");
+    if (eval != "steps") return;
+    const double save_steps = arguments.number("save_steps"), eval_steps = arguments.number("eval_steps");
+    if ((save_steps < 1) != (eval_steps < 1))
+        throw UsageError(
+            fmt::format(
+                "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, which a share "
+                "and a number cannot promise: they are {} and {}.",
+                save_steps, eval_steps),
+            "Give both as numbers or both as shares.");
+    constexpr double millionth = 1e6;  // shares are compared in millionths, as transformers does
+    const double unit = save_steps < 1 ? millionth : 1;
+    if (std::fmod(std::round(save_steps * unit), std::round(eval_steps * unit)) != 0)
+        throw UsageError(
+            fmt::format(
+                "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, but they are "
+                "{} and {}.",
+                save_steps, eval_steps),
+            "Change one of them.");
+}
+
+void check_schedule(const Arguments& arguments) {
+    const std::string& type = arguments.text("lr_scheduler_type");
+    if (type == "greedy")
+        throw UsageError(
+            "--lr_scheduler_type greedy is a schedule of transformers 5 that is not available here.",
+            "Use reduce_lr_on_plateau, or any other schedule of --help.");
+    if (type == "reduce_lr_on_plateau" && arguments.text("eval_strategy") == "no")
+        throw UsageError("--lr_scheduler_type reduce_lr_on_plateau needs evaluations during training.",
+                         "Give --eval_strategy steps or epoch.");
+}
+
+void check_sources(const Arguments& arguments) {
+    const bool training_data = arguments.has("dataset_name") || arguments.has("train_file");
+    const bool works = arguments.flag("do_train") || arguments.flag("do_eval");
+    if (works && !training_data && !arguments.has("validation_file"))
+        throw UsageError(fmt::format("--{} is given, but there is no data.",
+                                     arguments.flag("do_train") ? "do_train" : "do_eval"),
+                         "Give --dataset_name, --train_file or --validation_file.");
+    if (arguments.flag("do_train") && !training_data)
+        throw UsageError("--do_train is given, but there is no training data.",
+                         "Give --dataset_name or --train_file.");
+    if (arguments.has("config_overrides")) {
+        if (arguments.has("config_name") || arguments.has("model_name_or_path"))
+            throw UsageError("--config_overrides changes the default config, but another one is named.",
+                             "Change the values in its config.json instead.");
+        key_values(arguments.text("config_overrides"), "--config_overrides");
+    }
+    if (arguments.has("optim_args")) key_values(arguments.text("optim_args"), "--optim_args");
+    if (works && !arguments.has("config_name") && !arguments.has("model_name_or_path") &&
+        !arguments.has("model_type"))
+        throw UsageError("No model is named.", "Give --config_name, --model_name_or_path or --model_type.");
+    if (arguments.flag("streaming") && arguments.flag("do_train") && arguments.integer("max_steps") <= 0)
+        throw UsageError("--streaming does not know how long an epoch is.", "Give --max_steps.");
+    if (arguments.has("pad_token") && arguments.text("packing") != "none")
+        throw UsageError("--pad_token is given, but packed blocks have no padding.", "Add --packing none.");
+}
+
+void check_parallel(const Arguments& arguments) {
+    const std::int64_t model_axis = arguments.integer("spmd_2d_sharding");
+    const auto words = arguments.words("fsdp");
+    if (model_axis > 0 && !words.empty())
+        throw UsageError("--spmd_2d_sharding and --fsdp both say how to shard the model.",
+                         "Keep one of them.");
+    if (model_axis > 0 && arguments.flag("spmd_fsdp_sharding"))
+        throw UsageError("--spmd_2d_sharding and --spmd_fsdp_sharding both say how to shard the model.",
+                         "Keep one of them.");
+    const std::int64_t tensor_parallel = arguments.integer("tensor_parallel_size");
+    if (model_axis > 0 && tensor_parallel != model_axis)
+        throw UsageError(
+            fmt::format("--spmd_2d_sharding {} and --tensor_parallel_size {} give one axis two sizes.",
+                        model_axis, tensor_parallel),
+            "Keep one of them.");
+    const std::int64_t copies = arguments.integer("kv_replicator");
+    if (tensor_parallel > 1 && tensor_parallel % copies != 0)
+        throw UsageError(fmt::format("--kv_replicator {} does not divide --tensor_parallel_size {}.", copies,
+                                     tensor_parallel),
+                         "Use a divisor.");
+}
+
+void check_loading(const Arguments& arguments) {
+    if (arguments.integer("dataloader_num_workers") == 0 && arguments.has("dataloader_prefetch_factor"))
+        throw UsageError("--dataloader_prefetch_factor is given, but --dataloader_num_workers is 0.",
+                         "Leave it out; batches are made ahead anyway.");
+}
+
+}  // namespace
+
+void check_combinations(const Arguments& arguments) {
+    at_most_one(arguments, std::array{"bf16", "fp16"}, "a run has one format for its products");
+    at_most_one(arguments, std::array{"bf16_full_eval", "fp16_full_eval"},
+                "an evaluation has one number format");
+    at_most_one(arguments, std::array{"gmm", "gmm_stack", "static"}, "experts are computed in one way");
+    check_steps(arguments);
+    check_best_model(arguments);
+    check_schedule(arguments);
+    check_sources(arguments);
+    check_parallel(arguments);
+    check_loading(arguments);
+}
+
+}  // namespace drover

@@ -1,0 +1,143 @@
+#include "args/environment_table.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "args/argument_table.h"
+#include "args/argument_value.h"
+#include "args/words.h"
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+constexpr std::string_view neuron_only = "It tunes another vendor's runtime, which is not used here.";
+
+constexpr std::array variables{
+    EnvironmentVariable{"PJRT_DEVICE", "device",
+                        "CPU, CUDA or GPU choose the device; TPU means whatever is here."},
+    EnvironmentVariable{"XLA_USE_BF16", "dtype", "1: weights, gradients and activations in bfloat16."},
+    EnvironmentVariable{"XLA_DOWNCAST_BF16", "dtype", "1: as XLA_USE_BF16."},
+    EnvironmentVariable{"XLA_USE_SPMD", "",
+                        "1: the batch of the command line is the batch of all devices together."},
+    EnvironmentVariable{"XLA_IR_DEBUG", "scope_names", "1: scope names in errors and traces."},
+    EnvironmentVariable{"XLA_HLO_DEBUG", "scope_names", "1: scope names in errors and traces."},
+    EnvironmentVariable{"PJRT_ALLOCATOR_FRACTION", "memory_fraction",
+                        "Largest share of the device's memory that the plan may take."},
+    EnvironmentVariable{"XLA_PERSISTENT_CACHE_PATH", "tuning_cache", "Folder where tuning results are kept."},
+    EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch", "Epoch (from 0) of the step to trace."},
+    EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."},
+    EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."},
+    EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the trace."},
+    EnvironmentVariable{"HF_TOKEN", "token", "Access token for gated models and datasets."},
+    EnvironmentVariable{"HF_HOME", "",
+                        "Folder of Hugging Face's caches, where models and datasets are looked for."},
+    EnvironmentVariable{"HF_HUB_CACHE", "", "Folder of models and tokenizers, in place of $HF_HOME/hub."},
+    EnvironmentVariable{"HUGGINGFACE_HUB_CACHE", "", "Older name of HF_HUB_CACHE."},
+    EnvironmentVariable{"TRANSFORMERS_CACHE", "", "Older name of HF_HUB_CACHE."},
+    EnvironmentVariable{"HF_DATASETS_CACHE", "",
+                        "Folder of prepared datasets, in place of $HF_HOME/datasets."},
+    EnvironmentVariable{"XDG_CACHE_HOME", "", "Folder of caches in general, in place of ~/.cache."},
+    EnvironmentVariable{"DROVER_CACHE", "", "Folder of token files and other things made by this program."},
+    EnvironmentVariable{"DROVER_CPU_ISA", "", "avx2 or avx512: use no more than these instructions."},
+    EnvironmentVariable{"OMP_NUM_THREADS", "threads", "CPU threads; of a list, the first number."},
+    EnvironmentVariable{"NEURON_RT_STOCHASTIC_ROUNDING_EN", "stochastic_rounding",
+                        "1: round updates of bfloat16 weights at random."},
+    EnvironmentVariable{"NEURON_EXTRACT_GRAPHS_ONLY", "dry_run",
+                        "1: plan and check the run without training."},
+    EnvironmentVariable{"RANK", "", "Number of this process, from a launcher.", Standing::parallel},
+    EnvironmentVariable{"WORLD_SIZE", "", "Number of processes, from a launcher.", Standing::parallel},
+    EnvironmentVariable{"LOCAL_RANK", "", "Number of this process on its machine, from a launcher.",
+                        Standing::parallel},
+    EnvironmentVariable{"HF_HUB_OFFLINE", "", "Look nothing up on the network.", Standing::explained,
+                        "Models and datasets are only looked for in local folders and caches anyway."},
+    EnvironmentVariable{"TRANSFORMERS_OFFLINE", "", "Look nothing up on the network.", Standing::explained,
+                        "Models and datasets are only looked for in local folders and caches anyway."},
+    EnvironmentVariable{"USE_TORCH_XLA", "", "Whether Python uses torch_xla.", Standing::explained,
+                        "Python is not used; --device or PJRT_DEVICE chooses where to train."},
+    EnvironmentVariable{"LIBTPU_INIT_ARGS", "", "Flags of the TPU compiler.", Standing::explained,
+                        "There is no TPU and no compiler to pass flags to."},
+    EnvironmentVariable{"XLA_FLAGS", "", "Flags of the XLA compiler.", Standing::explained,
+                        "There is no XLA compiler to pass flags to."},
+    EnvironmentVariable{"NEURON_CC_FLAGS", "", "Flags of the Neuron compiler.", Standing::explained,
+                        neuron_only},
+    EnvironmentVariable{"NEURON_FUSE_SOFTMAX", "", "A kernel choice of the Neuron compiler.",
+                        Standing::explained, neuron_only},
+    EnvironmentVariable{"ACCELERATE_*", "", "Settings of Accelerate's launcher.", Standing::explained,
+                        "Accelerate is not used; give the settings as flags."},
+    EnvironmentVariable{"WANDB_*", "", "Settings of Weights & Biases.", Standing::explained,
+                        "Records go to the console, JSON files and TensorBoard only."},
+};
+
+bool fits(const EnvironmentVariable& variable, std::string_view name) {
+    return variable.name.ends_with('*') ? name.starts_with(variable.name.substr(0, variable.name.size() - 1))
+                                        : variable.name == name;
+}
+
+/// What the argument gets; absent when the variable leaves it alone.
+std::optional<Json> value_of_variable(const EnvironmentVariable& variable, Arguments& arguments,
+                                      std::string value) {
+    const std::string where = fmt::format("The environment variable {}", variable.name);
+    if (variable.sets == "dtype") {
+        const auto on = boolean_from_word(value);
+        if (!on)
+            throw UsageError(fmt::format("{} is \"{}\", which is neither 0 nor 1.", where, value),
+                             "Set it to 1, or unset it.");
+        return *on ? std::optional<Json>("bfloat16") : std::nullopt;
+    }
+    if (variable.sets == "device") {
+        value = lower_case(value);
+        if (value == "tpu") {
+            arguments.explain(
+                "PJRT_DEVICE=TPU: there is no TPU backend; the run takes a GPU when there is one, else the "
+                "CPU.");
+            return std::nullopt;
+        }
+        if (value == "gpu") value = "cuda";
+    }
+    if (variable.sets == "threads") value = value.substr(0, value.find(','));
+    return value_from_text(*find_argument(variable.sets), value, where);
+}
+
+}  // namespace
+
+std::span<const EnvironmentVariable> environment_table() {
+    return variables;
+}
+
+Environment read_environment() {
+    Environment environment;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        const std::string_view text(*entry);
+        const std::size_t equals = text.find('=');
+        if (equals == std::string_view::npos) continue;
+        const std::string_view name = text.substr(0, equals);
+        for (const EnvironmentVariable& variable : variables)
+            if (fits(variable, name)) environment.emplace(name, text.substr(equals + 1));
+    }
+    return environment;
+}
+
+void apply_environment(Arguments& arguments, const Environment& environment) {
+    for (const EnvironmentVariable& variable : variables) {
+        // Variables of a family share one line.
+        for (const auto& [name, value] : environment) {
+            if (!fits(variable, name) || value.empty()) continue;
+            if (!variable.note.empty())
+                arguments.explain(fmt::format("{}: {}", variable.name, variable.note));
+            if (variable.sets.empty() || arguments.given(variable.sets)) continue;
+            if (auto read = value_of_variable(variable, arguments, value))
+                arguments.set(variable.sets, std::move(*read), {ArgumentSource::Kind::environment, name});
+        }
+    }
+}
+
+bool is_on(const Environment& environment, std::string_view name) {
+    const auto found = environment.find(name);
+    return found != environment.end() && !found->second.empty() &&
+           boolean_from_word(found->second).value_or(true);
+}
+
+}  // namespace drover

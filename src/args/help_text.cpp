@@ -1,0 +1,195 @@
+#include "args/help_text.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "args/argument_table.h"
+#include "args/environment_table.h"
+
+namespace drover {
+namespace {
+
+constexpr std::size_t columns = 100;
+constexpr std::size_t indent = 6;
+
+/// The text in lines of at most `columns`, each after `margin` spaces.
+std::string wrapped(std::string_view text, std::size_t margin) {
+    std::string lines, line(margin, ' ');
+    std::istringstream words{std::string(text)};
+    for (std::string word; words >> word;) {
+        if (line.size() > margin && line.size() + 1 + word.size() > columns) {
+            lines += line + "\n";
+            line.assign(margin, ' ');
+        }
+        if (line.size() > margin) line += ' ';
+        line += word;
+    }
+    return lines + line + "\n";
+}
+
+std::string_view kind_name(ArgumentType type) {
+    switch (type) {
+        case ArgumentType::boolean:
+        case ArgumentType::optional_boolean:
+            return "yes|no";
+        case ArgumentType::integer:
+            return "integer";
+        case ArgumentType::number:
+            return "number";
+        case ArgumentType::text:
+            return "text";
+        case ArgumentType::words:
+            return "words";
+        case ArgumentType::json:
+            return "JSON or file";
+        case ArgumentType::choice:
+            return "";
+    }
+    return "";
+}
+
+/// What may follow the flag; long lists of choices go into the sentence.
+std::string kind_text(const Argument& argument) {
+    constexpr std::size_t longest = 60;
+    if (argument.type != ArgumentType::choice) return std::string(kind_name(argument.type));
+    return argument.choices.size() <= longest ? std::string(argument.choices) : "choice";
+}
+
+std::string sentence(const Argument& argument) {
+    std::string text(argument.help);
+    if (argument.type == ArgumentType::choice && kind_text(argument) == "choice") {
+        std::string choices;
+        for (const char letter : argument.choices)
+            choices += letter == '|' ? std::string(", ") : std::string(1, letter);
+        text += " Choices: " + choices + ".";
+    }
+    return text;
+}
+
+std::string aliases_of(const Argument& argument, std::string_view quote) {
+    std::string names;
+    for (const ArgumentAlias& alias : argument_aliases())
+        if (alias.stands_for == argument.name)
+            names += fmt::format("{}{}--{}{}", names.empty() ? "" : ", ", quote, alias.name, quote);
+    return names;
+}
+
+std::string_view standing_text(Standing standing) {
+    switch (standing) {
+        case Standing::acts:
+            return "acts";
+        case Standing::parallel:
+            return "several processes";
+        case Standing::explained:
+            return "explained";
+    }
+    return "";
+}
+
+/// Text for a cell of a Markdown table.
+std::string cell(std::string_view text) {
+    std::string escaped;
+    for (const char letter : text) {
+        if (letter == '|' || letter == '*' || letter == '<') escaped += '\\';
+        escaped += letter;
+    }
+    return escaped;
+}
+
+std::string code_cell(std::string_view text) {
+    if (text.empty()) return "";
+    std::string escaped;
+    for (const char letter : text) {
+        if (letter == '|') escaped += '\\';
+        escaped += letter;
+    }
+    return "`" + escaped + "`";
+}
+
+constexpr std::string_view markdown_introduction =
+    R"(# drover run_clm
+
+<!-- Made by `drover run_clm --help_markdown`. Change the tables in src/args, then write this file again. -->
+
+Trains and evaluates causal language models with the command lines of `run_clm.py`. Every argument of its versions 4 and 5,
+of the forks for sharded training, and of `run_llama_nxd.py` is accepted.
+
+## How arguments are written
+
+- `--name value` or `--name=value`; hyphens and underscores are the same; the beginning of a name is enough when it fits only
+  one argument.
+- Booleans: the bare flag is yes; `yes`, `true`, `t`, `y`, `1` and `no`, `false`, `f`, `n`, `0` in any case; `--no_name` is no.
+- The last of a repeated flag counts. Lists take several words, and repeated flags add to them.
+- JSON arguments take an object as text (it starts with `{`) or the path of a file.
+- A single argument that ends in `.json` is a file with all arguments by name; a `training_args.json` of an earlier run is one.
+- The words of a file `run_clm.args` beside the program stand before those of the command line.
+- An environment variable sets what neither command line nor file has set.
+
+*acts*: it does what it says. *several processes*: it is read and checked, and acts when several processes train together.
+*explained*: it is accepted, and one line says what it means here.
+)";
+
+}  // namespace
+
+std::string help_text() {
+    std::string text =
+        "Usage: drover run_clm --config_name FILE --tokenizer_name FOLDER --train_file FILE --do_train ...\n"
+        "       drover run_clm arguments.json\n\n";
+    text += wrapped(
+        "Trains and evaluates causal language models with the command lines of run_clm.py. Values follow the "
+        "name or a "
+        "=; hyphens and underscores are the same; unique beginnings of names are enough; --no_x switches a "
+        "boolean off.",
+        0);
+    for (const ArgumentGroup& group : argument_groups()) {
+        text += fmt::format("\n{}\n{}", group.title, wrapped(group.introduction, 2));
+        for (const Argument& argument : group.arguments) {
+            std::string head = fmt::format("--{} {}", argument.name, kind_text(argument));
+            if (!argument.default_text.empty()) head += fmt::format(" (default: {})", argument.default_text);
+            if (argument.standing != Standing::acts)
+                head += fmt::format(" [{}]", standing_text(argument.standing));
+            text += wrapped(head, 2) + wrapped(sentence(argument), indent);
+            if (const std::string aliases = aliases_of(argument, ""); !aliases.empty())
+                text += wrapped("Also " + aliases + ".", indent);
+            if (argument.standing == Standing::explained) text += wrapped(argument.note, indent);
+        }
+    }
+    text += "\nEnvironment variables\n";
+    for (const EnvironmentVariable& variable : environment_table()) {
+        std::string head(variable.name);
+        if (variable.standing != Standing::acts)
+            head += fmt::format(" [{}]", standing_text(variable.standing));
+        text += wrapped(head, 2) + wrapped(variable.meaning, indent);
+        if (!variable.note.empty()) text += wrapped(variable.note, indent);
+    }
+    return text;
+}
+
+std::string markdown_page() {
+    std::string page(markdown_introduction);
+    for (const ArgumentGroup& group : argument_groups()) {
+        page += fmt::format(
+            "\n## {}\n\n{}\n\n| argument | kind | default | standing | meaning |\n|---|---|---|---|---|\n",
+            group.title, group.introduction);
+        for (const Argument& argument : group.arguments) {
+            std::string meaning = cell(sentence(argument));
+            if (const std::string aliases = aliases_of(argument, "`"); !aliases.empty())
+                meaning += " Also " + aliases + ".";
+            if (!argument.note.empty()) meaning += " *" + cell(argument.note) + "*";
+            page += fmt::format("| `--{}` | {} | {} | {} | {} |\n", argument.name, cell(kind_text(argument)),
+                                code_cell(argument.default_text), standing_text(argument.standing), meaning);
+        }
+    }
+    page += "\n## Environment variables\n\n| variable | sets | standing | meaning |\n|---|---|---|---|\n";
+    for (const EnvironmentVariable& variable : environment_table()) {
+        std::string meaning = cell(variable.meaning);
+        if (!variable.note.empty()) meaning += " *" + cell(variable.note) + "*";
+        page += fmt::format("| `{}` | {} | {} | {} |\n", variable.name,
+                            variable.sets.empty() ? "" : fmt::format("`--{}`", variable.sets),
+                            standing_text(variable.standing), meaning);
+    }
+    return page;
+}
+
+}  // namespace drover

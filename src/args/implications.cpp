@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "args/argument_value.h"
+#include "args/optimizer_names.h"
+#include "args/parse_arguments.h"
+#include "args/words.h"
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+void imply_evaluation(Arguments& arguments) {
+    const std::string& strategy = arguments.text("eval_strategy");
+    if (strategy != "no" && !arguments.flag("do_eval"))
+        arguments.set("do_eval", true, {ArgumentSource::Kind::implied, "--eval_strategy"});
+    if (strategy == "steps" && arguments.optional_number("eval_steps").value_or(0) == 0) {
+        const double logging_steps = arguments.number("logging_steps");
+        if (logging_steps == 0)
+            throw UsageError(
+                "--eval_strategy is steps, but neither --eval_steps nor --logging_steps says how many.",
+                "Give --eval_steps.");
+        arguments.set("eval_steps", logging_steps, {ArgumentSource::Kind::implied, "--logging_steps"});
+    }
+    const bool by_metric = arguments.flag("load_best_model_at_end") ||
+                           arguments.text("save_strategy") == "best" ||
+                           arguments.text("lr_scheduler_type") == "reduce_lr_on_plateau";
+    if (by_metric && !arguments.has("metric_for_best_model"))
+        arguments.imply("metric_for_best_model", "loss", "the default metric");
+    if (arguments.has("metric_for_best_model") && !arguments.has("greater_is_better"))
+        arguments.imply("greater_is_better", !arguments.text("metric_for_best_model").ends_with("loss"),
+                        "--metric_for_best_model");
+}
+
+void imply_recompute(Arguments& arguments) {
+    for (const char* name : {"gradient_checkpointing", "spmd_grad_chkpt"}) {
+        if (!arguments.flag(name)) continue;
+        if (arguments.given("recompute") && arguments.text("recompute") == "none")
+            throw UsageError(fmt::format("--{} and --recompute none contradict each other.", name),
+                             "Keep one of them.");
+        arguments.imply("recompute", "full", fmt::format("--{}", name));
+    }
+    if (const auto selective = arguments.optional_flag("use_selective_checkpoint"))
+        arguments.imply("recompute", *selective ? "selective" : "full", "--use_selective_checkpoint");
+}
+
+/// What run_llama_nxd.py's names mean.
+void imply_from_neuron_names(Arguments& arguments) {
+    if (const auto batch = arguments.optional_integer("train_batch_size")) {
+        const std::int64_t parts = arguments.integer("num_microbatches");
+        if (*batch % parts != 0)
+            throw UsageError(
+                fmt::format("--train_batch_size {} cannot be cut into {} micro-batches of one size.", *batch,
+                            parts),
+                "Choose --num_microbatches so that it divides the batch.");
+        arguments.imply("per_device_train_batch_size", *batch / parts, "--train_batch_size");
+        arguments.imply("gradient_accumulation_steps", parts, "--num_microbatches");
+    } else if (arguments.given("num_microbatches")) {
+        arguments.imply("gradient_accumulation_steps", arguments.integer("num_microbatches"),
+                        "--num_microbatches");
+    }
+    if (const auto steps = arguments.optional_integer("checkpoint_freq")) {
+        arguments.imply("save_strategy", *steps > 0 ? "steps" : "no", "--checkpoint_freq");
+        if (*steps > 0) arguments.imply("save_steps", static_cast<double>(*steps), "--checkpoint_freq");
+    }
+    if (const auto folder = arguments.optional_text("checkpoint_dir"))
+        arguments.imply("output_dir", *folder, "--checkpoint_dir");
+    if (const auto kept = arguments.optional_integer("num_kept_checkpoint"); kept && *kept > 0)
+        arguments.imply("save_total_limit", *kept, "--num_kept_checkpoint");
+    if (const auto lowest = arguments.optional_number("min_lr");
+        lowest && !arguments.given("lr_scheduler_type")) {
+        arguments.imply("lr_scheduler_type", "cosine_with_min_lr", "--min_lr");
+        arguments.imply("lr_scheduler_kwargs", Json{{"min_lr", *lowest}}, "--min_lr");
+    }
+    if (const auto masters = arguments.optional_flag("use_gpu_compatible_precision")) {
+        arguments.imply("master_weights", *masters, "--use_gpu_compatible_precision");
+        arguments.imply("stochastic_rounding", !*masters, "--use_gpu_compatible_precision");
+    }
+}
+
+constexpr std::array other_trackers{"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub",
+                                    "dvclive",  "flyte",   "kubeflow",   "mlflow",   "neptune",
+                                    "swanlab",  "trackio", "wandb"};
+
+void settle_trackers(Arguments& arguments) {
+    Json kept = Json::array();
+    std::string left_out;
+    for (const std::string& word : arguments.words("report_to")) {
+        if (word == "tensorboard" || word == "all") {
+            if (kept.empty()) kept.push_back("tensorboard");
+        } else if (std::find(other_trackers.begin(), other_trackers.end(), word) != other_trackers.end()) {
+            left_out += (left_out.empty() ? "" : ", ") + word;
+        } else if (word != "none") {
+            throw UsageError(fmt::format("--report_to has the word \"{}\", which is not known.", word),
+                             "Use tensorboard, all or none.");
+        }
+    }
+    if (!left_out.empty())
+        arguments.explain(
+            fmt::format("--report_to: {} cannot be reported to; records go to the console, JSON files "
+                        "and, with tensorboard, TensorBoard.",
+                        left_out));
+    if (arguments.given("report_to"))
+        arguments.set("report_to", std::move(kept), arguments.source("report_to"));
+}
+
+void settle_optimizer(Arguments& arguments) {
+    if (arguments.flag("adafactor")) {
+        if (arguments.given("optim") && arguments.text("optim") != "adafactor")
+            throw UsageError(
+                fmt::format("--adafactor and --optim {} name two optimizers.", arguments.text("optim")),
+                "Keep one of them.");
+        arguments.imply("optim", "adafactor", "--adafactor");
+    }
+    OptimizerChoice choice = choose_optimizer(arguments.text("optim"));
+    if (!choice.explanation.empty()) {
+        arguments.explain(std::move(choice.explanation));
+        arguments.set("optim", std::move(choice.name), arguments.source("optim"));
+    }
+}
+
+}  // namespace
+
+void apply_implications(Arguments& arguments) {
+    if (arguments.flag("use_cpu")) {
+        if (arguments.given("device") && arguments.text("device") == "cuda")
+            throw UsageError("--use_cpu asks for the CPU, but the device is cuda.", "Keep one of them.");
+        arguments.imply("device", "cpu", "--use_cpu");
+    }
+    if (arguments.flag("group_by_length"))
+        arguments.imply("train_sampling_strategy", "group_by_length", "--group_by_length");
+    if (const std::int64_t size = arguments.integer("spmd_2d_sharding"); size > 0)
+        arguments.imply("tensor_parallel_size", size, "--spmd_2d_sharding");
+    imply_from_neuron_names(arguments);
+    imply_evaluation(arguments);
+    imply_recompute(arguments);
+    settle_trackers(arguments);
+    settle_optimizer(arguments);
+    arguments.set("output_dir", with_home(arguments.text("output_dir")), arguments.source("output_dir"));
+    if (!arguments.flag("do_train") && !arguments.flag("do_eval"))
+        arguments.explain("Neither --do_train nor --do_eval is given, so there is nothing to do.");
+}
+
+}  // namespace drover

@@ -1,0 +1,132 @@
+#include "args/parse_arguments.h"
+
+#include <fmt/format.h>
+
+#include "args/argument_table.h"
+#include "args/argument_value.h"
+#include "args/object_reader.h"
+#include "args/parse_words.h"
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+RunArguments help_asked_for(std::span<const std::string> words) {
+    RunArguments run;
+    run.asks_for_help = true;
+    const ArgumentSource source{.kind = ArgumentSource::Kind::command_line};
+    for (const std::string& word : words) {
+        if (word == "-h" || word == "--help") run.arguments.set("help", true, source);
+        if (word.starts_with("--help") && word != "--help") run.arguments.set("help_markdown", true, source);
+    }
+    return run;
+}
+
+void explain_given(Arguments& arguments) {
+    for (const ArgumentGroup& group : argument_groups())
+        for (const Argument& argument : group.arguments)
+            if (!argument.note.empty() && arguments.given(argument.name) &&
+                arguments.source(argument.name).kind != ArgumentSource::Kind::environment)
+                arguments.explain(fmt::format("--{}: {}", argument.name, argument.note));
+}
+
+void apply_fsdp(RunArguments& run) {
+    run.fsdp = read_fsdp_settings(run.arguments);
+    if (!run.fsdp) {
+        if (run.arguments.has("fsdp_config"))
+            run.arguments.explain(
+                "--fsdp_config: it is read and checked, but shards nothing without --fsdp.");
+        return;
+    }
+    if (run.fsdp->activation_checkpointing) {
+        if (run.arguments.flag("gradient_checkpointing"))
+            throw UsageError(
+                "--gradient_checkpointing and the activation_checkpointing of --fsdp_config ask for the same "
+                "thing twice.",
+                "Keep one of them.");
+        run.arguments.imply("recompute", "full", "--fsdp_config");
+    }
+    for (const std::string& line : run.fsdp->explanations) run.arguments.explain(line);
+}
+
+void apply_deepspeed(RunArguments& run, std::int64_t world_size) {
+    const Json& config = run.arguments.json("deepspeed");
+    if (config.is_null()) return;
+    if (run.fsdp)
+        throw UsageError("--deepspeed and --fsdp both say how to shard the model.", "Keep one of them.");
+    run.deepspeed = read_deepspeed_settings(config, "--deepspeed", run.arguments, {.world_size = world_size});
+    const ArgumentSource source{.kind = ArgumentSource::Kind::deepspeed};
+    if (!run.deepspeed->optimizer.empty()) run.arguments.set("optim", run.deepspeed->optimizer, source);
+    if (!run.deepspeed->schedule.empty()) {
+        if (run.arguments.given("lr_scheduler_type") &&
+            run.arguments.text("lr_scheduler_type") != run.deepspeed->schedule)
+            run.arguments.explain(fmt::format(
+                "--lr_scheduler_type: the scheduler block of --deepspeed comes first, so the schedule is {}.",
+                run.deepspeed->schedule));
+        run.arguments.set("lr_scheduler_type", run.deepspeed->schedule, source);
+    }
+    if (run.deepspeed->recompute && !run.arguments.given("recompute"))
+        run.arguments.set("recompute", "full", source);
+    for (const std::string& line : run.deepspeed->explanations) run.arguments.explain(line);
+}
+
+bool asks_for_spmd(const Arguments& arguments) {
+    for (const char* name : {"spmd_fsdp_sharding", "spmd_grad_chkpt", "spmd_defer_init", "spmd_debug"})
+        if (arguments.flag(name)) return true;
+    return arguments.integer("spmd_2d_sharding") > 0 || arguments.integer("spmd_dcn_parallelism") > 1;
+}
+
+/// Whether the batch of the command line is that of all processes together.
+bool apply_accelerator_config(Arguments& arguments) {
+    const bool split_by_flag = arguments.optional_flag("split_batches").value_or(false);
+    const Json& config = arguments.json("accelerator_config");
+    if (config.is_null()) return split_by_flag;
+    ObjectReader reader(config, "--accelerator_config");
+    const std::vector<std::string> no_effect{"dispatch_batches", "even_batches", "use_seedable_sampler",
+                                             "non_blocking", "use_configured_state"};
+    const bool split = reader.flag("split_batches", split_by_flag);
+    for (const std::string& key : no_effect) reader.flag(key, false);
+    ObjectReader accumulation = reader.object("gradient_accumulation_kwargs");
+    if (accumulation.has("num_steps"))
+        accumulation.fail("num_steps", "is given", "Use --gradient_accumulation_steps.");
+    reader.check_all_known();
+    if (const auto given = reader.without_effect(no_effect); !given.empty())
+        arguments.explain(fmt::format(
+            "--accelerator_config: {} tune Accelerate's loaders, which are not used; the order of "
+            "samples is that of its seedable sampler.",
+            fmt::join(given, ", ")));
+    return split;
+}
+
+}  // namespace
+
+RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& options) {
+    RunArguments run{.arguments = std::move(arguments)};
+    explain_given(run.arguments);
+    apply_environment(run.arguments, options.environment);
+    apply_implications(run.arguments);
+    apply_fsdp(run);
+    apply_deepspeed(run, options.world_size);
+    const bool splits_batches = apply_accelerator_config(run.arguments);
+    check_combinations(run.arguments);
+    run.batch_is_global = is_on(options.environment, "XLA_USE_SPMD") || asks_for_spmd(run.arguments) ||
+                          (run.fsdp && run.fsdp->xla_fsdp_v2) || splits_batches;
+    return run;
+}
+
+RunArguments parse_run_arguments(std::span<const std::string> words, const ParseOptions& options) {
+    if (asks_for_help(words)) return help_asked_for(words);
+    Arguments arguments;
+    std::error_code ignored;
+    if (words.size() == 1 && words[0].ends_with(".json") && !words[0].starts_with("--")) {
+        parse_json_arguments(arguments, read_json_file(with_home(words[0])), words[0]);
+    } else {
+        if (!options.args_file.empty() && std::filesystem::is_regular_file(options.args_file, ignored))
+            parse_words(arguments, words_of_file(options.args_file),
+                        {ArgumentSource::Kind::file, options.args_file.string()});
+        parse_words(arguments, words, {.kind = ArgumentSource::Kind::command_line});
+    }
+    return settle_run_arguments(std::move(arguments), options);
+}
+
+}  // namespace drover

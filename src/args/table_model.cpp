@@ -1,0 +1,91 @@
+#include <array>
+
+#include "args/argument_table.h"
+
+namespace drover {
+
+std::span<const Argument> model_arguments() {
+    using namespace table;
+    static constexpr std::array rows{
+        text("model_name_or_path", "", "Folder or Hub name of a model whose weights training starts from."),
+        text("model_type", "",
+             "Model class (llama, mixtral) whose default config is used when neither --config_name nor "
+             "--model_name_or_path is given."),
+        text("config_overrides", "",
+             "Changes to the default config, \"key=value,key=value\"; not with --config_name or "
+             "--model_name_or_path."),
+        text("config_name", "",
+             "Folder, JSON file or Hub name of the model's config; alone, the model starts from random "
+             "weights."),
+        text("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own."),
+        text("cache_dir", "", "Folder in which models, tokenizers and datasets of the Hub are looked for."),
+        flag("use_fast_tokenizer", "yes", "Which Python tokenizer class to use.")
+            .explained("There is one tokenizer here, native code that gives the fast class's tokens."),
+        text("model_revision", "main", "Branch, tag or commit of a model of the Hub."),
+        text("token", "", "Access token for gated models and datasets of the Hub."),
+        maybe("use_auth_token", "Use the token that was stored by a login.")
+            .explained("Use --token or HF_TOKEN."),
+        flag("trust_remote_code", "no", "Allow Python code that comes with a model.")
+            .explained("Code that comes with a model is never run; Llama and Mixtral need none."),
+        choice("dtype", "auto|bfloat16|float16|float32", "",
+               "Number format of the weights, also of a model that starts from random ones; unset: float32 "
+               "from a config, auto (as stored) from weights."),
+        flag("low_cpu_mem_usage", "no", "Build the model without a second copy in memory.")
+            .explained("There is never a second copy of the model in memory."),
+        choice("attn_implementation", "eager|sdpa|flash_attention_2|flash_attention_3|flex_attention", "",
+               "Which attention code to use.")
+            .noted("Every choice runs the same tiled attention, which never forms the matrix of scores."),
+        flag("flash_attention", "no", "Use the fused attention kernel.")
+            .noted("Attention is always tiled and fused, with the flag or without."),
+        flag("gmm", "no", "Mixtral: grouped products over the sorted tokens of all experts (the default)."),
+        flag("gmm_stack", "no", "Mixtral: the same products from weights kept per expert.")
+            .noted(
+                "Weights per expert and grouped products are the same storage here, so this runs as --gmm."),
+        flag("static", "no", "Mixtral: every expert sees every token; slow, for comparison."),
+        flag("peft_lora", "no", "Train low-rank adapters instead of the weights.")
+            .explained("Low-rank adapters are not made here; all weights are trained."),
+        flag("spmd_defer_init", "no", "Make each weight only where it is kept.")
+            .explained("Always so: no process ever makes a weight that it does not keep, and the values are "
+                       "those of the model's own init."),
+        integer("num_layer", "-1", "Number of layers, in place of the config's.")
+            .explained("The number of layers is the config's; change num_hidden_layers in config.json."),
+        integer("hidden_size", "-1", "Width of the model, in place of the config's.")
+            .explained("The width is the config's; change hidden_size in config.json."),
+    };
+    return rows;
+}
+
+std::span<const Argument> data_arguments() {
+    using namespace table;
+    static constexpr std::array rows{
+        text("dataset_name", "", "Local folder or Hub name of a dataset, for example wikitext."),
+        text("dataset_config_name", "", "Configuration of the dataset, for example wikitext-2-raw-v1."),
+        text("train_file", "", "File of training text."),
+        text("validation_file", "", "File of evaluation text."),
+        text("text_column", "", "Column that holds the text; unset: text, else the first column."),
+        choice("packing", "hf|lossless|none", "hf",
+               "hf: blocks as run_clm.py cuts them, which drops the tail of every 1000 rows; lossless: the "
+               "same without dropping; none: one row per sequence, padded."),
+        text("pad_token", "", "With --packing none: eos, unk, or the token itself; unset: the tokenizer's."),
+        integer("max_train_samples", "", "Use only the first blocks for training.").at_least(1),
+        integer("max_eval_samples", "", "Use only the first blocks for evaluation.").at_least(1),
+        flag("streaming", "no", "Tokenize while training, in file order; needs --max_steps."),
+        integer("block_size", "",
+                "Tokens per sequence; unset: what tokenizer and model allow, at most 1024 "
+                "where the tokenizer has no limit.")
+            .at_least(1),
+        flag("overwrite_cache", "no", "Tokenize again even when the token cache has the blocks."),
+        integer("validation_split_percentage", "5",
+                "Share of the training rows used for evaluation when there is no validation data.")
+            .at_least(0)
+            .at_most(100),
+        integer("preprocessing_num_workers", "",
+                "Number of shards the rows are cut into before packing, as the original's worker processes "
+                "do; it decides which tails are dropped.")
+            .at_least(1),
+        flag("keep_linebreaks", "yes", "Keep the line break at the end of each line of a text file."),
+    };
+    return rows;
+}
+
+}  // namespace drover

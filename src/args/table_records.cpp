@@ -1,0 +1,116 @@
+#include <array>
+
+#include "args/argument_table.h"
+
+namespace drover {
+
+std::span<const Argument> evaluation_arguments() {
+    using namespace table;
+    constexpr std::string_view by_chunks =
+        "Evaluation sums losses and hits batch by batch and keeps no logits, so there is nothing to tune.";
+    static constexpr std::array rows{
+        choice("eval_strategy", "no|steps|epoch", "no", "When to evaluate during training."),
+        number("eval_steps", "",
+               "Updates between evaluations; below 1 a share of all updates; unset: --logging_steps.")
+            .at_least(0),
+        number("eval_delay", "0", "Updates or epochs before the first evaluation.").at_least(0),
+        integer("per_device_eval_batch_size", "8", "Sequences per device in evaluation.").at_least(1),
+        flag("eval_on_start", "no", "Evaluate once before training."),
+        flag("prediction_loss_only", "no", "Leave accuracy out of the evaluation."),
+        flag("load_best_model_at_end", "no", "End with the best checkpoint instead of the last."),
+        text("metric_for_best_model", "",
+             "What makes a checkpoint the best; unset: loss, where it is needed."),
+        maybe("greater_is_better", "Whether more of the metric is better; unset: unless it ends in loss."),
+        integer("eval_accumulation_steps", "", "Batches whose logits are kept on the device.")
+            .at_least(1)
+            .explained(by_chunks),
+        flag("batch_eval_metrics", "no", "Compute metrics batch by batch.").explained(by_chunks),
+        flag("eval_do_concat_batches", "yes", "Concatenate the predictions of all batches.")
+            .explained(by_chunks),
+        words("include_for_metrics", "", "What the metric function is given.").explained(by_chunks),
+        flag("include_inputs_for_metrics", "no", "Give the metric function the inputs.").explained(by_chunks),
+        flag("eval_use_gather_object", "no", "Gather Python objects from all processes.")
+            .explained(by_chunks),
+        flag("use_legacy_prediction_loop", "no", "Use the old evaluation loop.").explained(by_chunks),
+    };
+    return rows;
+}
+
+std::span<const Argument> logging_arguments() {
+    using namespace table;
+    constexpr std::string_view levels = "debug|detail|info|warning|error|critical|passive";
+    static constexpr std::array rows{
+        choice("logging_strategy", "no|steps|epoch", "steps", "When to print and record the loss."),
+        number("logging_steps", "500", "Updates between records; below 1 a share of all updates.")
+            .at_least(0),
+        flag("logging_first_step", "no", "Record the first update too."),
+        flag("logging_nan_inf_filter", "yes", "Leave losses that are not finite out of the logged mean."),
+        choice("log_format", "text|json", "text",
+               "Records as Python prints them, or one JSON object per line."),
+        choice("log_level", levels, "passive", "How much the program says."),
+        choice("log_level_replica", levels, "warning", "How much the other processes say.").parallel(),
+        flag("log_on_each_node", "yes", "Whether each machine's first process speaks.").parallel(),
+        maybe("disable_tqdm", "No progress bar; unset: a bar where standard error is a terminal."),
+        words("report_to", "none", "Where records go besides the console: tensorboard, all or none."),
+        text("logging_dir", "", "Folder of TensorBoard files; unset: runs/ in --output_dir."),
+        flag("include_tokens_per_second", "no", "Add tokens per second to the results."),
+        choice("include_num_input_tokens_seen", "no|all|non_padding", "no",
+               "Count the tokens seen in records."),
+        text("run_name", "", "A name for the run.")
+            .explained("It is kept in training_args.json; nothing reads it."),
+        flag("skip_memory_metrics", "yes", "Leave memory use out of the results.")
+            .explained("The memory plan is printed before the first step, and it is what is used."),
+    };
+    return rows;
+}
+
+std::span<const Argument> saving_arguments() {
+    using namespace table;
+    static constexpr std::array rows{
+        choice("save_strategy", "no|steps|epoch|best", "steps", "When to write checkpoints."),
+        number("save_steps", "500", "Updates between checkpoints; below 1 a share of all updates.")
+            .at_least(0),
+        integer("save_total_limit", "", "Number of checkpoints to keep."),
+        flag("save_final_model", "yes", "Write the model when training ends; no skips it."),
+        flag("save_only_model", "no", "Checkpoints hold the model alone, so none can be resumed from."),
+        text("resume_from_checkpoint", "", "Checkpoint folder from which to go on."),
+        flag("ignore_data_skip", "no", "Begin with the first sample when resuming."),
+        flag("save_safetensors", "yes", "Write safetensors files.")
+            .explained("Weights are always written as safetensors; Python pickles are not."),
+        flag("save_on_each_node", "no", "Every machine writes its own copy.")
+            .explained("One copy is written, by all processes together."),
+        flag("restore_callback_states_from_checkpoint", "no", "Restore Python callbacks from the checkpoint.")
+            .explained("There are no Python callbacks; the trainer's own state is always restored."),
+        flag("enable_jit_checkpoint", "no", "Write a checkpoint when the process is told to end.")
+            .explained("Checkpoints are written as --save_strategy says; a signal writes none."),
+        text("checkpoint_manager_path", "", "Folder of the fork's own sharded checkpoints.")
+            .explained("Checkpoints are Hugging Face folders in --output_dir, whatever the sharding."),
+    };
+    return rows;
+}
+
+std::span<const Argument> profile_arguments() {
+    using namespace table;
+    static constexpr std::array rows{
+        integer("profile_epoch", "-1", "Epoch (from 0) of the step to trace; also PROFILE_EPOCH."),
+        integer("profile_step", "-1",
+                "Step of that epoch (from 0) after which tracing starts; also PROFILE_STEP."),
+        integer("profile_duration_ms", "20000", "How long to trace; also PROFILE_DURATION_MS.").at_least(1),
+        text("profile_logdir", "",
+             "Folder for the trace; unset: profile/ in --output_dir; also PROFILE_LOGDIR."),
+        flag("scope_names", "no", "Name scopes in errors and traces; also XLA_IR_DEBUG and XLA_HLO_DEBUG."),
+        text("tuning_cache", "", "Folder where tuning results are kept; also XLA_PERSISTENT_CACHE_PATH."),
+        integer("xla_execution_time_step", "-1", "Measure one step alone.")
+            .explained("Every step is timed; the summary gives the median."),
+        flag("xla_measure_avg_step_time", "no", "Measure the mean step time.")
+            .explained("Every step is timed; the summary gives the median."),
+        flag("xla_cache_single_writer", "no", "One process writes the compile cache.")
+            .explained("The tuning cache is always written by one process."),
+        words("debug", "", "Python debugging aids.")
+            .explained("Values that are not finite are found by --on_nan, which names the tensor."),
+        flag("tpu_metrics_debug", "no", "Print TPU metrics.").explained("There is no TPU here."),
+    };
+    return rows;
+}
+
+}  // namespace drover

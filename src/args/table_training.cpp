@@ -1,0 +1,151 @@
+#include <array>
+
+#include "args/argument_table.h"
+#include "args/optimizer_names.h"
+
+namespace drover {
+
+std::span<const Argument> run_arguments() {
+    using namespace table;
+    static constexpr std::array rows{
+        text("output_dir", "trainer_output", "Folder for the model and the results."),
+        flag("overwrite_output_dir", "no", "Train even if --output_dir holds files; nothing is deleted."),
+        flag("do_train", "no", "Train."),
+        flag("do_eval", "no", "Evaluate; an --eval_strategy other than no also asks for it."),
+        flag("do_predict", "no", "Predict on a test set.")
+            .explained("run_clm.py has no prediction step, so there is nothing to do."),
+        integer("seed", "42", "Seed of weights, sample order and noise.").at_least(0),
+        integer("data_seed", "", "Seed of the sample order alone; unset: --seed.").at_least(0),
+        flag("dry_run", "no",
+             "Print settings, precisions, memory plan, steps, tokens and time, and stop before step 1."),
+        choice("device", "auto|cpu|cuda", "auto", "Where to train; auto takes a GPU when there is one."),
+        flag("use_cpu", "no", "Train on the CPU, as --device cpu."),
+        integer("threads", "", "CPU threads; unset: one per core.").at_least(1),
+        number("memory_fraction", "", "Largest share of the device's memory that the plan may take.")
+            .at_least(0)
+            .at_most(1),
+        flag("full_determinism", "no", "Forbid kernels whose results vary from run to run.")
+            .explained("Runs are deterministic without it: equal settings give equal bits."),
+        choice("on_nan", "stop|skip|continue", "stop",
+               "What to do when loss or gradient norm is not finite: stop and name the first bad tensor, "
+               "skip the update, or go on as the original does."),
+        flag("help", "no", "Print this text and stop."),
+        flag("help_markdown", "no", "Print the page docs/run_clm.md and stop."),
+    };
+    return rows;
+}
+
+std::span<const Argument> optimization_arguments() {
+    using namespace table;
+    static constexpr std::array rows{
+        integer("per_device_train_batch_size", "8",
+                "Sequences per device and micro-batch; the whole micro-batch with --spmd_*, xla_fsdp_v2 or "
+                "XLA_USE_SPMD=1.")
+            .at_least(1),
+        integer("gradient_accumulation_steps", "1", "Micro-batches per update.").at_least(1),
+        number("num_train_epochs", "3.0", "How often to go through the data; may be a fraction.").at_least(0),
+        integer("max_steps", "-1", "Number of updates; above 0 it replaces --num_train_epochs."),
+        number("learning_rate", "5e-05", "Highest learning rate.").at_least(0),
+        choice("lr_scheduler_type",
+               "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|"
+               "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|greedy",
+               "linear", "How the learning rate changes; greedy is known but not available."),
+        json("lr_scheduler_kwargs", "Settings of the schedule, for example {\"num_cycles\": 2}."),
+        number("warmup_ratio", "0.0", "Share of the updates used for warm-up; --warmup_steps comes first.")
+            .at_least(0)
+            .at_most(1),
+        number("warmup_steps", "0", "Updates used for warm-up; below 1 a share of all updates.").at_least(0),
+        choice("optim", all_optimizer_names, "adamw_torch",
+               "Optimizer. AdamW in any of its forms, adafactor, sgd, adagrad and rmsprop run here."),
+        text("optim_args", "", "Settings of the optimizer, \"key=value,key=value\"."),
+        flag("adafactor", "no", "The old spelling of --optim adafactor."),
+        number("weight_decay", "0.0", "Weight decay; norms and biases have none.").at_least(0),
+        number("adam_beta1", "0.9", "AdamW's decay of the first moment.").at_least(0).at_most(1),
+        number("adam_beta2", "0.999", "AdamW's decay of the second moment.").at_least(0).at_most(1),
+        number("adam_epsilon", "1e-08", "AdamW's epsilon.").at_least(0),
+        number("max_grad_norm", "1.0", "Gradients are scaled down to this global norm; 0: never."),
+        number("label_smoothing_factor", "0.0", "Share of the target taken from the right token.")
+            .at_least(0)
+            .at_most(1),
+        number("neftune_noise_alpha", "", "Strength of the noise added to embeddings in training.")
+            .at_least(0),
+        choice("loss_denominator", "true|hf457", "true",
+               "true: the loss is the mean over all targets of the step; hf457: divide by the labels of all "
+               "positions, as transformers 4.46.2 to 4.57 do."),
+        flag("average_tokens_across_devices", "yes", "Count the targets of all processes.")
+            .explained("Always so: the loss is divided by the targets of the whole step."),
+    };
+    return rows;
+}
+
+std::span<const Argument> precision_arguments() {
+    using namespace table;
+    static constexpr std::array rows{
+        flag("bf16", "no", "Train in bfloat16 with an fp32 master copy of the weights."),
+        flag("fp16", "no", "Train in float16 with an fp32 master copy and loss scaling."),
+        flag("bf16_full_eval", "no", "Evaluate with weights rounded to bfloat16, outside training."),
+        flag("fp16_full_eval", "no", "Evaluate with weights rounded to float16, outside training."),
+        maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU."),
+        maybe("master_weights", "Keep an fp32 copy of the weights; unset: with --bf16 and --fp16, else not."),
+        choice("moments_dtype", "float32|bfloat16", "",
+               "Number format of the optimizer's moments; unset: that of the gradients."),
+        choice("residual_dtype", "compute|float32", "compute",
+               "Number format of the residual stream; compute is the format of the weights."),
+        flag("stochastic_rounding", "no", "Round updates of bfloat16 weights at random, without bias."),
+        choice("recompute", "none|selective|selective_mlp|full", "none",
+               "What is made again in backward instead of kept; the numbers do not change."),
+        flag("gradient_checkpointing", "no", "Keep only the inputs of the blocks, as --recompute full."),
+        json("gradient_checkpointing_kwargs", "Settings of gradient checkpointing.")
+            .explained("use_reentrant chooses between two Python mechanisms; there is one here."),
+        flag("spmd_grad_chkpt", "no", "Keep only the inputs of the blocks, as --recompute full."),
+        choice("half_precision_backend", "auto|apex|cpu_amp|cuda_amp", "auto",
+               "Which library mixes precisions.")
+            .explained("Mixed precision is built in; no library is chosen."),
+        choice("fp16_backend", "auto|apex|cuda_amp", "auto", "Which library mixes precisions.")
+            .explained("Mixed precision is built in; no library is chosen."),
+        text("fp16_opt_level", "O1", "Apex's level of mixed precision.")
+            .explained("Apex is not used; --fp16 is fp32 master weights with float16 compute."),
+        flag("xla_autocast", "no", "Cast to bfloat16 inside operations.")
+            .explained("Use --bf16: bfloat16 compute with an fp32 master copy."),
+    };
+    return rows;
+}
+
+std::span<const Argument> loading_arguments() {
+    using namespace table;
+    constexpr std::string_view threads =
+        "Batches are made ahead by threads of this process; no setting is needed.";
+    static constexpr std::array rows{
+        flag("dataloader_drop_last", "no",
+             "Leave out the last batch when it is not full, in training and evaluation."),
+        integer("dataloader_num_workers", "0", "Worker processes that load batches.")
+            .at_least(0)
+            .explained(threads),
+        flag("dataloader_pin_memory", "yes", "Copy batches through pinned memory.").explained(threads),
+        flag("dataloader_persistent_workers", "no", "Keep worker processes between epochs.")
+            .explained(threads),
+        integer("dataloader_prefetch_factor", "", "Batches that each worker loads ahead.")
+            .at_least(1)
+            .explained(threads),
+        text("dataloader_multiprocessing_context", "", "How worker processes are started.")
+            .explained(threads),
+        flag("dataloader_in_order", "yes", "Keep the order of batches.")
+            .explained("Batches always keep their order."),
+        choice("train_sampling_strategy", "random|sequential|group_by_length", "random",
+               "Order of the training sequences."),
+        flag("group_by_length", "no", "As --train_sampling_strategy group_by_length."),
+        text("length_column_name", "length", "Column with lengths for group_by_length.")
+            .explained("Lengths are those of the token sequences; no column is read."),
+        flag("remove_unused_columns", "yes", "Drop columns that the model does not take.")
+            .explained("Only tokens, mask and labels reach the model, with the flag or without."),
+        words("label_names", "", "Names of the columns with labels.")
+            .explained("The labels are the tokens themselves."),
+        maybe("split_batches",
+              "As split_batches in --accelerator_config: the batch is that of all processes."),
+        maybe("dispatch_batches", "As dispatch_batches in --accelerator_config.").explained(threads),
+        json("accelerator_config", "Settings of the Accelerate library, as JSON text or file."),
+    };
+    return rows;
+}
+
+}  // namespace drover

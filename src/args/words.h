@@ -1,0 +1,34 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace drover {
+
+/// Number of single-character insertions, deletions, replacements and swaps of neighbours between two words.
+std::size_t edit_distance(std::string_view left, std::string_view right);
+
+/// The name that `word` was most likely meant to be; empty when none is near.
+std::string nearest_name(std::string_view word, std::span<const std::string> names);
+
+/// "Did you mean \"x\"?", or `otherwise` when no name is near.
+std::string did_you_mean(std::string_view word, std::span<const std::string> names, std::string_view prefix,
+                         std::string_view otherwise);
+
+/// ASCII letters only.
+std::string lower_case(std::string_view text);
+
+/// "a, b or c".
+std::string either_of(std::span<const std::string> words);
+
+/// The pairs of "key=value,key=value", as --optim_args and --config_overrides are written; UsageError names
+/// `where`.
+std::vector<std::pair<std::string, std::string>> key_values(std::string_view text, std::string_view where);
+
+/// The parts of "a|b|c".
+std::vector<std::string> split_words(std::string_view text, char separator);
+
+}  // namespace drover

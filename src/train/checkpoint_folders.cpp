@@ -1,0 +1,91 @@
+#include "train/checkpoint_folders.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <string_view>
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "checkpoint-";
+
+struct Checkpoint {
+    fs::path path;
+    std::int64_t step;
+    fs::file_time_type written;
+};
+
+std::vector<Checkpoint> find_checkpoints(const fs::path& output_dir) {
+    std::vector<Checkpoint> found;
+    if (!fs::is_directory(output_dir)) return found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
+        const std::string name = entry.path().filename().string();
+        if (!entry.is_directory() || !name.starts_with(prefix)) continue;
+        std::int64_t step = 0;
+        const char* end = name.data() + name.size();
+        const auto parsed = std::from_chars(name.data() + prefix.size(), end, step);
+        if (parsed.ec != std::errc() || parsed.ptr != end) continue;
+        found.push_back({entry.path(), step, entry.last_write_time()});
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });
+    return found;
+}
+
+bool is_same(const fs::path& path, const std::string& other) {
+    std::error_code absent;
+    return fs::equivalent(path, other, absent);
+}
+
+}  // namespace
+
+fs::path checkpoint_folder(const fs::path& output_dir, std::int64_t step) {
+    return output_dir / fmt::format("{}{}", prefix, step);
+}
+
+std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
+    std::vector<Checkpoint> found = find_checkpoints(output_dir);
+    std::vector<Checkpoint> by_time = found;
+    std::stable_sort(by_time.begin(), by_time.end(),
+                     [](const Checkpoint& a, const Checkpoint& b) { return a.written < b.written; });
+    if (!found.empty() && by_time.back().written - by_time.front().written >= std::chrono::seconds(1))
+        found = by_time;
+    std::vector<fs::path> paths;
+    for (const Checkpoint& checkpoint : found) paths.push_back(checkpoint.path);
+    return paths;
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& output_dir) {
+    const std::vector<Checkpoint> found = find_checkpoints(output_dir);
+    if (found.empty()) return std::nullopt;
+    return found.back().path;
+}
+
+void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
+                        const std::optional<std::string>& best) {
+    if (limit <= 0) return;
+    const std::vector<fs::path> all = checkpoints_by_age(output_dir);
+    if (all.empty()) return;
+    const auto is_best = [&](const fs::path& path) { return best && is_same(path, *best); };
+    const bool best_is_older = std::any_of(all.begin(), all.end() - 1, is_best);
+    const std::size_t keep = std::max(static_cast<std::size_t>(limit), std::size_t{best_is_older ? 2u : 1u});
+    std::size_t left = all.size();
+    for (const fs::path& path : all) {
+        if (left <= keep) break;
+        if (path == all.back() || is_best(path)) continue;
+        fs::remove_all(path);
+        --left;
+    }
+}
+
+void keep_only_checkpoint(const fs::path& output_dir, const std::string& best) {
+    for (const fs::path& path : checkpoints_by_age(output_dir))
+        if (!is_same(path, best)) fs::remove_all(path);
+}
+
+}  // namespace drover

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace drover {
+
+/// output_dir/checkpoint-N.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, std::int64_t step);
+
+/// The checkpoints in `output_dir`, oldest first: by the time they were written, or by number where all were
+/// written within a second.
+std::vector<std::filesystem::path> checkpoints_by_age(const std::filesystem::path& output_dir);
+
+/// The checkpoint with the highest number; nothing when there is none.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& output_dir);
+
+/// Removes the oldest checkpoints beyond `limit` (≤ 0: none). The newest and `best` always stay.
+void rotate_checkpoints(const std::filesystem::path& output_dir, std::int64_t limit,
+                        const std::optional<std::string>& best);
+
+/// Removes all checkpoints but `best`.
+void keep_only_checkpoint(const std::filesystem::path& output_dir, const std::string& best);
+
+}  // namespace drover

@@ -1,0 +1,100 @@
+#include "train/engine_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "model/params.h"
+
+namespace drover {
+namespace {
+
+/// The batch with targets in its first rows only.
+TokenBatch with_targets_in(const TokenBatch& batch, std::int64_t rows) {
+    TokenBatch masked = batch;
+    std::fill(masked.targets.begin() + rows * batch.row_length, masked.targets.end(), ignored_target);
+    return masked;
+}
+
+}  // namespace
+
+ParameterCounts count_parameters(const ModelConfig& config) {
+    const std::int64_t total = make_param_spec(config).parameter_count();
+    return {.total = total,
+            .active = active_parameter_count(config),
+            .without_embeddings = total - config.vocab_size * config.hidden_size};
+}
+
+EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
+                         std::uint64_t seed, AfterSave after_save)
+    : engine_(engine),
+      backend_(backend),
+      mesh_(mesh),
+      seed_(seed),
+      after_save_(std::move(after_save)),
+      parameters_(count_parameters(config)) {}
+
+UpdateOutcome EngineModel::update(std::span<const TokenBatch> micro_batches, double learning_rate) {
+    const StepResult result = engine_.step(micro_batches, learning_rate);
+    return {.losses = {result.loss}, .gradient_norm = result.gradient_norm};
+}
+
+std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std::int64_t rows) {
+    const EvaluationResult whole = engine_.evaluate(batch);
+    BatchEvaluation own{.loss = whole.mean_loss() + whole.balance_loss,
+                        .rows = rows,
+                        .targets = whole.targets,
+                        .correct = whole.correct};
+    // Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not
+    // meet.
+    const std::vector<double> repeats = gather({static_cast<double>(batch.rows - rows)});
+    if (std::any_of(repeats.begin(), repeats.end(), [](double count) { return count > 0; })) {
+        const EvaluationResult fresh = engine_.evaluate(with_targets_in(batch, rows));
+        own.targets = fresh.targets;
+        own.correct = fresh.correct;
+    }
+
+    const std::vector<double> numbers =
+        gather({own.loss, static_cast<double>(own.rows), static_cast<double>(own.targets),
+                static_cast<double>(own.correct)});
+    std::vector<BatchEvaluation> all;
+    for (std::size_t i = 0; i < numbers.size(); i += 4)
+        all.push_back({.loss = numbers[i],
+                       .rows = static_cast<std::int64_t>(numbers[i + 1]),
+                       .targets = static_cast<std::int64_t>(numbers[i + 2]),
+                       .correct = static_cast<std::int64_t>(numbers[i + 3])});
+    return all;
+}
+
+/// The replicas' numbers, in their order.
+std::vector<double> EngineModel::gather(std::vector<double> own) {
+    Communicator& replicas = mesh_.replicas();
+    if (replicas.size() == 1) return own;
+    const auto count = static_cast<std::int64_t>(own.size());
+    std::vector<double> all(own.size() * static_cast<std::size_t>(replicas.size()));
+    const Stream stream = backend_.main_stream();
+    const MemoryBlock memory = backend_.allocate(all.size() * sizeof(double));
+    const Tensor whole(memory.get(), DType::f64, {count * replicas.size()}, backend_.device());
+    const Tensor part = whole.rows(replicas.rank() * count, count);
+    backend_.copy(stream, Tensor::of(own.data(), {count}), part);
+    replicas.all_gather(stream, part, whole);
+    backend_.copy(stream, whole, Tensor::of(all.data(), whole.shape()));
+    backend_.synchronize(stream);
+    return all;
+}
+
+void EngineModel::save(const std::filesystem::path& folder) {
+    engine_.save_weights(folder);
+    if (after_save_) after_save_(folder);
+}
+
+void EngineModel::load(const std::filesystem::path& folder) {
+    const LoadReport report = engine_.load_weights(folder, seed_);
+    if (!report.missing.empty())
+        throw Error(fmt::format("The checkpoint {} lacks {} tensors of this model.", folder.string(),
+                                report.missing.size()),
+                    "Resume from another checkpoint, or train again.");
+}
+
+}  // namespace drover

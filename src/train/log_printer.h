@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "train/trainer_callback.h"
+
+namespace drover {
+
+/// How records look on standard output.
+enum class LogFormat : std::uint8_t {
+    hugging_face_4,  ///< {'loss': 4.1863, 'grad_norm': 1.5041594505310059, 'learning_rate':
+                     ///< 0.009000000000000001, 'epoch': 0.2}
+    hugging_face_5,  ///< {'loss': '4.186', 'grad_norm': '1.504', 'learning_rate': '0.009', 'epoch': '0.2'}
+    json,            ///< {"loss": 4.186305046081543, …, "epoch": 0.2, "step": 1}: the record of log_history
+};
+
+/// The line for `record`, without a newline. total_flos is left out of Hugging Face's formats, as there.
+/// `short_epoch`: version 4 rounds the epoch when it shows a progress bar.
+std::string log_line(const Json& record, std::int64_t step, LogFormat format, bool short_epoch = true);
+
+/// Prints every record as a line of its own, at once. Hugging Face's formats print nothing after the training
+/// has ended: the metrics of the last evaluation come as a table.
+class LogPrinter final : public TrainerCallback {
+  public:
+    explicit LogPrinter(LogFormat format, bool short_epoch = true, std::FILE* out = stdout)
+        : format_(format), short_epoch_(short_epoch), out_(out) {}
+
+    void on_train_begin(TrainerView&) override { training_ = true; }
+    void on_log(TrainerView& view, const Json& record) override;
+    void on_train_end(TrainerView&) override { training_ = false; }
+
+  private:
+    LogFormat format_;
+    bool short_epoch_;
+    std::FILE* out_;
+    bool training_ = false;
+};
+
+}  // namespace drover

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "core/stopwatch.h"
+#include "train/trainer_callback.h"
+
+namespace drover {
+
+/// Remembers when operations ran, for trace viewers (Perfetto, chrome://tracing, TensorBoard's profile tab).
+/// For devices that run inline: times are the host's.
+class OperationTrace final : public OperationObserver {
+  public:
+    void begin(const OperationCost& cost, Stream stream) override;
+    void end(const OperationCost& cost, Stream stream) override;
+
+    /// A stretch of time with a name of its own, above the operations: a step, an evaluation.
+    void begin_span(std::string name);
+    void end_span();
+
+    std::size_t operations() const { return operations_.size(); }
+    /// Trace events as Chrome's trace viewer defines them.
+    std::string text() const;
+
+  private:
+    struct Event {
+        OperationCost cost;
+        double start, seconds;
+    };
+    struct Span {
+        std::string name;
+        double start, seconds;
+    };
+
+    Stopwatch watch_;
+    double running_since_ = 0;
+    std::vector<Event> operations_;
+    std::vector<Span> spans_;
+};
+
+/// Which steps are traced, as the variables PROFILE_EPOCH, PROFILE_STEP, PROFILE_DURATION_MS and
+/// PROFILE_LOGDIR say.
+struct TraceSettings {
+    std::int64_t epoch = 0;  ///< tracing begins after this step of this epoch, both counted from 0
+    std::int64_t step = 0;
+    double seconds = 20;  ///< tracing ends with the first step after this time
+    std::filesystem::path folder;
+};
+
+/// Traces the operations of some steps and writes them to
+/// <folder>/plugins/profile/<run>/<host>.trace.json.gz, where TensorBoard looks for it.
+class StepTracer final : public TrainerCallback {
+  public:
+    /// `backend`, which must outlive it, has no other observer while steps are traced.
+    StepTracer(Backend& backend, TraceSettings settings)
+        : backend_(backend), settings_(std::move(settings)) {}
+    ~StepTracer() override;
+
+    void on_epoch_begin(TrainerView& view) override;
+    void on_step_begin(TrainerView& view) override;
+    void on_step_end(TrainerView& view, const StepReport& step) override;
+    void on_train_end(TrainerView& view) override;
+
+    /// The file; empty as long as nothing was written.
+    const std::filesystem::path& written() const { return written_; }
+
+  private:
+    void finish();
+
+    Backend& backend_;
+    TraceSettings settings_;
+    std::int64_t steps_in_epoch_ = 0;
+    bool armed_ = false, tracing_ = false;
+    Stopwatch since_start_;
+    OperationTrace trace_;
+    std::filesystem::path written_;
+};
+
+}  // namespace drover

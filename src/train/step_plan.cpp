@@ -1,0 +1,55 @@
+#include "train/step_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+std::int64_t divide_up(std::int64_t value, std::int64_t by) {
+    return (value + by - 1) / by;
+}
+
+std::int64_t whole_steps(double steps) {
+    if (!(steps < 9e18))
+        throw UsageError("The run has more steps than can be counted.", "Use fewer epochs, or --max_steps.");
+    return static_cast<std::int64_t>(std::ceil(steps));
+}
+
+}  // namespace
+
+std::int64_t StepPlan::window(std::int64_t update, std::int64_t accumulation) const {
+    return std::min(accumulation, batches_per_epoch - update * accumulation);
+}
+
+StepPlan make_step_plan(const TrainerSettings& settings, std::int64_t batches_per_epoch,
+                        std::int64_t examples) {
+    require(batches_per_epoch > 0, "an epoch without batches");
+    StepPlan plan;
+    plan.batches_per_epoch = batches_per_epoch;
+    plan.updates_per_epoch = divide_up(batches_per_epoch, settings.gradient_accumulation_steps);
+    plan.examples = examples;
+    plan.total_batch_size =
+        settings.per_device_train_batch_size * settings.gradient_accumulation_steps * settings.replicas;
+    if (settings.max_steps > 0) {
+        plan.max_steps = settings.max_steps;
+        plan.epochs = divide_up(plan.max_steps, plan.updates_per_epoch);
+        plan.trained_samples =
+            static_cast<double>(plan.max_steps) * static_cast<double>(plan.total_batch_size);
+    } else {
+        plan.max_steps = whole_steps(settings.num_train_epochs * static_cast<double>(plan.updates_per_epoch));
+        plan.epochs = whole_steps(settings.num_train_epochs);
+        plan.trained_samples = static_cast<double>(examples) * settings.num_train_epochs;
+    }
+    return plan;
+}
+
+std::int64_t warmup_steps_of(const TrainerSettings& settings, std::int64_t max_steps) {
+    if (settings.warmup_steps >= 1) return static_cast<std::int64_t>(settings.warmup_steps);
+    const double share = settings.warmup_steps > 0 ? settings.warmup_steps : settings.warmup_ratio;
+    return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_steps) * share));
+}
+
+}  // namespace drover

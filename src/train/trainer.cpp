@@ -1,0 +1,287 @@
+#include "train/trainer.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "train/checkpoint_folders.h"
+#include "train/default_flow.h"
+#include "train/evaluation.h"
+#include "train/speed_metrics.h"
+
+namespace drover {
+
+Trainer::Trainer(TrainerSettings settings, TrainingModel& model, TrainingData* training,
+                 TrainingData* evaluation, TrainerOptions options)
+    : settings_(std::move(settings)),
+      model_(model),
+      training_(training),
+      evaluation_(evaluation),
+      options_(std::move(options)),
+      parameters_(model.parameters()) {
+    state_.is_local_process_zero = settings_.is_local_process_zero;
+    state_.is_world_process_zero = settings_.is_world_process_zero;
+    state_.train_batch_size = settings_.per_device_train_batch_size;
+}
+
+StepPlan Trainer::plan() const {
+    require(training_ != nullptr, "a plan without training data");
+    return make_step_plan(settings_, training_->batches_per_epoch(), training_->samples());
+}
+
+// ------------------------------------------------------------------------------------------------------------
+// the run
+
+Json Trainer::train(const TrainerState* resumed) {
+    begin_state(resumed);
+    const std::int64_t first_epoch = state_.global_step / plan_.updates_per_epoch;
+    const std::int64_t first_update =
+        settings_.ignore_data_skip ? 0 : state_.global_step % plan_.updates_per_epoch;
+    batches_ = training_->open({first_epoch, first_update * settings_.gradient_accumulation_steps});
+
+    training_watch_ = Stopwatch();
+    control_.should_training_stop = false;
+    tell(&TrainerCallback::on_train_begin);
+    if (settings_.eval_on_start) evaluate();
+
+    for (std::int64_t epoch = first_epoch; epoch < plan_.epochs && !control_.should_training_stop; ++epoch)
+        run_epoch(epoch, epoch == first_epoch ? first_update : 0);
+    batches_.reset();
+    return finish_training();
+}
+
+void Trainer::begin_state(const TrainerState* resumed) {
+    plan_ = plan();
+    learning_rate_.emplace(settings_, plan_.max_steps);
+    state_ = TrainerState::begin(settings_, plan_.max_steps, plan_.epochs);
+    if (resumed != nullptr) {
+        const TrainerState fresh = state_;
+        state_ = *resumed;
+        state_.max_steps = fresh.max_steps;
+        state_.num_train_epochs = fresh.num_train_epochs;
+        state_.is_local_process_zero = fresh.is_local_process_zero;
+        state_.is_world_process_zero = fresh.is_world_process_zero;
+        for (TrainerCallback* callback : callbacks_) callback->import_state(state_.stateful_callbacks);
+        for (const Json& record : state_.log_history)
+            if (record.contains("eval_loss") && record.at("step") != 0)
+                learning_rate_->observe(settings_, record);
+    }
+    export_callback_states();
+    trained_ = true;
+    tokens_seen_before_ = state_.num_input_tokens_seen;
+    schedule_steps_ = last_logged_step_ = state_.global_step;
+    loss_sum_ = 0;
+    total_loss_ = pending_flos_ = 0;
+}
+
+void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update) {
+    control_.should_epoch_stop = false;
+    tell(&TrainerCallback::on_epoch_begin);
+    std::optional<StepReport> last_step;
+    for (std::int64_t update = first_update; update < plan_.updates_per_epoch; ++update) {
+        last_step = run_step(epoch, update);
+        flow_after_step(settings_, state_, control_);
+        tell(&TrainerCallback::on_step_end, *last_step);
+        log_save_evaluate(last_step);
+        if (control_.should_epoch_stop || control_.should_training_stop) break;
+    }
+    flow_after_epoch(settings_, state_, control_);
+    tell(&TrainerCallback::on_epoch_end);
+    log_save_evaluate(last_step);
+}
+
+StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
+    control_.should_save = control_.should_evaluate = control_.should_log = false;
+    tell(&TrainerCallback::on_step_begin);
+    const Stopwatch watch;
+    StepReport report{.learning_rate = learning_rate_->rate(schedule_steps_)};
+    const std::vector<TokenBatch> window = next_window(epoch, update, report);
+    const UpdateOutcome outcome = model_.update(window, report.learning_rate);
+    report.gradient_norm = outcome.gradient_norm;
+    for (const double loss : outcome.losses) {
+        report.loss += loss;
+        add_loss(loss);
+    }
+    if (!outcome.skipped) ++schedule_steps_;
+    ++state_.global_step;
+    const std::int64_t batches_done =
+        update * settings_.gradient_accumulation_steps + static_cast<std::int64_t>(window.size());
+    state_.epoch = static_cast<double>(epoch) +
+                   static_cast<double>(batches_done) / static_cast<double>(plan_.batches_per_epoch);
+    report.seconds = options_.seconds(watch);
+    return report;
+}
+
+std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t update, StepReport& report) {
+    std::vector<TokenBatch> window;
+    const auto count = static_cast<std::size_t>(plan_.window(update, settings_.gradient_accumulation_steps));
+    while (window.size() < count) {
+        std::optional<TrainingBatch> batch = batches_->next();
+        require(batch.has_value(), "training data that ends");
+        if (batch->epoch < epoch) continue;  // the rest of an epoch that was stopped
+        const std::int64_t tokens = batch->tokens.tokens() * settings_.replicas;
+        report.tokens += tokens;
+        report.samples += batch->tokens.rows * settings_.replicas;
+        pending_flos_ +=
+            6.0 * static_cast<double>(tokens) * static_cast<double>(parameters_.without_embeddings);
+        if (settings_.include_num_input_tokens_seen == CountTokens::all)
+            state_.num_input_tokens_seen += tokens;
+        if (settings_.include_num_input_tokens_seen == CountTokens::non_padding)
+            state_.num_input_tokens_seen += batch->attended * settings_.replicas;
+        window.push_back(std::move(batch->tokens));
+    }
+    return window;
+}
+
+/// A loss that is no number counts as the mean so far, when the filter is on.
+void Trainer::add_loss(double loss) {
+    if (settings_.logging_nan_inf_filter && !std::isfinite(loss))
+        loss_sum_ += loss_sum_ / static_cast<float>(1 + state_.global_step - last_logged_step_);
+    else
+        loss_sum_ += static_cast<float>(loss);
+}
+
+Json Trainer::finish_training() {
+    total_loss_ += static_cast<double>(loss_sum_);
+    Json metrics = Json::object();
+    add_speed_metrics(metrics, "train", options_.seconds(training_watch_), trained_work());
+    store_flos();
+    metrics["total_flos"] = state_.total_flos;
+    metrics["train_loss"] = total_loss_ / std::max(static_cast<double>(state_.global_step), 0.001);
+    log(metrics, false);
+
+    if (settings_.load_best_model_at_end && state_.best_model_checkpoint)
+        model_.load(*state_.best_model_checkpoint);
+    if (settings_.is_world_process_zero && state_.best_model_checkpoint && settings_.save_total_limit == 1)
+        keep_only_checkpoint(settings_.output_dir, *state_.best_model_checkpoint);
+    tell(&TrainerCallback::on_train_end);
+    return metrics;
+}
+
+WorkDone Trainer::trained_work() const {
+    WorkDone work{.samples = plan_.trained_samples, .steps = static_cast<double>(plan_.max_steps)};
+    if (settings_.include_tokens_per_second) {
+        const double tokens_per_sample =
+            static_cast<double>(training_->tokens_per_epoch()) / static_cast<double>(training_->samples());
+        work.tokens = tokens_per_sample * plan_.trained_samples;
+    }
+    return work;
+}
+
+// ------------------------------------------------------------------------------------------- records and
+// evaluations
+
+void Trainer::log_save_evaluate(const std::optional<StepReport>& last_step) {
+    if (control_.should_log && last_step && state_.global_step > last_logged_step_) log_step(*last_step);
+    if (control_.should_evaluate) evaluate_in_training();
+    if (control_.should_save) save_checkpoint();
+}
+
+void Trainer::log_step(const StepReport& last_step) {
+    const auto sum = static_cast<double>(loss_sum_);
+    loss_sum_ = 0;
+    Json record = Json::object();
+    record["loss"] = sum / static_cast<double>(state_.global_step - last_logged_step_);
+    record["grad_norm"] = last_step.gradient_norm;
+    record["learning_rate"] = last_step.learning_rate;
+    total_loss_ += sum;
+    last_logged_step_ = state_.global_step;
+    store_flos();
+    log(record, true);
+}
+
+void Trainer::log(Json& record, bool with_token_speed) {
+    record["epoch"] = state_.epoch_json();
+    if (settings_.include_num_input_tokens_seen != CountTokens::no) {
+        record["num_input_tokens_seen"] = state_.num_input_tokens_seen;
+        if (with_token_speed)
+            add_speed_metrics(
+                record, "train", options_.seconds(training_watch_),
+                {.tokens = static_cast<double>(state_.num_input_tokens_seen - tokens_seen_before_)});
+    }
+    Json kept = record;
+    kept["step"] = state_.global_step;
+    state_.log_history.push_back(std::move(kept));
+    control_.should_log = false;
+    tell(&TrainerCallback::on_log, record);
+}
+
+void Trainer::store_flos() {
+    state_.total_flos += pending_flos_;
+    pending_flos_ = 0;
+}
+
+Json Trainer::evaluate() {
+    require(evaluation_ != nullptr, "an evaluation without data");
+    tell(&TrainerCallback::on_evaluate_begin, evaluation_->samples());
+    const Stopwatch watch;
+    const EvaluationSummary summary =
+        evaluate_all(model_, *evaluation_, [&](std::int64_t done, std::int64_t batches) {
+            tell(&TrainerCallback::on_evaluation_step, done, batches);
+        });
+    Json metrics = Json::object();
+    metrics["eval_loss"] = summary.loss;
+    if (!trained_ && options_.model_preparation_seconds)
+        metrics["eval_model_preparation_time"] = *options_.model_preparation_seconds;
+    if (!settings_.prediction_loss_only) metrics["eval_accuracy"] = summary.accuracy;
+    const auto samples = static_cast<double>(evaluation_->samples());
+    const double batch_size = static_cast<double>(settings_.per_device_eval_batch_size * settings_.replicas);
+    add_speed_metrics(metrics, "eval", options_.seconds(watch),
+                      {.samples = samples, .steps = std::ceil(samples / batch_size)});
+    log(metrics, false);
+    control_.should_evaluate = false;
+    tell(&TrainerCallback::on_evaluate, metrics);
+    return metrics;
+}
+
+void Trainer::evaluate_in_training() {
+    const Json metrics = evaluate();
+    learning_rate_->observe(settings_, metrics);
+    const bool is_best = note_best(metrics);
+    if (settings_.save_strategy == IntervalStrategy::best) control_.should_save = is_best;
+}
+
+bool Trainer::note_best(const Json& metrics) {
+    if (settings_.metric_for_best_model.empty()) return false;
+    const double value = best_model_metric(settings_, metrics);
+    const bool greater = settings_.greater_metric_is_better();
+    if (!state_.best_metric) state_.best_metric = greater ? -INFINITY : INFINITY;
+    if (greater ? !(value > *state_.best_metric) : !(value < *state_.best_metric)) return false;
+    state_.best_metric = value;
+    if (settings_.save_strategy != IntervalStrategy::no) state_.best_global_step = state_.global_step;
+    return true;
+}
+
+// --------------------------------------------------------------------------------------------------------
+// checkpoints
+
+void Trainer::save_checkpoint() {
+    store_flos();
+    const std::filesystem::path folder = checkpoint_folder(settings_.output_dir, state_.global_step);
+    model_.save(folder);
+    if (state_.best_global_step) {
+        const std::filesystem::path best = checkpoint_folder(settings_.output_dir, *state_.best_global_step);
+        if (std::filesystem::exists(best)) state_.best_model_checkpoint = best.string();
+    }
+    export_callback_states();
+    if (settings_.is_world_process_zero) {
+        write_file_atomically(folder / "trainer_state.json", state_.text());
+        rotate_checkpoints(settings_.output_dir, settings_.save_total_limit, state_.best_model_checkpoint);
+    }
+    control_.should_save = false;
+    tell(&TrainerCallback::on_save, folder);
+}
+
+void Trainer::export_callback_states() {
+    for (const TrainerCallback* callback : callbacks_)
+        if (const auto exported = callback->exported_state())
+            state_.stateful_callbacks[exported->first] = exported->second;
+    state_.stateful_callbacks["TrainerControl"] = control_.exported();
+}
+
+void Trainer::save_state() const {
+    if (!settings_.is_world_process_zero) return;
+    std::filesystem::create_directories(settings_.output_dir);
+    write_file_atomically(settings_.output_dir / "trainer_state.json", state_.text());
+}
+
+}  // namespace drover

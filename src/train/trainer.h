@@ -1,0 +1,96 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/stopwatch.h"
+#include "train/learning_rate.h"
+#include "train/speed_metrics.h"
+#include "train/trainer_callback.h"
+#include "train/training_data.h"
+
+namespace drover {
+
+struct TrainerOptions {
+    /// Reads a stopwatch; tests give times of their own.
+    std::function<double(const Stopwatch&)> seconds = [](const Stopwatch& watch) { return watch.seconds(); };
+    /// How long it took to make the model ready. Reported by evaluations outside training, as Hugging Face
+    /// does, unless the model was trained before.
+    std::optional<double> model_preparation_seconds{};
+};
+
+/// The loop of Hugging Face's Trainer 5: the order of its work, its counting, its records and its state.
+class Trainer {
+  public:
+    /// `settings` are finished (TrainerSettings::finish). What is given must outlive the trainer; `training`
+    /// or `evaluation` may be absent when there is nothing to train on or to evaluate.
+    Trainer(TrainerSettings settings, TrainingModel& model, TrainingData* training, TrainingData* evaluation,
+            TrainerOptions options = {});
+
+    /// Callbacks are told in the order in which they were added; they must outlive the trainer.
+    void add_callback(TrainerCallback& callback) { callbacks_.push_back(&callback); }
+
+    /// Trains to the end of the plan or until a callback stops it; returns the metrics that were logged last.
+    /// With `resumed`, a state that an earlier run saved, goes on from there; the model must be in that
+    /// state.
+    Json train(const TrainerState* resumed = nullptr);
+    /// Evaluates, logs and returns the metrics.
+    Json evaluate();
+
+    /// The numbers of steps of a training run.
+    StepPlan plan() const;
+    const TrainerState& state() const { return state_; }
+    const TrainerSettings& settings() const { return settings_; }
+    /// Writes trainer_state.json into output_dir.
+    void save_state() const;
+
+  private:
+    void begin_state(const TrainerState* resumed);
+    void run_epoch(std::int64_t epoch, std::int64_t first_update);
+    StepReport run_step(std::int64_t epoch, std::int64_t update);
+    std::vector<TokenBatch> next_window(std::int64_t epoch, std::int64_t update, StepReport& report);
+    void add_loss(double loss);
+    void log_save_evaluate(const std::optional<StepReport>& last_step);
+    void log_step(const StepReport& last_step);
+    void log(Json& record, bool with_token_speed);
+    void store_flos();
+    void evaluate_in_training();
+    bool note_best(const Json& metrics);
+    void save_checkpoint();
+    Json finish_training();
+    WorkDone trained_work() const;
+    void export_callback_states();
+
+    /// Calls `event` of every callback with a view of the run and `arguments`.
+    template <class... Parameters, class... Arguments>
+    void tell(void (TrainerCallback::*event)(TrainerView&, Parameters...), const Arguments&... arguments) {
+        TrainerView view{settings_, plan_, state_, parameters_, control_};
+        for (TrainerCallback* callback : callbacks_) (callback->*event)(view, arguments...);
+    }
+
+    TrainerSettings settings_;
+    TrainingModel& model_;
+    TrainingData* training_;
+    TrainingData* evaluation_;
+    TrainerOptions options_;
+    ParameterCounts parameters_;
+    std::vector<TrainerCallback*> callbacks_;
+
+    StepPlan plan_;
+    TrainerState state_;
+    TrainerControl control_;
+    std::optional<LearningRate> learning_rate_;
+    std::unique_ptr<BatchStream> batches_;
+    bool trained_ = false;
+
+    Stopwatch training_watch_;
+    std::int64_t tokens_seen_before_ = 0;  ///< num_input_tokens_seen when this run began
+    std::int64_t schedule_steps_ = 0;      ///< updates that were not skipped
+    std::int64_t last_logged_step_ = 0;
+    float loss_sum_ = 0;  ///< since the last log; fp32, as Hugging Face's
+    double total_loss_ = 0;
+    double pending_flos_ = 0;
+};
+
+}  // namespace drover

@@ -1,0 +1,62 @@
+#include "train/training_data.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace drover {
+namespace {
+
+TrainingBatch to_training_batch(const LoadedBatch& loaded) {
+    const LabelledBatch& batch = loaded.batch;
+    const bool full = std::all_of(batch.lengths.begin(), batch.lengths.end(),
+                                  [&](std::int32_t length) { return length == batch.row_length; });
+    return {.epoch = loaded.position.epoch,
+            .tokens = full ? TokenBatch::from_labels(batch.rows, batch.row_length, batch.ids, batch.labels)
+                           : TokenBatch::right_padded(batch.rows, batch.row_length, batch.ids, batch.labels,
+                                                      batch.lengths),
+            .attended = std::accumulate(batch.lengths.begin(), batch.lengths.end(), std::int64_t{0}),
+            .fresh = loaded.fresh};
+}
+
+class LoaderStream final : public BatchStream {
+  public:
+    LoaderStream(const TokenRows& rows, const LoaderOptions& options) : loader_(rows, options) {}
+
+    std::optional<TrainingBatch> next() override {
+        const std::optional<LoadedBatch> loaded = loader_.next();
+        if (!loaded) return std::nullopt;
+        return to_training_batch(*loaded);
+    }
+
+  private:
+    BatchLoader loader_;
+};
+
+}  // namespace
+
+TokenFileData::TokenFileData(const TokenRows& rows, LoaderOptions options, StreamEnd end)
+    : rows_(rows),
+      options_(std::move(options)),
+      end_(end),
+      samples_(std::min(rows.size(), options_.max_samples.value_or(rows.size()))) {
+    LoaderOptions probe = options_;
+    probe.epochs = 0;  // the loader checks the data and counts, but makes nothing ahead
+    probe.start = {};
+    batches_per_epoch_ = BatchLoader(rows_, probe).batches_per_epoch();
+}
+
+std::int64_t TokenFileData::tokens_per_epoch() const {
+    std::int64_t tokens = 0;
+    for (std::int64_t row = 0; row < samples_; ++row) tokens += rows_.length(row);
+    return tokens;
+}
+
+std::unique_ptr<BatchStream> TokenFileData::open(BatchPosition start) {
+    LoaderOptions options = options_;
+    options.start = start;
+    options.epochs =
+        end_ == StreamEnd::after_one_epoch ? std::optional<std::int64_t>(start.epoch + 1) : std::nullopt;
+    return std::make_unique<LoaderStream>(rows_, options);
+}
+
+}  // namespace drover

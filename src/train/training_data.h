@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "data/batch_loader.h"
+#include "model/batch.h"
+
+namespace drover {
+
+struct TrainingBatch {
+    std::int64_t epoch = 0;
+    TokenBatch tokens;
+    std::int64_t attended = 0;  ///< tokens that are no padding
+    std::int64_t fresh = 0;     ///< rows that are no repetitions
+};
+
+/// Batches in order; nothing at the end. One that trains has no end: epochs follow each other.
+class BatchStream {
+  public:
+    virtual ~BatchStream() = default;
+    virtual std::optional<TrainingBatch> next() = 0;
+};
+
+/// Rows to train on or to evaluate, dealt to this rank in batches.
+class TrainingData {
+  public:
+    virtual ~TrainingData() = default;
+    virtual std::int64_t samples() const = 0;            ///< over all ranks
+    virtual std::int64_t batches_per_epoch() const = 0;  ///< of this rank
+    virtual std::int64_t tokens_per_epoch() const = 0;   ///< over all ranks, without padding
+    virtual std::unique_ptr<BatchStream> open(BatchPosition start) = 0;
+};
+
+/// Where streams over the rows of a token file end.
+enum class StreamEnd : std::uint8_t { never, after_one_epoch };
+
+/// The rows of a token file, through a BatchLoader per stream.
+class TokenFileData final : public TrainingData {
+  public:
+    /// `rows` must outlive it. Start and end of `options` are not used.
+    TokenFileData(const TokenRows& rows, LoaderOptions options, StreamEnd end);
+
+    std::int64_t samples() const override { return samples_; }
+    std::int64_t batches_per_epoch() const override { return batches_per_epoch_; }
+    std::int64_t tokens_per_epoch() const override;
+    std::unique_ptr<BatchStream> open(BatchPosition start) override;
+
+  private:
+    const TokenRows& rows_;
+    LoaderOptions options_;
+    StreamEnd end_;
+    std::int64_t samples_;
+    std::int64_t batches_per_epoch_;
+};
+
+}  // namespace drover

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "model/batch.h"
+
+namespace drover {
+
+/// What one update did, as the loop sees it.
+struct UpdateOutcome {
+    /// Losses that add up to that of the step over all replicas: one per micro-batch, or their sum.
+    std::vector<double> losses;
+    double gradient_norm = 0;  ///< before clipping
+    bool skipped = false;  ///< nothing was updated (overflow of scaled gradients): the schedule stands still
+};
+
+/// An evaluated batch of one replica.
+struct BatchEvaluation {
+    double loss =
+        0;  ///< as Hugging Face computes a batch's: mean over targets, plus the experts' balance loss
+    std::int64_t rows = 0;     ///< that are no repetitions; see LoadedBatch::fresh
+    std::int64_t targets = 0;  ///< of those rows
+    std::int64_t correct = 0;
+};
+
+struct ParameterCounts {
+    std::int64_t total = 0;
+    std::int64_t active = 0;  ///< take part in a token's forward pass
+    std::int64_t without_embeddings = 0;
+};
+
+/// A model as the loop needs it. One rank of several calls the same functions in the same order as the
+/// others.
+class TrainingModel {
+  public:
+    virtual ~TrainingModel() = default;
+
+    /// One update from the micro-batches of a step.
+    virtual UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) = 0;
+    /// This replica's batch and those of the others, in their order. Only the first `rows` rows count towards
+    /// targets; the loss is the whole batch's.
+    virtual std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) = 0;
+    /// Weights and configuration as a Hugging Face folder.
+    virtual void save(const std::filesystem::path& folder) = 0;
+    virtual void load(const std::filesystem::path& folder) = 0;
+
+    virtual ParameterCounts parameters() const = 0;
+};
+
+}  // namespace drover

@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "args/argument_table.h"
+#include "args/argument_value.h"
+#include "args/environment_table.h"
+#include "args/help_text.h"
+#include "args/parse_line.h"
+#include "core/json.h"
+
+namespace drover {
+namespace {
+
+TEST(ArgumentTable, RowsAreComplete) {
+    for (const ArgumentGroup& group : argument_groups())
+        for (const Argument& argument : group.arguments) {
+            SCOPED_TRACE(argument.name);
+            EXPECT_TRUE(argument.help.ends_with('.'));
+            EXPECT_EQ(argument.choices.empty(), argument.type != ArgumentType::choice);
+            if (argument.standing == Standing::explained) {
+                EXPECT_TRUE(argument.note.ends_with('.'));
+            }
+            EXPECT_EQ(argument.default_text.empty() && argument.type == ArgumentType::boolean, false);
+            EXPECT_NO_THROW(default_value(argument));
+        }
+    for (const EnvironmentVariable& variable : environment_table()) {
+        SCOPED_TRACE(variable.name);
+        if (!variable.sets.empty()) {
+            EXPECT_NE(find_argument(variable.sets), nullptr);
+        }
+        EXPECT_EQ(variable.note.empty(), variable.standing != Standing::explained);
+    }
+}
+
+/// Field names of transformers 4.43, 4.57 and 5.15 and of the forks; made by tools/oracle/argument_names.py.
+TEST(ArgumentTable, KnowsEveryFieldOfTransformers) {
+    const std::filesystem::path file =
+        std::filesystem::path(DROVER_SOURCE_DIR) / "tests/golden/arguments.json";
+    std::size_t count = 0;
+    const Json versions = read_json_file(file);
+    for (const auto& [version, fields] : versions.items())
+        for (const auto& [name, value] : fields.items()) {
+            SCOPED_TRACE(version + " " + name);
+            const std::string_view first = first_name_of(name);
+            ASSERT_FALSE(first.empty());
+            count += 1;
+            if (!value.is_null()) {
+                EXPECT_EQ(default_value(*find_argument(first)), value);
+            }
+        }
+    EXPECT_GT(count, 250u);
+}
+
+TEST(Help, IsGroupedAndFitsTheScreen) {
+    const std::string text = help_text();
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+    for (const ArgumentGroup& group : argument_groups()) {
+        EXPECT_MENTIONS(text, fmt::format("\n{}\n", group.title));
+        for (const Argument& argument : group.arguments)
+            EXPECT_MENTIONS(text, fmt::format("\n  --{} ", argument.name));
+    }
+    EXPECT_MENTIONS(text, "--learning_rate number (default: 5e-05)");
+    EXPECT_MENTIONS(text, "Also --torch_dtype.");
+    EXPECT_MENTIONS(text, "PJRT_DEVICE");
+}
+
+TEST(Help, ThePageInDocsIsTheTables) {
+    const std::string page = read_text_file(std::filesystem::path(DROVER_SOURCE_DIR) / "docs/run_clm.md");
+    EXPECT_TRUE(page == markdown_page()) << "docs/run_clm.md is not what the tables give. Write it again: "
+                                            "drover run_clm --help_markdown > docs/run_clm.md";
+}
+
+TEST(Words, NearestNames) {
+    EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+    EXPECT_EQ(edit_distance("abcd", "abdc"), 1u);
+    EXPECT_EQ(edit_distance("", "abc"), 3u);
+    const std::vector<std::string> names{"alpha", "beta"};
+    EXPECT_EQ(nearest_name("alhpa", names), "alpha");
+    EXPECT_EQ(nearest_name("zzzzzz", names), "");
+    EXPECT_EQ(key_values("a=1, b = 2", "x"),
+              (std::vector<std::pair<std::string, std::string>>{{"a", "1"}, {"b", "2"}}));
+}
+
+}  // namespace
+}  // namespace drover

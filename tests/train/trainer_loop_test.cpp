@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "train/replayed_model.h"
+
+namespace drover {
+namespace {
+
+/// Loss n in update n; skips the updates it is told to.
+class CountingModel final : public TrainingModel {
+  public:
+    UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) override {
+        rates.push_back(learning_rate);
+        windows.push_back(micro_batches.size());
+        const auto number = static_cast<double>(rates.size());
+        const bool skipped = number == skipped_update;
+        return {.losses = {skipped ? INFINITY : number}, .gradient_norm = 1, .skipped = skipped};
+    }
+    std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t rows) override {
+        return {{.loss = 1, .rows = rows, .targets = 10, .correct = 5},
+                {.loss = 4, .rows = 1, .targets = 10, .correct = 0}};
+    }
+    void save(const std::filesystem::path&) override {}
+    void load(const std::filesystem::path&) override {}
+    ParameterCounts parameters() const override {
+        return {.total = 10, .active = 10, .without_embeddings = 7};
+    }
+
+    double skipped_update = 0;
+    std::vector<double> rates;
+    std::vector<std::size_t> windows;
+};
+
+/// Ends every epoch after its second step.
+class EpochStopper final : public TrainerCallback {
+  public:
+    void on_epoch_begin(TrainerView&) override { steps_ = 0; }
+    void on_step_end(TrainerView& view, const StepReport&) override {
+        if (++steps_ == 2) view.control.should_epoch_stop = true;
+    }
+
+  private:
+    int steps_ = 0;
+};
+
+class TrainerLoop : public testing::Test {
+  protected:
+    TrainerSettings settings(double epochs) {
+        TrainerSettings made{.num_train_epochs = epochs,
+                             .per_device_train_batch_size = 2,
+                             .per_device_eval_batch_size = 2,
+                             .learning_rate = 1,
+                             .logging_steps = 1.0,
+                             .save_strategy = IntervalStrategy::no};
+        made.finish();
+        return made;
+    }
+
+    CountingModel model_;
+    test::BlankData training_{{.samples = 10, .batch_size = 2}, 16, StreamEnd::never};
+    test::BlankData evaluation_{
+        {.samples = 4, .batch_size = 2, .order = SampleOrder::sequential}, 16, StreamEnd::after_one_epoch};
+};
+
+TEST_F(TrainerLoop, ASkippedUpdateDoesNotAdvanceTheSchedule) {
+    model_.skipped_update = 2;
+    Trainer trainer(settings(1), model_, &training_, nullptr);
+    trainer.train();
+    EXPECT_EQ(model_.rates, (std::vector<double>{1, 0.8, 0.8, 0.6, 1 - 0.6}));
+    EXPECT_EQ(trainer.state().global_step, 5);
+    // The infinite loss counts as the mean since the last record, which is none.
+    EXPECT_EQ(trainer.state().log_history[1].at("loss").get<double>(), 0);
+}
+
+TEST_F(TrainerLoop, WithoutTheFilterTheLossIsLoggedAsItIs) {
+    model_.skipped_update = 2;
+    TrainerSettings unfiltered = settings(1);
+    unfiltered.logging_nan_inf_filter = false;
+    Trainer trainer(unfiltered, model_, &training_, nullptr);
+    trainer.train();
+    EXPECT_TRUE(std::isinf(trainer.state().log_history[1].at("loss").get<double>()));
+    EXPECT_EQ(trainer.state().log_history[2].at("loss").get<double>(), 3);
+}
+
+TEST_F(TrainerLoop, AStoppedEpochIsFollowedByTheNext) {
+    EpochStopper stopper;
+    Trainer trainer(settings(3), model_, &training_, nullptr);
+    trainer.add_callback(stopper);
+    trainer.train();
+    EXPECT_EQ(trainer.state().global_step, 6);
+    EXPECT_EQ(trainer.state().epoch, 2.4);
+}
+
+TEST_F(TrainerLoop, EvaluationWeighsReplicasBySamples) {
+    Trainer trainer(settings(1), model_, nullptr, &evaluation_);
+    const Json metrics = trainer.evaluate();
+    EXPECT_EQ(metrics.at("eval_loss").get<double>(), 2);  // (2·1 + 1·4) / 3, twice
+    EXPECT_EQ(metrics.at("eval_accuracy").get<double>(), 0.25);
+    EXPECT_FALSE(metrics.contains("eval_model_preparation_time"));
+    EXPECT_EQ(metrics.at("epoch"), 0);
+}
+
+TEST_F(TrainerLoop, TokensPerSecond) {
+    TrainerSettings counted = settings(1);
+    counted.include_tokens_per_second = true;
+    Trainer trainer(counted, model_, &training_, nullptr, {.seconds = [](const Stopwatch&) { return 2.0; }});
+    EXPECT_EQ(trainer.train().at("train_tokens_per_second").get<double>(), 80);
+    counted.max_steps = 3;
+    Trainer by_steps(counted, model_, &training_, nullptr, {.seconds = [](const Stopwatch&) { return 2.0; }});
+    const Json metrics = by_steps.train();
+    EXPECT_EQ(metrics.at("train_tokens_per_second").get<double>(), 48);
+    EXPECT_EQ(metrics.at("total_flos").get<double>(), 6.0 * 3 * 32 * 7);
+}
+
+TEST_F(TrainerLoop, NamesTheMetricsThereAre) {
+    TrainerSettings best = settings(1);
+    best.eval_strategy = IntervalStrategy::epoch;
+    best.metric_for_best_model = "bleu";
+    Trainer trainer(best, model_, &training_, &evaluation_);
+    try {
+        trainer.train();
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(error.remedy().find("eval_accuracy"), std::string::npos) << error.what();
+    }
+}
+
+}  // namespace
+}  // namespace drover
