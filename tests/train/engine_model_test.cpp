@@ -102,6 +102,7 @@ TEST(CountParameters, OfTiedAndExpertModels) {
     const ParameterCounts counts = count_parameters(config);
     EXPECT_LT(counts.active, counts.total);
     EXPECT_EQ(counts.without_embeddings, counts.total - config.vocab_size * config.hidden_size);
+    EXPECT_EQ(counts.multiplied, counts.active - config.vocab_size * config.hidden_size);
     Json tied = golden.at("config");
     tied["tie_word_embeddings"] = true;
     EXPECT_EQ(count_parameters(ModelConfig::parse(tied.dump(), "tied")).total,

@@ -64,7 +64,7 @@ TEST_P(TrainerLog, IsWhatTheRealTrainerLogsPrintsAndWrites) {
     }
     std::FILE* printed = std::tmpfile();
     ASSERT_NE(printed, nullptr);
-    LogPrinter printer(LogFormat::hugging_face_5, true, printed);
+    LogPrinter printer(LogFormat::hugging_face_5, LogStyle::beside_bar, printed);
     trainer.add_callback(printer);
 
     if (case_.at("settings").value("do_train", true)) {
