@@ -21,9 +21,12 @@ TokenBatch with_targets_in(const TokenBatch& batch, std::int64_t rows) {
 
 ParameterCounts count_parameters(const ModelConfig& config) {
     const std::int64_t total = make_param_spec(config).parameter_count();
+    const std::int64_t active = active_parameter_count(config);
+    const std::int64_t embedding = config.vocab_size * config.hidden_size;
     return {.total = total,
-            .active = active_parameter_count(config),
-            .without_embeddings = total - config.vocab_size * config.hidden_size};
+            .active = active,
+            .without_embeddings = total - embedding,
+            .multiplied = config.tie_word_embeddings ? active : active - embedding};
 }
 
 EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,

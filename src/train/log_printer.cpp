@@ -31,8 +31,9 @@ Json as_version_5(const Json& record) {
 
 }  // namespace
 
-std::string log_line(const Json& record, std::int64_t step, LogFormat format, bool short_epoch) {
-    if (format == LogFormat::hugging_face_4) return python_repr(as_version_4(record, short_epoch));
+std::string log_line(const Json& record, std::int64_t step, LogFormat format, LogStyle style) {
+    if (format == LogFormat::hugging_face_4)
+        return python_repr(as_version_4(record, style == LogStyle::beside_bar));
     if (format == LogFormat::hugging_face_5) return python_repr(as_version_5(record));
     Json with_step = record;
     with_step["step"] = step;
@@ -41,8 +42,8 @@ std::string log_line(const Json& record, std::int64_t step, LogFormat format, bo
 
 void LogPrinter::on_log(TrainerView& view, const Json& record) {
     if (!view.state.is_local_process_zero) return;
-    if (!training_ && format_ != LogFormat::json) return;
-    fmt::print(out_, "{}\n", log_line(record, view.state.global_step, format_, short_epoch_));
+    if (!training_ && format_ != LogFormat::json && style_ == LogStyle::beside_bar) return;
+    fmt::print(out_, "{}\n", log_line(record, view.state.global_step, format_, style_));
     std::fflush(out_);
 }
 

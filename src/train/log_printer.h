@@ -15,16 +15,22 @@ enum class LogFormat : std::uint8_t {
     json,            ///< {"loss": 4.186305046081543, …, "epoch": 0.2, "step": 1}: the record of log_history
 };
 
-/// The line for `record`, without a newline. total_flos is left out of Hugging Face's formats, as there.
-/// `short_epoch`: version 4 rounds the epoch when it shows a progress bar.
-std::string log_line(const Json& record, std::int64_t step, LogFormat format, bool short_epoch = true);
+/// Whether Hugging Face's formats look as with its progress bar (the default) or without (--disable_tqdm).
+enum class LogStyle : std::uint8_t {
+    beside_bar,  ///< version 4 rounds the epoch; nothing is printed outside training, where metrics come as a
+                 ///< table
+    plain,
+};
 
-/// Prints every record as a line of its own, at once. Hugging Face's formats print nothing after the training
-/// has ended: the metrics of the last evaluation come as a table.
+/// The line for `record`, without a newline. total_flos is left out of Hugging Face's formats, as there.
+std::string log_line(const Json& record, std::int64_t step, LogFormat format,
+                     LogStyle style = LogStyle::beside_bar);
+
+/// Prints every record as a line of its own, at once.
 class LogPrinter final : public TrainerCallback {
   public:
-    explicit LogPrinter(LogFormat format, bool short_epoch = true, std::FILE* out = stdout)
-        : format_(format), short_epoch_(short_epoch), out_(out) {}
+    explicit LogPrinter(LogFormat format, LogStyle style = LogStyle::beside_bar, std::FILE* out = stdout)
+        : format_(format), style_(style), out_(out) {}
 
     void on_train_begin(TrainerView&) override { training_ = true; }
     void on_log(TrainerView& view, const Json& record) override;
@@ -32,7 +38,7 @@ class LogPrinter final : public TrainerCallback {
 
   private:
     LogFormat format_;
-    bool short_epoch_;
+    LogStyle style_;
     std::FILE* out_;
     bool training_ = false;
 };

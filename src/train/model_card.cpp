@@ -116,7 +116,7 @@ std::string hyperparameters(const ModelCardFacts& facts, const TrainerSettings& 
     line("learning_rate", settings.learning_rate);
     line("train_batch_size", settings.per_device_train_batch_size);
     line("eval_batch_size", settings.per_device_eval_batch_size);
-    line("seed", facts.seed);
+    line("seed", settings.seed);
     if (settings.replicas > 1) line("num_devices", settings.replicas);
     if (settings.gradient_accumulation_steps > 1)
         line("gradient_accumulation_steps", settings.gradient_accumulation_steps);

@@ -15,7 +15,6 @@ struct ModelCardFacts {
     std::string dataset{};     ///< empty: a text file of the user's
     std::string license{};     ///< empty: unknown
     std::string drover_version{};
-    std::uint64_t seed = 42;
     std::string optimizer{};  ///< a line: name and settings
     std::string precision{};  ///< empty: fp32
 };

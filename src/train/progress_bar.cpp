@@ -70,7 +70,7 @@ void ProgressBar::on_step_end(TrainerView& view, const StepReport& step) {
     numbers_.seconds += step.seconds;
     if (peak_flops_ > 0 && numbers_.seconds > 0) {
         const double flops =
-            6.0 * static_cast<double>(numbers_.tokens) * static_cast<double>(view.parameters.active);
+            6.0 * static_cast<double>(numbers_.tokens) * static_cast<double>(view.parameters.multiplied);
         numbers_.share_of_peak =
             flops / numbers_.seconds / peak_flops_ / static_cast<double>(view.settings.replicas);
     }

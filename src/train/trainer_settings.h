@@ -21,7 +21,7 @@ enum class IntervalStrategy : std::uint8_t {
 enum class CountTokens : std::uint8_t { no, all, non_padding };
 
 /// The arguments of Hugging Face's Trainer that its loop acts on, under their names. What concerns the update
-/// (optimizer, clipping, precision) or the order of the data (seeds) is set where these are made.
+/// (optimizer, clipping, precision) is set where the model is made.
 struct TrainerSettings {
     std::filesystem::path output_dir = "trainer_output";
 
@@ -57,13 +57,16 @@ struct TrainerSettings {
     std::optional<std::int64_t> early_stopping_patience;  ///< absent: no early stop
     double early_stopping_threshold = 0;
 
-    bool dataloader_drop_last = false;
-    bool prediction_loss_only = false;  ///< evaluation reports no accuracy
-    bool ignore_data_skip = false;      ///< a resumed epoch starts with its first batch
+    std::uint64_t seed = 42;
+    std::optional<std::uint64_t> data_seed;  ///< of the order of the samples, instead of seed
+    bool dataloader_drop_last = false;       ///< in training and in evaluation
+    bool prediction_loss_only = false;       ///< evaluation reports no accuracy
+    bool ignore_data_skip = false;           ///< a resumed epoch starts with its first batch
     bool include_tokens_per_second = false;
     CountTokens include_num_input_tokens_seen = CountTokens::no;
 
     std::int64_t replicas = 1;  ///< ranks that see different batches
+    std::int64_t replica = 0;   ///< which of them this rank is
     bool is_local_process_zero = true;
     bool is_world_process_zero = true;
 

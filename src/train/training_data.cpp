@@ -34,6 +34,23 @@ class LoaderStream final : public BatchStream {
 
 }  // namespace
 
+SamplerOptions training_sampler(const TrainerSettings& settings) {
+    return {.batch_size = settings.per_device_train_batch_size,
+            .order = SampleOrder::shuffled,
+            .seed = settings.seed,
+            .data_seed = settings.data_seed,
+            .ranks = settings.replicas,
+            .rank = settings.replica,
+            .drop_last = settings.dataloader_drop_last};
+}
+
+SamplerOptions evaluation_sampler(const TrainerSettings& settings) {
+    SamplerOptions options = training_sampler(settings);
+    options.batch_size = settings.per_device_eval_batch_size;
+    options.order = SampleOrder::sequential;
+    return options;
+}
+
 TokenFileData::TokenFileData(const TokenRows& rows, LoaderOptions options, StreamEnd end)
     : rows_(rows),
       options_(std::move(options)),

@@ -6,6 +6,7 @@
 
 #include "data/batch_loader.h"
 #include "model/batch.h"
+#include "train/trainer_settings.h"
 
 namespace drover {
 
@@ -32,6 +33,11 @@ class TrainingData {
     virtual std::int64_t tokens_per_epoch() const = 0;   ///< over all ranks, without padding
     virtual std::unique_ptr<BatchStream> open(BatchPosition start) = 0;
 };
+
+/// How samples are ordered and dealt to this rank's batches: shuffled anew in every epoch for training, in
+/// order for evaluation. The number of samples is left to whoever knows the data.
+SamplerOptions training_sampler(const TrainerSettings& settings);
+SamplerOptions evaluation_sampler(const TrainerSettings& settings);
 
 /// Where streams over the rows of a token file end.
 enum class StreamEnd : std::uint8_t { never, after_one_epoch };

@@ -29,6 +29,8 @@ struct ParameterCounts {
     std::int64_t total = 0;
     std::int64_t active = 0;  ///< take part in a token's forward pass
     std::int64_t without_embeddings = 0;
+    std::int64_t multiplied =
+        0;  ///< of the active ones, those that a token is multiplied with: not the embedding
 };
 
 /// A model as the loop needs it. One rank of several calls the same functions in the same order as the

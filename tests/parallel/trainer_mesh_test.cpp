@@ -62,7 +62,7 @@ class DealtData final : public TrainingData {
 
 /// What a run with two samples per step logs, on however many replicas.
 Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
-    const std::int64_t ranks = mesh.replicas().size(), rank = mesh.replicas().rank();
+    const std::int64_t ranks = mesh.replicas().size();
     const auto backend = make_cpu_backend();
     TrainEngine engine(config,
                        {.model = {.precision = Precision::fp32(),
@@ -82,15 +82,16 @@ Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
                              .logging_steps = 1.0,
                              .eval_strategy = IntervalStrategy::epoch,
                              .save_strategy = IntervalStrategy::no,
-                             .replicas = ranks};
+                             .replicas = ranks,
+                             .replica = mesh.replicas().rank()};
     settings.finish();
     const auto vocab = static_cast<std::uint32_t>(config.vocab_size);
-    const auto dealt = [&](std::int64_t samples, SampleOrder order) {
-        return SamplerOptions{
-            .samples = samples, .batch_size = 2 / ranks, .order = order, .ranks = ranks, .rank = rank};
+    const auto with_samples = [](SamplerOptions options, std::int64_t samples) {
+        options.samples = samples;
+        return options;
     };
-    DealtData training(dealt(8, SampleOrder::shuffled), StreamEnd::never, vocab);
-    DealtData evaluation(dealt(5, SampleOrder::sequential), StreamEnd::after_one_epoch, vocab);
+    DealtData training(with_samples(training_sampler(settings), 8), StreamEnd::never, vocab);
+    DealtData evaluation(with_samples(evaluation_sampler(settings), 5), StreamEnd::after_one_epoch, vocab);
     Trainer trainer(settings, model, &training, &evaluation,
                     {.seconds = [](const Stopwatch&) { return 2.0; }});
     trainer.train();

@@ -33,10 +33,6 @@ class EngineInLoop : public testing::TestWithParam<std::string> {
         return TokenFile(folder_ / name);
     }
 
-    LoaderOptions loader(std::int64_t batch, SampleOrder order) const {
-        return {.sampler = {.batch_size = batch, .order = order}, .collator = {.ignore_every_pad_id = false}};
-    }
-
     test::TemporaryFolder folder_;
     std::int64_t row_length_ = trainer_log().at("sample_length");
 };
@@ -46,11 +42,11 @@ TEST_P(EngineInLoop, FollowsTheRealTrainer) {
     const TrainerSettings settings = settings_of(golden.at("settings"), folder_ / "out");
     const TokenFile training = samples("training", 0, trainer_log().at("train_samples"));
     const TokenFile evaluation = samples("evaluation", 3, trainer_log().at("eval_samples"));
-    TokenFileData training_data(training.rows(),
-                                loader(settings.per_device_train_batch_size, SampleOrder::shuffled),
-                                StreamEnd::never);
+    const CollatorOptions collator{.ignore_every_pad_id = false};
+    TokenFileData training_data(
+        training.rows(), {.sampler = training_sampler(settings), .collator = collator}, StreamEnd::never);
     TokenFileData evaluation_data(evaluation.rows(),
-                                  loader(settings.per_device_eval_batch_size, SampleOrder::sequential),
+                                  {.sampler = evaluation_sampler(settings), .collator = collator},
                                   StreamEnd::after_one_epoch);
 
     const Json config_json = read_json_file(test::golden_path("curve/linear.json")).at("config");
@@ -102,6 +98,7 @@ TEST(CountParameters, OfTiedAndExpertModels) {
     const ParameterCounts counts = count_parameters(config);
     EXPECT_LT(counts.active, counts.total);
     EXPECT_EQ(counts.without_embeddings, counts.total - config.vocab_size * config.hidden_size);
+    EXPECT_EQ(counts.multiplied, counts.active - config.vocab_size * config.hidden_size);
     Json tied = golden.at("config");
     tied["tie_word_embeddings"] = true;
     EXPECT_EQ(count_parameters(ModelConfig::parse(tied.dump(), "tied")).total,

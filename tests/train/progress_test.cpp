@@ -16,7 +16,8 @@ struct PlayedRun {
     TrainerSettings settings{.per_device_train_batch_size = 4};
     StepPlan plan = make_step_plan(settings, 500, 2000);
     TrainerState state = TrainerState::begin(settings, 1500, 3);
-    ParameterCounts parameters{.total = 1234567, .active = 1000000, .without_embeddings = 900000};
+    ParameterCounts parameters{
+        .total = 1234567, .active = 1000000, .without_embeddings = 900000, .multiplied = 1000000};
     TrainerControl control;
     TrainerView view{settings, plan, state, parameters, control};
 

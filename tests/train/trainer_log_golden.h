@@ -1,6 +1,5 @@
 #pragma once
 
-#include "data/sampler.h"
 #include "support/golden.h"
 #include "train/trainer_settings.h"
 
@@ -61,10 +60,6 @@ inline TrainerSettings settings_of(const Json& json, const std::filesystem::path
     }
     settings.finish();
     return settings;
-}
-
-inline SamplerOptions sampler(std::int64_t samples, std::int64_t batch, SampleOrder order, bool drop_last) {
-    return {.samples = samples, .batch_size = batch, .order = order, .drop_last = drop_last};
 }
 
 }  // namespace drover::test

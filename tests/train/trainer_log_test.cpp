@@ -13,7 +13,6 @@ namespace {
 
 using test::BlankData;
 using test::ReplayedModel;
-using test::sampler;
 using test::settings_of;
 using test::trainer_log;
 
@@ -28,13 +27,16 @@ class TrainerLog : public testing::TestWithParam<std::string> {
         : case_(trainer_log().at("cases").at(GetParam())),
           settings_(settings_of(case_.at("settings"), folder_ / "out")),
           row_length_(trainer_log().at("sample_length")),
-          training_(sampler(trainer_log().at("train_samples"), settings_.per_device_train_batch_size,
-                            SampleOrder::shuffled, settings_.dataloader_drop_last),
-                    row_length_, StreamEnd::never),
-          evaluation_(sampler(trainer_log().at("eval_samples"), settings_.per_device_eval_batch_size,
-                              SampleOrder::sequential, settings_.dataloader_drop_last),
-                      row_length_, StreamEnd::after_one_epoch),
+          training_(with_samples(training_sampler(settings_), "train_samples"), row_length_,
+                    StreamEnd::never),
+          evaluation_(with_samples(evaluation_sampler(settings_), "eval_samples"), row_length_,
+                      StreamEnd::after_one_epoch),
           model_(case_, row_length_ - 1) {}
+
+    static SamplerOptions with_samples(SamplerOptions options, const char* count) {
+        options.samples = trainer_log().at(count);
+        return options;
+    }
 
     /// The oracle ran in another folder.
     std::string in_folder_of_oracle(std::string text) const {
@@ -64,7 +66,7 @@ TEST_P(TrainerLog, IsWhatTheRealTrainerLogsPrintsAndWrites) {
     }
     std::FILE* printed = std::tmpfile();
     ASSERT_NE(printed, nullptr);
-    LogPrinter printer(LogFormat::hugging_face_5, true, printed);
+    LogPrinter printer(LogFormat::hugging_face_5, LogStyle::beside_bar, printed);
     trainer.add_callback(printer);
 
     if (case_.at("settings").value("do_train", true)) {

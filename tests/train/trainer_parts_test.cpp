@@ -137,7 +137,7 @@ TEST(LogLine, InEveryFormat) {
     EXPECT_EQ(log_line(record(), 1, LogFormat::hugging_face_4),
               "{'loss': 4.1863, 'grad_norm': 1.5041594505310059, 'learning_rate': 0.009000000000000001, "
               "'epoch': 0.33}");
-    EXPECT_EQ(log_line(record(), 1, LogFormat::hugging_face_4, false),
+    EXPECT_EQ(log_line(record(), 1, LogFormat::hugging_face_4, LogStyle::plain),
               "{'loss': 4.1863, 'grad_norm': 1.5041594505310059, 'learning_rate': 0.009000000000000001, "
               "'epoch': 0.3333333333333333}");
     EXPECT_EQ(log_line(record(), 1, LogFormat::hugging_face_5),
