@@ -189,7 +189,7 @@ std::string generation_config_text(Json generation) {
     return sorted_json_text(generation, 2) + "\n";
 }
 
-std::vector<std::string> align_special_tokens(const SpecialTokens& tokens, ModelConfig& config,
+std::vector<std::string> align_special_tokens(const SpecialTokenIds& tokens, ModelConfig& config,
                                               Json& generation) {
     std::vector<std::string> changed;
     const Json defaults = class_defaults(config);

@@ -23,14 +23,14 @@ Json derived_generation_config(const ModelConfig& config);
 std::string generation_config_text(Json generation);
 
 /// Ids of a tokenizer; absent when it has no such token.
-struct SpecialTokens {
+struct SpecialTokenIds {
     std::optional<std::int64_t> bos, eos, pad;
 };
 
 /// What the Trainer does before it trains: where the tokenizer's ids differ, those in config.json and
 /// generation_config.json become the tokenizer's; the ends of generation become a list, with the tokenizer's
 /// first. Changes what is saved, not how the model computes. Returns the keys that changed.
-std::vector<std::string> align_special_tokens(const SpecialTokens& tokens, ModelConfig& config,
+std::vector<std::string> align_special_tokens(const SpecialTokenIds& tokens, ModelConfig& config,
                                               Json& generation);
 
 }  // namespace drover

@@ -40,7 +40,10 @@ EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend
 
 UpdateOutcome EngineModel::update(std::span<const TokenBatch> micro_batches, double learning_rate) {
     const StepResult result = engine_.step(micro_batches, learning_rate);
-    return {.losses = {result.loss}, .gradient_norm = result.gradient_norm};
+    return {.losses = {result.loss},
+            .gradient_norm = result.gradient_norm,
+            .non_finite = result.non_finite ? std::optional(result.non_finite->where) : std::nullopt,
+            .skipped = !result.updated};
 }
 
 std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std::int64_t rows) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "model/batch.h"
@@ -13,6 +15,8 @@ struct UpdateOutcome {
     /// Losses that add up to that of the step over all replicas: one per micro-batch, or their sum.
     std::vector<double> losses;
     double gradient_norm = 0;  ///< before clipping
+    /// What was not a finite number, if anything: "the gradient of model.layers.3.mlp.up_proj.weight".
+    std::optional<std::string> non_finite{};
     bool skipped = false;  ///< nothing was updated (overflow of scaled gradients): the schedule stands still
 };
 

@@ -4,7 +4,6 @@
 
 #include "core/error.h"
 #include "train/checkpoint_folders.h"
-#include "train/generation_config.h"
 #include "train/log_printer.h"
 #include "train/model_card.h"
 #include "train/results_files.h"
@@ -203,15 +202,6 @@ TEST(ModelCard, HasTheResultsOfTheRun) {
     std::size_t rows = 0;
     for (std::size_t at = 0; (at = card.find("\n| ", at)) != std::string::npos; ++at) ++rows;
     EXPECT_EQ(rows, 6u);  // heads, at the start, steps 4, 8, 12 and 14
-}
-
-TEST(GenerationConfig, HasTheSpecialTokensOfTheConfig) {
-    ModelConfig config;
-    config.json = {
-        {"vocab_size", 5}, {"eos_token_id", {2, 3}}, {"bos_token_id", 1}, {"pad_token_id", nullptr}};
-    EXPECT_EQ(generation_config_text(config),
-              "{\n  \"_from_model_config\": true,\n  \"bos_token_id\": 1,\n  \"eos_token_id\": [\n    2,\n   "
-              " 3\n  ]\n}\n");
 }
 
 }  // namespace

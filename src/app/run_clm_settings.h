@@ -1,0 +1,27 @@
+#pragma once
+
+#include "args/parse_arguments.h"
+#include "data/token_stream.h"
+#include "model/config.h"
+#include "train/train_engine.h"
+#include "train/trainer_settings.h"
+
+/// What the arguments of `drover run_clm` mean to the parts that do the work.
+namespace drover {
+
+/// The loop's settings, finished.
+TrainerSettings trainer_settings(const Arguments& arguments);
+
+/// Weights are in the dtype that --dtype names; "auto", and saying nothing about a model that is loaded, take
+/// the stored one (`stored`, fp32 when that is not known). --bf16 and --fp16 add a master copy to fp32
+/// weights.
+Precision chosen_precision(const Arguments& arguments, std::optional<DType> stored);
+/// One line that names every format.
+std::string precision_text(const Precision& precision);
+
+OptimizerSettings optimizer_settings(const Arguments& arguments);
+
+/// Everything about the engine but how large its batches are.
+TrainEngineOptions engine_options(const Arguments& arguments, const Precision& precision);
+
+}  // namespace drover

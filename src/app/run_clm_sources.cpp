@@ -1,0 +1,151 @@
+#include "app/run_clm_sources.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/stopwatch.h"
+#include "data/block_size.h"
+#include "data/hub_cache.h"
+#include "data/resolve_dataset.h"
+#include "model/saved_config.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelConfig find_config(const Arguments& arguments) {
+    const auto from = [&](std::string_view flag) {
+        return ModelConfig::from_path(find_model(arguments.text(flag), fmt::format("--{}", flag), arguments));
+    };
+    ModelConfig config = [&] {
+        if (arguments.has("config_name")) return from("config_name");
+        if (arguments.has("model_name_or_path")) return from("model_name_or_path");
+        if (arguments.has("model_type")) {
+            const std::string text = Json{{"model_type", arguments.text("model_type")}}.dump();
+            return ModelConfig::parse(text, "--model_type");
+        }
+        throw UsageError("Neither --model_name_or_path nor --config_name nor --model_type is given.",
+                         "Name a model folder to train further, or a config to start from random weights.");
+    }();
+    if (const auto overrides = arguments.optional_text("config_overrides"))
+        config = with_config_overrides(config, *overrides);
+    return config;
+}
+
+/// A tokenizer lies beside the weights, or where --tokenizer_name says.
+std::shared_ptr<const Tokenizer> find_tokenizer(const Arguments& arguments) {
+    for (const char* flag : {"tokenizer_name", "model_name_or_path"})
+        if (arguments.has(flag))
+            return load_tokenizer(find_model(arguments.text(flag), fmt::format("--{}", flag), arguments));
+    throw UsageError("There is no tokenizer: neither --tokenizer_name nor --model_name_or_path is given.",
+                     "Add --tokenizer_name with a folder, a tokenizer.json or a tokenizer.model.");
+}
+
+std::vector<std::string> one_or_none(const std::optional<std::string>& file) {
+    return file ? std::vector<std::string>{*file} : std::vector<std::string>{};
+}
+
+DatasetRequest dataset_request(const Arguments& arguments) {
+    DatasetRequest request;
+    request.dataset_name = arguments.optional_text("dataset_name").value_or("");
+    request.dataset_config_name = arguments.optional_text("dataset_config_name").value_or("");
+    request.cache_dir = arguments.optional_text("cache_dir").value_or("");
+    request.train_files = one_or_none(arguments.optional_text("train_file"));
+    request.validation_files = one_or_none(arguments.optional_text("validation_file"));
+    request.text_column = arguments.optional_text("text_column").value_or("");
+    request.keep_linebreaks = arguments.flag("keep_linebreaks");
+    request.notes = cache_notes_folder(default_cache_folder());
+    return request;
+}
+
+/// What the longest row of a file needs.
+std::int64_t longest_row(const TokenRows& rows) {
+    std::int64_t longest = 0;
+    for (const std::int64_t length : rows.lengths()) longest = std::max(longest, length);
+    return longest;
+}
+
+}  // namespace
+
+fs::path find_model(const std::string& name, std::string_view flag, const Arguments& arguments) {
+    if (fs::exists(name)) return name;
+    const auto cache_dir = arguments.optional_text("cache_dir");
+    const fs::path cache = cache_dir ? fs::path(*cache_dir) : hub_cache_folder();
+    if (const auto snapshot = find_hub_snapshot(cache, "models", name, arguments.text("model_revision")))
+        return *snapshot;
+    throw Error(
+        fmt::format(
+            "{} is \"{}\": there is no such file or folder, and the Hugging Face cache {} does not hold it.",
+            flag, name, cache.string()),
+        "Give a local path, or download it once with `huggingface-cli download`.");
+}
+
+ModelSource find_model_and_tokenizer(const Arguments& arguments) {
+    ModelSource source{.config = find_config(arguments), .tokenizer = find_tokenizer(arguments)};
+    source.generation = derived_generation_config(source.config);
+    if (arguments.has("model_name_or_path")) {
+        source.weights = find_model(arguments.text("model_name_or_path"), "--model_name_or_path", arguments);
+        if (const fs::path file = source.weights / "generation_config.json"; fs::exists(file))
+            source.generation = read_json_file(file);
+    }
+    if (source.tokenizer->size() > source.config.vocab_size)
+        source.config.resize_vocabulary(source.tokenizer->size());
+    return source;
+}
+
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
+                        const std::function<void(const std::string&)>& say) {
+    PackingOptions packing;
+    packing.packing = packing_from_name(arguments.text("packing"), "--packing");
+    packing.workers = arguments.optional_integer("preprocessing_num_workers").value_or(1);
+    packing.block_size = 0;
+    if (packing.packing != Packing::none) {
+        const BlockSizeChoice choice =
+            choose_block_size(arguments.optional_integer("block_size"), model.tokenizer->model_max_length(),
+                              model.config.max_position_embeddings);
+        packing.block_size = choice.block_size;
+        if (!choice.warning.empty()) say(choice.warning);
+    }
+
+    const DatasetRequest request = dataset_request(arguments);
+    if (request.dataset_name.empty() && request.train_files.empty() && request.validation_files.empty())
+        throw UsageError(
+            "There is no text to train on: --train_file, --validation_file and --dataset_name are unset.",
+            "Name a file with --train_file, or a dataset.");
+    const bool train = arguments.flag("do_train"), evaluate = arguments.flag("do_eval");
+    const TrainAndValidation splits = load_train_and_validation(
+        request, {.validation_percent = static_cast<int>(arguments.integer("validation_split_percentage")),
+                  .streaming = arguments.flag("streaming"),
+                  .do_train = train});
+
+    TokenCache cache(default_cache_folder());
+    TokenSource source;
+    source.name = request.dataset_name;
+    const auto tokens_of = [&](const SharedRows& rows, std::string_view split,
+                               std::optional<std::int64_t> max_rows) -> std::unique_ptr<TokenFile> {
+        if (!rows) throw Error(fmt::format("The dataset has no split \"{}\".", split), "Give a file for it.");
+        PackingOptions options = packing;
+        // A stream is read no further than it is needed; a file in the cache serves every number of samples.
+        if (arguments.flag("streaming")) options.max_rows = max_rows;
+        const Stopwatch watch;
+        TokenCache::Entry entry = cache.get(*rows, model.tokenizer, options, default_tokenize_threads(),
+                                            arguments.flag("overwrite_cache"));
+        const TokenFileHeader& header = entry.file.rows().header();
+        say(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
+                        packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
+                        entry.made ? "tokenized" : "found", watch.seconds(), entry.file.path().string()));
+        entry.file.rows().check_vocabulary(model.config.vocab_size);
+        source.row_length = std::max(
+            source.row_length, packing.block_size > 0 ? packing.block_size : longest_row(entry.file.rows()));
+        return std::make_unique<TokenFile>(std::move(entry.file));
+    };
+    if (train)
+        source.train = tokens_of(splits.train, "train", arguments.optional_integer("max_train_samples"));
+    if (evaluate)
+        source.validation =
+            tokens_of(splits.validation, "validation", arguments.optional_integer("max_eval_samples"));
+    return source;
+}
+
+}  // namespace drover

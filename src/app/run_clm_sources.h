@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "args/arguments.h"
+#include "data/token_cache.h"
+#include "model/config.h"
+#include "text/tokenizer.h"
+
+/// Where a run of `drover run_clm` gets its model, tokenizer and tokens from.
+namespace drover {
+
+struct ModelSource {
+    ModelConfig config;
+    std::filesystem::path weights{};  ///< folder; empty: the model starts from random weights
+    Json generation;                  ///< what generation_config.json said, or what follows from the config
+    std::shared_ptr<const Tokenizer> tokenizer;
+};
+
+/// A local path as it is, else the snapshot of a Hub repository in the cache; `flag` names the source in the
+/// Error, which says where it looked.
+std::filesystem::path find_model(const std::string& name, std::string_view flag, const Arguments& arguments);
+
+ModelSource find_model_and_tokenizer(const Arguments& arguments);
+
+/// The tokens of a split, in the cache.
+struct TokenSource {
+    std::unique_ptr<TokenFile> train, validation;  ///< as far as --do_train and --do_eval ask for them
+    std::int64_t row_length = 0;                   ///< of the longest row
+    std::string name;                              ///< of the dataset, for the model card
+};
+
+/// Tokenizes, or finds what was tokenized before. `say` is told what is worth knowing, a line at a time.
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
+                        const std::function<void(const std::string&)>& say);
+
+}  // namespace drover
