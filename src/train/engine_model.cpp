@@ -37,15 +37,13 @@ EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend
 
 UpdateOutcome EngineModel::update(std::span<const TokenBatch> micro_batches, double learning_rate) {
     const StepResult result = engine_.step(micro_batches, learning_rate);
-    return {.losses = {result.loss}, .gradient_norm = result.gradient_norm};
+    return {.losses = {result.loss}, .gradient_norm = result.gradient_norm, .skipped = !result.updated};
 }
 
 std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std::int64_t rows) {
     const EvaluationResult whole = engine_.evaluate(batch);
-    BatchEvaluation own{.loss = whole.mean_loss() + whole.balance_loss,
-                        .rows = rows,
-                        .targets = whole.targets,
-                        .correct = whole.correct};
+    BatchEvaluation own{
+        .loss = whole.batch_loss(), .rows = rows, .targets = whole.targets, .correct = whole.correct};
     // Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not
     // meet.
     const std::vector<double> repeats = gather({static_cast<double>(batch.rows - rows)});
