@@ -64,7 +64,7 @@ double held_out_loss(TrainEngine& engine, const TokenBlocks& blocks, std::int64_
     for (std::int64_t first = 0; first < blocks.held_out(); first += batch) {
         const EvaluationResult part = engine.evaluate(blocks.held_out_batch(first, batch));
         total.loss_sum += part.loss_sum;
-        total.targets += part.targets;
+        total.denominator += part.denominator;
     }
     return total.mean_loss();
 }

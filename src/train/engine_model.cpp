@@ -48,10 +48,8 @@ UpdateOutcome EngineModel::update(std::span<const TokenBatch> micro_batches, dou
 
 std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std::int64_t rows) {
     const EvaluationResult whole = engine_.evaluate(batch);
-    BatchEvaluation own{.loss = whole.mean_loss() + whole.balance_loss,
-                        .rows = rows,
-                        .targets = whole.targets,
-                        .correct = whole.correct};
+    BatchEvaluation own{
+        .loss = whole.batch_loss(), .rows = rows, .targets = whole.targets, .correct = whole.correct};
     // Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not
     // meet.
     const std::vector<double> repeats = gather({static_cast<double>(batch.rows - rows)});

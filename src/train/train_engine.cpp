@@ -81,7 +81,6 @@ void TrainEngine::plan(Arena& arena) {
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
     count_ = arena.make(MemoryUse::scratch, DType::i64, {1});
-    evaluated_ = arena.make(MemoryUse::scratch, DType::f64, {5});
     if (has_noise()) replica_tokens_ = arena.make(MemoryUse::scratch, DType::i64, {mesh_.replicas().size()});
     model_.plan(arena);
 }
@@ -195,6 +194,10 @@ std::int64_t TrainEngine::step_count(std::span<const TokenBatch> micro_batches) 
     std::int64_t count = 0;
     for (const TokenBatch& micro : micro_batches)
         count += all_labels ? micro.label_count : micro.target_count();
+    return sum_over_replicas(count);
+}
+
+std::int64_t TrainEngine::sum_over_replicas(std::int64_t count) {
     if (mesh_.replicas().size() > 1) {
         backend_.copy(stream_, Tensor::of(&count, {1}), count_);
         mesh_.replicas().all_reduce(stream_, count_, Reduction::sum);
@@ -371,23 +374,15 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
 
     const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels &&
                             options_.model.label_smoothing == 0;
-    const std::int64_t targets = batch.target_count();
-    std::vector<double> sums = {loss_sum, static_cast<double>(batch.rows), static_cast<double>(targets),
-                                static_cast<double>(correct),
-                                static_cast<double>(all_labels ? batch.label_count : targets)};
-    const Tensor on_host = Tensor::of(sums.data(), evaluated_.shape());
-    backend_.copy(stream_, on_host, evaluated_);
-    mesh_.replicas().all_reduce(stream_, evaluated_, Reduction::sum);
-    backend_.copy(stream_, evaluated_, on_host);
-    EvaluationResult result;
-    if (model_.balance_loss())
+    EvaluationResult result{
+        .loss_sum = loss_sum, .rows = batch.rows, .targets = batch.target_count(), .correct = correct};
+    result.denominator =
+        static_cast<double>(sum_over_replicas(all_labels ? batch.label_count : result.targets)) /
+        static_cast<double>(mesh_.replicas().size());
+    if (model_.balance_loss()) {
         backend_.copy(stream_, model_.balance_loss(), Tensor::of(&result.balance_loss, {1}));
-    backend_.synchronize(stream_);
-    result.loss_sum = sums[0];
-    result.rows = static_cast<std::int64_t>(sums[1]);
-    result.targets = static_cast<std::int64_t>(sums[2]);
-    result.correct = static_cast<std::int64_t>(sums[3]);
-    result.denominator = static_cast<std::int64_t>(sums[4]);
+        backend_.synchronize(stream_);
+    }
     return result;
 }
 

@@ -51,17 +51,21 @@ struct StepResult {
     double loss_scale = 1;  ///< that the gradients were made with
 };
 
-/// Sums over the targets of an evaluated batch, over all ranks. Hugging Face's eval_loss is the mean of
+/// Sums over the targets of a rank's evaluated batch. Hugging Face's eval_loss is the mean of all ranks'
 /// batch_loss() weighted by rows, its accuracy the sum of `correct` over that of `targets`.
 struct EvaluationResult {
     double loss_sum = 0;
     std::int64_t rows = 0;
     std::int64_t targets = 0;
-    std::int64_t correct = 0;      ///< targets that were the likeliest token
-    std::int64_t denominator = 0;  ///< of the mean loss: the targets, or what the older releases divide by
-    double balance_loss = 0;  ///< of the experts, times its coefficient; 0 when it is not part of the loss
+    std::int64_t correct = 0;  ///< targets that were the likeliest token
+    /// What the loss is divided by: the mean over the replicas of their numbers of targets (of labels, where
+    /// older releases count those), so that replicas with equal rows have the true mean of all as the mean of
+    /// theirs.
+    double denominator = 0;
+    double balance_loss =
+        0;  ///< of the experts, over all replicas, times its coefficient; 0 when it is not part of the loss
 
-    double mean_loss() const { return denominator == 0 ? 0 : loss_sum / static_cast<double>(denominator); }
+    double mean_loss() const { return denominator == 0 ? 0 : loss_sum / denominator; }
     double batch_loss() const { return mean_loss() + balance_loss; }
 };
 
@@ -112,6 +116,7 @@ class TrainEngine {
     double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
                       std::int64_t step_count) const;
     std::int64_t step_count(std::span<const TokenBatch> micro_batches);
+    std::int64_t sum_over_replicas(std::int64_t count);
     double balance_scale(std::size_t micro_batches) const;
     bool has_noise() const { return config_.moe.jitter > 0 || options_.model.neftune_alpha > 0; }
     std::optional<TokenNoise> noise_of(const TokenBatch& batch, std::size_t micro_batch);
@@ -132,7 +137,6 @@ class TrainEngine {
     Tensor scalars_;         // [StepScalar::count] f32
     Tensor loss_sum_;        // [1] f64
     Tensor count_;           // [1] i64: tokens over all ranks
-    Tensor evaluated_;       // [5] f64: an EvaluationResult over all ranks
     Tensor replica_tokens_;  // [replicas] i64: tokens of each in a micro-batch; only with noise
     std::vector<float> host_scalars_;
     std::int64_t updates_done_ = 0;

@@ -47,10 +47,12 @@ std::vector<double> difference(const std::vector<double>& a, const std::vector<d
 }
 
 /// Loss and number of right guesses over all rows, before training.
-void evaluate_on_mesh(TrainEngine& engine, const TokenBatch& batch, MeshRun& run) {
+void evaluate_on_mesh(TrainEngine& engine, const TokenBatch& batch, const Mesh& mesh, MeshRun& run) {
     const EvaluationResult result = engine.evaluate(batch);
-    run.evaluated_loss = result.loss_sum + result.balance_loss;
-    run.correct = static_cast<double>(result.correct);
+    std::vector<double> sums = {result.loss_sum, static_cast<double>(result.correct)};
+    mesh.replicas().all_reduce({}, Tensor::of(sums.data(), {2}), Reduction::sum);
+    run.evaluated_loss = sums[0] + result.balance_loss;
+    run.correct = sums[1];
 }
 
 }  // namespace
@@ -164,7 +166,7 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     engine.initialize_weights(42);
     MeshRun run;
     const auto before = whole_leaves(engine.store(), mesh);
-    evaluate_on_mesh(engine, make_batch(999, mine, model.config.vocab_size), run);
+    evaluate_on_mesh(engine, make_batch(999, mine, model.config.vocab_size), mesh, run);
     for (int step = 0; step < steps; ++step) {
         std::vector<TokenBatch> micro_batches;
         for (int i = 0; i < mesh_case.accumulation; ++i)
