@@ -161,13 +161,14 @@ class ClmRun {
         }
         return std::make_unique<TokenFileData>(
             file.rows(),
-            LoaderOptions{.sampler = std::move(sampler),
-                          .collator = {.pad_id = pad_id()},
-                          .max_samples = arguments_.optional_integer(max_samples)},
+            LoaderOptions{
+                .sampler = std::move(sampler),
+                .collator = {.pad_id = pad_id(), .ignore_every_pad_id = arguments_.text("packing") == "none"},
+                .max_samples = arguments_.optional_integer(max_samples)},
             end);
     }
 
-    /// Rows of one length are never padded; whole blocks need no pad token.
+    /// Blocks are never padded, and every token of theirs is a label.
     TokenId pad_id() const {
         if (arguments_.text("packing") == "hf") return 0;
         const std::string name = arguments_.optional_text("pad_token").value_or("");
