@@ -130,7 +130,7 @@ class ClmRun {
         engine_model_ = std::make_unique<EngineModel>(
             *engine_, model_.config, *backend_, mesh_, settings_.seed, [this](const fs::path& folder) {
                 write_file_atomically(folder / "config.json",
-                                      model_.config.saved_text(precision_.parameters));
+                                      model_.config.saved_text(engine_->saved_dtype()));
                 write_file_atomically(folder / "generation_config.json",
                                       generation_config_text(model_.generation));
                 save_tokenizer(*model_.tokenizer, folder);

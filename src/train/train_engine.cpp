@@ -163,13 +163,16 @@ LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uin
 }
 
 void TrainEngine::save_weights(const std::filesystem::path& folder, const SaveModelOptions& options) const {
-    std::map<std::string_view, const OwnedLeaf*> leaves;
-    for (const OwnedLeaf& leaf : store_->owned()) leaves[leaf.spec->name] = &leaf;
+    std::map<std::string_view, Tensor> leaves;
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
+        const Tensor master = optimizer_->master(i);
+        leaves[store_->owned()[i].spec->name] = master ? master : store_->owned()[i].param;
+    }
 
     std::vector<std::vector<std::byte>> host_copies;  // of tensors that are on another device
     std::vector<NamedTensor> tensors;
     for (const std::string& name : names_in_module_order(config_)) {
-        Tensor tensor = leaves.at(name)->param;
+        Tensor tensor = leaves.at(name);
         if (tensor.device() != Device::cpu) {
             auto& copy = host_copies.emplace_back(tensor.bytes());
             const Tensor on_host(copy.data(), tensor.dtype(), tensor.shape());
@@ -179,7 +182,7 @@ void TrainEngine::save_weights(const std::filesystem::path& folder, const SaveMo
         tensors.push_back({name, tensor});
     }
     backend_.synchronize(stream_);
-    save_model_folder(folder, config_.saved_text(options_.model.precision.parameters), tensors, options);
+    save_model_folder(folder, config_.saved_text(saved_dtype()), tensors, options);
 }
 
 // ---------------------------------------------------------------------------------------------------------

@@ -89,7 +89,8 @@ class TrainEngine {
     /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Tensors that it
     /// lacks are drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
     LoadReport load_weights(const std::filesystem::path& path, std::uint64_t seed);
-    /// Writes config.json and the weights in the parameters' dtype, for transformers to load.
+    /// Writes config.json and the weights, of which the master copy where there is one, for transformers to
+    /// load.
     void save_weights(const std::filesystem::path& folder, const SaveModelOptions& options = {}) const;
 
     /// One update from the micro-batches of one optimizer step.
@@ -99,6 +100,11 @@ class TrainEngine {
     /// Without gradients. The batch may have more rows than training's; it is taken in pieces that fit, which
     /// must be as many on all ranks. Rows may not be longer than planned.
     EvaluationResult evaluate(const TokenBatch& batch);
+
+    /// The dtype of saved weights.
+    DType saved_dtype() const {
+        return options_.model.precision.master ? DType::f32 : options_.model.precision.parameters;
+    }
 
     const ParamStore& store() const { return *store_; }
     const Optimizer& optimizer() const { return *optimizer_; }
