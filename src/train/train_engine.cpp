@@ -356,8 +356,10 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
     std::int64_t correct = 0;
     std::vector<float> loss;
     std::vector<std::int32_t> argmax;
-    for (std::int64_t row = 0; row < batch.rows; row += options_.model.rows) {
-        const std::int64_t count = std::min(options_.model.rows, batch.rows - row);
+    // A rank without rows takes part all the same: the others wait for it where weights are gathered.
+    std::int64_t row = 0, count = 0;
+    do {
+        count = std::min(options_.model.rows, batch.rows - row);
         const TokenBatch piece = batch.some_rows(row, count);
         const MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, piece, config_.vocab_size);
         model_.evaluate(stream_, micro, row == 0, row + count == batch.rows);
@@ -373,7 +375,8 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
             loss_sum += static_cast<double>(loss[i]);
             correct += argmax[i] == piece.targets[i];
         }
-    }
+        row += count;
+    } while (row < batch.rows);
 
     const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels &&
                             options_.model.label_smoothing == 0;
