@@ -28,8 +28,11 @@ ifneq ($(SETUP),no)
 	@scripts/setup.sh
 endif
 
-demo: build ## train a small Llama on the CPU (about a minute)
-	@build/release/drover demo --config examples/configs/llama-5m.json --data examples/data/tinyshakespeare/ids.safetensors
+demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU (about two minutes)
+	@build/release/drover run_clm --config_name examples/configs/llama-5m.json \
+	    --tokenizer_name examples/tokenizers/shakespeare-4k --train_file examples/data/tinyshakespeare/text.txt \
+	    --do_train --do_eval --block_size 256 --max_steps 300 --learning_rate 2e-3 --lr_scheduler_type cosine \
+	    --warmup_steps 30 --logging_steps 25 --save_strategy no --output_dir build/demo --overwrite_output_dir
 
 test: setup ## build everything and run all tests
 	@$(call configure,release)

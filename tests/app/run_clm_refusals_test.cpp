@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "app/run_drover.h"
+#include "support/golden.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Outcome;
+
+/// A command line that would train, and what is changed in it.
+class RunClmRefuses : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        setenv("DROVER_CACHE", (folder_ / "cache").c_str(), 1);
+        setenv("HF_HOME", (folder_ / "huggingface").c_str(), 1);
+        setenv("OMP_NUM_THREADS", "1", 1);
+    }
+    void TearDown() override {
+        for (const char* name : {"DROVER_CACHE", "HF_HOME", "OMP_NUM_THREADS"}) unsetenv(name);
+    }
+
+    std::string write(const std::string& name, const std::string& content) const {
+        std::ofstream(folder_ / name, std::ios::binary) << content;
+        return " '" + (folder_ / name).string() + "'";
+    }
+
+    Outcome run(const std::string& changes) const {
+        const fs::path data = test::golden_path("run_clm");
+        return test::run("run_clm --config_name " + (data / "configs/llama.json").string() +
+                         " --tokenizer_name " + std::string(DROVER_SOURCE_DIR) +
+                         "/examples/tokenizers/shakespeare-4k --train_file " + (data / "train.txt").string() +
+                         " --do_train --block_size 64 --max_steps 1 --output_dir " +
+                         (folder_ / "out").string() + " " + changes);
+    }
+
+    /// Ends with this code, says these words in one sentence or two, and writes no model.
+    void expect_refused(const std::string& changes, int exit_code, const std::string& words) const {
+        const Outcome outcome = run(changes);
+        EXPECT_EQ(outcome.exit_code, exit_code) << changes << "\n" << outcome.output;
+        EXPECT_NE(outcome.output.find(words), std::string::npos) << changes << "\n" << outcome.output;
+        EXPECT_EQ(outcome.output.find("terminate called"), std::string::npos) << outcome.output;
+        EXPECT_FALSE(fs::exists(folder_ / "out/model.safetensors")) << changes;
+    }
+
+    test::TemporaryFolder folder_;
+};
+
+TEST_F(RunClmRefuses, WrongCommandLines) {
+    expect_refused("--learning_rte 1e-3", 2, "learning_rate");
+    expect_refused("--learning_rate fast", 2, "learning_rate");
+    expect_refused("--spmd_2d_sharding 2 --spmd_fsdp_sharding", 2, "spmd_2d_sharding");
+    expect_refused("--gmm --static", 2, "static");
+    expect_refused("--optim lion", 2, "optim");
+    expect_refused("--fp16 --bf16", 2, "fp16");
+    expect_refused("--optim_args momentum=0.9", 2, "momentum");
+    expect_refused("--config_overrides hidden=3", 2, "config_overrides");
+}
+
+TEST_F(RunClmRefuses, MissingFiles) {
+    expect_refused("--train_file /nowhere/text.txt", 1, "/nowhere/text.txt");
+    expect_refused("--config_name nobody/nothing", 1, "nobody/nothing");
+    expect_refused("--tokenizer_name nobody/nothing", 1, "nobody/nothing");
+    expect_refused("--model_name_or_path nobody/nothing", 1, "nobody/nothing");
+    expect_refused("--text_column body", 1, "body");
+}
+
+TEST_F(RunClmRefuses, BadFiles) {
+    expect_refused("--config_name" + write("config.json", "{\"model_type\": \"llama\","), 1, "config.json");
+    expect_refused("--config_name" + write("other.json", "{\"model_type\": \"bert\"}"), 1, "bert");
+    expect_refused("--train_file" + write("text.txt", "good\nbad \xFF\n"), 1, "line 2");
+    expect_refused("--train_file" + write("empty.txt", ""), 1, "empty.txt");
+    expect_refused("--train_file" + write("text.xyz", "words\n"), 1, "text.xyz");
+    expect_refused("--deepspeed" + write("ds.json", "{\"zero_optimization\": {\"stage\": 7}}"), 2, "stage");
+}
+
+TEST_F(RunClmRefuses, AFolderThatHoldsAModel) {
+    ASSERT_EQ(run("--save_strategy no").exit_code, 0);
+    ASSERT_TRUE(fs::exists(folder_ / "out/model.safetensors"));
+    const auto before = fs::last_write_time(folder_ / "out/model.safetensors");
+    const Outcome again = run("--save_strategy no");
+    EXPECT_EQ(again.exit_code, 1) << again.output;
+    EXPECT_NE(again.output.find("--overwrite_output_dir"), std::string::npos) << again.output;
+    EXPECT_EQ(fs::last_write_time(folder_ / "out/model.safetensors"), before);
+    EXPECT_EQ(run("--save_strategy no --overwrite_output_dir").exit_code, 0);
+}
+
+TEST_F(RunClmRefuses, NothingInADryRunButSaysThePlan) {
+    const Outcome outcome = run("--dry_run");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    for (const char* words : {"Memory:", "total", "learning_rate  ", "1 updates", "weights float32"})
+        EXPECT_NE(outcome.output.find(words), std::string::npos) << words << "\n" << outcome.output;
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(RunClmRefuses, NumbersThatAreNotFinite) {
+    const Outcome stopped = run("--learning_rate 1e30 --max_grad_norm 0 --max_steps 8 --save_strategy no");
+    EXPECT_EQ(stopped.exit_code, 1) << stopped.output;
+    EXPECT_NE(stopped.output.find("not a finite number"), std::string::npos) << stopped.output;
+    const Outcome skipped =
+        run("--learning_rate 1e30 --max_grad_norm 0 --max_steps 8 --save_strategy no --on_nan skip");
+    EXPECT_EQ(skipped.exit_code, 0) << skipped.output;
+    EXPECT_NE(skipped.output.find("skipped"), std::string::npos) << skipped.output;
+}
+
+TEST_F(RunClmRefuses, NothingInARowWiseRun) {
+    const std::string quotes =
+        write("quotes.csv", "quote,author\n\"To be, or not to be\",W\nshort,X\nlonger than that,Y\n");
+    const Outcome outcome = run("--train_file" + quotes +
+                                " --text_column quote --packing none --pad_token eos --max_steps 2 "
+                                "--per_device_train_batch_size 2 --save_strategy no");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_TRUE(fs::exists(folder_ / "out/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace drover
