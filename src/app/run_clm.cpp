@@ -12,6 +12,7 @@
 #include "args/help_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
+#include "parallel/store_layout.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
 #include "train/model_card.h"
@@ -82,12 +83,18 @@ class ClmRun {
                         with_thousands(parameters().total), with_thousands(parameters().active),
                         precision_text(precision_)));
         say("Memory:\n" + engine_->memory_plan().table());
+        if (arguments_.flag("spmd_debug"))
+            say(placement_table(make_param_spec(model_.config), mesh_, Sharding::replicated,
+                                precision_.parameters));
         if (tokens_.train) {
             const StepPlan plan = Trainer(settings_, *checked_model_, training_.get(), nullptr).plan();
-            say(fmt::format("{} rows, {} epochs, {} updates of {} rows", training_->samples(), plan.epochs,
-                            plan.max_steps,
-                            settings_.per_device_train_batch_size * settings_.gradient_accumulation_steps));
+            const double tokens = plan.trained_samples * static_cast<double>(tokens_.row_length);
+            say(fmt::format("{} rows, {} epochs, {} updates of {} rows, about {} tokens",
+                            training_->samples(), plan.epochs, plan.max_steps, plan.total_batch_size,
+                            with_thousands(static_cast<std::int64_t>(tokens))));
+            if (arguments_.flag("dry_run")) say(time_estimate(tokens));
         }
+        check_memory();
     }
 
     void go() {
@@ -120,6 +127,32 @@ class ClmRun {
     }
 
     ParameterCounts parameters() const { return count_parameters(model_.config); }
+
+    /// Six operations per token and active parameter, at the rate that a step usually reaches.
+    std::string time_estimate(double tokens) const {
+        constexpr double usual_share_of_peak = 0.7;
+        const double peak = backend_->measure_peaks().flops(precision_.parameters);
+        const double seconds =
+            6 * static_cast<double>(parameters().active) * tokens / (usual_share_of_peak * peak);
+        return fmt::format(
+            "Training will take about {:.0f} min at {:.0f} % of this machine's {:.0f} GFLOP/s.",
+            std::ceil(seconds / 60), 100 * usual_share_of_peak, peak / 1e9);
+    }
+
+    /// Error before anything is allocated, when the plan is larger than the memory that it may take.
+    void check_memory() const {
+        const double installed =
+            static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+        const double allowed = installed * arguments_.optional_number("memory_fraction").value_or(1);
+        const std::size_t needed = engine_->memory_plan().total;
+        if (static_cast<double>(needed) <= allowed) return;
+        throw Error(
+            fmt::format("The run needs {}, but may take {} of this machine's {}.", bytes_text(needed),
+                        bytes_text(static_cast<std::size_t>(allowed)),
+                        bytes_text(static_cast<std::size_t>(installed))),
+            "Use a smaller --per_device_train_batch_size with more --gradient_accumulation_steps, a smaller "
+            "--block_size, --recompute full, or --dtype bfloat16.");
+    }
 
     void make_engine() {
         TrainEngineOptions options = engine_options(arguments_, precision_);
@@ -200,7 +233,12 @@ class ClmRun {
 
     void add_callbacks(Trainer& trainer) {
         const bool no_bar = arguments_.optional_flag("disable_tqdm").value_or(false);
-        if (!no_bar) trainer.add_callback(bar_);
+        if (!no_bar) {
+            // Measuring takes a moment, which is worth it where somebody watches.
+            const bool watched = isatty(STDERR_FILENO) != 0;
+            bar_.emplace(watched ? backend_->measure_peaks().flops(precision_.parameters) : 0);
+            trainer.add_callback(*bar_);
+        }
         trainer.add_callback(banner_);
         log_printer_.emplace(
             arguments_.text("log_format") == "json" ? LogFormat::json : LogFormat::hugging_face_5,
@@ -269,7 +307,7 @@ class ClmRun {
     std::unique_ptr<EngineModel> engine_model_;
     std::unique_ptr<NonFinitePolicy> checked_model_;
     std::unique_ptr<TokenFileData> training_, evaluation_;
-    ProgressBar bar_;
+    std::optional<ProgressBar> bar_;
     RunBanner banner_;
     RunSummary summary_;
     std::optional<LogPrinter> log_printer_;
@@ -283,20 +321,36 @@ void check_output_folder(const Arguments& arguments) {
         return;
     if (fs::exists(folder) && !fs::is_directory(folder))
         throw Error(fmt::format("--output_dir {} is a file.", folder.string()), "Name a folder.");
-    if (fs::exists(folder / "trainer_state.json") || fs::exists(folder / single_weights_file) ||
-        fs::exists(folder / weights_index_file))
+    bool taken = fs::exists(folder / "trainer_state.json") || fs::exists(folder / single_weights_file) ||
+                 fs::exists(folder / weights_index_file);
+    if (fs::exists(folder))
+        for (const auto& entry : fs::directory_iterator(folder))
+            taken = taken || entry.path().filename().string().starts_with("checkpoint-");
+    if (taken)
         throw Error(fmt::format("--output_dir {} already holds a trained model.", folder.string()),
                     "Choose another folder, or add --overwrite_output_dir.");
 }
 
+/// The folder of the program, where Hugging Face's parser would look for the file of its script.
+fs::path arguments_file() {
+    std::error_code ignored;
+    return fs::read_symlink("/proc/self/exe", ignored).parent_path() / "run_clm.args";
+}
+
 void run_clm(const std::vector<std::string>& words) {
-    const RunArguments run = parse_run_arguments(words, {.environment = read_environment()});
+    const RunArguments run =
+        parse_run_arguments(words, {.environment = read_environment(), .args_file = arguments_file()});
     const Arguments& arguments = run.arguments;
     if (run.asks_for_help) {
         fmt::print("{}", arguments.flag("help_markdown") ? markdown_page() : help_text());
         return;
     }
     for (const std::string& line : arguments.explanations()) say(line);
+    if (arguments.has("resume_from_checkpoint"))
+        throw Error(
+            "--resume_from_checkpoint is not available in this version: checkpoints do not hold the "
+            "optimizer yet.",
+            "Start a new run from the checkpoint's weights with --model_name_or_path.");
     check_output_folder(arguments);
     fmt::print(stderr, "{}", arguments.settings_text(arguments.flag("dry_run")));
     ClmRun clm(run);

@@ -89,9 +89,8 @@ void settle_trackers(Arguments& arguments) {
     Json kept = Json::array();
     std::string left_out;
     for (const std::string& word : arguments.words("report_to")) {
-        if (word == "tensorboard" || word == "all") {
-            if (kept.empty()) kept.push_back("tensorboard");
-        } else if (std::find(other_trackers.begin(), other_trackers.end(), word) != other_trackers.end()) {
+        if (word == "tensorboard" || word == "all" ||
+            std::find(other_trackers.begin(), other_trackers.end(), word) != other_trackers.end()) {
             left_out += (left_out.empty() ? "" : ", ") + word;
         } else if (word != "none") {
             throw UsageError(fmt::format("--report_to has the word \"{}\", which is not known.", word),
@@ -100,8 +99,8 @@ void settle_trackers(Arguments& arguments) {
     }
     if (!left_out.empty())
         arguments.explain(
-            fmt::format("--report_to: {} cannot be reported to; records go to the console, JSON files "
-                        "and, with tensorboard, TensorBoard.",
+            fmt::format("--report_to: {} cannot be reported to; records go to the console and to "
+                        "trainer_state.json.",
                         left_out));
     if (arguments.given("report_to"))
         arguments.set("report_to", std::move(kept), arguments.source("report_to"));

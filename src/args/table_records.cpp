@@ -51,8 +51,9 @@ std::span<const Argument> logging_arguments() {
         choice("log_level_replica", levels, "warning", "How much the other processes say.").parallel(),
         flag("log_on_each_node", "yes", "Whether each machine's first process speaks.").parallel(),
         maybe("disable_tqdm", "No progress bar; unset: a bar where standard error is a terminal."),
-        words("report_to", "none", "Where records go besides the console: tensorboard, all or none."),
-        text("logging_dir", "", "Folder of TensorBoard files; unset: runs/ in --output_dir."),
+        words("report_to", "none", "Where records go besides the console and trainer_state.json."),
+        text("logging_dir", "", "Folder of TensorBoard files; unset: runs/ in --output_dir.")
+            .explained("TensorBoard files are not written; trainer_state.json holds every record."),
         flag("include_tokens_per_second", "no", "Add tokens per second to the results."),
         choice("include_num_input_tokens_seen", "no|all|non_padding", "no",
                "Count the tokens seen in records."),
@@ -98,8 +99,10 @@ std::span<const Argument> profile_arguments() {
         integer("profile_duration_ms", "20000", "How long to trace; also PROFILE_DURATION_MS.").at_least(1),
         text("profile_logdir", "",
              "Folder for the trace; unset: profile/ in --output_dir; also PROFILE_LOGDIR."),
-        flag("scope_names", "no", "Name scopes in errors and traces; also XLA_IR_DEBUG and XLA_HLO_DEBUG."),
-        text("tuning_cache", "", "Folder where tuning results are kept; also XLA_PERSISTENT_CACHE_PATH."),
+        flag("scope_names", "no", "Name scopes in errors and traces; also XLA_IR_DEBUG and XLA_HLO_DEBUG.")
+            .explained("Errors name the layer and the weight without it, and traces the operations."),
+        text("tuning_cache", "", "Folder where tuning results are kept; also XLA_PERSISTENT_CACHE_PATH.")
+            .explained("Nothing is compiled or tuned before a run on the CPU, so there is nothing to keep."),
         integer("xla_execution_time_step", "-1", "Measure one step alone.")
             .explained("Every step is timed; the summary gives the median."),
         flag("xla_measure_avg_step_time", "no", "Measure the mean step time.")

@@ -83,8 +83,11 @@ std::span<const Argument> precision_arguments() {
     static constexpr std::array rows{
         flag("bf16", "no", "Train in bfloat16 with an fp32 master copy of the weights."),
         flag("fp16", "no", "Train in float16 with an fp32 master copy and loss scaling."),
-        flag("bf16_full_eval", "no", "Evaluate with weights rounded to bfloat16, outside training."),
-        flag("fp16_full_eval", "no", "Evaluate with weights rounded to float16, outside training."),
+        flag("bf16_full_eval", "no", "Evaluate with weights rounded to bfloat16, outside training.")
+            .explained("Evaluation computes in the format that training does; --dtype bfloat16 chooses it "
+                       "for both."),
+        flag("fp16_full_eval", "no", "Evaluate with weights rounded to float16, outside training.")
+            .explained("Evaluation computes in the format that training does."),
         maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU."),
         maybe("master_weights", "Keep an fp32 copy of the weights; unset: with --bf16 and --fp16, else not."),
         choice("moments_dtype", "float32|bfloat16", "",
