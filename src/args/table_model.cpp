@@ -70,7 +70,7 @@ std::span<const Argument> data_arguments() {
         integer("max_train_samples", "", "Use only the first blocks for training.").at_least(1),
         integer("max_eval_samples", "", "Use only the first blocks for evaluation.").at_least(1),
         flag("streaming", "no", "Take the rows in file order, without shuffling; needs --max_steps.")
-            .noted("--streaming: the rows are tokenized into the cache first, in constant memory."),
+            .noted("The rows are tokenized into the cache first, in constant memory."),
         integer("block_size", "",
                 "Tokens per sequence; unset: what tokenizer and model allow, at most 1024 "
                 "where the tokenizer has no limit.")
