@@ -97,7 +97,7 @@ std::vector<OwnedTensor> run_embedding(Workbench& bench, DType dtype) {
 std::vector<OwnedTensor> run_jitter(Workbench& bench, DType dtype) {
     const Tensor x = normal(bench, dtype, {rows, width}, 1);
     bench.run(JitterTokens{.x = x,
-                           .scalars = normal(bench, DType::f32, {StepScalar::count}, 2, 0),
+                           .scalars = normal(bench, DType::f32, {StepScalar::count}, 2),
                            .first_token = 17,
                            .amplitude = 0.1f,
                            .seed = 3,
