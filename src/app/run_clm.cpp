@@ -92,6 +92,10 @@ class ClmRun {
             say(fmt::format("{} rows, {} epochs, {} updates of {} rows, about {} tokens",
                             training_->samples(), plan.epochs, plan.max_steps, plan.total_batch_size,
                             with_thousands(static_cast<std::int64_t>(tokens))));
+            // What depends on the number of steps could not be compared before.
+            if (const Json& deepspeed = arguments_.json("deepspeed"); !deepspeed.is_null())
+                read_deepspeed_settings(deepspeed, "--deepspeed", arguments_,
+                                        {.total_steps = plan.max_steps});
             if (arguments_.flag("dry_run")) say(time_estimate(tokens));
         }
         check_memory();

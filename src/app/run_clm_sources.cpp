@@ -106,6 +106,11 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
                               model.config.max_position_embeddings);
         packing.block_size = choice.block_size;
         if (!choice.warning.empty()) say(choice.warning);
+        if (choice.block_size > model.config.max_position_embeddings)
+            say(fmt::format(
+                "The block size {} is more than the model's max_position_embeddings, {}: it is trained on "
+                "positions that it was not made for. Lower --block_size unless you mean it.",
+                choice.block_size, model.config.max_position_embeddings));
     }
 
     const DatasetRequest request = dataset_request(arguments);

@@ -98,6 +98,23 @@ TEST_F(RunClmRefuses, NothingInADryRunButSaysThePlan) {
     EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
+TEST_F(RunClmRefuses, NothingButWarnsOfMorePositionsThanTheModelHas) {
+    const Outcome outcome = run("--block_size 256 --save_strategy no");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("max_position_embeddings, 128"), std::string::npos) << outcome.output;
+}
+
+TEST_F(RunClmRefuses, ADeepSpeedFileThatCountsOtherSteps) {
+    const std::string file = write("ds.json", R"({"scheduler": {"type": "WarmupDecayLR",
+        "params": {"total_num_steps": 77, "warmup_num_steps": 0, "warmup_min_lr": 0, "warmup_max_lr": 5e-5}},
+        "zero_optimization": {"stage": 1}})");
+    expect_refused("--deepspeed" + file, 2, "77");
+}
+
+TEST_F(RunClmRefuses, MoreMemoryThanItMayTake) {
+    expect_refused("--memory_fraction 0.0000001", 1, "needs 14.04 MiB");
+}
+
 TEST_F(RunClmRefuses, NumbersThatAreNotFinite) {
     const Outcome stopped = run("--learning_rate 1e30 --max_grad_norm 0 --max_steps 8 --save_strategy no");
     EXPECT_EQ(stopped.exit_code, 1) << stopped.output;
