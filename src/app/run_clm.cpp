@@ -10,12 +10,14 @@
 #include "app/run_clm_settings.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
+#include "core/python_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
 #include "train/model_card.h"
+#include "train/non_finite_watch.h"
 #include "train/operation_trace.h"
 #include "train/progress_bar.h"
 #include "train/results_files.h"
@@ -32,45 +34,14 @@ void say(const std::string& line) {
     fmt::print(stderr, "{}\n", line);
 }
 
-/// Ends the run at the first step whose numbers are not finite, unless --on_nan says otherwise.
-class NonFinitePolicy final : public TrainingModel {
-  public:
-    NonFinitePolicy(EngineModel& model, std::string policy) : model_(model), policy_(std::move(policy)) {}
-
-    UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) override {
-        UpdateOutcome outcome = model_.update(micro_batches, learning_rate);
-        ++step_;
-        if (!outcome.non_finite || policy_ == "continue") return outcome;
-        const std::string what =
-            fmt::format("Step {}: {} is not a finite number.", step_, *outcome.non_finite);
-        if (policy_ == "stop")
-            throw Error(what,
-                        "Lower --learning_rate or --max_grad_norm, look at the data, or use --on_nan skip to "
-                        "leave such "
-                        "steps out.");
-        say(what + " The step was skipped.");
-        return outcome;
-    }
-    std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) override {
-        return model_.evaluate(batch, rows);
-    }
-    void save(const fs::path& folder) override { model_.save(folder); }
-    void load(const fs::path& folder) override { model_.load(folder); }
-    ParameterCounts parameters() const override { return model_.parameters(); }
-
-  private:
-    EngineModel& model_;
-    std::string policy_;
-    std::int64_t step_ = 0;
-};
-
 /// A run from its arguments to its files.
 class ClmRun {
   public:
     explicit ClmRun(const RunArguments& run)
         : arguments_(run.arguments),
           settings_(trainer_settings(arguments_)),
-          model_(find_model_and_tokenizer(arguments_)) {
+          model_(find_model_and_tokenizer(arguments_)),
+          non_finite_watch_(on_non_finite(arguments_)) {
         if (arguments_.flag("do_train") || arguments_.flag("do_eval"))
             tokens_ = find_tokens(arguments_, model_, say);
         backend_ = make_backend();
@@ -87,7 +58,7 @@ class ClmRun {
             say(placement_table(make_param_spec(model_.config), mesh_, Sharding::replicated,
                                 precision_.parameters));
         if (tokens_.train) {
-            const StepPlan plan = Trainer(settings_, *checked_model_, training_.get(), nullptr).plan();
+            const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
             const double tokens = plan.trained_samples * static_cast<double>(tokens_.row_length);
             say(fmt::format("{} rows, {} epochs, {} updates of {} rows, about {} tokens",
                             training_->samples(), plan.epochs, plan.max_steps, plan.total_batch_size,
@@ -111,7 +82,7 @@ class ClmRun {
         // Hugging Face turns the cache of generation off for training and saves it so.
         model_.config.json["use_cache"] = arguments_.flag("use_cache");
 
-        Trainer trainer(settings_, *checked_model_, training_.get(), evaluation_.get(),
+        Trainer trainer(settings_, *engine_model_, training_.get(), evaluation_.get(),
                         {.model_preparation_seconds = preparation.seconds()});
         add_callbacks(trainer);
         if (arguments_.flag("do_train")) train(trainer);
@@ -172,9 +143,8 @@ class ClmRun {
                                       generation_config_text(model_.generation));
                 save_tokenizer(*model_.tokenizer, folder);
                 write_file_atomically(folder / "training_args.json",
-                                      sorted_json_text(arguments_.to_json(), 2) + "\n");
+                                      python_json(arguments_.to_json(), 2) + "\n");
             });
-        checked_model_ = std::make_unique<NonFinitePolicy>(*engine_model_, arguments_.text("on_nan"));
         if (tokens_.train)
             training_ =
                 make_data(*tokens_.train, training_sampler(settings_), "max_train_samples", StreamEnd::never);
@@ -243,6 +213,7 @@ class ClmRun {
             bar_.emplace(watched ? backend_->measure_peaks().flops(precision_.parameters) : 0);
             trainer.add_callback(*bar_);
         }
+        trainer.add_callback(non_finite_watch_);
         trainer.add_callback(banner_);
         log_printer_.emplace(
             arguments_.text("log_format") == "json" ? LogFormat::json : LogFormat::hugging_face_5,
@@ -263,9 +234,9 @@ class ClmRun {
 
     void train(Trainer& trainer) {
         Json metrics = trainer.train();
-        if (arguments_.flag("save_final_model")) checked_model_->save(settings_.output_dir);
+        if (arguments_.flag("save_final_model")) engine_model_->save(settings_.output_dir);
         metrics["train_samples"] = training_->samples();
-        report(trainer, "train", metrics);
+        report("train", metrics);
         trainer.save_state();
         if (tracer_ && !tracer_->written().empty())
             say(fmt::format("The trace is in {}.", tracer_->written().string()));
@@ -276,10 +247,10 @@ class ClmRun {
         Json metrics = trainer.evaluate();
         metrics["eval_samples"] = evaluation_->samples();
         metrics["perplexity"] = std::exp(metrics.at("eval_loss").get<double>());
-        report(trainer, "eval", metrics);
+        report("eval", metrics);
     }
 
-    void report(const Trainer&, std::string_view split, const Json& metrics) const {
+    void report(std::string_view split, const Json& metrics) const {
         fs::create_directories(settings_.output_dir);
         fmt::print("{}", metrics_table(split, metrics));
         std::fflush(stdout);
@@ -309,9 +280,9 @@ class ClmRun {
     const Mesh mesh_;
     std::unique_ptr<TrainEngine> engine_;
     std::unique_ptr<EngineModel> engine_model_;
-    std::unique_ptr<NonFinitePolicy> checked_model_;
     std::unique_ptr<TokenFileData> training_, evaluation_;
     std::optional<ProgressBar> bar_;
+    NonFiniteWatch non_finite_watch_;
     RunBanner banner_;
     RunSummary summary_;
     std::optional<LogPrinter> log_printer_;

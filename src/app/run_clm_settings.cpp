@@ -137,6 +137,11 @@ OptimizerSettings optimizer_settings(const Arguments& arguments) {
     return settings;
 }
 
+OnNonFinite on_non_finite(const Arguments& arguments) {
+    const std::string& text = arguments.text("on_nan");
+    return text == "stop" ? OnNonFinite::stop : text == "skip" ? OnNonFinite::skip : OnNonFinite::go_on;
+}
+
 TrainEngineOptions engine_options(const Arguments& arguments, const Precision& precision) {
     TrainEngineOptions options;
     options.model.precision = precision;
@@ -147,7 +152,7 @@ TrainEngineOptions engine_options(const Arguments& arguments, const Precision& p
     options.optimizer = optimizer_settings(arguments);
     options.max_gradient_norm = arguments.number("max_grad_norm");
     options.noise_seed = static_cast<std::uint64_t>(arguments.integer("seed"));
-    options.skip_non_finite = arguments.text("on_nan") != "continue";
+    options.skip_non_finite = on_non_finite(arguments) != OnNonFinite::go_on;
     if (arguments.text("loss_denominator") == "hf457")
         options.compat.loss_denominator = HfCompat::LossDenominator::all_labels;
     return options;

@@ -1,8 +1,7 @@
 #pragma once
 
 #include "args/parse_arguments.h"
-#include "data/token_stream.h"
-#include "model/config.h"
+#include "train/non_finite_watch.h"
 #include "train/train_engine.h"
 #include "train/trainer_settings.h"
 
@@ -20,6 +19,9 @@ Precision chosen_precision(const Arguments& arguments, std::optional<DType> stor
 std::string precision_text(const Precision& precision);
 
 OptimizerSettings optimizer_settings(const Arguments& arguments);
+
+/// What --on_nan says.
+OnNonFinite on_non_finite(const Arguments& arguments);
 
 /// Everything about the engine but how large its batches are.
 TrainEngineOptions engine_options(const Arguments& arguments, const Precision& precision);

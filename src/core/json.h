@@ -16,7 +16,8 @@ Json parse_json(std::string_view text, std::string_view where);
 /// Reads and parses a file.
 Json read_json_file(const std::filesystem::path& path);
 
-/// Keys sorted at every level, `indent` spaces, as Python's json.dump(sort_keys=True) lays it out.
+/// Keys sorted at every level, `indent` spaces, characters as they are: json.dump(sort_keys=True,
+/// ensure_ascii=False). python_json() (python_text.h) is what json.dump gives without the last.
 std::string sorted_json_text(const Json& value, int indent);
 
 /// The whole file as bytes; Error when it cannot be read.

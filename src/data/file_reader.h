@@ -20,4 +20,12 @@ class FileReader {
     virtual std::int64_t skip(std::int64_t count) = 0;
 };
 
+/// FileReader::skip() by means of next(), which reads a row and is false at the end.
+template <class Next>
+std::int64_t skip_by_reading(std::int64_t count, const Next& next) {
+    std::int64_t passed = 0;
+    while (passed < count && next()) ++passed;
+    return passed;
+}
+
 }  // namespace drover

@@ -60,9 +60,7 @@ class JsonReader : public FileReader {
 
     std::int64_t skip(std::int64_t count) override {
         std::string_view row;
-        std::int64_t passed = 0;
-        while (passed < count && rows_.next(row)) ++passed;
-        return passed;
+        return skip_by_reading(count, [&] { return rows_.next(row); });
     }
 
   private:

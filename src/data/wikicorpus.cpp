@@ -64,9 +64,7 @@ class WikicorpusReader : public FileReader {
     }
 
     std::int64_t skip(std::int64_t count) override {
-        std::int64_t passed = 0;
-        while (passed < count && next()) ++passed;
-        return passed;
+        return skip_by_reading(count, [&] { return next(); });
     }
 
   private:

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "core/python_text.h"
 
 namespace drover {
 namespace {
@@ -166,7 +167,7 @@ std::string ModelConfig::saved_text(DType saved_dtype) const {
     saved["model_type"] = model_type;
     saved["transformers_version"] = transformers_version;
     saved["vocab_size"] = vocab_size;
-    return sorted_json_text(saved, 2) + "\n";
+    return python_json(saved, 2) + "\n";
 }
 
 Json derived_generation_config(const ModelConfig& config) {
@@ -186,7 +187,7 @@ std::string generation_config_text(Json generation) {
         if (value.is_null()) absent.push_back(key);
     for (const std::string& key : absent) generation.erase(key);
     generation["transformers_version"] = transformers_version;
-    return sorted_json_text(generation, 2) + "\n";
+    return python_json(generation, 2) + "\n";
 }
 
 std::vector<std::string> align_special_tokens(const SpecialTokenIds& tokens, ModelConfig& config,

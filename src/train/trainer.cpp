@@ -97,6 +97,7 @@ StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
     const std::vector<TokenBatch> window = next_window(epoch, update, report);
     const UpdateOutcome outcome = model_.update(window, report.learning_rate);
     report.gradient_norm = outcome.gradient_norm;
+    report.non_finite = outcome.non_finite;
     for (const double loss : outcome.losses) {
         report.loss += loss;
         add_loss(loss);

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "backend/cpu/tiles/amx_probe.h"
 #include "core/tensor.h"
 
 namespace drover::test {
@@ -42,6 +44,14 @@ class ForcedInstructionSet {
   private:
     std::optional<std::string> before_;
 };
+
+/// Instruction sets of this machine besides AVX2, as DROVER_CPU_ISA calls them.
+inline std::vector<const char*> wider_instruction_sets() {
+    std::vector<const char*> names;
+    if (__builtin_cpu_supports("x86-64-v4")) names.push_back("avx512");
+    if (cpu::tiles::amx_usable()) names.push_back("amx");
+    return names;
+}
 
 /// Whether two packed host tensors hold the same bytes.
 inline bool same_bits(const Tensor& a, const Tensor& b) {

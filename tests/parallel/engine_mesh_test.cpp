@@ -86,6 +86,20 @@ TEST(NonFiniteOnAMesh, IsSkippedAndNamedOnEveryRank) {
     }
 }
 
+/// Runs body(engine, mesh) on every rank of a case, with the weights of one seed.
+template <class Body>
+void on_every_rank(const test::MeshModel& model, const test::MeshCase& mesh_case, const Body& body) {
+    run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+        omp_set_num_threads(1);
+        const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+        const auto backend = make_cpu_backend();
+        TrainEngine engine(model.config, options_of(mesh_case, 1), *backend, mesh);
+        engine.allocate();
+        engine.initialize_weights(1);
+        body(engine, mesh);
+    });
+}
+
 /// Every rank owns its part of the same larger vocabulary.
 TEST(ResizeOnAMesh, GivesTheSameWeights) {
     omp_set_num_threads(1);
@@ -99,13 +113,7 @@ TEST(ResizeOnAMesh, GivesTheSameWeights) {
         alone.initialize_weights(1);
         const auto expected = test::whole_leaves(alone.store(), single);
         for (const test::MeshCase& mesh_case : cases())
-            run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
-                omp_set_num_threads(1);
-                const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
-                const auto own_backend = make_cpu_backend();
-                TrainEngine engine(model.config, options_of(mesh_case, 1), *own_backend, mesh);
-                engine.allocate();
-                engine.initialize_weights(1);
+            on_every_rank(model, mesh_case, [&](TrainEngine& engine, const Mesh& mesh) {
                 EXPECT_EQ(test::whole_leaves(engine.store(), mesh), expected) << mesh_case.text();
             });
     }
@@ -123,13 +131,7 @@ TEST(EvaluationOnAMesh, SumsUpAllRanksAndPieces) {
         alone.initialize_weights(1);
         const EvaluationResult expected = alone.evaluate(some_rows(0, 8, model.config.vocab_size));
         for (const test::MeshCase& mesh_case : cases())
-            run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
-                omp_set_num_threads(1);
-                const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
-                const auto own_backend = make_cpu_backend();
-                TrainEngine engine(model.config, options_of(mesh_case, 1), *own_backend, mesh);
-                engine.allocate();
-                engine.initialize_weights(1);
+            on_every_rank(model, mesh_case, [&](TrainEngine& engine, const Mesh& mesh) {
                 const std::int64_t rows = 8 / mesh.replicas().size();
                 const EvaluationResult result =
                     engine.evaluate(some_rows(mesh.replicas().rank() * rows, rows, model.config.vocab_size));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -79,5 +81,17 @@ class GoldenStep {
     SafetensorsFile file_;
     ModelConfig config_;
 };
+
+/// Compares the gradients of an engine with those that `expected` has, as "grad.<leaf>"; returns how many.
+inline int expect_gradients(const TrainEngine& engine, const SafetensorsFile& expected, double limit) {
+    int compared = 0;
+    for (const OwnedLeaf& leaf : engine.store().owned()) {
+        if (!expected.find("grad." + leaf.spec->name)) continue;
+        EXPECT_LE(relative_error(leaf.gradient, expected.tensor("grad." + leaf.spec->name)), limit)
+            << leaf.spec->name;
+        ++compared;
+    }
+    return compared;
+}
 
 }  // namespace drover::test
