@@ -16,11 +16,6 @@ option(DROVER_SANITIZE "Build with the address and undefined-behaviour sanitizer
 set(DROVER_CUDA AUTO CACHE STRING "CUDA backend: AUTO (on where nvcc is found), ON or OFF")
 set_property(CACHE DROVER_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-# The CUDA backend does not exist yet; until it does every build has the stand-in that says so.
-if(DROVER_CUDA STREQUAL "ON")
-  message(FATAL_ERROR "DROVER_CUDA=ON: this version has no CUDA backend yet. Use AUTO or OFF.")
-endif()
-
 find_program(DROVER_CCACHE ccache)
 if(DROVER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${DROVER_CCACHE})

@@ -131,7 +131,11 @@ class Backend {
 /// Error on a processor without AVX2.
 std::unique_ptr<Backend> make_cpu_backend();
 
-/// The CUDA backend on device `ordinal`; Error when this build or this machine has none.
+/// The CUDA backend on device `ordinal` (of those that CUDA_VISIBLE_DEVICES leaves); Error when this build or this machine
+/// has none. It lives in the module drover_cuda.so, so that the program starts on machines without CUDA's libraries.
 std::unique_ptr<Backend> make_cuda_backend(int ordinal);
+
+/// GPUs that this process may use, as the driver counts them; 0 where there is no driver. Loads no CUDA library.
+int cuda_device_count();
 
 }  // namespace drover
