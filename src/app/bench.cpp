@@ -84,13 +84,14 @@ Measurements measure(TrainEngine& engine, Backend& backend, const TokenBatch& ba
     }
     result.step_seconds = median(seconds);
 
-    OperationProfile profile;
-    backend.observe(&profile);
-    const Stopwatch watch;
-    engine.step({&batch, 1}, learning_rate);
-    result.observed_seconds = watch.seconds();
-    backend.observe(nullptr);
-    result.operations = profile.totals();
+    {
+        const OperationProfile profile(backend);
+        const Stopwatch watch;
+        engine.step({&batch, 1}, learning_rate);
+        backend.synchronize(backend.main_stream());
+        result.observed_seconds = watch.seconds();
+        result.operations = profile.totals();
+    }
 
     // The peaks last: their buffers must not count as the training's memory, nor their time as time to the
     // first step.
