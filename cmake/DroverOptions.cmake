@@ -22,8 +22,8 @@ if(DROVER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(drover_flags INTERFACE)
-target_compile_options(drover_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror
-                       -Wno-missing-field-initializers)  # designated initialisers leave defaults out on purpose
+# Designated initialisers leave defaults out on purpose.
+target_compile_options(drover_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Werror;-Wno-missing-field-initializers>")
 if(DROVER_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
