@@ -1,0 +1,139 @@
+#include "backend/cuda/kernels/device_code.cuh"
+#include "backend/cuda/kernels/sequence_map.h"
+
+namespace drover::cuda {
+namespace {
+
+constexpr int threads = 256;
+
+__global__ void whole_rows(SequenceOfToken* map, std::int32_t tokens, std::int32_t row_length) {
+    const std::int32_t token = blockIdx.x * threads + threadIdx.x;
+    if (token >= tokens) return;
+    const std::int32_t row = token / row_length;
+    map[token] = {row, row * row_length, (row + 1) * row_length};
+}
+
+__global__ void no_sequences(SequenceOfToken* map, std::int32_t tokens) {
+    const std::int32_t token = blockIdx.x * threads + threadIdx.x;
+    if (token < tokens) map[token] = {-1, 0, 0};
+}
+
+/// One block per sequence.
+__global__ void given_sequences(SequenceOfToken* map, const std::int32_t* begin, const std::int32_t* length) {
+    const std::int32_t index = blockIdx.x, first = begin[index], end = first + length[index];
+    for (std::int32_t token = first + threadIdx.x; token < end; token += threads)
+        map[token] = {index, first, end};
+}
+
+/// One block per token; a row of `heads` heads that are `head_stride` apart. Without `from`, only gaps are
+/// written.
+template <class T>
+__global__ void copy_or_zero(const T* from, std::int64_t from_token, std::int64_t from_head, T* to,
+                             std::int64_t to_token, std::int64_t to_head, int heads, int head_size,
+                             const SequenceOfToken* map) {
+    const std::int64_t token = blockIdx.x;
+    const bool gap = map[token].index < 0;
+    if (from == nullptr && !gap) return;
+    for (int i = threadIdx.x; i < heads * head_size; i += threads) {
+        const int head = i / head_size, d = i % head_size;
+        to[token * to_token + head * to_head + d] =
+            gap ? from_float<T>(0.f) : from[token * from_token + head * from_head + d];
+    }
+}
+
+__global__ void ragged_tables(const std::int32_t* begin, const std::int32_t* length, std::int64_t sequences,
+                              std::int64_t tokens, RaggedTables tables) {
+    const std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+    if (s > tables.batch) return;
+    if (s < tables.batch) tables.length[s] = s < sequences ? length[s] : 0;
+    const std::int64_t first = s < sequences ? begin[s] : tokens;
+    for (int i = 0; i < tables.strides; ++i)
+        tables.offset[i * (tables.batch + 1) + s] = first * tables.stride[i];
+}
+
+template <bool to_lse>
+__global__ void move_statistics(StatisticsPart part, const SequenceOfToken* map, float* lse,
+                                std::int64_t heads, std::int64_t row_length, std::int64_t tokens) {
+    const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x,
+                       head = blockIdx.y;
+    if (token >= tokens) return;
+    const SequenceOfToken sequence = map[token];
+    if (sequence.index < part.first || sequence.index >= part.first + part.batch) return;
+    float& ours =
+        lse[(token / row_length * heads + part.first_head + head) * row_length + token % row_length];
+    float& theirs = part.statistics[((sequence.index - part.first) * part.head_count + head) * row_length +
+                                    token - sequence.begin];
+    if (to_lse)
+        ours = theirs;
+    else
+        theirs = ours;
+}
+
+template <bool to_lse>
+void launch_statistics(const Launch& launch, const StatisticsPart& part, const SequenceOfToken* map,
+                       const Tensor& lse) {
+    const std::int64_t row_length = lse.size(2), tokens = lse.size(0) * row_length;
+    if (tokens == 0 || part.head_count == 0) return;
+    const dim3 grid(static_cast<unsigned>(ceil_div(tokens, threads)), static_cast<unsigned>(part.head_count));
+    move_statistics<to_lse><<<grid, threads, 0, launch.stream>>>(part, map, elements<float>(lse), lse.size(1),
+                                                                 row_length, tokens);
+    check_launch("attention's statistics");
+}
+
+void launch_copy(const Launch& launch, const Tensor& from, const Tensor& to, std::int64_t to_token,
+                 std::int64_t to_head, void* to_data, const SequenceOfToken* map) {
+    if (to.numel() == 0) return;
+    with_floating(to.dtype(), [&]<class T>() {
+        copy_or_zero<T><<<static_cast<unsigned>(to.size(0)), threads, 0, launch.stream>>>(
+            from ? elements<const T>(from) : nullptr, from ? from.stride(0) : 0, from ? from.stride(1) : 0,
+            static_cast<T*>(to_data), to_token, to_head, static_cast<int>(to.size(1)),
+            static_cast<int>(to.size(2)), map);
+    });
+    check_launch("attention's gaps");
+}
+
+}  // namespace
+
+void map_tokens(const Launch& launch, const Sequences& sequences, SequenceOfToken* map) {
+    const auto tokens = static_cast<std::int32_t>(sequences.tokens());
+    if (tokens == 0) return;
+    const auto blocks = static_cast<unsigned>(ceil_div(tokens, threads));
+    if (!sequences.begin) {
+        whole_rows<<<blocks, threads, 0, launch.stream>>>(map, tokens,
+                                                          static_cast<std::int32_t>(sequences.row_length));
+    } else {
+        no_sequences<<<blocks, threads, 0, launch.stream>>>(map, tokens);
+        if (sequences.begin.size(0) > 0)
+            given_sequences<<<static_cast<unsigned>(sequences.begin.size(0)), threads, 0, launch.stream>>>(
+                map, elements<const std::int32_t>(sequences.begin),
+                elements<const std::int32_t>(sequences.length));
+    }
+    check_launch("the map of sequences");
+}
+
+void copy_sequences(const Launch& launch, const Tensor& from, const SequenceOfToken* map, void* to) {
+    launch_copy(launch, from, from, from.size(1) * from.size(2), from.size(2), to, map);
+}
+
+void zero_gaps(const Launch& launch, const Tensor& x, const SequenceOfToken* map) {
+    launch_copy(launch, Tensor(), x, x.stride(0), x.stride(1), x.raw(), map);
+}
+
+void fill_ragged_tables(const Launch& launch, const Sequences& sequences, const RaggedTables& tables) {
+    ragged_tables<<<static_cast<unsigned>(ceil_div(tables.batch + 1, threads)), threads, 0, launch.stream>>>(
+        elements<const std::int32_t>(sequences.begin), elements<const std::int32_t>(sequences.length),
+        sequences.begin.size(0), sequences.tokens(), tables);
+    check_launch("the tables of sequences");
+}
+
+void statistics_to_lse(const Launch& launch, const StatisticsPart& part, const SequenceOfToken* map,
+                       const Tensor& lse) {
+    launch_statistics<true>(launch, part, map, lse);
+}
+
+void lse_to_statistics(const Launch& launch, const StatisticsPart& part, const SequenceOfToken* map,
+                       const Tensor& lse) {
+    launch_statistics<false>(launch, part, map, lse);
+}
+
+}  // namespace drover::cuda
