@@ -21,6 +21,8 @@ class OperationTimer {
   public:
     explicit OperationTimer(Backend& backend) : backend_(backend), stream_(backend.main_stream()) {}
 
+    Device device() const { return backend_.device(); }
+
     /// Standard normal values, in f32 or bf16.
     Tensor normal(DType dtype, const Shape& shape);
     /// Integers from [0, limit).

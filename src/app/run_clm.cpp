@@ -210,7 +210,7 @@ class ClmRun {
         if (!no_bar) {
             // Measuring takes a moment, which is worth it where somebody watches.
             const bool watched = isatty(STDERR_FILENO) != 0;
-            bar_.emplace(watched ? backend_->measure_peaks().flops(precision_.parameters) : 0);
+            bar_.emplace(watched ? backend_->measure_peaks().reference_flops(precision_.parameters) : 0);
             trainer.add_callback(*bar_);
         }
         trainer.add_callback(non_finite_watch_);

@@ -38,7 +38,8 @@ double element(const Tensor& tensor, std::int64_t offset) {
 std::filesystem::path golden_path(std::string_view name) {
     // The checkout may be elsewhere when the tests run on another machine.
     const char* checkout = std::getenv("DROVER_SOURCE_DIR");
-    return std::filesystem::path(checkout != nullptr ? checkout : DROVER_SOURCE_DIR) / "tests" / "golden" / name;
+    return std::filesystem::path(checkout != nullptr ? checkout : DROVER_SOURCE_DIR) / "tests" / "golden" /
+           name;
 }
 
 std::vector<double> values(const Tensor& tensor) {

@@ -18,7 +18,7 @@ namespace {
 
 class CudaBackend final : public Backend {
   public:
-    explicit CudaBackend(int ordinal) : ordinal_(ordinal) {
+    explicit CudaBackend(int ordinal) {
         std::size_t total = 0;
         check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
         check(cudaMemGetInfo(&free_at_start_, &total), "the GPU's memory cannot be read");
@@ -64,7 +64,11 @@ class CudaBackend final : public Backend {
     }
 
     void use_tf32(bool tf32) override { gemm_.use_tf32(tf32); }
-    MachinePeaks measure_peaks() override { return cuda::measure_peaks(launch(Stream{stream_}), gemm_); }
+    MachinePeaks measure_peaks() override {
+        MachinePeaks peaks = cuda::measure_peaks(launch(main_stream()), gemm_);
+        peaks.rated_bf16_flops = rated_bf16_flops(properties_.name);
+        return peaks;
+    }
 
     std::size_t own_bytes() const override {
         std::size_t free_now = 0, total = 0;
@@ -79,13 +83,13 @@ class CudaBackend final : public Backend {
         grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, op);
     }
     void execute(Stream stream, const Attention& op) override {
-        if (cudnn_attention_.takes(op))
+        if (cudnn_takes(op))
             cudnn_attention_.run(launch<Attention>(stream), op);
         else
             plain_attention(launch<Attention>(stream), op);
     }
     void execute(Stream stream, const AttentionBackward& op) override {
-        if (cudnn_attention_.takes(op))
+        if (cudnn_takes(op))
             cudnn_attention_.run(launch<AttentionBackward>(stream), op);
         else
             plain_attention_backward(launch<AttentionBackward>(stream), op);
@@ -107,6 +111,19 @@ class CudaBackend final : public Backend {
                 .multiprocessors = properties_.multiProcessorCount};
     }
 
+    /// fp32 is never for cuDNN; when it refuses a half precision, that is said once, because the plain kernel
+    /// is slow.
+    template <class Operation>
+    bool cudnn_takes(const Operation& op) {
+        if (cudnn_attention_.takes(op)) return true;
+        if (op.q.dtype() != DType::f32 && !refusal_said_) {
+            refusal_said_ = true;
+            fmt::print(stderr, "Attention runs on the plain kernel, which is slower: {}\n",
+                       cudnn_attention_.refusal());
+        }
+        return false;
+    }
+
     /// Machine code is for the architectures that were asked for when building.
     void check_architecture() {
         void* probe = scratch_.take(256);
@@ -122,7 +139,6 @@ class CudaBackend final : public Backend {
         }
     }
 
-    int ordinal_;
     cudaDeviceProp properties_{};
     cudaStream_t stream_ = nullptr;
     std::size_t free_at_start_ = 0;
@@ -133,6 +149,7 @@ class CudaBackend final : public Backend {
     GemmEngine gemm_;
     GroupedGemmEngine grouped_gemm_;
     CudnnAttention cudnn_attention_;
+    bool refusal_said_ = false;
 };
 
 }  // namespace

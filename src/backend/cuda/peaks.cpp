@@ -40,21 +40,34 @@ struct DeviceMemory {
 
 }  // namespace
 
+double rated_bf16_flops(std::string_view gpu) {
+    struct Rating {
+        std::string_view part;
+        double flops;
+    };
+    // Dense, at the boost clock of the SXM boards.
+    constexpr Rating ratings[] = {
+        {"H200", 989.4e12}, {"H100", 989.4e12}, {"GH200", 989.4e12}, {"A100", 312e12}};
+    for (const Rating& rating : ratings)
+        if (gpu.find(rating.part) != std::string_view::npos) return rating.flops;
+    return 0;
+}
+
 MachinePeaks measure_peaks(const Launch& launch, GemmEngine& gemm) {
     constexpr std::int64_t side = 8192;
     constexpr std::size_t elements = static_cast<std::size_t>(side * side);
-    const DeviceMemory memory(3 * elements * sizeof(float));
+    constexpr std::size_t matrix_bytes = elements * 2;  // in bf16; fp32 products are of half the side
+    const DeviceMemory memory(3 * matrix_bytes);
     auto* bytes = static_cast<std::byte*>(memory.memory);
     const auto matrix = [&](DType dtype, std::size_t index, std::int64_t size) {
-        return Tensor(bytes + index * elements * sizeof(float), dtype, {size, size}, Device::cuda);
+        return Tensor(bytes + index * matrix_bytes, dtype, {size, size}, Device::cuda);
     };
     const auto product_rate = [&](DType dtype, std::int64_t size) {
         const Tensor a = matrix(dtype, 0, size), b = matrix(dtype, 1, size), c = matrix(dtype, 2, size);
         for (const Tensor& operand : {a, b}) {
             fill(launch, Fill{.x = operand, .value = 1});
             const float scalars[StepScalar::count] = {};
-            const Tensor on_device(bytes + 2 * elements * sizeof(float), DType::f32, {StepScalar::count},
-                                   Device::cuda);
+            const Tensor on_device(bytes + 2 * matrix_bytes, DType::f32, {StepScalar::count}, Device::cuda);
             check(cudaMemcpyAsync(on_device.raw(), scalars, sizeof(scalars), cudaMemcpyHostToDevice,
                                   launch.stream),
                   "an upload");
@@ -68,13 +81,13 @@ MachinePeaks measure_peaks(const Launch& launch, GemmEngine& gemm) {
                seconds;
     };
     const double copy_seconds = best_seconds(launch.stream, [&] {
-        check(cudaMemcpyAsync(bytes + elements * sizeof(float), bytes, elements * sizeof(float),
-                              cudaMemcpyDeviceToDevice, launch.stream),
+        check(cudaMemcpyAsync(bytes + matrix_bytes, bytes, matrix_bytes, cudaMemcpyDeviceToDevice,
+                              launch.stream),
               "a copy");
     });
     return {.fp32_flops = product_rate(DType::f32, side / 2),
             .bf16_flops = product_rate(DType::bf16, side),
-            .bandwidth = 2.0 * static_cast<double>(elements * sizeof(float)) / copy_seconds};
+            .bandwidth = 2.0 * static_cast<double>(matrix_bytes) / copy_seconds};
 }
 
 }  // namespace drover::cuda
