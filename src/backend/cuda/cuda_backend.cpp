@@ -80,7 +80,7 @@ class CudaBackend final : public Backend {
   protected:
     void execute(Stream stream, const Gemm& op) override { gemm_.run(launch<Gemm>(stream), op); }
     void execute(Stream stream, const GroupedGemm& op) override {
-        grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, op);
+        grouped_gemm_.run(launch<GroupedGemm>(stream), op);
     }
     void execute(Stream stream, const Attention& op) override {
         if (cudnn_takes(op))
@@ -147,7 +147,7 @@ class CudaBackend final : public Backend {
     Scratch scratch_;
     std::unordered_map<std::type_index, DeviceTable> tables_;
     GemmEngine gemm_;
-    GroupedGemmEngine grouped_gemm_;
+    GroupedGemmEngine grouped_gemm_{gemm_};
     CudnnAttention cudnn_attention_;
     bool refusal_said_ = false;
 };
