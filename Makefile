@@ -5,6 +5,8 @@ JOBS ?= $(shell nproc)
 DROVER_CUDA ?= AUTO
 # "no" skips scripts/setup.sh, for systems where the libraries were installed by hand.
 SETUP ?= yes
+# "--tests" packs the test programs that can use a GPU too.
+BUNDLE ?=
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 60
 
@@ -15,7 +17,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo test bundle test-asan test-tsan test-full fuzz format clean help
 # Several goals of one command line share build folders, and every build is parallel inside.
 .NOTPARALLEL:
 
@@ -38,6 +40,9 @@ test: setup ## build everything and run all tests
 	@$(call configure,release)
 	@$(call build,release)
 	@ctest --preset release
+
+bundle: build ## pack program and libraries for machines like this one: build/release/drover-*.tar.xz
+	@XZ_OPT=-T0 scripts/bundle.sh build/release "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" $(BUNDLE)
 
 test-asan: setup ## unit tests under the address and undefined-behaviour sanitizers
 	@$(call configure,asan)

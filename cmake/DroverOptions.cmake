@@ -28,3 +28,8 @@ if(DROVER_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 endif()
+
+# Programs find bundled libraries beside themselves (scripts/bundle.sh); the old kind of rpath serves the libraries' own
+# dependencies too.
+set(CMAKE_BUILD_RPATH "\$ORIGIN/../lib")
+add_link_options(-Wl,--disable-new-dtags)

@@ -8,6 +8,7 @@
 
 #include "app/commands.h"
 #include "app/run_clm_settings.h"
+#include "app/choose_backend.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
 #include "core/python_text.h"
@@ -97,8 +98,7 @@ class ClmRun {
     std::unique_ptr<Backend> make_backend() const {
         if (const auto threads = arguments_.optional_integer("threads"))
             omp_set_num_threads(static_cast<int>(*threads));
-        if (arguments_.text("device") == "cuda") return make_cuda_backend(0);
-        return make_cpu_backend();
+        return make_chosen_backend(arguments_.text("device"));
     }
 
     ParameterCounts parameters() const { return count_parameters(model_.config); }
@@ -210,7 +210,7 @@ class ClmRun {
         if (!no_bar) {
             // Measuring takes a moment, which is worth it where somebody watches.
             const bool watched = isatty(STDERR_FILENO) != 0;
-            bar_.emplace(watched ? backend_->measure_peaks().flops(precision_.parameters) : 0);
+            bar_.emplace(watched ? backend_->measure_peaks().reference_flops(precision_.parameters) : 0);
             trainer.add_callback(*bar_);
         }
         trainer.add_callback(non_finite_watch_);

@@ -33,8 +33,7 @@ ProgramModule load_program_module(std::string_view file_name, const char* enviro
         std::error_code ignored;
         if (!std::filesystem::exists(place, ignored)) continue;
         void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (handle == nullptr)
-            return {.reason = fmt::format("its module cannot be loaded ({})", dlerror())};
+        if (handle == nullptr) return {.reason = fmt::format("its module cannot be loaded ({})", dlerror())};
         return {.handle = handle, .place = place.string()};
     }
     return {.reason = fmt::format("the module {} is not there (looked for: {})", file_name,

@@ -9,6 +9,7 @@
 
 #include "core/convert.h"
 #include "model/params.h"
+#include "train/loss_reader.h"
 #include "train/new_weights.h"
 
 namespace drover {
@@ -80,6 +81,8 @@ void TrainEngine::plan(Arena& arena) {
     gradient_norm_.plan(arena, *store_);
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
+    loss_sums_ = arena.make(MemoryUse::scratch, DType::f64, {LossReader::most_unread});
+    balance_losses_ = arena.make(MemoryUse::scratch, DType::f64, {LossReader::most_unread});
     count_ = arena.make(MemoryUse::scratch, DType::i64, {1});
     if (has_noise()) replica_tokens_ = arena.make(MemoryUse::scratch, DType::i64, {mesh_.replicas().size()});
     model_.plan(arena);
@@ -255,7 +258,7 @@ void TrainEngine::upload_scalars() {
 
 StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_batches) {
     const std::int64_t count = step_count(micro_batches);
-    double loss = 0;
+    LossReader losses(loss_sums_, balance_losses_, backend_, stream_);
     store_->begin_step(static_cast<int>(micro_batches.size()));
     host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
@@ -269,23 +272,21 @@ StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_b
         model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1),
                                 balance_scale * gradient_scale());
 
-        double loss_sum = 0, balance_loss = 0;
-        backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()), .out = loss_sum_});
-        backend_.copy(stream_, loss_sum_, Tensor::of(&loss_sum, {1}));
-        if (model_.balance_loss())
-            backend_.copy(stream_, model_.balance_loss(), Tensor::of(&balance_loss, {1}));
-        backend_.synchronize(stream_);
         // The balance loss is that of all replicas already.
-        loss += loss_sum * scale + balance_loss * balance_scale / mesh_.replicas().size();
+        losses.add(model_.loss().rows(0, batch.tokens()), scale, model_.balance_loss(),
+                   balance_scale / mesh_.replicas().size());
     }
     store_->finish_gradients(stream_);
     gradient_norm_.run(backend_, stream_, mesh_.everyone(), scalars_,
                        static_cast<float>(options_.max_gradient_norm), static_cast<float>(gradient_scale()));
     backend_.copy(stream_, scalars_, Tensor::of(host_scalars_.data(), scalars_.shape()));
-    backend_.copy(stream_, Tensor::of(&loss, {1}), loss_sum_);
-    mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
-    backend_.copy(stream_, loss_sum_, Tensor::of(&loss, {1}));
-    backend_.synchronize(stream_);
+    double loss = losses.sum();
+    if (mesh_.replicas().size() > 1) {
+        backend_.copy(stream_, Tensor::of(&loss, {1}), loss_sum_);
+        mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
+        backend_.copy(stream_, loss_sum_, Tensor::of(&loss, {1}));
+        backend_.synchronize(stream_);
+    }
     return {.loss = loss,
             .gradient_norm = host_scalars_[StepScalar::gradient_norm],
             .loss_scale = gradient_scale()};

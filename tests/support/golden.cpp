@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/convert.h"
+#include "support/device_memory.h"
 
 namespace drover::test {
 namespace {
@@ -35,10 +36,20 @@ double element(const Tensor& tensor, std::int64_t offset) {
 }  // namespace
 
 std::filesystem::path golden_path(std::string_view name) {
-    return std::filesystem::path(DROVER_SOURCE_DIR) / "tests" / "golden" / name;
+    // The checkout may be elsewhere when the tests run on another machine.
+    const char* checkout = std::getenv("DROVER_SOURCE_DIR");
+    return std::filesystem::path(checkout != nullptr ? checkout : DROVER_SOURCE_DIR) / "tests" / "golden" /
+           name;
 }
 
 std::vector<double> values(const Tensor& tensor) {
+    if (tensor.device() == Device::cuda) {
+        const OwnedTensor host(tensor.dtype(), tensor.shape());
+        Backend& access = device_access();
+        access.copy(access.main_stream(), tensor, host);
+        access.synchronize({});
+        return values(host);
+    }
     std::vector<double> result(static_cast<std::size_t>(tensor.numel()));
     for (std::int64_t flat = 0; flat < tensor.numel(); ++flat) {
         std::int64_t rest = flat, offset = 0;

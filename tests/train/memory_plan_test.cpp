@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "support/test_backend.h"
 #include "train/single_mesh.h"
 #include "train/train_engine.h"
 
@@ -14,7 +15,7 @@ class MemoryPlanTest : public ::testing::Test {
         R"({"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 3,
             "num_attention_heads": 4, "num_key_value_heads": 2})",
         "x");
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
 
     MemoryPlan plan(const Precision& precision, const RecomputePolicy& recompute, std::int64_t rows = 2,
                     std::int64_t row_length = 24) {

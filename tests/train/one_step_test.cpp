@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "model/params.h"
+#include "support/test_backend.h"
 #include "train/golden_step.h"
 
 namespace drover {
@@ -8,7 +9,7 @@ namespace {
 
 class OneStep : public ::testing::TestWithParam<const char*> {
   protected:
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
 };
 
 TEST_P(OneStep, Float32LossAndEveryGradient) {
@@ -105,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Mixtral, OneStep,
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(ExpertModes, GiveTheSameGradients) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mixtral_aux_top2_float32");
     const std::vector<TokenBatch> batches = {golden.batch()};
     const auto grouped = golden.engine(*backend, Precision::fp32());
@@ -131,7 +132,7 @@ TEST(ExpertCounts, ActiveParametersOfMixtral) {
 }
 
 TEST(Batches, PackedSequencesTrainAsIfEachHadARowOfItsOwn) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
     const TokenBatch source = golden.batch();
     const auto first = [&](std::int64_t from, std::int64_t count) {
@@ -159,7 +160,7 @@ TEST(Batches, PackedSequencesTrainAsIfEachHadARowOfItsOwn) {
 }
 
 TEST(Batches, TokenOutsideTheVocabularyIsNamed) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mha_float32");
     const auto engine = golden.engine(*backend, Precision::fp32());
     TokenBatch batch = golden.batch();

@@ -14,6 +14,7 @@
 #include "backend/cpu/tile_engine.h"
 #include "backend/cpu/tiles/amx_probe.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 
 namespace drover {
 namespace cpu {
@@ -74,6 +75,14 @@ class CpuBackend final : public Backend {
     MachinePeaks measure_peaks() override { return cpu::measure_peaks(kernels(), instructions_.bf16_tiles); }
     Stream main_stream() override { return {}; }
     void synchronize(Stream) override {}
+    std::size_t mark(Stream) override {
+        marks_.push_back(watch_.seconds());
+        return marks_.size() - 1;
+    }
+    double seconds_between(std::size_t first, std::size_t second) override {
+        return marks_[second] - marks_[first];
+    }
+    void forget_marks() override { marks_.clear(); }
 
     void copy(Stream, const Tensor& from, const Tensor& to) override {
         require(from.device() == Device::cpu && to.device() == Device::cpu,
@@ -168,6 +177,8 @@ class CpuBackend final : public Backend {
     }
 
     InstructionSet instructions_;
+    Stopwatch watch_;
+    std::vector<double> marks_;
     GemmEngine gemm_;
     std::optional<TileEngine> tiles_;
     // Chains of EmbeddingBackward: they grow to the largest vocabulary and micro-batch seen, and stay.

@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-/// What the program and the module drover_cuda.so say to each other. Both come from one build: the Backend that the module
-/// makes is used through its virtual functions.
+/// What the program and the module drover_cuda.so say to each other. Both come from one build: the Backend
+/// that the module makes is used through its virtual functions.
 namespace drover {
 
 class Backend;

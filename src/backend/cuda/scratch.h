@@ -7,8 +7,8 @@
 
 namespace drover::cuda {
 
-/// Device memory that one operation needs while it runs, and that the next one may overwrite: operations of a stream run one
-/// after the other. It grows to the largest size asked for (in the first step) and stays.
+/// Device memory that one operation needs while it runs, and that the next one may overwrite: operations of a
+/// stream run one after the other. It grows to the largest size asked for (in the first step) and stays.
 class Scratch {
   public:
     Scratch() = default;
@@ -29,8 +29,8 @@ class Scratch {
     std::size_t capacity_ = 0;
 };
 
-/// Device copies of small tables that rarely change (the leaves of an optimizer's update): uploaded when their bytes differ from
-/// last time's.
+/// Device copies of small tables that rarely change (the leaves of an optimizer's update): uploaded when
+/// their bytes differ from last time's.
 class DeviceTable {
   public:
     DeviceTable() = default;
