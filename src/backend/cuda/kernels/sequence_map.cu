@@ -25,19 +25,24 @@ __global__ void given_sequences(SequenceOfToken* map, const std::int32_t* begin,
         map[token] = {index, first, end};
 }
 
-/// One block per token; a row of `heads` heads that are `head_stride` apart. Without `from`, only gaps are
-/// written.
-template <class T>
-__global__ void copy_or_zero(const T* from, std::int64_t from_token, std::int64_t from_head, T* to,
-                             std::int64_t to_token, std::int64_t to_head, int heads, int head_size,
-                             const SequenceOfToken* map) {
+/// Places of [N,heads,head_size] elements.
+struct Places {
+    std::int64_t token_stride, head_stride;
+};
+
+/// One block per token. Elements are only moved, so they are taken as words of any kind. Without `from`, only
+/// gaps are written.
+template <class Word>
+__global__ void copy_or_zero(const Word* from, Places from_places, Word* to, Places to_places, int heads,
+                             int head_size, const SequenceOfToken* map) {
     const std::int64_t token = blockIdx.x;
     const bool gap = map[token].index < 0;
     if (from == nullptr && !gap) return;
+#pragma unroll 4
     for (int i = threadIdx.x; i < heads * head_size; i += threads) {
         const int head = i / head_size, d = i % head_size;
-        to[token * to_token + head * to_head + d] =
-            gap ? from_float<T>(0.f) : from[token * from_token + head * from_head + d];
+        to[token * to_places.token_stride + head * to_places.head_stride + d] =
+            gap ? Word{} : from[token * from_places.token_stride + head * from_places.head_stride + d];
     }
 }
 
@@ -80,15 +85,31 @@ void launch_statistics(const Launch& launch, const StatisticsPart& part, const S
     check_launch("attention's statistics");
 }
 
-void launch_copy(const Launch& launch, const Tensor& from, const Tensor& to, std::int64_t to_token,
-                 std::int64_t to_head, void* to_data, const SequenceOfToken* map) {
-    if (to.numel() == 0) return;
-    with_floating(to.dtype(), [&]<class T>() {
-        copy_or_zero<T><<<static_cast<unsigned>(to.size(0)), threads, 0, launch.stream>>>(
-            from ? elements<const T>(from) : nullptr, from ? from.stride(0) : 0, from ? from.stride(1) : 0,
-            static_cast<T*>(to_data), to_token, to_head, static_cast<int>(to.size(1)),
-            static_cast<int>(to.size(2)), map);
-    });
+/// Where `from` is absent, only the gaps of `to` are written.
+void launch_copy(const Launch& launch, const void* from, Places from_places, void* to, Places to_places,
+                 const Tensor& like, const SequenceOfToken* map) {
+    if (like.numel() == 0) return;
+    const auto size = static_cast<std::int64_t>(size_of(like.dtype()));
+    const auto run = [&]<class Word>() {
+        const std::int64_t elements_of_word = static_cast<std::int64_t>(sizeof(Word)) / size;
+        const auto in_words = [&](Places places) {
+            return Places{places.token_stride / elements_of_word, places.head_stride / elements_of_word};
+        };
+        copy_or_zero<Word><<<static_cast<unsigned>(like.size(0)), threads, 0, launch.stream>>>(
+            static_cast<const Word*>(from), in_words(from_places), static_cast<Word*>(to),
+            in_words(to_places), static_cast<int>(like.size(1)),
+            static_cast<int>(like.size(2) / elements_of_word), map);
+    };
+    const auto whole = [&](const void* data, Places places) {
+        return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && places.token_stride * size % 16 == 0 &&
+               places.head_stride * size % 16 == 0;
+    };
+    if (like.size(2) * size % 16 == 0 && whole(from, from_places) && whole(to, to_places))
+        run.template operator()<uint4>();
+    else if (size == 4)
+        run.template operator()<std::uint32_t>();
+    else
+        run.template operator()<std::uint16_t>();
     check_launch("attention's gaps");
 }
 
@@ -112,11 +133,12 @@ void map_tokens(const Launch& launch, const Sequences& sequences, SequenceOfToke
 }
 
 void copy_sequences(const Launch& launch, const Tensor& from, const SequenceOfToken* map, void* to) {
-    launch_copy(launch, from, from, from.size(1) * from.size(2), from.size(2), to, map);
+    launch_copy(launch, from.raw(), {from.stride(0), from.stride(1)}, to,
+                {from.size(1) * from.size(2), from.size(2)}, from, map);
 }
 
 void zero_gaps(const Launch& launch, const Tensor& x, const SequenceOfToken* map) {
-    launch_copy(launch, Tensor(), x, x.stride(0), x.stride(1), x.raw(), map);
+    launch_copy(launch, nullptr, {}, x.raw(), {x.stride(0), x.stride(1)}, x, map);
 }
 
 void fill_ragged_tables(const Launch& launch, const Sequences& sequences, const RaggedTables& tables) {
