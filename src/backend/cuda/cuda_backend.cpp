@@ -20,10 +20,10 @@ class CudaBackend final : public Backend {
   public:
     explicit CudaBackend(int ordinal) {
         std::size_t total = 0;
-        check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
-        check(cudaMemGetInfo(&free_at_start_, &total), "the GPU's memory cannot be read");
-        check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
+        cuda::check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
+        cuda::check(cudaMemGetInfo(&free_at_start_, &total), "the GPU's memory cannot be read");
+        cuda::check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
+        cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
         check_architecture();
     }
     ~CudaBackend() override { cudaStreamDestroy(stream_); }
@@ -36,9 +36,9 @@ class CudaBackend final : public Backend {
 
     MemoryBlock allocate(std::size_t bytes) override {
         void* memory = nullptr;
-        check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), bytes_text(bytes));
+        cuda::check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), bytes_text(bytes));
         allocated_ += bytes;
-        check(cudaMemsetAsync(memory, 0, bytes, stream_), "memory cannot be cleared");
+        cuda::check(cudaMemsetAsync(memory, 0, bytes, stream_), "memory cannot be cleared");
         return MemoryBlock(memory, [this, bytes](void* freed) {
             allocated_ -= bytes;
             cudaFree(freed);
@@ -46,9 +46,10 @@ class CudaBackend final : public Backend {
     }
     Stream main_stream() override { return {stream_}; }
     void synchronize(Stream stream) override {
-        check(stream.handle == nullptr ? cudaDeviceSynchronize()
-                                       : cudaStreamSynchronize(static_cast<cudaStream_t>(stream.handle)),
-              "an operation");
+        cuda::check(stream.handle == nullptr
+                        ? cudaDeviceSynchronize()
+                        : cudaStreamSynchronize(static_cast<cudaStream_t>(stream.handle)),
+                    "an operation");
     }
     std::size_t mark(Stream stream) override { return marks_.put(static_cast<cudaStream_t>(stream.handle)); }
     double seconds_between(std::size_t first, std::size_t second) override {
@@ -58,9 +59,9 @@ class CudaBackend final : public Backend {
     void copy(Stream stream, const Tensor& from, const Tensor& to) override {
         require(from.bytes() == to.bytes() && from.packed() && to.packed(),
                 "a copy of unequal or strided tensors");
-        check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault,
-                              static_cast<cudaStream_t>(stream.handle)),
-              "a copy");
+        cuda::check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault,
+                                    static_cast<cudaStream_t>(stream.handle)),
+                    "a copy");
     }
 
     void use_tf32(bool tf32) override { gemm_.use_tf32(tf32); }
@@ -72,7 +73,7 @@ class CudaBackend final : public Backend {
 
     std::size_t own_bytes() const override {
         std::size_t free_now = 0, total = 0;
-        check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
+        cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
         const std::size_t taken = free_at_start_ > free_now ? free_at_start_ - free_now : 0;
         return taken > allocated_ ? taken - allocated_ : 0;
     }
