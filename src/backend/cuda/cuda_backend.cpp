@@ -16,6 +16,9 @@
 namespace drover::cuda {
 namespace {
 
+/// What cuBLASLt's and cuDNN's code and workspaces take, at most, once they are in use (measured).
+constexpr std::size_t library_bytes = std::size_t{1} << 30;
+
 class CudaBackend final : public Backend {
   public:
     explicit CudaBackend(int ordinal) {
@@ -34,6 +37,11 @@ class CudaBackend final : public Backend {
                            bytes_text(properties_.totalGlobalMem));
     }
 
+    std::size_t available_bytes() const override {
+        std::size_t free_now = 0, total = 0;
+        cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
+        return free_now > library_bytes ? free_now - library_bytes : 0;
+    }
     MemoryBlock allocate(std::size_t bytes) override {
         void* memory = nullptr;
         cuda::check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), bytes_text(bytes));
