@@ -37,7 +37,7 @@ Precision precision_named(const std::string& name) {
         case DType::f32:
             return Precision::fp32();
         case DType::bf16:
-            return Precision::bf16_with_master();
+            return Precision::with_master(DType::bf16);
         default:
             throw UsageError(fmt::format("--dtype is \"{}\".", name), "Use float32 or bfloat16.");
     }

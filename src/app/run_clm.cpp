@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 
+#include "app/choose_backend.h"
 #include "app/commands.h"
 #include "app/run_clm_settings.h"
-#include "app/choose_backend.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
 #include "core/python_text.h"
@@ -17,6 +16,7 @@
 #include "parallel/store_layout.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
+#include "train/memory_advice.h"
 #include "train/model_card.h"
 #include "train/non_finite_watch.h"
 #include "train/operation_trace.h"
@@ -46,7 +46,8 @@ class ClmRun {
         if (arguments_.flag("do_train") || arguments_.flag("do_eval"))
             tokens_ = find_tokens(arguments_, model_, say);
         backend_ = make_backend();
-        precision_ = chosen_precision(arguments_, model_.config.dtype);
+        backend_->use_tf32(arguments_.optional_flag("tf32").value_or(false));
+        precision_ = chosen_precision(arguments_, model_.config.dtype, backend_->device());
         make_engine();
     }
 
@@ -116,17 +117,15 @@ class ClmRun {
 
     /// Error before anything is allocated, when the plan is larger than the memory that it may take.
     void check_memory() const {
-        const double installed =
-            static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-        const double allowed = installed * arguments_.optional_number("memory_fraction").value_or(1);
+        const std::size_t there = backend_->available_bytes();
+        const auto allowed = static_cast<std::size_t>(
+            static_cast<double>(there) * arguments_.optional_number("memory_fraction").value_or(1));
         const std::size_t needed = engine_->memory_plan().total;
-        if (static_cast<double>(needed) <= allowed) return;
-        throw Error(
-            fmt::format("The run needs {}, but may take {} of this machine's {}.", bytes_text(needed),
-                        bytes_text(static_cast<std::size_t>(allowed)),
-                        bytes_text(static_cast<std::size_t>(installed))),
-            "Use a smaller --per_device_train_batch_size with more --gradient_accumulation_steps, a smaller "
-            "--block_size, --recompute full, or --dtype bfloat16.");
+        if (needed <= allowed) return;
+        throw Error(fmt::format("The run needs {}, but may take {} of the {} that the device has for it.",
+                                bytes_text(needed), bytes_text(allowed), bytes_text(there)),
+                    memory_advice(model_.config, engine_settings_, settings_.gradient_accumulation_steps,
+                                  *backend_, mesh_, allowed));
     }
 
     void make_engine() {
@@ -134,6 +133,7 @@ class ClmRun {
         options.model.rows = arguments_.flag("do_train") ? settings_.per_device_train_batch_size
                                                          : settings_.per_device_eval_batch_size;
         options.model.row_length = std::max<std::int64_t>(tokens_.row_length, 1);
+        engine_settings_ = options;
         engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, mesh_);
         engine_model_ = std::make_unique<EngineModel>(
             *engine_, model_.config, *backend_, mesh_, settings_.seed, [this](const fs::path& folder) {
@@ -278,6 +278,7 @@ class ClmRun {
     std::unique_ptr<Backend> backend_;
     Precision precision_;
     const Mesh mesh_;
+    TrainEngineOptions engine_settings_;
     std::unique_ptr<TrainEngine> engine_;
     std::unique_ptr<EngineModel> engine_model_;
     std::unique_ptr<TokenFileData> training_, evaluation_;

@@ -15,11 +15,11 @@
 namespace drover {
 namespace {
 
-void check_options(const TrainEngineOptions& options) {
+void check_options(const TrainEngineOptions& options, Device device) {
     const Precision& precision = options.model.precision;
     for (const DType dtype :
          {precision.parameters, precision.residual, precision.gradients, precision.moments})
-        if (dtype == DType::f16)
+        if (dtype == DType::f16 && device == Device::cpu)
             throw UsageError(
                 "Training in float16 was asked for, but this device has no float16 matrix products.",
                 "Use --bf16, which needs no loss scaling, or train in float32.");
@@ -33,8 +33,8 @@ void check_options(const TrainEngineOptions& options) {
 
 /// transformers' LabelSmoother makes the loss from the logits alone: the experts' balance loss is then not
 /// part of it.
-ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options) {
-    check_options(options);
+ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options, Device device) {
+    check_options(options, device);
     if (options.model.label_smoothing > 0) config.moe.balance_loss = false;
     return config;
 }
@@ -52,7 +52,7 @@ std::optional<int> layer_in(const std::string& text) {
 TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
                          const Mesh& mesh)
     : options_(options),
-      config_(trained_config(config, options)),
+      config_(trained_config(config, options, backend.device())),
       backend_(backend),
       stream_(backend.main_stream()),
       mesh_(mesh),

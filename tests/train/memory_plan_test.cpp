@@ -40,7 +40,7 @@ TEST_F(MemoryPlanTest, PlanIsTheAllocationInEveryConfiguration) {
     // allocate() itself ends the program if a byte differs; what remains to be shown is that the plan adds
     // up.
     for (const Precision& precision :
-         {Precision::fp32(), Precision::pure_bf16(), Precision::bf16_with_master()})
+         {Precision::fp32(), Precision::pure_bf16(), Precision::with_master(DType::bf16)})
         for (const Recompute kind :
              {Recompute::none, Recompute::selective, Recompute::selective_mlp, Recompute::full})
             for (const std::int64_t blocks : {std::int64_t{2}, INT64_MAX}) {
@@ -75,7 +75,7 @@ TEST_F(MemoryPlanTest, ParametersGradientsAndMomentsByHand) {
     const MemoryPlan pure = plan(Precision::pure_bf16(), {});
     EXPECT_EQ(pure[MemoryUse::parameters], matrices(2));
     EXPECT_EQ(pure[MemoryUse::gradients], matrices(2));
-    const MemoryPlan mixed = plan(Precision::bf16_with_master(), {});
+    const MemoryPlan mixed = plan(Precision::with_master(DType::bf16), {});
     EXPECT_EQ(mixed[MemoryUse::parameters], matrices(2));
     EXPECT_EQ(mixed[MemoryUse::gradients], matrices(4));
     EXPECT_GT(mixed[MemoryUse::master], 0u);

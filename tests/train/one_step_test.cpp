@@ -26,7 +26,7 @@ TEST_P(OneStep, Float32LossAndEveryGradient) {
 
 TEST_P(OneStep, Bfloat16LossAndEveryGradient) {
     const test::GoldenStep golden(std::string(GetParam()) + "_bfloat16");
-    for (const Precision& precision : {Precision::pure_bf16(), Precision::bf16_with_master()}) {
+    for (const Precision& precision : {Precision::pure_bf16(), Precision::with_master(DType::bf16)}) {
         const auto engine = golden.engine(*backend_, precision);
         const std::vector<TokenBatch> batches = {golden.batch()};
         const StepResult result = engine->accumulate_gradients(batches);
@@ -40,7 +40,7 @@ TEST_P(OneStep, Bfloat16LossAndEveryGradient) {
 
 TEST_P(OneStep, Fp32ResidualStreamWithBf16Weights) {
     const test::GoldenStep golden(std::string(GetParam()) + "_bfloat16");
-    Precision precision = Precision::bf16_with_master();
+    Precision precision = Precision::with_master(DType::bf16);
     precision.residual = DType::f32;
     const auto engine = golden.engine(*backend_, precision);
     const std::vector<TokenBatch> batches = {golden.batch()};

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -70,6 +71,10 @@ class CpuBackend final : public Backend {
     std::string description() const override {
         const int threads = omp_get_max_threads();
         return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
+    }
+    std::size_t available_bytes() const override {
+        return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+               static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
     }
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
     MachinePeaks measure_peaks() override { return cpu::measure_peaks(kernels(), instructions_.bf16_tiles); }

@@ -16,14 +16,17 @@
 namespace drover::cuda {
 namespace {
 
+/// What cuBLASLt's and cuDNN's code and workspaces take, at most, once they are in use (measured).
+constexpr std::size_t library_bytes = std::size_t{1} << 30;
+
 class CudaBackend final : public Backend {
   public:
     explicit CudaBackend(int ordinal) {
         std::size_t total = 0;
-        check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
-        check(cudaMemGetInfo(&free_at_start_, &total), "the GPU's memory cannot be read");
-        check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
-        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
+        cuda::check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
+        cuda::check(cudaMemGetInfo(&free_at_start_, &total), "the GPU's memory cannot be read");
+        cuda::check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
+        cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
         check_architecture();
     }
     ~CudaBackend() override { cudaStreamDestroy(stream_); }
@@ -34,11 +37,16 @@ class CudaBackend final : public Backend {
                            bytes_text(properties_.totalGlobalMem));
     }
 
+    std::size_t available_bytes() const override {
+        std::size_t free_now = 0, total = 0;
+        cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
+        return free_now > library_bytes ? free_now - library_bytes : 0;
+    }
     MemoryBlock allocate(std::size_t bytes) override {
         void* memory = nullptr;
-        check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), bytes_text(bytes));
+        cuda::check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), bytes_text(bytes));
         allocated_ += bytes;
-        check(cudaMemsetAsync(memory, 0, bytes, stream_), "memory cannot be cleared");
+        cuda::check(cudaMemsetAsync(memory, 0, bytes, stream_), "memory cannot be cleared");
         return MemoryBlock(memory, [this, bytes](void* freed) {
             allocated_ -= bytes;
             cudaFree(freed);
@@ -46,9 +54,10 @@ class CudaBackend final : public Backend {
     }
     Stream main_stream() override { return {stream_}; }
     void synchronize(Stream stream) override {
-        check(stream.handle == nullptr ? cudaDeviceSynchronize()
-                                       : cudaStreamSynchronize(static_cast<cudaStream_t>(stream.handle)),
-              "an operation");
+        cuda::check(stream.handle == nullptr
+                        ? cudaDeviceSynchronize()
+                        : cudaStreamSynchronize(static_cast<cudaStream_t>(stream.handle)),
+                    "an operation");
     }
     std::size_t mark(Stream stream) override { return marks_.put(static_cast<cudaStream_t>(stream.handle)); }
     double seconds_between(std::size_t first, std::size_t second) override {
@@ -58,9 +67,9 @@ class CudaBackend final : public Backend {
     void copy(Stream stream, const Tensor& from, const Tensor& to) override {
         require(from.bytes() == to.bytes() && from.packed() && to.packed(),
                 "a copy of unequal or strided tensors");
-        check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault,
-                              static_cast<cudaStream_t>(stream.handle)),
-              "a copy");
+        cuda::check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault,
+                                    static_cast<cudaStream_t>(stream.handle)),
+                    "a copy");
     }
 
     void use_tf32(bool tf32) override { gemm_.use_tf32(tf32); }
@@ -72,7 +81,7 @@ class CudaBackend final : public Backend {
 
     std::size_t own_bytes() const override {
         std::size_t free_now = 0, total = 0;
-        check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
+        cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
         const std::size_t taken = free_at_start_ > free_now ? free_at_start_ - free_now : 0;
         return taken > allocated_ ? taken - allocated_ : 0;
     }

@@ -38,9 +38,9 @@ struct AdamWStep {
 
     __device__ static float after(const Constants& c, const NoCursor&, float g, float before, float& m,
                                   float& v) {
-        m = m * c.beta1 + g * c.one_minus_beta1;
-        v = v * c.beta2 + g * g * c.one_minus_beta2;
-        return before * c.keep - c.step * m / (sqrtf(v) * c.root_scale + c.eps);
+        m = fmaf(m, c.beta1, g * c.one_minus_beta1);
+        v = fmaf(v, c.beta2, g * g * c.one_minus_beta2);
+        return fmaf(before, c.keep, -(c.step * m / fmaf(sqrtf(v), c.root_scale, c.eps)));
     }
 };
 

@@ -13,10 +13,21 @@ namespace drover::cuda {
 inline constexpr std::int64_t elements_per_chunk = 16384;
 inline constexpr int chunk_threads = 256;
 
+template <class Row>
+std::int64_t chunks_of(const Row& row) {
+    return ceil_div(row.count, elements_per_chunk);
+}
+
 /// A block's part of a tensor: elements [begin, end) of row `leaf`.
 struct Chunk {
     int leaf;
     std::int64_t begin, end;
+};
+
+/// The same as a number: chunk `index` of row `leaf`.
+struct NumberedChunk {
+    int leaf;
+    std::int64_t index;
 };
 
 /// The rows of a table on the device, or some that follow each other.
@@ -30,15 +41,18 @@ struct LeafChunks {
     std::int64_t chunks() const { return end - begin; }
 
     /// The chunk of this block. All threads must call it.
-    __device__ Chunk chunk() const {
+    __device__ NumberedChunk numbered_chunk() const {
         __shared__ int found;
         const std::uint32_t wanted = begin + blockIdx.x;
         for (int i = threadIdx.x; i < leaves; i += blockDim.x)
             if (first_chunk[i] <= wanted && wanted < first_chunk[i + 1]) found = i;
         __syncthreads();
-        const std::int64_t at = std::int64_t{wanted - first_chunk[found]} * elements_per_chunk;
-        const std::int64_t count = rows[found].count;
-        return {found, at, at + elements_per_chunk < count ? at + elements_per_chunk : count};
+        return {found, wanted - first_chunk[found]};
+    }
+    __device__ Chunk chunk() const {
+        const NumberedChunk chunk = numbered_chunk();
+        const std::int64_t at = chunk.index * elements_per_chunk, count = rows[chunk.leaf].count;
+        return {chunk.leaf, at, at + elements_per_chunk < count ? at + elements_per_chunk : count};
     }
 };
 
@@ -49,7 +63,7 @@ class LeafTable {
     LeafTable(const Launch& launch, const std::vector<Row>& rows) : first_chunk_(rows.size() + 1) {
         std::int64_t chunks = 0;
         for (std::size_t i = 0; i < rows.size(); ++i) {
-            chunks += ceil_div(rows[i].count, elements_per_chunk);
+            chunks += chunks_of(rows[i]);
             require(chunks < (std::int64_t{1} << 31), "more chunks than a launch has blocks");
             first_chunk_[i + 1] = static_cast<std::uint32_t>(chunks);
         }

@@ -21,7 +21,7 @@ struct UpdatedLeaf {
     LeafNoise noise;
     float weight_decay;
     DType param_type, gradient_type, moment_type[2];
-    bool wide;  ///< all are aligned for eights
+    std::int64_t wide;  ///< whether all are aligned for eights; this wide so that rows have no gaps
 
     UpdatedLeaf() = default;
     template <class Leaf>
@@ -40,7 +40,7 @@ struct UpdatedLeaf {
         wide = (bits(param) | bits(gradient) | bits(master) | bits(moment[0]) | bits(moment[1])) % 16 == 0;
     }
 
-    /// Whether its parameter, gradient and moments have these types, of which any may be Any.
+    /// Whether its parameter, its gradient and the moments that it has are of these types.
     template <class P, class G, class M>
     bool has_types() const {
         const auto fits = [](const void* data, DType actual, DType wanted) {

@@ -28,7 +28,7 @@ struct Descent {
 
     __device__ static float after(const Constants& c, const NoCursor&, float g, float before, float& moment,
                                   float&) {
-        return before - c.learning_rate * c.direction.of(g + c.weight_decay * before, moment);
+        return fmaf(-c.learning_rate, c.direction.of(fmaf(c.weight_decay, before, g), moment), before);
     }
 };
 
@@ -40,7 +40,7 @@ struct SgdDirection {
         if (!leaf.moment[0]) momentum = 0;
     }
     __device__ float of(float g, float& moment) const {
-        moment = moment * momentum + g;
+        moment = fmaf(moment, momentum, g);
         return moment;
     }
 };
@@ -50,7 +50,7 @@ struct AdagradDirection {
 
     __device__ void prepare(const UpdatedLeaf&) {}
     __device__ float of(float g, float& squares) const {
-        squares += g * g;
+        squares = fmaf(g, g, squares);
         return g / (sqrtf(squares) + eps);
     }
 };
@@ -60,7 +60,7 @@ struct RmspropDirection {
 
     __device__ void prepare(const UpdatedLeaf&) {}
     __device__ float of(float g, float& squares) const {
-        squares = squares * alpha + g * g * one_minus_alpha;
+        squares = fmaf(squares, alpha, g * g * one_minus_alpha);
         return g / (sqrtf(squares) + eps);
     }
 };
