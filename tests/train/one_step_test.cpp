@@ -125,8 +125,7 @@ TEST(ExpertModes, GiveTheSameGradients) {
 }
 
 TEST(ExpertCounts, ActiveParametersOfMixtral) {
-    const ModelConfig config =
-        ModelConfig::from_path(std::string(DROVER_SOURCE_DIR) + "/examples/configs/mixtral-8x7b.json");
+    const ModelConfig config = ModelConfig::from_path(test::example_path("configs/mixtral-8x7b.json"));
     EXPECT_EQ(make_param_spec(config).parameter_count(), 46'702'792'704);
     EXPECT_EQ(active_parameter_count(config), 12'879'925'248);
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <memory>
 #include <typeindex>
 #include <unordered_map>
 
@@ -45,10 +46,11 @@ class CudaBackend final : public Backend {
     MemoryBlock allocate(std::size_t bytes) override {
         void* memory = nullptr;
         cuda::check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), bytes_text(bytes));
-        allocated_ += bytes;
+        *allocated_ += bytes;
         cuda::check(cudaMemsetAsync(memory, 0, bytes, stream_), "memory cannot be cleared");
-        return MemoryBlock(memory, [this, bytes](void* freed) {
-            allocated_ -= bytes;
+        // The memory may outlive the backend.
+        return MemoryBlock(memory, [allocated = allocated_, bytes](void* freed) {
+            *allocated -= bytes;
             cudaFree(freed);
         });
     }
@@ -83,7 +85,7 @@ class CudaBackend final : public Backend {
         std::size_t free_now = 0, total = 0;
         cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
         const std::size_t taken = free_at_start_ > free_now ? free_at_start_ - free_now : 0;
-        return taken > allocated_ ? taken - allocated_ : 0;
+        return taken > *allocated_ ? taken - *allocated_ : 0;
     }
 
   protected:
@@ -151,7 +153,7 @@ class CudaBackend final : public Backend {
     cudaDeviceProp properties_{};
     cudaStream_t stream_ = nullptr;
     std::size_t free_at_start_ = 0;
-    std::size_t allocated_ = 0;
+    std::shared_ptr<std::size_t> allocated_ = std::make_shared<std::size_t>(0);
     Marks marks_;
     Scratch scratch_;
     std::unordered_map<std::type_index, DeviceTable> tables_;
