@@ -137,6 +137,7 @@ class CudaBackend final : public Backend {
 
     /// Machine code is for the architectures that were asked for when building.
     void check_architecture() {
+        cudaGetLastError();  // an earlier one would be taken for the probe's
         void* probe = scratch_.take(256);
         const Tensor zeros(probe, DType::f32, {1}, Device::cuda);
         try {

@@ -11,7 +11,7 @@
 namespace drover::cuda::cudnn {
 
 /// Memory for the scores' gradients of one piece of a deterministic backward.
-inline constexpr std::int64_t piece_bytes = std::int64_t{2} << 30;
+inline constexpr std::int64_t piece_bytes = std::int64_t{4} << 30;
 /// Memory for the statistics of one piece of a forward with given sequences.
 inline constexpr std::int64_t statistics_bytes = std::int64_t{256} << 20;
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "backend/cuda/cuda_error.h"
+#include "backend/cuda/kernels/bias_rows.h"
 
 namespace drover::cuda {
 namespace {
@@ -77,10 +78,6 @@ const GemmEngine::Plan& GemmEngine::plan_for(const Key& key) {
     };
     describe(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     describe(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (key.has_bias) {
-        describe(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-        describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(key.result));
-    }
     const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, std::int64_t rows,
                             std::int64_t columns, std::int64_t stride) {
         check(cublasLtMatrixLayoutCreate(&made, data_type(dtype), static_cast<std::uint64_t>(columns),
@@ -122,45 +119,49 @@ const GemmEngine::Plan& GemmEngine::plan_for(const Key& key) {
 }
 
 void GemmEngine::run(const Launch& launch, const Gemm& op) {
-    const std::int64_t m = op.c.size(0), n = op.c.size(1), k = op.a.size(op.transpose_a ? 0 : 1);
-    if (m == 0 || n == 0) return;
-    require(k > 0, "a product over no elements");
-    const Key key{.operands = op.a.dtype(),
-                  .result = op.c.dtype(),
-                  .transpose_a = op.transpose_a,
-                  .transpose_b = op.transpose_b,
-                  .has_bias = static_cast<bool>(op.bias),
-                  .tf32 = tf32_ && op.a.dtype() == DType::f32,
-                  .m = m,
-                  .n = n,
-                  .k = k,
-                  .stride_a = op.a.stride(0),
-                  .stride_b = op.b.stride(0),
-                  .stride_c = op.c.stride(0),
-                  .alignment_a = alignment_of(op.a),
-                  .alignment_b = alignment_of(op.b),
-                  .alignment_c = alignment_of(op.c)};
-    const Plan& plan = plan_for(key);
-
-    const std::size_t bias_bytes = op.bias ? static_cast<std::size_t>(n) * size_of(op.c.dtype()) : 0;
-    auto* workspace = static_cast<std::byte*>(launch.scratch.take(workspace_bytes + bias_bytes));
-    if (op.bias) {
-        // The library wants it in the result's dtype.
-        const void* bias = op.bias.raw();
-        if (op.bias.dtype() != op.c.dtype()) {
-            const Tensor converted(workspace + workspace_bytes, op.c.dtype(), op.bias.shape(), Device::cuda);
-            cast(launch, Cast{.from = op.bias, .to = converted});
-            bias = converted.raw();
-        }
-        check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                             sizeof(bias)),
-              "a product's bias");
+    if (op.c.numel() == 0) return;
+    if (op.bias) return run_with_bias(launch, op);
+    if (op.a.numel() == 0) {
+        if (!op.accumulate) fill(launch, Fill{.x = op.c});
+        return;
     }
+    const Plan& plan = plan_for({.operands = op.a.dtype(),
+                                 .result = op.c.dtype(),
+                                 .transpose_a = op.transpose_a,
+                                 .transpose_b = op.transpose_b,
+                                 .tf32 = tf32_ && op.a.dtype() == DType::f32,
+                                 .m = op.c.size(0),
+                                 .n = op.c.size(1),
+                                 .k = op.a.size(op.transpose_a ? 0 : 1),
+                                 .stride_a = op.a.stride(0),
+                                 .stride_b = op.b.stride(0),
+                                 .stride_c = op.c.stride(0),
+                                 .alignment_a = alignment_of(op.a),
+                                 .alignment_b = alignment_of(op.b),
+                                 .alignment_c = alignment_of(op.c)});
     const float one = 1, beta = op.accumulate ? 1.0f : 0.0f;
     check(cublasLtMatmul(handle_, plan.operation, &one, op.b.raw(), plan.first, op.a.raw(), plan.second,
-                         &beta, op.c.raw(), plan.result, op.c.raw(), plan.result, &plan.algorithm, workspace,
-                         workspace_bytes, launch.stream),
+                         &beta, op.c.raw(), plan.result, op.c.raw(), plan.result, &plan.algorithm,
+                         launch.scratch.take(workspace_bytes), workspace_bytes, launch.stream),
           "a product");
+}
+
+/// The library's own way to add a bias rounds twice. Here the product is added to rows of the bias, which is
+/// exact where those lose nothing in the result's dtype; otherwise the product is made in fp32 first.
+void GemmEngine::run_with_bias(const Launch& launch, const Gemm& op) {
+    Gemm product = op;
+    product.bias = {};
+    if (op.c.dtype() == DType::f32 || (!op.accumulate && op.bias.dtype() == op.c.dtype())) {
+        bias_rows(launch, op.c, {}, op.bias, op.accumulate);
+        product.accumulate = true;
+        return run(launch, product);
+    }
+    const auto bytes = static_cast<std::size_t>(op.c.numel()) * sizeof(float);
+    auto* memory = static_cast<std::byte*>(launch.scratch.take(workspace_bytes + bytes));
+    product.c = Tensor(memory + workspace_bytes, DType::f32, op.c.shape(), Device::cuda);
+    product.accumulate = false;
+    run(launch, product);
+    bias_rows(launch, op.c, product.c, op.bias, op.accumulate);
 }
 
 }  // namespace drover::cuda

@@ -30,12 +30,13 @@ class GemmEngine {
     struct Plan;
     struct Key {
         DType operands, result;
-        bool transpose_a, transpose_b, has_bias, tf32;
+        bool transpose_a, transpose_b, tf32;
         std::int64_t m, n, k, stride_a, stride_b, stride_c;
         int alignment_a, alignment_b, alignment_c;
         auto operator<=>(const Key&) const = default;
     };
     const Plan& plan_for(const Key& key);
+    void run_with_bias(const Launch& launch, const Gemm& operation);
 
     cublasLtHandle_t handle_ = nullptr;
     bool tf32_ = false;
