@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/run_clm_data.h"
 #include "app/run_clm_settings.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
@@ -57,11 +58,13 @@ class ClmRun {
         if (arguments_.flag("spmd_debug"))
             say(placement_table(make_param_spec(model_.config), mesh_, Sharding::replicated,
                                 precision_.parameters));
-        if (tokens_.train) {
+        if (training_) {
             const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
             const double tokens = plan.trained_samples * static_cast<double>(tokens_.row_length);
-            say(fmt::format("{} rows, {} epochs, {} updates of {} rows, about {} tokens",
-                            training_->samples(), plan.epochs, plan.max_steps, plan.total_batch_size,
+            say(fmt::format("{}, {} updates of {} rows, about {} tokens",
+                            plan.streamed ? "Rows as they are read"
+                                          : fmt::format("{} rows, {} epochs", plan.examples, plan.epochs),
+                            plan.max_steps, plan.total_batch_size,
                             with_thousands(static_cast<std::int64_t>(tokens))));
             // What depends on the number of steps could not be compared before.
             if (const Json& deepspeed = arguments_.json("deepspeed"); !deepspeed.is_null())
@@ -145,53 +148,8 @@ class ClmRun {
                 write_file_atomically(folder / "training_args.json",
                                       python_json(arguments_.to_json(), 2) + "\n");
             });
-        if (tokens_.train)
-            training_ =
-                make_data(*tokens_.train, training_sampler(settings_), "max_train_samples", StreamEnd::never);
-        if (tokens_.validation)
-            evaluation_ = make_data(*tokens_.validation, evaluation_sampler(settings_), "max_eval_samples",
-                                    StreamEnd::after_one_epoch);
-    }
-
-    std::unique_ptr<TokenFileData> make_data(const TokenFile& file, SamplerOptions sampler,
-                                             const char* max_samples, StreamEnd end) const {
-        if (end == StreamEnd::never) {
-            const std::string& order = arguments_.text("train_sampling_strategy");
-            if (arguments_.flag("group_by_length") || order == "group_by_length") {
-                sampler.order = SampleOrder::by_length;
-                sampler.lengths = file.rows().lengths();
-                sampler.length_group =
-                    settings_.per_device_train_batch_size * settings_.gradient_accumulation_steps;
-            } else if (arguments_.flag("streaming") || order == "sequential") {
-                sampler.order = SampleOrder::sequential;
-            }
-        }
-        return std::make_unique<TokenFileData>(
-            file.rows(),
-            LoaderOptions{
-                .sampler = std::move(sampler),
-                .collator = {.pad_id = pad_id(), .ignore_every_pad_id = arguments_.text("packing") == "none"},
-                .max_samples = arguments_.optional_integer(max_samples)},
-            end);
-    }
-
-    /// Blocks are never padded, and every token of theirs is a label.
-    TokenId pad_id() const {
-        if (arguments_.text("packing") == "hf") return 0;
-        const std::string name = arguments_.optional_text("pad_token").value_or("");
-        if (name == "unk") {
-            if (const auto unk = model_.tokenizer->unk()) return *unk;
-            throw Error("--pad_token is \"unk\", but the tokenizer has no such token.",
-                        "Use --pad_token eos.");
-        }
-        if (!name.empty() && name != "eos") {
-            std::vector<TokenId> ids;
-            model_.tokenizer->encode(name, SpecialTokens::omit, ids);
-            if (ids.size() == 1) return ids[0];
-            throw Error(fmt::format("--pad_token is \"{}\", which is not one token of this tokenizer.", name),
-                        "Use eos, unk, or the text of a token.");
-        }
-        return choose_pad_id(*model_.tokenizer, name == "eos");
+        if (arguments_.flag("do_train")) training_ = training_data(arguments_, settings_, model_, tokens_);
+        if (arguments_.flag("do_eval")) evaluation_ = evaluation_data(arguments_, settings_, model_, tokens_);
     }
 
     void prepare_weights() {
@@ -235,7 +193,7 @@ class ClmRun {
     void train(Trainer& trainer) {
         Json metrics = trainer.train();
         if (arguments_.flag("save_final_model")) engine_model_->save(settings_.output_dir);
-        metrics["train_samples"] = training_->samples();
+        metrics["train_samples"] = samples(trainer.plan().examples, "max_train_samples");
         report("train", metrics);
         trainer.save_state();
         if (tracer_ && !tracer_->written().empty())
@@ -245,9 +203,14 @@ class ClmRun {
     void evaluate(Trainer& trainer) {
         say("*** Evaluate ***");
         Json metrics = trainer.evaluate();
-        metrics["eval_samples"] = evaluation_->samples();
+        metrics["eval_samples"] = samples(evaluation_->samples(), "max_eval_samples");
         metrics["perplexity"] = std::exp(metrics.at("eval_loss").get<double>());
         report("eval", metrics);
+    }
+
+    /// A stream's number of samples is what was asked for, as run_clm.py reports it, else what was read.
+    std::int64_t samples(std::int64_t known, std::string_view limit) const {
+        return arguments_.flag("streaming") ? arguments_.optional_integer(limit).value_or(known) : known;
     }
 
     void report(std::string_view split, const Json& metrics) const {
@@ -280,7 +243,7 @@ class ClmRun {
     const Mesh mesh_;
     std::unique_ptr<TrainEngine> engine_;
     std::unique_ptr<EngineModel> engine_model_;
-    std::unique_ptr<TokenFileData> training_, evaluation_;
+    std::unique_ptr<TrainingData> training_, evaluation_;
     std::optional<ProgressBar> bar_;
     NonFiniteWatch non_finite_watch_;
     RunBanner banner_;

@@ -133,6 +133,19 @@ void apply_implications(Arguments& arguments) {
         arguments.imply("train_sampling_strategy", "group_by_length", "--group_by_length");
     if (const std::int64_t size = arguments.integer("spmd_2d_sharding"); size > 0)
         arguments.imply("tensor_parallel_size", size, "--spmd_2d_sharding");
+    if (arguments.flag("streaming")) {
+        for (const char* name : {"preprocessing_num_workers", "overwrite_cache"})
+            if (arguments.given(name))
+                arguments.explain(fmt::format(
+                    "--{}: with --streaming nothing is tokenized ahead, so it has nothing to act on.", name));
+        if (arguments.flag("dataloader_drop_last"))
+            arguments.explain(
+                "--dataloader_drop_last: the last batch of a stream is used even if it is not full, as "
+                "transformers does.");
+        if (arguments.given("train_sampling_strategy") &&
+            arguments.text("train_sampling_strategy") == "random")
+            arguments.explain("--train_sampling_strategy random: with --streaming rows keep their order.");
+    }
     imply_from_neuron_names(arguments);
     imply_evaluation(arguments);
     imply_recompute(arguments);

@@ -69,8 +69,9 @@ std::span<const Argument> data_arguments() {
         text("pad_token", "", "With --packing none: eos, unk, or the token itself; unset: the tokenizer's."),
         integer("max_train_samples", "", "Use only the first blocks for training.").at_least(1),
         integer("max_eval_samples", "", "Use only the first blocks for evaluation.").at_least(1),
-        flag("streaming", "no", "Take the rows in file order, without shuffling; needs --max_steps.")
-            .noted("The rows are tokenized into the cache first, in constant memory."),
+        flag("streaming", "no",
+             "Read, tokenize and pack the text while it is trained on, in its order and without the token "
+             "cache; needs --max_steps."),
         integer("block_size", "",
                 "Tokens per sequence; unset: what tokenizer and model allow, at most 1024 "
                 "where the tokenizer has no limit.")

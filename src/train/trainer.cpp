@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "train/checkpoint_folders.h"
@@ -33,7 +34,7 @@ StepPlan Trainer::plan() const {
 
 Json Trainer::train(const TrainerState* resumed) {
     begin_state(resumed);
-    const std::int64_t first_epoch = state_.global_step / plan_.updates_per_epoch;
+    std::int64_t first_epoch = state_.global_step / plan_.updates_per_epoch;
     const std::int64_t first_update =
         settings_.ignore_data_skip ? 0 : state_.global_step % plan_.updates_per_epoch;
     batches_ = training_->open({first_epoch, first_update * settings_.gradient_accumulation_steps});
@@ -43,9 +44,11 @@ Json Trainer::train(const TrainerState* resumed) {
     tell(&TrainerCallback::on_train_begin);
     if (settings_.eval_on_start) evaluate();
 
+    if (plan_.streamed) first_epoch = peek().epoch;
     for (std::int64_t epoch = first_epoch; epoch < plan_.epochs && !control_.should_training_stop; ++epoch)
         run_epoch(epoch, epoch == first_epoch ? first_update : 0);
     batches_.reset();
+    ahead_.reset();
     return finish_training();
 }
 
@@ -71,13 +74,15 @@ void Trainer::begin_state(const TrainerState* resumed) {
     schedule_steps_ = last_logged_step_ = state_.global_step;
     loss_sum_ = 0;
     total_loss_ = pending_flos_ = 0;
+    trained_tokens_ = 0;
 }
 
 void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update) {
     control_.should_epoch_stop = false;
     tell(&TrainerCallback::on_epoch_begin);
     std::optional<StepReport> last_step;
-    for (std::int64_t update = first_update; update < plan_.updates_per_epoch; ++update) {
+    for (std::int64_t update = first_update; update < plan_.updates_per_epoch && !stream_left_epoch(epoch);
+         ++update) {
         last_step = run_step(epoch, update);
         flow_after_step(settings_, state_, control_);
         tell(&TrainerCallback::on_step_end, *last_step);
@@ -104,10 +109,9 @@ StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
     }
     if (!outcome.skipped) ++schedule_steps_;
     ++state_.global_step;
-    const std::int64_t batches_done =
-        update * settings_.gradient_accumulation_steps + static_cast<std::int64_t>(window.size());
-    state_.epoch = static_cast<double>(epoch) +
-                   static_cast<double>(batches_done) / static_cast<double>(plan_.batches_per_epoch);
+    trained_tokens_ += report.tokens;
+    state_.epoch = static_cast<double>(last_batch_.epoch) +
+                   static_cast<double>(last_batch_.step + 1) / static_cast<double>(plan_.batches_per_epoch);
     report.seconds = options_.seconds(watch);
     return report;
 }
@@ -116,9 +120,10 @@ std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t up
     std::vector<TokenBatch> window;
     const auto count = static_cast<std::size_t>(plan_.window(update, settings_.gradient_accumulation_steps));
     while (window.size() < count) {
-        std::optional<TrainingBatch> batch = batches_->next();
-        require(batch.has_value(), "training data that ends");
+        peek();
+        std::optional<TrainingBatch> batch = std::exchange(ahead_, std::nullopt);
         if (batch->epoch < epoch) continue;  // the rest of an epoch that was stopped
+        last_batch_ = {batch->epoch, batch->step};
         const std::int64_t tokens = batch->tokens.tokens() * settings_.replicas;
         report.tokens += tokens;
         report.samples += batch->tokens.rows * settings_.replicas;
@@ -131,6 +136,18 @@ std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t up
         window.push_back(std::move(batch->tokens));
     }
     return window;
+}
+
+const TrainingBatch& Trainer::peek() {
+    if (!ahead_) ahead_ = batches_->next();
+    require(ahead_.has_value(), "training data that ends");
+    return *ahead_;
+}
+
+/// Only its next batch tells that a stream has come to the end of an epoch. (Where lengths are known, nothing
+/// is looked at before it is needed.)
+bool Trainer::stream_left_epoch(std::int64_t epoch) {
+    return plan_.streamed && peek().epoch > epoch;
 }
 
 /// A loss that is no number counts as the mean so far, when the filter is on.
@@ -160,7 +177,9 @@ Json Trainer::finish_training() {
 
 WorkDone Trainer::trained_work() const {
     WorkDone work{.samples = plan_.trained_samples, .steps = static_cast<double>(plan_.max_steps)};
-    if (settings_.include_tokens_per_second) {
+    if (settings_.include_tokens_per_second && plan_.streamed) {
+        work.tokens = static_cast<double>(trained_tokens_);
+    } else if (settings_.include_tokens_per_second) {
         const double tokens_per_sample =
             static_cast<double>(training_->tokens_per_epoch()) / static_cast<double>(training_->samples());
         work.tokens = tokens_per_sample * plan_.trained_samples;

@@ -50,6 +50,8 @@ class Trainer {
     void run_epoch(std::int64_t epoch, std::int64_t first_update);
     StepReport run_step(std::int64_t epoch, std::int64_t update);
     std::vector<TokenBatch> next_window(std::int64_t epoch, std::int64_t update, StepReport& report);
+    const TrainingBatch& peek();
+    bool stream_left_epoch(std::int64_t epoch);
     void add_loss(double loss);
     void log_save_evaluate(const std::optional<StepReport>& last_step);
     void log_step(const StepReport& last_step);
@@ -82,6 +84,8 @@ class Trainer {
     TrainerControl control_;
     std::optional<LearningRate> learning_rate_;
     std::unique_ptr<BatchStream> batches_;
+    std::optional<TrainingBatch> ahead_;  ///< of batches_, when it was looked at before it is used
+    BatchPosition last_batch_;            ///< that was used
     bool trained_ = false;
 
     Stopwatch training_watch_;
@@ -91,6 +95,7 @@ class Trainer {
     float loss_sum_ = 0;  ///< since the last log; fp32, as Hugging Face's
     double total_loss_ = 0;
     double pending_flos_ = 0;
+    std::int64_t trained_tokens_ = 0;  ///< in this run, over all replicas
 };
 
 }  // namespace drover

@@ -43,6 +43,7 @@ class DealtData final : public TrainingData {
             }
             const auto rows = static_cast<std::int64_t>(samples.size());
             TrainingBatch batch{.epoch = position_.epoch,
+                                .step = position_.step,
                                 .tokens = TokenBatch::from_labels(rows, row_length, ids, ids),
                                 .attended = rows * row_length,
                                 .fresh = data_.sampler_.fresh(position_.step)};

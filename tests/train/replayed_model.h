@@ -81,6 +81,7 @@ class BlankData final : public TrainingData {
                 static_cast<std::int64_t>(data_.sampler_.batch(position_.epoch, position_.step).size());
             const std::vector<std::int32_t> ids(static_cast<std::size_t>(rows * data_.row_length_), 0);
             TrainingBatch batch{.epoch = position_.epoch,
+                                .step = position_.step,
                                 .tokens = TokenBatch::from_labels(rows, data_.row_length_, ids, ids),
                                 .attended = rows * data_.row_length_,
                                 .fresh = rows};
