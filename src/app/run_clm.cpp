@@ -15,6 +15,7 @@
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
+#include "train/early_stop.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
 #include "train/model_card.h"
@@ -24,6 +25,7 @@
 #include "train/results_files.h"
 #include "train/run_banner.h"
 #include "train/run_summary.h"
+#include "train/tensor_board.h"
 #include "train/trainer.h"
 
 namespace drover {
@@ -31,8 +33,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void say(const std::string& line) {
-    fmt::print(stderr, "{}\n", line);
+/// A dry run is asked for what it says.
+Messages messages_of(const Arguments& arguments) {
+    return Messages(arguments.flag("dry_run") ? "info" : arguments.text("log_level"));
 }
 
 /// A run from its arguments to its files.
@@ -40,11 +43,12 @@ class ClmRun {
   public:
     explicit ClmRun(const RunArguments& run)
         : arguments_(run.arguments),
+          messages_(messages_of(arguments_)),
           settings_(trainer_settings(arguments_)),
           model_(find_model_and_tokenizer(arguments_)),
           non_finite_watch_(on_non_finite(arguments_)) {
         if (arguments_.flag("do_train") || arguments_.flag("do_eval"))
-            tokens_ = find_tokens(arguments_, model_, say);
+            tokens_ = find_tokens(arguments_, model_, messages_);
         backend_ = make_backend();
         precision_ = chosen_precision(arguments_, model_.config.dtype);
         make_engine();
@@ -79,9 +83,14 @@ class ClmRun {
         engine_->allocate();
         const Stopwatch preparation;
         prepare_weights();
-        align_special_tokens(
+        const std::vector<std::string> aligned = align_special_tokens(
             {.bos = model_.tokenizer->bos(), .eos = model_.tokenizer->eos(), .pad = model_.tokenizer->pad()},
             model_.config, model_.generation);
+        if (!aligned.empty())
+            messages_.warning(fmt::format(
+                "The tokenizer's {} differ from the model's config; the saved config and generation "
+                "config have the tokenizer's.",
+                fmt::join(aligned, ", ")));
         // Hugging Face turns the cache of generation off for training and saves it so.
         model_.config.json["use_cache"] = arguments_.flag("use_cache");
 
@@ -93,10 +102,13 @@ class ClmRun {
         write_card(trainer);
         fmt::print("{}", summary_.text());
         std::fflush(stdout);
+        if (tensor_board_) say(fmt::format("TensorBoard's file is {}.", tensor_board_->written().string()));
         say(fmt::format("The files are in {}.", settings_.output_dir.string()));
     }
 
   private:
+    void say(const std::string& text) const { messages_.info(text); }
+
     std::unique_ptr<Backend> make_backend() const {
         if (const auto threads = arguments_.optional_integer("threads"))
             omp_set_num_threads(static_cast<int>(*threads));
@@ -160,11 +172,11 @@ class ClmRun {
             return;
         }
         const LoadReport report = engine_->load_weights(model_.weights, settings_.seed);
-        if (const std::string text = report.text(); !text.empty()) say(text);
+        if (const std::string text = report.text(); !text.empty()) messages_.warning(text);
     }
 
     void add_callbacks(Trainer& trainer) {
-        const bool no_bar = arguments_.optional_flag("disable_tqdm").value_or(false);
+        const bool no_bar = arguments_.optional_flag("disable_tqdm").value_or(!messages_.tell_warnings());
         if (!no_bar) {
             // Measuring takes a moment, which is worth it where somebody watches.
             const bool watched = isatty(STDERR_FILENO) != 0;
@@ -172,12 +184,23 @@ class ClmRun {
             trainer.add_callback(*bar_);
         }
         trainer.add_callback(non_finite_watch_);
-        trainer.add_callback(banner_);
+        if (messages_.tell_info()) trainer.add_callback(banner_);
         log_printer_.emplace(
             arguments_.text("log_format") == "json" ? LogFormat::json : LogFormat::hugging_face_5,
             no_bar ? LogStyle::plain : LogStyle::beside_bar);
         trainer.add_callback(*log_printer_);
         trainer.add_callback(summary_);
+        if (settings_.early_stopping_patience) {
+            early_stop_.emplace(*settings_.early_stopping_patience, settings_.early_stopping_threshold);
+            trainer.add_callback(*early_stop_);
+        }
+        if (arguments_.words("report_to") == std::vector<std::string>{"tensorboard"}) {
+            const fs::path beside = settings_.output_dir / default_tensor_board_folder();
+            tensor_board_.emplace(arguments_.optional_text("logging_dir").value_or(beside.string()),
+                                  python_json(arguments_.to_json(), 2),
+                                  model_.config.saved_text(engine_->saved_dtype()));
+            trainer.add_callback(*tensor_board_);
+        }
         if (arguments_.integer("profile_epoch") >= 0 || arguments_.integer("profile_step") >= 0) {
             tracer_.emplace(
                 *backend_,
@@ -235,6 +258,7 @@ class ClmRun {
     }
 
     const Arguments& arguments_;
+    const Messages messages_;
     TrainerSettings settings_;
     ModelSource model_;
     TokenSource tokens_;
@@ -249,6 +273,8 @@ class ClmRun {
     RunBanner banner_;
     RunSummary summary_;
     std::optional<LogPrinter> log_printer_;
+    std::optional<EarlyStop> early_stop_;
+    std::optional<TensorBoard> tensor_board_;
     std::optional<StepTracer> tracer_;
 };
 
@@ -283,14 +309,15 @@ void run_clm(const std::vector<std::string>& words) {
         fmt::print("{}", arguments.flag("help_markdown") ? markdown_page() : help_text());
         return;
     }
-    for (const std::string& line : arguments.explanations()) say(line);
+    const Messages messages = messages_of(arguments);
+    for (const std::string& line : arguments.explanations()) messages.warning(line);
     if (arguments.has("resume_from_checkpoint"))
         throw Error(
             "--resume_from_checkpoint is not available in this version: checkpoints do not hold the "
             "optimizer yet.",
             "Start a new run from the checkpoint's weights with --model_name_or_path.");
     check_output_folder(arguments);
-    fmt::print(stderr, "{}", arguments.settings_text(arguments.flag("dry_run")));
+    messages.info(arguments.settings_text(arguments.flag("dry_run")));
     ClmRun clm(run);
     clm.describe();
     if (!arguments.flag("dry_run")) clm.go();

@@ -98,8 +98,7 @@ ModelSource find_model_and_tokenizer(const Arguments& arguments) {
     return source;
 }
 
-TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
-                        const std::function<void(const std::string&)>& say) {
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages) {
     PackingOptions packing;
     packing.packing = packing_from_name(arguments.text("packing"), "--packing");
     // run_clm.py does not split a stream among its workers.
@@ -111,9 +110,9 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
             choose_block_size(arguments.optional_integer("block_size"), model.tokenizer->model_max_length(),
                               model.config.max_position_embeddings);
         packing.block_size = choice.block_size;
-        if (!choice.warning.empty()) say(choice.warning);
+        if (!choice.warning.empty()) messages.warning(choice.warning);
         if (choice.block_size > model.config.max_position_embeddings)
-            say(fmt::format(
+            messages.warning(fmt::format(
                 "The block size {} is more than the model's max_position_embeddings, {}: it is trained on "
                 "positions that it was not made for. Lower --block_size unless you mean it.",
                 choice.block_size, model.config.max_position_embeddings));
@@ -137,7 +136,7 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
     source.name = request.dataset_name;
     source.packing = packing;
     if (arguments.flag("streaming")) {
-        say("The text is read, tokenized and packed in order while it is used; nothing is kept.");
+        messages.info("The text is read, tokenized and packed in order while it is used; nothing is kept.");
         if (train) source.streamed.train = splits.train;
         if (evaluate) source.streamed.validation = splits.validation;
         source.row_length = packing.block_size;
@@ -149,9 +148,10 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
         TokenCache::Entry entry = cache.get(*rows, model.tokenizer, packing, default_tokenize_threads(),
                                             arguments.flag("overwrite_cache"));
         const TokenFileHeader& header = entry.file.rows().header();
-        say(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
-                        packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
-                        entry.made ? "tokenized" : "found", watch.seconds(), entry.file.path().string()));
+        messages.info(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
+                                  packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
+                                  entry.made ? "tokenized" : "found", watch.seconds(),
+                                  entry.file.path().string()));
         entry.file.rows().check_vocabulary(model.config.vocab_size);
         source.row_length = std::max(
             source.row_length, packing.block_size > 0 ? packing.block_size : longest_row(entry.file.rows()));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "app/messages.h"
 #include "args/arguments.h"
 #include "data/row_subsets.h"
 #include "data/token_cache.h"
@@ -36,9 +37,7 @@ struct TokenSource {
     std::string name;             ///< of the dataset, for the model card
 };
 
-/// Tokenizes, or finds what was tokenized before; with --streaming only opens the text. `say` is told what is
-/// worth knowing, a line at a time.
-TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
-                        const std::function<void(const std::string&)>& say);
+/// Tokenizes, or finds what was tokenized before; with --streaming only opens the text.
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages);
 
 }  // namespace drover

@@ -49,6 +49,19 @@ void check_best_model(const Arguments& arguments) {
     if (save == "best" && eval == "no")
         throw UsageError("--save_strategy is best, but nothing is evaluated during training.",
                          "Give --eval_strategy steps or epoch.");
+    if (arguments.has("early_stopping_patience")) {
+        if (eval == "no")
+            throw UsageError("--early_stopping_patience needs evaluations during training.",
+                             "Give --eval_strategy steps or epoch.");
+        if (!arguments.has("metric_for_best_model"))
+            throw UsageError("--early_stopping_patience has no metric to watch.",
+                             "Give --metric_for_best_model, for example loss, or --load_best_model_at_end.");
+    } else if (arguments.given("early_stopping_threshold")) {
+        throw UsageError("--early_stopping_threshold is given, but nothing stops early.",
+                         "Give --early_stopping_patience, too.");
+    }
+    if (arguments.flag("eval_on_start") && arguments.flag("do_train") && !arguments.flag("do_eval"))
+        throw UsageError("--eval_on_start has nothing to evaluate.", "Add --do_eval.");
     if (!arguments.flag("load_best_model_at_end") || save == "best") return;
     if (eval != save)
         throw UsageError(

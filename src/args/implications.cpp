@@ -25,6 +25,11 @@ void imply_evaluation(Arguments& arguments) {
                 "Give --eval_steps.");
         arguments.set("eval_steps", logging_steps, {ArgumentSource::Kind::implied, "--logging_steps"});
     }
+    if (arguments.has("early_stopping_patience") && !arguments.flag("load_best_model_at_end"))
+        arguments.explain(
+            "--early_stopping_patience: the run ends with its last weights; --load_best_model_at_end would "
+            "end "
+            "it with the best.");
     const bool by_metric = arguments.flag("load_best_model_at_end") ||
                            arguments.text("save_strategy") == "best" ||
                            arguments.text("lr_scheduler_type") == "reduce_lr_on_plateau";
@@ -89,8 +94,9 @@ void settle_trackers(Arguments& arguments) {
     Json kept = Json::array();
     std::string left_out;
     for (const std::string& word : arguments.words("report_to")) {
-        if (word == "tensorboard" || word == "all" ||
-            std::find(other_trackers.begin(), other_trackers.end(), word) != other_trackers.end()) {
+        if (word == "tensorboard" || word == "all") {
+            if (kept.empty()) kept.push_back("tensorboard");
+        } else if (std::find(other_trackers.begin(), other_trackers.end(), word) != other_trackers.end()) {
             left_out += (left_out.empty() ? "" : ", ") + word;
         } else if (word != "none") {
             throw UsageError(fmt::format("--report_to has the word \"{}\", which is not known.", word),
@@ -99,9 +105,11 @@ void settle_trackers(Arguments& arguments) {
     }
     if (!left_out.empty())
         arguments.explain(
-            fmt::format("--report_to: {} cannot be reported to; records go to the console and to "
-                        "trainer_state.json.",
+            fmt::format("--report_to: {} cannot be reported to; records go to the console, to "
+                        "trainer_state.json and, with --report_to tensorboard, to TensorBoard.",
                         left_out));
+    if (arguments.has("logging_dir") && kept.empty())
+        arguments.explain("--logging_dir: nothing is written there without --report_to tensorboard.");
     if (arguments.given("report_to"))
         arguments.set("report_to", std::move(kept), arguments.source("report_to"));
 }

@@ -21,6 +21,12 @@ std::span<const Argument> evaluation_arguments() {
         text("metric_for_best_model", "",
              "What makes a checkpoint the best; unset: loss, where it is needed."),
         maybe("greater_is_better", "Whether more of the metric is better; unset: unless it ends in loss."),
+        integer("early_stopping_patience", "",
+                "Stop when the metric for the best model has not become better for so many evaluations.")
+            .at_least(1),
+        number("early_stopping_threshold", "0.0",
+               "With --early_stopping_patience: by how much it must become better to count.")
+            .at_least(0),
         integer("eval_accumulation_steps", "", "Batches whose logits are kept on the device.")
             .at_least(1)
             .explained(by_chunks),
@@ -47,13 +53,19 @@ std::span<const Argument> logging_arguments() {
         flag("logging_nan_inf_filter", "yes", "Leave losses that are not finite out of the logged mean."),
         choice("log_format", "text|json", "text",
                "Records as Python prints them, or one JSON object per line."),
-        choice("log_level", levels, "passive", "How much the program says."),
+        choice(
+            "log_level", levels, "passive",
+            "How much is said on standard error: info (as passive and debug) everything, warning only what "
+            "may be a surprise, error and critical nothing but errors; above warning there is no progress "
+            "bar unless --disable_tqdm no."),
         choice("log_level_replica", levels, "warning", "How much the other processes say.").parallel(),
         flag("log_on_each_node", "yes", "Whether each machine's first process speaks.").parallel(),
         maybe("disable_tqdm", "No progress bar; unset: a bar where standard error is a terminal."),
-        words("report_to", "none", "Where records go besides the console and trainer_state.json."),
-        text("logging_dir", "", "Folder of TensorBoard files; unset: runs/ in --output_dir.")
-            .explained("TensorBoard files are not written; trainer_state.json holds every record."),
+        words("report_to", "none",
+              "Where records go besides the console and trainer_state.json: tensorboard (all means the "
+              "same) or none."),
+        text("logging_dir", "",
+             "Folder of the TensorBoard file; unset: runs/, date and host in --output_dir."),
         flag("include_tokens_per_second", "no", "Add tokens per second to the results."),
         choice("include_num_input_tokens_seen", "no|all|non_padding", "no",
                "Count the tokens seen in records."),

@@ -130,6 +130,9 @@ def write_inputs(text_path):
     # A dataset by name: run_clm.py streams files only when it has to split them.
     (FOLDER / "streamed").mkdir(exist_ok=True)
     (FOLDER / "streamed" / "train.txt").write_text("".join(lines[2000:2600]), encoding="utf-8")
+    card = "---\ndataset_info:\n  features:\n  - name: text\n    dtype: string\n---\n"
+    card += "Lines of tinyshakespeare. The card names the column: run_clm.py asks a stream for its columns before it reads it.\n"
+    (FOLDER / "streamed" / "README.md").write_text(card, encoding="utf-8")
     (FOLDER / "streamed" / "validation.txt").write_text("".join(lines[31000:31100]), encoding="utf-8")
     # With the usual 0.02 a model this small attends evenly everywhere, and its losses would not show a wrong attention.
     sizes = {"vocab_size": 4096, "max_position_embeddings": 128, "initializer_range": 0.2}
