@@ -86,6 +86,31 @@ void imply_from_neuron_names(Arguments& arguments) {
     }
 }
 
+/// Where of two settings that were given only one counts, as in transformers.
+void explain_what_wins(Arguments& arguments) {
+    if (arguments.integer("max_steps") > 0 && arguments.given("num_train_epochs"))
+        arguments.explain("--max_steps is given, so --num_train_epochs does not count.");
+    if (arguments.number("warmup_steps") > 0 && arguments.number("warmup_ratio") > 0)
+        arguments.explain("--warmup_steps is given, so --warmup_ratio does not count.");
+    const std::string& schedule = arguments.text("lr_scheduler_type");
+    const bool warms_up = arguments.number("warmup_steps") > 0 || arguments.number("warmup_ratio") > 0;
+    if (warms_up && (schedule == "constant" || schedule == "reduce_lr_on_plateau"))
+        arguments.explain(fmt::format(
+            "--lr_scheduler_type {} has no warm-up, so --warmup_steps and --warmup_ratio do not count.",
+            schedule));
+    struct Interval {
+        const char *steps, *strategy;
+    };
+    for (const auto& [steps, strategy] :
+         {Interval{"logging_steps", "logging_strategy"}, Interval{"eval_steps", "eval_strategy"},
+          Interval{"save_steps", "save_strategy"}})
+        if (arguments.given(steps) && arguments.text(strategy) != "steps")
+            arguments.explain(fmt::format("--{} counts only with --{} steps, and that is {}.", steps,
+                                          strategy, arguments.text(strategy)));
+    if (arguments.has("model_type") && (arguments.has("config_name") || arguments.has("model_name_or_path")))
+        arguments.explain("--model_type does not count where a config or a model is named.");
+}
+
 constexpr std::array other_trackers{"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub",
                                     "dvclive",  "flyte",   "kubeflow",   "mlflow",   "neptune",
                                     "swanlab",  "trackio", "wandb"};
@@ -157,6 +182,7 @@ void apply_implications(Arguments& arguments) {
     imply_from_neuron_names(arguments);
     imply_evaluation(arguments);
     imply_recompute(arguments);
+    explain_what_wins(arguments);
     settle_trackers(arguments);
     settle_optimizer(arguments);
     arguments.set("output_dir", with_home(arguments.text("output_dir")), arguments.source("output_dir"));
