@@ -233,6 +233,24 @@ TEST_F(RunClm, MixtralIsEvaluatedWithItsAuxiliaryLoss) {
     expect_like(results, loss_only.at("eval_results"), Limits(loss_only), "eval_results");
 }
 
+TEST_F(RunClm, StartsAgainFromTheModelThatItSaved) {
+    Json record = recorded("adamw_linear");
+    train(record);
+    if (HasFailure()) return;
+    const Json trained = written("eval_results");
+    for (Json& argument : record.at("arguments"))
+        if (argument == "--config_name")
+            argument = "--model_name_or_path";
+        else if (argument == "{config}/llama.json")
+            argument = "{out}";
+        else if (argument == "--do_train")
+            argument = "--overwrite_output_dir";
+    train(record);
+    if (HasFailure()) return;
+    for (const char* key : {"eval_loss", "eval_accuracy", "perplexity"})
+        EXPECT_EQ(written("eval_results").at(key), trained.at(key)) << key;
+}
+
 // run_clm.py 5 has --dtype only; the name of version 4 means the same here.
 TEST_F(RunClm, TakesTheOldNameOfDtype) {
     const Json refused = recorded("continued_torch_dtype");
