@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "app/busy_machine.h"
 #include "app/commands.h"
 #include "app/run_clm_data.h"
 #include "app/run_clm_settings.h"
@@ -78,6 +79,8 @@ class ClmRun {
             if (arguments_.flag("dry_run")) say(time_estimate(tokens));
         }
         check_memory();
+        if (backend_->device() == Device::cpu)
+            if (const std::string hint = busy_machine_hint(omp_get_max_threads()); !hint.empty()) say(hint);
     }
 
     void go() {
@@ -125,9 +128,13 @@ class ClmRun {
         const double peak = backend_->measure_peaks().flops(precision_.parameters);
         const double seconds =
             6 * static_cast<double>(parameters().active) * tokens / (usual_share_of_peak * peak);
+        const std::string time = seconds < 120    ? fmt::format("{:.0f} s", std::ceil(seconds))
+                                 : seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
+                                                  : fmt::format("{:.1f} h", seconds / 3600);
         return fmt::format(
-            "Training will take about {:.0f} min at {:.0f} % of this machine's {:.0f} GFLOP/s.",
-            std::ceil(seconds / 60), 100 * usual_share_of_peak, peak / 1e9);
+            "The updates will take about {} at {:.0f} % of this machine's {:.0f} GFLOP/s; evaluations and "
+            "checkpoints come on top.",
+            time, 100 * usual_share_of_peak, peak / 1e9);
     }
 
     /// Error before anything is allocated, when the plan is larger than the memory that it may take.
