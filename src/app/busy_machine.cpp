@@ -23,14 +23,6 @@ int others_running() {
 
 }  // namespace
 
-std::string busy_machine_hint(int threads, int processors, int others) {
-    if (threads < 2 || others == 0 || 2 * others < processors) return {};
-    return fmt::format(
-        "Other programs keep this machine busy ({} of their threads run on its {} processors): with "
-        "OMP_WAIT_POLICY=passive, steps are shorter while they do.",
-        others, processors);
-}
-
 std::string busy_machine_hint(int threads) {
     if (threads < 2) return {};
     for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"})
@@ -40,7 +32,12 @@ std::string busy_machine_hint(int threads) {
         others = std::min(others, others_running());
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    return busy_machine_hint(threads, static_cast<int>(std::thread::hardware_concurrency()), others);
+    const int processors = static_cast<int>(std::thread::hardware_concurrency());
+    if (others == 0 || 2 * others < processors) return {};
+    return fmt::format(
+        "Other programs keep this machine busy ({} of their threads run on its {} processors): with "
+        "OMP_WAIT_POLICY=passive, steps are shorter while they do.",
+        others, processors);
 }
 
 }  // namespace drover

@@ -9,7 +9,4 @@ namespace drover {
 /// wait in a loop, as OpenMP's do, take the processors away from those they wait for.
 std::string busy_machine_hint(int threads);
 
-/// The same from numbers; `others` is how many threads of other programs want to run.
-std::string busy_machine_hint(int threads, int processors, int others);
-
 }  // namespace drover
