@@ -87,8 +87,8 @@ def main():
             case |= {"drop_last": drop_last, "order": order, "epoch": epoch}
             case["batches"] = strided(samples, batch, ranks, drop_last, epoch, order)
             cases.append(case)
-    streams = []
-    for (samples, batch), ranks, drop_last, split in itertools.product(sizes, [1, 2, 3], [False, True], [False, True]):
+    streams = []  # a single process reads its stream as it is
+    for (samples, batch), ranks, drop_last, split in itertools.product(sizes, [2, 3], [False, True], [False, True]):
         if split and batch % ranks:
             continue
         case = {"samples": samples, "batch_size": batch, "ranks": ranks, "drop_last": drop_last, "split_batches": split}
