@@ -53,7 +53,7 @@ def stream(samples, batch, ranks, drop_last, split):
 
 def collated(rows, pad_with_eos, multiple):
     """transformers' causal-LM collator."""
-    tokenizer = AutoTokenizer.from_pretrained(REPOSITORY / "examples" / "data" / "tinyshakespeare")
+    tokenizer = AutoTokenizer.from_pretrained(REPOSITORY / "examples" / "tokenizers" / "shakespeare-4k")
     if pad_with_eos:
         tokenizer.pad_token = tokenizer.eos_token
     collator = DataCollatorForLanguageModeling(tokenizer, mlm=False, pad_to_multiple_of=multiple)
