@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
+#include "app/run_clm_resume.h"
 #include "app/run_clm_settings.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
@@ -14,6 +15,8 @@
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
+#include "train/checkpoint_folders.h"
+#include "train/checkpoint_report.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
 #include "train/model_card.h"
@@ -23,6 +26,7 @@
 #include "train/results_files.h"
 #include "train/run_banner.h"
 #include "train/run_summary.h"
+#include "train/signal_watch.h"
 #include "train/trainer.h"
 
 namespace drover {
@@ -37,8 +41,9 @@ void say(const std::string& line) {
 /// A run from its arguments to its files.
 class ClmRun {
   public:
-    explicit ClmRun(const RunArguments& run)
+    ClmRun(const RunArguments& run, std::optional<fs::path> resume_point)
         : arguments_(run.arguments),
+          resume_point_(std::move(resume_point)),
           settings_(trainer_settings(arguments_)),
           model_(find_model_and_tokenizer(arguments_)),
           non_finite_watch_(on_non_finite(arguments_)) {
@@ -68,6 +73,7 @@ class ClmRun {
                 read_deepspeed_settings(deepspeed, "--deepspeed", arguments_,
                                         {.total_steps = plan.max_steps});
             if (arguments_.flag("dry_run")) say(time_estimate(tokens));
+            if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
         }
         check_memory();
     }
@@ -114,11 +120,40 @@ class ClmRun {
             std::ceil(seconds / 60), 100 * usual_share_of_peak, peak / 1e9);
     }
 
+    double installed_memory() const {
+        return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+    }
+
+    double allowed_memory() const {
+        return installed_memory() * arguments_.optional_number("memory_fraction").value_or(1);
+    }
+
+    /// Unless it is given: a quarter of the memory, but not what the plan needs.
+    std::uint64_t checkpoint_buffer() const {
+        if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
+            return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
+        const double planned =
+            backend_->device() == Device::cpu ? static_cast<double>(engine_->memory_plan().total) : 0;
+        return static_cast<std::uint64_t>(
+            std::max(0.0, std::min(installed_memory() / 4, allowed_memory() - planned)));
+    }
+
+    std::string checkpoint_text() const {
+        const std::uint64_t bytes =
+            engine_->saved_tensors(!arguments_.flag("save_only_model"), SaveModelOptions{}.max_shard_bytes)
+                .part_bytes();
+        return fmt::format(
+            "A checkpoint has about {}; it is written {}.", bytes_text(bytes),
+            bytes <= checkpoint_buffer()
+                ? fmt::format("behind the steps from a copy of {} in memory", bytes_text(bytes))
+                : fmt::format("while training waits, for it does not fit a buffer of {} "
+                              "(--save_buffer_gb)",
+                              bytes_text(checkpoint_buffer())));
+    }
+
     /// Error before anything is allocated, when the plan is larger than the memory that it may take.
     void check_memory() const {
-        const double installed =
-            static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-        const double allowed = installed * arguments_.optional_number("memory_fraction").value_or(1);
+        const double installed = installed_memory(), allowed = allowed_memory();
         const std::size_t needed = engine_->memory_plan().total;
         if (static_cast<double>(needed) <= allowed) return;
         throw Error(
@@ -136,7 +171,8 @@ class ClmRun {
         options.model.row_length = std::max<std::int64_t>(tokens_.row_length, 1);
         engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, mesh_);
         engine_model_ = std::make_unique<EngineModel>(
-            *engine_, model_.config, *backend_, mesh_, settings_.seed, [this](const fs::path& folder) {
+            *engine_, model_.config, *backend_, mesh_, settings_.seed,
+            [this](const fs::path& folder) {
                 write_file_atomically(folder / "config.json",
                                       model_.config.saved_text(engine_->saved_dtype()));
                 write_file_atomically(folder / "generation_config.json",
@@ -144,7 +180,9 @@ class ClmRun {
                 save_tokenizer(*model_.tokenizer, folder);
                 write_file_atomically(folder / "training_args.json",
                                       python_json(arguments_.to_json(), 2) + "\n");
-            });
+            },
+            CheckpointOptions{.with_optimizer = !arguments_.flag("save_only_model"),
+                              .buffer_bytes = checkpoint_buffer()});
         if (tokens_.train)
             training_ =
                 make_data(*tokens_.train, training_sampler(settings_), "max_train_samples", StreamEnd::never);
@@ -195,6 +233,10 @@ class ClmRun {
     }
 
     void prepare_weights() {
+        if (resume_point_) {
+            resume();
+            return;
+        }
         if (model_.weights.empty()) {
             say(fmt::format("Training new model from scratch - Total size={:.2f}M params",
                             static_cast<double>(parameters().total) / (1 << 20)));
@@ -203,6 +245,44 @@ class ClmRun {
         }
         const LoadReport report = engine_->load_weights(model_.weights, settings_.seed);
         if (const std::string text = report.text(); !text.empty()) say(text);
+    }
+
+    void resume() {
+        const fs::path state = *resume_point_ / "trainer_state.json";
+        resumed_state_ = TrainerState::parse(read_text_file(state), state.string());
+        resumed_run_ = engine_model_->resume(*resume_point_);
+        const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
+        const TrainerState fresh = TrainerState::begin(settings_, plan.max_steps, plan.epochs);
+        const fs::path arguments = *resume_point_ / "training_args.json";
+        for (const std::string& warning :
+             {changed_settings(settings_, fresh, *resumed_state_),
+              fs::exists(arguments) ? changed_arguments(arguments_.to_json(), read_json_file(arguments))
+                                    : ""})
+            if (!warning.empty()) say(warning);
+        say("  Continuing training from checkpoint, will skip to saved global_step");
+        say(fmt::format("  Continuing training from epoch {}", resumed_run_->loop.epoch));
+        say(fmt::format("  Continuing training from global step {}", resumed_state_->global_step));
+    }
+
+    /// Runs until the end or a signal.
+    Json train_until_stopped(Trainer& trainer) {
+        Json metrics =
+            resumed_state_ ? trainer.train(&*resumed_state_, &resumed_run_->loop) : trainer.train();
+        if (!trainer.interrupted()) return metrics;
+        const int number = signals_.ended_by();
+        const std::int64_t step = trainer.state().global_step;
+        if (!trainer.save_failure().empty())
+            throw StoppedBySignal(number,
+                                  fmt::format("Stopped by {} after step {}, which could not be saved.",
+                                              signal_name(number), step),
+                                  trainer.save_failure());
+        throw StoppedBySignal(
+            number,
+            fmt::format("Stopped by {} after step {}, which is saved in {}.", signal_name(number), step,
+                        checkpoint_folder(settings_.output_dir, step).string()),
+            arguments_.flag("overwrite_output_dir")
+                ? "The same command without --overwrite_output_dir goes on from there."
+                : "The same command goes on from there.");
     }
 
     void add_callbacks(Trainer& trainer) {
@@ -220,6 +300,8 @@ class ClmRun {
             no_bar ? LogStyle::plain : LogStyle::beside_bar);
         trainer.add_callback(*log_printer_);
         trainer.add_callback(summary_);
+        trainer.add_callback(checkpoint_report_);
+        trainer.add_callback(signals_);
         if (arguments_.integer("profile_epoch") >= 0 || arguments_.integer("profile_step") >= 0) {
             tracer_.emplace(
                 *backend_,
@@ -233,11 +315,15 @@ class ClmRun {
     }
 
     void train(Trainer& trainer) {
-        Json metrics = trainer.train();
+        Json metrics = train_until_stopped(trainer);
         if (arguments_.flag("save_final_model")) engine_model_->save(settings_.output_dir);
         metrics["train_samples"] = training_->samples();
         report("train", metrics);
         trainer.save_state();
+        if (const int late = signals_.release(); late != 0)
+            throw StoppedBySignal(late,
+                                  fmt::format("Stopped by {}, when training had ended.", signal_name(late)),
+                                  fmt::format("The model is in {}.", settings_.output_dir.string()));
         if (tracer_ && !tracer_->written().empty())
             say(fmt::format("The trace is in {}.", tracer_->written().string()));
     }
@@ -272,6 +358,9 @@ class ClmRun {
     }
 
     const Arguments& arguments_;
+    std::optional<fs::path> resume_point_;
+    std::optional<TrainerState> resumed_state_;
+    std::optional<RunState> resumed_run_;
     TrainerSettings settings_;
     ModelSource model_;
     TokenSource tokens_;
@@ -285,26 +374,11 @@ class ClmRun {
     NonFiniteWatch non_finite_watch_;
     RunBanner banner_;
     RunSummary summary_;
+    CheckpointReport checkpoint_report_;
+    SignalWatch signals_;
     std::optional<LogPrinter> log_printer_;
     std::optional<StepTracer> tracer_;
 };
-
-/// A folder that holds another run's files is not written over by accident.
-void check_output_folder(const Arguments& arguments) {
-    const fs::path folder = arguments.text("output_dir");
-    if (!arguments.flag("do_train") || arguments.flag("overwrite_output_dir") || arguments.flag("dry_run"))
-        return;
-    if (fs::exists(folder) && !fs::is_directory(folder))
-        throw Error(fmt::format("--output_dir {} is a file.", folder.string()), "Name a folder.");
-    bool taken = fs::exists(folder / "trainer_state.json") || fs::exists(folder / single_weights_file) ||
-                 fs::exists(folder / weights_index_file);
-    if (fs::exists(folder))
-        for (const auto& entry : fs::directory_iterator(folder))
-            taken = taken || entry.path().filename().string().starts_with("checkpoint-");
-    if (taken)
-        throw Error(fmt::format("--output_dir {} already holds a trained model.", folder.string()),
-                    "Choose another folder, or add --overwrite_output_dir.");
-}
 
 /// The folder of the program, where Hugging Face's parser would look for the file of its script.
 fs::path arguments_file() {
@@ -321,14 +395,9 @@ void run_clm(const std::vector<std::string>& words) {
         return;
     }
     for (const std::string& line : arguments.explanations()) say(line);
-    if (arguments.has("resume_from_checkpoint"))
-        throw Error(
-            "--resume_from_checkpoint is not available in this version: checkpoints do not hold the "
-            "optimizer yet.",
-            "Start a new run from the checkpoint's weights with --model_name_or_path.");
-    check_output_folder(arguments);
+    const std::optional<fs::path> resume_point = find_resume_point(arguments, say);
     fmt::print(stderr, "{}", arguments.settings_text(arguments.flag("dry_run")));
-    ClmRun clm(run);
+    ClmRun clm(run, resume_point);
     clm.describe();
     if (!arguments.flag("dry_run")) clm.go();
 }

@@ -24,11 +24,22 @@ class CountingModel final : public TrainingModel {
     }
     void save(const std::filesystem::path&) override {}
     void load(const std::filesystem::path&) override {}
+    void save_checkpoint(const CheckpointRequest& request) override { requests.push_back(request); }
+    std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) override {
+        if (settled == requests.size() || (!wait && behind)) return std::nullopt;
+        const std::filesystem::path& folder = requests[settled++].folder;
+        return CheckpointOutcome{.folder = folder,
+                                 .error = settled == failing_save ? "The disk is full." : ""};
+    }
     ParameterCounts parameters() const override {
         return {.total = 10, .active = 10, .without_embeddings = 7};
     }
 
     double skipped_update = 0;
+    bool behind = false;           ///< checkpoints are only finished when they are waited for
+    std::size_t failing_save = 0;  ///< from 1
+    std::vector<CheckpointRequest> requests;
+    std::size_t settled = 0;
     std::vector<double> rates;
     std::vector<std::size_t> windows;
 };
