@@ -4,6 +4,7 @@
 
 #include "comm/threads/thread_world.h"
 #include "io/checkpoint_manifest.h"
+#include "model/block_shape.h"
 #include "parallel/mesh_cases.h"
 #include "support/golden.h"
 #include "train/dealt_data.h"
@@ -96,13 +97,14 @@ void on_mesh(const test::MeshModel& model, const test::MeshCase& mesh_case, cons
     const auto& shape = mesh_case.shape;
     if (shape.ranks() == 1) {
         omp_set_num_threads(1);
-        RankRun run(model, mesh_case, Mesh(), output, max_steps, precision);
+        const Mesh mesh;
+        RankRun run(model, mesh_case, mesh, output, max_steps, precision);
         return work(run);
     }
-    const auto heads = model.config.num_key_value_heads;
+
     run_as_threads(shape.ranks(), {}, [&](World& world) {
         omp_set_num_threads(1);
-        const Mesh mesh(world, shape, static_cast<int>(std::max<std::int64_t>(1, shape.tp / heads)));
+        const Mesh mesh(world, shape, key_value_copies(model.config, shape.tp));
         RankRun run(model, mesh_case, mesh, output, max_steps, precision);
         work(run);
     });
