@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <limits>
 #include <string_view>
 #include <tuple>
 
@@ -76,7 +77,8 @@ std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
         try {
             candidate.saved_at = CheckpointManifest::read(checkpoint.path).saved_at;
         } catch (const Error&) {
-            // find_damage() will say why.
+            // Looked at first, so that what is wrong with it is said.
+            candidate.saved_at = std::numeric_limits<std::int64_t>::max();
         }
         candidates.push_back(std::move(candidate));
     }
