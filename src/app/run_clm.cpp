@@ -9,6 +9,7 @@
 #include "app/busy_machine.h"
 #include "app/commands.h"
 #include "app/run_clm_data.h"
+#include "app/run_clm_resume.h"
 #include "app/run_clm_settings.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
@@ -16,6 +17,8 @@
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
+#include "train/checkpoint_folders.h"
+#include "train/checkpoint_report.h"
 #include "train/early_stop.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
@@ -24,9 +27,9 @@
 #include "train/operation_trace.h"
 #include "train/progress_bar.h"
 #include "train/results_files.h"
-#include "train/resume_warning.h"
 #include "train/run_banner.h"
 #include "train/run_summary.h"
+#include "train/signal_watch.h"
 #include "train/tensor_board.h"
 #include "train/trainer.h"
 
@@ -43,9 +46,10 @@ Messages messages_of(const Arguments& arguments) {
 /// A run from its arguments to its files.
 class ClmRun {
   public:
-    explicit ClmRun(const RunArguments& run)
+    ClmRun(const RunArguments& run, std::optional<fs::path> resume_point)
         : arguments_(run.arguments),
           messages_(messages_of(arguments_)),
+          resume_point_(std::move(resume_point)),
           settings_(trainer_settings(arguments_)),
           model_(find_model_and_tokenizer(arguments_)),
           non_finite_watch_(on_non_finite(arguments_)) {
@@ -77,6 +81,7 @@ class ClmRun {
                 read_deepspeed_settings(deepspeed, "--deepspeed", arguments_,
                                         {.total_steps = plan.max_steps});
             if (arguments_.flag("dry_run")) say(time_estimate(tokens));
+            if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
         }
         check_memory();
         if (backend_->device() == Device::cpu)
@@ -137,11 +142,40 @@ class ClmRun {
             time, 100 * usual_share_of_peak, peak / 1e9);
     }
 
+    double installed_memory() const {
+        return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+    }
+
+    double allowed_memory() const {
+        return installed_memory() * arguments_.optional_number("memory_fraction").value_or(1);
+    }
+
+    /// Unless it is given: a quarter of the memory, but not what the plan needs.
+    std::uint64_t checkpoint_buffer() const {
+        if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
+            return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
+        const double planned =
+            backend_->device() == Device::cpu ? static_cast<double>(engine_->memory_plan().total) : 0;
+        return static_cast<std::uint64_t>(
+            std::max(0.0, std::min(installed_memory() / 4, allowed_memory() - planned)));
+    }
+
+    std::string checkpoint_text() const {
+        const std::uint64_t bytes =
+            engine_->saved_tensors(!arguments_.flag("save_only_model"), SaveModelOptions{}.max_shard_bytes)
+                .part_bytes();
+        return fmt::format(
+            "A checkpoint has about {}; it is written {}.", bytes_text(bytes),
+            bytes <= checkpoint_buffer()
+                ? fmt::format("behind the steps from a copy of {} in memory", bytes_text(bytes))
+                : fmt::format("while training waits, for it does not fit a buffer of {} "
+                              "(--save_buffer_gb)",
+                              bytes_text(checkpoint_buffer())));
+    }
+
     /// Error before anything is allocated, when the plan is larger than the memory that it may take.
     void check_memory() const {
-        const double installed =
-            static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-        const double allowed = installed * arguments_.optional_number("memory_fraction").value_or(1);
+        const double installed = installed_memory(), allowed = allowed_memory();
         const std::size_t needed = engine_->memory_plan().total;
         if (static_cast<double>(needed) <= allowed) return;
         throw Error(
@@ -159,7 +193,8 @@ class ClmRun {
         options.model.row_length = std::max<std::int64_t>(tokens_.row_length, 1);
         engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, mesh_);
         engine_model_ = std::make_unique<EngineModel>(
-            *engine_, model_.config, *backend_, mesh_, settings_.seed, [this](const fs::path& folder) {
+            *engine_, model_.config, *backend_, mesh_, settings_.seed,
+            [this](const fs::path& folder) {
                 write_file_atomically(folder / "config.json",
                                       model_.config.saved_text(engine_->saved_dtype()));
                 write_file_atomically(folder / "generation_config.json",
@@ -167,12 +202,18 @@ class ClmRun {
                 save_tokenizer(*model_.tokenizer, folder);
                 write_file_atomically(folder / "training_args.json",
                                       python_json(arguments_.to_json(), 2) + "\n");
-            });
+            },
+            CheckpointOptions{.with_optimizer = !arguments_.flag("save_only_model"),
+                              .buffer_bytes = checkpoint_buffer()});
         if (arguments_.flag("do_train")) training_ = training_data(arguments_, settings_, model_, tokens_);
         if (arguments_.flag("do_eval")) evaluation_ = evaluation_data(arguments_, settings_, model_, tokens_);
     }
 
     void prepare_weights() {
+        if (resume_point_) {
+            resume();
+            return;
+        }
         if (model_.weights.empty()) {
             say(fmt::format("Training new model from scratch - Total size={:.2f}M params",
                             static_cast<double>(parameters().total) / (1 << 20)));
@@ -181,6 +222,44 @@ class ClmRun {
         }
         const LoadReport report = engine_->load_weights(model_.weights, settings_.seed);
         if (const std::string text = report.text(); !text.empty()) messages_.warning(text);
+    }
+
+    void resume() {
+        const fs::path state = *resume_point_ / "trainer_state.json";
+        resumed_state_ = TrainerState::parse(read_text_file(state), state.string());
+        resumed_run_ = engine_model_->resume(*resume_point_);
+        const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
+        const TrainerState fresh = TrainerState::begin(settings_, plan.max_steps, plan.epochs);
+        const fs::path arguments = *resume_point_ / "training_args.json";
+        for (const std::string& warning :
+             {changed_settings(settings_, fresh, *resumed_state_),
+              fs::exists(arguments) ? changed_arguments(arguments_.to_json(), read_json_file(arguments))
+                                    : ""})
+            if (!warning.empty()) messages_.warning(warning);
+        say("  Continuing training from checkpoint, will skip to saved global_step");
+        say(fmt::format("  Continuing training from epoch {}", resumed_run_->loop.epoch));
+        say(fmt::format("  Continuing training from global step {}", resumed_state_->global_step));
+    }
+
+    /// Runs until the end or a signal.
+    Json train_until_stopped(Trainer& trainer) {
+        Json metrics =
+            resumed_state_ ? trainer.train(&*resumed_state_, &resumed_run_->loop) : trainer.train();
+        if (!trainer.interrupted()) return metrics;
+        const int number = signals_.ended_by();
+        const std::int64_t step = trainer.state().global_step;
+        if (!trainer.save_failure().empty())
+            throw StoppedBySignal(number,
+                                  fmt::format("Stopped by {} after step {}, which could not be saved.",
+                                              signal_name(number), step),
+                                  trainer.save_failure());
+        throw StoppedBySignal(
+            number,
+            fmt::format("Stopped by {} after step {}, which is saved in {}.", signal_name(number), step,
+                        checkpoint_folder(settings_.output_dir, step).string()),
+            arguments_.flag("overwrite_output_dir")
+                ? "The same command without --overwrite_output_dir goes on from there."
+                : "The same command goes on from there.");
     }
 
     void add_callbacks(Trainer& trainer) {
@@ -193,7 +272,6 @@ class ClmRun {
         }
         trainer.add_callback(non_finite_watch_);
         if (messages_.tell_info()) trainer.add_callback(banner_);
-        if (messages_.tell_warnings()) trainer.add_callback(resume_warning_);
         log_printer_.emplace(
             arguments_.text("log_format") == "json" ? LogFormat::json : LogFormat::hugging_face_5,
             no_bar ? LogStyle::plain : LogStyle::beside_bar);
@@ -210,6 +288,8 @@ class ClmRun {
                                   model_.config.saved_text(engine_->saved_dtype()));
             trainer.add_callback(*tensor_board_);
         }
+        trainer.add_callback(checkpoint_report_);
+        trainer.add_callback(signals_);
         if (arguments_.integer("profile_epoch") >= 0 || arguments_.integer("profile_step") >= 0) {
             tracer_.emplace(
                 *backend_,
@@ -223,11 +303,15 @@ class ClmRun {
     }
 
     void train(Trainer& trainer) {
-        Json metrics = trainer.train();
+        Json metrics = train_until_stopped(trainer);
         if (arguments_.flag("save_final_model")) engine_model_->save(settings_.output_dir);
         metrics["train_samples"] = samples(trainer.plan().examples, "max_train_samples");
         report("train", metrics);
         trainer.save_state();
+        if (const int late = signals_.release(); late != 0)
+            throw StoppedBySignal(late,
+                                  fmt::format("Stopped by {}, when training had ended.", signal_name(late)),
+                                  fmt::format("The model is in {}.", settings_.output_dir.string()));
         if (tracer_ && !tracer_->written().empty())
             say(fmt::format("The trace is in {}.", tracer_->written().string()));
     }
@@ -268,6 +352,9 @@ class ClmRun {
 
     const Arguments& arguments_;
     const Messages messages_;
+    std::optional<fs::path> resume_point_;
+    std::optional<TrainerState> resumed_state_;
+    std::optional<RunState> resumed_run_;
     TrainerSettings settings_;
     ModelSource model_;
     TokenSource tokens_;
@@ -280,30 +367,14 @@ class ClmRun {
     std::optional<ProgressBar> bar_;
     NonFiniteWatch non_finite_watch_;
     RunBanner banner_;
-    ResumeWarning resume_warning_;
     RunSummary summary_;
+    CheckpointReport checkpoint_report_;
+    SignalWatch signals_;
     std::optional<LogPrinter> log_printer_;
     std::optional<EarlyStop> early_stop_;
     std::optional<TensorBoard> tensor_board_;
     std::optional<StepTracer> tracer_;
 };
-
-/// A folder that holds another run's files is not written over by accident.
-void check_output_folder(const Arguments& arguments) {
-    const fs::path folder = arguments.text("output_dir");
-    if (!arguments.flag("do_train") || arguments.flag("overwrite_output_dir") || arguments.flag("dry_run"))
-        return;
-    if (fs::exists(folder) && !fs::is_directory(folder))
-        throw Error(fmt::format("--output_dir {} is a file.", folder.string()), "Name a folder.");
-    bool taken = fs::exists(folder / "trainer_state.json") || fs::exists(folder / single_weights_file) ||
-                 fs::exists(folder / weights_index_file);
-    if (fs::exists(folder))
-        for (const auto& entry : fs::directory_iterator(folder))
-            taken = taken || entry.path().filename().string().starts_with("checkpoint-");
-    if (taken)
-        throw Error(fmt::format("--output_dir {} already holds a trained model.", folder.string()),
-                    "Choose another folder, or add --overwrite_output_dir.");
-}
 
 /// The folder of the program, where Hugging Face's parser would look for the file of its script.
 fs::path arguments_file() {
@@ -321,14 +392,10 @@ void run_clm(const std::vector<std::string>& words) {
     }
     const Messages messages = messages_of(arguments);
     for (const std::string& line : arguments.explanations()) messages.warning(line);
-    if (arguments.has("resume_from_checkpoint"))
-        throw Error(
-            "--resume_from_checkpoint is not available in this version: checkpoints do not hold the "
-            "optimizer yet.",
-            "Start a new run from the checkpoint's weights with --model_name_or_path.");
-    check_output_folder(arguments);
+    const std::optional<fs::path> resume_point =
+        find_resume_point(arguments, [&](const std::string& line) { messages.info(line); });
     messages.info(arguments.settings_text(arguments.flag("dry_run")));
-    ClmRun clm(run);
+    ClmRun clm(run, resume_point);
     clm.describe();
     if (!arguments.flag("dry_run")) clm.go();
 }

@@ -86,7 +86,14 @@ std::span<const Argument> saving_arguments() {
         integer("save_total_limit", "", "Number of checkpoints to keep."),
         flag("save_final_model", "yes", "Write the model when training ends; no skips it."),
         flag("save_only_model", "no", "Checkpoints hold the model alone, so none can be resumed from."),
-        text("resume_from_checkpoint", "", "Checkpoint folder from which to go on."),
+        text("resume_from_checkpoint", "",
+             "Checkpoint folder from which to go on; True: the newest complete one of --output_dir, which is "
+             "also what happens when it is not given; False: none."),
+        number(
+            "save_buffer_gb", "",
+            "Host memory (GiB) from which checkpoints are written behind the steps; larger ones are streamed "
+            "through it while training waits. Unset: what is free, at most a quarter of the memory.")
+            .at_least(0),
         flag("ignore_data_skip", "no", "Begin with the first sample when resuming."),
         flag("save_safetensors", "yes", "Write safetensors files.")
             .explained("Weights are always written as safetensors; Python pickles are not."),
@@ -95,7 +102,8 @@ std::span<const Argument> saving_arguments() {
         flag("restore_callback_states_from_checkpoint", "no", "Restore Python callbacks from the checkpoint.")
             .explained("There are no Python callbacks; the trainer's own state is always restored."),
         flag("enable_jit_checkpoint", "no", "Write a checkpoint when the process is told to end.")
-            .explained("Checkpoints are written as --save_strategy says; a signal writes none."),
+            .explained("SIGTERM and SIGINT always finish the step and write a checkpoint; SIGUSR1 writes one "
+                       "and training goes on."),
         text("checkpoint_manager_path", "", "Folder of the fork's own sharded checkpoints.")
             .explained("Checkpoints are Hugging Face folders in --output_dir, whatever the sharding."),
     };

@@ -9,7 +9,8 @@ std::span<const Argument> run_arguments() {
     using namespace table;
     static constexpr std::array rows{
         text("output_dir", "trainer_output", "Folder for the model and the results."),
-        flag("overwrite_output_dir", "no", "Train even if --output_dir holds files; nothing is deleted."),
+        flag("overwrite_output_dir", "no",
+             "Start anew even if --output_dir holds files or checkpoints; nothing is deleted."),
         flag("do_train", "no", "Train."),
         flag("do_eval", "no", "Evaluate; an --eval_strategy other than no also asks for it."),
         flag("do_predict", "no", "Predict on a test set.")

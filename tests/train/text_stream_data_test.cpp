@@ -105,9 +105,12 @@ class CountingModel final : public TrainingModel {
     std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t) override { return {}; }
     void save(const std::filesystem::path&) override {}
     void load(const std::filesystem::path&) override {}
+    void save_checkpoint(const CheckpointRequest& request) override { saved.push_back(request.loop); }
+    std::optional<CheckpointOutcome> checkpoint_outcome(bool) override { return std::nullopt; }
     ParameterCounts parameters() const override { return {}; }
 
     std::vector<std::pair<std::int64_t, std::int64_t>> windows;  ///< batches and rows of every update
+    std::vector<LoopState> saved;
 };
 
 TEST(TextStreamData, WindowsOfAccumulationRunAcrossTheEndsOfEpochs) {
@@ -150,6 +153,33 @@ TEST(TextStreamData, ARunIsResumedAtTheBatchThatComesNext) {
     EXPECT_EQ(model.windows, (Windows{{1, 2}, {1, 4}, {1, 4}, {1, 4}}));
     EXPECT_EQ(trainer.state().global_step, 8);
     EXPECT_DOUBLE_EQ(*trainer.state().epoch, 1 + 3 / 8.0);
+}
+
+TEST(TextStreamData, ARunIsResumedInTheMiddleOfAPass) {
+    TextStreamOptions text = options(300);
+    text.packing.max_rows = 18;  // five batches, so that windows of two cross the ends of passes
+    TextStreamData data(text);
+    TrainerSettings settings;
+    settings.max_steps = 9;
+    settings.per_device_train_batch_size = 4;
+    settings.gradient_accumulation_steps = 2;
+    settings.save_steps = 1;
+    settings.finish();
+    CountingModel whole;
+    Trainer(settings, whole, &data, nullptr).train();
+    ASSERT_EQ(whole.saved.size(), 9u);
+    for (const std::size_t done : {2u, 3u, 5u}) {
+        TrainerState state = TrainerState::begin(settings, 9, 1);
+        state.global_step = static_cast<std::int64_t>(done);
+        CountingModel rest;
+        Trainer trainer(settings, rest, &data, nullptr);
+        trainer.train(&state, &whole.saved[done - 1]);
+        EXPECT_EQ(rest.windows,
+                  decltype(rest.windows)(whole.windows.begin() + static_cast<std::ptrdiff_t>(done),
+                                         whole.windows.end()))
+            << done;
+        EXPECT_EQ(rest.saved.back().json(), whole.saved.back().json()) << done;
+    }
 }
 
 }  // namespace
