@@ -95,6 +95,7 @@ const std::vector<ActingFlag> acting_flags{
     {"recompute", "full"},
     {"report_to", "tensorboard"},
     {"residual_dtype", "float32", bf16},
+    {"save_buffer_gb", "0", {{"save_strategy", "steps"}}},
     {"save_final_model", "yes"},
     {"save_steps", "2", {{"save_strategy", "steps"}}},
     {"spmd_debug", "yes"},
