@@ -24,7 +24,6 @@
 #include "train/operation_trace.h"
 #include "train/progress_bar.h"
 #include "train/results_files.h"
-#include "train/resume_warning.h"
 #include "train/run_banner.h"
 #include "train/run_summary.h"
 #include "train/tensor_board.h"
@@ -193,7 +192,6 @@ class ClmRun {
         }
         trainer.add_callback(non_finite_watch_);
         if (messages_.tell_info()) trainer.add_callback(banner_);
-        if (messages_.tell_warnings()) trainer.add_callback(resume_warning_);
         log_printer_.emplace(
             arguments_.text("log_format") == "json" ? LogFormat::json : LogFormat::hugging_face_5,
             no_bar ? LogStyle::plain : LogStyle::beside_bar);
@@ -280,7 +278,6 @@ class ClmRun {
     std::optional<ProgressBar> bar_;
     NonFiniteWatch non_finite_watch_;
     RunBanner banner_;
-    ResumeWarning resume_warning_;
     RunSummary summary_;
     std::optional<LogPrinter> log_printer_;
     std::optional<EarlyStop> early_stop_;
