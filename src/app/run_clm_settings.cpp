@@ -71,6 +71,8 @@ TrainerSettings trainer_settings(const Arguments& arguments) {
     settings.load_best_model_at_end = arguments.flag("load_best_model_at_end");
     settings.metric_for_best_model = arguments.optional_text("metric_for_best_model").value_or("");
     settings.greater_is_better = arguments.optional_flag("greater_is_better");
+    settings.early_stopping_patience = arguments.optional_integer("early_stopping_patience");
+    settings.early_stopping_threshold = arguments.number("early_stopping_threshold");
     settings.dataloader_drop_last = arguments.flag("dataloader_drop_last");
     settings.prediction_loss_only = arguments.flag("prediction_loss_only");
     settings.ignore_data_skip = arguments.flag("ignore_data_skip");

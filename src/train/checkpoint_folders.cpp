@@ -5,7 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <limits>
 #include <string_view>
+#include <tuple>
+
+#include "core/error.h"
+#include "io/checkpoint_manifest.h"
 
 namespace drover {
 namespace {
@@ -60,10 +65,33 @@ std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
     return paths;
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& output_dir) {
-    const std::vector<Checkpoint> found = find_checkpoints(output_dir);
-    if (found.empty()) return std::nullopt;
-    return found.back().path;
+std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
+                                                   const std::function<void(const std::string&)>& say) {
+    struct Candidate {
+        fs::path path;
+        std::int64_t saved_at = 0, step = 0;
+    };
+    std::vector<Candidate> candidates;
+    for (const Checkpoint& checkpoint : find_checkpoints(output_dir)) {
+        Candidate candidate{.path = checkpoint.path, .step = checkpoint.step};
+        try {
+            candidate.saved_at = CheckpointManifest::read(checkpoint.path).saved_at;
+        } catch (const Error&) {
+            // Looked at first, so that what is wrong with it is said.
+            candidate.saved_at = std::numeric_limits<std::int64_t>::max();
+        }
+        candidates.push_back(std::move(candidate));
+    }
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+        return std::tie(b.saved_at, b.step) < std::tie(a.saved_at, a.step);
+    });
+    for (const Candidate& candidate : candidates) {
+        const std::optional<std::string> damage = find_damage(candidate.path);
+        if (!damage) return candidate.path;
+        say(fmt::format("{} is not a complete checkpoint, and is passed over: {}.", candidate.path.string(),
+                        *damage));
+    }
+    return std::nullopt;
 }
 
 void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
@@ -78,14 +106,14 @@ void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
     for (const fs::path& path : all) {
         if (left <= keep) break;
         if (path == all.back() || is_best(path)) continue;
-        fs::remove_all(path);
+        remove_folder_safely(path);
         --left;
     }
 }
 
 void keep_only_checkpoint(const fs::path& output_dir, const std::string& best) {
     for (const fs::path& path : checkpoints_by_age(output_dir))
-        if (!is_same(path, best)) fs::remove_all(path);
+        if (!is_same(path, best)) remove_folder_safely(path);
 }
 
 }  // namespace drover

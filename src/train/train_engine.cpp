@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "core/convert.h"
 #include "model/params.h"
+#include "train/checkpoint_writer.h"
 #include "train/loss_reader.h"
 #include "train/new_weights.h"
 
@@ -124,19 +124,35 @@ void TrainEngine::initialize_weights(std::uint64_t seed) {
 }
 
 LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uint64_t seed) {
+    return load_weights_of(config_, path, seed);
+}
+
+void TrainEngine::load_trained_weights(const std::filesystem::path& checkpoint) {
+    ModelConfig grown = config_;
+    grown.rows_before_resize = 0;
+    const LoadReport report = load_weights_of(grown, checkpoint, 0);
+    if (!report.missing.empty())
+        throw Error(fmt::format("The checkpoint {} lacks {} tensors of this model, the first of which is {}.",
+                                checkpoint.string(), report.missing.size(), report.missing.front()),
+                    "Resume from another checkpoint, or train again.");
+}
+
+/// `config` says whether the folder's vocabulary is still to be resized.
+LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
+                                        std::uint64_t seed) {
     const ModelWeights weights(path);
     std::vector<ExpectedTensor> expected;
-    make_param_spec(before_resize(config_), options_.compat).for_each_leaf([&](const LeafSpec& leaf) {
+    make_param_spec(before_resize(config), options_.compat).for_each_leaf([&](const LeafSpec& leaf) {
         expected.push_back({leaf.name, leaf.shape});
     });
-    LoadReport report = match_names(expected, weights, {.tied_head = config_.tie_word_embeddings});
+    LoadReport report = match_names(expected, weights, {.tied_head = config.tie_word_embeddings});
 
     std::unique_ptr<NewWeights> made;  // only when something is missing
     const auto init = [&]() -> const NewWeights& {
-        if (!made) made = std::make_unique<NewWeights>(config_, options_.compat, seed);
+        if (!made) made = std::make_unique<NewWeights>(config, options_.compat, seed);
         return *made;
     };
-    const GrownLeaves grown = grow_vocabulary(config_, TorchRng(seed), [&](const LeafSpec& leaf) {
+    const GrownLeaves grown = grow_vocabulary(config, TorchRng(seed), [&](const LeafSpec& leaf) {
         const auto found = report.found.find(leaf.name);
         if (found == report.found.end()) return init().whole(leaf.name);
         std::vector<float> rows(static_cast<std::size_t>(leaf.shape.numel()));
@@ -166,26 +182,65 @@ LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uin
 }
 
 void TrainEngine::save_weights(const std::filesystem::path& folder, const SaveModelOptions& options) const {
-    std::map<std::string_view, Tensor> leaves;
-    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
-        const Tensor master = optimizer_->master(i);
-        leaves[store_->owned()[i].spec->name] = master ? master : store_->owned()[i].param;
-    }
+    CheckpointWriter writer(backend_, mesh_, 0);
+    CheckpointJob job{.folder = folder,
+                      .place = CheckpointJob::Place::existing_folder,
+                      .tensors = saved_tensors(false, options.max_shard_bytes),
+                      .texts = saved_config_texts()};
+    if (!options.generation_config_json.empty())
+        job.texts["generation_config.json"] = options.generation_config_json;
+    writer.begin(std::move(job));
+    if (const auto outcome = writer.poll(true); !outcome->error.empty()) throw Error(outcome->error);
+}
 
-    std::vector<std::vector<std::byte>> host_copies;  // of tensors that are on another device
-    std::vector<NamedTensor> tensors;
-    for (const std::string& name : names_in_module_order(config_)) {
-        Tensor tensor = leaves.at(name);
-        if (tensor.device() != Device::cpu) {
-            auto& copy = host_copies.emplace_back(tensor.bytes());
-            const Tensor on_host(copy.data(), tensor.dtype(), tensor.shape());
-            backend_.copy(stream_, tensor, on_host);
-            tensor = on_host;
-        }
-        tensors.push_back({name, tensor});
+std::map<std::string, std::string> TrainEngine::saved_config_texts() const {
+    return {{"config.json", config_.saved_text(saved_dtype())}};
+}
+
+TensorFiles TrainEngine::saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const {
+    const SavedTensors saved{config_, *store_, *optimizer_, saved_dtype(), mesh_.everyone().rank() == 0};
+    TensorFiles files;
+    add_model_tensors(files, saved, max_shard_bytes);
+    if (with_optimizer) add_optimizer_tensors(files, saved);
+    return files;
+}
+
+void TrainEngine::load_optimizer(const OptimizerSource& source) {
+    std::vector<std::byte> converted;
+    for (const OptimizerState& state : optimizer_->state()) {
+        if (is_master(state)) continue;
+        const OwnedLeaf& leaf = *state.leaf;
+        const std::string kind = state.name.substr(0, state.name.find('/'));
+        const Tensor whole = source.find(kind, leaf.spec->name);
+        if (!whole || whole.shape() != global_shape(state))
+            throw Error(fmt::format("{} holds {} of {}, where this run's optimizer has {}.", source.text(),
+                                    whole ? fmt::format("a {} of the shape {}", kind, whole.shape().text())
+                                          : fmt::format("no {}", kind),
+                                    leaf.spec->name, global_shape(state).text()),
+                        "Resume with the model and the --optim that the checkpoint was saved with.");
+        converted.resize(state.tensor.bytes());
+        const Tensor part(converted.data(), state.tensor.dtype(), state.tensor.shape());
+        if (state.covers != OptimizerState::Covers::owned_elements)
+            read_rows(whole, 0, whole.size(0), part);
+        else if (whole.rank() == 1)
+            read_rows(whole, leaf.row_begin, leaf.row_count, part);
+        else
+            read_block(whole, leaf.row_begin, leaf.row_count, leaf.column_begin, leaf.column_count,
+                       part.view({leaf.row_count, leaf.column_count}));
+        backend_.copy(stream_, part, state.tensor);
+        backend_.synchronize(stream_);
     }
-    backend_.synchronize(stream_);
-    save_model_folder(folder, config_.saved_text(saved_dtype()), tensors, options);
+}
+
+EngineState TrainEngine::counters() const {
+    EngineState state{.updates = updates_done_, .scaler = std::nullopt};
+    if (loss_scaler_) state.scaler = EngineState::Scaler{loss_scaler_->scale(), loss_scaler_->good_steps()};
+    return state;
+}
+
+void TrainEngine::set_counters(const EngineState& state) {
+    updates_done_ = state.updates;
+    if (loss_scaler_ && state.scaler) loss_scaler_->restore(state.scaler->scale, state.scaler->good_steps);
 }
 
 // ---------------------------------------------------------------------------------------------------------

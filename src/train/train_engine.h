@@ -11,7 +11,10 @@
 #include "model/causal_lm.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
+#include "train/checkpoint_tensors.h"
 #include "train/loss_scaler.h"
+#include "train/optimizer_source.h"
+#include "train/run_state.h"
 
 namespace drover {
 
@@ -90,8 +93,22 @@ class TrainEngine {
     /// lacks are drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
     LoadReport load_weights(const std::filesystem::path& path, std::uint64_t seed);
     /// Writes config.json and the weights, of which the master copy where there is one, for transformers to
-    /// load.
+    /// load. Collective: every rank writes its parts.
     void save_weights(const std::filesystem::path& folder, const SaveModelOptions& options = {}) const;
+
+    /// The same weights again, of a model that was trained here: a larger vocabulary is already in them.
+    /// Error when a tensor is missing.
+    void load_trained_weights(const std::filesystem::path& checkpoint);
+    /// Takes the optimizer's state from a source that has all of it (Error if not), converting to the dtypes
+    /// in use. Every rank reads its parts, whatever ranks wrote them.
+    void load_optimizer(const OptimizerSource& source);
+    /// Counters that belong to the weights and the optimizer.
+    EngineState counters() const;
+    void set_counters(const EngineState& state);
+    /// config.json, as a model that is saved has it, by its name.
+    std::map<std::string, std::string> saved_config_texts() const;
+    /// What a checkpoint holds of this rank.
+    TensorFiles saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const;
 
     /// One update from the micro-batches of one optimizer step.
     StepResult step(std::span<const TokenBatch> micro_batches, double learning_rate);
@@ -115,6 +132,8 @@ class TrainEngine {
   private:
     void plan(Arena& arena);
     void write_leaf(std::size_t index, std::span<const float> values);
+    LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
+                               std::uint64_t seed);
     void upload_scalars();
     double gradient_scale() const { return loss_scaler_ ? static_cast<double>(loss_scaler_->scale()) : 1.0; }
     std::vector<double> leaf_sums() const;
