@@ -229,7 +229,7 @@ class ClmRun {
     void resume() {
         const fs::path state = *resume_point_ / "trainer_state.json";
         resumed_state_ = TrainerState::parse(read_text_file(state), state.string());
-        resumed_run_ = engine_model_->resume(*resume_point_);
+        resumed_loop_ = engine_model_->resume(*resume_point_);
         const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
         const TrainerState fresh = TrainerState::begin(settings_, plan.max_steps, plan.epochs);
         const fs::path arguments = *resume_point_ / "training_args.json";
@@ -239,14 +239,16 @@ class ClmRun {
                                     : ""})
             if (!warning.empty()) messages_.warning(warning);
         say("  Continuing training from checkpoint, will skip to saved global_step");
-        say(fmt::format("  Continuing training from epoch {}", resumed_run_->loop.epoch));
+        say(fmt::format("  Continuing training from epoch {}",
+                        resumed_state_->global_step / plan.updates_per_epoch));
         say(fmt::format("  Continuing training from global step {}", resumed_state_->global_step));
     }
 
     /// Runs until the end or a signal.
     Json train_until_stopped(Trainer& trainer) {
-        Json metrics =
-            resumed_state_ ? trainer.train(&*resumed_state_, &resumed_run_->loop) : trainer.train();
+        Json metrics = resumed_state_
+                           ? trainer.train(&*resumed_state_, resumed_loop_ ? &*resumed_loop_ : nullptr)
+                           : trainer.train();
         if (!trainer.interrupted()) return metrics;
         const int number = signals_.ended_by();
         const std::int64_t step = trainer.state().global_step;
@@ -356,7 +358,7 @@ class ClmRun {
     const Messages messages_;
     std::optional<fs::path> resume_point_;
     std::optional<TrainerState> resumed_state_;
-    std::optional<RunState> resumed_run_;
+    std::optional<LoopState> resumed_loop_;  // absent for a checkpoint of Hugging Face's
     TrainerSettings settings_;
     ModelSource model_;
     TokenSource tokens_;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "args/argument_value.h"
-#include "io/checkpoint_manifest.h"
+#include "io/staged_folder.h"
 #include "io/model_folder.h"
 #include "train/checkpoint_folders.h"
 
@@ -32,7 +32,7 @@ fs::path named_checkpoint(const fs::path& folder) {
     if (!fs::is_directory(folder))
         throw Error(fmt::format("--resume_from_checkpoint {} is not a folder.", folder.string()),
                     "Name a checkpoint-N folder, or leave it out to go on from the newest in --output_dir.");
-    if (const auto damage = find_damage(folder))
+    if (const auto damage = why_not_resumable(folder))
         throw Error(fmt::format("--resume_from_checkpoint {} is not a complete checkpoint: {}.",
                                 folder.string(), *damage),
                     "Name another checkpoint, or leave it out to go on from the newest complete one in "

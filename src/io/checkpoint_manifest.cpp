@@ -28,11 +28,12 @@ bool is_hash(const std::string& text) {
     return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-FileDigest parse_digest(const std::string& name, const Json& json) {
+/// Absent when the entry makes no sense.
+std::optional<FileDigest> parse_digest(const std::string& name, const Json& json) {
     const FileDigest digest{.bytes = json.at("bytes").get<std::uint64_t>(),
                             .hash = json.at("xxh3_128").get<std::string>()};
     if (!is_plain_name(name) || !json.at("bytes").is_number_unsigned() || !is_hash(digest.hash))
-        throw Error(fmt::format("the entry of the file \"{}\" makes no sense", name));
+        return std::nullopt;
     return digest;
 }
 
@@ -64,8 +65,11 @@ CheckpointManifest CheckpointManifest::parse(std::string_view text, std::string_
         manifest.state = json.at("state");
         if (!manifest.state.is_object()) refuse("its state is not an object");
         manifest.saved_at = json.at("saved_at").get<std::int64_t>();
-        for (const auto& [name, digest] : json.at("files").items())
-            manifest.files[name] = parse_digest(name, digest);
+        for (const auto& [name, entry] : json.at("files").items()) {
+            const std::optional<FileDigest> digest = parse_digest(name, entry);
+            if (!digest) refuse(fmt::format("its entry of the file \"{}\" makes no sense", name));
+            manifest.files[name] = *digest;
+        }
     } catch (const nlohmann::json::exception& failure) {
         refuse(failure.what());
     }

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "io/checkpoint_manifest.h"
+#include "train/hf_checkpoint.h"
 
 namespace drover {
 namespace {
@@ -42,6 +43,11 @@ std::vector<Checkpoint> find_checkpoints(const fs::path& output_dir) {
     return found;
 }
 
+std::int64_t milliseconds_since_1970(fs::file_time_type time) {
+    using namespace std::chrono;
+    return duration_cast<milliseconds>(file_clock::to_sys(time).time_since_epoch()).count();
+}
+
 bool is_same(const fs::path& path, const std::string& other) {
     std::error_code absent;
     return fs::equivalent(path, other, absent);
@@ -51,6 +57,10 @@ bool is_same(const fs::path& path, const std::string& other) {
 
 fs::path checkpoint_folder(const fs::path& output_dir, std::int64_t step) {
     return output_dir / fmt::format("{}{}", prefix, step);
+}
+
+std::optional<std::string> why_not_resumable(const fs::path& checkpoint) {
+    return is_hf_checkpoint(checkpoint) ? find_hf_damage(checkpoint) : find_damage(checkpoint);
 }
 
 std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
@@ -75,7 +85,9 @@ std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
     for (const Checkpoint& checkpoint : find_checkpoints(output_dir)) {
         Candidate candidate{.path = checkpoint.path, .step = checkpoint.step};
         try {
-            candidate.saved_at = CheckpointManifest::read(checkpoint.path).saved_at;
+            candidate.saved_at = is_hf_checkpoint(checkpoint.path)
+                                     ? milliseconds_since_1970(checkpoint.written)
+                                     : CheckpointManifest::read(checkpoint.path).saved_at;
         } catch (const Error&) {
             // Looked at first, so that what is wrong with it is said.
             candidate.saved_at = std::numeric_limits<std::int64_t>::max();
@@ -86,7 +98,7 @@ std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
         return std::tie(b.saved_at, b.step) < std::tie(a.saved_at, a.step);
     });
     for (const Candidate& candidate : candidates) {
-        const std::optional<std::string> damage = find_damage(candidate.path);
+        const std::optional<std::string> damage = why_not_resumable(candidate.path);
         if (!damage) return candidate.path;
         say(fmt::format("{} is not a complete checkpoint, and is passed over: {}.", candidate.path.string(),
                         *damage));

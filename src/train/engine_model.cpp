@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "io/checkpoint_manifest.h"
 #include "model/params.h"
+#include "train/hf_checkpoint.h"
 
 namespace drover {
 namespace {
@@ -33,6 +34,7 @@ ParameterCounts count_parameters(const ModelConfig& config) {
 EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
                          std::uint64_t seed, AfterSave after_save, CheckpointOptions checkpoints)
     : engine_(engine),
+      config_(config),
       backend_(backend),
       mesh_(mesh),
       seed_(seed),
@@ -115,14 +117,21 @@ void EngineModel::load(const std::filesystem::path& folder) {
     engine_.load_trained_weights(folder);
 }
 
-RunState EngineModel::resume(const std::filesystem::path& folder) {
+std::optional<LoopState> EngineModel::resume(const std::filesystem::path& folder) {
+    if (is_hf_checkpoint(folder)) {
+        const HfOptimizerSource optimizer(folder, config_, engine_.compat());
+        engine_.load_trained_weights(folder);
+        engine_.load_optimizer(optimizer);
+        engine_.set_counters({.updates = optimizer.updates(), .scaler = std::nullopt});
+        return std::nullopt;
+    }
     const RunState state = RunState::parse(CheckpointManifest::read(folder).state,
                                            (folder / CheckpointManifest::file_name).string());
     const SafetensorsOptimizerSource optimizer(folder);
     engine_.load_trained_weights(folder);
     engine_.load_optimizer(optimizer);
     engine_.set_counters(state.engine);
-    return state;
+    return state.loop;
 }
 
 }  // namespace drover

@@ -30,15 +30,16 @@ class EngineModel final : public TrainingModel {
     void load(const std::filesystem::path& folder) override;
     void save_checkpoint(const CheckpointRequest& request) override;
     std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) override { return writer_.poll(wait); }
-    /// Takes weights, optimizer state and counters from a checkpoint that one of these wrote, and returns its
-    /// state. The checkpoint is complete (find_damage).
-    RunState resume(const std::filesystem::path& folder);
+    /// Takes weights, optimizer state and counters from a complete checkpoint of ours (find_damage), or of
+    /// Hugging Face's Trainer, which has no state of the loop.
+    std::optional<LoopState> resume(const std::filesystem::path& folder);
     ParameterCounts parameters() const override { return parameters_; }
 
   private:
     std::vector<double> gather(std::vector<double> own);
 
     TrainEngine& engine_;
+    const ModelConfig& config_;
     Backend& backend_;
     const Mesh& mesh_;
     std::uint64_t seed_;

@@ -123,6 +123,7 @@ class TrainEngine {
         return options_.model.precision.master ? DType::f32 : options_.model.precision.parameters;
     }
 
+    const HfCompat& compat() const { return options_.compat; }
     const ParamStore& store() const { return *store_; }
     const Optimizer& optimizer() const { return *optimizer_; }
     std::int64_t updates_done() const { return updates_done_; }

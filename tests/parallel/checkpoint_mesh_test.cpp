@@ -64,17 +64,17 @@ class RankRun {
         } else {
             const TrainerState state =
                 TrainerState::parse(read_text_file(*checkpoint / "trainer_state.json"), "state");
-            const RunState run = model_->resume(*checkpoint);
-            trainer.train(&state, &run.loop);
+            const std::optional<LoopState> loop = model_->resume(*checkpoint);
+            trainer.train(&state, &*loop);
         }
         return trainer.state().log_history;
     }
 
     /// Reads a checkpoint and writes it again.
     void copy_checkpoint(const fs::path& from, const fs::path& to) {
-        const RunState run = model_->resume(from);
+        const std::optional<LoopState> loop = model_->resume(from);
         model_->save_checkpoint(
-            {.folder = to, .trainer_state = read_text_file(from / "trainer_state.json"), .loop = run.loop});
+            {.folder = to, .trainer_state = read_text_file(from / "trainer_state.json"), .loop = *loop});
         EXPECT_EQ(model_->checkpoint_outcome(true)->error, "");
     }
 

@@ -166,8 +166,8 @@ class Resume : public testing::TestWithParam<ResumeCase> {
         } else {
             const fs::path state_file = *checkpoint / "trainer_state.json";
             const TrainerState state = TrainerState::parse(read_text_file(state_file), state_file.string());
-            const RunState run_state = model.resume(*checkpoint);
-            trainer.train(&state, &run_state.loop);
+            const std::optional<LoopState> loop = model.resume(*checkpoint);
+            trainer.train(&state, &*loop);
         }
         return trainer.state().log_history;
     }
