@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "app/commands.h"
-#include "app/run_clm_settings.h"
+#include "api/run_clm_settings.h"
 #include "app/run_clm_sources.h"
 #include "core/python_text.h"
 #include "train/engine_model.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "app/commands.h"
-#include "app/run_clm_settings.h"
+#include "api/run_clm_settings.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
 #include "core/python_text.h"
