@@ -35,6 +35,7 @@ std::vector<std::string> words_of(const TrainerParts& parts) {
     };
     add("model_name_or_path", parts.model.parts()->folder.string());
     add("dtype", parts.model.parts()->dtype);
+    add("train_file", parts.train_dataset.parts()->files.files.front().string());  // where the rows come from
     add("packing", "none");
     add("output_dir", a.output_dir);
     add("per_device_train_batch_size", std::to_string(a.per_device_train_batch_size));
