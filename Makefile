@@ -33,6 +33,7 @@ demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU
 	    --tokenizer_name examples/tokenizers/shakespeare-4k --train_file examples/data/tinyshakespeare/text.txt \
 	    --do_train --do_eval --block_size 256 --max_steps 300 --learning_rate 2e-3 --lr_scheduler_type cosine \
 	    --warmup_steps 30 --logging_steps 25 --save_strategy no --output_dir build/demo --overwrite_output_dir
+	@build/release/drover generate --model build/demo --prompt "ROMEO:" --max_new_tokens 80 --temperature 0.8 --top_k 40
 
 test: setup ## build everything and run all tests
 	@$(call configure,release)
