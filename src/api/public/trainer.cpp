@@ -235,6 +235,8 @@ struct Trainer::Run {
         if (const std::string text = report.text(); !text.empty()) fmt::print(stderr, "{}\n", text);
         align_special_tokens({.bos = tokenizer->bos(), .eos = tokenizer->eos(), .pad = pad}, config,
                              generation);
+        // Hugging Face turns the cache of generation off for training and saves it so.
+        config.json["use_cache"] = run.arguments.flag("use_cache");
         has_weights = true;
     }
 };
