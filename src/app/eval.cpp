@@ -4,8 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "app/commands.h"
 #include "api/run_clm_settings.h"
+#include "app/commands.h"
 #include "app/run_clm_sources.h"
 #include "core/python_text.h"
 #include "train/engine_model.h"
@@ -79,6 +79,13 @@ EvalSource from_text(const Arguments& arguments) {
             tokens.row_length};
 }
 
+/// float16, in which nothing is computed here, becomes float32.
+std::optional<DType> computed_dtype(const ModelConfig& config) {
+    if (config.dtype != DType::f16) return config.dtype;
+    say("Evaluating in float32: float16 is not computed with here.");
+    return DType::f32;
+}
+
 void evaluate(const EvalOptions& options) {
     if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
     const RunArguments run = run_arguments(options);
@@ -90,7 +97,7 @@ void evaluate(const EvalOptions& options) {
         options.device == "cuda" ? make_cuda_backend(0) : make_cpu_backend();
 
     TrainEngineOptions engine_settings =
-        engine_options(arguments, chosen_precision(arguments, source.config.dtype));
+        engine_options(arguments, chosen_precision(arguments, computed_dtype(source.config)));
     engine_settings.evaluation_only = true;
     engine_settings.model.recompute = {Recompute::full};  // nothing is kept for a backward pass
     engine_settings.model.rows = settings.per_device_eval_batch_size;

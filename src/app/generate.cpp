@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/find_model.h"
 #include "app/commands.h"
 #include "core/json.h"
 #include "core/python_text.h"
@@ -78,13 +79,14 @@ class TextPrinter {
     StreamingDecoder decoder_;
 };
 
-void generate(const GenerateOptions& options) {
+void generate(GenerateOptions options) {
     if (options.has_prompt == !options.prompt_ids.empty())
         throw UsageError(options.has_prompt ? "Both --prompt and --prompt_ids are given."
                                             : "Neither --prompt nor --prompt_ids is given.",
                          "Give one of them.");
     check_sampling(options.generation.sampling);
     if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
+    options.model = find_pretrained(options.model, "--model").string();
     const ModelConfig config = ModelConfig::from_path(options.model);
     const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options);
     const std::vector<TokenId> prompt = prompt_ids(options, tokenizer.get());
@@ -143,7 +145,10 @@ void add_generate_command(CLI::App& app) {
                            "--max_new_tokens 64 --temperature 0.8");
     command->option_defaults()->always_capture_default();
     SamplingSettings& sampling = options->generation.sampling;
-    command->add_option("--model", options->model, "model folder (config.json and safetensors)")->required();
+    command
+        ->add_option("--model", options->model,
+                     "model folder (config.json and safetensors), or a repository in the Hugging Face cache")
+        ->required();
     command->add_option("--tokenizer", options->tokenizer,
                         "folder or file of the tokenizer; that of the model folder when empty");
     CLI::Option* prompt = command->add_option("--prompt", options->prompt, "text to continue");

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "app/commands.h"
 #include "api/run_clm_settings.h"
+#include "app/commands.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
 #include "core/python_text.h"

@@ -33,6 +33,9 @@ class InferenceModel {
     /// Plans, but allocates nothing yet. The backend must outlive the model.
     InferenceModel(const ModelConfig& config, const InferenceOptions& options, Backend& backend);
 
+    InferenceModel(const InferenceModel&) = delete;  // its parts refer to each other
+    InferenceModel& operator=(const InferenceModel&) = delete;
+
     const MemoryPlan& memory_plan() const { return memory_plan_; }
     void allocate();
     /// What has to be filled with weights before the first forward().
