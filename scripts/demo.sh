@@ -1,5 +1,5 @@
 #!/bin/sh
-# Trains a small Llama on Shakespeare's plays, is stopped on the way, and goes on: the same command, twice.
+# Trains a small Llama on Shakespeare's plays, is stopped on the way, and goes on: the same command, twice. Then lets it speak.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -17,4 +17,6 @@ sleep "${DEMO_STOP_SECONDS:-20}"
 echo "demo: the run is told to stop (SIGTERM) …"
 kill -TERM $run 2>/dev/null || true
 wait $run || echo "demo: … and goes on."
-train
+(train)
+echo "demo: what it has learned to say:"
+build/release/drover generate --model build/demo --prompt "ROMEO:" --max_new_tokens 80 --temperature 0.8 --top_k 40

@@ -5,12 +5,12 @@
 #include <cmath>
 #include <cstdio>
 
+#include "api/run_clm_settings.h"
 #include "app/busy_machine.h"
 #include "app/choose_backend.h"
 #include "app/commands.h"
 #include "app/run_clm_data.h"
 #include "app/run_clm_resume.h"
-#include "app/run_clm_settings.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
 #include "core/python_text.h"

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "api/find_model.h"
 #include "core/error.h"
 #include "core/stopwatch.h"
 #include "data/block_size.h"
-#include "data/hub_cache.h"
 #include "data/resolve_dataset.h"
 #include "model/saved_config.h"
 
@@ -73,16 +73,8 @@ std::int64_t longest_row(const TokenRows& rows) {
 }  // namespace
 
 fs::path find_model(const std::string& name, std::string_view flag, const Arguments& arguments) {
-    if (fs::exists(name)) return name;
-    const auto cache_dir = arguments.optional_text("cache_dir");
-    const fs::path cache = cache_dir ? fs::path(*cache_dir) : hub_cache_folder();
-    if (const auto snapshot = find_hub_snapshot(cache, "models", name, arguments.text("model_revision")))
-        return *snapshot;
-    throw Error(
-        fmt::format(
-            "{} is \"{}\": there is no such file or folder, and the Hugging Face cache {} does not hold it.",
-            flag, name, cache.string()),
-        "Give a local path, or download it once with `huggingface-cli download`.");
+    return find_pretrained(name, flag, arguments.optional_text("cache_dir").value_or(""),
+                           arguments.text("model_revision"));
 }
 
 ModelSource find_model_and_tokenizer(const Arguments& arguments) {

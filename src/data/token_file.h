@@ -73,6 +73,9 @@ class TokenRows {
     TokenFileHeader header_;
 };
 
+/// Whether a file begins as token files do.
+bool is_token_file(const std::filesystem::path& path);
+
 /// A token file mapped into memory: opening takes constant time, pages are read as rows are.
 class TokenFile {
   public:

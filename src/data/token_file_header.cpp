@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <fstream>
 #include <limits>
 
 #include "core/content_hash.h"
@@ -86,6 +87,13 @@ std::uint64_t TokenFileHeader::ends_begin() const {
 
 std::uint64_t TokenFileHeader::file_bytes() const {
     return ends_begin() + (block_size == 0 ? 8 * rows : 0);
+}
+
+bool is_token_file(const std::filesystem::path& path) {
+    std::string begin(magic.size(), '\0');
+    std::ifstream file(path, std::ios::binary);
+    file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    return file && begin == magic;
 }
 
 TokenFileHeader TokenFileHeader::parse(std::string_view file_begin, std::uint64_t file_bytes,

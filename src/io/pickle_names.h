@@ -27,7 +27,7 @@ struct PickleName {
 };
 
 /// The whole list.
-inline constexpr std::array<PickleName, 21> pickle_names = {{
+inline constexpr std::array<PickleName, 22> pickle_names = {{
     {"collections.OrderedDict", PickleName::Meaning::ordered_dict},
     {"torch._utils._rebuild_tensor_v2", PickleName::Meaning::tensor},
     {"torch._utils._rebuild_parameter", PickleName::Meaning::parameter},
@@ -48,6 +48,7 @@ inline constexpr std::array<PickleName, 21> pickle_names = {{
     {"numpy.core.multiarray._reconstruct", PickleName::Meaning::closed},
     {"numpy._core.multiarray._reconstruct", PickleName::Meaning::closed},
     {"numpy.core.multiarray.scalar", PickleName::Meaning::closed},
+    {"numpy._core.multiarray.scalar", PickleName::Meaning::closed},
     {"numpy.ndarray", PickleName::Meaning::closed},
     {"numpy.dtype", PickleName::Meaning::closed},
 }};

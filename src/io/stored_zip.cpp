@@ -19,9 +19,8 @@ using safetensors_detail::quoted_name;
 /// Fixed-size records of the format, with their signatures in front.
 constexpr std::size_t end_bytes = 22, end64_bytes = 56, locator_bytes = 20, directory_bytes = 46,
                       local_bytes = 30;
-constexpr std::uint32_t end_signature = 0x06054b50, end64_signature = 0x06064b50,
-                        locator_signature = 0x07064b50, directory_signature = 0x02014b50,
-                        local_signature = 0x04034b50;
+constexpr std::uint32_t end64_signature = 0x06064b50, locator_signature = 0x07064b50,
+                        directory_signature = 0x02014b50, local_signature = 0x04034b50;
 constexpr std::size_t longest_comment = 65535;
 constexpr std::uint32_t in_extra_field = 0xFFFFFFFF;  ///< stands for a 64-bit value elsewhere
 constexpr std::uint16_t extra_field_of_64_bit_values = 1;

@@ -17,13 +17,14 @@ OwnedLeaf own_leaf(const LeafPlacement& leaf, const Tensor& param, const Tensor&
 }
 
 std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh,
-                                             bool tokens_are_split, DType param_dtype, DType gradient_dtype,
-                                             Backend& backend) {
+                                             bool tokens_are_split, DType param_dtype,
+                                             std::optional<DType> gradient_dtype, Backend& backend) {
     if (sharding == Sharding::replicated || mesh.data().size() == 1)
         return std::make_unique<ReplicatedStore>(std::move(spec), mesh, tokens_are_split, param_dtype,
                                                  gradient_dtype);
+    require(gradient_dtype.has_value(), "a sharded store without gradients");
     return std::make_unique<ShardedStore>(std::move(spec), sharding, mesh, tokens_are_split, param_dtype,
-                                          gradient_dtype, backend);
+                                          *gradient_dtype, backend);
 }
 
 }  // namespace drover

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -72,9 +73,10 @@ class ParamStore {
 
 /// The store for a kind of sharding over the mesh's data axis, with each leaf's tensor-parallel slice as its
 /// spec says. `tokens_are_split`: between the seams of tensor parallelism a rank holds only its share of the
-/// tokens. Backend and mesh must outlive the store.
+/// tokens. Without a gradient dtype, which only a replicated store can do, there are no gradients. Backend
+/// and mesh must outlive the store.
 std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh,
-                                             bool tokens_are_split, DType param_dtype, DType gradient_dtype,
-                                             Backend& backend);
+                                             bool tokens_are_split, DType param_dtype,
+                                             std::optional<DType> gradient_dtype, Backend& backend);
 
 }  // namespace drover

@@ -57,9 +57,11 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
       stream_(backend.main_stream()),
       mesh_(mesh),
       parallel_(mesh.tp(), options.sequence_parallel),
-      store_(make_param_store(make_param_spec(config_, options.compat), options.sharding, mesh,
-                              parallel_.splits_tokens(), options.model.precision.parameters,
-                              options.model.precision.gradients, backend)),
+      store_(make_param_store(
+          make_param_spec(config_, options.compat), options.sharding, mesh, parallel_.splits_tokens(),
+          options.model.precision.parameters,
+          options.evaluation_only ? std::nullopt : std::optional(options.model.precision.gradients),
+          backend)),
       optimizer_(make_optimizer(options.optimizer.value_or(OptimizerSettings{.adamw = options.adamw}),
                                 options.model.precision, mesh)),
       model_(config_, options.model, backend, *store_, parallel_, mesh.replicas()),
@@ -77,8 +79,10 @@ TrainEngine::~TrainEngine() = default;
 
 void TrainEngine::plan(Arena& arena) {
     store_->plan(arena);
-    optimizer_->plan(arena, *store_);
-    gradient_norm_.plan(arena, *store_);
+    if (!options_.evaluation_only) {
+        optimizer_->plan(arena, *store_);
+        gradient_norm_.plan(arena, *store_);
+    }
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
     loss_sums_ = arena.make(MemoryUse::scratch, DType::f64, {LossReader::most_unread});
@@ -99,12 +103,16 @@ void TrainEngine::allocate() {
 // ------------------------------------------------------------------------------------------------------
 // weights
 
+Tensor TrainEngine::master_of(std::size_t index) const {
+    return options_.evaluation_only ? Tensor() : optimizer_->master(index);
+}
+
 void TrainEngine::write_leaf(std::size_t index, std::span<const float> values) {
     const OwnedLeaf& leaf = store_->owned()[index];
     std::vector<std::byte> converted(leaf.param.bytes());
     convert_elements(values.data(), DType::f32, converted.data(), leaf.param.dtype(), leaf.param.numel());
     backend_.copy(stream_, Tensor(converted.data(), leaf.param.dtype(), leaf.param.shape()), leaf.param);
-    if (const Tensor master = optimizer_->master(index))
+    if (const Tensor master = master_of(index))
         backend_.copy(stream_, Tensor::of(values.data(), master.shape()), master);
     backend_.synchronize(stream_);
 }
@@ -312,6 +320,7 @@ void TrainEngine::upload_scalars() {
 }
 
 StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_batches) {
+    require(!options_.evaluation_only, "a step of an engine that only evaluates");
     const std::int64_t count = step_count(micro_batches);
     LossReader losses(loss_sums_, balance_losses_, backend_, stream_);
     store_->begin_step(static_cast<int>(micro_batches.size()));

@@ -31,6 +31,8 @@ struct TrainEngineOptions {
     /// A step whose loss or gradient norm is not finite leaves weights, optimizer state and step count as
     /// they were.
     bool skip_non_finite = false;
+    /// Weights and forward passes alone: no memory for gradients and optimizer, and no steps.
+    bool evaluation_only = false;
     std::optional<LossScaler::Settings>
         loss_scaling{};  ///< implies skip_non_finite for gradients that overflow
 };
@@ -132,6 +134,7 @@ class TrainEngine {
 
   private:
     void plan(Arena& arena);
+    Tensor master_of(std::size_t index) const;  ///< absent when there is none
     void write_leaf(std::size_t index, std::span<const float> values);
     LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
                                std::uint64_t seed);

@@ -47,7 +47,7 @@ inline bool accepts_torch_pickle(std::string_view bytes) {
 inline std::string stored_archive(const std::vector<std::pair<std::string, std::string>>& entries) {
     std::string file, directory;
     const auto put = [](std::string& to, std::uint64_t value, int bytes) {
-        for (int i = 0; i < bytes; ++i) to.push_back(static_cast<char>(value >> (8 * i)));
+        for (int i = 0; i < bytes; ++i) to.push_back(i < 8 ? static_cast<char>(value >> (8 * i)) : '\0');
     };
     for (const auto& entry : entries) {
         const std::string& name = entry.first;

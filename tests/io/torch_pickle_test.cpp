@@ -10,6 +10,7 @@
 #include "fuzz/run_corpus.h"
 #include "fuzz/torch_pickle_input.h"
 #include "io/hf_optimizer_state.h"
+#include "io/pickle_names.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -117,6 +118,65 @@ TEST(TorchPickle, RefusesEveryOtherNameByName) {
                   TorchFile file(test::golden_path("trainer_checkpoint/training_args.bin"));
               }).find("names \"transformers."),
               std::string::npos);
+}
+
+/// A pickle that names `module`.`name`, in the form of protocol 2 or 4.
+std::string program_naming(const std::string& module, const std::string& name, int protocol) {
+    const auto text = [](const std::string& word) {
+        return std::string("\x8c") + static_cast<char>(word.size()) + word;
+    };
+    return protocol == 2 ? "\x80\x02"
+                           "c" +
+                               module + "\n" + name + "\n."
+                         : "\x80\x04" + text(module) + text(name) + "\x93.";
+}
+
+TEST(TorchPickle, TheListIsAllThatMayBeNamed) {
+    const std::pair<const char*, const char*> refused[] = {{"os", "system"},
+                                                           {"posix", "system"},
+                                                           {"subprocess", "Popen"},
+                                                           {"builtins", "eval"},
+                                                           {"builtins", "exec"},
+                                                           {"builtins", "getattr"},
+                                                           {"builtins", "set"},
+                                                           {"builtins", "bytearray"},
+                                                           {"__builtin__", "apply"},
+                                                           {"pickle", "loads"},
+                                                           {"functools", "partial"},
+                                                           {"operator", "attrgetter"},
+                                                           {"importlib", "import_module"},
+                                                           {"collections", "OrderedDictionary"},
+                                                           {"collections", "defaultdict"},
+                                                           {"collections", "Ordered"},
+                                                           {"torch", "load"},
+                                                           {"torch", "FloatStorag"},
+                                                           {"torch", "QInt8Storage"},
+                                                           {"torch.hub", "load"},
+                                                           {"torch._utils", "_rebuild_tensor"},
+                                                           {"torch._utils", "_rebuild_tensor_v3"},
+                                                           {"torch.storage", "_load_from_bytes"},
+                                                           {"torch.nn.modules.linear", "Linear"},
+                                                           {"numpy", "load"},
+                                                           {"numpy.core.multiarray", "fromfile"},
+                                                           {"_codecs", "decode"},
+                                                           {"codecs", "encode"},
+                                                           {"", ""},
+                                                           {"", "collections.OrderedDict"}};
+    for (const auto& [module, name] : refused)
+        for (const int protocol : {2, 4}) {
+            const std::string bytes =
+                test::stored_archive({{"a/data.pkl", program_naming(module, name, protocol)}});
+            const std::string cause = cause_of([&] { TorchPickle pickle(bytes, "file.pt"); });
+            EXPECT_NE(cause.find("names \"" + std::string(module) + "." + name + "\""), std::string::npos)
+                << cause;
+        }
+    for (const PickleName& known : pickle_names) {
+        const auto dot = known.full_name.rfind('.');
+        const std::string module(known.full_name.substr(0, dot)), name(known.full_name.substr(dot + 1));
+        for (const int protocol : {2, 4})
+            EXPECT_TRUE(test::accepts_pickle_program(program_naming(module, name, protocol)))
+                << known.full_name;
+    }
 }
 
 TEST(TorchPickle, ChecksumsOfStoragesAreVerified) {

@@ -1,4 +1,4 @@
-#include "app/run_clm_settings.h"
+#include "api/run_clm_settings.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "api/run_clm_settings.h"
+#include "app/commands.h"
+#include "app/run_clm_sources.h"
+#include "core/python_text.h"
+#include "train/engine_model.h"
+#include "train/evaluation.h"
+
+namespace drover {
+namespace {
+
+struct EvalOptions {
+    std::string model, tokenizer, data, text_column, dtype = "auto", device = "cpu";
+    std::int64_t block_size = 0, batch_size = 8, max_samples = 0, threads = 0;
+    bool json = false;
+};
+
+void say(const std::string& line) {
+    fmt::print(stderr, "{}\n", line);
+}
+
+/// The same settings as a command line of run_clm, whose code finds and tokenizes the data.
+RunArguments run_arguments(const EvalOptions& options) {
+    std::vector<std::string> words = {"--do_eval",
+                                      "--model_name_or_path",
+                                      options.model,
+                                      "--validation_file",
+                                      options.data,
+                                      "--output_dir",
+                                      ".",
+                                      "--per_device_eval_batch_size",
+                                      std::to_string(options.batch_size),
+                                      "--dtype",
+                                      options.dtype};
+    const auto add = [&](const char* flag, const std::string& value) {
+        words.emplace_back(flag);
+        words.push_back(value);
+    };
+    if (options.block_size > 0) add("--block_size", std::to_string(options.block_size));
+    if (options.max_samples > 0) add("--max_eval_samples", std::to_string(options.max_samples));
+    if (!options.tokenizer.empty()) add("--tokenizer_name", options.tokenizer);
+    if (!options.text_column.empty()) add("--text_column", options.text_column);
+    return parse_run_arguments(words, {.environment = read_environment(), .args_file = {}});
+}
+
+/// Model and rows to evaluate.
+struct EvalSource {
+    ModelConfig config;
+    std::filesystem::path weights;
+    std::unique_ptr<TokenFile> rows;
+    std::int64_t row_length = 0;
+};
+
+/// A token file needs no tokenizer.
+EvalSource from_token_file(const EvalOptions& options, const Arguments& arguments) {
+    if (options.block_size > 0 || !options.text_column.empty())
+        throw UsageError(fmt::format("{} is a token file, whose rows are fixed.", options.data),
+                         "Leave out --block_size and --text_column.");
+    EvalSource source;
+    source.weights = find_model(options.model, "--model", arguments);
+    source.config = ModelConfig::from_path(source.weights);
+    source.rows = std::make_unique<TokenFile>(options.data);
+    source.rows->rows().verify();
+    source.rows->rows().check_vocabulary(source.config.vocab_size);
+    for (const std::int64_t length : source.rows->rows().lengths())
+        source.row_length = std::max(source.row_length, length);
+    return source;
+}
+
+EvalSource from_text(const Arguments& arguments) {
+    ModelSource model = find_model_and_tokenizer(arguments);
+    TokenSource tokens = find_tokens(arguments, model, say);
+    return {std::move(model.config), std::move(model.weights), std::move(tokens.validation),
+            tokens.row_length};
+}
+
+/// float16, in which nothing is computed here, becomes float32.
+std::optional<DType> computed_dtype(const ModelConfig& config) {
+    if (config.dtype != DType::f16) return config.dtype;
+    say("Evaluating in float32: float16 is not computed with here.");
+    return DType::f32;
+}
+
+void evaluate(const EvalOptions& options) {
+    if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
+    const RunArguments run = run_arguments(options);
+    const Arguments& arguments = run.arguments;
+    const EvalSource source =
+        is_token_file(options.data) ? from_token_file(options, arguments) : from_text(arguments);
+    const TrainerSettings settings = trainer_settings(arguments);
+    const std::unique_ptr<Backend> backend =
+        options.device == "cuda" ? make_cuda_backend(0) : make_cpu_backend();
+
+    TrainEngineOptions engine_settings =
+        engine_options(arguments, chosen_precision(arguments, computed_dtype(source.config)));
+    engine_settings.evaluation_only = true;
+    engine_settings.model.recompute = {Recompute::full};  // nothing is kept for a backward pass
+    engine_settings.model.rows = settings.per_device_eval_batch_size;
+    engine_settings.model.row_length = std::max<std::int64_t>(source.row_length, 1);
+    const Mesh mesh;
+    TrainEngine engine(source.config, engine_settings, *backend, mesh);
+    engine.allocate();
+    if (const std::string text = engine.load_weights(source.weights, settings.seed).text(); !text.empty())
+        say(text);
+    EngineModel model(engine, source.config, *backend, mesh, settings.seed);
+    TokenFileData data(source.rows->rows(),
+                       {.sampler = evaluation_sampler(settings),
+                        .collator = {.pad_id = 0, .ignore_every_pad_id = false},
+                        .max_samples = arguments.optional_integer("max_eval_samples")},
+                       StreamEnd::after_one_epoch);
+    const EvaluationSummary summary = evaluate_all(model, data, [](std::int64_t, std::int64_t) {});
+    const Json result = {{"loss", summary.loss},
+                         {"perplexity", perplexity(summary.loss)},
+                         {"accuracy", summary.accuracy},
+                         {"samples", data.samples()}};
+    if (options.json) {
+        fmt::print("{}\n", python_json_line(result));
+        return;
+    }
+    fmt::print("loss       {:.6f}\nperplexity {:.4f}\naccuracy   {:.4f}\nsamples    {}\n", summary.loss,
+               perplexity(summary.loss), summary.accuracy, data.samples());
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app) {
+    auto options = std::make_shared<EvalOptions>();
+    CLI::App* command = app.add_subcommand(
+        "eval",
+        "Measures a model on a text: loss, perplexity and accuracy, as run_clm's evaluation has them.\n"
+        "Example: drover eval --model out --data held-out.txt --block_size 1024");
+    command->option_defaults()->always_capture_default();
+    command->add_option("--model", options->model, "model folder, or a repository in the Hugging Face cache")
+        ->required();
+    command->add_option("--data", options->data, "text, JSON or CSV file, or a token file")
+        ->required()
+        ->check(CLI::ExistingFile);
+    command->add_option("--tokenizer", options->tokenizer,
+                        "folder or file of the tokenizer; that of the model when empty");
+    command->add_option("--text_column", options->text_column,
+                        "column of a JSON or CSV file; \"text\" or the first");
+    command->add_option("--block_size", options->block_size, "tokens per row; 0: as run_clm chooses")
+        ->check(CLI::NonNegativeNumber);
+    command->add_option("--batch_size", options->batch_size, "rows per batch")->check(CLI::PositiveNumber);
+    command->add_option("--max_samples", options->max_samples, "only the first rows; 0: all")
+        ->check(CLI::NonNegativeNumber);
+    command->add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
+    command->add_option("--device", options->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+    command->add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
+        ->check(CLI::Range(0, 4096));
+    command->add_flag("--json", options->json, "print one JSON object");
+    command->callback([options] { evaluate(*options); });
+}
+
+}  // namespace drover

@@ -1,0 +1,152 @@
+#include <drover/drover.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+// Only the public headers: what a user has.
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path source = DROVER_SOURCE_DIR;
+const std::string quotes = source / "examples/data/quotes.jsonl";
+
+class PublicApi : public ::testing::Test {
+  protected:
+    PublicApi() {
+        fs::create_directories(folder_);
+        for (const fs::path& from :
+             {source / "tests/golden/run_clm/saved", source / "examples/tokenizers/shakespeare-4k"})
+            fs::copy(from, folder_ / "model",
+                     fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+    }
+    ~PublicApi() override { fs::remove_all(folder_); }
+
+    std::string model_id() const { return folder_ / "model"; }
+    drover::Tokenizer tokenizer() const {
+        auto loaded = drover::Tokenizer::from_pretrained(model_id());
+        loaded.add_special_tokens({{"pad_token", loaded.eos_token()}});
+        return loaded;
+    }
+    drover::Dataset data(const drover::Tokenizer& with) const {
+        return drover::Dataset::load(quotes).map([&](const drover::Row& row) { return with(row["quote"]); });
+    }
+
+    const fs::path folder_ = fs::temp_directory_path() / ("drover-api-" + std::to_string(getpid()));
+};
+
+/// The message of what `action` throws.
+template <class Action>
+std::string message_of(const Action& action) {
+    try {
+        action();
+    } catch (const std::runtime_error& error) {
+        return error.what();
+    }
+    return "nothing was thrown";
+}
+
+TEST_F(PublicApi, TrainsWithTheLossesOfTransformers) {
+    const auto golden = nlohmann::json::parse(std::ifstream(source / "tests/golden/quotes_run.json"));
+    drover::use_fsdp_v2();
+    const auto tokens = tokenizer();
+    const auto model = drover::CausalLM::from_pretrained(model_id(), {.torch_dtype = "float32"});
+    const auto rows = data(tokens);
+    EXPECT_EQ(rows["train"].size(), 200);
+    EXPECT_EQ(rows["train"].input_ids()[0], golden.at("first_ids").get<std::vector<std::int32_t>>());
+    const std::string output_dir = folder_ / "output";
+    drover::Trainer trainer{{.model = model,
+                             .train_dataset = rows["train"],
+                             .args = {.output_dir = output_dir,
+                                      .per_device_train_batch_size = 24,
+                                      .num_train_epochs = 2,
+                                      .learning_rate = 1e-2,
+                                      .optim = "adafactor",
+                                      .logging_steps = 1,
+                                      .save_strategy = "no",
+                                      .dataloader_drop_last = true,
+                                      .disable_tqdm = true,
+                                      .fsdp = drover::fsdp_v2_training_args(model)},
+                             .data_collator = drover::DataCollatorForLanguageModeling(tokens, {.mlm = false}),
+                             .eval_dataset = rows["train"]}};
+    const double before = trainer.evaluate().at("eval_loss");
+    const drover::TrainOutput result = trainer.train();
+    const auto expected = golden.at("losses").get<std::vector<double>>();
+    ASSERT_EQ(result.losses.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(result.losses[i], expected[i], 5e-4) << i;
+    EXPECT_EQ(result.global_step, 16);
+    EXPECT_LT(trainer.evaluate().at("eval_loss"), before - 0.5);
+
+    trainer.save_model(output_dir);
+    const auto trained = drover::CausalLM::from_pretrained(output_dir);
+    EXPECT_EQ(trained.num_parameters(), model.num_parameters());
+    const auto saved = drover::Tokenizer::from_pretrained(output_dir);
+    const drover::GenerationOptions sampling{.max_new_tokens = 8, .temperature = 1, .seed = 3};
+    const std::string text = trained.generate(saved, "To be", sampling);
+    EXPECT_EQ(trained.generate(saved, "To be", sampling), text);
+    EXPECT_NE(text, model.generate(tokens, "To be", sampling));
+}
+
+TEST_F(PublicApi, FsdpArgumentsNameTheBlock) {
+    const auto arguments = drover::fsdp_v2_training_args(drover::CausalLM::from_pretrained(model_id()));
+    EXPECT_EQ(arguments.fsdp, "full_shard");
+    const auto config = nlohmann::json::parse(arguments.fsdp_config);
+    EXPECT_EQ(config, (nlohmann::json{{"transformer_layer_cls_to_wrap", {"LlamaDecoderLayer"}},
+                                      {"xla", true},
+                                      {"xla_fsdp_v2", true},
+                                      {"xla_fsdp_grad_ckpt", true}}));
+    const auto mixtral = drover::CausalLM::from_pretrained(source / "tests/golden/generate/mixtral");
+    EXPECT_NE(drover::fsdp_v2_training_args(mixtral).fsdp_config.find("MixtralDecoderLayer"),
+              std::string::npos);
+}
+
+TEST_F(PublicApi, RowsHaveColumns) {
+    int row = 0;
+    std::string last;
+    drover::Dataset::load(quotes).map([&](const drover::Row& sample) {
+        if (++row % 50 == 0) last = std::string(sample["author"]);  // a column that is not read in every row
+        EXPECT_FALSE(sample["quote"].empty());
+        return std::vector<std::int32_t>{1};
+    });
+    EXPECT_EQ(row, 200);
+    EXPECT_EQ(last, "William Shakespeare");
+}
+
+TEST_F(PublicApi, SaysWhatIsWrong) {
+    const auto expect = [](const std::string& found, const std::string& part) {
+        EXPECT_NE(found.find(part), std::string::npos) << found;
+    };
+    const auto plain = drover::Tokenizer::from_pretrained(model_id());
+    const auto rows = drover::Dataset::load(quotes);
+    const auto model = drover::CausalLM::from_pretrained(model_id());
+    expect(message_of([] { drover::CausalLM::from_pretrained("no/such-model"); }), "no/such-model");
+    expect(message_of([&] { rows["test"]; }), "no split \"test\"");
+    expect(message_of([&] { rows["train"].input_ids(); }), "no token ids yet");
+    expect(message_of([&] {
+               rows.map([](const drover::Row& row) { return row["x"], std::vector<std::int32_t>{}; });
+           }),
+           "\"x\"");
+    expect(message_of([&] { drover::DataCollatorForLanguageModeling(plain, {.mlm = true}); }), "mlm");
+    expect(message_of([&] {
+               drover::Tokenizer(plain).add_special_tokens({{"bos_token", "x"}});
+           }),
+           "bos_token");
+    const auto mapped = data(plain);
+    const auto trainer = [&](drover::TrainingArguments arguments) {
+        return message_of([&] {
+            drover::Trainer{{.model = model,
+                             .train_dataset = mapped["train"],
+                             .args = arguments,
+                             .data_collator = drover::DataCollatorForLanguageModeling(plain)}};
+        });
+    };
+    expect(trainer({.optim = "adamq"}), "adamq");
+    expect(trainer({.more = {{"no_such_argument", "1"}}}), "no_such_argument");
+}
+
+}  // namespace
