@@ -12,6 +12,8 @@ void add_bench_command(CLI::App& app);
 /// `drover bench ops`; returns it.
 CLI::App* add_bench_ops_command(CLI::App& bench);
 void add_tokenize_command(CLI::App& app);
+void add_generate_command(CLI::App& app);
+void add_eval_command(CLI::App& app);
 /// Reads its words with the table of arguments (args/), not with CLI11.
 void add_run_clm_command(CLI::App& app);
 

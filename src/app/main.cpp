@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", DROVER_VERSION);
     app.require_subcommand(1);
     drover::add_run_clm_command(app);
+    drover::add_generate_command(app);
     drover::add_demo_command(app);
     drover::add_bench_command(app);
     drover::add_tokenize_command(app);

@@ -76,6 +76,8 @@ class Backend {
     virtual void execute(Stream, const SwigluBackward&) = 0;
     virtual void execute(Stream, const Attention&) = 0;
     virtual void execute(Stream, const AttentionBackward&) = 0;
+    /// Error unless the device can do it: a device may be there for training alone.
+    virtual void execute(Stream, const CachedAttention&);
     virtual void execute(Stream, const CrossEntropyStatistics&) = 0;
     virtual void execute(Stream, const CrossEntropyRescale&) = 0;
     virtual void execute(Stream, const CrossEntropyGradient&) = 0;
@@ -115,6 +117,7 @@ class Backend {
     void check(const SwigluBackward&) const;
     void check(const Attention&) const;
     void check(const AttentionBackward&) const;
+    void check(const CachedAttention&) const;
     void check(const CrossEntropyStatistics&) const;
     void check(const CrossEntropyRescale&) const;
     void check(const CrossEntropyGradient&) const;

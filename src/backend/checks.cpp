@@ -143,6 +143,34 @@ void Backend::check(const AttentionBackward& op) const {
 
 // --------------------------------------------------------------------------------------------- cross-entropy
 
+void Backend::check(const CachedAttention& op) const {
+    const Operands operands("cached_attention", device());
+    operands.ranked("q", op.q, activations, 3);
+    const DType dtype = op.q.dtype();
+    const std::int64_t tokens = op.q.size(0), head_size = op.q.size(2);
+    operands.ranked("k", op.k, {dtype}, 3);
+    const std::int64_t kv_heads = op.k.size(1);
+    operands.shaped("k", op.k, {dtype}, {tokens, kv_heads, head_size});
+    operands.shaped("v", op.v, {dtype}, op.k.shape());
+    operands.holds(kv_heads > 0 && op.q.size(1) % kv_heads == 0, "heads is not a multiple of kv_heads");
+    operands.holds(head_size <= CachedAttention::largest_head, "the heads are too large");
+    operands.ranked("key_cache", op.key_cache, {dtype}, 4);
+    operands.shaped("key_cache", op.key_cache, {dtype},
+                    {op.key_cache.size(0), op.key_cache.size(1), kv_heads, head_size});
+    operands.shaped("value_cache", op.value_cache, {dtype}, op.key_cache.shape());
+    operands.packed("key_cache", op.key_cache);
+    operands.packed("value_cache", op.value_cache);
+    operands.shaped("sequence_of", op.sequence_of, {i32}, {tokens});
+    operands.shaped("positions", op.positions, {i32}, {tokens});
+    operands.shaped("out", op.out, {dtype}, op.q.shape());
+    operands.holds(op.window >= 0, "the window is negative");
+}
+
+void Backend::execute(Stream, const CachedAttention&) {
+    throw Error(fmt::format("Generating text is not possible on this device ({}).", description()),
+                "Generate on the CPU: --device cpu.");
+}
+
 void Backend::check(const CrossEntropyStatistics& op) const {
     const Operands operands("cross_entropy_statistics", device());
     operands.ranked("logits", op.logits, operands.activations(), 2);

@@ -98,6 +98,15 @@ OperationCost cost(const AttentionBackward& op) {
             .arithmetic = op.q.dtype()};
 }
 
+OperationCost cost(const CachedAttention& op) {
+    const std::int64_t capacity = op.key_cache.size(1);
+    const std::int64_t seen = op.window > 0 ? std::min(op.window, capacity) : capacity;
+    return {.name = "cached attention",
+            .flops = 4 * static_cast<double>(op.q.numel()) * static_cast<double>(seen),
+            .bytes = bytes_of({op.q, op.k, op.v, op.key_cache, op.value_cache, op.out}),
+            .arithmetic = op.q.dtype()};
+}
+
 OperationCost cost(const BiasGradient& op) {
     return memory_bound("bias gradient", {op.dy, op.accumulate ? op.dbias : Tensor()}, {op.dbias});
 }

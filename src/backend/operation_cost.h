@@ -30,6 +30,8 @@ OperationCost cost(const SwigluBackward&);
 /// again makes more.
 OperationCost cost(const Attention&);
 OperationCost cost(const AttentionBackward&);
+/// How far the sequences have come is known to the device only, so as if they filled the cache or the window.
+OperationCost cost(const CachedAttention&);
 OperationCost cost(const CrossEntropyStatistics&);
 OperationCost cost(const CrossEntropyRescale&);
 OperationCost cost(const CrossEntropyGradient&);

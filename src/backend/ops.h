@@ -155,6 +155,22 @@ struct AttentionBackward {
     std::int64_t window = 0;
 };
 
+/// Attention of new tokens to what their sequences were so far, for generation. The new tokens' keys and values are first put
+/// into the cache at their positions; then each query sees what its sequence has in the cache up to its own position, within
+/// the window. A token's result does not depend on which others are computed with it. No gradient.
+struct CachedAttention {
+    Tensor q;                       ///< [N,heads,D], may be strided
+    Tensor k, v;                    ///< [N,kv_heads,D], may be strided
+    Tensor key_cache, value_cache;  ///< [sequences,capacity,kv_heads,D]
+    Tensor sequence_of;             ///< [N] i32: the sequence that a token belongs to
+    Tensor positions;               ///< [N] i32, each < capacity; all before it are in the cache or among the new tokens
+    Tensor out;                     ///< [N,heads,D]
+    float scale = 1;
+    std::int64_t window = 0;
+
+    static constexpr std::int64_t largest_head = 512;  ///< D
+};
+
 // ------------------------------------------------------------------------------------------------ cross-entropy
 
 /// Target value of a position that has no target.

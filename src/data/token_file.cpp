@@ -1,13 +1,8 @@
 #include "data/token_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -29,26 +24,6 @@ TokenId token_at(const char* data, std::uint32_t token_bytes, std::uint64_t i) {
     TokenId id;
     std::memcpy(&id, data + 4 * i, 4);
     return id;
-}
-
-std::string_view map_file(const std::filesystem::path& path) {
-    const auto fail = [&](int error_number) {
-        throw Error(fmt::format("Cannot read {}: {}.", path.string(), std::strerror(error_number)),
-                    "Check the path and its permissions.");
-    };
-    const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) fail(errno);
-    struct stat status {};
-    if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-        close(descriptor);
-        throw Error(fmt::format("{} is not a file.", path.string()), "Name a token file.");
-    }
-    const auto size = static_cast<std::size_t>(status.st_size);
-    void* address = size == 0 ? nullptr : mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-    const int error_number = errno;
-    close(descriptor);
-    if (address == MAP_FAILED) fail(error_number);
-    return {static_cast<const char*>(address), size};
 }
 
 }  // namespace
@@ -125,22 +100,6 @@ void TokenRows::check_vocabulary(std::int64_t vocab_size) const {
 }
 
 TokenFile::TokenFile(const std::filesystem::path& path)
-    : path_(path), mapping_(map_file(path)), rows_([&] {
-          try {
-              return TokenRows(mapping_, path.string());
-          } catch (...) {
-              if (!mapping_.empty()) munmap(const_cast<char*>(mapping_.data()), mapping_.size());
-              throw;
-          }
-      }()) {}
-
-TokenFile::~TokenFile() {
-    if (!mapping_.empty()) munmap(const_cast<char*>(mapping_.data()), mapping_.size());
-}
-
-TokenFile::TokenFile(TokenFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      mapping_(std::exchange(other.mapping_, {})),
-      rows_(std::move(other.rows_)) {}
+    : path_(path), file_(path), rows_(file_.bytes(), path.string()) {}
 
 }  // namespace drover

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/mapped_file.h"
 #include "data/packing.h"
 #include "text/tokenizer.h"
 
@@ -76,17 +77,13 @@ class TokenRows {
 class TokenFile {
   public:
     explicit TokenFile(const std::filesystem::path& path);
-    ~TokenFile();
-    TokenFile(TokenFile&& other) noexcept;
-    TokenFile(const TokenFile&) = delete;
-    TokenFile& operator=(const TokenFile&) = delete;
 
     const TokenRows& rows() const { return rows_; }
     const std::filesystem::path& path() const { return path_; }
 
   private:
     std::filesystem::path path_;
-    std::string_view mapping_;
+    MappedFile file_;
     TokenRows rows_;
 };
 

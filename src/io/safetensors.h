@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/mapped_file.h"
 #include "core/tensor.h"
 
 namespace drover {
@@ -50,6 +52,8 @@ std::string_view name_of(FileDType dtype);
 int bits_of(FileDType dtype);
 /// How files name one of the engine's types.
 FileDType file_dtype_of(DType dtype);
+/// The engine's type for a file's type; nothing when there is none.
+std::optional<DType> engine_dtype_of(FileDType dtype);
 
 /// One tensor as a safetensors header describes it.
 struct SafetensorsEntry {
@@ -79,9 +83,6 @@ struct SafetensorsHeader {
 class SafetensorsFile {
   public:
     explicit SafetensorsFile(const std::filesystem::path& path);
-    ~SafetensorsFile();
-    SafetensorsFile(SafetensorsFile&&) noexcept;
-    SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
     const SafetensorsHeader& header() const { return header_; }
     const std::filesystem::path& path() const { return path_; }
@@ -97,10 +98,9 @@ class SafetensorsFile {
 
   private:
     std::filesystem::path path_;
+    MappedFile file_;
     SafetensorsHeader header_;
     std::map<std::string, std::size_t, std::less<>> index_;
-    void* map_ = nullptr;
-    std::size_t map_bytes_ = 0;
 };
 
 /// Lays a safetensors file out as the reference library does: metadata first, tensors by dtype (the last

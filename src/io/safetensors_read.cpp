@@ -1,15 +1,9 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
-#include <utility>
 
 #include "core/lfs_pointer.h"
 #include "io/safetensors.h"
@@ -20,26 +14,14 @@ namespace {
 
 constexpr std::uint64_t length_bytes = sizeof(std::uint64_t);
 
-/// The engine's type for a file's type; nothing when there is none.
+}  // namespace
+
 std::optional<DType> engine_dtype_of(FileDType dtype) {
     for (const DType candidate :
          {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i32, DType::i64, DType::u16, DType::u8})
         if (file_dtype_of(candidate) == dtype) return candidate;
     return std::nullopt;
 }
-
-/// Closes a file descriptor when the block is left.
-struct FileDescriptor {
-    int number;
-    explicit FileDescriptor(int descriptor) : number(descriptor) {}
-    ~FileDescriptor() {
-        if (number >= 0) close(number);
-    }
-    FileDescriptor(const FileDescriptor&) = delete;
-    FileDescriptor& operator=(const FileDescriptor&) = delete;
-};
-
-}  // namespace
 
 SafetensorsHeader SafetensorsHeader::parse(std::string_view bytes, std::uint64_t file_size,
                                            std::string_view where) {
@@ -72,52 +54,11 @@ SafetensorsHeader SafetensorsHeader::parse(std::string_view bytes, std::uint64_t
     return header;
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-    const auto refuse = [&](std::string_view reason) {
-        throw Error(fmt::format("Cannot read {}: {}.", path_.string(), reason),
-                    "Check the path and its permissions.");
-    };
-    // Without O_NONBLOCK opening a named pipe would wait for a writer.
-    const FileDescriptor file(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (file.number < 0) refuse(std::strerror(errno));
-    struct stat status {};
-    if (fstat(file.number, &status) != 0) refuse(std::strerror(errno));
-    if (S_ISDIR(status.st_mode)) refuse("it is a folder");
-    if (!S_ISREG(status.st_mode)) refuse("it is not a regular file");
-    if (status.st_size > 0) {
-        map_bytes_ = static_cast<std::size_t>(status.st_size);
-        void* const map = mmap(nullptr, map_bytes_, PROT_READ, MAP_PRIVATE, file.number, 0);
-        if (map == MAP_FAILED) refuse(std::strerror(errno));
-        map_ = map;
-    }
-    try {
-        header_ = SafetensorsHeader::parse({static_cast<const char*>(map_), map_bytes_}, map_bytes_,
-                                           path_.string());
-        for (std::size_t i = 0; i < header_.entries.size(); ++i) index_.emplace(header_.entries[i].name, i);
-    } catch (...) {
-        if (map_ != nullptr) munmap(map_, map_bytes_);
-        throw;
-    }
-}
-
-SafetensorsFile::~SafetensorsFile() {
-    if (map_ != nullptr) munmap(map_, map_bytes_);
-}
-
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      header_(std::move(other.header_)),
-      index_(std::move(other.index_)),
-      map_(std::exchange(other.map_, nullptr)),
-      map_bytes_(std::exchange(other.map_bytes_, 0)) {}
-
-SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(header_, other.header_);
-    std::swap(index_, other.index_);
-    std::swap(map_, other.map_);
-    std::swap(map_bytes_, other.map_bytes_);
-    return *this;
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : path_(path),
+      file_(path),
+      header_(SafetensorsHeader::parse(file_.bytes(), file_.bytes().size(), path_.string())) {
+    for (std::size_t i = 0; i < header_.entries.size(); ++i) index_.emplace(header_.entries[i].name, i);
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {
@@ -148,7 +89,7 @@ Tensor SafetensorsFile::tensor(const SafetensorsEntry& entry) const {
             "Convert the model to F32, BF16 or F16 first.");
     Shape shape;
     for (const std::int64_t size : entry.shape) shape.append(size);
-    return Tensor(static_cast<std::byte*>(map_) + header_.data_begin + entry.begin, *dtype, shape);
+    return Tensor(file_.data() + header_.data_begin + entry.begin, *dtype, shape);
 }
 
 }  // namespace drover

@@ -62,6 +62,19 @@ Tensor DecoderBlock::attention() const {
     const QkvHeads heads(a_.qkv, s);
     c_.run(Rope{
         .x = heads.rotated, .cosine = c_.rope_cosine, .sine = c_.rope_sine, .positions = c_.batch.positions});
+    if (c_.cache != nullptr)
+        attend_to_cache();
+    else
+        attend();
+
+    c_.run(Gemm::forward(a_.attended, w_[BlockStorage::attention_output], c_.scratch.branch,
+                         c_.on_one_rank(w_[BlockStorage::attention_output_bias])));
+    return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
+}
+
+void DecoderBlock::attend() const {
+    const BlockShape& s = c_.shape;
+    const QkvHeads heads(a_.qkv, s);
     c_.run(Attention{.q = heads.q,
                      .k = heads.k,
                      .v = heads.v,
@@ -70,10 +83,22 @@ Tensor DecoderBlock::attention() const {
                      .sequences = c_.batch.sequences,
                      .scale = attention_scale(s),
                      .window = c_.window});
+}
 
-    c_.run(Gemm::forward(a_.attended, w_[BlockStorage::attention_output], c_.scratch.branch,
-                         c_.on_one_rank(w_[BlockStorage::attention_output_bias])));
-    return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
+void DecoderBlock::attend_to_cache() const {
+    const BlockShape& s = c_.shape;
+    const QkvHeads heads(a_.qkv, s);
+    const auto block = static_cast<std::size_t>(index_);
+    c_.run(CachedAttention{.q = heads.q,
+                           .k = heads.k,
+                           .v = heads.v,
+                           .key_cache = c_.cache->keys[block],
+                           .value_cache = c_.cache->values[block],
+                           .sequence_of = c_.cache->sequence_of,
+                           .positions = c_.batch.positions,
+                           .out = a_.attended.split_columns(s.heads, s.head_dim),
+                           .scale = attention_scale(s),
+                           .window = c_.window});
 }
 
 void DecoderBlock::second_norm(const Tensor& branch) const {

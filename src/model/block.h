@@ -12,7 +12,8 @@ namespace drover {
 class DecoderBlock {
   public:
     /// `index`: which block of the model it is.
-    DecoderBlock(const BlockContext& context, UnitTensors weights, const BlockActivations& activations, int index)
+    DecoderBlock(const BlockContext& context, UnitTensors weights, const BlockActivations& activations,
+                 int index)
         : c_(context), w_(weights), a_(activations), index_(index) {}
 
     /// `stream` [held,H] is the residual before the block and `branch` [held,H] what must still be added to
@@ -26,9 +27,12 @@ class DecoderBlock {
 
   private:
     void first_norm(const Tensor& stream, const Tensor& branch) const;
-    Tensor attention() const;  ///< attention_normed → its branch [held,H]
+    Tensor attention() const;      ///< attention_normed → its branch [held,H]
+    void attend() const;           ///< qkv, rotated → attended
+    void attend_to_cache() const;  ///< the same, with the past that the cache holds
     void second_norm(const Tensor& branch) const;
-    /// Multiplies what the experts see, or its gradient, [held,H], by this micro-batch's noise; nothing without one.
+    /// Multiplies what the experts see, or its gradient, [held,H], by this micro-batch's noise; nothing
+    /// without one.
     void jitter(const Tensor& x) const;
     /// Calls use(feed-forward) with the kind that this block has.
     template <class Use>

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "model/batch.h"
 #include "model/block_activations.h"
 #include "model/params.h"
@@ -7,6 +9,12 @@
 #include "parallel/param_store.h"
 
 namespace drover {
+
+/// The keys and values of all tokens that sequences had so far, for generation.
+struct KeyValueCache {
+    std::vector<Tensor> keys, values;  ///< per block, [sequences,capacity,kv_heads,D]
+    Tensor sequence_of;                ///< [N] i32: the sequence of each new token
+};
 
 /// What the blocks of one micro-batch have in common.
 struct BlockContext {
@@ -17,8 +25,9 @@ struct BlockContext {
     Tensor rope_cosine;  ///< [T,D/2] f32
     Tensor rope_sine;    ///< [T,D/2] f32
     float norm_eps = 0;
-    std::int64_t window = 0;  ///< of attention; 0: all of the past
-    BlockScratch scratch;     ///< of this micro-batch's size
+    std::int64_t window = 0;               ///< of attention; 0: all of the past
+    BlockScratch scratch;                  ///< of this micro-batch's size
+    const KeyValueCache* cache = nullptr;  ///< in generation: the past that the micro-batch's tokens continue
 
     // With experts.
     std::int64_t chosen = 0;           ///< k
@@ -27,7 +36,9 @@ struct BlockContext {
     float jitter = 0;                  ///< amplitude of the noise on their input, in training
 
     /// Where this rank's first held token stands in the micro-batch.
-    std::int64_t first_held() const { return parallel.splits_tokens() ? parallel.axis().rank() * shape.held : 0; }
+    std::int64_t first_held() const {
+        return parallel.splits_tokens() ? parallel.axis().rank() * shape.held : 0;
+    }
     /// A bias, or a contribution, that is added to a sum over ranks: only one rank may add it.
     Tensor on_one_rank(const Tensor& bias) const { return is_first_rank() ? bias : Tensor(); }
     bool is_first_rank() const { return parallel.axis().rank() == 0; }

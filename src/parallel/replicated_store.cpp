@@ -5,7 +5,7 @@
 namespace drover {
 
 ReplicatedStore::ReplicatedStore(ParamSpec spec, const Mesh& mesh, bool tokens_are_split, DType param_dtype,
-                                 DType gradient_dtype)
+                                 std::optional<DType> gradient_dtype)
     : spec_(std::move(spec)),
       mesh_(mesh),
       tokens_are_split_(tokens_are_split),
@@ -24,13 +24,15 @@ void ReplicatedStore::plan(Arena& arena) {
             Tensor weight, gradient;
             if (storage.present()) {
                 weight = arena.make(MemoryUse::parameters, param_dtype_, storage.shape);
-                gradient = arena.make(MemoryUse::gradients, gradient_dtype_, storage.shape);
+                if (gradient_dtype_)
+                    gradient = arena.make(MemoryUse::gradients, *gradient_dtype_, storage.shape);
             }
             weights_[unit].push_back(weight);
             gradients_[unit].push_back(gradient);
             for (const LeafPlacement& leaf : storage.leaves)
-                owned_.push_back(own_leaf(leaf, weight.rows(leaf.storage_row, leaf.rows.count),
-                                          gradient.rows(leaf.storage_row, leaf.rows.count)));
+                owned_.push_back(
+                    own_leaf(leaf, weight.rows(leaf.storage_row, leaf.rows.count),
+                             gradient ? gradient.rows(leaf.storage_row, leaf.rows.count) : gradient));
         }
 }
 
@@ -40,6 +42,7 @@ void ReplicatedStore::begin_step(int micro_batches) {
 }
 
 UnitGradients ReplicatedStore::grad(Stream, int unit) {
+    require(gradient_dtype_.has_value(), "gradients of a model that is only used");
     const auto index = static_cast<std::size_t>(unit);
     const bool accumulate = written_[index];
     written_[index] = true;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "parallel/param_store.h"
 
 namespace drover {
@@ -8,8 +10,9 @@ namespace drover {
 /// micro-batch is through a unit, while backward goes on. Also the store of a single process.
 class ReplicatedStore final : public ParamStore {
   public:
+    /// Without a gradient dtype there are no gradients: for a model that is only used.
     ReplicatedStore(ParamSpec spec, const Mesh& mesh, bool tokens_are_split, DType param_dtype,
-                    DType gradient_dtype);
+                    std::optional<DType> gradient_dtype);
 
     const ParamSpec& spec() const override { return spec_; }
     void plan(Arena& arena) override;
@@ -31,7 +34,7 @@ class ReplicatedStore final : public ParamStore {
     const Mesh& mesh_;
     bool tokens_are_split_;
     DType param_dtype_;
-    DType gradient_dtype_;
+    std::optional<DType> gradient_dtype_;
     std::vector<UnitPlacement> placement_;
     std::vector<std::vector<Tensor>> weights_;    // [unit][storage]
     std::vector<std::vector<Tensor>> gradients_;  // [unit][storage]

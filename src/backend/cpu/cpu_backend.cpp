@@ -133,6 +133,7 @@ class CpuBackend final : public Backend {
     DROVER_FORWARD(rope, Rope)
     DROVER_FORWARD(swiglu, Swiglu)
     DROVER_FORWARD(swiglu_backward, SwigluBackward)
+    DROVER_FORWARD(cached_attention, CachedAttention)
     DROVER_FORWARD(cross_entropy_statistics, CrossEntropyStatistics)
     DROVER_FORWARD(cross_entropy_rescale, CrossEntropyRescale)
     DROVER_FORWARD(cross_entropy_gradient, CrossEntropyGradient)

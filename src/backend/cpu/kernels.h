@@ -40,6 +40,7 @@ struct PeakLoop {
     declare(swiglu_backward, SwigluBackward)       \
     declare(attention, Attention)          \
     declare(attention_backward, AttentionBackward) \
+    declare(cached_attention, CachedAttention) \
     declare(cross_entropy_statistics, CrossEntropyStatistics) \
     declare(cross_entropy_rescale, CrossEntropyRescale)       \
     declare(cross_entropy_gradient, CrossEntropyGradient)     \

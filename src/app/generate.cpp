@@ -1,0 +1,172 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "app/commands.h"
+#include "core/json.h"
+#include "core/python_text.h"
+#include "generate/generator.h"
+#include "text/streaming_decoder.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct GenerateOptions {
+    std::string model, tokenizer, prompt, dtype = "auto", device = "cpu";
+    std::vector<std::int32_t> prompt_ids;
+    bool has_prompt = false;
+    GenerationSettings generation;
+    std::int64_t threads = 0;
+    bool json = false;
+};
+
+/// Prompt tokens that go through the model at once: enough to keep its products busy.
+constexpr std::int64_t prefill_tokens = 512;
+
+void say(const std::string& line) {
+    fmt::print(stderr, "{}\n", line);
+}
+
+/// The model's own dtype unless --dtype names another; float16, in which nothing is computed here, becomes
+/// float32.
+DType chosen_dtype(const GenerateOptions& options, const ModelConfig& config) {
+    DType dtype = options.dtype == "auto" ? config.dtype.value_or(stored_dtype(options.model))
+                                          : floating_dtype_from_name(options.dtype, "--dtype");
+    if (dtype == DType::f32 || dtype == DType::bf16) return dtype;
+    say(fmt::format("Generating in float32: {} is not computed with here.", name_of(dtype)));
+    return DType::f32;
+}
+
+/// None where ids were given and there is no tokenizer: then there is no text, either.
+std::shared_ptr<const Tokenizer> find_tokenizer(const GenerateOptions& options) {
+    try {
+        return load_tokenizer(options.tokenizer.empty() ? options.model : options.tokenizer);
+    } catch (const Error& error) {
+        if (options.has_prompt || !options.tokenizer.empty()) throw;
+        say(fmt::format("Ids only, no text: {}", error.cause()));
+        return nullptr;
+    }
+}
+
+std::vector<TokenId> prompt_ids(const GenerateOptions& options, const Tokenizer* tokenizer) {
+    if (!options.has_prompt) return options.prompt_ids;
+    std::vector<TokenId> ids;
+    tokenizer->encode(options.prompt, SpecialTokens::add, ids);
+    if (ids.empty() && tokenizer->bos()) ids.push_back(*tokenizer->bos());
+    return ids;
+}
+
+/// Prints text as it comes.
+class TextPrinter {
+  public:
+    explicit TextPrinter(const std::shared_ptr<const Tokenizer>& tokenizer) : decoder_(tokenizer, true) {}
+    void push(TokenId id) { print(decoder_.push(id)); }
+    void finish() { print(decoder_.finish() + "\n"); }
+
+  private:
+    static void print(const std::string& text) {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+    }
+    StreamingDecoder decoder_;
+};
+
+void generate(const GenerateOptions& options) {
+    if (options.has_prompt == !options.prompt_ids.empty())
+        throw UsageError(options.has_prompt ? "Both --prompt and --prompt_ids are given."
+                                            : "Neither --prompt nor --prompt_ids is given.",
+                         "Give one of them.");
+    check_sampling(options.generation.sampling);
+    if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
+    const ModelConfig config = ModelConfig::from_path(options.model);
+    const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options);
+    const std::vector<TokenId> prompt = prompt_ids(options, tokenizer.get());
+    const auto length = static_cast<std::int64_t>(prompt.size());
+    const std::int64_t positions = config.max_position_embeddings;
+    if (length >= positions)
+        throw Error(fmt::format("The prompt has {} tokens, but the model's max_position_embeddings is {}.",
+                                length, positions),
+                    "Shorten the prompt; new tokens need positions, too.");
+    GenerationSettings settings = options.generation;
+    if (length + settings.max_new_tokens > positions) {
+        settings.max_new_tokens = positions - length;
+        say(fmt::format("Making at most {} new tokens: the model has {} positions.", settings.max_new_tokens,
+                        positions));
+    }
+    settings.ends = end_ids(config, options.model);
+
+    const std::unique_ptr<Backend> backend =
+        options.device == "cuda" ? make_cuda_backend(0) : make_cpu_backend();
+    InferenceModel model(config,
+                         {.dtype = chosen_dtype(options, config),
+                          .capacity = length + settings.max_new_tokens,
+                          .new_tokens = std::clamp<std::int64_t>(length, 1, prefill_tokens)},
+                         *backend);
+    model.allocate();
+    if (const std::string text = load_weights(model, *backend, options.model).text(); !text.empty())
+        say(text);
+
+    Generator generator(model, *backend);
+    if (options.json || !tokenizer) {
+        const std::vector<TokenId> ids = generator.generate(prompt, settings);
+        if (!options.json) {
+            fmt::print("{}\n", fmt::join(ids, ","));
+            return;
+        }
+        fmt::print("{}\n",
+                   python_json_line({{"ids", ids},
+                                     {"text", tokenizer ? Json(tokenizer->decode(ids, true)) : Json()},
+                                     {"prompt_ids", prompt}}));
+        return;
+    }
+    TextPrinter printer(tokenizer);
+    for (const TokenId id : prompt) printer.push(id);
+    generator.generate(prompt, settings, [&](TokenId id) { printer.push(id); });
+    printer.finish();
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app) {
+    auto options = std::make_shared<GenerateOptions>();
+    CLI::App* command =
+        app.add_subcommand("generate",
+                           "Continues a prompt with a trained model and prints the text as it is made.\n"
+                           "Example: drover generate --model out --prompt \"Once upon a time\" "
+                           "--max_new_tokens 64 --temperature 0.8");
+    command->option_defaults()->always_capture_default();
+    SamplingSettings& sampling = options->generation.sampling;
+    command->add_option("--model", options->model, "model folder (config.json and safetensors)")->required();
+    command->add_option("--tokenizer", options->tokenizer,
+                        "folder or file of the tokenizer; that of the model folder when empty");
+    CLI::Option* prompt = command->add_option("--prompt", options->prompt, "text to continue");
+    command->add_option("--prompt_ids", options->prompt_ids, "token ids to continue: 1,15043,3186")
+        ->delimiter(',');
+    command->add_option("--max_new_tokens", options->generation.max_new_tokens, "tokens to add at most")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+    command->add_option("--temperature", sampling.temperature,
+                        "logits are divided by it; 0: the likeliest token");
+    command->add_option("--top_k", sampling.top_k, "choose among the k likeliest tokens; 0: all");
+    command->add_option("--top_p", sampling.top_p,
+                        "choose among the likeliest tokens that together have this probability");
+    command->add_option("--seed", sampling.seed, "the same seed gives the same text");
+    command->add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
+    command->add_option("--device", options->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+    command->add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
+        ->check(CLI::Range(0, 4096));
+    command->add_flag("--json", options->json,
+                      "print {\"ids\": new ids, \"text\": their text, \"prompt_ids\": ids of the prompt}");
+    command->callback([options, prompt] {
+        options->has_prompt = prompt->count() > 0;
+        generate(*options);
+    });
+}
+
+}  // namespace drover

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string_view>
+
+namespace drover {
+
+/// A regular file mapped into memory, read only.
+class MappedFile {
+  public:
+    /// Error when there is no such file, it is a folder or a device, or may not be read.
+    explicit MappedFile(const std::filesystem::path& path);
+    ~MappedFile();
+    MappedFile(MappedFile&& other) noexcept;
+    MappedFile& operator=(MappedFile&& other) noexcept;
+
+    std::string_view bytes() const { return {static_cast<const char*>(map_), size_}; }
+    /// For views whose type has no const; writing through it ends the program.
+    std::byte* data() const { return static_cast<std::byte*>(map_); }
+
+  private:
+    void* map_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+}  // namespace drover

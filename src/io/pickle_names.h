@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "io/safetensors.h"
+
+namespace drover {
+
+/// A Python name that a pickle may use, and what the reader makes of it. No Python code stands behind any.
+struct PickleName {
+    enum class Meaning : std::uint8_t {
+        ordered_dict,
+        tensor,
+        parameter,
+        size,
+        device,
+        encode,
+        storage,
+        closed
+    };
+    std::string_view full_name;
+    Meaning meaning;
+    FileDType dtype = FileDType::F32;  ///< of a storage's elements
+};
+
+/// The whole list.
+inline constexpr std::array<PickleName, 21> pickle_names = {{
+    {"collections.OrderedDict", PickleName::Meaning::ordered_dict},
+    {"torch._utils._rebuild_tensor_v2", PickleName::Meaning::tensor},
+    {"torch._utils._rebuild_parameter", PickleName::Meaning::parameter},
+    {"torch.Size", PickleName::Meaning::size},
+    {"torch.device", PickleName::Meaning::device},
+    {"_codecs.encode", PickleName::Meaning::encode},
+    {"torch.FloatStorage", PickleName::Meaning::storage, FileDType::F32},
+    {"torch.DoubleStorage", PickleName::Meaning::storage, FileDType::F64},
+    {"torch.HalfStorage", PickleName::Meaning::storage, FileDType::F16},
+    {"torch.BFloat16Storage", PickleName::Meaning::storage, FileDType::BF16},
+    {"torch.LongStorage", PickleName::Meaning::storage, FileDType::I64},
+    {"torch.IntStorage", PickleName::Meaning::storage, FileDType::I32},
+    {"torch.ShortStorage", PickleName::Meaning::storage, FileDType::I16},
+    {"torch.CharStorage", PickleName::Meaning::storage, FileDType::I8},
+    {"torch.ByteStorage", PickleName::Meaning::storage, FileDType::U8},
+    {"torch.BoolStorage", PickleName::Meaning::storage, FileDType::BOOL},
+    // The random state that the Trainer saves has numpy's in it, which is of no use here.
+    {"numpy.core.multiarray._reconstruct", PickleName::Meaning::closed},
+    {"numpy._core.multiarray._reconstruct", PickleName::Meaning::closed},
+    {"numpy.core.multiarray.scalar", PickleName::Meaning::closed},
+    {"numpy.ndarray", PickleName::Meaning::closed},
+    {"numpy.dtype", PickleName::Meaning::closed},
+}};
+
+/// Its place in the list; nothing when it is not there.
+constexpr std::optional<std::size_t> find_pickle_name(std::string_view module, std::string_view name) {
+    for (std::size_t i = 0; i < pickle_names.size(); ++i) {
+        const std::string_view full = pickle_names[i].full_name;
+        if (full.size() == module.size() + 1 + name.size() && full.starts_with(module) &&
+            full[module.size()] == '.' && full.ends_with(name))
+            return i;
+    }
+    return std::nullopt;
+}
+
+}  // namespace drover

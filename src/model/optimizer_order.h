@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/hf_compat.h"
+#include "model/config.h"
+
+namespace drover {
+
+/// A parameter of transformers' model, which is one leaf, or several whose elements follow each other (fused
+/// experts).
+struct NumberedParameter {
+    std::string name;                 ///< as named_parameters() has it
+    std::vector<std::string> leaves;  ///< published names
+};
+
+/// The parameters by their number in an optimizer.pt of the Trainer (io/hf_optimizer_state.h): first those
+/// with weight decay, then those without, each in module order.
+std::vector<NumberedParameter> optimizer_order(const ModelConfig& config, const HfCompat& compat = {});
+
+}  // namespace drover

@@ -1,0 +1,226 @@
+#include "io/torch_pickle.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "core/json.h"
+#include "fuzz/run_corpus.h"
+#include "fuzz/torch_pickle_input.h"
+#include "io/hf_optimizer_state.h"
+#include "support/golden.h"
+
+namespace drover {
+namespace {
+
+using Kind = PickleValue::Kind;
+using namespace std::string_view_literals;
+
+TEST(Corpus, TorchPicklesOpenOrGiveAnError) {
+    test::run_corpus("torch_pickle", test::accepts_torch_pickle);
+}
+
+std::vector<double> elements(const PickleTensor& tensor, const Tensor& packed) {
+    EXPECT_TRUE(tensor.packed());
+    test::OwnedTensor aligned(packed.dtype(), packed.shape());
+    std::memcpy(aligned.tensor().raw(), packed.raw(), packed.bytes());
+    return test::values(aligned);
+}
+
+/// Compares a value with what the script in Python said about it.
+void expect_value(const PickleValue& value, const Json& expected, const std::string& where) {
+    SCOPED_TRACE(where);
+    if (expected.is_object() && expected.contains("dtype")) {
+        ASSERT_EQ(value.kind(), Kind::tensor);
+        const PickleTensor& tensor = value.tensor();
+        EXPECT_EQ(tensor.shape, expected.at("shape").get<std::vector<std::int64_t>>());
+        EXPECT_EQ(tensor.packed(), expected.at("contiguous").get<bool>());
+        if (!expected.at("contiguous").get<bool>()) {
+            EXPECT_THROW(value.packed_tensor(), Error);
+            return;
+        }
+        EXPECT_EQ(name_of(value.packed_tensor().dtype()), expected.at("dtype").get<std::string>());
+        EXPECT_EQ(elements(tensor, value.packed_tensor()), expected.at("values").get<std::vector<double>>());
+    } else if (expected.is_object() && expected.contains("bytes")) {
+        std::string bytes;
+        for (const Json& byte : expected.at("bytes")) bytes.push_back(static_cast<char>(byte.get<int>()));
+        EXPECT_EQ(value.bytes(), bytes);
+    } else if (expected.is_object()) {
+        const Json& items = expected.at("items");
+        ASSERT_EQ(value.kind(), Kind::dict);
+        ASSERT_EQ(value.size(), items.size());
+        for (std::size_t i = 0; i < items.size(); ++i) {
+            expect_value(value.key(i), items[i][0], where + " key");
+            expect_value(value.value(i), items[i][1], where + "[" + items[i][0].dump() + "]");
+        }
+    } else if (expected.is_array()) {
+        ASSERT_TRUE(value.kind() == Kind::list || value.kind() == Kind::tuple);
+        ASSERT_EQ(value.size(), expected.size());
+        for (std::size_t i = 0; i < expected.size(); ++i)
+            expect_value(value.at(i), expected[i], where + "[" + std::to_string(i) + "]");
+    } else if (expected.is_null()) {
+        EXPECT_EQ(value.kind(), Kind::none);
+    } else if (expected.is_boolean()) {
+        EXPECT_EQ(value.boolean(), expected.get<bool>());
+    } else if (expected.is_number_integer()) {
+        EXPECT_EQ(value.integer(), expected.get<std::int64_t>());
+    } else if (expected.is_number_float()) {
+        EXPECT_EQ(value.number(), expected.get<double>());
+    } else if (expected == "inf") {
+        EXPECT_TRUE(std::isinf(value.number()));
+    } else {
+        EXPECT_EQ(value.text(), expected.get<std::string>());
+    }
+}
+
+TEST(TorchPickle, ReadsWhatTorchSaves) {
+    const Json expected = read_json_file(test::golden_path("pickle/values.json"));
+    for (const char* name : {"pickle/values_protocol2.pt", "pickle/values_protocol4.pt"}) {
+        const TorchFile file(test::golden_path(name));
+        file.verify();
+        EXPECT_EQ(file.root().size(), expected.size());
+        for (const auto& [key, value] : expected.items()) expect_value(file.root()[key], value, key);
+    }
+}
+
+TEST(TorchPickle, TensorsOfOneStorageShareIt) {
+    const TorchFile file(test::golden_path("pickle/values_protocol2.pt"));
+    EXPECT_EQ(file.root()["part"].tensor().storage, file.root()["float32"].tensor().storage);
+    EXPECT_EQ(file.root()["scalar"].number(), 4.5);
+}
+
+/// The Error's cause.
+std::string cause_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const Error& error) {
+        return error.cause();
+    }
+    return "no error";
+}
+
+TEST(TorchPickle, RefusesEveryOtherNameByName) {
+    const auto cause = [](const std::string& name) {
+        const std::string bytes = read_text_file(test::golden_path("../fuzz/corpus/torch_pickle/" + name));
+        return cause_of([&] { TorchPickle pickle(bytes, "file.pt"); });
+    };
+    EXPECT_EQ(
+        cause("bad-system"),
+        "file.pt names \"posix.system\", which is not one of the few things that are read from such a file.");
+    EXPECT_EQ(cause("bad-system4"), cause("bad-system"));
+    EXPECT_NE(cause("bad-eval").find("\"__builtin__.eval\""), std::string::npos) << cause("bad-eval");
+    EXPECT_NE(cause("bad-getattr").find("\"__builtin__.getattr\""), std::string::npos);
+    // Arbitrary classes of Python: not read, and said so.
+    EXPECT_NE(cause_of([] {
+                  TorchFile file(test::golden_path("trainer_checkpoint/training_args.bin"));
+              }).find("names \"transformers."),
+              std::string::npos);
+}
+
+TEST(TorchPickle, ChecksumsOfStoragesAreVerified) {
+    std::string bytes = read_text_file(test::golden_path("pickle/values_protocol2.pt"));
+    const float six = 6;
+    std::string pattern(sizeof six, '\0');
+    std::memcpy(pattern.data(), &six, sizeof six);
+    const auto place = bytes.find(pattern);
+    ASSERT_NE(place, std::string::npos);
+    bytes[place] ^= 1;
+    const TorchPickle pickle(bytes, "file.pt");  // opening reads no storage
+    EXPECT_NE(cause_of([&] { pickle.verify(); }).find("the checksum of its entry"), std::string::npos);
+}
+
+TEST(TorchPickle, EveryTruncationIsAnError) {
+    const std::string bytes = read_text_file(test::golden_path("../fuzz/corpus/torch_pickle/valid-dict"));
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+        EXPECT_FALSE(test::accepts_torch_pickle(std::string_view(bytes).substr(0, size))) << size;
+}
+
+TEST(TorchPickle, AFlippedBitIsAnErrorOrDoesNotMatter) {
+    const std::string bytes = read_text_file(test::golden_path("../fuzz/corpus/torch_pickle/valid-dict"));
+    int refused = 0;
+    for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += 3) {
+        std::string changed = bytes;
+        changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << (bit % 8)));
+        if (!test::accepts_torch_pickle(changed)) ++refused;
+    }
+    EXPECT_GT(refused, 500);
+}
+
+TEST(TorchPickle, AnyInstructionInAnyPlaceIsAnErrorOrDoesNotMatter) {
+    // {"a": 5, "b": [(1,), 1.0]}
+    const std::string program(
+        "\x80\x02}q\x00(X\x01\x00\x00\x00"
+        "aK\x05X\x01\x00\x00\x00"
+        "b]q\x01(K\x01\x85G?\xf0\x00\x00\x00\x00\x00\x00"
+        "eu."sv);
+    EXPECT_TRUE(test::accepts_pickle_program(program));
+    for (std::size_t place = 0; place < program.size(); ++place)
+        for (int byte = 0; byte < 256; ++byte) {
+            std::string changed = program;
+            changed[place] = static_cast<char>(byte);
+            test::accepts_pickle_program(changed);
+        }
+}
+
+TEST(HfRandomState, OpensWithoutNumpy) {
+    const TorchFile file(test::golden_path("trainer_checkpoint/llama_adamw/checkpoint-4/rng_state.pth"));
+    file.verify();
+    EXPECT_EQ(file.root()["cpu"].tensor().shape, (std::vector<std::int64_t>{5056}));
+    EXPECT_EQ(file.root()["python"].at(0).integer(), 3);
+    EXPECT_EQ(file.root()["numpy"].at(0).text(), "MT19937");
+    EXPECT_EQ(file.root()["numpy"].at(1).kind(), Kind::object);
+}
+
+class HfCheckpoint : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(HfCheckpoint, HasWhatTheOptimizerHad) {
+    const std::string name = std::string("trainer_checkpoint/") + GetParam();
+    const Json expected = read_json_file(test::golden_path(name + "/whole_run.json"));
+    const HfOptimizerState state(test::golden_path(name + "/checkpoint-4/optimizer.pt"));
+    ASSERT_EQ(state.parameters().size(), expected.at("parameters").size());
+    for (const auto& [index_text, entry] : expected.at("optimizer").at("state").items()) {
+        const auto index = static_cast<std::size_t>(std::stoul(index_text));
+        const HfOptimizerState::Parameter& parameter = state.parameters().at(index);
+        EXPECT_EQ(parameter.step, 4);
+        for (const auto& [key, value] : entry.items()) {
+            if (key == "step" || value.is_null()) continue;
+            if (!value.is_object() || value.at("shape").empty()) {
+                EXPECT_TRUE(parameter.numbers.contains(key)) << key;
+                continue;
+            }
+            std::int64_t count = 1;
+            for (const Json& size : value.at("shape")) count *= size.get<std::int64_t>();
+            const Tensor tensor = state.tensor(index, key, count);
+            test::OwnedTensor aligned(tensor.dtype(), tensor.shape());
+            std::memcpy(aligned.tensor().raw(), tensor.raw(), tensor.bytes());
+            double sum = 0;
+            for (const double element : test::values(aligned)) sum += element;
+            const double wanted = value.at("sum").get<double>();
+            EXPECT_NEAR(sum, wanted, 1e-9 * std::abs(wanted) + 1e-12) << index << " " << key;
+        }
+    }
+    const Json& groups = expected.at("optimizer").at("param_groups");
+    ASSERT_EQ(state.groups().size(), groups.size());
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+        EXPECT_EQ(state.groups()[i].learning_rate, groups[i].at("lr").get<double>());
+        EXPECT_EQ(state.groups()[i].initial_learning_rate, groups[i].at("initial_lr").get<double>());
+        EXPECT_EQ(state.groups()[i].weight_decay, groups[i].at("weight_decay").get<double>());
+        EXPECT_EQ(state.groups()[i].parameters, groups[i].at("params").size());
+    }
+    const auto schedule = HfSchedulerState::read(test::golden_path(name + "/checkpoint-4/scheduler.pt"));
+    const Json& expected_schedule = expected.at("scheduler");
+    EXPECT_EQ(schedule.last_epoch, expected_schedule.at("last_epoch").get<std::int64_t>());
+    EXPECT_EQ(schedule.base_learning_rates, expected_schedule.at("base_lrs").get<std::vector<double>>());
+    EXPECT_EQ(schedule.last_learning_rates, expected_schedule.at("_last_lr").get<std::vector<double>>());
+    EXPECT_NE(cause_of([&] { state.tensor(0, "exp_avg_cube", 1); }).find("no exp_avg_cube"),
+              std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, HfCheckpoint,
+                         ::testing::Values("llama_adamw", "llama_adafactor", "mixtral_adamw"),
+                         [](const auto& run) { return std::string(run.param); });
+
+}  // namespace
+}  // namespace drover
