@@ -68,7 +68,8 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 add_library(drover_cudnn INTERFACE)
 target_include_directories(drover_cudnn SYSTEM INTERFACE ${DROVER_CUDNN_FRONTEND_INCLUDE} ${DROVER_CUDNN_INCLUDE})
-target_link_libraries(drover_cudnn INTERFACE ${DROVER_CUDNN_LIBRARY})
+# One of the frontend's engines, for other GPUs, compiles at run time.
+target_link_libraries(drover_cudnn INTERFACE ${DROVER_CUDNN_LIBRARY} CUDA::nvrtc)
 add_library(drover::cudnn ALIAS drover_cudnn)
 set(DROVER_WITH_CUDA ON)
 message(STATUS "Building with CUDA ${CUDAToolkit_VERSION} for ${DROVER_CUDA_ARCHITECTURES}")

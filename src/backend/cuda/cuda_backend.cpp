@@ -89,7 +89,7 @@ class CudaBackend final : public Backend {
   protected:
     void execute(Stream stream, const Gemm& op) override { gemm_.run(launch<Gemm>(stream), op); }
     void execute(Stream stream, const GroupedGemm& op) override {
-        grouped_gemm_.run(launch<GroupedGemm>(stream), op);
+        grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, op);
     }
     void execute(Stream stream, const Attention& op) override {
         if (cudnn_takes(op))
@@ -156,7 +156,7 @@ class CudaBackend final : public Backend {
     Scratch scratch_;
     std::unordered_map<std::type_index, DeviceTable> tables_;
     GemmEngine gemm_;
-    GroupedGemmEngine grouped_gemm_{gemm_};
+    GroupedGemmEngine grouped_gemm_;
     CudnnAttention cudnn_attention_;
     bool refusal_said_ = false;
 };

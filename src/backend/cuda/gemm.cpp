@@ -13,7 +13,7 @@ namespace {
 void check(cublasStatus_t status, std::string_view what) {
     if (status == CUBLAS_STATUS_SUCCESS) return;
     throw Error(
-        fmt::format("cuBLASLt failed: {} ({}).", what, cublasGetStatusString(status)),
+        fmt::format("cuBLASLt failed: {} ({}).", what, cublasLtGetStatusString(status)),
         "If memory is short, take a smaller batch; otherwise please report it with the model's config.json.");
 }
 

@@ -25,7 +25,7 @@ const std::int32_t* GroupedGemmEngine::read_offsets(const Launch& launch, const 
     return host_;
 }
 
-void GroupedGemmEngine::run(const Launch& launch, const GroupedGemm& op) {
+void GroupedGemmEngine::run(const Launch& launch, GemmEngine& products, const GroupedGemm& op) {
     const std::int64_t experts = op.offsets.size(0) - 1;
     const bool makes_weights = op.use == GroupedGemm::Use::weight_gradient;
     const Tensor& stacked = makes_weights ? op.c : op.b;
@@ -48,14 +48,14 @@ void GroupedGemmEngine::run(const Launch& launch, const GroupedGemm& op) {
         const Tensor rows = op.a.rows(begin, count);
         switch (op.use) {
             case GroupedGemm::Use::forward:
-                products_.run(launch, Gemm::forward(rows, matrix, op.c.rows(begin, count)));
+                products.run(launch, Gemm::forward(rows, matrix, op.c.rows(begin, count)));
                 break;
             case GroupedGemm::Use::data_gradient:
-                products_.run(launch, Gemm::data_gradient(rows, matrix, op.c.rows(begin, count)));
+                products.run(launch, Gemm::data_gradient(rows, matrix, op.c.rows(begin, count)));
                 break;
             case GroupedGemm::Use::weight_gradient:
-                products_.run(launch,
-                              Gemm::weight_gradient(rows, op.b.rows(begin, count), matrix, op.accumulate));
+                products.run(launch,
+                             Gemm::weight_gradient(rows, op.b.rows(begin, count), matrix, op.accumulate));
                 break;
         }
     }
