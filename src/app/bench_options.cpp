@@ -5,7 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "app/choose_backend.h"
+#include "api/choose_backend.h"
 #include "app/example_configs.h"
 #include "core/error.h"
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "api/choose_backend.h"
 #include "api/run_clm_settings.h"
 #include "app/commands.h"
 #include "app/run_clm_sources.h"
@@ -15,7 +16,7 @@ namespace drover {
 namespace {
 
 struct EvalOptions {
-    std::string model, tokenizer, data, text_column, dtype = "auto", device = "cpu";
+    std::string model, tokenizer, data, text_column, dtype = "auto", device = "auto";
     std::int64_t block_size = 0, batch_size = 8, max_samples = 0, threads = 0;
     bool json = false;
 };
@@ -93,11 +94,10 @@ void evaluate(const EvalOptions& options) {
     const EvalSource source =
         is_token_file(options.data) ? from_token_file(options, arguments) : from_text(arguments);
     const TrainerSettings settings = trainer_settings(arguments);
-    const std::unique_ptr<Backend> backend =
-        options.device == "cuda" ? make_cuda_backend(0) : make_cpu_backend();
+    const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
 
-    TrainEngineOptions engine_settings =
-        engine_options(arguments, chosen_precision(arguments, computed_dtype(source.config)));
+    TrainEngineOptions engine_settings = engine_options(
+        arguments, chosen_precision(arguments, computed_dtype(source.config), backend->device()));
     engine_settings.evaluation_only = true;
     engine_settings.model.recompute = {Recompute::full};  // nothing is kept for a backward pass
     engine_settings.model.rows = settings.per_device_eval_batch_size;
@@ -150,7 +150,8 @@ void add_eval_command(CLI::App& app) {
     command->add_option("--max_samples", options->max_samples, "only the first rows; 0: all")
         ->check(CLI::NonNegativeNumber);
     command->add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
-    command->add_option("--device", options->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+    command->add_option("--device", options->device, "auto takes a GPU when there is one")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
     command->add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
         ->check(CLI::Range(0, 4096));
     command->add_flag("--json", options->json, "print one JSON object");

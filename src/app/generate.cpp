@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/choose_backend.h"
 #include "api/find_model.h"
 #include "app/commands.h"
 #include "core/json.h"
@@ -20,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct GenerateOptions {
-    std::string model, tokenizer, prompt, dtype = "auto", device = "cpu";
+    std::string model, tokenizer, prompt, dtype = "auto", device = "auto";
     std::vector<std::int32_t> prompt_ids;
     bool has_prompt = false;
     GenerationSettings generation;
@@ -104,8 +105,7 @@ void generate(GenerateOptions options) {
     }
     settings.ends = end_ids(config, options.model);
 
-    const std::unique_ptr<Backend> backend =
-        options.device == "cuda" ? make_cuda_backend(0) : make_cpu_backend();
+    const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
     InferenceModel model(config,
                          {.dtype = chosen_dtype(options, config),
                           .capacity = length + settings.max_new_tokens,
@@ -163,7 +163,8 @@ void add_generate_command(CLI::App& app) {
                         "choose among the likeliest tokens that together have this probability");
     command->add_option("--seed", sampling.seed, "the same seed gives the same text");
     command->add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
-    command->add_option("--device", options->device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+    command->add_option("--device", options->device, "auto takes a GPU when there is one")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
     command->add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
         ->check(CLI::Range(0, 4096));
     command->add_flag("--json", options->json,

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "api/choose_backend.h"
 #include "api/run_clm_settings.h"
 #include "app/busy_machine.h"
-#include "app/choose_backend.h"
 #include "app/commands.h"
 #include "app/run_clm_data.h"
 #include "app/run_clm_resume.h"

@@ -145,7 +145,7 @@ void Backend::check(const AttentionBackward& op) const {
 
 void Backend::check(const CachedAttention& op) const {
     const Operands operands("cached_attention", device());
-    operands.ranked("q", op.q, activations, 3);
+    operands.ranked("q", op.q, operands.activations(), 3);
     const DType dtype = op.q.dtype();
     const std::int64_t tokens = op.q.size(0), head_size = op.q.size(2);
     operands.ranked("k", op.k, {dtype}, 3);

@@ -1,4 +1,4 @@
-#include "app/choose_backend.h"
+#include "api/choose_backend.h"
 
 #include <fmt/format.h>
 
