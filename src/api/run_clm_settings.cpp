@@ -155,6 +155,7 @@ TrainEngineOptions engine_options(const Arguments& arguments, const Precision& p
     options.model.label_smoothing = arguments.number("label_smoothing_factor");
     options.model.neftune_alpha = arguments.optional_number("neftune_noise_alpha").value_or(0);
     if (precision.parameters == DType::f16) options.loss_scaling = LossScaler::Settings{};
+    options.init = init_kind_from_name(arguments.text("init"), "--init");
     options.optimizer = optimizer_settings(arguments);
     options.max_gradient_norm = arguments.number("max_grad_norm");
     options.noise_seed = static_cast<std::uint64_t>(arguments.integer("seed"));

@@ -29,6 +29,7 @@ struct BenchOptions {
     std::string recompute = "none";
     std::int64_t steps = 8;
     std::int64_t layers = 0;  ///< 0: as many as the config says
+    std::string init = "hf";
 };
 
 /// Rows of tokens that are as likely as any other; every step sees the same ones.
@@ -148,7 +149,8 @@ void run_bench(const BenchOptions& options) {
                         .adamw = {},
                         .optimizer = OptimizerSettings::named(options.optimizer, 0),
                         .max_gradient_norm = 1.0,
-                        .compat = {}},
+                        .compat = {},
+                        .init = init_kind_from_name(options.init, "--init")},
                        *backend, mesh);
     if (!options.shape.json)
         fmt::print("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",
@@ -208,6 +210,8 @@ void add_bench_command(CLI::App& app) {
     command->add_option("--recompute", options->recompute, "none, selective, selective_mlp or full");
     command->add_option("--steps", options->steps, "steps to run, the first two of them for warm-up")
         ->check(CLI::Range(warm_up_steps + 1, std::int64_t{1} << 30));
+    command->add_option("--init", options->init, "hf: transformers' weights for the seed; counter: faster")
+        ->check(CLI::IsMember({"hf", "counter"}));
     command->add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
         ->check(CLI::Range(0, 1 << 12));
     CLI::App* ops = add_bench_ops_command(*command);

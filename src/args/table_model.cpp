@@ -45,6 +45,10 @@ std::span<const Argument> model_arguments() {
         flag("static", "no", "Mixtral: every expert sees every token; slow, for comparison."),
         flag("peft_lora", "no", "Train low-rank adapters instead of the weights.")
             .explained("Low-rank adapters are not made here; all weights are trained."),
+        choice("init", "hf|counter", "hf",
+               "How new weights are drawn: hf gives those of transformers for the seed; counter draws every "
+               "element by its "
+               "place, which is several times faster."),
         flag("spmd_defer_init", "no", "Make each weight only where it is kept.")
             .explained("Always so: no process ever makes a weight that it does not keep, and the values are "
                        "those of the model's own init."),

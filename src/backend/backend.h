@@ -27,6 +27,9 @@ class Backend {
     virtual std::size_t available_bytes() const = 0;
     /// Zeroed device memory.
     virtual MemoryBlock allocate(std::size_t bytes) = 0;
+    /// Host memory that the device reads and writes fastest. A copy from it may still be reading when copy()
+    /// returns.
+    virtual MemoryBlock allocate_staging(std::size_t bytes) { return allocate_host_memory(bytes); }
     virtual Stream main_stream() = 0;
     /// Waits until everything enqueued on the stream is done; on a stream without a handle: on the whole
     /// device.

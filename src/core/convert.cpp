@@ -9,6 +9,8 @@ namespace {
 
 template <class From, class To>
 void convert(const From* from, To* to, std::int64_t count) {
+    constexpr std::int64_t worth_threads = 1 << 20;
+#pragma omp parallel for schedule(static) if (count >= worth_threads)
     for (std::int64_t i = 0; i < count; ++i) {
         if constexpr (std::is_same_v<From, double> && std::is_same_v<To, double>)
             to[i] = from[i];

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/counter_rng.h"
+#include "core/error.h"
 #include "model/params.h"
 
 namespace drover {
@@ -16,7 +18,49 @@ bool is_moe_leaf(std::string_view name) {
     return name.find(".block_sparse_moe.") != std::string_view::npos;
 }
 
+/// Fills a leaf that is not drawn; false for one that is.
+bool fill_constant(const OwnedLeaf& leaf, std::span<float> out) {
+    const Initial initial = leaf.spec->initial;
+    if (initial == Initial::normal) return false;
+    std::fill(out.begin(), out.end(), initial == Initial::ones ? 1.0f : 0.0f);
+    return true;
+}
+
+/// The padding token's embedding is zero.
+void clear_padding_row(const OwnedLeaf& leaf, std::span<float> out) {
+    const std::int64_t zeroed = leaf.spec->zeroed_row - leaf.row_begin;
+    if (leaf.spec->zeroed_row >= 0 && zeroed >= 0 && zeroed < leaf.row_count)
+        std::fill_n(out.begin() + zeroed * leaf.column_count, leaf.column_count, 0.0f);
+}
+
 }  // namespace
+
+InitKind init_kind_from_name(std::string_view name, std::string_view what) {
+    if (name == "hf") return InitKind::hugging_face;
+    if (name == "counter") return InitKind::counter;
+    throw UsageError(fmt::format("{} is \"{}\".", what, name), "Use hf or counter.");
+}
+
+void fill_by_counter(const OwnedLeaf& leaf, std::uint64_t seed, double standard_deviation,
+                     std::span<float> out) {
+    if (fill_constant(leaf, out)) return;
+    const CounterRng random(seed, 0);
+    const std::uint64_t name = leaf_hash(leaf.spec->name + "/init");
+    const std::int64_t columns = leaf.spec->shape.numel() / leaf.spec->shape[0];
+    const auto deviation = static_cast<float>(standard_deviation);
+    const auto draw = [&](std::int64_t from, std::int64_t to, std::int64_t count) {
+        random.fill_normal(name, static_cast<std::uint64_t>(from),
+                           out.subspan(static_cast<std::size_t>(to), static_cast<std::size_t>(count)), 0.0f,
+                           deviation);
+    };
+    if (leaf.column_count == columns)
+        draw(leaf.row_begin * columns, 0, leaf.row_count * columns);
+    else
+        for (std::int64_t row = 0; row < leaf.row_count; ++row)
+            draw((leaf.row_begin + row) * columns + leaf.column_begin, row * leaf.column_count,
+                 leaf.column_count);
+    clear_padding_row(leaf, out);
+}
 
 HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed, const HfCompat& compat)
     : standard_deviation_(config.initializer_range) {
@@ -84,11 +128,8 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
 }
 
 void HfInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {
+    if (fill_constant(leaf, out)) return;
     const LeafSpec& spec = *leaf.spec;
-    if (spec.initial != Initial::normal) {
-        std::fill(out.begin(), out.end(), spec.initial == Initial::ones ? 1.0f : 0.0f);
-        return;
-    }
     const Draws& draws = draws_.find(spec.name)->second;
     const MatrixSlice slice{.rows = static_cast<std::uint64_t>(draws.rows),
                             .columns = static_cast<std::uint64_t>(spec.shape.numel() / spec.shape[0]),
@@ -97,10 +138,7 @@ void HfInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {
                             .column_begin = static_cast<std::uint64_t>(leaf.column_begin),
                             .column_count = static_cast<std::uint64_t>(leaf.column_count)};
     draws.generator.normal_slice(slice, out, 0.0, standard_deviation_);
-
-    const std::int64_t zeroed = spec.zeroed_row - leaf.row_begin;
-    if (spec.zeroed_row >= 0 && zeroed >= 0 && zeroed < leaf.row_count)
-        std::fill_n(out.begin() + zeroed * leaf.column_count, leaf.column_count, 0.0f);
+    clear_padding_row(leaf, out);
 }
 
 }  // namespace drover

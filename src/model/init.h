@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "core/hf_compat.h"
 #include "core/torch_rng.h"
@@ -10,6 +12,19 @@
 #include "parallel/param_store.h"
 
 namespace drover {
+
+/// Where the random numbers of new weights come from.
+enum class InitKind : std::uint8_t {
+    hugging_face,  ///< PyTorch's generator, drawn from as transformers does: its weights for the seed
+    counter,       ///< every element a function of (seed, leaf, its place): the same distribution, faster
+};
+
+/// "hf" or "counter"; Error naming `what` otherwise.
+InitKind init_kind_from_name(std::string_view name, std::string_view what);
+
+/// The owned part of a leaf as InitKind::counter draws it, row by row, in fp32.
+void fill_by_counter(const OwnedLeaf& leaf, std::uint64_t seed, double standard_deviation,
+                     std::span<float> out);
 
 /// Weights from scratch, as transformers draws them for a seed: the layers' constructors draw first, then the
 /// model's own init draws again, all from one generator. Any part of any leaf can be made alone, so a rank

@@ -11,10 +11,19 @@ ModelConfig before_resize(ModelConfig config) {
     return config;
 }
 
-NewWeights::NewWeights(const ModelConfig& config, const HfCompat& compat, std::uint64_t seed)
+NewWeights::NewWeights(const ModelConfig& config, const HfCompat& compat, std::uint64_t seed, InitKind kind)
     : config_(before_resize(config)),
       spec_(make_param_spec(config_, compat)),
-      init_(config_, spec_, seed, compat) {}
+      seed_(seed),
+      init_(kind == InitKind::hugging_face ? std::make_unique<HfInit>(config_, spec_, seed, compat)
+                                           : nullptr) {}
+
+void NewWeights::fill(const OwnedLeaf& leaf, std::span<float> out) const {
+    if (init_)
+        init_->fill(leaf, out);
+    else
+        fill_by_counter(leaf, seed_, config_.initializer_range, out);
+}
 
 std::vector<float> NewWeights::whole(std::string_view name) const {
     std::vector<float> values;
@@ -25,7 +34,7 @@ std::vector<float> NewWeights::whole(std::string_view name) const {
         all.row_count = leaf.shape[0];
         all.column_count = leaf.shape.numel() / leaf.shape[0];
         values.resize(static_cast<std::size_t>(leaf.shape.numel()));
-        init_.fill(all, values);
+        fill(all, values);
     });
     require(!values.empty(), "a model has no leaf of this name");
     return values;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 #include "model/init.h"
@@ -15,18 +16,20 @@ ModelConfig before_resize(ModelConfig config);
 /// Weights from scratch for a config, without the rows that a resize adds.
 class NewWeights {
   public:
-    NewWeights(const ModelConfig& config, const HfCompat& compat, std::uint64_t seed);
+    NewWeights(const ModelConfig& config, const HfCompat& compat, std::uint64_t seed, InitKind kind);
 
-    /// As HfInit::fill(). Not for leaves that a resize makes larger.
-    void fill(const OwnedLeaf& leaf, std::span<float> out) const { init_.fill(leaf, out); }
+    /// The owned part, row by row, in fp32. Not for leaves that a resize makes larger.
+    void fill(const OwnedLeaf& leaf, std::span<float> out) const;
     /// A whole leaf, as large as before a resize.
     std::vector<float> whole(std::string_view leaf) const;
-    const TorchRng& generator_behind() const { return init_.generator_behind(); }
+    /// Where PyTorch's generator stands when the model is drawn.
+    TorchRng generator_behind() const { return init_ ? init_->generator_behind() : TorchRng(seed_); }
 
   private:
     ModelConfig config_;
     ParamSpec spec_;
-    HfInit init_;
+    std::uint64_t seed_;
+    std::unique_ptr<HfInit> init_;  // only for that kind: finding where each leaf begins takes time
 };
 
 /// Embedding and head with the rows that a resize added; empty when nothing was resized.

@@ -11,6 +11,7 @@
 #include "train/checkpoint_writer.h"
 #include "train/loss_reader.h"
 #include "train/new_weights.h"
+#include "train/weight_upload.h"
 
 namespace drover {
 namespace {
@@ -107,26 +108,22 @@ Tensor TrainEngine::master_of(std::size_t index) const {
     return options_.evaluation_only ? Tensor() : optimizer_->master(index);
 }
 
-void TrainEngine::write_leaf(std::size_t index, std::span<const float> values) {
-    const OwnedLeaf& leaf = store_->owned()[index];
-    std::vector<std::byte> converted(leaf.param.bytes());
-    convert_elements(values.data(), DType::f32, converted.data(), leaf.param.dtype(), leaf.param.numel());
-    backend_.copy(stream_, Tensor(converted.data(), leaf.param.dtype(), leaf.param.shape()), leaf.param);
-    if (const Tensor master = master_of(index))
-        backend_.copy(stream_, Tensor::of(values.data(), master.shape()), master);
-    backend_.synchronize(stream_);
+void TrainEngine::write_leaf(WeightUpload& upload, std::size_t index, std::span<const float> values) {
+    upload.write(values, store_->owned()[index].param);
+    if (const Tensor master = master_of(index)) upload.write(values, master);
 }
 
 void TrainEngine::initialize_weights(std::uint64_t seed) {
-    const NewWeights init(config_, options_.compat, seed);
+    const NewWeights init(config_, options_.compat, seed, options_.init);
     const GrownLeaves grown = grow_vocabulary(config_, init.generator_behind(),
                                               [&](const LeafSpec& leaf) { return init.whole(leaf.name); });
     std::vector<float> values;
+    WeightUpload upload(backend_, stream_);
     for (std::size_t i = 0; i < store_->owned().size(); ++i) {
         const OwnedLeaf& leaf = store_->owned()[i];
         values.resize(static_cast<std::size_t>(leaf.param.numel()));
         if (!grown.fill(leaf, values)) init.fill(leaf, values);
-        write_leaf(i, values);
+        write_leaf(upload, i, values);
     }
     store_->weights_changed();
 }
@@ -168,6 +165,7 @@ LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::fi
         return rows;
     });
     std::vector<float> values;
+    WeightUpload upload(backend_, stream_);
     for (std::size_t i = 0; i < store_->owned().size(); ++i) {
         const OwnedLeaf& leaf = store_->owned()[i];
         values.resize(static_cast<std::size_t>(leaf.param.numel()));
@@ -183,7 +181,7 @@ LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::fi
             read_block(weights.find(found->second), leaf.row_begin, leaf.row_count, leaf.column_begin,
                        leaf.column_count, Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
         }
-        write_leaf(i, values);
+        write_leaf(upload, i, values);
     }
     store_->weights_changed();
     return report;

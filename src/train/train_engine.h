@@ -9,6 +9,7 @@
 #include "core/hf_compat.h"
 #include "io/model_folder.h"
 #include "model/causal_lm.h"
+#include "model/init.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
 #include "train/checkpoint_tensors.h"
@@ -18,12 +19,15 @@
 
 namespace drover {
 
+class WeightUpload;
+
 struct TrainEngineOptions {
     CausalLmOptions model;
     AdamWSettings adamw;
     std::optional<OptimizerSettings> optimizer{};  ///< absent: AdamW with `adamw`
     double max_gradient_norm = 1.0;                ///< ≤ 0: no clipping
     HfCompat compat;
+    InitKind init = InitKind::hugging_face;  ///< of weights that are drawn
     Sharding sharding = Sharding::replicated;
     std::uint64_t noise_seed = 42;  ///< of the noise that router_jitter_noise and NEFTune ask for
     bool sequence_parallel =
@@ -89,7 +93,7 @@ class TrainEngine {
     /// Takes the memory. Weights and optimizer state are zero afterwards.
     void allocate();
 
-    /// Draws the weights as Hugging Face does for `seed`.
+    /// Draws the weights, for Hugging Face's kind of init as it does for `seed`.
     void initialize_weights(std::uint64_t seed);
     /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Tensors that it
     /// lacks are drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
@@ -135,7 +139,7 @@ class TrainEngine {
   private:
     void plan(Arena& arena);
     Tensor master_of(std::size_t index) const;  ///< absent when there is none
-    void write_leaf(std::size_t index, std::span<const float> values);
+    void write_leaf(WeightUpload& upload, std::size_t index, std::span<const float> values);
     LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
                                std::uint64_t seed);
     void upload_scalars();

@@ -54,6 +54,11 @@ class CudaBackend final : public Backend {
             cudaFree(freed);
         });
     }
+    MemoryBlock allocate_staging(std::size_t bytes) override {
+        void* memory = nullptr;
+        cuda::check(cudaMallocHost(&memory, bytes), "pinned host memory");
+        return MemoryBlock(memory, [](void* freed) { cudaFreeHost(freed); });
+    }
     Stream main_stream() override { return {stream_}; }
     void synchronize(Stream stream) override {
         cuda::check(stream.handle == nullptr
