@@ -19,7 +19,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test bundle test-kills test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo test bundle test-kills test-gpu test-asan test-tsan test-full fuzz format clean help
 # Several goals of one command line share build folders, and every build is parallel inside.
 .NOTPARALLEL:
 
@@ -43,6 +43,17 @@ test: setup ## build everything and run all tests
 bundle: build ## pack program and libraries for machines like this one: build/release/drover-*.tar.xz
 	@XZ_OPT=-T0 scripts/bundle.sh build/release "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" $(BUNDLE)
 
+test-gpu: setup ## test the bundle on this machine's GPU (says so and stops where there is none)
+	@if ! nvidia-smi >/dev/null 2>&1; then \
+	    echo 'test-gpu: skipped, because nvidia-smi finds no GPU here.'; \
+	else \
+	    set -e; \
+	    $(call configure,release); \
+	    $(call build,release) --target drover test_backend test_train test_generate; \
+	    XZ_OPT=-1 scripts/bundle.sh build/release test --tests; \
+	    scripts/test_gpu.sh build/release/drover-test-linux-$$(uname -m); \
+	fi
+
 test-asan: setup ## unit tests under the address and undefined-behaviour sanitizers
 	@$(call configure,asan)
 	@$(call build,asan)
@@ -53,7 +64,7 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-kills test-asan test-tsan fuzz ## test, test-kills, test-asan, test-tsan and fuzz
+test-full: test test-kills test-gpu test-asan test-tsan fuzz ## test, test-kills, test-asan, test-tsan and fuzz
 
 test-kills: setup ## kill -9 a run KILLS times while it saves, and go on
 	@$(call configure,release)

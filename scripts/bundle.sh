@@ -9,7 +9,7 @@ build=$1 version=$2 tests=${3:-}
 name="drover-$version-linux-$(uname -m)"
 folder="$build/$name"
 programs='drover'
-[ "$tests" != --tests ] || programs='drover test_backend test_train'
+[ "$tests" != --tests ] || programs='drover test_backend test_train test_generate'
 
 rm -rf "$folder" "$folder.tar.xz"
 mkdir -p "$folder/bin" "$folder/lib" "$folder/share/drover"

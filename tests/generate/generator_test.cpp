@@ -7,6 +7,7 @@
 
 #include "core/json.h"
 #include "support/golden.h"
+#include "support/test_backend.h"
 
 namespace drover {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 /// A model of tests/golden/generate, ready to use.
 struct LoadedModel {
     std::filesystem::path folder;
-    std::unique_ptr<Backend> backend = make_cpu_backend();
+    std::unique_ptr<Backend> backend = test::make_test_backend();
     InferenceModel model;
 
     LoadedModel(const std::string& name, DType dtype, std::int64_t sequences = 1,
@@ -132,7 +133,7 @@ TEST(Generator, SequencesSideBySideDoNotSeeEachOther) {
 
 TEST(Generator, StopsWhereTheCacheIsFull) {
     const auto folder = test::golden_path("generate/llama");
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     InferenceModel model(ModelConfig::from_path(folder), {.capacity = 9, .new_tokens = 4}, *backend);
     model.allocate();
     load_weights(model, *backend, folder);
@@ -146,7 +147,7 @@ TEST(Generator, StopsWhereTheCacheIsFull) {
 }
 
 TEST(Generator, ThePlanHasNoGradients) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const auto config = ModelConfig::from_path(test::golden_path("generate/llama"));
     const InferenceModel model(config, {.capacity = 64}, *backend);
     EXPECT_EQ(model.memory_plan()[MemoryUse::gradients], 0u);

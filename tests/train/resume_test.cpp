@@ -7,6 +7,7 @@
 #include "core/python_text.h"
 #include "io/checkpoint_manifest.h"
 #include "support/golden.h"
+#include "support/test_backend.h"
 #include "train/dealt_data.h"
 #include "train/early_stop.h"
 #include "train/engine_model.h"
@@ -118,7 +119,7 @@ class Resume : public testing::TestWithParam<ResumeCase> {
         if (chosen.added_tokens > 0) config.resize_vocabulary(config.vocab_size + chosen.added_tokens);
         OptimizerSettings optimizer = OptimizerSettings::named(chosen.optimizer, 0.1);
         optimizer.sgd.momentum = chosen.momentum;
-        const auto backend = make_cpu_backend();
+        const auto backend = test::make_test_backend();
         TrainEngine engine(config,
                            {.model = {.precision = chosen.precision,
                                       .recompute = {},

@@ -1,0 +1,74 @@
+#!/bin/sh
+# scripts/test_gpu.sh BUNDLE
+# Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients, loss curves, generation, equal
+# bits of repeated and resumed runs, and, where compute-sanitizer is installed, small operations under it. Run it in a
+# checkout. Results go to stdout; the tests' own output to $OUT, or a temporary folder.
+set -eu
+
+bundle=$(cd "$1" && pwd)
+checkout=$(cd "$(dirname "$0")/.." && pwd)
+logs=${OUT:-$(mktemp -d)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export DROVER_SOURCE_DIR="$checkout"
+failed=0
+
+# name, seconds it may take, command
+part() {
+    name=$1 seconds=$2
+    shift 2
+    begin=$(date +%s)
+    if timeout "$seconds" "$@" >"$logs/$name.log" 2>&1; then result=passed; else result="FAILED (exit $?)" failed=1; fi
+    printf '%-32s %-18s %4d s  %s\n' "$name" "$result" "$(($(date +%s) - begin))" \
+        "$(grep -aE '^\[  (PASSED|FAILED)  \] [0-9]+ test' "$logs/$name.log" | tr '\n' ' ')"
+}
+
+if ! nvidia-smi >/dev/null 2>&1; then
+    echo 'test-gpu: skipped, because nvidia-smi finds no GPU here.'
+    exit 0
+fi
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+"$bundle/bin/drover" --version
+
+export DROVER_TEST_DEVICE=cuda
+for program in test_backend test_train test_generate; do
+    part $program 200 "$bundle/bin/$program" --gtest_brief=1
+done
+if command -v compute-sanitizer >/dev/null; then
+    part memcheck 180 compute-sanitizer --error-exitcode 9 "$bundle/bin/test_backend" --gtest_brief=1 \
+        --gtest_filter='RmsNorm.*:Swiglu*:Rope*:CrossEntropy.*:Embedding*:General*:SumOfSquares*:Router*:SortByExpert*:OneStep/*gqa*'
+else
+    echo 'memcheck                         skipped: compute-sanitizer is not installed'
+fi
+unset DROVER_TEST_DEVICE
+
+# A run, the same run again, and the same run stopped and resumed: equal records and weights.
+train() {
+    "$bundle/bin/drover" run_clm --device cuda --config_name "$checkout/examples/configs/llama-5m.json" \
+        --tokenizer_name "$checkout/examples/tokenizers/shakespeare-4k" \
+        --train_file "$checkout/examples/data/tinyshakespeare/text.txt" --do_train --block_size 256 --learning_rate 1e-3 \
+        --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --logging_steps 1 --save_steps 7 \
+        --max_steps 20 --seed 1 "$@"
+}
+same_weights() {
+    cmp "$1/model.safetensors" "$2/model.safetensors"
+}
+for precision in float32 bfloat16; do
+    echo "$precision" >"$work/precision"
+    repeated() {
+        train --dtype $precision --output_dir "$work/$precision-a" && train --dtype $precision --output_dir "$work/$precision-b" &&
+            same_weights "$work/$precision-a" "$work/$precision-b"
+    }
+    resumed() {
+        cp -r "$work/$precision-a" "$work/$precision-c" && rm -rf "$work/$precision-c"/checkpoint-14 "$work/$precision-c"/checkpoint-20 \
+            "$work/$precision-c"/model.safetensors &&
+            train --dtype $precision --output_dir "$work/$precision-c" --resume_from_checkpoint "$work/$precision-c/checkpoint-7" &&
+            same_weights "$work/$precision-a" "$work/$precision-c"
+    }
+    for check in repeated resumed; do
+        begin=$(date +%s)
+        if $check >"$logs/$check-$precision.log" 2>&1; then result=passed; else result=FAILED failed=1; fi
+        printf '%-32s %-18s %4d s\n' "$check run, $precision" "$result" "$(($(date +%s) - begin))"
+    done
+done
+exit $failed
