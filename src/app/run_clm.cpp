@@ -195,7 +195,7 @@ class ClmRun {
         engine_settings_ = options;
         engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, mesh_);
         engine_model_ = std::make_unique<EngineModel>(
-            *engine_, model_.config, *backend_, mesh_, settings_.seed,
+            *engine_, model_.config, *backend_, mesh_,
             [this](const fs::path& folder) {
                 write_file_atomically(folder / "config.json",
                                       model_.config.saved_text(engine_->saved_dtype()));

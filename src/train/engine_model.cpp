@@ -32,12 +32,11 @@ ParameterCounts count_parameters(const ModelConfig& config) {
 }
 
 EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
-                         std::uint64_t seed, AfterSave after_save, CheckpointOptions checkpoints)
+                         AfterSave after_save, CheckpointOptions checkpoints)
     : engine_(engine),
       config_(config),
       backend_(backend),
       mesh_(mesh),
-      seed_(seed),
       after_save_(std::move(after_save)),
       checkpoints_(checkpoints),
       parameters_(count_parameters(config)),

@@ -20,9 +20,9 @@ class EngineModel final : public TrainingModel {
     /// Called from another thread while training goes on.
     using AfterSave = std::function<void(const std::filesystem::path&)>;
 
-    /// All must outlive it; the engine's memory is allocated. `seed` draws what a loaded folder lacks.
+    /// All must outlive it; the engine's memory is allocated.
     EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
-                std::uint64_t seed, AfterSave after_save = {}, CheckpointOptions checkpoints = {});
+                AfterSave after_save = {}, CheckpointOptions checkpoints = {});
 
     UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) override;
     std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) override;
@@ -42,7 +42,6 @@ class EngineModel final : public TrainingModel {
     const ModelConfig& config_;
     Backend& backend_;
     const Mesh& mesh_;
-    std::uint64_t seed_;
     AfterSave after_save_;
     CheckpointOptions checkpoints_;
     ParameterCounts parameters_;

@@ -49,7 +49,7 @@ class RankRun {
             *backend_, mesh);
         engine_->allocate();
         engine_->initialize_weights(42);
-        model_ = std::make_unique<EngineModel>(*engine_, model.config, *backend_, mesh, 42);
+        model_ = std::make_unique<EngineModel>(*engine_, model.config, *backend_, mesh);
         training_ =
             std::make_unique<test::DealtData>(training_sampler(settings_), 12, StreamEnd::never, row_length,
                                               static_cast<std::uint32_t>(model.config.vocab_size));

@@ -26,7 +26,7 @@ Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
                        *backend, mesh);
     engine.allocate();
     engine.initialize_weights(42);
-    EngineModel model(engine, config, *backend, mesh, 42);
+    EngineModel model(engine, config, *backend, mesh);
 
     TrainerSettings settings{.num_train_epochs = 1.5,
                              .per_device_train_batch_size = 2 / ranks,

@@ -60,7 +60,7 @@ TEST_P(EngineInLoop, FollowsTheRealTrainer) {
         *backend, test::single_mesh());
     engine.allocate();
     engine.initialize_weights(42);
-    EngineModel model(engine, config, *backend, test::single_mesh(), 42);
+    EngineModel model(engine, config, *backend, test::single_mesh());
     EXPECT_EQ(model.parameters().total, golden.at("parameters").get<std::int64_t>());
     EXPECT_EQ(model.parameters().without_embeddings,
               golden.at("parameters_without_embeddings").get<std::int64_t>());

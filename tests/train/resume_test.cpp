@@ -132,7 +132,7 @@ class Resume : public testing::TestWithParam<ResumeCase> {
                            *backend, test::single_mesh());
         engine.allocate();
         engine.initialize_weights(weights_seed);
-        EngineModel model(engine, config, *backend, test::single_mesh(), weights_seed, {},
+        EngineModel model(engine, config, *backend, test::single_mesh(), {},
                           {.buffer_bytes = chosen.buffer_bytes, .max_shard_bytes = chosen.max_shard_bytes});
 
         TrainerSettings settings{.output_dir = output,
