@@ -89,8 +89,7 @@ std::span<const Argument> precision_arguments() {
                        "for both."),
         flag("fp16_full_eval", "no", "Evaluate with weights rounded to float16, outside training.")
             .explained("Evaluation computes in the format that training does."),
-        maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU.")
-            .explained("It is for GPUs; a CPU multiplies fp32 numbers as fp32."),
+        maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU; a CPU multiplies fp32 numbers as fp32."),
         maybe("master_weights", "Keep an fp32 copy of the weights; unset: with --bf16 and --fp16, else not."),
         choice("moments_dtype", "float32|bfloat16", "",
                "Number format of the optimizer's moments; unset: that of the gradients."),

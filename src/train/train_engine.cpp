@@ -154,7 +154,7 @@ LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::fi
 
     std::unique_ptr<NewWeights> made;  // only when something is missing
     const auto init = [&]() -> const NewWeights& {
-        if (!made) made = std::make_unique<NewWeights>(config, options_.compat, seed);
+        if (!made) made = std::make_unique<NewWeights>(config, options_.compat, seed, options_.init);
         return *made;
     };
     const GrownLeaves grown = grow_vocabulary(config, TorchRng(seed), [&](const LeafSpec& leaf) {

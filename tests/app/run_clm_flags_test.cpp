@@ -107,6 +107,7 @@ const std::vector<ActingFlag> acting_flags{
     {"train_batch_size", "4", {{"per_device_train_batch_size", "-"}}},
     {"train_sampling_strategy", "sequential"},
     {"use_gpu_compatible_precision", "no", pure_bf16},
+    {"init", "counter"},
     {"use_selective_checkpoint", "yes"},
     {"warmup_ratio", "0.5"},
 };
@@ -119,6 +120,7 @@ const std::map<std::string, std::string> shown_elsewhere{
     {"overwrite_output_dir", "RunClmFlags.AFolderWithAModelIsNotWrittenOver"},
     {"profile_duration_ms", "a time; tests/train/trainer_parts_test.cpp ends traces with it"},
     {"resume_from_checkpoint", "needs a checkpoint to resume from"},
+    {"tf32", "needs a GPU"},
 };
 
 /// Every flag of a recorded run of run_clm.py, whose numbers are compared in run_clm_test.cpp.
