@@ -106,7 +106,7 @@ Measurements measure(TrainEngine& engine, Backend& backend, const TokenBatch& ba
 /// What a GPU's memory holds; nothing for the CPU, whose peak is the process's.
 std::string device_memory(const Backend& backend, const TrainEngine& engine, const Measurements& m) {
     if (backend.device() == Device::cpu) return {};
-    return fmt::format("; on the GPU {} as planned, {} of CUDA and its libraries",
+    return fmt::format("; on the GPU {} as planned, {} for CUDA, its libraries and other programs",
                        bytes_text(engine.memory_plan().total), bytes_text(m.library_bytes));
 }
 

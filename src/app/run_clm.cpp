@@ -67,6 +67,9 @@ class ClmRun {
                         with_thousands(parameters().total), with_thousands(parameters().active),
                         precision_text(precision_)));
         say("Memory:\n" + engine_->memory_plan().table());
+        if (backend_->reserved_bytes() > 0)
+            say(fmt::format("Besides, CUDA's libraries take up to {} of the GPU.",
+                            bytes_text(backend_->reserved_bytes())));
         if (arguments_.flag("spmd_debug"))
             say(placement_table(make_param_spec(model_.config), mesh_, Sharding::replicated,
                                 precision_.parameters));

@@ -47,8 +47,11 @@ class Backend {
     /// first.
     virtual void use_tf32(bool) {}
 
-    /// Bytes that the backend and its libraries hold on the device besides what was allocated through it.
+    /// Bytes of the device that are in use now besides what was allocated through the backend: by its
+    /// libraries, and by other programs.
     virtual std::size_t own_bytes() const { return 0; }
+    /// The most that its libraries will want, which available_bytes() leaves out.
+    virtual std::size_t reserved_bytes() const { return 0; }
 
     /// Measures what the device can do at best; takes some tenths of a second.
     virtual MachinePeaks measure_peaks() = 0;

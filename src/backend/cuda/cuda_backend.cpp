@@ -17,15 +17,14 @@
 namespace drover::cuda {
 namespace {
 
-/// What cuBLASLt's and cuDNN's code and workspaces take, at most, once they are in use (measured).
-constexpr std::size_t library_bytes = std::size_t{1} << 30;
+/// What cuBLASLt's and cuDNN's code and workspaces take, at most, once they are in use: attention's pieces of
+/// 4 GiB, and less than 1 GiB for all else (measured).
+constexpr std::size_t library_bytes = std::size_t{5} << 30;
 
 class CudaBackend final : public Backend {
   public:
     explicit CudaBackend(int ordinal) {
-        std::size_t total = 0;
         cuda::check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
-        cuda::check(cudaMemGetInfo(&free_at_start_, &total), "the GPU's memory cannot be read");
         cuda::check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
         cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
         check_architecture();
@@ -89,9 +88,9 @@ class CudaBackend final : public Backend {
     std::size_t own_bytes() const override {
         std::size_t free_now = 0, total = 0;
         cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
-        const std::size_t taken = free_at_start_ > free_now ? free_at_start_ - free_now : 0;
-        return taken > *allocated_ ? taken - *allocated_ : 0;
+        return total - free_now - *allocated_;
     }
+    std::size_t reserved_bytes() const override { return library_bytes; }
 
   protected:
     void execute(Stream stream, const Gemm& op) override { gemm_.run(launch<Gemm>(stream), op); }
@@ -158,7 +157,6 @@ class CudaBackend final : public Backend {
 
     cudaDeviceProp properties_{};
     cudaStream_t stream_ = nullptr;
-    std::size_t free_at_start_ = 0;
     std::shared_ptr<std::size_t> allocated_ = std::make_shared<std::size_t>(0);
     Marks marks_;
     Scratch scratch_;
