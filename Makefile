@@ -5,8 +5,12 @@ JOBS ?= $(shell nproc)
 DROVER_CUDA ?= AUTO
 # "no" skips scripts/setup.sh, for systems where the libraries were installed by hand.
 SETUP ?= yes
+# "--tests" packs the test programs that can use a GPU too.
+BUNDLE ?=
 # How long each fuzz target runs.
 FUZZ_SECONDS ?= 60
+# How often test-kills kills.
+KILLS ?= 200
 
 MAKEFLAGS += --no-print-directory
 
@@ -15,7 +19,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo test bundle test-kills test-asan test-tsan test-full fuzz format clean help
 # Several goals of one command line share build folders, and every build is parallel inside.
 .NOTPARALLEL:
 
@@ -28,17 +32,16 @@ ifneq ($(SETUP),no)
 	@scripts/setup.sh
 endif
 
-demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU (about two minutes)
-	@build/release/drover run_clm --config_name examples/configs/llama-5m.json \
-	    --tokenizer_name examples/tokenizers/shakespeare-4k --train_file examples/data/tinyshakespeare/text.txt \
-	    --do_train --do_eval --block_size 256 --max_steps 300 --learning_rate 2e-3 --lr_scheduler_type cosine \
-	    --warmup_steps 30 --logging_steps 25 --save_strategy no --output_dir build/demo --overwrite_output_dir
-	@build/release/drover generate --model build/demo --prompt "ROMEO:" --max_new_tokens 80 --temperature 0.8 --top_k 40
+demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU; stop it, resume it, sample from it (about two minutes)
+	@scripts/demo.sh
 
 test: setup ## build everything and run all tests
 	@$(call configure,release)
 	@$(call build,release)
 	@ctest --preset release
+
+bundle: build ## pack program and libraries for machines like this one: build/release/drover-*.tar.xz
+	@XZ_OPT=-T0 scripts/bundle.sh build/release "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" $(BUNDLE)
 
 test-asan: setup ## unit tests under the address and undefined-behaviour sanitizers
 	@$(call configure,asan)
@@ -50,7 +53,12 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-asan test-tsan fuzz ## test, test-asan, test-tsan and fuzz
+test-full: test test-kills test-asan test-tsan fuzz ## test, test-kills, test-asan, test-tsan and fuzz
+
+test-kills: setup ## kill -9 a run KILLS times while it saves, and go on
+	@$(call configure,release)
+	@$(call build,release) --target test_app
+	@DROVER_KILLS=$(KILLS) build/release/tests/test_app --gtest_filter=Interruption.AKillAtAnyMoment*
 
 fuzz: setup ## run each fuzz target for FUZZ_SECONDS (needs clang)
 	@if ! command -v clang++ >/dev/null; then \
@@ -89,4 +97,4 @@ clean: ## remove every build folder
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
 	    printf '  make %-10s %s\n' "$$target" "$$text"; done
-	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS) KILLS=$(KILLS)'

@@ -16,20 +16,20 @@ option(DROVER_SANITIZE "Build with the address and undefined-behaviour sanitizer
 set(DROVER_CUDA AUTO CACHE STRING "CUDA backend: AUTO (on where nvcc is found), ON or OFF")
 set_property(CACHE DROVER_CUDA PROPERTY STRINGS AUTO ON OFF)
 
-# The CUDA backend does not exist yet; until it does every build has the stand-in that says so.
-if(DROVER_CUDA STREQUAL "ON")
-  message(FATAL_ERROR "DROVER_CUDA=ON: this version has no CUDA backend yet. Use AUTO or OFF.")
-endif()
-
 find_program(DROVER_CCACHE ccache)
 if(DROVER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${DROVER_CCACHE})
 endif()
 
 add_library(drover_flags INTERFACE)
-target_compile_options(drover_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror
-                       -Wno-missing-field-initializers)  # designated initialisers leave defaults out on purpose
+# Designated initialisers leave defaults out on purpose.
+target_compile_options(drover_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Werror;-Wno-missing-field-initializers>")
 if(DROVER_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)
 endif()
+
+# Programs find bundled libraries beside themselves (scripts/bundle.sh); the old kind of rpath serves the libraries' own
+# dependencies too.
+set(CMAKE_BUILD_RPATH "\$ORIGIN/../lib")
+add_link_options(-Wl,--disable-new-dtags)

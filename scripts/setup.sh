@@ -12,8 +12,9 @@ libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev
 needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI, GoogleTest, SentencePiece, PCRE2, ICU, xxHash, zstd and zlib'
 
 # Optional: never a reason to stop.
-fetch_arrow() {
+fetch_wheels() {
     "$(dirname "$0")/fetch_arrow.sh" || printf 'setup: going on without Arrow C++.\n' >&2
+    "$(dirname "$0")/fetch_cudnn_frontend.sh" || printf "setup: going on without cuDNN's frontend.\n" >&2
 }
 
 fail() {
@@ -43,7 +44,7 @@ installed:$library
 done
 missing=${missing# }
 if [ -z "$missing" ]; then
-    fetch_arrow
+    fetch_wheels
     exit 0
 fi
 
@@ -92,4 +93,4 @@ fi
 apt install --no-install-recommends --no-remove -y $missing ||
     fail_with_log "apt-get could not install: $missing. Its messages are above."
 
-fetch_arrow
+fetch_wheels

@@ -71,6 +71,8 @@ TrainerSettings trainer_settings(const Arguments& arguments) {
     settings.load_best_model_at_end = arguments.flag("load_best_model_at_end");
     settings.metric_for_best_model = arguments.optional_text("metric_for_best_model").value_or("");
     settings.greater_is_better = arguments.optional_flag("greater_is_better");
+    settings.early_stopping_patience = arguments.optional_integer("early_stopping_patience");
+    settings.early_stopping_threshold = arguments.number("early_stopping_threshold");
     settings.dataloader_drop_last = arguments.flag("dataloader_drop_last");
     settings.prediction_loss_only = arguments.flag("prediction_loss_only");
     settings.ignore_data_skip = arguments.flag("ignore_data_skip");
@@ -83,19 +85,22 @@ TrainerSettings trainer_settings(const Arguments& arguments) {
     return settings;
 }
 
-Precision chosen_precision(const Arguments& arguments, std::optional<DType> stored) {
+Precision chosen_precision(const Arguments& arguments, std::optional<DType> stored, Device device) {
     const std::string asked = arguments.optional_text("dtype").value_or("auto");
     const DType weights =
         asked == "auto" ? stored.value_or(DType::f32) : floating_dtype_from_name(asked, "--dtype");
-    if (weights == DType::f16 || arguments.flag("fp16"))
+    const bool half = weights == DType::f16 || arguments.flag("fp16");
+    if (half && device == Device::cpu)
         throw Error("fp16 is not available on the CPU.",
                     "Use --bf16, which needs no loss scaling, or float32.");
-    Precision precision = weights == DType::bf16   ? Precision::pure_bf16()
-                          : arguments.flag("bf16") ? Precision::bf16_with_master()
+    // Half precision weights without a master copy would stand still: updates are below their last digit.
+    Precision precision = half                     ? Precision::with_master(DType::f16)
+                          : weights == DType::bf16 ? Precision::pure_bf16()
+                          : arguments.flag("bf16") ? Precision::with_master(DType::bf16)
                                                    : Precision::fp32();
     if (const auto master = arguments.optional_flag("master_weights");
         master && precision.parameters == DType::bf16 && *master != precision.master)
-        precision = *master ? Precision::bf16_with_master() : Precision::pure_bf16();
+        precision = *master ? Precision::with_master(DType::bf16) : Precision::pure_bf16();
     if (const auto moments = arguments.optional_text("moments_dtype"))
         precision.moments = floating_dtype_from_name(*moments, "--moments_dtype");
     if (arguments.text("residual_dtype") == "float32") precision.residual = DType::f32;
@@ -149,6 +154,7 @@ TrainEngineOptions engine_options(const Arguments& arguments, const Precision& p
     options.model.moe_mode = moe_mode(arguments);
     options.model.label_smoothing = arguments.number("label_smoothing_factor");
     options.model.neftune_alpha = arguments.optional_number("neftune_noise_alpha").value_or(0);
+    if (precision.parameters == DType::f16) options.loss_scaling = LossScaler::Settings{};
     options.optimizer = optimizer_settings(arguments);
     options.max_gradient_norm = arguments.number("max_grad_norm");
     options.noise_seed = static_cast<std::uint64_t>(arguments.integer("seed"));

@@ -13,8 +13,8 @@ TrainerSettings trainer_settings(const Arguments& arguments);
 
 /// Weights are in the dtype that --dtype names; "auto", and saying nothing about a model that is loaded, take
 /// the stored one (`stored`, fp32 when that is not known). --bf16 and --fp16 add a master copy to fp32
-/// weights.
-Precision chosen_precision(const Arguments& arguments, std::optional<DType> stored);
+/// weights; fp16 needs a GPU.
+Precision chosen_precision(const Arguments& arguments, std::optional<DType> stored, Device device);
 /// One line that names every format.
 std::string precision_text(const Precision& precision);
 

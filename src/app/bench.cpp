@@ -66,7 +66,8 @@ struct Measurements {
     double mfu = 0;
     double first_step_seconds = 0;
     double loss = 0;
-    std::int64_t peak_bytes = 0;
+    std::int64_t peak_bytes = 0;             ///< of the process, on the host
+    std::size_t library_bytes = 0;           ///< on the device, besides the plan
     std::vector<OperationTotal> operations;  ///< of one further step
     double observed_seconds = 0;             ///< that step's time
     MachinePeaks peaks;
@@ -84,19 +85,28 @@ Measurements measure(TrainEngine& engine, Backend& backend, const TokenBatch& ba
     }
     result.step_seconds = median(seconds);
 
-    OperationProfile profile;
-    backend.observe(&profile);
-    const Stopwatch watch;
-    engine.step({&batch, 1}, learning_rate);
-    result.observed_seconds = watch.seconds();
-    backend.observe(nullptr);
-    result.operations = profile.totals();
+    {
+        const OperationProfile profile(backend);
+        const Stopwatch watch;
+        engine.step({&batch, 1}, learning_rate);
+        backend.synchronize(backend.main_stream());
+        result.observed_seconds = watch.seconds();
+        result.operations = profile.totals();
+    }
 
     // The peaks last: their buffers must not count as the training's memory, nor their time as time to the
     // first step.
     result.peak_bytes = peak_resident_bytes();
+    result.library_bytes = backend.own_bytes();
     result.peaks = backend.measure_peaks();
     return result;
+}
+
+/// What a GPU's memory holds; nothing for the CPU, whose peak is the process's.
+std::string device_memory(const Backend& backend, const TrainEngine& engine, const Measurements& m) {
+    if (backend.device() == Device::cpu) return {};
+    return fmt::format("; on the GPU {} as planned, {} of CUDA and its libraries",
+                       bytes_text(engine.memory_plan().total), bytes_text(m.library_bytes));
 }
 
 Json json_of(const BenchOptions& options, const ModelConfig& config, const TrainEngine& engine,
@@ -118,6 +128,7 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"first_step_seconds", m.first_step_seconds},
             {"peak_memory_bytes", m.peak_bytes},
             {"planned_memory_bytes", engine.memory_plan().total},
+            {"library_memory_bytes", m.library_bytes},
             {"loss", m.loss},
             {"peaks", json_of(m.peaks)},
             {"operations", operations_json(m.operations, m.observed_seconds, m.peaks)}};
@@ -156,7 +167,7 @@ void run_bench(const BenchOptions& options) {
 
     m.tokens_per_second = static_cast<double>(batch.tokens()) / m.step_seconds;
     m.flops_per_second = m.tokens_per_second * flops_per_token(config, options.shape.sequence);
-    m.mfu = m.flops_per_second / m.peaks.flops(precision.parameters);
+    m.mfu = m.flops_per_second / m.peaks.reference_flops(precision.parameters);
     if (options.shape.json) {
         fmt::print("{}\n", json_of(options, config, engine, *backend, m).dump());
         return;
@@ -164,11 +175,12 @@ void run_bench(const BenchOptions& options) {
     fmt::print(
         "{:.0f} tok/s, {:.1f} GFLOP/s, MFU {:.1f} %; {:.1f} ms per step, median of {} after {} for warm-up; "
         "loss {:.3f}\n"
-        "first step done {:.2f} s after start; peak resident memory {}\n"
+        "first step done {:.2f} s after start; peak resident memory {}{}\n"
         "Machine's peaks: {}\nOne more step of {:.1f} ms, by operation:\n{}",
         m.tokens_per_second, m.flops_per_second / 1e9, 100 * m.mfu, 1e3 * m.step_seconds,
         options.steps - warm_up_steps, warm_up_steps, m.loss, m.first_step_seconds,
-        bytes_text(static_cast<std::size_t>(m.peak_bytes)), text_of(m.peaks), 1e3 * m.observed_seconds,
+        bytes_text(static_cast<std::size_t>(m.peak_bytes)), device_memory(*backend, engine, m),
+        text_of(m.peaks), 1e3 * m.observed_seconds,
         operations_table(m.operations, m.observed_seconds, m.peaks));
 }
 

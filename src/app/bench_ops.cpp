@@ -188,7 +188,7 @@ class ModelOperations {
 
     void head() {
         const std::int64_t vocabulary = config_.vocab_size;
-        const std::int64_t rows = HeadBuffers::chunk_rows(shape_.tokens, vocabulary);
+        const std::int64_t rows = HeadBuffers::chunk_rows(shape_.tokens, vocabulary, timer_.device());
         linear("head", rows, shape_.hidden, vocabulary);
         const Tensor targets = timer_.integers({rows}, vocabulary);
         const CrossEntropyStatistics statistics{.logits = normal(rows, vocabulary),

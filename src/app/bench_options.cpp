@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "api/choose_backend.h"
 #include "app/example_configs.h"
 #include "core/error.h"
 
@@ -17,6 +18,8 @@ void BenchShape::add_to(CLI::App& command) {
                        "bfloat16 or float32, of weights, gradients, moments and activations alike");
     command.add_option("--batch", batch, "rows per step")->check(CLI::Range(1, 1 << 20));
     command.add_option("--seq", sequence, "tokens per row")->check(CLI::Range(2, 1 << 20));
+    command.add_option("--device", device, "auto takes a GPU when there is one")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
     command.add_option("--threads", threads, "0: OMP_NUM_THREADS, or one per processor")
         ->check(CLI::Range(0, 1 << 12));
     command.add_flag("--json", json, "print one JSON object and nothing else");
@@ -39,7 +42,7 @@ Precision BenchShape::precision() const {
 
 std::unique_ptr<Backend> BenchShape::backend() const {
     if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
-    return make_cpu_backend();
+    return make_chosen_backend(device);
 }
 
 }  // namespace drover

@@ -19,6 +19,7 @@ struct BenchShape {
     std::string dtype = "bfloat16";
     std::int64_t batch = 4;
     std::int64_t sequence = 512;
+    std::string device = "auto";
     std::int64_t threads = 0;  ///< 0: as many as OpenMP would take
     bool json = false;
 
@@ -26,7 +27,7 @@ struct BenchShape {
     ModelConfig config() const;
     /// Everything in the one dtype, as PyTorch trains a model that was cast to it.
     Precision precision() const;
-    /// The CPU, with the number of threads that was asked for.
+    /// Of the device and with the number of threads that were asked for.
     std::unique_ptr<Backend> backend() const;
 };
 

@@ -24,8 +24,10 @@ double seconds_of(std::span<const OperationTotal> operations) {
 }  // namespace
 
 std::string text_of(const MachinePeaks& peaks) {
-    return fmt::format("fp32 {:.1f} GFLOP/s, bf16 {:.1f} GFLOP/s, copy {:.1f} GB/s", peaks.fp32_flops / 1e9,
-                       peaks.bf16_flops / 1e9, peaks.bandwidth / 1e9);
+    const std::string rated =
+        peaks.rated_bf16_flops > 0 ? fmt::format(" (stated: {:.0f})", peaks.rated_bf16_flops / 1e9) : "";
+    return fmt::format("fp32 {:.1f} GFLOP/s, bf16 {:.1f} GFLOP/s{}, copy {:.1f} GB/s", peaks.fp32_flops / 1e9,
+                       peaks.bf16_flops / 1e9, rated, peaks.bandwidth / 1e9);
 }
 
 Json json_of(const MachinePeaks& peaks) {

@@ -7,7 +7,6 @@ class App;
 namespace drover {
 
 /// Each adds its sub-command with flags and help; parsing the command line runs it.
-void add_demo_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 /// `drover bench ops`; returns it.
 CLI::App* add_bench_ops_command(CLI::App& bench);

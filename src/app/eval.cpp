@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "api/choose_backend.h"
 #include "api/run_clm_settings.h"
 #include "app/commands.h"
 #include "app/run_clm_sources.h"
@@ -74,7 +75,7 @@ EvalSource from_token_file(const EvalOptions& options, const Arguments& argument
 
 EvalSource from_text(const Arguments& arguments) {
     ModelSource model = find_model_and_tokenizer(arguments);
-    TokenSource tokens = find_tokens(arguments, model, say);
+    TokenSource tokens = find_tokens(arguments, model, Messages("info"));
     return {std::move(model.config), std::move(model.weights), std::move(tokens.validation),
             tokens.row_length};
 }
@@ -93,11 +94,10 @@ void evaluate(const EvalOptions& options) {
     const EvalSource source =
         is_token_file(options.data) ? from_token_file(options, arguments) : from_text(arguments);
     const TrainerSettings settings = trainer_settings(arguments);
-    const std::unique_ptr<Backend> backend =
-        options.device == "cuda" ? make_cuda_backend(0) : make_cpu_backend();
+    const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
 
-    TrainEngineOptions engine_settings =
-        engine_options(arguments, chosen_precision(arguments, computed_dtype(source.config)));
+    TrainEngineOptions engine_settings = engine_options(
+        arguments, chosen_precision(arguments, computed_dtype(source.config), backend->device()));
     engine_settings.evaluation_only = true;
     engine_settings.model.recompute = {Recompute::full};  // nothing is kept for a backward pass
     engine_settings.model.rows = settings.per_device_eval_batch_size;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "api/choose_backend.h"
 #include "api/find_model.h"
 #include "app/commands.h"
 #include "core/json.h"
@@ -104,8 +105,7 @@ void generate(GenerateOptions options) {
     }
     settings.ends = end_ids(config, options.model);
 
-    const std::unique_ptr<Backend> backend =
-        options.device == "cuda" ? make_cuda_backend(0) : make_cpu_backend();
+    const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
     InferenceModel model(config,
                          {.dtype = chosen_dtype(options, config),
                           .capacity = length + settings.max_new_tokens,

@@ -13,7 +13,6 @@ int main(int argc, char** argv) {
     drover::add_run_clm_command(app);
     drover::add_generate_command(app);
     drover::add_eval_command(app);
-    drover::add_demo_command(app);
     drover::add_bench_command(app);
     drover::add_tokenize_command(app);
 

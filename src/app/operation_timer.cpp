@@ -50,9 +50,11 @@ double OperationTimer::median_seconds(const std::function<void()>& run_once) {
     std::vector<double> seconds;
     const Stopwatch whole;
     while (seconds.size() < fewest || (seconds.size() < most && whole.seconds() < enough_seconds)) {
-        const Stopwatch one;
+        const std::size_t begin = backend_.mark(stream_);
         run_once();
-        seconds.push_back(one.seconds());
+        const std::size_t end = backend_.mark(stream_);
+        seconds.push_back(backend_.seconds_between(begin, end));
+        backend_.forget_marks();
     }
     const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
     std::nth_element(seconds.begin(), middle, seconds.end());

@@ -21,6 +21,8 @@ class OperationTimer {
   public:
     explicit OperationTimer(Backend& backend) : backend_(backend), stream_(backend.main_stream()) {}
 
+    Device device() const { return backend_.device(); }
+
     /// Standard normal values, in f32 or bf16.
     Tensor normal(DType dtype, const Shape& shape);
     /// Integers from [0, limit).
@@ -32,7 +34,8 @@ class OperationTimer {
     /// Once for warm-up, then for about a fifth of a second; the median counts.
     template <class Operation>
     void time(const std::string& place, const Operation& operation) {
-        results_.push_back({cost(operation), place, median_seconds([&] { run(operation); })});
+        results_.push_back(
+            {cost(operation), place, median_seconds([&] { backend_.run(stream_, operation); })});
     }
 
     /// Runs it once, where the operands of a later one come from.
@@ -47,7 +50,7 @@ class OperationTimer {
     void drop_operands() { memory_.clear(); }
 
   private:
-    static double median_seconds(const std::function<void()>& run_once);
+    double median_seconds(const std::function<void()>& run_once);
 
     Backend& backend_;
     Stream stream_;

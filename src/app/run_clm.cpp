@@ -1,21 +1,28 @@
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 
+#include "api/choose_backend.h"
 #include "api/run_clm_settings.h"
+#include "app/busy_machine.h"
 #include "app/commands.h"
+#include "app/run_clm_data.h"
+#include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
 #include "core/python_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
+#include "train/checkpoint_folders.h"
+#include "train/checkpoint_report.h"
+#include "train/early_stop.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
+#include "train/memory_advice.h"
 #include "train/model_card.h"
 #include "train/non_finite_watch.h"
 #include "train/operation_trace.h"
@@ -23,6 +30,8 @@
 #include "train/results_files.h"
 #include "train/run_banner.h"
 #include "train/run_summary.h"
+#include "train/signal_watch.h"
+#include "train/tensor_board.h"
 #include "train/trainer.h"
 
 namespace drover {
@@ -30,22 +39,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void say(const std::string& line) {
-    fmt::print(stderr, "{}\n", line);
+/// A dry run is asked for what it says.
+Messages messages_of(const Arguments& arguments) {
+    return Messages(arguments.flag("dry_run") ? "info" : arguments.text("log_level"));
 }
 
 /// A run from its arguments to its files.
 class ClmRun {
   public:
-    explicit ClmRun(const RunArguments& run)
+    ClmRun(const RunArguments& run, std::optional<fs::path> resume_point)
         : arguments_(run.arguments),
+          messages_(messages_of(arguments_)),
+          resume_point_(std::move(resume_point)),
           settings_(trainer_settings(arguments_)),
           model_(find_model_and_tokenizer(arguments_)),
           non_finite_watch_(on_non_finite(arguments_)) {
         if (arguments_.flag("do_train") || arguments_.flag("do_eval"))
-            tokens_ = find_tokens(arguments_, model_, say);
+            tokens_ = find_tokens(arguments_, model_, messages_);
         backend_ = make_backend();
-        precision_ = chosen_precision(arguments_, model_.config.dtype);
+        backend_->use_tf32(arguments_.optional_flag("tf32").value_or(false));
+        precision_ = chosen_precision(arguments_, model_.config.dtype, backend_->device());
         make_engine();
     }
 
@@ -57,28 +70,38 @@ class ClmRun {
         if (arguments_.flag("spmd_debug"))
             say(placement_table(make_param_spec(model_.config), mesh_, Sharding::replicated,
                                 precision_.parameters));
-        if (tokens_.train) {
+        if (training_) {
             const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
             const double tokens = plan.trained_samples * static_cast<double>(tokens_.row_length);
-            say(fmt::format("{} rows, {} epochs, {} updates of {} rows, about {} tokens",
-                            training_->samples(), plan.epochs, plan.max_steps, plan.total_batch_size,
+            say(fmt::format("{}, {} updates of {} rows, about {} tokens",
+                            plan.streamed ? "Rows as they are read"
+                                          : fmt::format("{} rows, {} epochs", plan.examples, plan.epochs),
+                            plan.max_steps, plan.total_batch_size,
                             with_thousands(static_cast<std::int64_t>(tokens))));
             // What depends on the number of steps could not be compared before.
             if (const Json& deepspeed = arguments_.json("deepspeed"); !deepspeed.is_null())
                 read_deepspeed_settings(deepspeed, "--deepspeed", arguments_,
                                         {.total_steps = plan.max_steps});
             if (arguments_.flag("dry_run")) say(time_estimate(tokens));
+            if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
         }
         check_memory();
+        if (backend_->device() == Device::cpu)
+            if (const std::string hint = busy_machine_hint(omp_get_max_threads()); !hint.empty()) say(hint);
     }
 
     void go() {
         engine_->allocate();
         const Stopwatch preparation;
         prepare_weights();
-        align_special_tokens(
+        const std::vector<std::string> aligned = align_special_tokens(
             {.bos = model_.tokenizer->bos(), .eos = model_.tokenizer->eos(), .pad = model_.tokenizer->pad()},
             model_.config, model_.generation);
+        if (!aligned.empty())
+            messages_.warning(fmt::format(
+                "The tokenizer's {} differ from the model's config; the saved config and generation "
+                "config have the tokenizer's.",
+                fmt::join(aligned, ", ")));
         // Hugging Face turns the cache of generation off for training and saves it so.
         model_.config.json["use_cache"] = arguments_.flag("use_cache");
 
@@ -90,15 +113,17 @@ class ClmRun {
         write_card(trainer);
         fmt::print("{}", summary_.text());
         std::fflush(stdout);
+        if (tensor_board_) say(fmt::format("TensorBoard's file is {}.", tensor_board_->written().string()));
         say(fmt::format("The files are in {}.", settings_.output_dir.string()));
     }
 
   private:
+    void say(const std::string& text) const { messages_.info(text); }
+
     std::unique_ptr<Backend> make_backend() const {
         if (const auto threads = arguments_.optional_integer("threads"))
             omp_set_num_threads(static_cast<int>(*threads));
-        if (arguments_.text("device") == "cuda") return make_cuda_backend(0);
-        return make_cpu_backend();
+        return make_chosen_backend(arguments_.text("device"));
     }
 
     ParameterCounts parameters() const { return count_parameters(model_.config); }
@@ -109,24 +134,57 @@ class ClmRun {
         const double peak = backend_->measure_peaks().flops(precision_.parameters);
         const double seconds =
             6 * static_cast<double>(parameters().active) * tokens / (usual_share_of_peak * peak);
+        const std::string time = seconds < 120    ? fmt::format("{:.0f} s", std::ceil(seconds))
+                                 : seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
+                                                  : fmt::format("{:.1f} h", seconds / 3600);
         return fmt::format(
-            "Training will take about {:.0f} min at {:.0f} % of this machine's {:.0f} GFLOP/s.",
-            std::ceil(seconds / 60), 100 * usual_share_of_peak, peak / 1e9);
+            "The updates will take about {} at {:.0f} % of this machine's {:.0f} GFLOP/s; evaluations and "
+            "checkpoints come on top.",
+            time, 100 * usual_share_of_peak, peak / 1e9);
+    }
+
+    double installed_memory() const {
+        return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+    }
+
+    double allowed_memory() const {
+        return installed_memory() * arguments_.optional_number("memory_fraction").value_or(1);
+    }
+
+    /// Unless it is given: a quarter of the memory, but not what the plan needs.
+    std::uint64_t checkpoint_buffer() const {
+        if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
+            return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
+        const double planned =
+            backend_->device() == Device::cpu ? static_cast<double>(engine_->memory_plan().total) : 0;
+        return static_cast<std::uint64_t>(
+            std::max(0.0, std::min(installed_memory() / 4, allowed_memory() - planned)));
+    }
+
+    std::string checkpoint_text() const {
+        const std::uint64_t bytes =
+            engine_->saved_tensors(!arguments_.flag("save_only_model"), SaveModelOptions{}.max_shard_bytes)
+                .part_bytes();
+        return fmt::format(
+            "A checkpoint has about {}; it is written {}.", bytes_text(bytes),
+            bytes <= checkpoint_buffer()
+                ? fmt::format("behind the steps from a copy of {} in memory", bytes_text(bytes))
+                : fmt::format("while training waits, for it does not fit a buffer of {} "
+                              "(--save_buffer_gb)",
+                              bytes_text(checkpoint_buffer())));
     }
 
     /// Error before anything is allocated, when the plan is larger than the memory that it may take.
     void check_memory() const {
-        const double installed =
-            static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-        const double allowed = installed * arguments_.optional_number("memory_fraction").value_or(1);
+        const std::size_t there = backend_->available_bytes();
+        const auto allowed = static_cast<std::size_t>(
+            static_cast<double>(there) * arguments_.optional_number("memory_fraction").value_or(1));
         const std::size_t needed = engine_->memory_plan().total;
-        if (static_cast<double>(needed) <= allowed) return;
-        throw Error(
-            fmt::format("The run needs {}, but may take {} of this machine's {}.", bytes_text(needed),
-                        bytes_text(static_cast<std::size_t>(allowed)),
-                        bytes_text(static_cast<std::size_t>(installed))),
-            "Use a smaller --per_device_train_batch_size with more --gradient_accumulation_steps, a smaller "
-            "--block_size, --recompute full, or --dtype bfloat16.");
+        if (needed <= allowed) return;
+        throw Error(fmt::format("The run needs {}, but may take {} of the {} that the device has for it.",
+                                bytes_text(needed), bytes_text(allowed), bytes_text(there)),
+                    memory_advice(model_.config, engine_settings_, settings_.gradient_accumulation_steps,
+                                  *backend_, mesh_, allowed));
     }
 
     void make_engine() {
@@ -134,9 +192,11 @@ class ClmRun {
         options.model.rows = arguments_.flag("do_train") ? settings_.per_device_train_batch_size
                                                          : settings_.per_device_eval_batch_size;
         options.model.row_length = std::max<std::int64_t>(tokens_.row_length, 1);
+        engine_settings_ = options;
         engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, mesh_);
         engine_model_ = std::make_unique<EngineModel>(
-            *engine_, model_.config, *backend_, mesh_, settings_.seed, [this](const fs::path& folder) {
+            *engine_, model_.config, *backend_, mesh_, settings_.seed,
+            [this](const fs::path& folder) {
                 write_file_atomically(folder / "config.json",
                                       model_.config.saved_text(engine_->saved_dtype()));
                 write_file_atomically(folder / "generation_config.json",
@@ -144,57 +204,18 @@ class ClmRun {
                 save_tokenizer(*model_.tokenizer, folder);
                 write_file_atomically(folder / "training_args.json",
                                       python_json(arguments_.to_json(), 2) + "\n");
-            });
-        if (tokens_.train)
-            training_ =
-                make_data(*tokens_.train, training_sampler(settings_), "max_train_samples", StreamEnd::never);
-        if (tokens_.validation)
-            evaluation_ = make_data(*tokens_.validation, evaluation_sampler(settings_), "max_eval_samples",
-                                    StreamEnd::after_one_epoch);
-    }
-
-    std::unique_ptr<TokenFileData> make_data(const TokenFile& file, SamplerOptions sampler,
-                                             const char* max_samples, StreamEnd end) const {
-        if (end == StreamEnd::never) {
-            const std::string& order = arguments_.text("train_sampling_strategy");
-            if (arguments_.flag("group_by_length") || order == "group_by_length") {
-                sampler.order = SampleOrder::by_length;
-                sampler.lengths = file.rows().lengths();
-                sampler.length_group =
-                    settings_.per_device_train_batch_size * settings_.gradient_accumulation_steps;
-            } else if (arguments_.flag("streaming") || order == "sequential") {
-                sampler.order = SampleOrder::sequential;
-            }
-        }
-        return std::make_unique<TokenFileData>(
-            file.rows(),
-            LoaderOptions{
-                .sampler = std::move(sampler),
-                .collator = {.pad_id = pad_id(), .ignore_every_pad_id = arguments_.text("packing") == "none"},
-                .max_samples = arguments_.optional_integer(max_samples)},
-            end);
-    }
-
-    /// Blocks are never padded, and every token of theirs is a label.
-    TokenId pad_id() const {
-        if (arguments_.text("packing") == "hf") return 0;
-        const std::string name = arguments_.optional_text("pad_token").value_or("");
-        if (name == "unk") {
-            if (const auto unk = model_.tokenizer->unk()) return *unk;
-            throw Error("--pad_token is \"unk\", but the tokenizer has no such token.",
-                        "Use --pad_token eos.");
-        }
-        if (!name.empty() && name != "eos") {
-            std::vector<TokenId> ids;
-            model_.tokenizer->encode(name, SpecialTokens::omit, ids);
-            if (ids.size() == 1) return ids[0];
-            throw Error(fmt::format("--pad_token is \"{}\", which is not one token of this tokenizer.", name),
-                        "Use eos, unk, or the text of a token.");
-        }
-        return choose_pad_id(*model_.tokenizer, name == "eos");
+            },
+            CheckpointOptions{.with_optimizer = !arguments_.flag("save_only_model"),
+                              .buffer_bytes = checkpoint_buffer()});
+        if (arguments_.flag("do_train")) training_ = training_data(arguments_, settings_, model_, tokens_);
+        if (arguments_.flag("do_eval")) evaluation_ = evaluation_data(arguments_, settings_, model_, tokens_);
     }
 
     void prepare_weights() {
+        if (resume_point_) {
+            resume();
+            return;
+        }
         if (model_.weights.empty()) {
             say(fmt::format("Training new model from scratch - Total size={:.2f}M params",
                             static_cast<double>(parameters().total) / (1 << 20)));
@@ -202,24 +223,77 @@ class ClmRun {
             return;
         }
         const LoadReport report = engine_->load_weights(model_.weights, settings_.seed);
-        if (const std::string text = report.text(); !text.empty()) say(text);
+        if (const std::string text = report.text(); !text.empty()) messages_.warning(text);
+    }
+
+    void resume() {
+        const fs::path state = *resume_point_ / "trainer_state.json";
+        resumed_state_ = TrainerState::parse(read_text_file(state), state.string());
+        resumed_loop_ = engine_model_->resume(*resume_point_);
+        const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
+        const TrainerState fresh = TrainerState::begin(settings_, plan.max_steps, plan.epochs);
+        const fs::path arguments = *resume_point_ / "training_args.json";
+        for (const std::string& warning :
+             {changed_settings(settings_, fresh, *resumed_state_),
+              fs::exists(arguments) ? changed_arguments(arguments_.to_json(), read_json_file(arguments))
+                                    : ""})
+            if (!warning.empty()) messages_.warning(warning);
+        say("  Continuing training from checkpoint, will skip to saved global_step");
+        say(fmt::format("  Continuing training from epoch {}",
+                        resumed_state_->global_step / plan.updates_per_epoch));
+        say(fmt::format("  Continuing training from global step {}", resumed_state_->global_step));
+    }
+
+    /// Runs until the end or a signal.
+    Json train_until_stopped(Trainer& trainer) {
+        Json metrics = resumed_state_
+                           ? trainer.train(&*resumed_state_, resumed_loop_ ? &*resumed_loop_ : nullptr)
+                           : trainer.train();
+        if (!trainer.interrupted()) return metrics;
+        const int number = signals_.ended_by();
+        const std::int64_t step = trainer.state().global_step;
+        if (!trainer.save_failure().empty())
+            throw StoppedBySignal(number,
+                                  fmt::format("Stopped by {} after step {}, which could not be saved.",
+                                              signal_name(number), step),
+                                  trainer.save_failure());
+        throw StoppedBySignal(
+            number,
+            fmt::format("Stopped by {} after step {}, which is saved in {}.", signal_name(number), step,
+                        checkpoint_folder(settings_.output_dir, step).string()),
+            arguments_.flag("overwrite_output_dir")
+                ? "The same command without --overwrite_output_dir goes on from there."
+                : "The same command goes on from there.");
     }
 
     void add_callbacks(Trainer& trainer) {
-        const bool no_bar = arguments_.optional_flag("disable_tqdm").value_or(false);
+        const bool no_bar = arguments_.optional_flag("disable_tqdm").value_or(!messages_.tell_warnings());
         if (!no_bar) {
             // Measuring takes a moment, which is worth it where somebody watches.
             const bool watched = isatty(STDERR_FILENO) != 0;
-            bar_.emplace(watched ? backend_->measure_peaks().flops(precision_.parameters) : 0);
+            bar_.emplace(watched ? backend_->measure_peaks().reference_flops(precision_.parameters) : 0);
             trainer.add_callback(*bar_);
         }
         trainer.add_callback(non_finite_watch_);
-        trainer.add_callback(banner_);
+        if (messages_.tell_info()) trainer.add_callback(banner_);
         log_printer_.emplace(
             arguments_.text("log_format") == "json" ? LogFormat::json : LogFormat::hugging_face_5,
             no_bar ? LogStyle::plain : LogStyle::beside_bar);
         trainer.add_callback(*log_printer_);
         trainer.add_callback(summary_);
+        if (settings_.early_stopping_patience) {
+            early_stop_.emplace(*settings_.early_stopping_patience, settings_.early_stopping_threshold);
+            trainer.add_callback(*early_stop_);
+        }
+        if (arguments_.words("report_to") == std::vector<std::string>{"tensorboard"}) {
+            const fs::path beside = settings_.output_dir / default_tensor_board_folder();
+            tensor_board_.emplace(arguments_.optional_text("logging_dir").value_or(beside.string()),
+                                  python_json(arguments_.to_json(), 2),
+                                  model_.config.saved_text(engine_->saved_dtype()));
+            trainer.add_callback(*tensor_board_);
+        }
+        trainer.add_callback(checkpoint_report_);
+        trainer.add_callback(signals_);
         if (arguments_.integer("profile_epoch") >= 0 || arguments_.integer("profile_step") >= 0) {
             tracer_.emplace(
                 *backend_,
@@ -233,11 +307,15 @@ class ClmRun {
     }
 
     void train(Trainer& trainer) {
-        Json metrics = trainer.train();
+        Json metrics = train_until_stopped(trainer);
         if (arguments_.flag("save_final_model")) engine_model_->save(settings_.output_dir);
-        metrics["train_samples"] = training_->samples();
+        metrics["train_samples"] = samples(trainer.plan().examples, "max_train_samples");
         report("train", metrics);
         trainer.save_state();
+        if (const int late = signals_.release(); late != 0)
+            throw StoppedBySignal(late,
+                                  fmt::format("Stopped by {}, when training had ended.", signal_name(late)),
+                                  fmt::format("The model is in {}.", settings_.output_dir.string()));
         if (tracer_ && !tracer_->written().empty())
             say(fmt::format("The trace is in {}.", tracer_->written().string()));
     }
@@ -245,9 +323,14 @@ class ClmRun {
     void evaluate(Trainer& trainer) {
         say("*** Evaluate ***");
         Json metrics = trainer.evaluate();
-        metrics["eval_samples"] = evaluation_->samples();
+        metrics["eval_samples"] = samples(evaluation_->samples(), "max_eval_samples");
         metrics["perplexity"] = std::exp(metrics.at("eval_loss").get<double>());
         report("eval", metrics);
+    }
+
+    /// A stream's number of samples is what was asked for, as run_clm.py reports it, else what was read.
+    std::int64_t samples(std::int64_t known, std::string_view limit) const {
+        return arguments_.flag("streaming") ? arguments_.optional_integer(limit).value_or(known) : known;
     }
 
     void report(std::string_view split, const Json& metrics) const {
@@ -272,39 +355,31 @@ class ClmRun {
     }
 
     const Arguments& arguments_;
+    const Messages messages_;
+    std::optional<fs::path> resume_point_;
+    std::optional<TrainerState> resumed_state_;
+    std::optional<LoopState> resumed_loop_;  // absent for a checkpoint of Hugging Face's
     TrainerSettings settings_;
     ModelSource model_;
     TokenSource tokens_;
     std::unique_ptr<Backend> backend_;
     Precision precision_;
     const Mesh mesh_;
+    TrainEngineOptions engine_settings_;
     std::unique_ptr<TrainEngine> engine_;
     std::unique_ptr<EngineModel> engine_model_;
-    std::unique_ptr<TokenFileData> training_, evaluation_;
+    std::unique_ptr<TrainingData> training_, evaluation_;
     std::optional<ProgressBar> bar_;
     NonFiniteWatch non_finite_watch_;
     RunBanner banner_;
     RunSummary summary_;
+    CheckpointReport checkpoint_report_;
+    SignalWatch signals_;
     std::optional<LogPrinter> log_printer_;
+    std::optional<EarlyStop> early_stop_;
+    std::optional<TensorBoard> tensor_board_;
     std::optional<StepTracer> tracer_;
 };
-
-/// A folder that holds another run's files is not written over by accident.
-void check_output_folder(const Arguments& arguments) {
-    const fs::path folder = arguments.text("output_dir");
-    if (!arguments.flag("do_train") || arguments.flag("overwrite_output_dir") || arguments.flag("dry_run"))
-        return;
-    if (fs::exists(folder) && !fs::is_directory(folder))
-        throw Error(fmt::format("--output_dir {} is a file.", folder.string()), "Name a folder.");
-    bool taken = fs::exists(folder / "trainer_state.json") || fs::exists(folder / single_weights_file) ||
-                 fs::exists(folder / weights_index_file);
-    if (fs::exists(folder))
-        for (const auto& entry : fs::directory_iterator(folder))
-            taken = taken || entry.path().filename().string().starts_with("checkpoint-");
-    if (taken)
-        throw Error(fmt::format("--output_dir {} already holds a trained model.", folder.string()),
-                    "Choose another folder, or add --overwrite_output_dir.");
-}
 
 /// The folder of the program, where Hugging Face's parser would look for the file of its script.
 fs::path arguments_file() {
@@ -320,15 +395,12 @@ void run_clm(const std::vector<std::string>& words) {
         fmt::print("{}", arguments.flag("help_markdown") ? markdown_page() : help_text());
         return;
     }
-    for (const std::string& line : arguments.explanations()) say(line);
-    if (arguments.has("resume_from_checkpoint"))
-        throw Error(
-            "--resume_from_checkpoint is not available in this version: checkpoints do not hold the "
-            "optimizer yet.",
-            "Start a new run from the checkpoint's weights with --model_name_or_path.");
-    check_output_folder(arguments);
-    fmt::print(stderr, "{}", arguments.settings_text(arguments.flag("dry_run")));
-    ClmRun clm(run);
+    const Messages messages = messages_of(arguments);
+    for (const std::string& line : arguments.explanations()) messages.warning(line);
+    const std::optional<fs::path> resume_point =
+        find_resume_point(arguments, [&](const std::string& line) { messages.info(line); });
+    messages.info(arguments.settings_text(arguments.flag("dry_run")));
+    ClmRun clm(run, resume_point);
     clm.describe();
     if (!arguments.flag("dry_run")) clm.go();
 }

@@ -59,6 +59,10 @@ DatasetRequest dataset_request(const Arguments& arguments) {
     return request;
 }
 
+void check_split(const SharedRows& rows, std::string_view split) {
+    if (!rows) throw Error(fmt::format("The dataset has no split \"{}\".", split), "Give a file for it.");
+}
+
 /// What the longest row of a file needs.
 std::int64_t longest_row(const TokenRows& rows) {
     std::int64_t longest = 0;
@@ -86,20 +90,21 @@ ModelSource find_model_and_tokenizer(const Arguments& arguments) {
     return source;
 }
 
-TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
-                        const std::function<void(const std::string&)>& say) {
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages) {
     PackingOptions packing;
     packing.packing = packing_from_name(arguments.text("packing"), "--packing");
-    packing.workers = arguments.optional_integer("preprocessing_num_workers").value_or(1);
+    // run_clm.py does not split a stream among its workers.
+    if (!arguments.flag("streaming"))
+        packing.workers = arguments.optional_integer("preprocessing_num_workers").value_or(1);
     packing.block_size = 0;
     if (packing.packing != Packing::none) {
         const BlockSizeChoice choice =
             choose_block_size(arguments.optional_integer("block_size"), model.tokenizer->model_max_length(),
                               model.config.max_position_embeddings);
         packing.block_size = choice.block_size;
-        if (!choice.warning.empty()) say(choice.warning);
+        if (!choice.warning.empty()) messages.warning(choice.warning);
         if (choice.block_size > model.config.max_position_embeddings)
-            say(fmt::format(
+            messages.warning(fmt::format(
                 "The block size {} is more than the model's max_position_embeddings, {}: it is trained on "
                 "positions that it was not made for. Lower --block_size unless you mean it.",
                 choice.block_size, model.config.max_position_embeddings));
@@ -116,32 +121,36 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
                   .streaming = arguments.flag("streaming"),
                   .do_train = train});
 
-    TokenCache cache(default_cache_folder());
+    if (train) check_split(splits.train, "train");
+    if (evaluate) check_split(splits.validation, "validation");
+
     TokenSource source;
     source.name = request.dataset_name;
-    const auto tokens_of = [&](const SharedRows& rows, std::string_view split,
-                               std::optional<std::int64_t> max_rows) -> std::unique_ptr<TokenFile> {
-        if (!rows) throw Error(fmt::format("The dataset has no split \"{}\".", split), "Give a file for it.");
-        PackingOptions options = packing;
-        // A stream is read no further than it is needed; a file in the cache serves every number of samples.
-        if (arguments.flag("streaming")) options.max_rows = max_rows;
+    source.packing = packing;
+    if (arguments.flag("streaming")) {
+        messages.info("The text is read, tokenized and packed in order while it is used; nothing is kept.");
+        if (train) source.streamed.train = splits.train;
+        if (evaluate) source.streamed.validation = splits.validation;
+        source.row_length = packing.block_size;
+        return source;
+    }
+    TokenCache cache(default_cache_folder());
+    const auto tokens_of = [&](const SharedRows& rows, std::string_view split) -> std::unique_ptr<TokenFile> {
         const Stopwatch watch;
-        TokenCache::Entry entry = cache.get(*rows, model.tokenizer, options, default_tokenize_threads(),
+        TokenCache::Entry entry = cache.get(*rows, model.tokenizer, packing, default_tokenize_threads(),
                                             arguments.flag("overwrite_cache"));
         const TokenFileHeader& header = entry.file.rows().header();
-        say(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
-                        packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
-                        entry.made ? "tokenized" : "found", watch.seconds(), entry.file.path().string()));
+        messages.info(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
+                                  packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
+                                  entry.made ? "tokenized" : "found", watch.seconds(),
+                                  entry.file.path().string()));
         entry.file.rows().check_vocabulary(model.config.vocab_size);
         source.row_length = std::max(
             source.row_length, packing.block_size > 0 ? packing.block_size : longest_row(entry.file.rows()));
         return std::make_unique<TokenFile>(std::move(entry.file));
     };
-    if (train)
-        source.train = tokens_of(splits.train, "train", arguments.optional_integer("max_train_samples"));
-    if (evaluate)
-        source.validation =
-            tokens_of(splits.validation, "validation", arguments.optional_integer("max_eval_samples"));
+    if (train) source.train = tokens_of(splits.train, "train");
+    if (evaluate) source.validation = tokens_of(splits.validation, "validation");
     return source;
 }
 

@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "app/messages.h"
 #include "args/arguments.h"
+#include "data/row_subsets.h"
 #include "data/token_cache.h"
 #include "model/config.h"
 #include "text/tokenizer.h"
@@ -26,15 +28,16 @@ std::filesystem::path find_model(const std::string& name, std::string_view flag,
 
 ModelSource find_model_and_tokenizer(const Arguments& arguments);
 
-/// The tokens of a split, in the cache.
+/// What there is to train on and to evaluate, as far as --do_train and --do_eval ask for it.
 struct TokenSource {
-    std::unique_ptr<TokenFile> train, validation;  ///< as far as --do_train and --do_eval ask for them
-    std::int64_t row_length = 0;                   ///< of the longest row
-    std::string name;                              ///< of the dataset, for the model card
+    std::unique_ptr<TokenFile> train, validation;  ///< in the cache; null with --streaming
+    TrainAndValidation streamed;                   ///< text that is not tokenized yet; with --streaming alone
+    PackingOptions packing;
+    std::int64_t row_length = 0;  ///< of the longest row
+    std::string name;             ///< of the dataset, for the model card
 };
 
-/// Tokenizes, or finds what was tokenized before. `say` is told what is worth knowing, a line at a time.
-TokenSource find_tokens(const Arguments& arguments, const ModelSource& model,
-                        const std::function<void(const std::string&)>& say);
+/// Tokenizes, or finds what was tokenized before; with --streaming only opens the text.
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages);
 
 }  // namespace drover

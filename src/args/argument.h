@@ -32,7 +32,7 @@ struct Argument {
     std::string_view default_text{};  ///< as on a command line; empty: unset
     std::string_view help{};
     Standing standing = Standing::acts;
-    std::string_view note{};     ///< the line printed when the argument is given
+    std::string_view note{};     ///< of an explained one: the line printed when it is given
     std::string_view choices{};  ///< separated by '|'
     double least = -std::numeric_limits<double>::infinity();
     double most = std::numeric_limits<double>::infinity();
@@ -49,11 +49,6 @@ struct Argument {
     constexpr Argument explained(std::string_view line) const {
         Argument copy = *this;
         copy.standing = Standing::explained;
-        copy.note = line;
-        return copy;
-    }
-    constexpr Argument noted(std::string_view line) const {
-        Argument copy = *this;
         copy.note = line;
         return copy;
     }

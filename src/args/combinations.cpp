@@ -49,6 +49,19 @@ void check_best_model(const Arguments& arguments) {
     if (save == "best" && eval == "no")
         throw UsageError("--save_strategy is best, but nothing is evaluated during training.",
                          "Give --eval_strategy steps or epoch.");
+    if (arguments.has("early_stopping_patience")) {
+        if (eval == "no")
+            throw UsageError("--early_stopping_patience needs evaluations during training.",
+                             "Give --eval_strategy steps or epoch.");
+        if (!arguments.has("metric_for_best_model"))
+            throw UsageError("--early_stopping_patience has no metric to watch.",
+                             "Give --metric_for_best_model, for example loss, or --load_best_model_at_end.");
+    } else if (arguments.given("early_stopping_threshold")) {
+        throw UsageError("--early_stopping_threshold is given, but nothing stops early.",
+                         "Give --early_stopping_patience, too.");
+    }
+    if (arguments.flag("eval_on_start") && arguments.flag("do_train") && !arguments.flag("do_eval"))
+        throw UsageError("--eval_on_start has nothing to evaluate.", "Add --do_eval.");
     if (!arguments.flag("load_best_model_at_end") || save == "best") return;
     if (eval != save)
         throw UsageError(
@@ -108,10 +121,24 @@ void check_sources(const Arguments& arguments) {
     if (works && !arguments.has("config_name") && !arguments.has("model_name_or_path") &&
         !arguments.has("model_type"))
         throw UsageError("No model is named.", "Give --config_name, --model_name_or_path or --model_type.");
-    if (arguments.flag("streaming") && arguments.flag("do_train") && arguments.integer("max_steps") <= 0)
-        throw UsageError("--streaming does not know how long an epoch is.", "Give --max_steps.");
     if (arguments.has("pad_token") && arguments.text("packing") != "none")
         throw UsageError("--pad_token is given, but packed blocks have no padding.", "Add --packing none.");
+}
+
+void check_streaming(const Arguments& arguments) {
+    if (!arguments.flag("streaming")) return;
+    if (arguments.flag("do_train") && arguments.integer("max_steps") <= 0)
+        throw UsageError(
+            fmt::format("--streaming does not know how long an epoch is, so --max_steps must be a positive "
+                        "number, but it is {}.",
+                        arguments.integer("max_steps")),
+            "Give --max_steps.");
+    if (arguments.text("packing") == "none")
+        throw UsageError("--streaming does not know how long the longest row of --packing none is.",
+                         "Pack the rows into blocks, or leave out --streaming.");
+    if (arguments.text("train_sampling_strategy") == "group_by_length")
+        throw UsageError("--streaming reads rows in order and cannot group them by length.",
+                         "Keep one of the two.");
 }
 
 void check_parallel(const Arguments& arguments) {
@@ -153,6 +180,7 @@ void check_combinations(const Arguments& arguments) {
     check_best_model(arguments);
     check_schedule(arguments);
     check_sources(arguments);
+    check_streaming(arguments);
     check_parallel(arguments);
     check_loading(arguments);
 }

@@ -31,6 +31,7 @@ constexpr std::array variables{
     EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."},
     EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."},
     EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the trace."},
+    EnvironmentVariable{"TENSORBOARD_LOGGING_DIR", "logging_dir", "Folder of the TensorBoard file."},
     EnvironmentVariable{"HF_TOKEN", "token", "Access token for gated models and datasets."},
     EnvironmentVariable{"HF_HOME", "",
                         "Folder of Hugging Face's caches, where models and datasets are looked for."},

@@ -25,6 +25,11 @@ void imply_evaluation(Arguments& arguments) {
                 "Give --eval_steps.");
         arguments.set("eval_steps", logging_steps, {ArgumentSource::Kind::implied, "--logging_steps"});
     }
+    if (arguments.has("early_stopping_patience") && !arguments.flag("load_best_model_at_end"))
+        arguments.explain(
+            "--early_stopping_patience: the run ends with its last weights; --load_best_model_at_end would "
+            "end "
+            "it with the best.");
     const bool by_metric = arguments.flag("load_best_model_at_end") ||
                            arguments.text("save_strategy") == "best" ||
                            arguments.text("lr_scheduler_type") == "reduce_lr_on_plateau";
@@ -81,6 +86,31 @@ void imply_from_neuron_names(Arguments& arguments) {
     }
 }
 
+/// Where of two settings that were given only one counts, as in transformers.
+void explain_what_wins(Arguments& arguments) {
+    if (arguments.integer("max_steps") > 0 && arguments.given("num_train_epochs"))
+        arguments.explain("--max_steps is given, so --num_train_epochs does not count.");
+    if (arguments.number("warmup_steps") > 0 && arguments.number("warmup_ratio") > 0)
+        arguments.explain("--warmup_steps is given, so --warmup_ratio does not count.");
+    const std::string& schedule = arguments.text("lr_scheduler_type");
+    const bool warms_up = arguments.number("warmup_steps") > 0 || arguments.number("warmup_ratio") > 0;
+    if (warms_up && (schedule == "constant" || schedule == "reduce_lr_on_plateau"))
+        arguments.explain(fmt::format(
+            "--lr_scheduler_type {} has no warm-up, so --warmup_steps and --warmup_ratio do not count.",
+            schedule));
+    struct Interval {
+        const char *steps, *strategy;
+    };
+    for (const auto& [steps, strategy] :
+         {Interval{"logging_steps", "logging_strategy"}, Interval{"eval_steps", "eval_strategy"},
+          Interval{"save_steps", "save_strategy"}})
+        if (arguments.given(steps) && arguments.text(strategy) != "steps")
+            arguments.explain(fmt::format("--{} counts only with --{} steps, and that is {}.", steps,
+                                          strategy, arguments.text(strategy)));
+    if (arguments.has("model_type") && (arguments.has("config_name") || arguments.has("model_name_or_path")))
+        arguments.explain("--model_type does not count where a config or a model is named.");
+}
+
 constexpr std::array other_trackers{"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub",
                                     "dvclive",  "flyte",   "kubeflow",   "mlflow",   "neptune",
                                     "swanlab",  "trackio", "wandb"};
@@ -89,8 +119,9 @@ void settle_trackers(Arguments& arguments) {
     Json kept = Json::array();
     std::string left_out;
     for (const std::string& word : arguments.words("report_to")) {
-        if (word == "tensorboard" || word == "all" ||
-            std::find(other_trackers.begin(), other_trackers.end(), word) != other_trackers.end()) {
+        if (word == "tensorboard" || word == "all") {
+            if (kept.empty()) kept.push_back("tensorboard");
+        } else if (std::find(other_trackers.begin(), other_trackers.end(), word) != other_trackers.end()) {
             left_out += (left_out.empty() ? "" : ", ") + word;
         } else if (word != "none") {
             throw UsageError(fmt::format("--report_to has the word \"{}\", which is not known.", word),
@@ -99,9 +130,11 @@ void settle_trackers(Arguments& arguments) {
     }
     if (!left_out.empty())
         arguments.explain(
-            fmt::format("--report_to: {} cannot be reported to; records go to the console and to "
-                        "trainer_state.json.",
+            fmt::format("--report_to: {} cannot be reported to; records go to the console, to "
+                        "trainer_state.json and, with --report_to tensorboard, to TensorBoard.",
                         left_out));
+    if (arguments.has("logging_dir") && kept.empty())
+        arguments.explain("--logging_dir: nothing is written there without --report_to tensorboard.");
     if (arguments.given("report_to"))
         arguments.set("report_to", std::move(kept), arguments.source("report_to"));
 }
@@ -133,9 +166,23 @@ void apply_implications(Arguments& arguments) {
         arguments.imply("train_sampling_strategy", "group_by_length", "--group_by_length");
     if (const std::int64_t size = arguments.integer("spmd_2d_sharding"); size > 0)
         arguments.imply("tensor_parallel_size", size, "--spmd_2d_sharding");
+    if (arguments.flag("streaming")) {
+        for (const char* name : {"preprocessing_num_workers", "overwrite_cache"})
+            if (arguments.given(name))
+                arguments.explain(fmt::format(
+                    "--{}: with --streaming nothing is tokenized ahead, so it has nothing to act on.", name));
+        if (arguments.flag("dataloader_drop_last"))
+            arguments.explain(
+                "--dataloader_drop_last: the last batch of a stream is used even if it is not full, as "
+                "transformers does.");
+        if (arguments.given("train_sampling_strategy") &&
+            arguments.text("train_sampling_strategy") == "random")
+            arguments.explain("--train_sampling_strategy random: with --streaming rows keep their order.");
+    }
     imply_from_neuron_names(arguments);
     imply_evaluation(arguments);
     imply_recompute(arguments);
+    explain_what_wins(arguments);
     settle_trackers(arguments);
     settle_optimizer(arguments);
     arguments.set("output_dir", with_home(arguments.text("output_dir")), arguments.source("output_dir"));

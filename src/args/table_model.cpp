@@ -6,6 +6,8 @@ namespace drover {
 
 std::span<const Argument> model_arguments() {
     using namespace table;
+    constexpr std::string_view no_download =
+        "Nothing is downloaded: models and datasets come from local folders and from the Hub's cache.";
     static constexpr std::array rows{
         text("model_name_or_path", "", "Folder or Hub name of a model whose weights training starts from."),
         text("model_type", "",
@@ -22,9 +24,8 @@ std::span<const Argument> model_arguments() {
         flag("use_fast_tokenizer", "yes", "Which Python tokenizer class to use.")
             .explained("There is one tokenizer here, native code that gives the fast class's tokens."),
         text("model_revision", "main", "Branch, tag or commit of a model of the Hub."),
-        text("token", "", "Access token for gated models and datasets of the Hub."),
-        maybe("use_auth_token", "Use the token that was stored by a login.")
-            .explained("Use --token or HF_TOKEN."),
+        text("token", "", "Access token for gated models and datasets of the Hub.").explained(no_download),
+        maybe("use_auth_token", "Use the token that was stored by a login.").explained(no_download),
         flag("trust_remote_code", "no", "Allow Python code that comes with a model.")
             .explained("Code that comes with a model is never run; Llama and Mixtral need none."),
         choice("dtype", "auto|bfloat16|float16|float32", "",
@@ -34,12 +35,12 @@ std::span<const Argument> model_arguments() {
             .explained("There is never a second copy of the model in memory."),
         choice("attn_implementation", "eager|sdpa|flash_attention_2|flash_attention_3|flex_attention", "",
                "Which attention code to use.")
-            .noted("Every choice runs the same tiled attention, which never forms the matrix of scores."),
+            .explained("Every choice runs the same tiled attention, which never forms the matrix of scores."),
         flag("flash_attention", "no", "Use the fused attention kernel.")
-            .noted("Attention is always tiled and fused, with the flag or without."),
+            .explained("Attention is always tiled and fused, with the flag or without."),
         flag("gmm", "no", "Mixtral: grouped products over the sorted tokens of all experts (the default)."),
         flag("gmm_stack", "no", "Mixtral: the same products from weights kept per expert.")
-            .noted(
+            .explained(
                 "Weights per expert and grouped products are the same storage here, so this runs as --gmm."),
         flag("static", "no", "Mixtral: every expert sees every token; slow, for comparison."),
         flag("peft_lora", "no", "Train low-rank adapters instead of the weights.")
@@ -69,8 +70,9 @@ std::span<const Argument> data_arguments() {
         text("pad_token", "", "With --packing none: eos, unk, or the token itself; unset: the tokenizer's."),
         integer("max_train_samples", "", "Use only the first blocks for training.").at_least(1),
         integer("max_eval_samples", "", "Use only the first blocks for evaluation.").at_least(1),
-        flag("streaming", "no", "Take the rows in file order, without shuffling; needs --max_steps.")
-            .noted("The rows are tokenized into the cache first, in constant memory."),
+        flag("streaming", "no",
+             "Read, tokenize and pack the text while it is trained on, in its order and without the token "
+             "cache; needs --max_steps."),
         integer("block_size", "",
                 "Tokens per sequence; unset: what tokenizer and model allow, at most 1024 "
                 "where the tokenizer has no limit.")

@@ -21,6 +21,12 @@ std::span<const Argument> evaluation_arguments() {
         text("metric_for_best_model", "",
              "What makes a checkpoint the best; unset: loss, where it is needed."),
         maybe("greater_is_better", "Whether more of the metric is better; unset: unless it ends in loss."),
+        integer("early_stopping_patience", "",
+                "Stop when the metric for the best model has not become better for so many evaluations.")
+            .at_least(1),
+        number("early_stopping_threshold", "0.0",
+               "With --early_stopping_patience: by how much it must become better to count.")
+            .at_least(0),
         integer("eval_accumulation_steps", "", "Batches whose logits are kept on the device.")
             .at_least(1)
             .explained(by_chunks),
@@ -47,13 +53,19 @@ std::span<const Argument> logging_arguments() {
         flag("logging_nan_inf_filter", "yes", "Leave losses that are not finite out of the logged mean."),
         choice("log_format", "text|json", "text",
                "Records as Python prints them, or one JSON object per line."),
-        choice("log_level", levels, "passive", "How much the program says."),
+        choice(
+            "log_level", levels, "passive",
+            "How much is said on standard error: info (as passive and debug) everything, warning only what "
+            "may be a surprise, error and critical nothing but errors; above warning there is no progress "
+            "bar unless --disable_tqdm no."),
         choice("log_level_replica", levels, "warning", "How much the other processes say.").parallel(),
         flag("log_on_each_node", "yes", "Whether each machine's first process speaks.").parallel(),
         maybe("disable_tqdm", "No progress bar; unset: a bar where standard error is a terminal."),
-        words("report_to", "none", "Where records go besides the console and trainer_state.json."),
-        text("logging_dir", "", "Folder of TensorBoard files; unset: runs/ in --output_dir.")
-            .explained("TensorBoard files are not written; trainer_state.json holds every record."),
+        words("report_to", "none",
+              "Where records go besides the console and trainer_state.json: tensorboard (all means the "
+              "same) or none."),
+        text("logging_dir", "",
+             "Folder of the TensorBoard file; unset: runs/, date and host in --output_dir."),
         flag("include_tokens_per_second", "no", "Add tokens per second to the results."),
         choice("include_num_input_tokens_seen", "no|all|non_padding", "no",
                "Count the tokens seen in records."),
@@ -74,7 +86,14 @@ std::span<const Argument> saving_arguments() {
         integer("save_total_limit", "", "Number of checkpoints to keep."),
         flag("save_final_model", "yes", "Write the model when training ends; no skips it."),
         flag("save_only_model", "no", "Checkpoints hold the model alone, so none can be resumed from."),
-        text("resume_from_checkpoint", "", "Checkpoint folder from which to go on."),
+        text("resume_from_checkpoint", "",
+             "Checkpoint folder from which to go on; True: the newest complete one of --output_dir, which is "
+             "also what happens when it is not given; False: none."),
+        number(
+            "save_buffer_gb", "",
+            "Host memory (GiB) from which checkpoints are written behind the steps; larger ones are streamed "
+            "through it while training waits. Unset: what is free, at most a quarter of the memory.")
+            .at_least(0),
         flag("ignore_data_skip", "no", "Begin with the first sample when resuming."),
         flag("save_safetensors", "yes", "Write safetensors files.")
             .explained("Weights are always written as safetensors; Python pickles are not."),
@@ -83,7 +102,8 @@ std::span<const Argument> saving_arguments() {
         flag("restore_callback_states_from_checkpoint", "no", "Restore Python callbacks from the checkpoint.")
             .explained("There are no Python callbacks; the trainer's own state is always restored."),
         flag("enable_jit_checkpoint", "no", "Write a checkpoint when the process is told to end.")
-            .explained("Checkpoints are written as --save_strategy says; a signal writes none."),
+            .explained("SIGTERM and SIGINT always finish the step and write a checkpoint; SIGUSR1 writes one "
+                       "and training goes on."),
         text("checkpoint_manager_path", "", "Folder of the fork's own sharded checkpoints.")
             .explained("Checkpoints are Hugging Face folders in --output_dir, whatever the sharding."),
     };

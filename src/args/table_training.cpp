@@ -9,7 +9,8 @@ std::span<const Argument> run_arguments() {
     using namespace table;
     static constexpr std::array rows{
         text("output_dir", "trainer_output", "Folder for the model and the results."),
-        flag("overwrite_output_dir", "no", "Train even if --output_dir holds files; nothing is deleted."),
+        flag("overwrite_output_dir", "no",
+             "Start anew even if --output_dir holds files or checkpoints; nothing is deleted."),
         flag("do_train", "no", "Train."),
         flag("do_eval", "no", "Evaluate; an --eval_strategy other than no also asks for it."),
         flag("do_predict", "no", "Predict on a test set.")
@@ -88,7 +89,8 @@ std::span<const Argument> precision_arguments() {
                        "for both."),
         flag("fp16_full_eval", "no", "Evaluate with weights rounded to float16, outside training.")
             .explained("Evaluation computes in the format that training does."),
-        maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU."),
+        maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU.")
+            .explained("It is for GPUs; a CPU multiplies fp32 numbers as fp32."),
         maybe("master_weights", "Keep an fp32 copy of the weights; unset: with --bf16 and --fp16, else not."),
         choice("moments_dtype", "float32|bfloat16", "",
                "Number format of the optimizer's moments; unset: that of the gradients."),
@@ -144,9 +146,10 @@ std::span<const Argument> loading_arguments() {
         words("label_names", "", "Names of the columns with labels.")
             .explained("The labels are the tokens themselves."),
         maybe("split_batches",
-              "As split_batches in --accelerator_config: the batch is that of all processes."),
+              "As split_batches in --accelerator_config: the batch is that of all processes.")
+            .parallel(),
         maybe("dispatch_batches", "As dispatch_batches in --accelerator_config.").explained(threads),
-        json("accelerator_config", "Settings of the Accelerate library, as JSON text or file."),
+        json("accelerator_config", "Settings of the Accelerate library, as JSON text or file.").parallel(),
     };
     return rows;
 }

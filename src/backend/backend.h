@@ -11,8 +11,9 @@
 
 namespace drover {
 
-/// Runs operations. `backend.run(stream, RmsNorm{…})` checks the operands once (checks.cpp) and enqueues the work;
-/// the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one backend.
+/// Runs operations. `backend.run(stream, RmsNorm{…})` checks the operands once (checks.cpp) and enqueues the
+/// work; the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one
+/// backend.
 class Backend {
   public:
     virtual ~Backend() = default;
@@ -21,19 +22,36 @@ class Backend {
     /// For the start-up report: "CPU, AVX-512, 2 threads".
     virtual std::string description() const = 0;
 
+    /// Bytes that allocations may still take: on a CPU what is installed, on a GPU what is free, less what
+    /// its libraries will want for themselves.
+    virtual std::size_t available_bytes() const = 0;
     /// Zeroed device memory.
     virtual MemoryBlock allocate(std::size_t bytes) = 0;
     virtual Stream main_stream() = 0;
-    /// Waits until everything enqueued on the stream is done.
+    /// Waits until everything enqueued on the stream is done; on a stream without a handle: on the whole
+    /// device.
     virtual void synchronize(Stream stream) = 0;
-    /// Copies packed bytes between host and this device, or within it, in stream order. From pageable host memory
-    /// the bytes are taken before the call returns.
+    /// Puts a mark into the stream; the time between two marks can be read when both have been passed. Marks
+    /// are kept until forget_marks().
+    virtual std::size_t mark(Stream stream) = 0;
+    virtual double seconds_between(std::size_t first, std::size_t second) = 0;
+    virtual void forget_marks() = 0;
+    /// Copies packed bytes between host and this device, or within it, in stream order. From pageable host
+    /// memory the bytes are taken before the call returns.
     virtual void copy(Stream stream, const Tensor& from, const Tensor& to) = 0;
+
+    /// Whether fp32 matrix products may use TF32 (10 bits of mantissa), where the device has it. Off at
+    /// first.
+    virtual void use_tf32(bool) {}
+
+    /// Bytes that the backend and its libraries hold on the device besides what was allocated through it.
+    virtual std::size_t own_bytes() const { return 0; }
 
     /// Measures what the device can do at best; takes some tenths of a second.
     virtual MachinePeaks measure_peaks() = 0;
 
-    /// From now on `observer`, which must outlive its use here, is told of every operation; nullptr: nobody is.
+    /// From now on `observer`, which must outlive its use here, is told of every operation; nullptr: nobody
+    /// is.
     void observe(OperationObserver* observer) { observer_ = observer; }
 
     template <class Operation>
@@ -130,11 +148,17 @@ class Backend {
     OperationObserver* observer_ = nullptr;
 };
 
-/// The CPU backend. Kernels are chosen by what the processor can do; DROVER_CPU_ISA=avx2|avx512 forces a level.
-/// Error on a processor without AVX2.
+/// The CPU backend. Kernels are chosen by what the processor can do; DROVER_CPU_ISA=avx2|avx512 forces a
+/// level. Error on a processor without AVX2.
 std::unique_ptr<Backend> make_cpu_backend();
 
-/// The CUDA backend on device `ordinal`; Error when this build or this machine has none.
+/// The CUDA backend on device `ordinal` (of those that CUDA_VISIBLE_DEVICES leaves); Error when this build or
+/// this machine has none. It lives in the module drover_cuda.so, so that the program starts on machines
+/// without CUDA's libraries.
 std::unique_ptr<Backend> make_cuda_backend(int ordinal);
+
+/// GPUs that this process may use, as the driver counts them; 0 where there is no driver. Loads no CUDA
+/// library.
+int cuda_device_count();
 
 }  // namespace drover

@@ -20,7 +20,7 @@ void check_sequences(const Operands& operands, const Sequences& sequences, std::
 /// What Attention and its gradient have in common: q, k, v and the statistics.
 template <class Operation>
 void check_attention(const Operands& operands, const Operation& op) {
-    operands.ranked("q", op.q, activations, 3);
+    operands.ranked("q", op.q, operands.activations(), 3);
     const DType dtype = op.q.dtype();
     const std::int64_t tokens = op.q.size(0), heads = op.q.size(1), head_size = op.q.size(2);
     operands.ranked("k", op.k, {dtype}, 3);
@@ -41,7 +41,7 @@ void check_attention(const Operands& operands, const Operation& op) {
 
 void Backend::check(const Gemm& op) const {
     const Operands operands("gemm", device());
-    operands.ranked("a", op.a, activations, 2);
+    operands.ranked("a", op.a, operands.activations(), 2);
     const DType dtype = op.a.dtype();
     operands.ranked("b", op.b, {dtype}, 2);
     const std::int64_t rows = op.a.size(op.transpose_a ? 1 : 0), inner = op.a.size(op.transpose_a ? 0 : 1);
@@ -53,7 +53,7 @@ void Backend::check(const Gemm& op) const {
 
 void Backend::check(const BiasGradient& op) const {
     const Operands operands("bias_gradient", device());
-    operands.ranked("dy", op.dy, activations, 2);
+    operands.ranked("dy", op.dy, operands.activations(), 2);
     operands.shaped("dbias", op.dbias, {op.dy.dtype(), f32}, {op.dy.size(1)});
 }
 
@@ -62,20 +62,20 @@ void Backend::check(const BiasGradient& op) const {
 void Backend::check(const Embedding& op) const {
     const Operands operands("embedding", device());
     operands.ranked("ids", op.ids, {i32}, 1);
-    operands.ranked("weight", op.weight, activations, 2);
+    operands.ranked("weight", op.weight, operands.activations(), 2);
     operands.shaped("y", op.y, {op.weight.dtype(), f32}, {op.ids.size(0), op.weight.size(1)});
 }
 
 void Backend::check(const EmbeddingBackward& op) const {
     const Operands operands("embedding_backward", device());
     operands.ranked("ids", op.ids, {i32}, 1);
-    operands.ranked("dweight", op.dweight, activations, 2);
-    operands.shaped("dy", op.dy, activations, {op.ids.size(0), op.dweight.size(1)});
+    operands.ranked("dweight", op.dweight, operands.activations(), 2);
+    operands.shaped("dy", op.dy, operands.activations(), {op.ids.size(0), op.dweight.size(1)});
 }
 
 void Backend::check(const RmsNorm& op) const {
     const Operands operands("rms_norm", device());
-    operands.ranked("y", op.y, activations, 2);
+    operands.ranked("y", op.y, operands.activations(), 2);
     const DType dtype = op.y.dtype();
     const Shape shape = op.y.shape();
     operands.optional("x", op.x, {dtype}, shape);
@@ -87,7 +87,7 @@ void Backend::check(const RmsNorm& op) const {
 
 void Backend::check(const RmsNormBackward& op) const {
     const Operands operands("rms_norm_backward", device());
-    operands.ranked("dy", op.dy, activations, 2);
+    operands.ranked("dy", op.dy, operands.activations(), 2);
     const DType dtype = op.dy.dtype();
     const Shape shape = op.dy.shape();
     operands.shaped("residual_out", op.residual_out, {dtype, f32}, shape);
@@ -95,12 +95,12 @@ void Backend::check(const RmsNormBackward& op) const {
     operands.shaped("rstd", op.rstd, {f32}, {shape[0]});
     operands.optional("dresidual_out", op.dresidual_out, {op.residual_out.dtype()}, shape);
     operands.shaped("dresidual", op.dresidual, {op.residual_out.dtype()}, shape);
-    operands.shaped("dweight", op.dweight, activations, {shape[1]});
+    operands.shaped("dweight", op.dweight, operands.activations(), {shape[1]});
 }
 
 void Backend::check(const Rope& op) const {
     const Operands operands("rope", device());
-    operands.ranked("x", op.x, activations, 3);
+    operands.ranked("x", op.x, operands.activations(), 3);
     operands.holds(op.x.size(2) % 2 == 0, fmt::format("x is {}, expected an even head size", op.x.text()));
     operands.ranked("cosine", op.cosine, {f32}, 2);
     operands.shaped("cosine", op.cosine, {f32}, {op.cosine.size(0), op.x.size(2) / 2});
@@ -110,13 +110,13 @@ void Backend::check(const Rope& op) const {
 
 void Backend::check(const Swiglu& op) const {
     const Operands operands("swiglu", device());
-    operands.ranked("y", op.y, activations, 2);
+    operands.ranked("y", op.y, operands.activations(), 2);
     operands.shaped("gate_up", op.gate_up, {op.y.dtype()}, {op.y.size(0), 2 * op.y.size(1)});
 }
 
 void Backend::check(const SwigluBackward& op) const {
     const Operands operands("swiglu_backward", device());
-    operands.ranked("dy", op.dy, activations, 2);
+    operands.ranked("dy", op.dy, operands.activations(), 2);
     const Shape twice = {op.dy.size(0), 2 * op.dy.size(1)};
     operands.shaped("gate_up", op.gate_up, {op.dy.dtype()}, twice);
     operands.shaped("dgate_up", op.dgate_up, {op.dy.dtype()}, twice);
@@ -145,7 +145,7 @@ void Backend::check(const AttentionBackward& op) const {
 
 void Backend::check(const CachedAttention& op) const {
     const Operands operands("cached_attention", device());
-    operands.ranked("q", op.q, activations, 3);
+    operands.ranked("q", op.q, operands.activations(), 3);
     const DType dtype = op.q.dtype();
     const std::int64_t tokens = op.q.size(0), head_size = op.q.size(2);
     operands.ranked("k", op.k, {dtype}, 3);
@@ -173,7 +173,7 @@ void Backend::execute(Stream, const CachedAttention&) {
 
 void Backend::check(const CrossEntropyStatistics& op) const {
     const Operands operands("cross_entropy_statistics", device());
-    operands.ranked("logits", op.logits, activations, 2);
+    operands.ranked("logits", op.logits, operands.activations(), 2);
     const Shape rows = {op.logits.size(0)};
     operands.shaped("targets", op.targets, {i32}, rows);
     operands.shaped("max", op.max, {f32}, rows);
@@ -194,7 +194,7 @@ void Backend::check(const CrossEntropyRescale& op) const {
 
 void Backend::check(const CrossEntropyGradient& op) const {
     const Operands operands("cross_entropy_gradient", device());
-    operands.ranked("logits", op.logits, activations, 2);
+    operands.ranked("logits", op.logits, operands.activations(), 2);
     const Shape rows = {op.logits.size(0)};
     operands.shaped("targets", op.targets, {i32}, rows);
     operands.shaped("max", op.max, {f32}, rows);

@@ -6,11 +6,17 @@ namespace drover {
 
 /// What a device can do at best, measured: the limits that rates are held against.
 struct MachinePeaks {
-    double fp32_flops = 0;  ///< per second, multiply-adds on values in registers
-    double bf16_flops = 0;  ///< per second, products of bf16 summed in fp32
-    double bandwidth = 0;   ///< bytes read and written per second by a copy that no cache can hold
+    double fp32_flops = 0;        ///< per second, multiply-adds on values in registers
+    double bf16_flops = 0;        ///< per second, products of bf16 summed in fp32
+    double rated_bf16_flops = 0;  ///< what the maker states for dense products, 0: unknown
+    double bandwidth = 0;         ///< bytes read and written per second by a copy that no cache can hold
 
-    double flops(DType arithmetic) const { return arithmetic == DType::bf16 ? bf16_flops : fp32_flops; }
+    /// What utilisation is a share of: the maker's figure where it is known, else what was measured.
+    double reference_flops(DType arithmetic) const {
+        const bool rated = rated_bf16_flops > 0 && arithmetic != DType::f32;
+        return rated ? rated_bf16_flops : flops(arithmetic);
+    }
+    double flops(DType arithmetic) const { return arithmetic == DType::f32 ? fp32_flops : bf16_flops; }
 };
 
 /// How fast an operation of this cost went: flops or bytes per second, whichever bounds it, and its share of

@@ -5,7 +5,7 @@ namespace drover {
 
 void Backend::check(const JitterTokens& op) const {
     const Operands operands("jitter_tokens", device());
-    operands.ranked("x", op.x, activations, 2);
+    operands.ranked("x", op.x, operands.activations(), 2);
     operands.packed("x", op.x);
     operands.shaped("scalars", op.scalars, {f32}, {StepScalar::count});
     operands.holds(op.first_token >= 0, "the first token has a negative number");
@@ -36,7 +36,7 @@ void Backend::check(const RouterBackward& op) const {
     operands.ranked("experts", op.experts, {i32}, 2);
     operands.shaped("weights", op.weights, {f32}, op.experts.shape());
     operands.shaped("dweights", op.dweights, {f32}, op.experts.shape());
-    operands.shaped("dlogits", op.dlogits, activations, op.probabilities.shape());
+    operands.shaped("dlogits", op.dlogits, operands.activations(), op.probabilities.shape());
     operands.optional("counts", op.counts, {i32}, {op.probabilities.size(0)});
     operands.optional("balance", op.balance, {f32}, {op.probabilities.size(1)});
 }
@@ -59,7 +59,7 @@ void Backend::check(const SortByExpert& op) const {
 
 void Backend::check(const TokensToRows& op) const {
     const Operands operands("tokens_to_rows", device());
-    operands.ranked("x", op.x, activations, 2);
+    operands.ranked("x", op.x, operands.activations(), 2);
     operands.ranked("slot_of_row", op.slot_of_row, {i32}, 1);
     operands.shaped("rows", op.rows, {op.x.dtype()}, {op.slot_of_row.size(0), op.x.size(1)});
     operands.holds(op.x.size(0) == 0 || op.slot_of_row.size(0) % op.x.size(0) == 0,
@@ -68,7 +68,7 @@ void Backend::check(const TokensToRows& op) const {
 
 void Backend::check(const RowsToTokens& op) const {
     const Operands operands("rows_to_tokens", device());
-    operands.ranked("rows", op.rows, activations, 2);
+    operands.ranked("rows", op.rows, operands.activations(), 2);
     operands.ranked("y", op.y, {op.rows.dtype()}, 2);
     operands.shaped("row_of_slot", op.row_of_slot, {i32}, {op.rows.size(0)});
     operands.holds(op.y.size(1) == op.rows.size(1), "rows and y differ in width");
@@ -79,7 +79,7 @@ void Backend::check(const RowsToTokens& op) const {
 
 void Backend::check(const WeightRows& op) const {
     const Operands operands("weight_rows", device());
-    operands.ranked("activated", op.activated, activations, 2);
+    operands.ranked("activated", op.activated, operands.activations(), 2);
     operands.shaped("dactivated", op.dactivated, {op.activated.dtype()}, op.activated.shape());
     operands.ranked("dy", op.dy, {op.activated.dtype()}, 2);
     operands.shaped("slot_of_row", op.slot_of_row, {i32}, {op.activated.size(0)});
@@ -90,9 +90,9 @@ void Backend::check(const WeightRows& op) const {
 
 void Backend::check(const GroupedGemm& op) const {
     const Operands operands("grouped_gemm", device());
-    operands.ranked("a", op.a, activations, 2);
+    operands.ranked("a", op.a, operands.activations(), 2);
     operands.ranked("b", op.b, {op.a.dtype()}, 2);
-    operands.ranked("c", op.c, activations, 2);
+    operands.ranked("c", op.c, operands.activations(), 2);
     operands.ranked("offsets", op.offsets, {i32}, 1);
     const std::int64_t experts = op.offsets.size(0) - 1;
     const Tensor& stacked = op.use == GroupedGemm::Use::weight_gradient ? op.c : op.b;

@@ -16,7 +16,6 @@ namespace drover {
 using Types = std::initializer_list<DType>;
 
 inline constexpr DType f32 = DType::f32, f64 = DType::f64, i32 = DType::i32;
-inline constexpr Types activations = {DType::f32, DType::bf16};
 inline constexpr Types any_precision = {DType::f32, DType::bf16, DType::f16};
 
 inline std::string names_of(Types types) {
@@ -29,6 +28,12 @@ inline std::string names_of(Types types) {
 class Operands {
   public:
     Operands(std::string_view operation, Device device) : operation_(operation), device_(device) {}
+
+    /// What the operands of matrix products and everything between them may be on this device.
+    Types activations() const {
+        static constexpr Types cpu = {DType::f32, DType::bf16};
+        return device_ == Device::cpu ? cpu : any_precision;
+    }
 
     /// Present, on the backend's device, and of one of `types`.
     void typed(std::string_view name, const Tensor& tensor, Types types) const {

@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "backend/operation_observer.h"
-#include "core/stopwatch.h"
+#include "backend/backend.h"
 
 namespace drover {
 
@@ -14,19 +13,29 @@ struct OperationTotal {
     double seconds = 0;
 };
 
-/// Sums up what operations cost and took, by name and arithmetic. For devices that run inline: times are the
-/// host's.
+/// Sums up what operations cost and took, by name and arithmetic. Observes its backend, which must outlive it
+/// and have no other observer, as long as it lives.
 class OperationProfile final : public OperationObserver {
   public:
+    explicit OperationProfile(Backend& backend);
+    ~OperationProfile() override;
+    OperationProfile(const OperationProfile&) = delete;
+    OperationProfile& operator=(const OperationProfile&) = delete;
+
     void begin(const OperationCost& cost, Stream stream) override;
     void end(const OperationCost& cost, Stream stream) override;
 
-    /// Longest first.
+    /// Longest first. Waits until all observed operations are done.
     std::vector<OperationTotal> totals() const;
 
   private:
-    std::vector<OperationTotal> totals_;
-    Stopwatch running_;
+    struct Call {
+        OperationCost cost;
+        std::size_t begin, end;  // marks
+    };
+    Backend& backend_;
+    std::size_t running_since_ = 0;
+    std::vector<Call> calls_;
 };
 
 }  // namespace drover

@@ -21,8 +21,8 @@ void same_elements(const Operands& operands, const Leaf& leaf, std::string_view 
 /// What the leaves of all updates have in common.
 template <class Leaf>
 void check_leaf(const Operands& operands, const Leaf& leaf, const UpdateRounding& rounding) {
-    same_elements(operands, leaf, "param", leaf.param, activations);
-    same_elements(operands, leaf, "gradient", leaf.gradient, activations);
+    same_elements(operands, leaf, "param", leaf.param, operands.activations());
+    same_elements(operands, leaf, "gradient", leaf.gradient, operands.activations());
     if (leaf.master) same_elements(operands, leaf, "master", leaf.master, {f32});
     if (!rounding.stochastic) return;
     operands.holds(leaf.param.dtype() == DType::bf16 && !leaf.master,
@@ -40,7 +40,7 @@ void check_moment_leaves(const Operands& operands, const Operation& op, bool mom
     for (const MomentLeaf& leaf : op.leaves) {
         check_leaf(operands, leaf, op.rounding);
         if (leaf.moment || !moment_is_optional)
-            same_elements(operands, leaf, "moment", leaf.moment, activations);
+            same_elements(operands, leaf, "moment", leaf.moment, operands.activations());
     }
 }
 
@@ -49,13 +49,13 @@ void check_adafactor_leaves(const Operands& operands, const Operation& op, const
     check_scalars(operands, op.scalars);
     for (const AdafactorLeaf& leaf : op.leaves) {
         check_leaf(operands, leaf, rounding);
-        operands.shaped("gradient", leaf.gradient, activations, leaf.param.shape());
+        operands.shaped("gradient", leaf.gradient, operands.activations(), leaf.param.shape());
         operands.shaped("squares", leaf.squares, {f64}, {1});
         operands.holds(leaf.clipped_elements > 0, "nothing is clipped together");
         if (leaf.param.rank() == 1) {
             operands.shaped("means", leaf.means, {f32}, leaf.param.shape());
         } else {
-            operands.ranked("param", leaf.param, activations, 2);
+            operands.ranked("param", leaf.param, operands.activations(), 2);
             operands.shaped("rows", leaf.rows, {f32}, {leaf.param.size(0)});
             operands.shaped("columns", leaf.columns, {f32}, {leaf.param.size(1)});
         }
@@ -67,7 +67,7 @@ void check_adafactor_leaves(const Operands& operands, const Operation& op, const
 void Backend::check(const SumOfSquares& op) const {
     const Operands operands("sum_of_squares", device());
     for (const Tensor& tensor : op.tensors) {
-        operands.typed("tensors[…]", tensor, activations);
+        operands.typed("tensors[…]", tensor, operands.activations());
         operands.packed("tensors[…]", tensor);
     }
     operands.shaped("sums", op.sums, {f64}, {static_cast<std::int64_t>(op.tensors.size())});
@@ -85,8 +85,8 @@ void Backend::check(const AdamW& op) const {
     check_scalars(operands, op.scalars);
     for (const AdamWLeaf& leaf : op.leaves) {
         check_leaf(operands, leaf, op.rounding);
-        same_elements(operands, leaf, "exp_avg", leaf.exp_avg, activations);
-        same_elements(operands, leaf, "exp_avg_sq", leaf.exp_avg_sq, activations);
+        same_elements(operands, leaf, "exp_avg", leaf.exp_avg, operands.activations());
+        same_elements(operands, leaf, "exp_avg_sq", leaf.exp_avg_sq, operands.activations());
     }
 }
 

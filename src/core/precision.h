@@ -24,9 +24,9 @@ struct Precision {
                 .gradients = DType::bf16,
                 .moments = DType::bf16};
     }
-    /// bf16 matrices with an fp32 master copy, fp32 gradients and moments.
-    static Precision bf16_with_master() {
-        return {.parameters = DType::bf16, .residual = DType::bf16, .master = true};
+    /// Matrices in half precision (bf16 or fp16) with an fp32 master copy, fp32 gradients and moments.
+    static Precision with_master(DType half) {
+        return {.parameters = half, .residual = half, .master = true};
     }
 };
 

@@ -2,31 +2,18 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <array>
-#include <cstdlib>
 #include <mutex>
 
 #include "core/error.h"
+#include "core/program_module.h"
 #include "data/byte_stream.h"
 
 namespace drover {
 namespace {
 
 constexpr std::string_view module_name = "drover_arrow.so";
-
-std::vector<std::filesystem::path> module_places() {
-    if (const char* given = std::getenv("DROVER_ARROW_MODULE"); given != nullptr && *given != '\0')
-        return {given};
-    std::vector<std::filesystem::path> places;
-    std::error_code unknown;
-    const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-    if (!unknown) places.push_back(program.parent_path() / module_name);
-    const std::filesystem::path built = std::filesystem::path(DROVER_MODULE_FOLDER) / module_name;
-    if (places.empty() || places.front() != built) places.push_back(built);
-    return places;
-}
 
 [[noreturn]] void fail(std::string_view file, std::string_view why) {
     throw Error(
@@ -44,22 +31,14 @@ const DroverArrowModule& arrow_library(std::string_view file) {
     static const DroverArrowModule* loaded = nullptr;
     const std::lock_guard lock(mutex);
     if (loaded != nullptr) return *loaded;
-    std::vector<std::string> looked_at;
-    for (const auto& place : module_places()) {
-        looked_at.push_back(place.string());
-        std::error_code ignored;
-        if (!std::filesystem::exists(place, ignored)) continue;
-        void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) fail(file, fmt::format("its module cannot be loaded ({})", dlerror()));
-        const auto table =
-            reinterpret_cast<const DroverArrowModule* (*)()>(dlsym(library, "drover_arrow_module"));
-        if (table == nullptr || table()->version != drover_arrow_version)
-            fail(file, fmt::format("{} belongs to another version of the program", place.string()));
-        loaded = table();
-        return *loaded;
-    }
-    fail(file,
-         fmt::format("the module {} is not there (looked for: {})", module_name, fmt::join(looked_at, ", ")));
+    const ProgramModule module = load_program_module(module_name, "DROVER_ARROW_MODULE");
+    if (module.handle == nullptr) fail(file, module.reason);
+    const auto table =
+        reinterpret_cast<const DroverArrowModule* (*)()>(dlsym(module.handle, "drover_arrow_module"));
+    if (table == nullptr || table()->version != drover_arrow_version)
+        fail(file, fmt::format("{} belongs to another version of the program", module.place));
+    loaded = table();
+    return *loaded;
 }
 
 bool have_arrow_library() {

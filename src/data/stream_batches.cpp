@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.h"
@@ -32,11 +33,17 @@ bool StreamBatches::next(std::vector<std::vector<TokenId>>& batch) {
             ended_ = true;
     }
     if (rows_.empty() || (rows_.size() < round_ && dealing_.drop_last)) return false;
+    const std::int64_t before = dealing_.rank * static_cast<std::int64_t>(part_);
+    fresh_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(rows_.size()) - before, 0,
+                                      static_cast<std::int64_t>(part_));
+    if (dealing_.ranks == 1) {
+        batch.swap(rows_);
+        return true;
+    }
     if (first_round_.empty()) first_round_ = rows_;
     for (std::size_t i = 0; rows_.size() < round_; ++i)
         rows_.push_back(first_round_[i % first_round_.size()]);
-    const auto begin =
-        rows_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(dealing_.rank) * part_);
+    const auto begin = rows_.begin() + static_cast<std::ptrdiff_t>(before);
     batch.assign(begin, begin + static_cast<std::ptrdiff_t>(part_));
     return true;
 }

@@ -18,7 +18,7 @@ struct StreamDealing {
 
 /// Batches of a stream of rows, in order, dealt as accelerate's IterableDatasetShard does it: of every
 /// ranks · batch_size rows, rank r gets the r-th batch_size. The last round is filled up from the first one,
-/// or dropped with drop_last. Memory: two rounds of rows.
+/// or dropped with drop_last; a single rank's last batch is just shorter. Memory: two rounds of rows.
 class StreamBatches {
   public:
     using NextRow = std::function<bool(std::vector<TokenId>& row)>;
@@ -28,12 +28,15 @@ class StreamBatches {
 
     /// Replaces `batch` by this rank's next rows; false at the end.
     bool next(std::vector<std::vector<TokenId>>& batch);
+    /// How many rows at the front of that batch are there for the first time.
+    std::int64_t fresh() const { return fresh_; }
 
   private:
     NextRow next_row_;
     StreamDealing dealing_;
     std::size_t round_, part_;
     bool ended_ = false;
+    std::int64_t fresh_ = 0;
     std::vector<std::vector<TokenId>> first_round_, rows_;
 };
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -117,11 +118,19 @@ struct ShardPlan {
 };
 ShardPlan plan_shards(const std::vector<std::uint64_t>& tensor_bytes, std::uint64_t max_shard_bytes);
 
+/// Removes weight files of earlier saves from `folder` that are not among `saved`. What decides how a folder
+/// is read (the single file, the index) goes before the shards, so that it never loads as something never
+/// saved.
+void remove_stale_weights(const std::filesystem::path& folder, const std::set<std::string>& saved);
+
+/// The name under which a model is staged (StagedFolder) before its files are moved into `folder`.
+std::filesystem::path staging_of_model(const std::filesystem::path& folder);
+
 /// Saves packed CPU tensors, given in module order, as a Hugging Face folder (made when it is not there):
 /// weights, the index when there are several files, config.json (unless the text is empty) and
-/// generation_config.json. All files are written whole beside their places before the first is moved there,
-/// so a full disk leaves an earlier save as it was; each move is atomic. Weight files of an earlier save that
-/// are no longer part of it are then removed.
+/// generation_config.json. All files are written whole beside their places, flushed and read back before the
+/// first is moved there, so a full disk leaves an earlier save as it was; each move is atomic. Weight files
+/// of an earlier save that are no longer part of it are then removed.
 void save_model_folder(const std::filesystem::path& folder, std::string_view config_json,
                        const std::vector<NamedTensor>& tensors, const SaveModelOptions& options = {});
 

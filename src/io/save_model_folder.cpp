@@ -6,49 +6,10 @@
 
 #include "core/json.h"
 #include "io/model_folder.h"
-#include "core/partial_file.h"
+#include "io/tensor_files.h"
 
 namespace drover {
 namespace {
-
-PartialFile text_file(const std::filesystem::path& path, std::string_view text) {
-    PartialFile file(path, text.size());
-    file.write(0, text.data(), text.size());
-    file.finish();
-    return file;
-}
-
-PartialFile weight_file(const std::filesystem::path& path, const std::vector<const NamedTensor*>& tensors) {
-    std::vector<SafetensorsLayout::Item> items;
-    for (const NamedTensor* item : tensors) {
-        require(item->tensor.packed() && item->tensor.device() == Device::cpu,
-                "only packed CPU tensors can be saved");
-        const Shape& shape = item->tensor.shape();
-        items.push_back({item->name, item->tensor.dtype(), {shape.begin(), shape.end()}});
-    }
-    const SafetensorsLayout layout(std::move(items));
-    PartialFile file(path, layout.file_size());
-    file.write(0, layout.header_bytes().data(), layout.header_bytes().size());
-    for (const NamedTensor* item : tensors)
-        file.write(layout.offset_of(item->name), item->tensor.raw(), item->tensor.bytes());
-    file.finish();
-    return file;
-}
-
-/// The index as Python's json.dumps(indent=2, sort_keys=True) writes it.
-std::string index_text(const std::vector<NamedTensor>& tensors, const ShardPlan& plan) {
-    nlohmann::json weight_map = nlohmann::json::object();  // sorts its keys
-    std::uint64_t parameters = 0, bytes = 0;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-        weight_map[tensors[i].name] = plan.file_names[plan.file_of[i]];
-        parameters += static_cast<std::uint64_t>(tensors[i].tensor.numel());
-        bytes += tensors[i].tensor.bytes();
-    }
-    const nlohmann::json index{{"metadata", {{"total_parameters", parameters}, {"total_size", bytes}}},
-                               {"weight_map", std::move(weight_map)}};
-    constexpr bool escape_beyond_ascii = true;
-    return index.dump(2, ' ', escape_beyond_ascii) + "\n";
-}
 
 /// Whether a save of ours (finished or not) may have left a file of this name: model.safetensors, its index,
 /// a shard, or the partial file of one of them.
@@ -72,9 +33,9 @@ bool is_weight_file_name(std::string_view name) {
     return name.empty();
 }
 
-/// Removes weight files of earlier saves that the new save does not have. What decides how a folder is read
-/// (the single file, the index) goes before the shards, so that it never loads as something never saved.
-void remove_stale_files(const std::filesystem::path& folder, const std::set<std::string>& saved) {
+}  // namespace
+
+void remove_stale_weights(const std::filesystem::path& folder, const std::set<std::string>& saved) {
     std::vector<std::filesystem::path> stale;
     std::error_code failure;
     for (const auto& file : std::filesystem::directory_iterator(folder, failure)) {
@@ -92,7 +53,9 @@ void remove_stale_files(const std::filesystem::path& folder, const std::set<std:
     }
 }
 
-}  // namespace
+std::filesystem::path staging_of_model(const std::filesystem::path& folder) {
+    return folder / "model";
+}
 
 ShardPlan plan_shards(const std::vector<std::uint64_t>& tensor_bytes, std::uint64_t max_shard_bytes) {
     // A tensor over the limit is closed into a file of its own at once, while the file that was being filled
@@ -129,33 +92,34 @@ ShardPlan plan_shards(const std::vector<std::uint64_t>& tensor_bytes, std::uint6
 
 void save_model_folder(const std::filesystem::path& folder, std::string_view config_json,
                        const std::vector<NamedTensor>& tensors, const SaveModelOptions& options) {
-    std::error_code failure;
-    std::filesystem::create_directories(folder, failure);
-    if (failure)
-        throw Error(fmt::format("Cannot make the folder {}: {}.", folder.string(), failure.message()),
-                    "Check the path and its permissions.");
-
-    std::vector<std::uint64_t> tensor_bytes;
-    for (const NamedTensor& item : tensors) tensor_bytes.push_back(item.tensor.bytes());
-    const ShardPlan plan = plan_shards(tensor_bytes, options.max_shard_bytes);
-
-    std::vector<std::vector<const NamedTensor*>> shards(plan.file_names.size());
-    for (std::size_t i = 0; i < tensors.size(); ++i) shards[plan.file_of[i]].push_back(&tensors[i]);
-    std::set<std::string> names(plan.file_names.begin(), plan.file_names.end());
-    std::vector<PartialFile> files;
-    for (std::size_t i = 0; i < shards.size(); ++i)
-        files.push_back(weight_file(folder / plan.file_names[i], shards[i]));
-    if (shards.size() > 1) {
-        files.push_back(text_file(folder / weights_index_file, index_text(tensors, plan)));
-        names.emplace(weights_index_file);
+    std::vector<TensorFiles::Item> items;
+    for (const NamedTensor& item : tensors) {
+        require(item.tensor.packed() && item.tensor.device() == Device::cpu,
+                "only packed CPU tensors can be saved");
+        items.push_back(
+            {item.name, item.tensor.dtype(), {item.tensor.shape().begin(), item.tensor.shape().end()}});
     }
-    if (!config_json.empty()) files.push_back(text_file(folder / "config.json", config_json));
-    if (!options.generation_config_json.empty())
-        files.push_back(text_file(folder / "generation_config.json", options.generation_config_json));
+    TensorFiles files;
+    files.add_weights(items, options.max_shard_bytes);
+    for (const NamedTensor& item : tensors) files.add_part(item.name, item.tensor);
 
-    for (PartialFile& file : files) file.commit();
-    remove_stale_files(folder, names);
-    sync_folder(folder);
+    StagedFolder staged(staging_of_model(folder));
+    try {
+        staged.create();
+        create_files(staged, files);
+        for (const TensorFiles::Part& part : files.parts())
+            staged.write(part.file, part.place, static_cast<const std::byte*>(part.source.raw()));
+        staged.flush();
+        if (!config_json.empty()) write_file_atomically(staged.staging() / "config.json", config_json);
+        if (!options.generation_config_json.empty())
+            write_file_atomically(staged.staging() / "generation_config.json",
+                                  options.generation_config_json);
+        staged.seal();
+        staged.publish_files_into(folder);
+    } catch (...) {
+        staged.discard();
+        throw;
+    }
 }
 
 }  // namespace drover

@@ -3,8 +3,11 @@
 #include <algorithm>
 
 namespace drover {
-std::int64_t HeadBuffers::chunk_rows(std::int64_t tokens, std::int64_t vocab) {
-    constexpr std::int64_t elements = std::int64_t{1} << 25, granularity = 64;
+std::int64_t HeadBuffers::chunk_rows(std::int64_t tokens, std::int64_t vocab, Device device) {
+    // Every chunk goes once over the head's weights and their gradients, in products whose tiles it must
+    // fill: on a GPU that wants thousands of rows, on a CPU the chunk should stay near its caches.
+    const std::int64_t elements = std::int64_t{1} << (device == Device::cuda ? 29 : 25),
+                       granularity = device == Device::cuda ? 256 : 64;
     const std::int64_t rows = std::max(granularity, elements / vocab / granularity * granularity);
     return std::min(tokens, rows);
 }
@@ -29,7 +32,7 @@ void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Pr
         gathered = make(compute, {largest.tokens, largest.hidden});
         held_dnormed = make(compute, {largest.held, largest.hidden});
     }
-    const std::int64_t rows = chunk_rows(largest.tokens, vocabulary.count);
+    const std::int64_t rows = chunk_rows(largest.tokens, vocabulary.count, arena.device());
     logits = make(compute, {rows, vocabulary.count});
     for (Tensor* statistic : {&max, &sum_exp, &target_logit}) *statistic = make(DType::f32, {rows});
     if (parallel.axis().size() > 1) local_max = make(DType::f32, {rows});

@@ -34,8 +34,8 @@ struct HeadBuffers {
 
     HeadBuffers prefix(const BlockShape& shape) const;
 
-    /// Rows per chunk, so that a chunk of logits stays around 2^25 elements.
-    static std::int64_t chunk_rows(std::int64_t tokens, std::int64_t vocab);
+    /// Rows per chunk, so that a chunk of logits stays around 2^25 elements on a CPU and 2^29 on a GPU.
+    static std::int64_t chunk_rows(std::int64_t tokens, std::int64_t vocab, Device device);
 };
 
 /// What the head must know of the model.

@@ -5,7 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <limits>
 #include <string_view>
+#include <tuple>
+
+#include "core/error.h"
+#include "io/checkpoint_manifest.h"
+#include "train/hf_checkpoint.h"
 
 namespace drover {
 namespace {
@@ -37,6 +43,11 @@ std::vector<Checkpoint> find_checkpoints(const fs::path& output_dir) {
     return found;
 }
 
+std::int64_t milliseconds_since_1970(fs::file_time_type time) {
+    using namespace std::chrono;
+    return duration_cast<milliseconds>(file_clock::to_sys(time).time_since_epoch()).count();
+}
+
 bool is_same(const fs::path& path, const std::string& other) {
     std::error_code absent;
     return fs::equivalent(path, other, absent);
@@ -46,6 +57,10 @@ bool is_same(const fs::path& path, const std::string& other) {
 
 fs::path checkpoint_folder(const fs::path& output_dir, std::int64_t step) {
     return output_dir / fmt::format("{}{}", prefix, step);
+}
+
+std::optional<std::string> why_not_resumable(const fs::path& checkpoint) {
+    return is_hf_checkpoint(checkpoint) ? find_hf_damage(checkpoint) : find_damage(checkpoint);
 }
 
 std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
@@ -60,10 +75,35 @@ std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
     return paths;
 }
 
-std::optional<fs::path> newest_checkpoint(const fs::path& output_dir) {
-    const std::vector<Checkpoint> found = find_checkpoints(output_dir);
-    if (found.empty()) return std::nullopt;
-    return found.back().path;
+std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
+                                                   const std::function<void(const std::string&)>& say) {
+    struct Candidate {
+        fs::path path;
+        std::int64_t saved_at = 0, step = 0;
+    };
+    std::vector<Candidate> candidates;
+    for (const Checkpoint& checkpoint : find_checkpoints(output_dir)) {
+        Candidate candidate{.path = checkpoint.path, .step = checkpoint.step};
+        try {
+            candidate.saved_at = is_hf_checkpoint(checkpoint.path)
+                                     ? milliseconds_since_1970(checkpoint.written)
+                                     : CheckpointManifest::read(checkpoint.path).saved_at;
+        } catch (const Error&) {
+            // Looked at first, so that what is wrong with it is said.
+            candidate.saved_at = std::numeric_limits<std::int64_t>::max();
+        }
+        candidates.push_back(std::move(candidate));
+    }
+    std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+        return std::tie(b.saved_at, b.step) < std::tie(a.saved_at, a.step);
+    });
+    for (const Candidate& candidate : candidates) {
+        const std::optional<std::string> damage = why_not_resumable(candidate.path);
+        if (!damage) return candidate.path;
+        say(fmt::format("{} is not a complete checkpoint, and is passed over: {}.", candidate.path.string(),
+                        *damage));
+    }
+    return std::nullopt;
 }
 
 void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
@@ -78,14 +118,14 @@ void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
     for (const fs::path& path : all) {
         if (left <= keep) break;
         if (path == all.back() || is_best(path)) continue;
-        fs::remove_all(path);
+        remove_folder_safely(path);
         --left;
     }
 }
 
 void keep_only_checkpoint(const fs::path& output_dir, const std::string& best) {
     for (const fs::path& path : checkpoints_by_age(output_dir))
-        if (!is_same(path, best)) fs::remove_all(path);
+        if (!is_same(path, best)) remove_folder_safely(path);
 }
 
 }  // namespace drover

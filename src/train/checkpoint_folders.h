@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,8 +16,15 @@ std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir,
 /// written within a second.
 std::vector<std::filesystem::path> checkpoints_by_age(const std::filesystem::path& output_dir);
 
-/// The checkpoint with the highest number; nothing when there is none.
-std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& output_dir);
+/// What is wrong with a checkpoint of ours or of Hugging Face's Trainer; nothing when a run can go on from
+/// it.
+std::optional<std::string> why_not_resumable(const std::filesystem::path& checkpoint);
+
+/// The checkpoint that was saved last of those that a run can go on from; nothing when there is none.
+/// `say` is told of every newer one that is not, and why. Times and not numbers decide: a run that began anew
+/// in the same folder, or went on from an older checkpoint, has smaller numbers.
+std::optional<std::filesystem::path> newest_complete_checkpoint(
+    const std::filesystem::path& output_dir, const std::function<void(const std::string&)>& say);
 
 /// Removes the oldest checkpoints beyond `limit` (≤ 0: none). The newest and `best` always stay.
 void rotate_checkpoints(const std::filesystem::path& output_dir, std::int64_t limit,

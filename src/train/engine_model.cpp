@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "io/checkpoint_manifest.h"
 #include "model/params.h"
+#include "train/hf_checkpoint.h"
 
 namespace drover {
 namespace {
@@ -30,13 +32,16 @@ ParameterCounts count_parameters(const ModelConfig& config) {
 }
 
 EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
-                         std::uint64_t seed, AfterSave after_save)
+                         std::uint64_t seed, AfterSave after_save, CheckpointOptions checkpoints)
     : engine_(engine),
+      config_(config),
       backend_(backend),
       mesh_(mesh),
       seed_(seed),
       after_save_(std::move(after_save)),
-      parameters_(count_parameters(config)) {}
+      checkpoints_(checkpoints),
+      parameters_(count_parameters(config)),
+      writer_(backend, mesh, checkpoints.buffer_bytes) {}
 
 UpdateOutcome EngineModel::update(std::span<const TokenBatch> micro_batches, double learning_rate) {
     const StepResult result = engine_.step(micro_batches, learning_rate);
@@ -89,16 +94,44 @@ std::vector<double> EngineModel::gather(std::vector<double> own) {
 }
 
 void EngineModel::save(const std::filesystem::path& folder) {
-    engine_.save_weights(folder);
-    if (after_save_) after_save_(folder);
+    writer_.begin({.folder = folder,
+                   .place = CheckpointJob::Place::existing_folder,
+                   .tensors = engine_.saved_tensors(false, checkpoints_.max_shard_bytes),
+                   .texts = engine_.saved_config_texts(),
+                   .more_files = after_save_});
+    if (const auto outcome = writer_.poll(true); !outcome->error.empty()) throw Error(outcome->error);
+}
+
+void EngineModel::save_checkpoint(const CheckpointRequest& request) {
+    auto texts = engine_.saved_config_texts();
+    texts["trainer_state.json"] = request.trainer_state;
+    writer_.begin(
+        {.folder = request.folder,
+         .tensors = engine_.saved_tensors(checkpoints_.with_optimizer, checkpoints_.max_shard_bytes),
+         .texts = std::move(texts),
+         .more_files = after_save_,
+         .state = {{"loop", request.loop.json()}, {"engine", engine_.counters().json()}}});
 }
 
 void EngineModel::load(const std::filesystem::path& folder) {
-    const LoadReport report = engine_.load_weights(folder, seed_);
-    if (!report.missing.empty())
-        throw Error(fmt::format("The checkpoint {} lacks {} tensors of this model.", folder.string(),
-                                report.missing.size()),
-                    "Resume from another checkpoint, or train again.");
+    engine_.load_trained_weights(folder);
+}
+
+std::optional<LoopState> EngineModel::resume(const std::filesystem::path& folder) {
+    if (is_hf_checkpoint(folder)) {
+        const HfOptimizerSource optimizer(folder, config_, engine_.compat());
+        engine_.load_trained_weights(folder);
+        engine_.load_optimizer(optimizer);
+        engine_.set_counters({.updates = optimizer.updates(), .scaler = std::nullopt});
+        return std::nullopt;
+    }
+    const RunState state = RunState::parse(CheckpointManifest::read(folder).state,
+                                           (folder / CheckpointManifest::file_name).string());
+    const SafetensorsOptimizerSource optimizer(folder);
+    engine_.load_trained_weights(folder);
+    engine_.load_optimizer(optimizer);
+    engine_.set_counters(state.engine);
+    return state.loop;
 }
 
 }  // namespace drover

@@ -7,31 +7,46 @@
 
 namespace drover {
 
+struct CheckpointOptions {
+    bool with_optimizer = true;                           ///< false: --save_only_model
+    std::uint64_t buffer_bytes = std::uint64_t{1} << 30;  ///< see CheckpointWriter
+    std::uint64_t max_shard_bytes = SaveModelOptions{}.max_shard_bytes;
+};
+
 /// A TrainEngine as the loop's model.
 class EngineModel final : public TrainingModel {
   public:
-    /// Called with the folder after the weights were saved there, for files beside them (tokenizer, …).
+    /// Writes the files that belong beside the weights (tokenizer, …) into the folder that it is given.
+    /// Called from another thread while training goes on.
     using AfterSave = std::function<void(const std::filesystem::path&)>;
 
     /// All must outlive it; the engine's memory is allocated. `seed` draws what a loaded folder lacks.
     EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
-                std::uint64_t seed, AfterSave after_save = {});
+                std::uint64_t seed, AfterSave after_save = {}, CheckpointOptions checkpoints = {});
 
     UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) override;
     std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) override;
     void save(const std::filesystem::path& folder) override;
     void load(const std::filesystem::path& folder) override;
+    void save_checkpoint(const CheckpointRequest& request) override;
+    std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) override { return writer_.poll(wait); }
+    /// Takes weights, optimizer state and counters from a complete checkpoint of ours (find_damage), or of
+    /// Hugging Face's Trainer, which has no state of the loop.
+    std::optional<LoopState> resume(const std::filesystem::path& folder);
     ParameterCounts parameters() const override { return parameters_; }
 
   private:
     std::vector<double> gather(std::vector<double> own);
 
     TrainEngine& engine_;
+    const ModelConfig& config_;
     Backend& backend_;
     const Mesh& mesh_;
     std::uint64_t seed_;
     AfterSave after_save_;
+    CheckpointOptions checkpoints_;
     ParameterCounts parameters_;
+    CheckpointWriter writer_;
 };
 
 /// How many parameters a model of this config has.

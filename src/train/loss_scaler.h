@@ -22,6 +22,12 @@ class LossScaler {
     /// Steps with finite gradients since the scale last changed.
     int good_steps() const { return good_steps_; }
 
+    /// Goes on from a state that scale() and good_steps() gave.
+    void restore(float scale, int good_steps) {
+        scale_ = scale;
+        good_steps_ = good_steps;
+    }
+
     /// After each step: whether its gradients were finite. Growth that would leave fp32 is not made.
     void update(bool gradients_finite) {
         if (!gradients_finite) {

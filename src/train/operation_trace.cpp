@@ -47,12 +47,13 @@ void write_gzip(const std::filesystem::path& path, const std::string& text) {
 
 }  // namespace
 
-void OperationTrace::begin(const OperationCost&, Stream) {
-    running_since_ = watch_.seconds();
+void OperationTrace::begin(const OperationCost&, Stream stream) {
+    if (operations_.empty()) first_start_ = watch_.seconds();
+    running_since_ = backend_.mark(stream);
 }
 
-void OperationTrace::end(const OperationCost& cost, Stream) {
-    operations_.push_back({cost, running_since_, watch_.seconds() - running_since_});
+void OperationTrace::end(const OperationCost& cost, Stream stream) {
+    operations_.push_back({cost, running_since_, backend_.mark(stream)});
 }
 
 void OperationTrace::begin_span(std::string name) {
@@ -80,7 +81,9 @@ std::string OperationTrace::text() const {
             out,
             ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{},\"args\":"
             "{{\"flops\":{:.0f},\"bytes\":{:.0f},\"arithmetic\":\"{}\"}}}}",
-            int{operations_lane}, event.start * microseconds, event.seconds * microseconds,
+            int{operations_lane},
+            (first_start_ + backend_.seconds_between(operations_.front().begin, event.begin)) * microseconds,
+            backend_.seconds_between(event.begin, event.end) * microseconds,
             Json(std::string(event.cost.name)).dump(), event.cost.flops, event.cost.bytes,
             name_of(event.cost.arithmetic));
     events += "\n]}\n";
@@ -125,6 +128,7 @@ void StepTracer::finish() {
     std::filesystem::create_directories(folder);
     const std::filesystem::path file = folder / (host_name() + ".trace.json.gz");
     write_gzip(file, trace_.text());
+    backend_.forget_marks();
     written_ = file;
 }
 

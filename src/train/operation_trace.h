@@ -11,9 +11,12 @@
 namespace drover {
 
 /// Remembers when operations ran, for trace viewers (Perfetto, chrome://tracing, TensorBoard's profile tab).
-/// For devices that run inline: times are the host's.
+/// Names and spans have the host's times; the device's are brought to them where the first operation began.
 class OperationTrace final : public OperationObserver {
   public:
+    /// `backend` must outlive it.
+    explicit OperationTrace(Backend& backend) : backend_(backend) {}
+
     void begin(const OperationCost& cost, Stream stream) override;
     void end(const OperationCost& cost, Stream stream) override;
 
@@ -22,21 +25,23 @@ class OperationTrace final : public OperationObserver {
     void end_span();
 
     std::size_t operations() const { return operations_.size(); }
-    /// Trace events as Chrome's trace viewer defines them.
+    /// Trace events as Chrome's trace viewer defines them. Waits until all operations are done.
     std::string text() const;
 
   private:
     struct Event {
         OperationCost cost;
-        double start, seconds;
+        std::size_t begin, end;  // marks
     };
     struct Span {
         std::string name;
         double start, seconds;
     };
 
+    Backend& backend_;
     Stopwatch watch_;
-    double running_since_ = 0;
+    double first_start_ = 0;  // of the first operation, by the host's clock
+    std::size_t running_since_ = 0;
     std::vector<Event> operations_;
     std::vector<Span> spans_;
 };
@@ -56,7 +61,7 @@ class StepTracer final : public TrainerCallback {
   public:
     /// `backend`, which must outlive it, has no other observer while steps are traced.
     StepTracer(Backend& backend, TraceSettings settings)
-        : backend_(backend), settings_(std::move(settings)) {}
+        : backend_(backend), settings_(std::move(settings)), trace_(backend) {}
     ~StepTracer() override;
 
     void on_epoch_begin(TrainerView& view) override;

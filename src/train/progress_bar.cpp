@@ -80,7 +80,8 @@ void ProgressBar::on_step_end(TrainerView& view, const StepReport& step) {
 }
 
 void ProgressBar::on_evaluation_step(TrainerView& view, std::int64_t done, std::int64_t batches) {
-    if (view.state.is_local_process_zero && due()) draw(fmt::format("evaluating {}/{}", done, batches));
+    if (view.state.is_local_process_zero && due())
+        draw(fmt::format("evaluating {}/{}", done, batches > 0 ? std::to_string(batches) : "?"));
 }
 
 void ProgressBar::on_log(TrainerView&, const Json&) {

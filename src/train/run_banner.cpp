@@ -27,7 +27,8 @@ std::string training_banner(const TrainerView& view) {
 }
 
 std::string evaluation_banner(const TrainerView& view, std::int64_t samples) {
-    return fmt::format("\n***** Running Evaluation *****\n  Num examples = {}\n  Batch size = {}\n", samples,
+    return fmt::format("\n***** Running Evaluation *****\n  Num examples{}\n  Batch size = {}\n",
+                       samples > 0 ? fmt::format(" = {}", samples) : ": Unknown",
                        view.settings.per_device_eval_batch_size);
 }
 

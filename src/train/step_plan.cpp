@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 
@@ -26,16 +27,21 @@ std::int64_t StepPlan::window(std::int64_t update, std::int64_t accumulation) co
 
 StepPlan make_step_plan(const TrainerSettings& settings, std::int64_t batches_per_epoch,
                         std::int64_t examples) {
-    require(batches_per_epoch > 0, "an epoch without batches");
     StepPlan plan;
-    plan.batches_per_epoch = batches_per_epoch;
-    plan.updates_per_epoch = divide_up(batches_per_epoch, settings.gradient_accumulation_steps);
-    plan.examples = examples;
+    plan.streamed = batches_per_epoch == 0;
+    if (plan.streamed && settings.max_steps <= 0)
+        throw UsageError("The length of an epoch is not known, so the number of steps is not known either.",
+                         "Give --max_steps.");
+    plan.batches_per_epoch =
+        plan.streamed ? settings.max_steps * settings.gradient_accumulation_steps : batches_per_epoch;
+    plan.updates_per_epoch = divide_up(plan.batches_per_epoch, settings.gradient_accumulation_steps);
     plan.total_batch_size =
         settings.per_device_train_batch_size * settings.gradient_accumulation_steps * settings.replicas;
+    plan.examples = plan.streamed ? plan.total_batch_size * settings.max_steps : examples;
     if (settings.max_steps > 0) {
         plan.max_steps = settings.max_steps;
-        plan.epochs = divide_up(plan.max_steps, plan.updates_per_epoch);
+        plan.epochs = plan.streamed ? std::numeric_limits<std::int64_t>::max()
+                                    : divide_up(plan.max_steps, plan.updates_per_epoch);
         plan.trained_samples =
             static_cast<double>(plan.max_steps) * static_cast<double>(plan.total_batch_size);
     } else {

@@ -5,7 +5,7 @@
 namespace drover {
 
 /// How many steps a run has, as Hugging Face counts since 4.52: an epoch's last window of accumulation may be
-/// short.
+/// short. Where the length of an epoch is not known, all updates count as one epoch.
 struct StepPlan {
     std::int64_t batches_per_epoch = 0;  ///< micro-batches of a rank
     std::int64_t updates_per_epoch = 0;
@@ -15,10 +15,13 @@ struct StepPlan {
     std::int64_t total_batch_size = 0;  ///< samples of a full step over all ranks
     double trained_samples = 0;         ///< what samples per second are computed from
 
+    bool streamed = false;  ///< epochs end where the data says so
+
     /// Micro-batches of update `update` of an epoch.
     std::int64_t window(std::int64_t update, std::int64_t accumulation) const;
 };
 
+/// `batches_per_epoch` and `examples` are 0 when they are not known; max_steps must be given then.
 StepPlan make_step_plan(const TrainerSettings& settings, std::int64_t batches_per_epoch,
                         std::int64_t examples);
 

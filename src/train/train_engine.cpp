@@ -4,21 +4,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "core/convert.h"
 #include "model/params.h"
+#include "train/checkpoint_writer.h"
+#include "train/loss_reader.h"
 #include "train/new_weights.h"
 
 namespace drover {
 namespace {
 
-void check_options(const TrainEngineOptions& options) {
+void check_options(const TrainEngineOptions& options, Device device) {
     const Precision& precision = options.model.precision;
     for (const DType dtype :
          {precision.parameters, precision.residual, precision.gradients, precision.moments})
-        if (dtype == DType::f16)
+        if (dtype == DType::f16 && device == Device::cpu)
             throw UsageError(
                 "Training in float16 was asked for, but this device has no float16 matrix products.",
                 "Use --bf16, which needs no loss scaling, or train in float32.");
@@ -32,8 +33,8 @@ void check_options(const TrainEngineOptions& options) {
 
 /// transformers' LabelSmoother makes the loss from the logits alone: the experts' balance loss is then not
 /// part of it.
-ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options) {
-    check_options(options);
+ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options, Device device) {
+    check_options(options, device);
     if (options.model.label_smoothing > 0) config.moe.balance_loss = false;
     return config;
 }
@@ -51,7 +52,7 @@ std::optional<int> layer_in(const std::string& text) {
 TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
                          const Mesh& mesh)
     : options_(options),
-      config_(trained_config(config, options)),
+      config_(trained_config(config, options, backend.device())),
       backend_(backend),
       stream_(backend.main_stream()),
       mesh_(mesh),
@@ -84,6 +85,8 @@ void TrainEngine::plan(Arena& arena) {
     }
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
+    loss_sums_ = arena.make(MemoryUse::scratch, DType::f64, {LossReader::most_unread});
+    balance_losses_ = arena.make(MemoryUse::scratch, DType::f64, {LossReader::most_unread});
     count_ = arena.make(MemoryUse::scratch, DType::i64, {1});
     if (has_noise()) replica_tokens_ = arena.make(MemoryUse::scratch, DType::i64, {mesh_.replicas().size()});
     model_.plan(arena);
@@ -129,19 +132,35 @@ void TrainEngine::initialize_weights(std::uint64_t seed) {
 }
 
 LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uint64_t seed) {
+    return load_weights_of(config_, path, seed);
+}
+
+void TrainEngine::load_trained_weights(const std::filesystem::path& checkpoint) {
+    ModelConfig grown = config_;
+    grown.rows_before_resize = 0;
+    const LoadReport report = load_weights_of(grown, checkpoint, 0);
+    if (!report.missing.empty())
+        throw Error(fmt::format("The checkpoint {} lacks {} tensors of this model, the first of which is {}.",
+                                checkpoint.string(), report.missing.size(), report.missing.front()),
+                    "Resume from another checkpoint, or train again.");
+}
+
+/// `config` says whether the folder's vocabulary is still to be resized.
+LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
+                                        std::uint64_t seed) {
     const ModelWeights weights(path);
     std::vector<ExpectedTensor> expected;
-    make_param_spec(before_resize(config_), options_.compat).for_each_leaf([&](const LeafSpec& leaf) {
+    make_param_spec(before_resize(config), options_.compat).for_each_leaf([&](const LeafSpec& leaf) {
         expected.push_back({leaf.name, leaf.shape});
     });
-    LoadReport report = match_names(expected, weights, {.tied_head = config_.tie_word_embeddings});
+    LoadReport report = match_names(expected, weights, {.tied_head = config.tie_word_embeddings});
 
     std::unique_ptr<NewWeights> made;  // only when something is missing
     const auto init = [&]() -> const NewWeights& {
-        if (!made) made = std::make_unique<NewWeights>(config_, options_.compat, seed);
+        if (!made) made = std::make_unique<NewWeights>(config, options_.compat, seed);
         return *made;
     };
-    const GrownLeaves grown = grow_vocabulary(config_, TorchRng(seed), [&](const LeafSpec& leaf) {
+    const GrownLeaves grown = grow_vocabulary(config, TorchRng(seed), [&](const LeafSpec& leaf) {
         const auto found = report.found.find(leaf.name);
         if (found == report.found.end()) return init().whole(leaf.name);
         std::vector<float> rows(static_cast<std::size_t>(leaf.shape.numel()));
@@ -171,26 +190,65 @@ LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uin
 }
 
 void TrainEngine::save_weights(const std::filesystem::path& folder, const SaveModelOptions& options) const {
-    std::map<std::string_view, Tensor> leaves;
-    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
-        const Tensor master = master_of(i);
-        leaves[store_->owned()[i].spec->name] = master ? master : store_->owned()[i].param;
-    }
+    CheckpointWriter writer(backend_, mesh_, 0);
+    CheckpointJob job{.folder = folder,
+                      .place = CheckpointJob::Place::existing_folder,
+                      .tensors = saved_tensors(false, options.max_shard_bytes),
+                      .texts = saved_config_texts()};
+    if (!options.generation_config_json.empty())
+        job.texts["generation_config.json"] = options.generation_config_json;
+    writer.begin(std::move(job));
+    if (const auto outcome = writer.poll(true); !outcome->error.empty()) throw Error(outcome->error);
+}
 
-    std::vector<std::vector<std::byte>> host_copies;  // of tensors that are on another device
-    std::vector<NamedTensor> tensors;
-    for (const std::string& name : names_in_module_order(config_)) {
-        Tensor tensor = leaves.at(name);
-        if (tensor.device() != Device::cpu) {
-            auto& copy = host_copies.emplace_back(tensor.bytes());
-            const Tensor on_host(copy.data(), tensor.dtype(), tensor.shape());
-            backend_.copy(stream_, tensor, on_host);
-            tensor = on_host;
-        }
-        tensors.push_back({name, tensor});
+std::map<std::string, std::string> TrainEngine::saved_config_texts() const {
+    return {{"config.json", config_.saved_text(saved_dtype())}};
+}
+
+TensorFiles TrainEngine::saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const {
+    const SavedTensors saved{config_, *store_, *optimizer_, saved_dtype(), mesh_.everyone().rank() == 0};
+    TensorFiles files;
+    add_model_tensors(files, saved, max_shard_bytes);
+    if (with_optimizer) add_optimizer_tensors(files, saved);
+    return files;
+}
+
+void TrainEngine::load_optimizer(const OptimizerSource& source) {
+    std::vector<std::byte> converted;
+    for (const OptimizerState& state : optimizer_->state()) {
+        if (is_master(state)) continue;
+        const OwnedLeaf& leaf = *state.leaf;
+        const std::string kind = state.name.substr(0, state.name.find('/'));
+        const Tensor whole = source.find(kind, leaf.spec->name);
+        if (!whole || whole.shape() != global_shape(state))
+            throw Error(fmt::format("{} holds {} of {}, where this run's optimizer has {}.", source.text(),
+                                    whole ? fmt::format("a {} of the shape {}", kind, whole.shape().text())
+                                          : fmt::format("no {}", kind),
+                                    leaf.spec->name, global_shape(state).text()),
+                        "Resume with the model and the --optim that the checkpoint was saved with.");
+        converted.resize(state.tensor.bytes());
+        const Tensor part(converted.data(), state.tensor.dtype(), state.tensor.shape());
+        if (state.covers != OptimizerState::Covers::owned_elements)
+            read_rows(whole, 0, whole.size(0), part);
+        else if (whole.rank() == 1)
+            read_rows(whole, leaf.row_begin, leaf.row_count, part);
+        else
+            read_block(whole, leaf.row_begin, leaf.row_count, leaf.column_begin, leaf.column_count,
+                       part.view({leaf.row_count, leaf.column_count}));
+        backend_.copy(stream_, part, state.tensor);
+        backend_.synchronize(stream_);
     }
-    backend_.synchronize(stream_);
-    save_model_folder(folder, config_.saved_text(saved_dtype()), tensors, options);
+}
+
+EngineState TrainEngine::counters() const {
+    EngineState state{.updates = updates_done_, .scaler = std::nullopt};
+    if (loss_scaler_) state.scaler = EngineState::Scaler{loss_scaler_->scale(), loss_scaler_->good_steps()};
+    return state;
+}
+
+void TrainEngine::set_counters(const EngineState& state) {
+    updates_done_ = state.updates;
+    if (loss_scaler_ && state.scaler) loss_scaler_->restore(state.scaler->scale, state.scaler->good_steps);
 }
 
 // ---------------------------------------------------------------------------------------------------------
@@ -264,7 +322,7 @@ void TrainEngine::upload_scalars() {
 StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_batches) {
     require(!options_.evaluation_only, "a step of an engine that only evaluates");
     const std::int64_t count = step_count(micro_batches);
-    double loss = 0;
+    LossReader losses(loss_sums_, balance_losses_, backend_, stream_);
     store_->begin_step(static_cast<int>(micro_batches.size()));
     host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
@@ -278,23 +336,21 @@ StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_b
         model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1),
                                 balance_scale * gradient_scale());
 
-        double loss_sum = 0, balance_loss = 0;
-        backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()), .out = loss_sum_});
-        backend_.copy(stream_, loss_sum_, Tensor::of(&loss_sum, {1}));
-        if (model_.balance_loss())
-            backend_.copy(stream_, model_.balance_loss(), Tensor::of(&balance_loss, {1}));
-        backend_.synchronize(stream_);
         // The balance loss is that of all replicas already.
-        loss += loss_sum * scale + balance_loss * balance_scale / mesh_.replicas().size();
+        losses.add(model_.loss().rows(0, batch.tokens()), scale, model_.balance_loss(),
+                   balance_scale / mesh_.replicas().size());
     }
     store_->finish_gradients(stream_);
     gradient_norm_.run(backend_, stream_, mesh_.everyone(), scalars_,
                        static_cast<float>(options_.max_gradient_norm), static_cast<float>(gradient_scale()));
     backend_.copy(stream_, scalars_, Tensor::of(host_scalars_.data(), scalars_.shape()));
-    backend_.copy(stream_, Tensor::of(&loss, {1}), loss_sum_);
-    mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
-    backend_.copy(stream_, loss_sum_, Tensor::of(&loss, {1}));
-    backend_.synchronize(stream_);
+    double loss = losses.sum();
+    if (mesh_.replicas().size() > 1) {
+        backend_.copy(stream_, Tensor::of(&loss, {1}), loss_sum_);
+        mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
+        backend_.copy(stream_, loss_sum_, Tensor::of(&loss, {1}));
+        backend_.synchronize(stream_);
+    }
     return {.loss = loss,
             .gradient_norm = host_scalars_[StepScalar::gradient_norm],
             .loss_scale = gradient_scale()};

@@ -11,7 +11,10 @@
 #include "model/causal_lm.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
+#include "train/checkpoint_tensors.h"
 #include "train/loss_scaler.h"
+#include "train/optimizer_source.h"
+#include "train/run_state.h"
 
 namespace drover {
 
@@ -92,8 +95,22 @@ class TrainEngine {
     /// lacks are drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
     LoadReport load_weights(const std::filesystem::path& path, std::uint64_t seed);
     /// Writes config.json and the weights, of which the master copy where there is one, for transformers to
-    /// load.
+    /// load. Collective: every rank writes its parts.
     void save_weights(const std::filesystem::path& folder, const SaveModelOptions& options = {}) const;
+
+    /// The same weights again, of a model that was trained here: a larger vocabulary is already in them.
+    /// Error when a tensor is missing.
+    void load_trained_weights(const std::filesystem::path& checkpoint);
+    /// Takes the optimizer's state from a source that has all of it (Error if not), converting to the dtypes
+    /// in use. Every rank reads its parts, whatever ranks wrote them.
+    void load_optimizer(const OptimizerSource& source);
+    /// Counters that belong to the weights and the optimizer.
+    EngineState counters() const;
+    void set_counters(const EngineState& state);
+    /// config.json, as a model that is saved has it, by its name.
+    std::map<std::string, std::string> saved_config_texts() const;
+    /// What a checkpoint holds of this rank.
+    TensorFiles saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const;
 
     /// One update from the micro-batches of one optimizer step.
     StepResult step(std::span<const TokenBatch> micro_batches, double learning_rate);
@@ -108,6 +125,7 @@ class TrainEngine {
         return options_.model.precision.master ? DType::f32 : options_.model.precision.parameters;
     }
 
+    const HfCompat& compat() const { return options_.compat; }
     const ParamStore& store() const { return *store_; }
     const Optimizer& optimizer() const { return *optimizer_; }
     std::int64_t updates_done() const { return updates_done_; }
@@ -118,6 +136,8 @@ class TrainEngine {
     void plan(Arena& arena);
     Tensor master_of(std::size_t index) const;  ///< absent when there is none
     void write_leaf(std::size_t index, std::span<const float> values);
+    LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
+                               std::uint64_t seed);
     void upload_scalars();
     double gradient_scale() const { return loss_scaler_ ? static_cast<double>(loss_scaler_->scale()) : 1.0; }
     std::vector<double> leaf_sums() const;
@@ -145,6 +165,7 @@ class TrainEngine {
     std::unique_ptr<Arena> arena_;
     Tensor scalars_;         // [StepScalar::count] f32
     Tensor loss_sum_;        // [1] f64
+    Tensor loss_sums_, balance_losses_;  // [LossReader::most_unread] f64
     Tensor count_;           // [1] i64: tokens over all ranks
     Tensor replica_tokens_;  // [replicas] i64: tokens of each in a micro-batch; only with noise
     std::vector<float> host_scalars_;

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "train/checkpoint_folders.h"
@@ -31,25 +32,49 @@ StepPlan Trainer::plan() const {
 // ------------------------------------------------------------------------------------------------------------
 // the run
 
-Json Trainer::train(const TrainerState* resumed) {
-    begin_state(resumed);
-    const std::int64_t first_epoch = state_.global_step / plan_.updates_per_epoch;
-    const std::int64_t first_update =
-        settings_.ignore_data_skip ? 0 : state_.global_step % plan_.updates_per_epoch;
-    batches_ = training_->open({first_epoch, first_update * settings_.gradient_accumulation_steps});
+Json Trainer::train(const TrainerState* resumed, const LoopState* loop) {
+    begin_state(resumed, loop);
+    next_batch_ = first_batch(loop);
+    std::int64_t first_epoch = next_batch_.epoch;
+    const std::int64_t first_update = next_batch_.step / settings_.gradient_accumulation_steps;
+    batches_ = training_->open(next_batch_);
 
     training_watch_ = Stopwatch();
-    control_.should_training_stop = false;
+    control_.should_training_stop = state_.global_step >= plan_.max_steps;
+    control_.interrupted = false;
     tell(&TrainerCallback::on_train_begin);
     if (settings_.eval_on_start) evaluate();
 
+    if (plan_.streamed && !control_.should_training_stop) first_epoch = peek().epoch;
     for (std::int64_t epoch = first_epoch; epoch < plan_.epochs && !control_.should_training_stop; ++epoch)
         run_epoch(epoch, epoch == first_epoch ? first_update : 0);
     batches_.reset();
-    return finish_training();
+    ahead_.reset();
+    settle_checkpoint(true);
+    if (!control_.interrupted) return finish_training();
+    tell(&TrainerCallback::on_train_end);
+    return nullptr;
 }
 
-void Trainer::begin_state(const TrainerState* resumed) {
+/// Where an epoch's samples go on. Hugging Face counts updates; a loop's state counts samples, and so finds
+/// the place also when batches have another size now.
+BatchPosition Trainer::first_batch(const LoopState* loop) const {
+    const std::int64_t accumulation = settings_.gradient_accumulation_steps;
+    BatchPosition first{state_.global_step / plan_.updates_per_epoch,
+                        state_.global_step % plan_.updates_per_epoch * accumulation};
+    if (loop != nullptr && plan_.streamed) {
+        first = {loop->epoch, loop->samples / (settings_.per_device_train_batch_size * settings_.replicas)};
+    } else if (loop != nullptr) {
+        const std::int64_t samples_per_update =
+            settings_.per_device_train_batch_size * settings_.replicas * accumulation;
+        first = {loop->epoch, loop->samples / samples_per_update * accumulation};
+        if (first.step >= plan_.batches_per_epoch) first = {loop->epoch + 1, 0};
+    }
+    if (settings_.ignore_data_skip) first.step = 0;
+    return first;
+}
+
+void Trainer::begin_state(const TrainerState* resumed, const LoopState* loop) {
     plan_ = plan();
     learning_rate_.emplace(settings_, plan_.max_steps);
     state_ = TrainerState::begin(settings_, plan_.max_steps, plan_.epochs);
@@ -71,17 +96,28 @@ void Trainer::begin_state(const TrainerState* resumed) {
     schedule_steps_ = last_logged_step_ = state_.global_step;
     loss_sum_ = 0;
     total_loss_ = pending_flos_ = 0;
+    trained_tokens_ = 0;
+    has_checkpoint_ = resumed != nullptr;
+    save_failure_.clear();
+    if (loop == nullptr) return;
+    schedule_steps_ = loop->schedule_steps;
+    last_logged_step_ = loop->last_logged_step;
+    loss_sum_ = loop->loss_sum;
+    total_loss_ = loop->total_loss;
 }
 
 void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update) {
     control_.should_epoch_stop = false;
     tell(&TrainerCallback::on_epoch_begin);
     std::optional<StepReport> last_step;
-    for (std::int64_t update = first_update; update < plan_.updates_per_epoch; ++update) {
+    for (std::int64_t update = first_update; update < plan_.updates_per_epoch && !stream_left_epoch(epoch);
+         ++update) {
         last_step = run_step(epoch, update);
         flow_after_step(settings_, state_, control_);
         tell(&TrainerCallback::on_step_end, *last_step);
+        settle_checkpoint(false);
         log_save_evaluate(last_step);
+        if (control_.interrupted) return;
         if (control_.should_epoch_stop || control_.should_training_stop) break;
     }
     flow_after_epoch(settings_, state_, control_);
@@ -104,10 +140,12 @@ StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
     }
     if (!outcome.skipped) ++schedule_steps_;
     ++state_.global_step;
-    const std::int64_t batches_done =
-        update * settings_.gradient_accumulation_steps + static_cast<std::int64_t>(window.size());
-    state_.epoch = static_cast<double>(epoch) +
-                   static_cast<double>(batches_done) / static_cast<double>(plan_.batches_per_epoch);
+    trained_tokens_ += report.tokens;
+    state_.epoch = static_cast<double>(last_batch_.epoch) +
+                   static_cast<double>(last_batch_.step + 1) / static_cast<double>(plan_.batches_per_epoch);
+    next_batch_ = {last_batch_.epoch, last_batch_.step + 1};
+    if (!plan_.streamed && next_batch_.step == plan_.batches_per_epoch)
+        next_batch_ = {last_batch_.epoch + 1, 0};
     report.seconds = options_.seconds(watch);
     return report;
 }
@@ -116,9 +154,10 @@ std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t up
     std::vector<TokenBatch> window;
     const auto count = static_cast<std::size_t>(plan_.window(update, settings_.gradient_accumulation_steps));
     while (window.size() < count) {
-        std::optional<TrainingBatch> batch = batches_->next();
-        require(batch.has_value(), "training data that ends");
+        peek();
+        std::optional<TrainingBatch> batch = std::exchange(ahead_, std::nullopt);
         if (batch->epoch < epoch) continue;  // the rest of an epoch that was stopped
+        last_batch_ = {batch->epoch, batch->step};
         const std::int64_t tokens = batch->tokens.tokens() * settings_.replicas;
         report.tokens += tokens;
         report.samples += batch->tokens.rows * settings_.replicas;
@@ -131,6 +170,18 @@ std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t up
         window.push_back(std::move(batch->tokens));
     }
     return window;
+}
+
+const TrainingBatch& Trainer::peek() {
+    if (!ahead_) ahead_ = batches_->next();
+    require(ahead_.has_value(), "training data that ends");
+    return *ahead_;
+}
+
+/// Only its next batch tells that a stream has come to the end of an epoch. (Where lengths are known, nothing
+/// is looked at before it is needed.)
+bool Trainer::stream_left_epoch(std::int64_t epoch) {
+    return plan_.streamed && peek().epoch > epoch;
 }
 
 /// A loss that is no number counts as the mean so far, when the filter is on.
@@ -160,7 +211,9 @@ Json Trainer::finish_training() {
 
 WorkDone Trainer::trained_work() const {
     WorkDone work{.samples = plan_.trained_samples, .steps = static_cast<double>(plan_.max_steps)};
-    if (settings_.include_tokens_per_second) {
+    if (settings_.include_tokens_per_second && plan_.streamed) {
+        work.tokens = static_cast<double>(trained_tokens_);
+    } else if (settings_.include_tokens_per_second) {
         const double tokens_per_sample =
             static_cast<double>(training_->tokens_per_epoch()) / static_cast<double>(training_->samples());
         work.tokens = tokens_per_sample * plan_.trained_samples;
@@ -256,20 +309,48 @@ bool Trainer::note_best(const Json& metrics) {
 // checkpoints
 
 void Trainer::save_checkpoint() {
+    settle_checkpoint(true);
     store_flos();
     const std::filesystem::path folder = checkpoint_folder(settings_.output_dir, state_.global_step);
-    model_.save(folder);
     if (state_.best_global_step) {
         const std::filesystem::path best = checkpoint_folder(settings_.output_dir, *state_.best_global_step);
-        if (std::filesystem::exists(best)) state_.best_model_checkpoint = best.string();
+        if (best == folder || std::filesystem::exists(best)) state_.best_model_checkpoint = best.string();
     }
     export_callback_states();
-    if (settings_.is_world_process_zero) {
-        write_file_atomically(folder / "trainer_state.json", state_.text());
-        rotate_checkpoints(settings_.output_dir, settings_.save_total_limit, state_.best_model_checkpoint);
-    }
+    best_when_saved_ = state_.best_model_checkpoint;
+    model_.save_checkpoint({.folder = folder, .trainer_state = state_.text(), .loop = loop_state()});
     control_.should_save = false;
-    tell(&TrainerCallback::on_save, folder);
+    settle_checkpoint(false);
+}
+
+/// Older checkpoints go only when the new one is complete. Without any to go back to, a failure ends the run:
+/// nothing would be left of it.
+void Trainer::settle_checkpoint(bool wait) {
+    const std::optional<CheckpointOutcome> outcome = model_.checkpoint_outcome(wait);
+    if (!outcome) return;
+    save_failure_ = outcome->error;
+    if (!save_failure_.empty()) {
+        if (!has_checkpoint_) throw Error(save_failure_);
+        if (state_.best_model_checkpoint == outcome->folder.string()) state_.best_model_checkpoint.reset();
+        tell(&TrainerCallback::on_save_failed, outcome->folder, save_failure_);
+        return;
+    }
+    has_checkpoint_ = true;
+    if (settings_.is_world_process_zero)
+        rotate_checkpoints(settings_.output_dir, settings_.save_total_limit, best_when_saved_);
+    tell(&TrainerCallback::on_save, outcome->folder);
+}
+
+LoopState Trainer::loop_state() const {
+    return {.step = state_.global_step,
+            .schedule_steps = schedule_steps_,
+            .last_logged_step = last_logged_step_,
+            .loss_sum = loss_sum_,
+            .total_loss = total_loss_,
+            .epoch = next_batch_.epoch,
+            .samples = next_batch_.step * settings_.per_device_train_batch_size * settings_.replicas,
+            .seed = settings_.seed,
+            .data_seed = settings_.data_seed};
 }
 
 void Trainer::export_callback_states() {

@@ -33,8 +33,10 @@ class Trainer {
 
     /// Trains to the end of the plan or until a callback stops it; returns the metrics that were logged last.
     /// With `resumed`, a state that an earlier run saved, goes on from there; the model must be in that
-    /// state.
-    Json train(const TrainerState* resumed = nullptr);
+    /// state. With that run's `loop` too, counts and records are those of a run that was never stopped;
+    /// without it, they are as Hugging Face's are after a resume. A run that a callback interrupts
+    /// (TrainerControl::interrupted) ends without its last record.
+    Json train(const TrainerState* resumed = nullptr, const LoopState* loop = nullptr);
     /// Evaluates, logs and returns the metrics.
     Json evaluate();
 
@@ -42,14 +44,20 @@ class Trainer {
     StepPlan plan() const;
     const TrainerState& state() const { return state_; }
     const TrainerSettings& settings() const { return settings_; }
+    bool interrupted() const { return control_.interrupted; }
+    /// Why the last checkpoint could not be written; empty when it could.
+    const std::string& save_failure() const { return save_failure_; }
     /// Writes trainer_state.json into output_dir.
     void save_state() const;
 
   private:
-    void begin_state(const TrainerState* resumed);
+    void begin_state(const TrainerState* resumed, const LoopState* loop);
+    BatchPosition first_batch(const LoopState* loop) const;
     void run_epoch(std::int64_t epoch, std::int64_t first_update);
     StepReport run_step(std::int64_t epoch, std::int64_t update);
     std::vector<TokenBatch> next_window(std::int64_t epoch, std::int64_t update, StepReport& report);
+    const TrainingBatch& peek();
+    bool stream_left_epoch(std::int64_t epoch);
     void add_loss(double loss);
     void log_save_evaluate(const std::optional<StepReport>& last_step);
     void log_step(const StepReport& last_step);
@@ -58,6 +66,9 @@ class Trainer {
     void evaluate_in_training();
     bool note_best(const Json& metrics);
     void save_checkpoint();
+    /// Learns what became of the checkpoint that is being written.
+    void settle_checkpoint(bool wait);
+    LoopState loop_state() const;
     Json finish_training();
     WorkDone trained_work() const;
     void export_callback_states();
@@ -82,6 +93,9 @@ class Trainer {
     TrainerControl control_;
     std::optional<LearningRate> learning_rate_;
     std::unique_ptr<BatchStream> batches_;
+    std::optional<TrainingBatch> ahead_;  ///< of batches_, when it was looked at before it is used
+    BatchPosition last_batch_;            ///< that was used
+    BatchPosition next_batch_;
     bool trained_ = false;
 
     Stopwatch training_watch_;
@@ -91,6 +105,12 @@ class Trainer {
     float loss_sum_ = 0;  ///< since the last log; fp32, as Hugging Face's
     double total_loss_ = 0;
     double pending_flos_ = 0;
+    std::int64_t trained_tokens_ = 0;  ///< in this run, over all replicas
+
+    std::optional<std::string>
+        best_when_saved_;          ///< best_model_checkpoint of the checkpoint that is being written
+    bool has_checkpoint_ = false;  ///< there is a complete one to go back to
+    std::string save_failure_;
 };
 
 }  // namespace drover

@@ -47,7 +47,11 @@ class TrainerCallback {
     virtual void on_evaluate(TrainerView&, const Json& /*metrics*/) {}
     /// `record` as in log_history, but without "step".
     virtual void on_log(TrainerView&, const Json& /*record*/) {}
+    /// The checkpoint is complete, perhaps some steps after it was begun.
     virtual void on_save(TrainerView&, const std::filesystem::path& /*folder*/) {}
+    /// The checkpoint could not be written; the run goes on, for an earlier one is there.
+    virtual void on_save_failed(TrainerView&, const std::filesystem::path& /*folder*/,
+                                const std::string& /*why*/) {}
     virtual void on_train_end(TrainerView&) {}
 
     /// Name and contents for stateful_callbacks of trainer_state.json.

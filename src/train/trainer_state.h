@@ -17,6 +17,7 @@ struct TrainerControl {
     bool should_save = false;
     bool should_evaluate = false;
     bool should_log = false;
+    bool interrupted = false;  ///< ends the run behind this step, after it was saved if that is asked for
 
     /// As trainer_state.json keeps it, among the states of callbacks.
     Json exported() const;

@@ -6,18 +6,6 @@
 namespace drover {
 namespace {
 
-TrainingBatch to_training_batch(const LoadedBatch& loaded) {
-    const LabelledBatch& batch = loaded.batch;
-    const bool full = std::all_of(batch.lengths.begin(), batch.lengths.end(),
-                                  [&](std::int32_t length) { return length == batch.row_length; });
-    return {.epoch = loaded.position.epoch,
-            .tokens = full ? TokenBatch::from_labels(batch.rows, batch.row_length, batch.ids, batch.labels)
-                           : TokenBatch::right_padded(batch.rows, batch.row_length, batch.ids, batch.labels,
-                                                      batch.lengths),
-            .attended = std::accumulate(batch.lengths.begin(), batch.lengths.end(), std::int64_t{0}),
-            .fresh = loaded.fresh};
-}
-
 class LoaderStream final : public BatchStream {
   public:
     LoaderStream(const TokenRows& rows, const LoaderOptions& options) : loader_(rows, options) {}
@@ -33,6 +21,19 @@ class LoaderStream final : public BatchStream {
 };
 
 }  // namespace
+
+TrainingBatch to_training_batch(const LoadedBatch& loaded) {
+    const LabelledBatch& batch = loaded.batch;
+    const bool full = std::all_of(batch.lengths.begin(), batch.lengths.end(),
+                                  [&](std::int32_t length) { return length == batch.row_length; });
+    return {.epoch = loaded.position.epoch,
+            .step = loaded.position.step,
+            .tokens = full ? TokenBatch::from_labels(batch.rows, batch.row_length, batch.ids, batch.labels)
+                           : TokenBatch::right_padded(batch.rows, batch.row_length, batch.ids, batch.labels,
+                                                      batch.lengths),
+            .attended = std::accumulate(batch.lengths.begin(), batch.lengths.end(), std::int64_t{0}),
+            .fresh = loaded.fresh};
+}
 
 SamplerOptions training_sampler(const TrainerSettings& settings) {
     return {.batch_size = settings.per_device_train_batch_size,

@@ -12,6 +12,7 @@ namespace drover {
 
 struct TrainingBatch {
     std::int64_t epoch = 0;
+    std::int64_t step = 0;  ///< its number in the epoch
     TokenBatch tokens;
     std::int64_t attended = 0;  ///< tokens that are no padding
     std::int64_t fresh = 0;     ///< rows that are no repetitions
@@ -24,15 +25,19 @@ class BatchStream {
     virtual std::optional<TrainingBatch> next() = 0;
 };
 
-/// Rows to train on or to evaluate, dealt to this rank in batches.
+/// Rows to train on or to evaluate, dealt to this rank in batches. Where the numbers of an epoch are not
+/// known before it was read, they are 0.
 class TrainingData {
   public:
     virtual ~TrainingData() = default;
     virtual std::int64_t samples() const = 0;            ///< over all ranks
     virtual std::int64_t batches_per_epoch() const = 0;  ///< of this rank
     virtual std::int64_t tokens_per_epoch() const = 0;   ///< over all ranks, without padding
+    /// From `start` on; its step may lie beyond the end of an epoch whose length is not known.
     virtual std::unique_ptr<BatchStream> open(BatchPosition start) = 0;
 };
+
+TrainingBatch to_training_batch(const LoadedBatch& loaded);
 
 /// How samples are ordered and dealt to this rank's batches: shuffled anew in every epoch for training, in
 /// order for evaluation. The number of samples is left to whoever knows the data.

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "model/batch.h"
+#include "train/checkpoint_writer.h"
+#include "train/run_state.h"
 
 namespace drover {
 
@@ -27,6 +29,13 @@ struct BatchEvaluation {
     std::int64_t rows = 0;     ///< that are no repetitions; see LoadedBatch::fresh
     std::int64_t targets = 0;  ///< of those rows
     std::int64_t correct = 0;
+};
+
+/// A checkpoint as the loop asks for it: the model adds itself.
+struct CheckpointRequest {
+    std::filesystem::path folder;
+    std::string trainer_state;  ///< text of trainer_state.json
+    LoopState loop;
 };
 
 struct ParameterCounts {
@@ -50,7 +59,15 @@ class TrainingModel {
     virtual std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) = 0;
     /// Weights and configuration as a Hugging Face folder.
     virtual void save(const std::filesystem::path& folder) = 0;
+    /// The weights of a checkpoint.
     virtual void load(const std::filesystem::path& folder) = 0;
+
+    /// Begins to write a checkpoint of the model as it is now; not before the last one's outcome was asked
+    /// for.
+    virtual void save_checkpoint(const CheckpointRequest& request) = 0;
+    /// What became of the checkpoint that was begun, once that is known; nothing while it is still written,
+    /// or when there is none. With `wait`, it is known.
+    virtual std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) = 0;
 
     virtual ParameterCounts parameters() const = 0;
 };

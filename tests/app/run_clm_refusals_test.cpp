@@ -60,6 +60,13 @@ TEST_F(RunClmRefuses, WrongCommandLines) {
     expect_refused("--fp16 --bf16", 2, "fp16");
     expect_refused("--optim_args momentum=0.9", 2, "momentum");
     expect_refused("--config_overrides hidden=3", 2, "config_overrides");
+    expect_refused("--streaming --max_steps -1", 2, "--max_steps must be a positive number");
+    expect_refused("--streaming --packing none", 2, "streaming");
+    expect_refused("--streaming --group_by_length", 2, "group them by length");
+    expect_refused("--eval_on_start", 2, "do_eval");
+    expect_refused("--early_stopping_patience 2", 2, "eval_strategy");
+    expect_refused("--early_stopping_patience 2 --eval_strategy epoch", 2, "metric_for_best_model");
+    expect_refused("--early_stopping_threshold 2", 2, "early_stopping_patience");
 }
 
 TEST_F(RunClmRefuses, MissingFiles) {

@@ -16,7 +16,8 @@ using test::Outcome;
 using test::run;
 
 const std::string shakespeare = std::string(DROVER_SOURCE_DIR) + "/examples/data/tinyshakespeare";
-const std::string tokenizer = " --tokenizer " + shakespeare;
+const std::string bundled = std::string(DROVER_SOURCE_DIR) + "/examples/tokenizers/shakespeare-4k";
+const std::string tokenizer = " --tokenizer " + bundled;
 const std::string corpus = " --input " + shakespeare + "/text.txt";
 
 class TokenizeCommand : public ::testing::Test {
@@ -44,7 +45,7 @@ class TokenizeCommand : public ::testing::Test {
 
 TEST_F(TokenizeCommand, IdsAndBack) {
     const std::string texts = "\"First Citizen:\\nBefore we\"\n\"\"\n\"caf\\u00e9 \\ud83d\\ude00 \\u0000\"\n";
-    const std::string ids = answer("--ids" + tokenizer, texts);
+    const std::string ids = answer("--ids --no_special_tokens" + tokenizer, texts);
     EXPECT_EQ(std::count(ids.begin(), ids.end(), '\n'), 3);
     EXPECT_NE(ids.find("\n[]\n"), std::string::npos) << "an empty text: " << ids;
     const std::string back = answer("--decode" + tokenizer, ids);
@@ -52,20 +53,20 @@ TEST_F(TokenizeCommand, IdsAndBack) {
 }
 
 TEST_F(TokenizeCommand, SpecialTokensCanBeLeftOut) {
-    const std::string with_bos = " --tokenizer " + test::golden_path("packing/tokenizer_with_bos").string();
-    const std::string full = answer("--ids" + with_bos, "\"king\"\n\"\"\n");
-    const std::string bare = answer("--ids --no_special_tokens" + with_bos, "\"king\"\n\"\"\n");
+    const std::string full = answer("--ids" + tokenizer, "\"king\"\n\"\"\n");
+    const std::string bare = answer("--ids --no_special_tokens" + tokenizer, "\"king\"\n\"\"\n");
     EXPECT_TRUE(full.starts_with("[0,")) << full;
     EXPECT_TRUE(full.ends_with("\n[0]\n")) << full;
     EXPECT_EQ("[0," + bare.substr(1, bare.find('\n')), full.substr(0, full.find('\n') + 1));
-    EXPECT_EQ(answer("--decode" + with_bos, full), "\"<|begin_of_text|>king\"\n\"<|begin_of_text|>\"\n");
-    EXPECT_EQ(answer("--decode --skip_special_tokens" + with_bos, full), "\"king\"\n\"\"\n");
+    EXPECT_EQ(answer("--decode" + tokenizer, full), "\"<|begin_of_text|>king\"\n\"<|begin_of_text|>\"\n");
+    EXPECT_EQ(answer("--decode --skip_special_tokens" + tokenizer, full), "\"king\"\n\"\"\n");
 }
 
 TEST_F(TokenizeCommand, ManyLinesKeepTheirOrder) {
     std::string texts;
     for (int i = 0; i < 20000; ++i) texts += "\"line " + std::to_string(i) + "\"\n";
-    EXPECT_EQ(answer("--decode --threads 4" + tokenizer, answer("--ids --threads 3" + tokenizer, texts)),
+    EXPECT_EQ(answer("--decode --skip_special_tokens --threads 4" + tokenizer,
+                     answer("--ids --threads 3" + tokenizer, texts)),
               texts);
 }
 
@@ -93,7 +94,7 @@ TEST_F(TokenizeCommand, ACorpusBecomesATokenFile) {
     const Outcome shown = run("tokenize --rows 1 --inspect " + file + tokenizer);
     EXPECT_EQ(shown.exit_code, 0) << shown.output;
     for (const char* part : {"block size:      128", "packing:         hf, for 1 workers", "verified",
-                             "row 0: \"First Citizen:\\nBefore we proceed"})
+                             "row 0: \"<|begin_of_text|>First Citizen:\\n<|begin_of_text|>Before we proceed"})
         EXPECT_NE(shown.output.find(part), std::string::npos) << part << "\n" << shown.output;
     EXPECT_EQ(shown.output.find("row 1"), std::string::npos);
     EXPECT_NE(run("tokenize --inspect " + file).output.find("row 2: ["), std::string::npos);
@@ -121,8 +122,8 @@ TEST_F(TokenizeCommand, TokenFilesThatAreDamagedOrOfAnotherTokenizer) {
     expect_error("--inspect " + write("changed", bad), 1, "the checksum of the data is wrong");
     expect_error("--inspect " + shakespeare + "/text.txt", 1, "is not a token file");
     expect_error(
-        "--inspect " + file + " --tokenizer " + test::golden_path("packing/tokenizer_with_bos").string(), 1,
-        "vocab_size is");
+        "--inspect " + file + " --tokenizer " + test::golden_path("packing/tokenizer_without_bos").string(),
+        1, "vocab_size is");
 }
 
 TEST_F(TokenizeCommand, TheCacheIsFilledOnce) {
@@ -149,14 +150,14 @@ TEST_F(TokenizeCommand, TheCacheIsFilledOnce) {
 
 TEST_F(TokenizeCommand, BlocksForTheNeuronScripts) {
     for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
-        std::filesystem::copy_file(shakespeare + file, folder_.path().string() + file);
+        std::filesystem::copy_file(bundled + file, folder_.path().string() + file);
     const auto start = [&](const std::string& arguments) {
         return test::run_in(folder_.path().string(), "tokenize " + arguments + corpus);
     };
     const Outcome made = start("--llama-version 2");
     if (made.output.find("Arrow") != std::string::npos) GTEST_SKIP() << made.output;
     ASSERT_EQ(made.exit_code, 0) << made.output;
-    EXPECT_NE(made.output.find("70 blocks of 4096 tokens are in wikicorpus_llama2_tokenized_4k."),
+    EXPECT_NE(made.output.find("75 blocks of 4096 tokens are in wikicorpus_llama2_tokenized_4k."),
               std::string::npos)
         << made.output;
     EXPECT_TRUE(std::filesystem::exists(folder_ / "wikicorpus_llama2_tokenized_4k/state.json"));

@@ -6,19 +6,15 @@
 
 #include "backend/backend.h"
 #include "support/golden.h"
+#include "support/test_backend.h"
 
 namespace drover::test {
-
-/// The backend that the tests of this folder are about. The only place that says which one it is.
-inline std::unique_ptr<Backend> make_backend_under_test() {
-    return make_cpu_backend();
-}
 
 /// Owns tensors on a backend's device and runs operations on them, so that a test reads the same for any
 /// device.
 class Workbench {
   public:
-    Workbench() : backend_(make_backend_under_test()) {}
+    Workbench() : backend_(make_test_backend()) {}
     explicit Workbench(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
     Backend& backend() { return *backend_; }

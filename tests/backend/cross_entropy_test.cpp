@@ -75,7 +75,7 @@ TEST(CrossEntropy, ExponentialIsAccurateEverywhere) {
             worst = std::max(worst, std::abs(result[i] - exact) / ulp);
         }
     }
-    EXPECT_LE(worst, 1.5);
+    EXPECT_LE(worst, bench.backend().device() == Device::cpu ? 1.5 : 2.0);  // expf of CUDA has 2
 }
 
 TEST(CrossEntropy, NotANumberAndInfinityReachTheLoss) {

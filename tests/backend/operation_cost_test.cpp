@@ -98,7 +98,7 @@ TEST(MachinePeaks, RatesAreHeldAgainstThePeakOfTheirKind) {
 }
 
 TEST(MachinePeaks, AreMeasured) {
-    const MachinePeaks peaks = test::make_backend_under_test()->measure_peaks();
+    const MachinePeaks peaks = test::make_test_backend()->measure_peaks();
     EXPECT_GT(peaks.fp32_flops, 0);
     EXPECT_GT(peaks.bf16_flops, 0);
     EXPECT_GT(peaks.bandwidth, 0);

@@ -41,8 +41,7 @@ TEST(OperationObserver, SeesEachOperationOnceAndInOrder) {
 TEST(OperationObserver, EveryOperationCostsSomethingAndGivesTheSameBits) {
     for (const test::OperationCase& operation : test::every_operation()) {
         Workbench plain, observed;
-        OperationProfile profile;
-        observed.backend().observe(&profile);
+        const OperationProfile profile(observed.backend());
         const auto expected = operation.run(plain), results = operation.run(observed);
         ASSERT_EQ(results.size(), expected.size());
         for (std::size_t i = 0; i < results.size(); ++i)
@@ -58,8 +57,7 @@ TEST(OperationObserver, EveryOperationCostsSomethingAndGivesTheSameBits) {
 TEST(OperationProfile, SumsUpByName) {
     Workbench bench;
     const Tensor x = bench.put({1.0f, 2.0f, 3.0f}), total = bench.make(DType::f64, {1});
-    OperationProfile profile;
-    bench.backend().observe(&profile);
+    const OperationProfile profile(bench.backend());
     for (int i = 0; i < 3; ++i) bench.run(Sum{.x = x, .out = total});
     bench.run(Fill{.x = x, .value = 0});
     const std::vector<OperationTotal> totals = profile.totals();

@@ -46,7 +46,7 @@ std::vector<Json> cases() {
 
 std::string case_name(const ::testing::TestParamInfo<Json>& test) {
     const std::filesystem::path file = test.param["file"].get<std::string>();
-    const bool with_bos = test.param["tokenizer"].get<std::string>().ends_with("with_bos");
+    const bool with_bos = !test.param["tokenizer"].get<std::string>().ends_with("without_bos");
     return file.stem().string() + "_" + file.extension().string().substr(1) +
            (with_bos ? "_bos_" : "_plain_") + std::to_string(test.param["workers"].get<int>());
 }

@@ -42,6 +42,24 @@ TEST(StreamBatches, TheLastRoundIsFilledFromTheFirst) {
     EXPECT_EQ(dealt(0, {.batch_size = 2}), Batches{});
 }
 
+TEST(StreamBatches, TheLastBatchOfASingleRankIsShort) {
+    EXPECT_EQ(dealt(5, {.batch_size = 2}), (Batches{{0, 1}, {2, 3}, {4}}));
+    EXPECT_EQ(dealt(5, {.batch_size = 2, .drop_last = true}), (Batches{{0, 1}, {2, 3}}));
+}
+
+TEST(StreamBatches, RowsThatFillUpAreNotFresh) {
+    const auto fresh = [](std::int64_t rank) {
+        TokenId next = 0;
+        StreamBatches stream([&](std::vector<TokenId>& row) { return row = {next}, next++ < 5; },
+                             {.batch_size = 2, .ranks = 2, .rank = rank});
+        std::vector<std::int64_t> counts;
+        for (std::vector<std::vector<TokenId>> batch; stream.next(batch);) counts.push_back(stream.fresh());
+        return counts;
+    };
+    EXPECT_EQ(fresh(0), (std::vector<std::int64_t>{2, 1}));
+    EXPECT_EQ(fresh(1), (std::vector<std::int64_t>{2, 0}));
+}
+
 TEST(StreamBatches, RefusesPartsThatAreNotEqual) {
     EXPECT_THROW(dealt(1, {.batch_size = 3, .ranks = 2, .split_batches = true}), UsageError);
 }

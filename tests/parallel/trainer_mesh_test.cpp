@@ -2,63 +2,16 @@
 #include <omp.h>
 
 #include <mutex>
-#include <random>
 
 #include "comm/threads/thread_world.h"
 #include "parallel/mesh_cases.h"
+#include "train/dealt_data.h"
 #include "train/engine_model.h"
-#include "train/trainer.h"
 
 namespace drover {
 namespace {
 
 constexpr std::int64_t row_length = 12;
-
-/// Random rows, dealt to ranks as the Trainer does it.
-class DealtData final : public TrainingData {
-  public:
-    DealtData(SamplerOptions options, StreamEnd end, std::uint32_t vocab)
-        : options_(options), end_(end), vocab_(vocab), sampler_(options) {}
-
-    std::int64_t samples() const override { return options_.samples; }
-    std::int64_t batches_per_epoch() const override { return sampler_.batches_per_epoch(); }
-    std::int64_t tokens_per_epoch() const override { return options_.samples * row_length; }
-    std::unique_ptr<BatchStream> open(BatchPosition start) override {
-        return std::make_unique<Stream>(*this, start);
-    }
-
-  private:
-    struct Stream final : BatchStream {
-        Stream(DealtData& data, BatchPosition start) : data_(data), position_(start) {}
-
-        std::optional<TrainingBatch> next() override {
-            if (position_.step == data_.batches_per_epoch()) position_ = {position_.epoch + 1, 0};
-            if (data_.end_ == StreamEnd::after_one_epoch && position_.epoch > 0) return std::nullopt;
-            const auto samples = data_.sampler_.batch(position_.epoch, position_.step);
-            std::vector<std::int32_t> ids;
-            for (const std::int64_t sample : samples) {
-                std::mt19937 generator(static_cast<std::uint32_t>(sample));
-                for (std::int64_t i = 0; i < row_length; ++i)
-                    ids.push_back(static_cast<std::int32_t>(generator() % data_.vocab_));
-            }
-            const auto rows = static_cast<std::int64_t>(samples.size());
-            TrainingBatch batch{.epoch = position_.epoch,
-                                .tokens = TokenBatch::from_labels(rows, row_length, ids, ids),
-                                .attended = rows * row_length,
-                                .fresh = data_.sampler_.fresh(position_.step)};
-            ++position_.step;
-            return batch;
-        }
-
-        DealtData& data_;
-        BatchPosition position_;
-    };
-
-    SamplerOptions options_;
-    StreamEnd end_;
-    std::uint32_t vocab_;
-    BatchSampler sampler_;
-};
 
 /// What a run with two samples per step logs, on however many replicas.
 Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
@@ -86,12 +39,9 @@ Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
                              .replica = mesh.replicas().rank()};
     settings.finish();
     const auto vocab = static_cast<std::uint32_t>(config.vocab_size);
-    const auto with_samples = [](SamplerOptions options, std::int64_t samples) {
-        options.samples = samples;
-        return options;
-    };
-    DealtData training(with_samples(training_sampler(settings), 8), StreamEnd::never, vocab);
-    DealtData evaluation(with_samples(evaluation_sampler(settings), 5), StreamEnd::after_one_epoch, vocab);
+    test::DealtData training(training_sampler(settings), 8, StreamEnd::never, row_length, vocab);
+    test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch, row_length,
+                               vocab);
     Trainer trainer(settings, model, &training, &evaluation,
                     {.seconds = [](const Stopwatch&) { return 2.0; }});
     trainer.train();

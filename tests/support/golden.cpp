@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/convert.h"
+#include "support/device_memory.h"
 
 namespace drover::test {
 namespace {
@@ -32,23 +33,48 @@ double element(const Tensor& tensor, std::int64_t offset) {
     return 0;
 }
 
+/// Elements in the order and with the strides of `layout`, from the memory of `data`.
+std::vector<double> strided_values(const Tensor& layout, const Tensor& data) {
+    std::vector<double> result(static_cast<std::size_t>(layout.numel()));
+    for (std::int64_t flat = 0; flat < layout.numel(); ++flat) {
+        std::int64_t rest = flat, offset = 0;
+        for (int i = layout.rank() - 1; i >= 0; --i) {
+            offset += rest % layout.size(i) * layout.stride(i);
+            rest /= layout.size(i);
+        }
+        result[static_cast<std::size_t>(flat)] = element(data, offset);
+    }
+    return result;
+}
+
+/// The checkout; it may be elsewhere when the tests run on another machine.
+std::filesystem::path source_folder() {
+    const char* checkout = std::getenv("DROVER_SOURCE_DIR");
+    return checkout != nullptr ? checkout : DROVER_SOURCE_DIR;
+}
+
 }  // namespace
 
+std::filesystem::path example_path(std::string_view name) {
+    return source_folder() / "examples" / name;
+}
+
 std::filesystem::path golden_path(std::string_view name) {
-    return std::filesystem::path(DROVER_SOURCE_DIR) / "tests" / "golden" / name;
+    return source_folder() / "tests" / "golden" / name;
 }
 
 std::vector<double> values(const Tensor& tensor) {
-    std::vector<double> result(static_cast<std::size_t>(tensor.numel()));
-    for (std::int64_t flat = 0; flat < tensor.numel(); ++flat) {
-        std::int64_t rest = flat, offset = 0;
-        for (int i = tensor.rank() - 1; i >= 0; --i) {
-            offset += rest % tensor.size(i) * tensor.stride(i);
-            rest /= tensor.size(i);
-        }
-        result[static_cast<std::size_t>(flat)] = element(tensor, offset);
+    if (tensor.device() == Device::cuda) {
+        // All elements from the first to the last, which are more than the tensor's when it is strided.
+        std::int64_t span = tensor.numel() == 0 ? 0 : 1;
+        for (int i = 0; span > 0 && i < tensor.rank(); ++i) span += (tensor.size(i) - 1) * tensor.stride(i);
+        const OwnedTensor host(tensor.dtype(), {span});
+        Backend& access = device_access();
+        access.copy(access.main_stream(), Tensor(tensor.raw(), tensor.dtype(), {span}, Device::cuda), host);
+        access.synchronize({});
+        return strided_values(tensor, host);
     }
-    return result;
+    return strided_values(tensor, tensor);
 }
 
 double relative_error(const std::vector<double>& a, const std::vector<double>& b) {

@@ -11,10 +11,11 @@
 
 namespace drover::test {
 
-/// tests/golden/<name> in the source tree.
+/// tests/golden/<name> and examples/<name> in the source tree.
 std::filesystem::path golden_path(std::string_view name);
+std::filesystem::path example_path(std::string_view name);
 
-/// The elements of a floating or integer tensor (may be strided, rank ≤ 4) as doubles.
+/// The elements of a floating or integer tensor (may be strided, rank ≤ 4), on any device, as doubles.
 std::vector<double> values(const Tensor& tensor);
 
 /// ‖a − b‖ / ‖b‖ (‖a − b‖ when b is zero). NaN when anything is NaN.

@@ -83,7 +83,7 @@ TEST(Curve, MixtralAdamW) {
 
 // transformers' autocast keeps the residual stream in fp32 and rounds elsewhere than we do.
 TEST(Curve, Bfloat16WithMasterWeights) {
-    expect_curve("llama_bf16_master", Precision::bf16_with_master(),
+    expect_curve("llama_bf16_master", Precision::with_master(DType::bf16),
                  {.loss = 5e-3, .norm = 0.05, .sum = 0.2});
 }
 

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "data/fakes.h"
 #include "data/token_file_writer.h"
+#include "support/test_backend.h"
 #include "train/single_mesh.h"
 #include "train/trainer.h"
 #include "train/trainer_log_golden.h"
@@ -51,7 +52,7 @@ TEST_P(EngineInLoop, FollowsTheRealTrainer) {
 
     const Json config_json = read_json_file(test::golden_path("curve/linear.json")).at("config");
     const ModelConfig config = ModelConfig::parse(config_json.dump(), "golden");
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     TrainEngine engine(
         config,
         {.model = {.precision = Precision::fp32(), .recompute = {}, .rows = 2, .row_length = row_length_},

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "support/test_backend.h"
 #include "train/golden_step.h"
 
 namespace drover {
@@ -7,7 +8,7 @@ namespace {
 
 class Evaluation : public ::testing::TestWithParam<const char*> {
   protected:
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
 };
 
 /// A batch with more rows than training's is the same batch: also for the balance loss, whose means are over

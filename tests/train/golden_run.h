@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "support/golden.h"
+#include "support/test_backend.h"
 #include "train/single_mesh.h"
 #include "train/train_engine.h"
 
@@ -47,7 +48,7 @@ inline std::int64_t largest_batch(const Json& golden) {
 
 /// An engine set up as a golden run of tests/golden/curve says.
 struct GoldenRun {
-    std::unique_ptr<Backend> backend = make_cpu_backend();
+    std::unique_ptr<Backend> backend = make_test_backend();
     ModelConfig config;
     std::unique_ptr<TrainEngine> engine;
 

@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "model/params.h"
 #include "support/golden.h"
+#include "support/test_backend.h"
 #include "train/single_mesh.h"
 #include "train/train_engine.h"
 
@@ -19,7 +20,7 @@ class Init : public ::testing::TestWithParam<const char*> {};
 TEST_P(Init, WeightsFromScratchAreTransformers) {
     const SafetensorsFile golden(test::golden_path(std::string("init/") + GetParam() + ".safetensors"));
     const ModelConfig config = ModelConfig::parse(golden.header().metadata.at("config"), GetParam());
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     TrainEngine engine(config, {}, *backend, test::single_mesh());
     engine.allocate();
     engine.initialize_weights(std::stoull(golden.header().metadata.at("seed")));

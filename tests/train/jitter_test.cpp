@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/operation_profile.h"
 #include "support/golden.h"
+#include "support/test_backend.h"
 #include "train/golden_step.h"
 #include "train/single_mesh.h"
 #include "train/train_engine.h"
@@ -60,7 +61,7 @@ class RouterJitter : public ::testing::Test {
         return result;
     }
 
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
     const std::vector<TokenBatch> batches_ = {random_batch(5)};
 };
 
@@ -76,16 +77,17 @@ TEST_F(RouterJitter, GradientsAreThoseOfTheLossAtTheSameNoise) {
         norm = std::sqrt(norm);
         ASSERT_GT(norm, 1e-4) << leaf.spec->name;
         // Along the gradient, where the loss changes most: its slope there is the gradient's norm.
-        auto* const weights = leaf.param.data<float>();
-        const std::vector<float> before(weights, weights + leaf.param.numel());
+        const std::vector<double> before = test::values(leaf.param);
         const auto loss_at = [&](double distance) {
+            std::vector<float> weights;
             for (std::size_t j = 0; j < before.size(); ++j)
-                weights[j] = static_cast<float>(before[j] + distance * exact[i][j] / norm);
+                weights.push_back(static_cast<float>(before[j] + distance * exact[i][j] / norm));
+            test::overwrite(leaf.param, 0, weights);
             return loss();
         };
         constexpr double distance = 2e-3;
         const double slope = (loss_at(distance) - loss_at(-distance)) / (2 * distance);
-        std::copy(before.begin(), before.end(), weights);
+        test::overwrite(leaf.param, 0, std::vector<float>(before.begin(), before.end()));
         EXPECT_NEAR(slope / norm, 1, 1e-2) << leaf.spec->name;
     }
 }
@@ -145,10 +147,8 @@ TEST_F(RouterJitter, EvaluationSeesNone) {
 TEST_F(RouterJitter, OfZeroRunsNothing) {
     const auto calls = [&](double jitter) {
         const auto trained = engine(jitter);
-        OperationProfile profile;
-        backend_->observe(&profile);
+        const OperationProfile profile(*backend_);
         trained->accumulate_gradients(batches_);
-        backend_->observe(nullptr);
         for (const OperationTotal& total : profile.totals())
             if (total.cost.name == "jitter") return total.calls;
         return std::int64_t{0};

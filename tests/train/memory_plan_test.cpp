@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "support/test_backend.h"
 #include "train/single_mesh.h"
 #include "train/train_engine.h"
 
@@ -14,7 +15,7 @@ class MemoryPlanTest : public ::testing::Test {
         R"({"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 3,
             "num_attention_heads": 4, "num_key_value_heads": 2})",
         "x");
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
 
     MemoryPlan plan(const Precision& precision, const RecomputePolicy& recompute, std::int64_t rows = 2,
                     std::int64_t row_length = 24) {
@@ -39,7 +40,7 @@ TEST_F(MemoryPlanTest, PlanIsTheAllocationInEveryConfiguration) {
     // allocate() itself ends the program if a byte differs; what remains to be shown is that the plan adds
     // up.
     for (const Precision& precision :
-         {Precision::fp32(), Precision::pure_bf16(), Precision::bf16_with_master()})
+         {Precision::fp32(), Precision::pure_bf16(), Precision::with_master(DType::bf16)})
         for (const Recompute kind :
              {Recompute::none, Recompute::selective, Recompute::selective_mlp, Recompute::full})
             for (const std::int64_t blocks : {std::int64_t{2}, INT64_MAX}) {
@@ -74,7 +75,7 @@ TEST_F(MemoryPlanTest, ParametersGradientsAndMomentsByHand) {
     const MemoryPlan pure = plan(Precision::pure_bf16(), {});
     EXPECT_EQ(pure[MemoryUse::parameters], matrices(2));
     EXPECT_EQ(pure[MemoryUse::gradients], matrices(2));
-    const MemoryPlan mixed = plan(Precision::bf16_with_master(), {});
+    const MemoryPlan mixed = plan(Precision::with_master(DType::bf16), {});
     EXPECT_EQ(mixed[MemoryUse::parameters], matrices(2));
     EXPECT_EQ(mixed[MemoryUse::gradients], matrices(4));
     EXPECT_GT(mixed[MemoryUse::master], 0u);

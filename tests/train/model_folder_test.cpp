@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "support/golden.h"
+#include "support/test_backend.h"
 #include "train/single_mesh.h"
 #include "train/train_engine.h"
 
@@ -49,7 +50,7 @@ TEST_P(HfFolder, LoadsAndSavesAsTransformersDoes) {
 
     const bool is_bf16 = config.dtype == DType::bf16;
     const Precision precision = is_bf16 ? Precision::pure_bf16() : Precision::fp32();
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const auto loaded = engine_for(config, *backend, precision, ids.size(0), ids.size(1));
     const LoadReport report = loaded->load_weights(folder, 0);
     EXPECT_EQ(report.text(), "");
@@ -75,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Models, HfFolder,
 
 TEST(HfFolderLoading, Bf16FileIntoFp32Model) {
     const auto folder = test::golden_path("hf/llama-sharded");
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const auto engine = engine_for(ModelConfig::from_path(folder), *backend, Precision::fp32(), 1, 8);
     engine->load_weights(folder, 0);
     const ModelWeights weights(folder);
@@ -84,7 +85,7 @@ TEST(HfFolderLoading, Bf16FileIntoFp32Model) {
 }
 
 TEST(HfFolderLoading, MissingTensorsAreDrawnAndNamed) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const auto source = test::golden_path("hf/llama-tied");
     ModelConfig config = ModelConfig::from_path(source);
     config.tie_word_embeddings = false;  // now lm_head.weight is expected
@@ -100,7 +101,7 @@ TEST(HfFolderLoading, MissingTensorsAreDrawnAndNamed) {
 }
 
 TEST(HfFolderLoading, OtherShapesAreRefusedByName) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const auto source = test::golden_path("hf/llama-single");
     ModelConfig config = ModelConfig::from_path(source);
     config.intermediate_size += 8;

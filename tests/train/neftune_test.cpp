@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "support/test_backend.h"
 #include "train/golden_step.h"
 
 namespace drover {
@@ -18,7 +19,7 @@ class Neftune : public ::testing::Test {
     }
 
     const test::GoldenStep golden_{"gqa_float32"};
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
     const std::vector<TokenBatch> batches_ = {golden_.batch()};
 };
 

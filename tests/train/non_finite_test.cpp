@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "support/test_backend.h"
 #include "train/golden_step.h"
 
 namespace drover {
@@ -25,7 +26,11 @@ class NonFiniteSteps : public ::testing::Test {
 
     static void fill(const TrainEngine& engine, std::string_view name, float value) {
         const Tensor param = leaf(engine, name).param;
-        std::fill_n(param.data<float>(), param.numel(), value);
+        test::overwrite(param, 0, std::vector<float>(static_cast<std::size_t>(param.numel()), value));
+    }
+
+    static void set(const TrainEngine& engine, std::string_view name, std::int64_t index, float value) {
+        test::overwrite(leaf(engine, name).param, index, {&value, 1});
     }
 
     /// Weights and optimizer state.
@@ -38,7 +43,7 @@ class NonFiniteSteps : public ::testing::Test {
     }
 
     const test::GoldenStep golden_{"gqa_float32"};
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
     const std::vector<TokenBatch> batches_ = {golden_.batch()};
     static constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 };
@@ -48,11 +53,11 @@ TEST_F(NonFiniteSteps, AreSkippedWithoutATrace) {
         const auto trained = engine(true, optimizer);
         trained->step(batches_, 1e-3);
         const auto before = everything(*trained);
-        float& weight = leaf(*trained, "model.layers.1.mlp.down_proj.weight").param.data<float>()[5];
-        const float kept = weight;
-        weight = nan;
+        constexpr const char* name = "model.layers.1.mlp.down_proj.weight";
+        const double kept = test::values(leaf(*trained, name).param)[5];
+        set(*trained, name, 5, nan);
         const StepResult bad = trained->step(batches_, 1e-3);
-        weight = kept;
+        set(*trained, name, 5, static_cast<float>(kept));
         EXPECT_FALSE(bad.updated) << optimizer;
         EXPECT_TRUE(std::isnan(bad.loss)) << optimizer;
         EXPECT_EQ(trained->updates_done(), 1) << optimizer;
@@ -68,7 +73,7 @@ TEST_F(NonFiniteSteps, AreSkippedWithoutATrace) {
 
 TEST_F(NonFiniteSteps, GoOnWhenNotAskedToBeSkipped) {
     const auto trained = engine(false);
-    leaf(*trained, "model.norm.weight").param.data<float>()[0] = nan;
+    set(*trained, "model.norm.weight", 0, nan);
     const StepResult bad = trained->step(batches_, 1e-3);
     EXPECT_TRUE(bad.updated);
     EXPECT_TRUE(bad.non_finite.has_value());
@@ -79,8 +84,8 @@ TEST_F(NonFiniteSteps, GoOnWhenNotAskedToBeSkipped) {
 TEST_F(NonFiniteSteps, NameABadWeight) {
     const auto trained = engine(true);
     EXPECT_FALSE(trained->step(batches_, 1e-3).non_finite.has_value());
-    leaf(*trained, "model.layers.1.self_attn.k_proj.weight").param.data<float>()[3] = nan;
-    leaf(*trained, "model.norm.weight").param.data<float>()[3] = std::numeric_limits<float>::infinity();
+    set(*trained, "model.layers.1.self_attn.k_proj.weight", 3, nan);
+    set(*trained, "model.norm.weight", 3, std::numeric_limits<float>::infinity());
     const auto found = trained->step(batches_, 1e-3).non_finite;
     ASSERT_TRUE(found.has_value());
     EXPECT_EQ(found->where, "the weight model.layers.1.self_attn.k_proj.weight");

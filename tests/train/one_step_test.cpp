@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "model/params.h"
+#include "support/test_backend.h"
 #include "train/golden_step.h"
 
 namespace drover {
@@ -8,7 +9,7 @@ namespace {
 
 class OneStep : public ::testing::TestWithParam<const char*> {
   protected:
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
 };
 
 TEST_P(OneStep, Float32LossAndEveryGradient) {
@@ -25,7 +26,7 @@ TEST_P(OneStep, Float32LossAndEveryGradient) {
 
 TEST_P(OneStep, Bfloat16LossAndEveryGradient) {
     const test::GoldenStep golden(std::string(GetParam()) + "_bfloat16");
-    for (const Precision& precision : {Precision::pure_bf16(), Precision::bf16_with_master()}) {
+    for (const Precision& precision : {Precision::pure_bf16(), Precision::with_master(DType::bf16)}) {
         const auto engine = golden.engine(*backend_, precision);
         const std::vector<TokenBatch> batches = {golden.batch()};
         const StepResult result = engine->accumulate_gradients(batches);
@@ -39,7 +40,7 @@ TEST_P(OneStep, Bfloat16LossAndEveryGradient) {
 
 TEST_P(OneStep, Fp32ResidualStreamWithBf16Weights) {
     const test::GoldenStep golden(std::string(GetParam()) + "_bfloat16");
-    Precision precision = Precision::bf16_with_master();
+    Precision precision = Precision::with_master(DType::bf16);
     precision.residual = DType::f32;
     const auto engine = golden.engine(*backend_, precision);
     const std::vector<TokenBatch> batches = {golden.batch()};
@@ -105,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Mixtral, OneStep,
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(ExpertModes, GiveTheSameGradients) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mixtral_aux_top2_float32");
     const std::vector<TokenBatch> batches = {golden.batch()};
     const auto grouped = golden.engine(*backend, Precision::fp32());
@@ -124,14 +125,13 @@ TEST(ExpertModes, GiveTheSameGradients) {
 }
 
 TEST(ExpertCounts, ActiveParametersOfMixtral) {
-    const ModelConfig config =
-        ModelConfig::from_path(std::string(DROVER_SOURCE_DIR) + "/examples/configs/mixtral-8x7b.json");
+    const ModelConfig config = ModelConfig::from_path(test::example_path("configs/mixtral-8x7b.json"));
     EXPECT_EQ(make_param_spec(config).parameter_count(), 46'702'792'704);
     EXPECT_EQ(active_parameter_count(config), 12'879'925'248);
 }
 
 TEST(Batches, PackedSequencesTrainAsIfEachHadARowOfItsOwn) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
     const TokenBatch source = golden.batch();
     const auto first = [&](std::int64_t from, std::int64_t count) {
@@ -159,7 +159,7 @@ TEST(Batches, PackedSequencesTrainAsIfEachHadARowOfItsOwn) {
 }
 
 TEST(Batches, TokenOutsideTheVocabularyIsNamed) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mha_float32");
     const auto engine = golden.engine(*backend, Precision::fp32());
     TokenBatch batch = golden.batch();

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "data/sampler.h"
 #include "support/golden.h"
@@ -37,6 +38,15 @@ class ReplayedModel final : public TrainingModel {
 
     void save(const std::filesystem::path& folder) override { std::filesystem::create_directories(folder); }
     void load(const std::filesystem::path& folder) override { loaded = folder; }
+    void save_checkpoint(const CheckpointRequest& request) override {
+        std::filesystem::create_directories(request.folder);
+        write_file_atomically(request.folder / "trainer_state.json", request.trainer_state);
+        saved = request.folder;
+    }
+    std::optional<CheckpointOutcome> checkpoint_outcome(bool) override {
+        if (saved.empty()) return std::nullopt;
+        return CheckpointOutcome{.folder = std::exchange(saved, {})};
+    }
     ParameterCounts parameters() const override {
         return {.total = golden_.at("parameters"),
                 .active = golden_.at("parameters"),
@@ -48,6 +58,7 @@ class ReplayedModel final : public TrainingModel {
     }
 
     std::filesystem::path loaded;
+    std::filesystem::path saved;  ///< whose outcome was not asked for yet
 
   private:
     const Json& golden_;
@@ -81,6 +92,7 @@ class BlankData final : public TrainingData {
                 static_cast<std::int64_t>(data_.sampler_.batch(position_.epoch, position_.step).size());
             const std::vector<std::int32_t> ids(static_cast<std::size_t>(rows * data_.row_length_), 0);
             TrainingBatch batch{.epoch = position_.epoch,
+                                .step = position_.step,
                                 .tokens = TokenBatch::from_labels(rows, data_.row_length_, ids, ids),
                                 .attended = rows * data_.row_length_,
                                 .fresh = rows};

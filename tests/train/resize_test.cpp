@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "support/golden.h"
+#include "support/test_backend.h"
 #include "train/added_rows.h"
 #include "train/golden_step.h"
 
@@ -58,7 +59,7 @@ class Resize : public ::testing::Test {
     SafetensorsFile file_;
     std::uint64_t seed_ = 0;
     std::int64_t tokens_ = 0;
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
 };
 
 TEST_F(Resize, OfAModelFromScratch) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "support/test_backend.h"
 #include "train/golden_step.h"
 
 // `label_smoothing_factor` and the choices of what the loss is divided by.
@@ -16,7 +17,7 @@ class LabelSmoothing : public ::testing::TestWithParam<const char*> {
     }
 
     SafetensorsFile expected_;
-    std::unique_ptr<Backend> backend_ = make_cpu_backend();
+    std::unique_ptr<Backend> backend_ = test::make_test_backend();
 };
 
 TEST_P(LabelSmoothing, LossAndGradientsAreThoseOfTransformersSmoother) {
@@ -49,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Models, LabelSmoothing,
                          [](const auto& model) { return std::string(model.param); });
 
 TEST(LabelSmoothingFactor, OutsideItsRangeIsRefused) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
     for (const double factor : {-0.1, 1.5, std::nan("")}) {
         TrainEngineOptions options = golden.options(Precision::fp32());
@@ -60,7 +61,7 @@ TEST(LabelSmoothingFactor, OutsideItsRangeIsRefused) {
 
 /// 4.57 counts the labels that nothing predicts, too: (T − 1)/T of the true mean where no label is ignored.
 TEST(LossDenominator, Of457CountsAllLabels) {
-    const auto backend = make_cpu_backend();
+    const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
     const TokenBatch source = golden.batch();
     const TokenBatch full = TokenBatch::from_labels(source.rows, source.row_length, source.ids, source.ids);

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,11 +25,22 @@ class CountingModel final : public TrainingModel {
     }
     void save(const std::filesystem::path&) override {}
     void load(const std::filesystem::path&) override {}
+    void save_checkpoint(const CheckpointRequest& request) override { requests.push_back(request); }
+    std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) override {
+        if (settled == requests.size() || (!wait && behind)) return std::nullopt;
+        const std::filesystem::path& folder = requests[settled++].folder;
+        return CheckpointOutcome{.folder = folder,
+                                 .error = settled == failing_save ? "The disk is full." : ""};
+    }
     ParameterCounts parameters() const override {
         return {.total = 10, .active = 10, .without_embeddings = 7};
     }
 
     double skipped_update = 0;
+    bool behind = false;           ///< checkpoints are only finished when they are waited for
+    std::size_t failing_save = 0;  ///< from 1
+    std::vector<CheckpointRequest> requests;
+    std::size_t settled = 0;
     std::vector<double> rates;
     std::vector<std::size_t> windows;
 };
@@ -125,6 +137,117 @@ TEST_F(TrainerLoop, NamesTheMetricsThereAre) {
     } catch (const Error& error) {
         EXPECT_NE(error.remedy().find("eval_accuracy"), std::string::npos) << error.what();
     }
+}
+
+/// Ends the run after a step, as a signal does.
+class Interrupter final : public TrainerCallback {
+  public:
+    explicit Interrupter(std::int64_t step) : step_(step) {}
+    void on_step_end(TrainerView& view, const StepReport&) override {
+        if (view.state.global_step != step_) return;
+        view.control.should_save = view.control.interrupted = view.control.should_training_stop = true;
+    }
+
+  private:
+    std::int64_t step_;
+};
+
+/// What callbacks are told of checkpoints.
+class SaveWitness final : public TrainerCallback {
+  public:
+    void on_save(TrainerView& view, const std::filesystem::path& folder) override {
+        told.push_back(fmt::format("{} at {}", folder.filename().string(), view.state.global_step));
+    }
+    void on_save_failed(TrainerView&, const std::filesystem::path& folder, const std::string& why) override {
+        told.push_back(fmt::format("{} failed: {}", folder.filename().string(), why));
+    }
+
+    std::vector<std::string> told;
+};
+
+TEST_F(TrainerLoop, AnInterruptedRunEndsWithACheckpointAndNoLastRecord) {
+    Trainer trainer(settings(1), model_, &training_, nullptr);
+    Interrupter interrupter(2);
+    trainer.add_callback(interrupter);
+    EXPECT_TRUE(trainer.train().is_null());
+    EXPECT_TRUE(trainer.interrupted());
+    ASSERT_EQ(model_.requests.size(), 1u);
+    EXPECT_EQ(model_.requests[0].folder.filename(), "checkpoint-2");
+    EXPECT_EQ(trainer.state().log_history.size(), 2u);
+
+    const TrainerState state = TrainerState::parse(model_.requests[0].trainer_state, "state");
+    const LoopState loop = LoopState::from(model_.requests[0].loop.json());
+    Trainer resumed(settings(1), model_, &training_, nullptr);
+    resumed.train(&state, &loop);
+    EXPECT_EQ(model_.rates, (std::vector<double>{1, 0.8, 0.6, 0.4, 0.2}));
+    EXPECT_FALSE(resumed.interrupted());
+    // Losses 1 to 5 over five steps, as without the stop.
+    EXPECT_EQ(resumed.state().log_history.back().at("train_loss").get<double>(), 3);
+}
+
+TEST_F(TrainerLoop, ACheckpointBehindTheStepsIsWaitedForByTheNext) {
+    model_.behind = true;
+    TrainerSettings saving = settings(1);
+    saving.save_strategy = IntervalStrategy::steps;
+    saving.save_steps = 2;
+    Trainer trainer(saving, model_, &training_, nullptr);
+    SaveWitness witness;
+    trainer.add_callback(witness);
+    trainer.train();
+    EXPECT_EQ(witness.told,
+              (std::vector<std::string>{"checkpoint-2 at 4", "checkpoint-4 at 5", "checkpoint-5 at 5"}));
+}
+
+TEST_F(TrainerLoop, AFailedSaveEndsTheRunOnlyWhereThereIsNoOther) {
+    TrainerSettings saving = settings(1);
+    saving.save_strategy = IntervalStrategy::steps;
+    saving.save_steps = 2;
+    model_.failing_save = 2;
+    Trainer going_on(saving, model_, &training_, nullptr);
+    SaveWitness witness;
+    going_on.add_callback(witness);
+    going_on.train();
+    EXPECT_EQ(witness.told,
+              (std::vector<std::string>{"checkpoint-2 at 2", "checkpoint-4 failed: The disk is full.",
+                                        "checkpoint-5 at 5"}));
+    EXPECT_EQ(going_on.save_failure(), "");
+
+    CountingModel other;
+    other.failing_save = 1;
+    Trainer ending(saving, other, &training_, nullptr);
+    EXPECT_THROW(ending.train(), Error);
+    EXPECT_EQ(other.rates.size(), 2u);
+}
+
+TEST_F(TrainerLoop, AResumedRunFindsItsSamplesWhenBatchesAreOfAnotherSize) {
+    // Four of ten samples were used, two updates of two; now an update takes four.
+    const TrainerState state = [&] {
+        Trainer trainer(settings(1), model_, &training_, nullptr);
+        Interrupter interrupter(2);
+        trainer.add_callback(interrupter);
+        trainer.train();
+        return trainer.state();
+    }();
+    const LoopState loop = model_.requests.at(0).loop;
+    EXPECT_EQ(loop.samples, 4);
+    TrainerSettings accumulating = settings(1);
+    accumulating.gradient_accumulation_steps = 2;
+    model_.windows.clear();
+    Trainer resumed(accumulating, model_, &training_, nullptr);
+    resumed.train(&state, &loop);
+    // Three batches are left of the epoch's five.
+    EXPECT_EQ(model_.windows, (std::vector<std::size_t>{2}));
+    EXPECT_EQ(resumed.state().global_step, 3);
+}
+
+TEST_F(TrainerLoop, ARunThatIsCompleteTrainsNoMore) {
+    Trainer trainer(settings(1), model_, &training_, nullptr);
+    trainer.train();
+    const TrainerState state = trainer.state();
+    const std::size_t updates = model_.rates.size();
+    Trainer again(settings(1), model_, &training_, nullptr);
+    again.train(&state);
+    EXPECT_EQ(model_.rates.size(), updates);
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ from transformers import AutoTokenizer
 
 FOLDER = GOLDEN / "packing"
 SHAKESPEARE = REPOSITORY / "examples" / "data" / "tinyshakespeare"
-TOKENIZERS = ["examples/data/tinyshakespeare", "tests/golden/packing/tokenizer_with_bos"]
+BUNDLED = REPOSITORY / "examples" / "tokenizers" / "shakespeare-4k"
+TOKENIZERS = ["examples/tokenizers/shakespeare-4k", "tests/golden/packing/tokenizer_without_bos"]
 ROWS = 2300
 
 
@@ -41,12 +42,11 @@ def write_corpora():
             writer.writerow([said, speaker])
 
 
-def write_tokenizer_with_bos():
-    """The demo corpus's tokenizer with the beginning of text put before every row, as Llama has it."""
-    folder = FOLDER / "tokenizer_with_bos"
+def write_tokenizer_without_bos():
+    """The bundled tokenizer with a tenth of its merges, and with nothing put before a row."""
+    folder = FOLDER / "tokenizer_without_bos"
     folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = json.loads((SHAKESPEARE / "tokenizer.json").read_text(encoding="utf-8"))
-    # A tenth of the merges is enough here.
+    tokenizer = json.loads((BUNDLED / "tokenizer.json").read_text(encoding="utf-8"))
     merges = tokenizer["model"]["merges"][:400]
     kept = {"".join(merge if isinstance(merge, list) else merge.split(" ")) for merge in merges}
     vocabulary = tokenizer["model"]["vocab"]
@@ -55,14 +55,9 @@ def write_tokenizer_with_bos():
     pieces = [piece for piece in order if len(piece) == 1 or piece in specials or piece in kept]
     tokenizer["model"]["merges"] = merges
     tokenizer["model"]["vocab"] = {piece: number for number, piece in enumerate(pieces)}
-    bos = tokenizer["added_tokens"][0]["content"]
-    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
-    special = {"SpecialToken": {"id": bos, "type_id": 0}}
-    template = {"type": "TemplateProcessing", "single": [special, first], "pair": [special, first, second]}
-    template["special_tokens"] = {bos: {"id": bos, "ids": [0], "tokens": [bos]}}
-    tokenizer["post_processor"] = template
+    tokenizer["post_processor"] = None
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False) + "\n", encoding="utf-8")
-    config = (SHAKESPEARE / "tokenizer_config.json").read_text(encoding="utf-8")
+    config = (BUNDLED / "tokenizer_config.json").read_text(encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(config, encoding="utf-8")
 
 
@@ -93,7 +88,7 @@ def blocks(builder, file, tokenizer, block_size, workers, cache):
 def main():
     datasets.disable_progress_bars()
     write_corpora()
-    write_tokenizer_with_bos()
+    write_tokenizer_without_bos()
     corpora = [
         ("text", "examples/data/tinyshakespeare/text.txt", SHAKESPEARE / "text.txt"),
         ("json", "tests/golden/packing/speeches.json", FOLDER / "speeches.json"),

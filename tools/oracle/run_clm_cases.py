@@ -73,4 +73,20 @@ CASES = {
         SCRATCH, TEXT, RUN, SMALL, NO_SAVE, "--do_eval --label_smoothing_factor 0.1 --max_steps 15"),
     "preprocessing_workers": case(
         SCRATCH, TEXT, RUN, SMALL, NO_SAVE, "--do_eval --preprocessing_num_workers 4 --max_steps 12"),
+    "streaming": case(
+        SCRATCH, "--dataset_name {data}/streamed", RUN, SMALL, NO_SAVE,
+        "--streaming --do_eval --max_train_samples 60 --max_eval_samples 13 --max_steps 20"),
+    "streaming_split": case(
+        SCRATCH, "--train_file {data}/train.txt --validation_split_percentage 5", RUN, SMALL, NO_SAVE,
+        "--streaming --do_eval --eval_strategy steps --eval_steps 6 --max_eval_samples 10 --max_train_samples 96",
+        "--gradient_accumulation_steps 2 --max_steps 14 --include_num_input_tokens_seen True"),
+    "streaming_drop_last": case(
+        SCRATCH, "--train_file {data}/../packing/speeches.json --validation_split_percentage 10", RUN, SMALL, NO_SAVE,
+        "--streaming --do_eval --eval_strategy epoch --dataloader_drop_last True --max_train_samples 60",
+        "--max_eval_samples 19 --max_steps 16"),
+    "best_model": case(
+        SCRATCH, TEXT, "--output_dir {out} --do_train --do_eval --block_size 64 --logging_steps 4 --logging_first_step", SMALL,
+        "--eval_on_start --eval_strategy steps --eval_steps 3 --eval_delay 5 --save_strategy best --save_total_limit 1",
+        "--save_only_model --metric_for_best_model accuracy --greater_is_better True --load_best_model_at_end",
+        "--include_num_input_tokens_seen True --data_seed 11 --max_steps 14"),
 }

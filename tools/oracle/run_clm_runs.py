@@ -127,6 +127,13 @@ def write_inputs(text_path):
     FOLDER.mkdir(parents=True, exist_ok=True)
     (FOLDER / "train.txt").write_text("".join(lines[:1500]), encoding="utf-8")
     (FOLDER / "validation.txt").write_text("".join(lines[30000:30350]), encoding="utf-8")
+    # A dataset by name: run_clm.py streams files only when it has to split them.
+    (FOLDER / "streamed").mkdir(exist_ok=True)
+    (FOLDER / "streamed" / "train.txt").write_text("".join(lines[2000:2600]), encoding="utf-8")
+    card = "---\ndataset_info:\n  features:\n  - name: text\n    dtype: string\n---\n"
+    card += "Lines of tinyshakespeare. The card names the column: run_clm.py asks a stream for its columns before it reads it.\n"
+    (FOLDER / "streamed" / "README.md").write_text(card, encoding="utf-8")
+    (FOLDER / "streamed" / "validation.txt").write_text("".join(lines[31000:31100]), encoding="utf-8")
     # With the usual 0.02 a model this small attends evenly everywhere, and its losses would not show a wrong attention.
     sizes = {"vocab_size": 4096, "max_position_embeddings": 128, "initializer_range": 0.2}
     routing = {"num_local_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.02, "sliding_window": None}

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "api/choose_backend.h"
 #include "api/public/parts.h"
 #include "api/run_clm_settings.h"
 #include "core/error.h"
@@ -176,7 +177,7 @@ struct Trainer::Run {
         if (parts.eval_dataset) evaluation_rows.emplace(*parts.eval_dataset, *tokenizer, config.vocab_size);
         if (const auto threads = run.arguments.optional_integer("threads"))
             omp_set_num_threads(static_cast<int>(*threads));
-        backend = run.arguments.text("device") == "cuda" ? make_cuda_backend(0) : make_cpu_backend();
+        backend = make_chosen_backend(run.arguments.text("device"));
         read_generation_config();
         make_engine();
         make_loop();
@@ -189,7 +190,7 @@ struct Trainer::Run {
 
     void make_engine() {
         TrainEngineOptions options =
-            engine_options(run.arguments, chosen_precision(run.arguments, config.dtype));
+            engine_options(run.arguments, chosen_precision(run.arguments, config.dtype, backend->device()));
         std::int64_t longest = training_rows.longest();
         if (evaluation_rows) longest = std::max(longest, evaluation_rows->longest());
         options.model.rows = settings.per_device_train_batch_size;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "backend/cpu/tile_engine.h"
 #include "backend/cpu/tiles/amx_probe.h"
 #include "core/error.h"
+#include "core/stopwatch.h"
 
 namespace drover {
 namespace cpu {
@@ -70,10 +72,22 @@ class CpuBackend final : public Backend {
         const int threads = omp_get_max_threads();
         return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
     }
+    std::size_t available_bytes() const override {
+        return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+               static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+    }
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
     MachinePeaks measure_peaks() override { return cpu::measure_peaks(kernels(), instructions_.bf16_tiles); }
     Stream main_stream() override { return {}; }
     void synchronize(Stream) override {}
+    std::size_t mark(Stream) override {
+        marks_.push_back(watch_.seconds());
+        return marks_.size() - 1;
+    }
+    double seconds_between(std::size_t first, std::size_t second) override {
+        return marks_[second] - marks_[first];
+    }
+    void forget_marks() override { marks_.clear(); }
 
     void copy(Stream, const Tensor& from, const Tensor& to) override {
         require(from.device() == Device::cpu && to.device() == Device::cpu,
@@ -169,6 +183,8 @@ class CpuBackend final : public Backend {
     }
 
     InstructionSet instructions_;
+    Stopwatch watch_;
+    std::vector<double> marks_;
     GemmEngine gemm_;
     std::optional<TileEngine> tiles_;
     // Chains of EmbeddingBackward: they grow to the largest vocabulary and micro-batch seen, and stay.

@@ -1,0 +1,20 @@
+#include "api/choose_backend.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace drover {
+
+std::unique_ptr<Backend> make_chosen_backend(std::string_view device) {
+    if (device == "cuda") return make_cuda_backend(0);
+    if (device == "cpu" || cuda_device_count() == 0) return make_cpu_backend();
+    try {
+        return make_cuda_backend(0);
+    } catch (const Error& error) {
+        fmt::print(stderr, "This machine has a GPU, but the run takes the CPU. {}\n", error.cause());
+        return make_cpu_backend();
+    }
+}
+
+}  // namespace drover

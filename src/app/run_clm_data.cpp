@@ -1,0 +1,90 @@
+#include "app/run_clm_data.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "train/text_stream_data.h"
+
+namespace drover {
+namespace {
+
+/// Blocks are never padded, and every token of theirs is a label.
+TokenId pad_id(const Arguments& arguments, const Tokenizer& tokenizer) {
+    if (arguments.text("packing") == "hf") return 0;
+    const std::string name = arguments.optional_text("pad_token").value_or("");
+    if (name == "unk") {
+        if (const auto unk = tokenizer.unk()) return *unk;
+        throw Error("--pad_token is \"unk\", but the tokenizer has no such token.", "Use --pad_token eos.");
+    }
+    if (!name.empty() && name != "eos") {
+        std::vector<TokenId> ids;
+        tokenizer.encode(name, SpecialTokens::omit, ids);
+        if (ids.size() == 1) return ids[0];
+        throw Error(fmt::format("--pad_token is \"{}\", which is not one token of this tokenizer.", name),
+                    "Use eos, unk, or the text of a token.");
+    }
+    return choose_pad_id(tokenizer, name == "eos");
+}
+
+CollatorOptions collator(const Arguments& arguments, const ModelSource& model) {
+    return {.pad_id = pad_id(arguments, *model.tokenizer),
+            .ignore_every_pad_id = arguments.text("packing") == "none"};
+}
+
+std::unique_ptr<TrainingData> streamed(const SharedRows& rows, const TokenSource& tokens,
+                                       const ModelSource& model, const SamplerOptions& sampler,
+                                       CollatorOptions collator, std::optional<std::int64_t> max_samples,
+                                       StreamEnd end) {
+    PackingOptions packing = tokens.packing;
+    packing.max_rows = max_samples;
+    return std::make_unique<TextStreamData>(
+        TextStreamOptions{.rows = rows,
+                          .tokenizer = model.tokenizer,
+                          .packing = packing,
+                          .dealing = {.batch_size = sampler.batch_size,
+                                      .ranks = sampler.ranks,
+                                      .rank = sampler.rank,
+                                      .split_batches = sampler.split_batches},
+                          .collator = std::move(collator),
+                          .vocab_size = model.config.vocab_size,
+                          .end = end});
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,
+                                            const ModelSource& model, const TokenSource& tokens) {
+    SamplerOptions sampler = training_sampler(settings);
+    const auto max_samples = arguments.optional_integer("max_train_samples");
+    if (tokens.streamed.train)
+        return streamed(tokens.streamed.train, tokens, model, sampler, collator(arguments, model),
+                        max_samples, StreamEnd::never);
+    const std::string& order = arguments.text("train_sampling_strategy");
+    if (order == "group_by_length") {
+        sampler.order = SampleOrder::by_length;
+        sampler.length_group = settings.per_device_train_batch_size * settings.gradient_accumulation_steps;
+    } else if (order == "sequential") {
+        sampler.order = SampleOrder::sequential;
+    }
+    return std::make_unique<TokenFileData>(tokens.train->rows(),
+                                           LoaderOptions{.sampler = std::move(sampler),
+                                                         .collator = collator(arguments, model),
+                                                         .max_samples = max_samples},
+                                           StreamEnd::never);
+}
+
+std::unique_ptr<TrainingData> evaluation_data(const Arguments& arguments, const TrainerSettings& settings,
+                                              const ModelSource& model, const TokenSource& tokens) {
+    SamplerOptions sampler = evaluation_sampler(settings);
+    const auto max_samples = arguments.optional_integer("max_eval_samples");
+    if (tokens.streamed.validation)
+        return streamed(tokens.streamed.validation, tokens, model, sampler, collator(arguments, model),
+                        max_samples, StreamEnd::after_one_epoch);
+    return std::make_unique<TokenFileData>(tokens.validation->rows(),
+                                           LoaderOptions{.sampler = std::move(sampler),
+                                                         .collator = collator(arguments, model),
+                                                         .max_samples = max_samples},
+                                           StreamEnd::after_one_epoch);
+}
+
+}  // namespace drover

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "app/run_clm_sources.h"
+#include "train/training_data.h"
+
+/// The batches of a run of `drover run_clm`.
+namespace drover {
+
+/// What is trained on, in the order that the arguments ask for. `tokens` must outlive it.
+std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,
+                                            const ModelSource& model, const TokenSource& tokens);
+/// What is evaluated, once and in order.
+std::unique_ptr<TrainingData> evaluation_data(const Arguments& arguments, const TrainerSettings& settings,
+                                              const ModelSource& model, const TokenSource& tokens);
+
+}  // namespace drover

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "args/arguments.h"
+#include "core/error.h"
+
+/// How a run of `drover run_clm` goes on from a checkpoint, and how it ends early.
+namespace drover {
+
+/// The complete checkpoint that --resume_from_checkpoint or --output_dir asks to go on from; nothing: the run
+/// starts anew. Removes what interrupted saves left in --output_dir. Error when there is nothing to go on
+/// from where that is asked for, and when another model's files would be written over.
+std::optional<std::filesystem::path> find_resume_point(const Arguments& arguments,
+                                                       const std::function<void(const std::string&)>& say);
+
+/// A run that a signal ended: exit code 128 + its number, as shells count.
+class StoppedBySignal final : public Error {
+  public:
+    StoppedBySignal(int signal_number, std::string_view cause, std::string_view remedy)
+        : Error(cause, remedy), signal_number_(signal_number) {}
+    int exit_code() const override { return 128 + signal_number_; }
+
+  private:
+    int signal_number_;
+};
+
+}  // namespace drover

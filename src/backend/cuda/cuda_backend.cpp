@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <typeindex>
+#include <unordered_map>
+
+#include "backend/backend.h"
+#include "backend/cuda/cuda_error.h"
+#include "backend/cuda/cudnn_attention.h"
+#include "backend/cuda/gemm.h"
+#include "backend/cuda/grouped_gemm.h"
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/marks.h"
+#include "backend/cuda/module_interface.h"
+#include "backend/cuda/peaks.h"
+
+namespace drover::cuda {
+namespace {
+
+/// What cuBLASLt's and cuDNN's code and workspaces take, at most, once they are in use (measured).
+constexpr std::size_t library_bytes = std::size_t{1} << 30;
+
+class CudaBackend final : public Backend {
+  public:
+    explicit CudaBackend(int ordinal) {
+        std::size_t total = 0;
+        cuda::check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
+        cuda::check(cudaMemGetInfo(&free_at_start_, &total), "the GPU's memory cannot be read");
+        cuda::check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
+        cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
+        check_architecture();
+    }
+    ~CudaBackend() override { cudaStreamDestroy(stream_); }
+
+    Device device() const override { return Device::cuda; }
+    std::string description() const override {
+        return fmt::format("{}, {} multiprocessors, {}", properties_.name, properties_.multiProcessorCount,
+                           bytes_text(properties_.totalGlobalMem));
+    }
+
+    std::size_t available_bytes() const override {
+        std::size_t free_now = 0, total = 0;
+        cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
+        return free_now > library_bytes ? free_now - library_bytes : 0;
+    }
+    MemoryBlock allocate(std::size_t bytes) override {
+        void* memory = nullptr;
+        cuda::check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), bytes_text(bytes));
+        *allocated_ += bytes;
+        cuda::check(cudaMemsetAsync(memory, 0, bytes, stream_), "memory cannot be cleared");
+        // The memory may outlive the backend.
+        return MemoryBlock(memory, [allocated = allocated_, bytes](void* freed) {
+            *allocated -= bytes;
+            cudaFree(freed);
+        });
+    }
+    Stream main_stream() override { return {stream_}; }
+    void synchronize(Stream stream) override {
+        cuda::check(stream.handle == nullptr
+                        ? cudaDeviceSynchronize()
+                        : cudaStreamSynchronize(static_cast<cudaStream_t>(stream.handle)),
+                    "an operation");
+    }
+    std::size_t mark(Stream stream) override { return marks_.put(static_cast<cudaStream_t>(stream.handle)); }
+    double seconds_between(std::size_t first, std::size_t second) override {
+        return marks_.seconds_between(first, second);
+    }
+    void forget_marks() override { marks_.forget(); }
+    void copy(Stream stream, const Tensor& from, const Tensor& to) override {
+        require(from.bytes() == to.bytes() && from.packed() && to.packed(),
+                "a copy of unequal or strided tensors");
+        cuda::check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault,
+                                    static_cast<cudaStream_t>(stream.handle)),
+                    "a copy");
+    }
+
+    void use_tf32(bool tf32) override { gemm_.use_tf32(tf32); }
+    MachinePeaks measure_peaks() override {
+        MachinePeaks peaks = cuda::measure_peaks(launch(main_stream()), gemm_);
+        peaks.rated_bf16_flops = rated_bf16_flops(properties_.name);
+        return peaks;
+    }
+
+    std::size_t own_bytes() const override {
+        std::size_t free_now = 0, total = 0;
+        cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
+        const std::size_t taken = free_at_start_ > free_now ? free_at_start_ - free_now : 0;
+        return taken > *allocated_ ? taken - *allocated_ : 0;
+    }
+
+  protected:
+    void execute(Stream stream, const Gemm& op) override { gemm_.run(launch<Gemm>(stream), op); }
+    void execute(Stream stream, const GroupedGemm& op) override {
+        grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, op);
+    }
+    void execute(Stream stream, const Attention& op) override {
+        if (cudnn_takes(op))
+            cudnn_attention_.run(launch<Attention>(stream), op);
+        else
+            plain_attention(launch<Attention>(stream), op);
+    }
+    void execute(Stream stream, const AttentionBackward& op) override {
+        if (cudnn_takes(op))
+            cudnn_attention_.run(launch<AttentionBackward>(stream), op);
+        else
+            plain_attention_backward(launch<AttentionBackward>(stream), op);
+    }
+
+#define DROVER_FORWARD(kernel, Operation)                       \
+    void execute(Stream stream, const Operation& op) override { \
+        kernel(launch<Operation>(stream), op);                  \
+    }
+    DROVER_CUDA_KERNELS(DROVER_FORWARD)
+#undef DROVER_FORWARD
+
+  private:
+    template <class Operation = void>
+    Launch launch(Stream stream) {
+        return {.stream = static_cast<cudaStream_t>(stream.handle),
+                .scratch = scratch_,
+                .table = tables_[typeid(Operation)],
+                .multiprocessors = properties_.multiProcessorCount};
+    }
+
+    /// fp32 is never for cuDNN; when it refuses a half precision, that is said once, because the plain kernel
+    /// is slow.
+    template <class Operation>
+    bool cudnn_takes(const Operation& op) {
+        if (cudnn_attention_.takes(op)) return true;
+        if (op.q.dtype() != DType::f32 && !refusal_said_) {
+            refusal_said_ = true;
+            fmt::print(stderr, "Attention runs on the plain kernel, which is slower: {}\n",
+                       cudnn_attention_.refusal());
+        }
+        return false;
+    }
+
+    /// Machine code is for the architectures that were asked for when building.
+    void check_architecture() {
+        cudaGetLastError();  // an earlier one would be taken for the probe's
+        void* probe = scratch_.take(256);
+        const Tensor zeros(probe, DType::f32, {1}, Device::cuda);
+        try {
+            fill(launch(Stream{stream_}), Fill{.x = zeros});
+        } catch (const Error&) {
+            throw Error(
+                fmt::format("This build has no code for the {} (compute capability {}.{}).", properties_.name,
+                            properties_.major, properties_.minor),
+                fmt::format("Build with -DDROVER_CUDA_ARCHITECTURES={}{}, or train on the CPU (--use_cpu).",
+                            properties_.major, properties_.minor));
+        }
+    }
+
+    cudaDeviceProp properties_{};
+    cudaStream_t stream_ = nullptr;
+    std::size_t free_at_start_ = 0;
+    std::shared_ptr<std::size_t> allocated_ = std::make_shared<std::size_t>(0);
+    Marks marks_;
+    Scratch scratch_;
+    std::unordered_map<std::type_index, DeviceTable> tables_;
+    GemmEngine gemm_;
+    GroupedGemmEngine grouped_gemm_;
+    CudnnAttention cudnn_attention_;
+    bool refusal_said_ = false;
+};
+
+}  // namespace
+}  // namespace drover::cuda
+
+int drover_cuda_module_version() {
+    return drover::cuda_module_version;
+}
+
+drover::Backend* drover_make_cuda_backend(int ordinal) {
+    return new drover::cuda::CudaBackend(ordinal);
+}

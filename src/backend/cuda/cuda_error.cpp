@@ -1,0 +1,20 @@
+#include "backend/cuda/cuda_error.h"
+
+#include <fmt/format.h>
+
+namespace drover::cuda {
+
+void check(cudaError_t status, std::string_view what) {
+    if (status == cudaSuccess) return;
+    if (status == cudaErrorMemoryAllocation)
+        throw Error(
+            fmt::format("The GPU has no room for {}.", what),
+            "Stop what else uses it (nvidia-smi shows that), or take a smaller batch or more recompute.");
+    throw Error(
+        fmt::format("The GPU failed: {} ({}: {}).", what, cudaGetErrorName(status),
+                    cudaGetErrorString(status)),
+        "Run again with CUDA_LAUNCH_BLOCKING=1 to see which operation it was; dmesg shows faults of the "
+        "hardware.");
+}
+
+}  // namespace drover::cuda

@@ -1,0 +1,167 @@
+#include "backend/cuda/gemm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "backend/cuda/cuda_error.h"
+#include "backend/cuda/kernels/bias_rows.h"
+
+namespace drover::cuda {
+namespace {
+
+void check(cublasStatus_t status, std::string_view what) {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    throw Error(
+        fmt::format("cuBLASLt failed: {} ({}).", what, cublasLtGetStatusString(status)),
+        "If memory is short, take a smaller batch; otherwise please report it with the model's config.json.");
+}
+
+cudaDataType_t data_type(DType dtype) {
+    switch (dtype) {
+        case DType::f32:
+            return CUDA_R_32F;
+        case DType::bf16:
+            return CUDA_R_16BF;
+        case DType::f16:
+            return CUDA_R_16F;
+        default:
+            bug("no matrix products of this dtype");
+    }
+}
+
+/// The largest power of two, at most 256, that the address is a multiple of.
+int alignment_of(const Tensor& tensor) {
+    const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw());
+    return static_cast<int>(std::min<std::uintptr_t>(256, address & (~address + 1)));
+}
+
+}  // namespace
+
+/// Everything about a product but its pointers. cuBLASLt thinks in columns: a row-major matrix is its
+/// transpose there, so what is computed is cᵀ = op(b)ᵀ · op(a)ᵀ, with b as the first operand.
+struct GemmEngine::Plan {
+    cublasLtMatmulDesc_t operation = nullptr;
+    cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
+    cublasLtMatmulAlgo_t algorithm{};
+
+    Plan() = default;
+    Plan(const Plan&) = delete;
+    Plan& operator=(const Plan&) = delete;
+    ~Plan() {
+        if (operation != nullptr) cublasLtMatmulDescDestroy(operation);
+        for (const cublasLtMatrixLayout_t layout : {first, second, result})
+            if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
+    }
+};
+
+GemmEngine::GemmEngine() {
+    check(cublasLtCreate(&handle_), "its start");
+}
+
+GemmEngine::~GemmEngine() {
+    plans_.clear();
+    cublasLtDestroy(handle_);
+}
+
+const GemmEngine::Plan& GemmEngine::plan_for(const Key& key) {
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    Plan& plan = plans_[key];
+
+    const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    check(cublasLtMatmulDescCreate(&plan.operation, compute, CUDA_R_32F), "a product's description");
+    const auto describe = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+        check(cublasLtMatmulDescSetAttribute(plan.operation, attribute, &value, sizeof(value)),
+              "a product's description");
+    };
+    describe(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    describe(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, std::int64_t rows,
+                            std::int64_t columns, std::int64_t stride) {
+        check(cublasLtMatrixLayoutCreate(&made, data_type(dtype), static_cast<std::uint64_t>(columns),
+                                         static_cast<std::uint64_t>(rows), stride),
+              "a matrix' layout");
+    };
+    layout(plan.first, key.operands, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n,
+           key.stride_b);
+    layout(plan.second, key.operands, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k,
+           key.stride_a);
+    layout(plan.result, key.result, key.m, key.n, key.stride_c);
+
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(cublasLtMatmulPreferenceCreate(&preference), "the choice of an algorithm");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+        check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+              "the choice of an algorithm");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    // Parts of a sum that is cut over k are added in fp32, in a fixed order.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key.alignment_b));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.alignment_a));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.alignment_c));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.alignment_c));
+    cublasLtMatmulHeuristicResult_t best{};
+    int count = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.first, plan.second, plan.result,
+                                       plan.result, preference, 1, &best, &count);
+    cublasLtMatmulPreferenceDestroy(preference);
+    if (count == 0 || status != CUBLAS_STATUS_SUCCESS)
+        throw Error(fmt::format("cuBLASLt knows no way to multiply [{}, {}] and [{}, {}] in {}.", key.m,
+                                key.k, key.k, key.n, name_of(key.operands)),
+                    "Use another precision or shape, and please report it.");
+    plan.algorithm = best.algo;
+    return plan;
+}
+
+void GemmEngine::run(const Launch& launch, const Gemm& op) {
+    if (op.c.numel() == 0) return;
+    if (op.bias) return run_with_bias(launch, op);
+    if (op.a.numel() == 0) {
+        if (!op.accumulate) fill(launch, Fill{.x = op.c});
+        return;
+    }
+    const Plan& plan = plan_for({.operands = op.a.dtype(),
+                                 .result = op.c.dtype(),
+                                 .transpose_a = op.transpose_a,
+                                 .transpose_b = op.transpose_b,
+                                 .tf32 = tf32_ && op.a.dtype() == DType::f32,
+                                 .m = op.c.size(0),
+                                 .n = op.c.size(1),
+                                 .k = op.a.size(op.transpose_a ? 0 : 1),
+                                 .stride_a = op.a.stride(0),
+                                 .stride_b = op.b.stride(0),
+                                 .stride_c = op.c.stride(0),
+                                 .alignment_a = alignment_of(op.a),
+                                 .alignment_b = alignment_of(op.b),
+                                 .alignment_c = alignment_of(op.c)});
+    const float one = 1, beta = op.accumulate ? 1.0f : 0.0f;
+    check(cublasLtMatmul(handle_, plan.operation, &one, op.b.raw(), plan.first, op.a.raw(), plan.second,
+                         &beta, op.c.raw(), plan.result, op.c.raw(), plan.result, &plan.algorithm,
+                         launch.scratch.take(workspace_bytes), workspace_bytes, launch.stream),
+          "a product");
+}
+
+/// The library's own way to add a bias rounds twice. Here the product is added to rows of the bias, which is
+/// exact where those lose nothing in the result's dtype; otherwise the product is made in fp32 first.
+void GemmEngine::run_with_bias(const Launch& launch, const Gemm& op) {
+    Gemm product = op;
+    product.bias = {};
+    if (op.c.dtype() == DType::f32 || (!op.accumulate && op.bias.dtype() == op.c.dtype())) {
+        bias_rows(launch, op.c, {}, op.bias, op.accumulate);
+        product.accumulate = true;
+        return run(launch, product);
+    }
+    const auto bytes = static_cast<std::size_t>(op.c.numel()) * sizeof(float);
+    auto* memory = static_cast<std::byte*>(launch.scratch.take(workspace_bytes + bytes));
+    product.c = Tensor(memory + workspace_bytes, DType::f32, op.c.shape(), Device::cuda);
+    product.accumulate = false;
+    run(launch, product);
+    bias_rows(launch, op.c, product.c, op.bias, op.accumulate);
+}
+
+}  // namespace drover::cuda

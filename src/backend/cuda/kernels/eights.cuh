@@ -1,0 +1,93 @@
+#pragma once
+
+#include "backend/cuda/kernels/device_code.cuh"
+
+/// Eight elements at a time, worked on in fp32 whatever their type: one 16-byte access for 16-bit types, two
+/// for fp32. What is loaded stays as it came until it is used, so that several loads can be under way in few
+/// registers.
+namespace drover::cuda {
+
+template <class T>
+struct Eight {
+    uint4 bits[sizeof(T) / 2];
+};
+
+template <class T>
+__device__ inline Eight<T> load_eight(const T* from) {
+    Eight<T> eight;
+#pragma unroll
+    for (int i = 0; i < int(sizeof(T) / 2); ++i) eight.bits[i] = reinterpret_cast<const uint4*>(from)[i];
+    return eight;
+}
+/// Read once: does not stay in the caches.
+template <class T>
+__device__ inline Eight<T> load_eight_streaming(const T* from) {
+    Eight<T> eight;
+#pragma unroll
+    for (int i = 0; i < int(sizeof(T) / 2); ++i)
+        eight.bits[i] = __ldcs(reinterpret_cast<const uint4*>(from) + i);
+    return eight;
+}
+template <class T>
+__device__ inline void store_eight(T* to, const Eight<T>& eight) {
+#pragma unroll
+    for (int i = 0; i < int(sizeof(T) / 2); ++i) reinterpret_cast<uint4*>(to)[i] = eight.bits[i];
+}
+/// Not read again soon.
+template <class T>
+__device__ inline void store_eight_streaming(T* to, const Eight<T>& eight) {
+#pragma unroll
+    for (int i = 0; i < int(sizeof(T) / 2); ++i) __stcs(reinterpret_cast<uint4*>(to) + i, eight.bits[i]);
+}
+
+template <class T>
+__device__ inline void to_floats(const Eight<T>& eight, float (&values)[8]) {
+    const T* elements = reinterpret_cast<const T*>(&eight);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = to_float(elements[i]);
+}
+/// Rounds to nearest even.
+template <class T>
+__device__ inline Eight<T> to_eight(const float (&values)[8]) {
+    Eight<T> eight;
+    T* elements = reinterpret_cast<T*>(&eight);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) elements[i] = from_float<T>(values[i]);
+    return eight;
+}
+
+/// Whether eights of `tensor`'s elements are aligned: in rows of `columns` that are `stride` apart.
+inline bool eights_fit(const Tensor& tensor, std::int64_t columns, std::int64_t stride) {
+    const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype()));
+    return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0 && columns % 8 == 0 &&
+           stride * bytes % 16 == 0;
+}
+/// The same for a matrix; an absent one fits.
+inline bool eights_fit(const Tensor& matrix) {
+    return !matrix || eights_fit(matrix, matrix.size(1), matrix.stride(0));
+}
+
+/// exp(x) for results that are rounded to T afterwards: a few units in the last place of fp32 for 16-bit
+/// types, where results below 2^−126 are 0; exp itself for fp32.
+template <class T>
+__device__ inline float exponential_for(float x) {
+    if constexpr (sizeof(T) == 4) {
+        return expf(x);
+    } else {
+        float result;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
+        return result;
+    }
+}
+
+/// 1 / (1 + exp(−x)), as exact as exponential_for.
+template <class T>
+__device__ inline float sigmoid_for(float x) {
+    const float below = 1.f + exponential_for<T>(-x);
+    if constexpr (sizeof(T) == 4)
+        return 1.f / below;
+    else
+        return __fdividef(1.f, below);
+}
+
+}  // namespace drover::cuda

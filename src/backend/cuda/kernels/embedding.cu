@@ -1,0 +1,267 @@
+#include <algorithm>
+#include <cub/device/device_radix_sort.cuh>
+
+#include "backend/cuda/kernels/eights.cuh"
+
+namespace drover::cuda {
+namespace {
+
+/// Threads for rows of `width` elements, eight to a thread.
+int threads_for(std::int64_t width) {
+    return static_cast<int>(std::clamp<std::int64_t>(ceil_div(width, 8 * 32) * 32, 32, 256));
+}
+
+/// One block per token.
+template <class W, class Y, bool wide>
+__global__ void copy_rows(const std::int32_t* ids, const W* weight, Y* y, std::int64_t vocabulary,
+                          std::int64_t width, std::int64_t weight_stride, std::int64_t y_stride,
+                          std::int64_t first_id) {
+    const std::int64_t id = ids[blockIdx.x] - first_id;
+    const bool held = id >= 0 && id < vocabulary;
+    const W* const from = weight + (held ? id * weight_stride : 0);
+    Y* const to = y + blockIdx.x * y_stride;
+    if constexpr (wide) {
+        for (std::int64_t i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
+            float values[8] = {};
+            if (held) to_floats(load_eight(from + i), values);
+            store_eight(to + i, to_eight<Y>(values));
+        }
+    } else {
+        for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x)
+            to[i] = from_float<Y>(held ? to_float(from[i]) : 0.f);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------
+// backward
+//
+// Tokens are sorted by id, which keeps their order within an id, and the sorted tokens are cut into pieces of
+// equal length. A block sums the rows of one piece; where an id's tokens are all in the piece, that is its
+// row's gradient. An id whose tokens go on in the next piece, or come from the one before, leaves a partial
+// sum, and the pieces' partial sums are added in order. So an id that all tokens have is as quick as any.
+
+constexpr int tokens_per_piece = 32;
+/// Rows that a thread has under way at once.
+constexpr int unrolled = 8;
+
+/// Key of each token: its row of dweight, or `vocabulary` where it has none.
+__global__ void make_keys(const std::int32_t* ids, std::int64_t tokens, std::int64_t first_id,
+                          std::int64_t padding_id, std::int64_t vocabulary, std::uint32_t* keys,
+                          std::int32_t* order) {
+    const std::int64_t token = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    if (token >= tokens) return;
+    const std::int64_t id = ids[token], row = id - first_id;
+    const bool held = row >= 0 && row < vocabulary && id != padding_id;
+    keys[token] = static_cast<std::uint32_t>(held ? row : vocabulary);
+    order[token] = static_cast<std::int32_t>(token);
+}
+
+/// What the kernels of the sums share.
+template <class Y, class W>
+struct SortedSums {
+    const std::uint32_t* keys;  ///< sorted
+    const std::int32_t* order;  ///< the token of each
+    std::int64_t tokens, vocabulary, width;
+    const Y* dy;
+    std::int64_t dy_stride;
+    W* dweight;
+    std::int64_t dweight_stride;
+    bool accumulate;
+    float* partials;  ///< [pieces][2][width]: of the id that comes from the piece before, and of the one that
+                      ///< goes on
+
+    __device__ float* partial(std::int64_t piece, int which) const {
+        return partials + (2 * piece + which) * width;
+    }
+};
+
+template <int columns, class T>
+__device__ void load_columns(const T* from, Eight<T>& loaded) {
+    if constexpr (columns == 8)
+        loaded = load_eight_streaming(from);
+    else
+        *reinterpret_cast<T*>(&loaded) = *from;
+}
+
+/// A thread's columns of dweight's row: its old value if it is to be added to, plus `sums`.
+template <int columns, class W>
+__device__ void write_row(W* to, float (&sums)[8], bool accumulate) {
+    if constexpr (columns == 8) {
+        float before[8] = {};
+        if (accumulate) to_floats(load_eight(to), before);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) before[e] += sums[e];
+        store_eight(to, to_eight<W>(before));
+    } else {
+        *to = from_float<W>(accumulate ? to_float(*to) + sums[0] : sums[0]);
+    }
+}
+
+/// Block (piece, columns): `columns` of 8 or 1 per thread.
+template <class Y, class W, int columns>
+__global__ void sum_pieces(SortedSums<Y, W> s) {
+    // Keys of the piece, with a neighbour on each side.
+    __shared__ std::uint32_t keys[tokens_per_piece + 2];
+    __shared__ std::int32_t order[tokens_per_piece];
+    const std::int64_t begin = std::int64_t{blockIdx.x} * tokens_per_piece;
+    const int count =
+        static_cast<int>(s.tokens - begin < tokens_per_piece ? s.tokens - begin : tokens_per_piece);
+    constexpr std::uint32_t none = 0xFFFFFFFFu;
+    for (int i = threadIdx.x; i < tokens_per_piece + 2; i += blockDim.x) {
+        const std::int64_t at = begin + i - 1;
+        keys[i] = at >= 0 && at < s.tokens ? s.keys[at] : none;
+        if (i > 0 && i <= count) order[i - 1] = s.order[at];
+    }
+    __syncthreads();
+    const std::int64_t column = (std::int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * columns;
+    if (column >= s.width) return;
+    float sums[8] = {};
+    for (int first = 0; first < count; first += unrolled) {
+        Eight<Y> loaded[unrolled];
+#pragma unroll
+        for (int i = 0; i < unrolled; ++i)
+            if (first + i < count && keys[first + i + 1] < s.vocabulary)
+                load_columns<columns>(s.dy + order[first + i] * s.dy_stride + column, loaded[i]);
+#pragma unroll
+        for (int i = 0; i < unrolled; ++i) {
+            const std::uint32_t key = first + i < count ? keys[first + i + 1] : none;
+            if (key >= s.vocabulary) break;
+            float values[8];
+            to_floats(loaded[i], values);
+#pragma unroll
+            for (int e = 0; e < columns; ++e) sums[e] += values[e];
+            const bool goes_on = key == keys[first + i + 2];
+            if (goes_on && first + i + 1 < count) continue;
+            const bool from_before = key == keys[0];
+            if (!goes_on && !from_before)
+                write_row<columns>(s.dweight + key * s.dweight_stride + column, sums, s.accumulate);
+            else
+                for (int e = 0; e < columns; ++e)
+                    s.partial(blockIdx.x, from_before ? 0 : 1)[column + e] = sums[e];
+#pragma unroll
+            for (int e = 0; e < columns; ++e) sums[e] = 0;
+        }
+    }
+}
+
+/// The first piece after `piece`, which begins with `key`, that does not.
+__device__ std::int64_t end_of_pieces(const std::uint32_t* keys, std::int64_t tokens, std::int64_t piece,
+                                      std::uint32_t key) {
+    std::int64_t low = piece, high = (tokens + tokens_per_piece - 1) / tokens_per_piece;
+    while (high - low > 1) {
+        const std::int64_t middle = (low + high) / 2;
+        (keys[middle * tokens_per_piece] == key ? low : high) = middle;
+    }
+    return high;
+}
+
+/// Block (piece, columns): finishes the id that begins in the piece and goes on in the next.
+template <class Y, class W, int columns>
+__global__ void finish_pieces(SortedSums<Y, W> s) {
+    const std::int64_t end = std::int64_t{blockIdx.x + 1} * tokens_per_piece;
+    if (end >= s.tokens) return;
+    const std::uint32_t key = s.keys[end];
+    if (key >= s.vocabulary || s.keys[end - 1] != key) return;
+    const std::int64_t begin = end - tokens_per_piece;
+    if (begin > 0 && s.keys[begin - 1] == key) return;
+    const std::int64_t column = (std::int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * columns;
+    if (column >= s.width) return;
+    float sums[8] = {};
+    for (int e = 0; e < columns; ++e) sums[e] = s.partial(blockIdx.x, 1)[column + e];
+    const std::int64_t pieces_end = end_of_pieces(s.keys, s.tokens, blockIdx.x + 1, key);
+#pragma unroll 8
+    for (std::int64_t piece = blockIdx.x + 1; piece < pieces_end; ++piece)
+        for (int e = 0; e < columns; ++e) sums[e] += s.partial(piece, 0)[column + e];
+    write_row<columns>(s.dweight + key * s.dweight_stride + column, sums, s.accumulate);
+}
+
+/// Parts of one scratch buffer, each aligned to 256 bytes.
+struct Parts {
+    std::size_t bytes = 0;
+
+    std::size_t add(std::size_t count) {
+        const std::size_t begin = bytes;
+        bytes += (count + 255) / 256 * 256;
+        return begin;
+    }
+};
+
+}  // namespace
+
+void embedding(const Launch& launch, const Embedding& op) {
+    const std::int64_t tokens = op.ids.size(0), width = op.weight.size(1);
+    if (tokens * width == 0) return;
+    const bool wide = eights_fit(op.weight) && eights_fit(op.y);
+    with_floating(op.weight.dtype(), [&]<class W>() {
+        with_floating(op.y.dtype(), [&]<class Y>() {
+            const auto kernel = wide ? copy_rows<W, Y, true> : copy_rows<W, Y, false>;
+            kernel<<<tokens, threads_for(width), 0, launch.stream>>>(
+                elements<const std::int32_t>(op.ids), elements<W>(op.weight), elements<Y>(op.y),
+                op.weight.size(0), width, op.weight.stride(0), op.y.stride(0), op.first_id);
+        });
+    });
+    check_launch("embedding");
+}
+
+void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
+    const std::int64_t tokens = op.ids.size(0), vocabulary = op.dweight.size(0), width = op.dweight.size(1);
+    if (vocabulary * width == 0) return;
+    if (!op.accumulate) fill(launch, {.x = op.dweight});
+    if (tokens == 0) return;
+
+    int bits = 1;
+    while ((vocabulary >> bits) > 0) ++bits;
+    require(bits < 32, "embedding_backward: a vocabulary beyond 31 bits");
+    std::size_t sort_bytes = 0;
+    check(cub::DeviceRadixSort::SortPairs(
+              nullptr, sort_bytes, static_cast<const std::uint32_t*>(nullptr),
+              static_cast<std::uint32_t*>(nullptr), static_cast<const std::int32_t*>(nullptr),
+              static_cast<std::int32_t*>(nullptr), tokens, 0, bits, launch.stream),
+          "embedding_backward");
+    const std::int64_t pieces = ceil_div(tokens, tokens_per_piece);
+    Parts parts;
+    const std::size_t table = static_cast<std::size_t>(tokens) * 4;
+    const std::size_t keys = parts.add(table), order = parts.add(table), sorted_keys = parts.add(table),
+                      sorted_order = parts.add(table), sorting = parts.add(sort_bytes),
+                      partials = parts.add(static_cast<std::size_t>(pieces * 2 * width) * sizeof(float));
+    auto* scratch = static_cast<char*>(launch.scratch.take(parts.bytes));
+    const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(scratch + part); };
+    const auto numbers = [&](std::size_t part) { return reinterpret_cast<std::int32_t*>(scratch + part); };
+
+    make_keys<<<ceil_div(tokens, 256), 256, 0, launch.stream>>>(elements<const std::int32_t>(op.ids), tokens,
+                                                                op.first_id, op.padding_id, vocabulary,
+                                                                words(keys), numbers(order));
+    check_launch("embedding_backward");
+    check(cub::DeviceRadixSort::SortPairs(scratch + sorting, sort_bytes, words(keys), words(sorted_keys),
+                                          numbers(order), numbers(sorted_order), tokens, 0, bits,
+                                          launch.stream),
+          "embedding_backward");
+
+    const bool wide = eights_fit(op.dy) && eights_fit(op.dweight);
+    const int threads = wide ? threads_for(width) : 256;
+    const std::int64_t tiles = ceil_div(width, threads * (wide ? 8 : 1));
+    require(tiles <= 65535, "embedding_backward: rows that are too wide");
+    const dim3 grid(pieces, tiles);
+    with_floating(op.dy.dtype(), [&]<class Y>() {
+        with_floating(op.dweight.dtype(), [&]<class W>() {
+            const SortedSums<Y, W> sums{words(sorted_keys),
+                                        numbers(sorted_order),
+                                        tokens,
+                                        vocabulary,
+                                        width,
+                                        elements<Y>(op.dy),
+                                        op.dy.stride(0),
+                                        elements<W>(op.dweight),
+                                        op.dweight.stride(0),
+                                        op.accumulate,
+                                        reinterpret_cast<float*>(scratch + partials)};
+            const auto sum = wide ? sum_pieces<Y, W, 8> : sum_pieces<Y, W, 1>;
+            const auto finish = wide ? finish_pieces<Y, W, 8> : finish_pieces<Y, W, 1>;
+            sum<<<grid, threads, 0, launch.stream>>>(sums);
+            finish<<<grid, threads, 0, launch.stream>>>(sums);
+        });
+    });
+    check_launch("embedding_backward");
+}
+
+}  // namespace drover::cuda

@@ -1,0 +1,246 @@
+#include <algorithm>
+
+#include "backend/cuda/kernels/eights.cuh"
+#include "core/dtype.h"
+
+namespace drover::cuda {
+namespace {
+
+constexpr int threads = 256;
+
+// ---------------------------------------------------------------------------------------------------------
+// fill
+
+/// A strided tensor's rows: where the first three of its dimensions put them.
+struct StridedRows {
+    std::int64_t size[Shape::max_rank], stride[Shape::max_rank];
+    int outer_rank;
+
+    __device__ std::int64_t offset(std::int64_t row) const {
+        std::int64_t result = 0;
+        for (int i = outer_rank - 1; i >= 0; --i) {
+            result += row % size[i] * stride[i];
+            row /= size[i];
+        }
+        return result;
+    }
+};
+
+template <class Element>
+__global__ void fill_packed(Element* x, std::int64_t count, Element value) {
+    constexpr int per_pack = 16 / sizeof(Element);
+    const std::int64_t thread = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+    const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+    const bool aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
+    const std::int64_t packs = aligned ? count / per_pack : 0;
+    Pack<Element> pack;
+    for (Element& element : pack.element) element = value;
+    for (std::int64_t i = thread; i < packs; i += step) store_pack(x + i * per_pack, pack);
+    for (std::int64_t i = packs * per_pack + thread; i < count; i += step) x[i] = value;
+}
+
+template <class Element>
+__global__ void fill_rows(Element* x, StridedRows rows, std::int64_t count, std::int64_t width,
+                          Element value) {
+    for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {
+        Element* const at = x + rows.offset(row);
+        for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) at[i] = value;
+    }
+}
+
+template <class Element>
+void fill_with(const Launch& launch, const Tensor& x, Element value) {
+    auto* data = static_cast<Element*>(x.raw());
+    const std::int64_t most_blocks = std::int64_t{launch.multiprocessors} * 8;
+    if (x.packed()) {
+        const std::int64_t blocks = ceil_div(x.numel(), std::int64_t{threads} * (16 / sizeof(Element)));
+        fill_packed<<<std::min(blocks, most_blocks), threads, 0, launch.stream>>>(data, x.numel(), value);
+    } else {
+        StridedRows rows{};
+        rows.outer_rank = x.rank() - 1;
+        for (int i = 0; i < rows.outer_rank; ++i) {
+            rows.size[i] = x.size(i);
+            rows.stride[i] = x.stride(i);
+        }
+        const std::int64_t width = x.size(x.rank() - 1), count = x.numel() / width;
+        fill_rows<<<std::min(count, most_blocks), threads, 0, launch.stream>>>(data, rows, count, width,
+                                                                               value);
+    }
+    check_launch("fill");
+}
+
+// ------------------------------------------------------------------------------------------------- cast and
+// add
+
+/// Eights that a thread has under way at once.
+constexpr int unrolled = 4;
+
+/// Rows of `width` elements, at most one of which is not whole eights. Packed tensors are one row.
+template <class From, class To, bool wide>
+__global__ void cast_rows(const From* from, To* to, std::int64_t rows, std::int64_t width,
+                          std::int64_t from_stride, std::int64_t to_stride) {
+    const std::int64_t in_row = (width + 7) / 8, all = rows * in_row;
+    const std::int64_t first = std::int64_t{blockIdx.x} * (threads * unrolled) + threadIdx.x;
+    Eight<From> loaded[unrolled];
+    std::int64_t row[unrolled], column[unrolled];
+#pragma unroll
+    for (int i = 0; i < unrolled; ++i) {
+        const std::int64_t at = first + i * threads;
+        row[i] = rows == 1 ? 0 : at / in_row;
+        column[i] = (at - row[i] * in_row) * 8;
+        if (wide && at < all && column[i] + 8 <= width)
+            loaded[i] = load_eight_streaming(from + row[i] * from_stride + column[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < unrolled; ++i) {
+        if (first + i * threads >= all) return;
+        const From* const here = from + row[i] * from_stride;
+        To* const there = to + row[i] * to_stride;
+        if (wide && column[i] + 8 <= width) {
+            float values[8];
+            to_floats(loaded[i], values);
+            store_eight(there + column[i], to_eight<To>(values));
+        } else {
+            const std::int64_t end = column[i] + 8 < width ? column[i] + 8 : width;
+            for (std::int64_t c = column[i]; c < end; ++c) there[c] = from_float<To>(to_float(here[c]));
+        }
+    }
+}
+
+template <class Into, class X, bool wide>
+__global__ void add_packed(Into* into, const X* x, std::int64_t count) {
+    const std::int64_t first = (std::int64_t{blockIdx.x} * (threads * unrolled) + threadIdx.x) * 8;
+    constexpr std::int64_t step = threads * 8;
+    Eight<Into> before[unrolled];
+    Eight<X> added[unrolled];
+#pragma unroll
+    for (int i = 0; i < unrolled; ++i) {
+        const std::int64_t at = first + i * step;
+        if (wide && at + 8 <= count) {
+            before[i] = load_eight(into + at);
+            added[i] = load_eight_streaming(x + at);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < unrolled; ++i) {
+        const std::int64_t at = first + i * step;
+        if (wide && at + 8 <= count) {
+            float a[8], b[8];
+            to_floats(before[i], a);
+            to_floats(added[i], b);
+#pragma unroll
+            for (int e = 0; e < 8; ++e) a[e] += b[e];
+            store_eight(into + at, to_eight<Into>(a));
+        } else {
+            const std::int64_t end = at + 8 < count ? at + 8 : count;
+            for (std::int64_t e = at; e < end; ++e)
+                into[e] = from_float<Into>(to_float(into[e]) + to_float(x[e]));
+        }
+    }
+}
+
+/// Blocks that give each thread `unrolled` of `eights`.
+std::int64_t blocks_for(std::int64_t eights) {
+    return ceil_div(eights, threads * unrolled);
+}
+
+bool aligned(const Tensor& tensor) {
+    return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0;
+}
+
+// ----------------------------------------------------------------------------------------------------------
+// sum
+
+constexpr std::int64_t summed_by_one_block = std::int64_t{1} << 16;
+
+template <class T>
+__device__ double sum_of_threads(const T* x, std::int64_t count) {
+    double sum = 0;
+    for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) sum += static_cast<double>(x[i]);
+    return block_sum(sum);
+}
+
+__global__ void sum_slices(const float* x, std::int64_t count, double* slices) {
+    const std::int64_t begin = blockIdx.x * summed_by_one_block;
+    const double sum =
+        sum_of_threads(x + begin, begin + summed_by_one_block < count ? summed_by_one_block : count - begin);
+    if (threadIdx.x == 0) slices[blockIdx.x] = sum;
+}
+
+template <class T>
+__global__ void sum_all(const T* x, std::int64_t count, double* out, bool accumulate) {
+    const double sum = sum_of_threads(x, count);
+    if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
+}
+
+}  // namespace
+
+void fill(const Launch& launch, const Fill& op) {
+    if (op.x.numel() == 0) return;
+    const auto value = static_cast<float>(op.value);
+    switch (op.x.dtype()) {
+        case DType::f32:
+            return fill_with(launch, op.x, value);
+        case DType::f64:
+            return fill_with(launch, op.x, op.value);
+        case DType::bf16:
+            return fill_with(launch, op.x, bf16(value).bits);
+        case DType::f16:
+            return fill_with(launch, op.x, f16(value).bits);
+        case DType::i32:
+            return fill_with(launch, op.x, static_cast<std::int32_t>(op.value));
+        case DType::i64:
+            return fill_with(launch, op.x, static_cast<std::int64_t>(op.value));
+        case DType::u16:
+            return fill_with(launch, op.x, static_cast<std::uint16_t>(op.value));
+        case DType::u8:
+            return fill_with(launch, op.x, static_cast<std::uint8_t>(op.value));
+    }
+}
+
+void cast(const Launch& launch, const Cast& op) {
+    if (op.to.numel() == 0) return;
+    const bool flat = op.from.packed() && op.to.packed();
+    const std::int64_t rows = flat ? 1 : op.to.size(0), width = flat ? op.to.numel() : op.to.size(1);
+    const std::int64_t from_stride = flat ? 0 : op.from.stride(0), to_stride = flat ? 0 : op.to.stride(0);
+    const bool wide = flat ? aligned(op.from) && aligned(op.to)
+                           : eights_fit(op.from, width, from_stride) && eights_fit(op.to, width, to_stride);
+    with_floating(op.from.dtype(), [&]<class From>() {
+        with_floating(op.to.dtype(), [&]<class To>() {
+            const auto kernel = wide ? cast_rows<From, To, true> : cast_rows<From, To, false>;
+            kernel<<<blocks_for(rows * ceil_div(width, 8)), threads, 0, launch.stream>>>(
+                elements<From>(op.from), elements<To>(op.to), rows, width, from_stride, to_stride);
+        });
+    });
+    check_launch("cast");
+}
+
+void add(const Launch& launch, const Add& op) {
+    const std::int64_t count = op.into.numel();
+    if (count == 0) return;
+    const bool wide = aligned(op.into) && aligned(op.x);
+    with_floating(op.into.dtype(), [&]<class Into>() {
+        with_floating(op.x.dtype(), [&]<class X>() {
+            const auto kernel = wide ? add_packed<Into, X, true> : add_packed<Into, X, false>;
+            kernel<<<blocks_for(ceil_div(count, 8)), threads, 0, launch.stream>>>(elements<Into>(op.into),
+                                                                                  elements<X>(op.x), count);
+        });
+    });
+    check_launch("add");
+}
+
+void sum(const Launch& launch, const Sum& op) {
+    const auto* x = elements<const float>(op.x);
+    auto* out = elements<double>(op.out);
+    const std::int64_t count = op.x.size(0), slices = ceil_div(count, summed_by_one_block);
+    if (slices <= 1) {
+        sum_all<<<1, 1024, 0, launch.stream>>>(x, count, out, op.accumulate);
+    } else {
+        auto* sums = launch.scratch.take_array<double>(static_cast<std::size_t>(slices));
+        sum_slices<<<slices, 1024, 0, launch.stream>>>(x, count, sums);
+        sum_all<<<1, 1024, 0, launch.stream>>>(sums, slices, out, op.accumulate);
+    }
+    check_launch("sum");
+}
+
+}  // namespace drover::cuda

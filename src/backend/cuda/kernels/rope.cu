@@ -1,0 +1,98 @@
+#include "backend/cuda/kernels/eights.cuh"
+
+namespace drover::cuda {
+namespace {
+
+constexpr int threads = 256;
+/// Heads that one thread rotates by the same angles.
+constexpr int heads_per_thread = 4;
+
+struct Strides {
+    std::int64_t token, head, cosine, sine;
+};
+
+__device__ inline void rotate(float& low, float& high, float cosine, float sine) {
+    const float a = low, b = high;
+    low = a * cosine - b * sine;
+    high = b * cosine + a * sine;
+}
+
+template <class T>
+__device__ void rotate_eights(T* low, std::int64_t pairs, std::int64_t head_stride, int heads,
+                              const float* cosines, const float* sines, float direction) {
+    float c[8], s[8];
+    to_floats(load_eight(cosines), c);
+    to_floats(load_eight(sines), s);
+    Eight<T> lows[heads_per_thread], highs[heads_per_thread];
+#pragma unroll
+    for (int h = 0; h < heads_per_thread; ++h)
+        if (h < heads) {
+            lows[h] = load_eight(low + h * head_stride);
+            highs[h] = load_eight(low + h * head_stride + pairs);
+        }
+#pragma unroll
+    for (int h = 0; h < heads_per_thread; ++h)
+        if (h < heads) {
+            float a[8], b[8];
+            to_floats(lows[h], a);
+            to_floats(highs[h], b);
+#pragma unroll
+            for (int e = 0; e < 8; ++e) rotate(a[e], b[e], c[e], s[e] * direction);
+            store_eight(low + h * head_stride, to_eight<T>(a));
+            store_eight(low + h * head_stride + pairs, to_eight<T>(b));
+        }
+}
+
+/// A thread has a token, some heads, and eight pairs of each (one pair where heads are not aligned).
+template <class T, bool wide>
+__global__ void __launch_bounds__(threads)
+    rotate_tokens(T* x, const float* cosine, const float* sine, const std::int32_t* positions,
+                  std::uint32_t items, std::uint32_t groups_of_pairs, std::uint32_t groups_of_heads,
+                  int heads, std::int64_t pairs, Strides stride, float direction) {
+    const std::uint32_t item = blockIdx.x * threads + threadIdx.x;
+    if (item >= items) return;
+    const std::uint32_t above = item / groups_of_pairs, token = above / groups_of_heads;
+    const std::int64_t pair = std::int64_t{item - above * groups_of_pairs} * (wide ? 8 : 1);
+    const int first_head = static_cast<int>(above - token * groups_of_heads) * heads_per_thread;
+    const int heads_here = heads - first_head < heads_per_thread ? heads - first_head : heads_per_thread;
+    const std::int64_t position = positions[token];
+    T* const low = x + token * stride.token + first_head * stride.head + pair;
+    cosine += position * stride.cosine + pair;
+    sine += position * stride.sine + pair;
+    if constexpr (wide) {
+        rotate_eights(low, pairs, stride.head, heads_here, cosine, sine, direction);
+    } else {
+        for (int h = 0; h < heads_here; ++h) {
+            T* const at = low + h * stride.head;
+            float a = to_float(at[0]), b = to_float(at[pairs]);
+            rotate(a, b, *cosine, *sine * direction);
+            at[0] = from_float<T>(a);
+            at[pairs] = from_float<T>(b);
+        }
+    }
+}
+
+}  // namespace
+
+void rope(const Launch& launch, const Rope& op) {
+    const std::int64_t tokens = op.x.size(0), heads = op.x.size(1), pairs = op.x.size(2) / 2;
+    if (op.x.numel() == 0) return;
+    const bool wide = eights_fit(op.x, pairs, op.x.stride(0)) && eights_fit(op.x, pairs, op.x.stride(1)) &&
+                      eights_fit(op.cosine) && eights_fit(op.sine);
+    const std::int64_t groups_of_pairs = wide ? pairs / 8 : pairs,
+                       groups_of_heads = ceil_div(heads, heads_per_thread);
+    const std::int64_t items = tokens * groups_of_heads * groups_of_pairs;
+    require(items < (std::int64_t{1} << 32) - threads, "rope: more elements than the kernel counts");
+    const Strides strides{op.x.stride(0), op.x.stride(1), op.cosine.stride(0), op.sine.stride(0)};
+    with_floating(op.x.dtype(), [&]<class T>() {
+        const auto kernel = wide ? rotate_tokens<T, true> : rotate_tokens<T, false>;
+        kernel<<<ceil_div(items, threads), threads, 0, launch.stream>>>(
+            elements<T>(op.x), elements<const float>(op.cosine), elements<const float>(op.sine),
+            elements<const std::int32_t>(op.positions), static_cast<std::uint32_t>(items),
+            static_cast<std::uint32_t>(groups_of_pairs), static_cast<std::uint32_t>(groups_of_heads),
+            static_cast<int>(heads), pairs, strides, op.inverse ? -1.f : 1.f);
+    });
+    check_launch("rope");
+}
+
+}  // namespace drover::cuda

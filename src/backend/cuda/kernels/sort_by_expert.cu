@@ -1,0 +1,115 @@
+#include "backend/cuda/kernels/device_code.cuh"
+
+/// A counting sort that keeps the order of slots: how often each expert occurs in each chunk of slots, from
+/// that where the chunk's slots of an expert go, and within the chunk where each of them goes.
+namespace drover::cuda {
+namespace {
+
+/// Slots of a block, one per thread.
+constexpr int chunk = 1024;
+constexpr int warps = chunk / 32;
+
+/// counts[chunk][expert]
+__global__ void __launch_bounds__(chunk)
+    count_experts(const std::int32_t* expert_of, std::int64_t slots, int experts, std::int32_t* counts) {
+    extern __shared__ std::int32_t count[];
+    for (int e = threadIdx.x; e < experts; e += chunk) count[e] = 0;
+    __syncthreads();
+    const std::int64_t slot = static_cast<std::int64_t>(blockIdx.x) * chunk + threadIdx.x;
+    if (slot < slots) atomicAdd(&count[expert_of[slot]], 1);
+    __syncthreads();
+    for (int e = threadIdx.x; e < experts; e += chunk)
+        counts[static_cast<std::int64_t>(blockIdx.x) * experts + e] = count[e];
+}
+
+/// One block: offsets, and in place of the counts the first row of each chunk's slots of an expert.
+__global__ void __launch_bounds__(chunk)
+    place_chunks(std::int32_t* counts, int chunks, int experts, std::int32_t* offsets) {
+    extern __shared__ std::int32_t total[];
+    for (int e = threadIdx.x; e < experts; e += chunk) {
+        std::int32_t sum = 0;
+#pragma unroll 8
+        for (int c = 0; c < chunks; ++c) sum += counts[static_cast<std::int64_t>(c) * experts + e];
+        total[e] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        std::int32_t sum = 0;
+        for (int e = 0; e < experts; ++e) {
+            offsets[e] = sum;
+            const std::int32_t rows = total[e];
+            total[e] = sum;
+            sum += rows;
+        }
+        offsets[experts] = sum;
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < experts; e += chunk) {
+        std::int32_t row = total[e];
+#pragma unroll 8
+        for (int c = 0; c < chunks; ++c) {
+            std::int32_t& at = counts[static_cast<std::int64_t>(c) * experts + e];
+            const std::int32_t rows = at;
+            at = row;
+            row += rows;
+        }
+    }
+}
+
+__global__ void __launch_bounds__(chunk)
+    place_slots(const std::int32_t* expert_of, std::int64_t slots, int experts,
+                const std::int32_t* first_rows, std::int32_t* row_of_slot, std::int32_t* slot_of_row) {
+    extern __shared__ std::int32_t
+        of_warp[];  // [warps][experts]: slots of an expert in a warp, then in the warps before
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    for (int i = threadIdx.x; i < warps * experts; i += chunk) of_warp[i] = 0;
+    __syncthreads();
+    const std::int64_t slot = static_cast<std::int64_t>(blockIdx.x) * chunk + threadIdx.x;
+    const int expert = slot < slots ? expert_of[slot] : -1;
+    const unsigned same = __match_any_sync(0xFFFFFFFFu, expert);
+    const int rank = __popc(same & ((1u << lane) - 1));
+    if (expert >= 0 && rank == 0) of_warp[warp * experts + expert] = __popc(same);
+    __syncthreads();
+    for (int e = threadIdx.x; e < experts; e += chunk) {
+        std::int32_t sum = 0;
+        for (int w = 0; w < warps; ++w) {
+            const std::int32_t rows = of_warp[w * experts + e];
+            of_warp[w * experts + e] = sum;
+            sum += rows;
+        }
+    }
+    __syncthreads();
+    if (expert < 0) return;
+    const std::int32_t row = first_rows[static_cast<std::int64_t>(blockIdx.x) * experts + expert] +
+                             of_warp[warp * experts + expert] + rank;
+    row_of_slot[slot] = row;
+    slot_of_row[row] = static_cast<std::int32_t>(slot);
+}
+
+}  // namespace
+
+void sort_by_expert(const Launch& launch, const SortByExpert& op) {
+    const std::int64_t slots = op.experts.numel();
+    const int experts = static_cast<int>(op.offsets.size(0)) - 1;
+    if (slots == 0) {
+        check(cudaMemsetAsync(op.offsets.raw(), 0, op.offsets.bytes(), launch.stream), "sort_by_expert");
+        return;
+    }
+    const auto chunks = static_cast<unsigned>(ceil_div(slots, chunk));
+    const auto shared = static_cast<std::size_t>(experts) * sizeof(std::int32_t);
+    auto* counts = launch.scratch.take_array<std::int32_t>(static_cast<std::size_t>(chunks) * experts);
+    const auto* expert_of = elements<const std::int32_t>(op.experts);
+    count_experts<<<chunks, chunk, shared, launch.stream>>>(expert_of, slots, experts, counts);
+    place_chunks<<<1, chunk, shared, launch.stream>>>(counts, static_cast<int>(chunks), experts,
+                                                      elements<std::int32_t>(op.offsets));
+    if (warps * shared > 48 * 1024)
+        check(cudaFuncSetAttribute(place_slots, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(warps * shared)),
+              "sort_by_expert");
+    place_slots<<<chunks, chunk, warps * shared, launch.stream>>>(expert_of, slots, experts, counts,
+                                                                  elements<std::int32_t>(op.row_of_slot),
+                                                                  elements<std::int32_t>(op.slot_of_row));
+    check_launch("sort_by_expert");
+}
+
+}  // namespace drover::cuda

@@ -1,0 +1,48 @@
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "backend/backend.h"
+#include "backend/cuda/module_interface.h"
+#include "core/error.h"
+#include "core/program_module.h"
+
+namespace drover {
+
+std::unique_ptr<Backend> make_cuda_backend(int ordinal) {
+    const auto fail = [](std::string_view why) {
+        throw Error(
+            fmt::format("The GPU cannot be used: {}.", why),
+            "Train on the CPU (--use_cpu), or use a build with CUDA and keep drover_cuda.so beside the "
+            "program.");
+    };
+    if (cuda_device_count() == 0)
+        fail(
+            "the driver shows no GPU to this process (nvidia-smi lists them, CUDA_VISIBLE_DEVICES hides "
+            "them)");
+    const ProgramModule module = load_program_module(cuda_module_name, "DROVER_CUDA_MODULE");
+    if (module.handle == nullptr) fail(module.reason);
+    const auto version = reinterpret_cast<decltype(&drover_cuda_module_version)>(
+        dlsym(module.handle, "drover_cuda_module_version"));
+    const auto make = reinterpret_cast<decltype(&drover_make_cuda_backend)>(
+        dlsym(module.handle, "drover_make_cuda_backend"));
+    if (version == nullptr || make == nullptr || version() != cuda_module_version)
+        fail(fmt::format("{} belongs to another version of the program", module.place));
+    return std::unique_ptr<Backend>(make(ordinal));
+}
+
+int cuda_device_count() {
+    // The driver's own library, as it comes with the driver; asked once.
+    static const int count = [] {
+        void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        if (driver == nullptr) return 0;
+        const auto initialize = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+        const auto get_count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
+        int devices = 0;
+        if (initialize == nullptr || get_count == nullptr || initialize(0) != 0 || get_count(&devices) != 0)
+            return 0;
+        return devices;
+    }();
+    return count;
+}
+
+}  // namespace drover

@@ -1,0 +1,43 @@
+#include "core/program_module.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+namespace drover {
+namespace {
+
+std::vector<std::filesystem::path> module_places(std::string_view file_name,
+                                                 const char* environment_variable) {
+    if (const char* given = std::getenv(environment_variable); given != nullptr && *given != '\0')
+        return {given};
+    std::vector<std::filesystem::path> places;
+    std::error_code unknown;
+    const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+    if (!unknown) places.push_back(program.parent_path() / file_name);
+    const std::filesystem::path built = std::filesystem::path(DROVER_MODULE_FOLDER) / file_name;
+    if (places.empty() || places.front() != built) places.push_back(built);
+    return places;
+}
+
+}  // namespace
+
+ProgramModule load_program_module(std::string_view file_name, const char* environment_variable) {
+    std::vector<std::string> looked_at;
+    for (const auto& place : module_places(file_name, environment_variable)) {
+        looked_at.push_back(place.string());
+        std::error_code ignored;
+        if (!std::filesystem::exists(place, ignored)) continue;
+        void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (handle == nullptr) return {.reason = fmt::format("its module cannot be loaded ({})", dlerror())};
+        return {.handle = handle, .place = place.string()};
+    }
+    return {.reason = fmt::format("the module {} is not there (looked for: {})", file_name,
+                                  fmt::join(looked_at, ", "))};
+}
+
+}  // namespace drover

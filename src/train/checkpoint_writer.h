@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "backend/backend.h"
+#include "core/json.h"
+#include "io/tensor_files.h"
+#include "parallel/mesh.h"
+
+namespace drover {
+
+/// A folder to write.
+struct CheckpointJob {
+    enum class Place : std::uint8_t {
+        own_folder,       ///< a checkpoint: it appears whole, with a drover_state.json
+        existing_folder,  ///< a model: its files are moved into a folder that may hold others
+    };
+
+    std::filesystem::path folder;
+    Place place = Place::own_folder;
+    TensorFiles tensors;
+    std::map<std::string, std::string> texts{};  ///< small files by name
+    /// Writes more files into the staging folder that it is given. Called by one rank, on another thread.
+    std::function<void(const std::filesystem::path&)> more_files{};
+    Json state = Json::object();  ///< for drover_state.json
+};
+
+/// What became of it. Every rank learns the same about success; the text may be another rank's.
+struct CheckpointOutcome {
+    std::filesystem::path folder;
+    std::string error{};  ///< empty: the folder is complete and on the disk
+};
+
+/// Writes folders behind the training steps, all ranks together: each puts its parts of the tensors at their
+/// places in the files. What fits the buffer is copied there at once and written by another thread; what does
+/// not is streamed through it before begin() returns.
+class CheckpointWriter {
+  public:
+    /// Backend and mesh must outlive it. `buffer_bytes` of host memory are used at most, but never less than
+    /// a small piece.
+    CheckpointWriter(Backend& backend, const Mesh& mesh, std::uint64_t buffer_bytes);
+    /// Waits for the thread; with one rank, a begun folder is then complete.
+    ~CheckpointWriter();
+
+    bool busy() const { return stage_ != Stage::idle; }
+    /// Collective; not while busy. The tensors may change as soon as it returns.
+    void begin(CheckpointJob job);
+    /// Collective while busy: the outcome once there is one; with `wait`, there is one.
+    std::optional<CheckpointOutcome> poll(bool wait);
+
+  private:
+    enum class Stage : std::uint8_t { idle, writing, publishing };
+
+    void start(std::function<void()> work);
+    void create_staging();
+    void take_snapshot();
+    void write_snapshot();
+    void stream();
+    void publish();
+    void copy_to_host(const Tensor& source, std::uint64_t offset, std::byte* to, std::uint64_t bytes);
+    bool is_first() const { return mesh_.everyone().rank() == 0; }
+    std::int64_t sum_over_ranks(std::int64_t value);
+    CheckpointOutcome finish(bool failed_somewhere);
+
+    Backend& backend_;
+    const Mesh& mesh_;
+    std::uint64_t buffer_bytes_;
+    std::vector<std::byte> buffer_;
+
+    Stage stage_ = Stage::idle;
+    CheckpointJob job_;
+    std::optional<StagedFolder> staged_;
+    std::thread thread_;
+    std::atomic<bool> done_ = false;
+    std::string error_;  // of this rank; read when done_
+};
+
+}  // namespace drover

@@ -1,0 +1,102 @@
+#include "train/memory_advice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <vector>
+
+namespace drover {
+namespace {
+
+constexpr std::array recompute_names = {"none", "selective", "selective_mlp", "full"};
+
+/// Plans a run again and again with other options.
+class Planner {
+  public:
+    Planner(const ModelConfig& config, Backend& backend, const Mesh& mesh, std::size_t available)
+        : config_(config), backend_(backend), mesh_(mesh), available_(available) {}
+
+    bool fits(const TrainEngineOptions& options) const { return plan(options).total <= available_; }
+    MemoryPlan plan(const TrainEngineOptions& options) const {
+        return TrainEngine(config_, options, backend_, mesh_).memory_plan();
+    }
+
+    /// The cheapest recompute policy beyond the present one that fits; empty when none does.
+    std::string recompute(TrainEngineOptions options) const {
+        for (int kind = static_cast<int>(options.model.recompute.kind) + 1;
+             kind <= static_cast<int>(Recompute::full); ++kind) {
+            options.model.recompute = {static_cast<Recompute>(kind)};
+            if (fits(options))
+                return fmt::format("--recompute {}", recompute_names[static_cast<std::size_t>(kind)]);
+        }
+        return {};
+    }
+
+    /// The largest smaller micro-batch that fits, with as many rows per update.
+    std::string smaller_batch(TrainEngineOptions options, std::int64_t accumulation_steps) const {
+        const std::int64_t rows = options.model.rows;
+        for (std::int64_t parts = 2; parts <= rows; ++parts) {
+            if (rows % parts != 0) continue;
+            options.model.rows = rows / parts;
+            if (fits(options))
+                return fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
+                                   rows / parts, accumulation_steps * parts);
+        }
+        return {};
+    }
+
+    std::string shorter_moments(TrainEngineOptions options) const {
+        if (options.model.precision.moments != DType::f32) return {};
+        options.model.precision.moments = DType::bf16;
+        return fits(options) ? "--moments_dtype bfloat16" : "";
+    }
+
+  private:
+    const ModelConfig& config_;
+    Backend& backend_;
+    const Mesh& mesh_;
+    std::size_t available_;
+};
+
+}  // namespace
+
+std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& options,
+                          std::int64_t accumulation_steps, Backend& backend, const Mesh& mesh,
+                          std::size_t available) {
+    const Planner planner(config, backend, mesh, available);
+    std::vector<std::string> changes;
+    for (std::string change : {planner.recompute(options), planner.shorter_moments(options),
+                               planner.smaller_batch(options, accumulation_steps)})
+        if (!change.empty()) changes.push_back(std::move(change));
+    if (!changes.empty()) return fmt::format("One of these makes it fit: {}.", fmt::join(changes, "; or "));
+
+    TrainEngineOptions smallest = options;
+    smallest.model.recompute = {Recompute::full};
+    smallest.model.rows = 1;
+    if (planner.fits(smallest)) {
+        const std::string batch = planner.smaller_batch(
+            [&] {
+                TrainEngineOptions recomputing = options;
+                recomputing.model.recompute = {Recompute::full};
+                return recomputing;
+            }(),
+            accumulation_steps);
+        return fmt::format("Use --recompute full and {}.", batch);
+    }
+    const MemoryPlan plan = planner.plan(smallest);
+    const std::size_t states = plan[MemoryUse::parameters] + plan[MemoryUse::gradients] +
+                               plan[MemoryUse::moments] + plan[MemoryUse::master];
+    const std::size_t others = plan.total - states;
+    if (others < available)
+        return fmt::format(
+            "Even one row with --recompute full needs {}: shard it over {} devices or more (--fsdp "
+            "full_shard), or train a "
+            "smaller model; --dtype bfloat16 and --optim adafactor also need less.",
+            bytes_text(plan.total), (states + available - others - 1) / (available - others));
+    return fmt::format(
+        "Even one row with --recompute full needs {}: use a smaller --block_size or a smaller model.",
+        bytes_text(plan.total));
+}
+
+}  // namespace drover

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "train/train_engine.h"
+
+namespace drover {
+
+/// What would make a run fit into `available` bytes when its plan is larger: the smallest changes of each
+/// kind, as flags of run_clm ("--recompute selective_mlp", "--per_device_train_batch_size 2
+/// --gradient_accumulation_steps 8"), or the number of GPUs to shard over when nothing on one device helps.
+/// Each was planned, not estimated. One sentence.
+std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& options,
+                          std::int64_t accumulation_steps, Backend& backend, const Mesh& mesh,
+                          std::size_t available);
+
+}  // namespace drover

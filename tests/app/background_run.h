@@ -1,0 +1,72 @@
+#pragma once
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "core/json.h"
+
+extern char** environ;
+
+namespace drover::test {
+
+/// The real binary, running while the test goes on; its output goes to a file.
+class BackgroundRun {
+  public:
+    BackgroundRun(const std::string& arguments, const std::filesystem::path& output_file)
+        : output_file_(output_file) {
+        const std::string command =
+            "exec " + std::string(DROVER_BINARY) + " " + arguments + " >'" + output_file.string() + "' 2>&1";
+        const char* words[] = {"sh", "-c", command.c_str(), nullptr};
+        if (posix_spawn(&process_, "/bin/sh", nullptr, nullptr, const_cast<char**>(words), environ) != 0)
+            process_ = -1;
+    }
+    ~BackgroundRun() {
+        if (process_ > 0) {
+            ::kill(process_, SIGKILL);
+            exit_code();
+        }
+    }
+    BackgroundRun(const BackgroundRun&) = delete;
+    BackgroundRun& operator=(const BackgroundRun&) = delete;
+
+    void send(int signal_number) const { ::kill(process_, signal_number); }
+
+    /// Waits for its end: the exit code, or 128 + the signal that ended it.
+    int exit_code() {
+        int status = 0;
+        waitpid(process_, &status, 0);
+        process_ = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+
+    /// Waits until `holds`, the process ends (reaping nothing), or half a minute has passed; whether it
+    /// holds.
+    bool wait_until(const std::function<bool()>& holds) const {
+        for (int tries = 0; tries < 30'000; ++tries) {
+            if (holds()) return true;
+            siginfo_t info{};
+            if (waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                info.si_pid != 0)
+                return holds();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        return false;
+    }
+
+    std::string output() const { return read_text_file(output_file_); }
+
+  private:
+    std::filesystem::path output_file_;
+    pid_t process_ = -1;
+};
+
+}  // namespace drover::test

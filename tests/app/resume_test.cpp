@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "app/checkpoint_runs.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Outcome;
+
+class ResumeCommand : public test::CheckpointRuns {};
+
+void change_byte(const fs::path& file, std::size_t at) {
+    std::string bytes = read_text_file(file);
+    ASSERT_LT(at, bytes.size());
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    write_file_atomically(file, bytes);
+}
+
+/// Ten samples per epoch in five steps; stopped in the second epoch, between two records.
+TEST_F(ResumeCommand, GoesOnAsIfItHadNotBeenStopped) {
+    const std::string mixtral =
+        fmt::format("--config_name '{}'", test::golden_path("run_clm/configs/mixtral.json").string());
+    const std::vector<std::string> runs = {
+        "--max_steps 12",
+        "--max_steps 12 --gradient_accumulation_steps 3 --optim adafactor --lr_scheduler_type cosine",
+        "--max_steps 12 --bf16 --streaming --neftune_noise_alpha 5",
+        "--max_steps 12 --dtype bfloat16 --stochastic_rounding --data_seed 7 " + mixtral,
+        "--max_steps 12 --optim sgd --optim_args momentum=0.9 --save_buffer_gb 0 " + mixtral,
+    };
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const std::string whole = fmt::format("whole-{}", i), resumed = fmt::format("resumed-{}", i);
+        const std::string more = runs[i] + " --save_steps 7";
+        const Outcome first = train(whole, more);
+        ASSERT_EQ(first.exit_code, 0) << first.output;
+        EXPECT_EQ(first.output.find("resuming"), std::string::npos);
+
+        fs::create_directories(folder_ / resumed);
+        fs::copy(checkpoint(whole, 7), checkpoint(resumed, 7), fs::copy_options::recursive);
+        const Outcome second = train(resumed, more);
+        ASSERT_EQ(second.exit_code, 0) << second.output;
+        EXPECT_NE(second.output.find("Checkpoint detected, resuming training at"), std::string::npos);
+        EXPECT_NE(second.output.find("Continuing training from global step 7"), std::string::npos);
+        EXPECT_EQ(second.output.find("Warning"), std::string::npos) << second.output;
+        test::expect_equal_state(checkpoint(resumed, 12), checkpoint(whole, 12));
+        EXPECT_EQ(read_text_file(folder_ / resumed / "model.safetensors"),
+                  read_text_file(folder_ / whole / "model.safetensors"));
+    }
+}
+
+TEST_F(ResumeCommand, NamesADamagedCheckpointAndTakesTheOneBefore) {
+    struct Damage {
+        const char* name;
+        std::function<void(const fs::path&)> make;
+        const char* said;
+    };
+    const std::vector<Damage> damages = {
+        {"bit", [](const fs::path& folder) { change_byte(folder / "optimizer.safetensors", 100'000); },
+         "optimizer.safetensors was changed"},
+        {"state-bit", [](const fs::path& folder) { change_byte(folder / "drover_state.json", 20); },
+         "drover_state.json"},
+        {"cut", [](const fs::path& folder) { fs::resize_file(folder / "model.safetensors", 1000); },
+         "model.safetensors has 1000 bytes instead of"},
+        {"missing", [](const fs::path& folder) { fs::remove(folder / "trainer_state.json"); },
+         "trainer_state.json is missing"},
+        {"no-state", [](const fs::path& folder) { fs::remove(folder / "drover_state.json"); },
+         "drover_state.json is missing"},
+    };
+    const std::string more = "--max_steps 8 --save_steps 2";
+    ASSERT_EQ(train("whole", more).exit_code, 0);
+    for (const Damage& damage : damages) {
+        const std::string output = fmt::format("damaged-{}", damage.name);
+        fs::copy(folder_ / "whole", folder_ / output, fs::copy_options::recursive);
+        fs::remove_all(checkpoint(output, 8));
+        damage.make(checkpoint(output, 6));
+
+        const Outcome named = train(
+            output, more + fmt::format(" --resume_from_checkpoint '{}'", checkpoint(output, 6).string()));
+        EXPECT_EQ(named.exit_code, 1) << named.output;
+        EXPECT_NE(named.output.find(damage.said), std::string::npos) << named.output;
+
+        const Outcome automatic = train(output, more);
+        ASSERT_EQ(automatic.exit_code, 0) << automatic.output;
+        EXPECT_NE(automatic.output.find("checkpoint-6 is not a complete checkpoint"), std::string::npos)
+            << automatic.output;
+        EXPECT_NE(automatic.output.find(damage.said), std::string::npos) << automatic.output;
+        EXPECT_NE(automatic.output.find("Continuing training from global step 4"), std::string::npos);
+        // The damaged one was replaced on the way.
+        for (const std::int64_t step : {6, 8})
+            test::expect_equal_state(checkpoint(output, step), checkpoint("whole", step));
+    }
+}
+
+TEST_F(ResumeCommand, DoesWhatItIsTold) {
+    const std::string more = "--max_steps 4 --save_steps 2";
+    ASSERT_EQ(train("out", more).exit_code, 0);
+
+    const Outcome no = train("out", more + " --resume_from_checkpoint False");
+    EXPECT_EQ(no.exit_code, 1);
+    EXPECT_NE(no.output.find("--overwrite_output_dir"), std::string::npos) << no.output;
+
+    const Outcome anew = train("out", more + " --overwrite_output_dir");
+    EXPECT_EQ(anew.exit_code, 0) << anew.output;
+    EXPECT_EQ(anew.output.find("Continuing"), std::string::npos) << anew.output;
+
+    const Outcome older =
+        train("out", more + fmt::format(" --resume_from_checkpoint '{}'", checkpoint("out", 2).string()));
+    EXPECT_EQ(older.exit_code, 0) << older.output;
+    EXPECT_NE(older.output.find("global step 2"), std::string::npos) << older.output;
+
+    const Outcome newest = train("out", "--max_steps 6 --save_steps 3 --resume_from_checkpoint True");
+    EXPECT_EQ(newest.exit_code, 0) << newest.output;
+    EXPECT_NE(newest.output.find("global step 4"), std::string::npos) << newest.output;
+    EXPECT_NE(newest.output.find("save_steps: 3 (from args) != 2 (from trainer_state.json)"),
+              std::string::npos)
+        << newest.output;
+    EXPECT_NE(newest.output.find("max_steps: 6 (now) != 4"), std::string::npos) << newest.output;
+
+    const Outcome done = train("out", "--max_steps 6 --save_steps 3");
+    EXPECT_EQ(done.exit_code, 0) << done.output;
+    EXPECT_EQ(steps_in("out").back(), 6);
+
+    EXPECT_EQ(train("empty", more + " --resume_from_checkpoint True").exit_code, 1);
+    EXPECT_EQ(train("empty", more + " --resume_from_checkpoint nowhere").exit_code, 1);
+
+    const Outcome other = train("out", "--max_steps 9 --optim adafactor");
+    EXPECT_EQ(other.exit_code, 1);
+    EXPECT_NE(other.output.find("--optim"), std::string::npos) << other.output;
+}
+
+TEST_F(ResumeCommand, AModelAloneIsNotResumedFrom) {
+    ASSERT_EQ(train("out", "--max_steps 2 --save_steps 1 --save_only_model").exit_code, 0);
+    EXPECT_FALSE(fs::exists(checkpoint("out", 1) / "optimizer.safetensors"));
+    const Outcome again = train("out", "--max_steps 4");
+    EXPECT_EQ(again.exit_code, 1);
+    EXPECT_NE(again.output.find("--save_only_model"), std::string::npos) << again.output;
+}
+
+TEST_F(ResumeCommand, KeepsTheNewestCheckpointsAndClearsLeftovers) {
+    fs::create_directories(folder_ / "out/checkpoint-99.partial");
+    const Outcome outcome = train("out", "--max_steps 8 --save_steps 2 --save_total_limit 2");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("Removed checkpoint-99.partial"), std::string::npos) << outcome.output;
+    EXPECT_EQ(steps_in("out"), (std::vector<std::int64_t>{6, 8}));
+    for (const auto& entry : fs::directory_iterator(folder_ / "out"))
+        EXPECT_NE(entry.path().extension(), ".partial") << entry.path();
+}
+
+TEST_F(ResumeCommand, IgnoreDataSkipBeginsTheEpochAgain) {
+    ASSERT_EQ(train("out", "--max_steps 4 --save_steps 2").exit_code, 0);
+    const Outcome skipped = train("out", "--max_steps 6 --ignore_data_skip --logging_steps 1");
+    ASSERT_EQ(skipped.exit_code, 0) << skipped.output;
+    ASSERT_EQ(train("whole", "--max_steps 6 --logging_steps 1").exit_code, 0);
+    EXPECT_NE(test::timeless_history(folder_ / "out/trainer_state.json"),
+              test::timeless_history(folder_ / "whole/trainer_state.json"));
+}
+
+}  // namespace
+}  // namespace drover

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string_view>
+
+#include "core/python_text.h"
+#include "fuzz/accepts.h"
+#include "io/checkpoint_manifest.h"
+#include "train/run_state.h"
+
+namespace drover::test {
+
+/// drover_state.json whose checksum is made right, so that what is behind it is reached too.
+inline std::string with_right_checksum(std::string_view text) {
+    Json json = parse_python_json(text, "input");
+    if (!json.is_object()) return std::string(text);
+    CheckpointManifest manifest;
+    if (json.contains("state")) manifest.state = json.at("state");
+    return manifest.text();
+}
+
+inline bool accepts_checkpoint(std::string_view text) {
+    const auto read = [](std::string_view input) {
+        const CheckpointManifest manifest = CheckpointManifest::parse(input, "input");
+        const std::string written = manifest.text();
+        require(CheckpointManifest::parse(written, "written input").text() == written,
+                "a written state reads back as another");
+        const RunState state = RunState::parse(manifest.state, "input");
+        const Json again = {{"loop", state.loop.json()}, {"engine", state.engine.json()}};
+        const RunState second = RunState::parse(again, "again");
+        // As text, in which a NaN is equal to itself.
+        require(python_json(second.loop.json(), 0) == python_json(state.loop.json(), 0),
+                "a run's state reads back as another");
+    };
+    const bool as_it_is = accepts([&] { read(text); });
+    accepts([&] { read(with_right_checksum(text)); });
+    return as_it_is;
+}
+
+}  // namespace drover::test

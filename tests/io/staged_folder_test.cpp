@@ -1,0 +1,141 @@
+#include "io/staged_folder.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "io/checkpoint_manifest.h"
+#include "support/golden.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::byte* bytes_of(std::string_view text) {
+    return reinterpret_cast<const std::byte*>(text.data());
+}
+
+class StagedFolders : public testing::Test {
+  protected:
+    /// Writes `text` as the only file of a folder and moves it to its place.
+    void publish(const std::string& name, std::string_view text) {
+        StagedFolder staged(folder_ / name);
+        staged.create();
+        staged.create_file("file", text.size());
+        staged.write("file", {.row_bytes = text.size()}, bytes_of(text));
+        staged.flush();
+        staged.seal();
+        staged.publish();
+    }
+
+    test::TemporaryFolder folder_;
+};
+
+TEST_F(StagedFolders, AppearOnlyWhenTheyArePublished) {
+    {
+        StagedFolder staged(folder_ / "checkpoint-1");
+        staged.create();
+        staged.create_file("file", 3);
+        EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1"));
+    }
+    EXPECT_EQ(remove_partial_folders(folder_.path()), (std::vector<std::string>{"checkpoint-1.partial"}));
+    publish("checkpoint-1", "abc");
+    EXPECT_EQ(read_text_file(folder_ / "checkpoint-1/file"), "abc");
+    EXPECT_TRUE(remove_partial_folders(folder_.path()).empty());
+    EXPECT_TRUE(remove_partial_folders(folder_ / "absent").empty());
+}
+
+TEST_F(StagedFolders, TakeThePlaceOfAnEarlierFolder) {
+    publish("checkpoint-1", "earlier");
+    publish("checkpoint-1", "later");
+    EXPECT_EQ(read_text_file(folder_ / "checkpoint-1/file"), "later");
+    EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1.partial"));
+}
+
+/// Two ranks with the columns of one matrix, as a row-parallel weight is split.
+TEST_F(StagedFolders, AreWrittenByRanksTogether) {
+    StagedFolder first(folder_ / "checkpoint-1"), second(folder_ / "checkpoint-1");
+    first.create();
+    first.create_file("file", 12);
+    second.write("file", {.offset = 2, .row_bytes = 2, .rows = 3, .stride = 4}, bytes_of("CDGHKL"));
+    first.write("file", {.offset = 0, .row_bytes = 2, .rows = 3, .stride = 4}, bytes_of("ABEFIJ"));
+    second.flush();
+    first.flush();
+    EXPECT_EQ(first.seal().at("file").bytes, 12u);
+    first.publish();
+    EXPECT_EQ(read_text_file(folder_ / "checkpoint-1/file"), "ABCDEFGHIJKL");
+}
+
+TEST_F(StagedFolders, NoticeBytesThatAreNotWhatWasWritten) {
+    StagedFolder staged(folder_ / "checkpoint-1");
+    staged.create();
+    staged.create_file("file", 3);
+    staged.write("file", {.row_bytes = 3}, bytes_of("abc"));
+    write_file_atomically(staged.staging() / "file", "abd");
+    EXPECT_THROW(staged.flush(), Error);
+}
+
+TEST_F(StagedFolders, RefuseASafetensorsFileWithoutAHeader) {
+    StagedFolder staged(folder_ / "checkpoint-1");
+    staged.create();
+    staged.create_file("model.safetensors", 100);
+    staged.flush();
+    EXPECT_THROW(staged.seal(), Error);
+}
+
+TEST_F(StagedFolders, AreRemovedUnderAnotherName) {
+    publish("checkpoint-1", "abc");
+    remove_folder_safely(folder_ / "checkpoint-1");
+    EXPECT_TRUE(fs::is_empty(folder_.path()));
+    EXPECT_THROW(remove_folder_safely(folder_ / "checkpoint-1"), Error);
+}
+
+class Manifest : public testing::Test {
+  protected:
+    void SetUp() override {
+        write_file_atomically(folder_ / "a", "abc");
+        manifest_ = {.state = {{"loss", 0.1}, {"step", 3}, {"bad", NAN}},
+                     .saved_at = 17,
+                     .files = {{"a", digest_file(folder_ / "a")}}};
+        write_file_atomically(folder_ / CheckpointManifest::file_name, manifest_.text());
+    }
+
+    test::TemporaryFolder folder_;
+    CheckpointManifest manifest_;
+};
+
+TEST_F(Manifest, ReadsBackAsItWasWritten) {
+    const CheckpointManifest read = CheckpointManifest::read(folder_.path());
+    EXPECT_EQ(read.text(), manifest_.text());
+    EXPECT_EQ(read.files, manifest_.files);
+    EXPECT_EQ(find_damage(folder_.path()), std::nullopt);
+}
+
+TEST_F(Manifest, SeesEveryChangeOfEveryFile) {
+    const std::string text = manifest_.text();
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        std::string changed = text;
+        changed[i] = static_cast<char>(changed[i] ^ 1);
+        if (changed == text || std::isspace(static_cast<unsigned char>(text[i]))) continue;
+        EXPECT_THROW(CheckpointManifest::parse(changed, "changed"), Error) << "byte " << i;
+        EXPECT_THROW(CheckpointManifest::parse(text.substr(0, i), "cut"), Error) << i << " bytes";
+    }
+    write_file_atomically(folder_ / "a", "abd");
+    EXPECT_NE(find_damage(folder_.path())->find("a was changed"), std::string::npos);
+    write_file_atomically(folder_ / "a", "abcd");
+    EXPECT_EQ(find_damage(folder_.path()), "a has 4 bytes instead of 3");
+    fs::remove(folder_ / "a");
+    EXPECT_EQ(find_damage(folder_.path()), "a is missing");
+}
+
+TEST_F(Manifest, NamesNoFileOutsideItsFolder) {
+    for (const char* name : {"../a", "/etc/passwd", "", ".."}) {
+        CheckpointManifest outside = manifest_;
+        outside.files[name] = {.bytes = 1, .hash = std::string(32, '0')};
+        EXPECT_THROW(CheckpointManifest::parse(outside.text(), "outside"), Error) << name;
+    }
+}
+
+}  // namespace
+}  // namespace drover

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "backend/backend.h"
+#include "support/golden.h"
+
+namespace drover::test {
+
+/// Whether the tests are to run on a GPU: DROVER_TEST_DEVICE=cuda.
+inline bool tests_use_cuda() {
+    const char* device = std::getenv("DROVER_TEST_DEVICE");
+    return device != nullptr && std::string_view(device) == "cuda";
+}
+
+/// The backend that tests run on, the CPU's unless DROVER_TEST_DEVICE says otherwise.
+inline std::unique_ptr<Backend> make_test_backend() {
+    return tests_use_cuda() ? make_cuda_backend(0) : make_cpu_backend();
+}
+
+/// Writes elements of an fp32 tensor on any device, from index `first`.
+void overwrite(const Tensor& tensor, std::int64_t first, std::span<const float> elements);
+
+}  // namespace drover::test
