@@ -32,7 +32,7 @@ ifneq ($(SETUP),no)
 	@scripts/setup.sh
 endif
 
-demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU; stop it and resume it (about two minutes)
+demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU; stop it, resume it, sample from it (about two minutes)
 	@scripts/demo.sh
 
 test: setup ## build everything and run all tests

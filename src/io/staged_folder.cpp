@@ -108,7 +108,7 @@ int StagedFolder::descriptor_of(const std::string& name) {
     return descriptors_[name] = descriptor;
 }
 
-void StagedFolder::write(const std::string& name, const FileRows& place, const std::byte* data) {
+void StagedFolder::write(const std::string& name, const RowsInFile& place, const std::byte* data) {
     const int descriptor = descriptor_of(name);
     for (std::uint64_t row = 0; row < place.rows; ++row)
         write_exactly(descriptor, place.offset + row * place.stride, data + row * place.row_bytes,
@@ -138,7 +138,7 @@ void StagedFolder::check_written(const std::string& name) const {
     bool same = true;
     for (const Written& written : written_) {
         if (written.name != name) continue;
-        const FileRows& place = written.place;
+        const RowsInFile& place = written.place;
         bytes.resize(place.bytes());
         for (std::uint64_t row = 0; row < place.rows; ++row)
             same = same && read_exactly(descriptor, place.offset + row * place.stride,

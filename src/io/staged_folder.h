@@ -23,7 +23,7 @@ struct FileDigest {
 FileDigest digest_file(const std::filesystem::path& path);
 
 /// Rows of equal length in a file: row i begins at offset + i * stride. Whole stretches are one row.
-struct FileRows {
+struct RowsInFile {
     std::uint64_t offset = 0;
     std::uint64_t row_bytes = 0;
     std::uint64_t rows = 1;
@@ -50,7 +50,7 @@ class StagedFolder {
     /// Makes a file of this size, reserved on the disk where the file system can.
     void create_file(const std::string& name, std::uint64_t bytes);
     /// Writes `place.bytes()` bytes to a file that was created, here or by another rank.
-    void write(const std::string& name, const FileRows& place, const std::byte* data);
+    void write(const std::string& name, const RowsInFile& place, const std::byte* data);
     /// Waits until all that this object wrote is on the disk, reads it back from there, and compares.
     void flush();
     /// Waits until every file of the folder, whoever wrote it, is on the disk; Error where a safetensors file
@@ -69,7 +69,7 @@ class StagedFolder {
   private:
     struct Written {
         std::string name;
-        FileRows place;
+        RowsInFile place;
         std::array<unsigned char, 16> hash;
     };
 

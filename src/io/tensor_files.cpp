@@ -57,10 +57,11 @@ void TensorFiles::add_part(const std::string& tensor, const Tensor& source, std:
     const File& file = files_[file_of_.at(tensor)];
     const std::uint64_t size = size_of(source.dtype());
     const auto bytes = [&](std::int64_t elements) { return static_cast<std::uint64_t>(elements) * size; };
-    FileRows place{.offset = file.layout.offset_of(tensor) + bytes(row_begin * whole_columns + column_begin),
-                   .row_bytes = bytes(column_count),
-                   .rows = static_cast<std::uint64_t>(row_count),
-                   .stride = bytes(whole_columns)};
+    RowsInFile place{
+        .offset = file.layout.offset_of(tensor) + bytes(row_begin * whole_columns + column_begin),
+        .row_bytes = bytes(column_count),
+        .rows = static_cast<std::uint64_t>(row_count),
+        .stride = bytes(whole_columns)};
     if (column_count == whole_columns)
         place = {.offset = place.offset, .row_bytes = place.bytes(), .rows = 1, .stride = 0};
     parts_.push_back({file.name, place, source});

@@ -18,7 +18,7 @@ class TensorFiles {
     /// Bytes of this rank: `source` is packed, on any device, and goes to `place`.
     struct Part {
         std::string file;
-        FileRows place;
+        RowsInFile place;
         Tensor source;
     };
 

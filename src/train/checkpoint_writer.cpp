@@ -115,7 +115,7 @@ void CheckpointWriter::stream() {
     buffer_.resize(std::max<std::size_t>(buffer_.size(), piece_bytes));
     for (const TensorFiles::Part& part : job_.tensors.parts()) {
         // Pieces of whole rows; a row that is longer than a piece is cut.
-        const FileRows& place = part.place;
+        const RowsInFile& place = part.place;
         const std::uint64_t row_bytes = std::min(place.row_bytes, piece_bytes);
         for (std::uint64_t row = 0; row < place.rows;) {
             const std::uint64_t rows =
