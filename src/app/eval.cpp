@@ -107,7 +107,7 @@ void evaluate(const EvalOptions& options) {
     engine.allocate();
     if (const std::string text = engine.load_weights(source.weights, settings.seed).text(); !text.empty())
         say(text);
-    EngineModel model(engine, source.config, *backend, mesh, settings.seed);
+    EngineModel model(engine, source.config, *backend, mesh);
     TokenFileData data(source.rows->rows(),
                        {.sampler = evaluation_sampler(settings),
                         .collator = {.pad_id = 0, .ignore_every_pad_id = false},

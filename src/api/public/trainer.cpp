@@ -197,7 +197,7 @@ struct Trainer::Run {
         options.model.row_length =
             (longest + pad_to_multiple_of - 1) / pad_to_multiple_of * pad_to_multiple_of;
         engine = std::make_unique<TrainEngine>(config, options, *backend, mesh);
-        model = std::make_unique<EngineModel>(*engine, config, *backend, mesh, settings.seed,
+        model = std::make_unique<EngineModel>(*engine, config, *backend, mesh,
                                               [this](const fs::path& folder) { write_files(folder); });
         const CollatorOptions collator{
             .pad_id = pad, .ignore_every_pad_id = true, .pad_to_multiple_of = pad_to_multiple_of};
