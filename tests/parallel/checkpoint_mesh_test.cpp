@@ -181,7 +181,7 @@ TEST_P(CheckpointMesh, AResumedRunIsTheRunThatWasNotStopped) {
 
 INSTANTIATE_TEST_SUITE_P(Saved, CheckpointMesh,
                          testing::Values(Saved{"uneven", "adamw_torch", Precision::fp32()},
-                                         Saved{"mixtral", "adafactor", Precision::bf16_with_master()},
+                                         Saved{"mixtral", "adafactor", Precision::with_master(DType::bf16)},
                                          Saved{"tied", "adamw_torch", Precision::pure_bf16()}),
                          [](const auto& parameter) { return parameter.param.model; });
 
