@@ -250,8 +250,9 @@ TEST(Gemm, InfinityAndNanPassThrough) {
     Workbench bench;
     const float infinity = std::numeric_limits<float>::infinity();
     for (DType dtype : {DType::f32, DType::bf16}) {
-        const Tensor a = bench.put(bench.put({1.f, infinity, 2.f, std::nanf("")}).view({2, 2}), dtype);
-        const Tensor b = bench.put(bench.put({1.f, 1.f}).view({2, 1}), dtype), c = bench.make(dtype, {2, 1});
+        const float left[] = {1.f, infinity, 2.f, std::nanf("")}, right[] = {1.f, 1.f};
+        const Tensor a = bench.put(Tensor::of(left, {2, 2}), dtype);
+        const Tensor b = bench.put(Tensor::of(right, {2, 1}), dtype), c = bench.make(dtype, {2, 1});
         bench.run(Gemm{.a = a, .b = b, .c = c});
         const std::vector<double> result = bench.values_of(c);
         EXPECT_EQ(result[0], infinity);
