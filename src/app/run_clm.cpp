@@ -47,13 +47,14 @@ Messages messages_of(const Arguments& arguments) {
 /// A run from its arguments to its files.
 class ClmRun {
   public:
-    ClmRun(const RunArguments& run, std::optional<fs::path> resume_point)
+    ClmRun(const RunArguments& run, std::optional<fs::path> resume_point, SignalThread& signals)
         : arguments_(run.arguments),
           messages_(messages_of(arguments_)),
           resume_point_(std::move(resume_point)),
           settings_(trainer_settings(arguments_)),
           model_(find_model_and_tokenizer(arguments_)),
-          non_finite_watch_(on_non_finite(arguments_)) {
+          non_finite_watch_(on_non_finite(arguments_)),
+          signals_(signals) {
         if (arguments_.flag("do_train") || arguments_.flag("do_eval"))
             tokens_ = find_tokens(arguments_, model_, messages_);
         backend_ = make_backend();
@@ -398,12 +399,13 @@ void run_clm(const std::vector<std::string>& words) {
         fmt::print("{}", arguments.flag("help_markdown") ? markdown_page() : help_text());
         return;
     }
+    SignalThread signals;  // before anything starts threads
     const Messages messages = messages_of(arguments);
     for (const std::string& line : arguments.explanations()) messages.warning(line);
     const std::optional<fs::path> resume_point =
         find_resume_point(arguments, [&](const std::string& line) { messages.info(line); });
     messages.info(arguments.settings_text(arguments.flag("dry_run")));
-    ClmRun clm(run, resume_point);
+    ClmRun clm(run, resume_point, signals);
     clm.describe();
     if (!arguments.flag("dry_run")) clm.go();
 }

@@ -1,0 +1,58 @@
+#include "train/signal_thread.h"
+
+#include <unistd.h>
+
+#include <ctime>
+
+#include "core/error.h"
+
+namespace drover {
+
+SignalThread::SignalThread() {
+    sigemptyset(&watched_);
+    for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&watched_, number);
+    require(pthread_sigmask(SIG_BLOCK, &watched_, &before_) == 0, "signals that cannot be blocked");
+    thread_ = std::thread([this] { watch(); });
+}
+
+SignalThread::~SignalThread() {
+    done_ = true;
+    thread_.join();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+void SignalThread::arm() {
+    end_asked_ = 0;
+    save_asked_ = false;
+    armed_ = true;
+}
+
+void SignalThread::watch() {
+    constexpr timespec a_moment{.tv_sec = 0, .tv_nsec = 100'000'000};
+    while (!done_) {
+        const int number = sigtimedwait(&watched_, nullptr, &a_moment);
+        if (number > 0) take(number);
+    }
+}
+
+void SignalThread::take(int number) {
+    if (!armed_) {
+        // As if nobody watched: the default action, or whatever the program was started with.
+        sigset_t only;
+        sigemptyset(&only);
+        sigaddset(&only, number);
+        raise(number);
+        pthread_sigmask(SIG_UNBLOCK, &only, nullptr);
+        pthread_sigmask(SIG_BLOCK, &only, nullptr);
+    } else if (number == SIGUSR1) {
+        save_asked_ = true;
+    } else if (end_asked_ == 0) {
+        end_asked_ = number;
+    } else {
+        constexpr char message[] = "\ndrover: A second signal: stopped at once, without saving.\n";
+        [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
+        _exit(128 + number);
+    }
+}
+
+}  // namespace drover

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <signal.h>
+
+#include <atomic>
+#include <thread>
+
+namespace drover {
+
+/// Takes SIGTERM, SIGINT and SIGUSR1 in a thread of its own, as long as it lives. No other thread ever runs a
+/// handler: matrix products of oneDNN keep other things than a stack where the stack pointer points, and a
+/// signal's frame would be written over them.
+///
+/// Make it before the process has other threads: those that are made later inherit that they take no such
+/// signal. One at a time.
+class SignalThread {
+  public:
+    SignalThread();
+    ~SignalThread();
+    SignalThread(const SignalThread&) = delete;
+    SignalThread& operator=(const SignalThread&) = delete;
+
+    /// From now on signals are noted. Before, and after disarm(), they do what they would do without this.
+    void arm();
+    void disarm() { armed_ = false; }
+
+    /// The first SIGTERM or SIGINT since arm(), or 0. A second one ends the program at once, with exit code
+    /// 128 + its number.
+    int end_asked() const { return end_asked_; }
+    /// Whether SIGUSR1 came since it was asked last.
+    bool take_save_asked() { return save_asked_.exchange(false); }
+
+  private:
+    void watch();
+    void take(int number);
+
+    sigset_t watched_{}, before_{};
+    std::atomic<bool> armed_{false}, done_{false}, save_asked_{false};
+    std::atomic<int> end_asked_{0};
+    std::thread thread_;
+};
+
+}  // namespace drover
