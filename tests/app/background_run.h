@@ -38,6 +38,7 @@ class BackgroundRun {
     BackgroundRun(const BackgroundRun&) = delete;
     BackgroundRun& operator=(const BackgroundRun&) = delete;
 
+    pid_t process() const { return process_; }
     void send(int signal_number) const { ::kill(process_, signal_number); }
 
     /// Waits for its end: the exit code, or 128 + the signal that ended it.

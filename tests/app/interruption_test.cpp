@@ -74,6 +74,28 @@ TEST_F(Interruption, Usr1SavesAndGoesOn) {
     EXPECT_EQ(run->exit_code(), 128 + SIGTERM) << run->output();
 }
 
+/// Matrix products of oneDNN keep other things than a stack where the stack pointer points: no thread of
+/// theirs may run a handler.
+TEST_F(Interruption, OneThreadTakesSignals) {
+    const auto run = start("--save_strategy no");
+    ASSERT_TRUE(run->wait_until([&] { return has_record(); })) << run->output();
+    int threads = 0, taking = 0;
+    for (const auto& thread : fs::directory_iterator(fmt::format("/proc/{}/task", run->process()))) {
+        const std::string status = read_text_file(thread.path() / "status");
+        const std::uint64_t blocked = std::stoull(status.substr(status.find("SigBlk:") + 7), nullptr, 16);
+        ++threads;
+        for (const int number : {SIGTERM, SIGINT, SIGUSR1})
+            if ((blocked >> (number - 1) & 1) == 0) {
+                ++taking;
+                break;
+            }
+    }
+    EXPECT_LE(taking, 1);  // the one that waits for signals
+    EXPECT_GE(threads, 2);
+    run->send(SIGTERM);
+    EXPECT_EQ(run->exit_code(), 128 + SIGTERM) << run->output();
+}
+
 /// DROVER_KILLS says how often; each kill falls somewhere in the saves of a run that saves after every step.
 TEST_F(Interruption, AKillAtAnyMomentLosesNothingThatWasComplete) {
     const char* wished = std::getenv("DROVER_KILLS");

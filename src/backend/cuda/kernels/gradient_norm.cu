@@ -31,8 +31,8 @@ __global__ void __launch_bounds__(chunk_threads)
     const DType dtype = tensor.dtype();
     const bool wide = reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0;
     double sum = 0;
-    // Four at once hide the latency of memory.
-    constexpr int unrolled = 4;
+    // A whole chunk at once hides the latency of memory.
+    constexpr int unrolled = elements_per_chunk / (chunk_threads * 8);
     constexpr std::int64_t step = chunk_threads * 8;
     for (std::int64_t first = chunk.begin + threadIdx.x * 8; first < chunk.end; first += step * unrolled) {
         Registers<Any> loaded[unrolled];
