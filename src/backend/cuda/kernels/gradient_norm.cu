@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backend/cuda/kernels/any_type.cuh"
 #include "backend/cuda/kernels/leaf_chunks.cuh"
 
@@ -24,6 +26,8 @@ __device__ double sum_of_eight_squares(const float (&values)[8]) {
     return sum;
 }
 
+/// T: the type of all tensors, or Any.
+template <class T>
 __global__ void __launch_bounds__(chunk_threads)
     square_chunks(const LeafChunks<SquaredTensor> tensors, double* sums) {
     const Chunk chunk = tensors.chunk();
@@ -31,21 +35,21 @@ __global__ void __launch_bounds__(chunk_threads)
     const DType dtype = tensor.dtype();
     const bool wide = reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0;
     double sum = 0;
-    // A whole chunk at once hides the latency of memory.
-    constexpr int unrolled = elements_per_chunk / (chunk_threads * 8);
+    // Several at once hide the latency of memory, as many as registers hold.
+    constexpr int unrolled = sizeof(Registers<T>) > 16 ? 4 : 8;
     constexpr std::int64_t step = chunk_threads * 8;
     for (std::int64_t first = chunk.begin + threadIdx.x * 8; first < chunk.end; first += step * unrolled) {
-        Registers<Any> loaded[unrolled];
+        Registers<T> loaded[unrolled];
 #pragma unroll
         for (int i = 0; i < unrolled; ++i)
             if (wide && first + i * step + 8 <= chunk.end)
-                loaded[i] = load_eight_of<Any>(tensor.data, dtype, first + i * step);
+                loaded[i] = load_eight_of<T>(tensor.data, dtype, first + i * step);
 #pragma unroll
         for (int i = 0; i < unrolled; ++i) {
             const std::int64_t at = first + i * step;
             float values[8] = {};
             if (wide && at + 8 <= chunk.end) {
-                to_floats_of<Any>(loaded[i], dtype, values);
+                to_floats_of<T>(loaded[i], dtype, values);
             } else {
 #pragma unroll
                 for (int e = 0; e < 8; ++e)
@@ -86,8 +90,16 @@ void sum_of_squares(const Launch& launch, const SumOfSquares& op) {
         rows.push_back({tensor.raw(), tensor.numel(), static_cast<std::int64_t>(tensor.dtype())});
     const LeafChunks<SquaredTensor> leaves = LeafTable<SquaredTensor>(launch, rows).all();
     auto* of_chunk = launch.scratch.take_array<double>(static_cast<std::size_t>(leaves.chunks()));
-    if (leaves.chunks() > 0)
-        square_chunks<<<leaves.chunks(), chunk_threads, 0, launch.stream>>>(leaves, of_chunk);
+    const auto square = [&]<class T>() {
+        if (leaves.chunks() > 0)
+            square_chunks<T><<<leaves.chunks(), chunk_threads, 0, launch.stream>>>(leaves, of_chunk);
+    };
+    const DType first = op.tensors[0].dtype();
+    if (std::all_of(op.tensors.begin(), op.tensors.end(),
+                    [&](const Tensor& tensor) { return tensor.dtype() == first; }))
+        with_floating(first, square);
+    else
+        square.template operator()<Any>();
     add_chunks<<<leaves.leaves, 256, 0, launch.stream>>>(leaves, of_chunk, elements<double>(op.sums));
     check_launch("sum_of_squares");
 }
