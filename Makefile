@@ -32,7 +32,7 @@ ifneq ($(SETUP),no)
 	@scripts/setup.sh
 endif
 
-demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU; stop it, resume it, sample from it (about two minutes)
+demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU; stop it, resume it, let it speak (about two minutes)
 	@scripts/demo.sh
 
 test: setup ## build everything and run all tests
@@ -40,7 +40,9 @@ test: setup ## build everything and run all tests
 	@$(call build,release)
 	@ctest --preset release
 
-bundle: build ## pack program and libraries for machines like this one: build/release/drover-*.tar.xz
+bundle: setup ## pack program and libraries for machines like this one: build/release/drover-*.tar.xz
+	@$(call configure,release)
+	@$(call build,release) --target drover $(if $(findstring --tests,$(BUNDLE)),test_backend test_train test_generate)
 	@XZ_OPT=-T0 scripts/bundle.sh build/release "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" $(BUNDLE)
 
 test-gpu: setup ## test the bundle on this machine's GPU (says so and stops where there is none)
@@ -64,7 +66,7 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-kills test-gpu test-asan test-tsan fuzz ## test, test-kills, test-asan, test-tsan and fuzz
+test-full: test test-kills test-gpu test-asan test-tsan fuzz ## test, test-kills, test-gpu, test-asan, test-tsan and fuzz
 
 test-kills: setup ## kill -9 a run KILLS times while it saves, and go on
 	@$(call configure,release)
@@ -108,4 +110,4 @@ clean: ## remove every build folder
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
 	    printf '  make %-10s %s\n' "$$target" "$$text"; done
-	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS) KILLS=$(KILLS)'
+	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS) KILLS=$(KILLS) BUNDLE=$(BUNDLE)'

@@ -4,7 +4,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 train() {
-    exec build/release/drover run_clm --config_name examples/configs/llama-5m.json \
+    exec build/release/drover run_clm --use_cpu --config_name examples/configs/llama-5m.json \
         --tokenizer_name examples/tokenizers/shakespeare-4k --train_file examples/data/tinyshakespeare/text.txt \
         --do_train --do_eval --block_size 256 --max_steps 300 --learning_rate 2e-3 --lr_scheduler_type cosine \
         --warmup_steps 30 --logging_steps 25 --save_steps 100 --save_total_limit 1 --output_dir build/demo

@@ -54,7 +54,6 @@ same_weights() {
     cmp "$1/model.safetensors" "$2/model.safetensors"
 }
 for precision in float32 bfloat16; do
-    echo "$precision" >"$work/precision"
     repeated() {
         train --dtype $precision --output_dir "$work/$precision-a" && train --dtype $precision --output_dir "$work/$precision-b" &&
             same_weights "$work/$precision-a" "$work/$precision-b"

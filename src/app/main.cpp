@@ -1,6 +1,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <new>
 
 #include "app/commands.h"
 #include "core/error.h"
@@ -34,6 +36,9 @@ int main(int argc, char** argv) {
     } catch (const drover::Error& error) {
         std::fprintf(stderr, "drover: %s\n", error.what());
         return error.exit_code();
+    } catch (const std::filesystem::filesystem_error& error) {
+        std::fprintf(stderr, "drover: %s. Check the path and its permissions.\n", error.what());
+        return 1;
     } catch (const std::bad_alloc&) {
         std::fprintf(stderr,
                      "drover: The machine has too little memory for this. Use a smaller batch or model.\n");

@@ -82,9 +82,9 @@ CheckpointManifest CheckpointManifest::read(const fs::path& folder) {
 }
 
 std::optional<std::string> find_damage(const fs::path& folder) {
-    if (!fs::exists(folder / CheckpointManifest::file_name))
-        return fmt::format("{} is missing", CheckpointManifest::file_name);
     try {
+        if (!fs::exists(folder / CheckpointManifest::file_name))
+            return fmt::format("{} is missing", CheckpointManifest::file_name);
         for (const auto& [name, digest] : CheckpointManifest::read(folder).files) {
             std::error_code failure;
             if (!fs::is_regular_file(folder / name, failure)) return fmt::format("{} is missing", name);
@@ -98,6 +98,8 @@ std::optional<std::string> find_damage(const fs::path& folder) {
         std::string reason = error.cause();
         if (reason.ends_with('.')) reason.pop_back();
         return reason;
+    } catch (const fs::filesystem_error& error) {
+        return fmt::format("it cannot be read ({})", error.code().message());
     }
     return std::nullopt;
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <regex>
 #include <utility>
 
 #include "core/arena.h"
@@ -181,7 +182,11 @@ void StagedFolder::publish() {
         std::error_code ignored;
         fs::remove_all(replaced, ignored);
         if (rename(folder_.c_str(), replaced.c_str()) != 0) fail("replace", folder_, errno);
-        if (rename(staging_.c_str(), folder_.c_str()) != 0) fail("make", folder_, errno);
+        if (rename(staging_.c_str(), folder_.c_str()) != 0) {
+            const int error_number = errno;
+            rename(replaced.c_str(), folder_.c_str());
+            fail("make", folder_, error_number);
+        }
         fs::remove_all(replaced, ignored);
     }
     sync_folder(folder_.parent_path());
@@ -218,9 +223,28 @@ void StagedFolder::close_all() noexcept {
     descriptors_.clear();
 }
 
+namespace {
+
+/// Where a save was killed between the two renames of a file system that cannot exchange names, the old
+/// folder goes back to its place, and its name leaves `names`.
+void put_back_replaced(const fs::path& output_dir, std::vector<std::string>& names) {
+    const std::string suffix = ".replaced" + std::string(partial_suffix);
+    std::erase_if(names, [&](const std::string& name) {
+        if (!name.ends_with(suffix)) return false;
+        const fs::path place = output_dir / name.substr(0, name.size() - suffix.size());
+        std::error_code failure;
+        if (fs::exists(place, failure)) return false;
+        fs::rename(output_dir / name, place, failure);
+        return !failure;
+    });
+}
+
+}  // namespace
+
 void remove_folder_safely(const fs::path& folder) {
     const fs::path doomed = folder.string() + ".removed" + std::string(partial_suffix);
     std::error_code failure;
+    fs::remove_all(doomed, failure);  // of an earlier attempt
     fs::rename(folder, doomed, failure);
     if (!failure) fs::remove_all(doomed, failure);
     if (failure) fail("remove", folder, failure.value());
@@ -229,10 +253,14 @@ void remove_folder_safely(const fs::path& folder) {
 std::vector<std::string> remove_partial_folders(const fs::path& output_dir) {
     std::vector<std::string> names;
     if (!fs::is_directory(output_dir)) return names;
+    // Only names that saves give: a user's own folder may end in ".partial" too.
+    static const std::regex ours(R"((model|checkpoint-\d+)(\.replaced|\.removed)?\.partial)");
     for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
-        if (entry.is_directory() && entry.path().extension() == partial_suffix)
-            names.push_back(entry.path().filename().string());
+        if (std::string name = entry.path().filename().string();
+            entry.is_directory() && std::regex_match(name, ours))
+            names.push_back(std::move(name));
     std::sort(names.begin(), names.end());
+    put_back_replaced(output_dir, names);
     for (const std::string& name : names) {
         std::error_code failure;
         fs::remove_all(output_dir / name, failure);

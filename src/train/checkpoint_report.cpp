@@ -56,6 +56,10 @@ void CheckpointReport::on_save_failed(TrainerView& view, const std::filesystem::
         folder.filename().string(), why);
 }
 
+void CheckpointReport::on_rotation_failed(TrainerView&, const std::string& why) {
+    fmt::print(stderr, "A checkpoint beyond --save_total_limit stays for now. {}\n", why);
+}
+
 std::string changed_settings(const TrainerSettings& settings, const TrainerState& fresh,
                              const TrainerState& saved) {
     std::string lines;

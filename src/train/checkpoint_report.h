@@ -9,6 +9,7 @@ class CheckpointReport final : public TrainerCallback {
   public:
     void on_save_failed(TrainerView& view, const std::filesystem::path& folder,
                         const std::string& why) override;
+    void on_rotation_failed(TrainerView& view, const std::string& why) override;
 };
 
 /// Differences between a run's settings and those of the checkpoint that it resumes from, as Hugging Face

@@ -48,8 +48,14 @@ void CheckpointWriter::begin(CheckpointJob job) {
         return;
     }
     if (job_.tensors.part_bytes() <= buffer_bytes_) {
-        take_snapshot();
-        start([this] { write_snapshot(); });
+        try {
+            take_snapshot();
+        } catch (const std::exception& failure) {
+            error_ = failure.what();
+        }
+        start([this] {
+            if (error_.empty()) write_snapshot();
+        });
     } else {
         try {
             stream();

@@ -24,7 +24,8 @@ class Planner {
 
     /// The cheapest recompute policy beyond the present one that fits; empty when none does.
     std::string recompute(TrainEngineOptions options) const {
-        for (int kind = static_cast<int>(options.model.recompute.kind) + 1;
+        const bool everywhere = options.model.recompute.blocks >= config_.num_hidden_layers;
+        for (int kind = static_cast<int>(options.model.recompute.kind) + (everywhere ? 1 : 0);
              kind <= static_cast<int>(Recompute::full); ++kind) {
             options.model.recompute = {static_cast<Recompute>(kind)};
             if (fits(options))

@@ -21,7 +21,14 @@ SignalThread::~SignalThread() {
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
+int SignalThread::disarm() {
+    const std::lock_guard lock(mutex_);
+    armed_ = false;
+    return end_asked_;
+}
+
 void SignalThread::arm() {
+    const std::lock_guard lock(mutex_);
     end_asked_ = 0;
     save_asked_ = false;
     armed_ = true;
@@ -36,6 +43,7 @@ void SignalThread::watch() {
 }
 
 void SignalThread::take(int number) {
+    const std::lock_guard lock(mutex_);
     if (!armed_) {
         // As if nobody watched: the default action, or whatever the program was started with.
         sigset_t only;

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <mutex>
 #include <thread>
 
 namespace drover {
@@ -22,7 +23,8 @@ class SignalThread {
 
     /// From now on signals are noted. Before, and after disarm(), they do what they would do without this.
     void arm();
-    void disarm() { armed_ = false; }
+    /// Returns end_asked() as of then.
+    int disarm();
 
     /// The first SIGTERM or SIGINT since arm(), or 0. A second one ends the program at once, with exit code
     /// 128 + its number.
@@ -35,7 +37,9 @@ class SignalThread {
     void take(int number);
 
     sigset_t watched_{}, before_{};
-    std::atomic<bool> armed_{false}, done_{false}, save_asked_{false};
+    std::mutex mutex_;
+    bool armed_ = false;  // under the mutex
+    std::atomic<bool> done_{false}, save_asked_{false};
     std::atomic<int> end_asked_{0};
     std::thread thread_;
 };

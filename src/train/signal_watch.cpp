@@ -21,9 +21,9 @@ void SignalWatch::on_step_end(TrainerView& view, const StepReport&) {
 
 int SignalWatch::release() {
     if (!watching_) return 0;
-    signals_.disarm();
     watching_ = false;
-    return ended_by_ == 0 ? signals_.end_asked() : 0;
+    const int asked = signals_.disarm();
+    return ended_by_ == 0 ? asked : 0;
 }
 
 const char* signal_name(int number) {

@@ -13,7 +13,7 @@ namespace drover {
 /// Signals are taken from the beginning of training until this is destroyed or release() is called.
 class SignalWatch final : public TrainerCallback {
   public:
-    /// Gives the largest of the ranks' numbers, so that all decide alike; called once per step.
+    /// Gives the largest of the ranks' numbers, so that all decide alike; called twice per step.
     using Agree = std::function<int(int)>;
 
     /// `signals` must outlive it.

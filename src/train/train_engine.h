@@ -167,11 +167,11 @@ class TrainEngine {
 
     MemoryPlan memory_plan_;
     std::unique_ptr<Arena> arena_;
-    Tensor scalars_;         // [StepScalar::count] f32
-    Tensor loss_sum_;        // [1] f64
+    Tensor scalars_;                     // [StepScalar::count] f32
+    Tensor loss_sum_;                    // [1] f64
     Tensor loss_sums_, balance_losses_;  // [LossReader::most_unread] f64
-    Tensor count_;           // [1] i64: tokens over all ranks
-    Tensor replica_tokens_;  // [replicas] i64: tokens of each in a micro-batch; only with noise
+    Tensor count_;                       // [1] i64: tokens over all ranks
+    Tensor replica_tokens_;              // [replicas] i64: tokens of each in a micro-batch; only with noise
     std::vector<float> host_scalars_;
     std::int64_t updates_done_ = 0;
     std::optional<LossScaler> loss_scaler_;

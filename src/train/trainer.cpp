@@ -291,7 +291,8 @@ void Trainer::evaluate_in_training() {
     const Json metrics = evaluate();
     learning_rate_->observe(settings_, metrics);
     const bool is_best = note_best(metrics);
-    if (settings_.save_strategy == IntervalStrategy::best) control_.should_save = is_best;
+    // A save that was asked for otherwise, by a signal, stays asked for.
+    if (settings_.save_strategy == IntervalStrategy::best && is_best) control_.should_save = true;
 }
 
 bool Trainer::note_best(const Json& metrics) {
@@ -336,8 +337,14 @@ void Trainer::settle_checkpoint(bool wait) {
         return;
     }
     has_checkpoint_ = true;
-    if (settings_.is_world_process_zero)
-        rotate_checkpoints(settings_.output_dir, settings_.save_total_limit, best_when_saved_);
+    if (settings_.is_world_process_zero) {
+        try {
+            rotate_checkpoints(settings_.output_dir, settings_.save_total_limit, best_when_saved_);
+        } catch (const Error& error) {
+            // An old one too many is no reason to end a run; the next save tries again.
+            tell(&TrainerCallback::on_rotation_failed, std::string(error.what()));
+        }
+    }
     tell(&TrainerCallback::on_save, outcome->folder);
 }
 

@@ -52,6 +52,8 @@ class TrainerCallback {
     /// The checkpoint could not be written; the run goes on, for an earlier one is there.
     virtual void on_save_failed(TrainerView&, const std::filesystem::path& /*folder*/,
                                 const std::string& /*why*/) {}
+    /// Checkpoints beyond the limit could not be removed; the run goes on.
+    virtual void on_rotation_failed(TrainerView&, const std::string& /*why*/) {}
     virtual void on_train_end(TrainerView&) {}
 
     /// Name and contents for stateful_callbacks of trainer_state.json.

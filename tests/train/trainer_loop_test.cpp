@@ -185,6 +185,22 @@ TEST_F(TrainerLoop, AnInterruptedRunEndsWithACheckpointAndNoLastRecord) {
     EXPECT_EQ(resumed.state().log_history.back().at("train_loss").get<double>(), 3);
 }
 
+TEST_F(TrainerLoop, AnInterruptedRunSavesAlsoWhereOnlyTheBestModelIsSaved) {
+    TrainerSettings best = settings(1);
+    best.save_strategy = IntervalStrategy::best;
+    best.eval_strategy = IntervalStrategy::steps;
+    best.eval_steps = 1;
+    best.metric_for_best_model = "loss";
+    Trainer trainer(best, model_, &training_, &evaluation_);
+    Interrupter interrupter(3);
+    trainer.add_callback(interrupter);
+    trainer.train();
+    // All evaluations are alike, so the first is the best.
+    ASSERT_EQ(model_.requests.size(), 2u);
+    EXPECT_EQ(model_.requests[0].folder.filename(), "checkpoint-1");
+    EXPECT_EQ(model_.requests[1].folder.filename(), "checkpoint-3");
+}
+
 TEST_F(TrainerLoop, ACheckpointBehindTheStepsIsWaitedForByTheNext) {
     model_.behind = true;
     TrainerSettings saving = settings(1);

@@ -24,6 +24,7 @@ Scratch::~Scratch() {
 
 void* Scratch::take(std::size_t bytes) {
     if (bytes > capacity_) {
+        capacity_ = 0;  // should this fail
         replace(memory_, bytes, "an operation's scratch memory");
         capacity_ = bytes;
     }
@@ -37,6 +38,8 @@ DeviceTable::~DeviceTable() {
 const void* DeviceTable::upload(cudaStream_t stream, const void* bytes, std::size_t count) {
     if (host_.size() == count && (count == 0 || std::memcmp(host_.data(), bytes, count) == 0)) return memory_;
     if (count > capacity_) {
+        capacity_ = 0;  // should this fail
+        host_.clear();
         replace(memory_, count, "a table of tensors");
         capacity_ = count;
     }

@@ -22,7 +22,6 @@ class Scratch {
     T* take_array(std::size_t count) {
         return static_cast<T*>(take(count * sizeof(T)));
     }
-    std::size_t bytes() const { return capacity_; }
 
   private:
     void* memory_ = nullptr;
@@ -44,7 +43,6 @@ class DeviceTable {
     const T* upload(cudaStream_t stream, const std::vector<T>& rows) {
         return static_cast<const T*>(upload(stream, rows.data(), rows.size() * sizeof(T)));
     }
-    std::size_t bytes() const { return capacity_; }
 
   private:
     std::vector<unsigned char> host_;

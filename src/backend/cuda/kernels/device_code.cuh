@@ -85,19 +85,9 @@ template <class T>
 __device__ inline Pack<T> load_pack(const T* from) {
     return *reinterpret_cast<const Pack<T>*>(from);
 }
-/// Read once: does not stay in the caches.
-template <class T>
-__device__ inline Pack<T> load_pack_streaming(const T* from) {
-    const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
-    return *reinterpret_cast<const Pack<T>*>(&bits);
-}
 template <class T>
 __device__ inline void store_pack(T* to, const Pack<T>& pack) {
     *reinterpret_cast<Pack<T>*>(to) = pack;
-}
-template <class T>
-__device__ inline void store_pack_streaming(T* to, const Pack<T>& pack) {
-    __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
 }
 
 /// Whether packs of T can be used on rows of `columns` elements that are `stride` apart, from `data`.
