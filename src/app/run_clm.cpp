@@ -13,6 +13,7 @@
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
+#include "core/machine_memory.h"
 #include "core/python_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
@@ -147,12 +148,9 @@ class ClmRun {
             time, 100 * usual_share_of_peak, peak / 1e9);
     }
 
-    double installed_memory() const {
-        return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
-    }
-
     double allowed_memory() const {
-        return installed_memory() * arguments_.optional_number("memory_fraction").value_or(1);
+        return static_cast<double>(usable_memory()) *
+               arguments_.optional_number("memory_fraction").value_or(1);
     }
 
     /// Unless it is given: a quarter of the memory, but not what the plan needs.
@@ -162,7 +160,7 @@ class ClmRun {
         const double planned =
             backend_->device() == Device::cpu ? static_cast<double>(engine_->memory_plan().total) : 0;
         return static_cast<std::uint64_t>(
-            std::max(0.0, std::min(installed_memory() / 4, allowed_memory() - planned)));
+            std::max(0.0, std::min(static_cast<double>(usable_memory()) / 4, allowed_memory() - planned)));
     }
 
     std::string checkpoint_text() const {

@@ -22,8 +22,8 @@ class Backend {
     /// For the start-up report: "CPU, AVX-512, 2 threads".
     virtual std::string description() const = 0;
 
-    /// Bytes that allocations may still take: on a CPU what is installed, on a GPU what is free, less what
-    /// its libraries will want for themselves.
+    /// Bytes that allocations may still take: on a CPU what this process may use, on a GPU what is free, less
+    /// what its libraries will want for themselves.
     virtual std::size_t available_bytes() const = 0;
     /// Zeroed device memory.
     virtual MemoryBlock allocate(std::size_t bytes) = 0;

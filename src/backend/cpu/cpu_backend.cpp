@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include "backend/cpu/tile_engine.h"
 #include "backend/cpu/tiles/amx_probe.h"
 #include "core/error.h"
+#include "core/machine_memory.h"
 #include "core/stopwatch.h"
 
 namespace drover {
@@ -72,10 +72,7 @@ class CpuBackend final : public Backend {
         const int threads = omp_get_max_threads();
         return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
     }
-    std::size_t available_bytes() const override {
-        return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
-               static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
-    }
+    std::size_t available_bytes() const override { return usable_memory(); }
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
     MachinePeaks measure_peaks() override { return cpu::measure_peaks(kernels(), instructions_.bf16_tiles); }
     Stream main_stream() override { return {}; }
