@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <regex>
 #include <utility>
 
 #include "core/arena.h"
@@ -225,6 +224,20 @@ void StagedFolder::close_all() noexcept {
 
 namespace {
 
+/// Whether saves and removals give such names ("checkpoint-20.partial", "model.replaced.partial"): a user's
+/// own folder may end in
+/// ".partial" too.
+bool is_left_by_a_save(std::string_view name) {
+    if (!name.ends_with(partial_suffix)) return false;
+    name.remove_suffix(partial_suffix.size());
+    for (const std::string_view kind : {".replaced", ".removed"})
+        if (name.ends_with(kind)) name.remove_suffix(kind.size());
+    constexpr std::string_view checkpoint = "checkpoint-";
+    if (!name.starts_with(checkpoint)) return name == "model";
+    name.remove_prefix(checkpoint.size());
+    return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 /// Where a save was killed between the two renames of a file system that cannot exchange names, the old
 /// folder goes back to its place, and its name leaves `names`.
 void put_back_replaced(const fs::path& output_dir, std::vector<std::string>& names) {
@@ -253,11 +266,9 @@ void remove_folder_safely(const fs::path& folder) {
 std::vector<std::string> remove_partial_folders(const fs::path& output_dir) {
     std::vector<std::string> names;
     if (!fs::is_directory(output_dir)) return names;
-    // Only names that saves give: a user's own folder may end in ".partial" too.
-    static const std::regex ours(R"((model|checkpoint-\d+)(\.replaced|\.removed)?\.partial)");
     for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
         if (std::string name = entry.path().filename().string();
-            entry.is_directory() && std::regex_match(name, ours))
+            entry.is_directory() && is_left_by_a_save(name))
             names.push_back(std::move(name));
     std::sort(names.begin(), names.end());
     put_back_replaced(output_dir, names);

@@ -46,6 +46,17 @@ TEST_F(StagedFolders, AppearOnlyWhenTheyArePublished) {
     EXPECT_TRUE(remove_partial_folders(folder_ / "absent").empty());
 }
 
+TEST_F(StagedFolders, LeftoversOfOthersStayAndAReplacedFolderGoesBack) {
+    for (const char* name : {"dataset.partial", "checkpoint-x.partial", "checkpoint-2.replaced.partial",
+                             "checkpoint-3", "checkpoint-3.replaced.partial", "model.partial"})
+        std::filesystem::create_directory(folder_ / name);
+    EXPECT_EQ(remove_partial_folders(folder_.path()),
+              (std::vector<std::string>{"checkpoint-3.replaced.partial", "model.partial"}));
+    for (const char* name : {"dataset.partial", "checkpoint-x.partial", "checkpoint-2", "checkpoint-3"})
+        EXPECT_TRUE(std::filesystem::exists(folder_ / name)) << name;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "checkpoint-2.replaced.partial"));
+}
+
 TEST_F(StagedFolders, TakeThePlaceOfAnEarlierFolder) {
     publish("checkpoint-1", "earlier");
     publish("checkpoint-1", "later");
