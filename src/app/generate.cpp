@@ -26,7 +26,7 @@ struct GenerateOptions {
     bool has_prompt = false;
     GenerationSettings generation;
     std::int64_t threads = 0;
-    bool json = false;
+    bool json = false, logits = false;
 };
 
 /// Prompt tokens that go through the model at once: enough to keep its products busy.
@@ -85,6 +85,8 @@ void generate(GenerateOptions options) {
         throw UsageError(options.has_prompt ? "Both --prompt and --prompt_ids are given."
                                             : "Neither --prompt nor --prompt_ids is given.",
                          "Give one of them.");
+    if (options.logits && !options.json)
+        throw UsageError("--logits is given without --json.", "They are printed with --json only.");
     check_sampling(options.generation.sampling);
     if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
     options.model = find_pretrained(options.model, "--model").string();
@@ -122,10 +124,11 @@ void generate(GenerateOptions options) {
             fmt::print("{}\n", fmt::join(ids, ","));
             return;
         }
-        fmt::print("{}\n",
-                   python_json_line({{"ids", ids},
-                                     {"text", tokenizer ? Json(tokenizer->decode(ids, true)) : Json()},
-                                     {"prompt_ids", prompt}}));
+        Json result = {{"ids", ids},
+                       {"text", tokenizer ? Json(tokenizer->decode(ids, true)) : Json()},
+                       {"prompt_ids", prompt}};
+        if (options.logits) result["logits"] = generator.prompt_logits();
+        fmt::print("{}\n", python_json_line(result));
         return;
     }
     TextPrinter printer(tokenizer);
@@ -169,6 +172,9 @@ void add_generate_command(CLI::App& app) {
         ->check(CLI::Range(0, 4096));
     command->add_flag("--json", options->json,
                       "print {\"ids\": new ids, \"text\": their text, \"prompt_ids\": ids of the prompt}");
+    command->add_flag(
+        "--logits", options->logits,
+        "with --json: also \"logits\", those behind the prompt, one per token of the vocabulary");
     command->callback([options, prompt] {
         options->has_prompt = prompt->count() > 0;
         generate(*options);

@@ -90,7 +90,8 @@ std::vector<std::int32_t> Generator::generate(std::span<const std::int32_t> prom
                                 length, capacity),
                     "Shorten the prompt.");
     std::vector<std::int32_t> made;
-    std::vector<float> logits = take_in(prompt, 0);
+    prompt_logits_ = take_in(prompt, 0);
+    std::vector<float> logits = prompt_logits_;
     while (static_cast<std::int64_t>(made.size()) < settings.max_new_tokens) {
         const std::int32_t id =
             choose_token(logits, settings.sampling, static_cast<std::int64_t>(made.size()));

@@ -39,6 +39,8 @@ class Generator {
     std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt,
                                        const GenerationSettings& settings,
                                        const std::function<void(std::int32_t)>& tell = {});
+    /// The logits [V] behind the last prompt, from which the first new token was chosen.
+    const std::vector<float>& prompt_logits() const { return prompt_logits_; }
 
   private:
     /// Takes ids at positions from `begin` on through the model, in pieces; the last one's logits.
@@ -46,6 +48,7 @@ class Generator {
 
     InferenceModel& model_;
     Backend& backend_;
+    std::vector<float> prompt_logits_;
 };
 
 }  // namespace drover

@@ -45,6 +45,20 @@ TEST(GenerateCommand, GivesTheIdsOfTransformers) {
     }
 }
 
+TEST(GenerateCommand, GivesTheLogitsOfTransformers) {
+    const Json expected = read_json_file(test::golden_path("generate/llama/expected.json"));
+    const Json& last = expected.at("cases").back();
+    auto ids = last.at("prompt").get<std::vector<int>>();
+    for (const Json& id : last.at("ids")) ids.push_back(id.get<int>());
+    ids.pop_back();  // last_logits chose it
+    const std::string prompt =
+        fmt::format("--prompt_ids {} --max_new_tokens 1 --dtype float32 --logits", fmt::join(ids, ","));
+    const auto found = json_of(generate("llama", prompt + " --json")).at("logits").get<std::vector<double>>();
+    const auto theirs = expected.at("last_logits").get<std::vector<double>>();
+    EXPECT_LE(test::relative_error(found, theirs), 1e-5);
+    EXPECT_EQ(test::run_drover(generate("llama", prompt)).exit_code, 2);
+}
+
 TEST(GenerateCommand, PrintsPromptAndText) {
     const std::string flags =
         "--prompt 'Now is' --max_new_tokens 12 --temperature 0.7 --top_k 20 --top_p 0.9 --seed ";
