@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "api/choose_backend.h"
+#include "api/model_texts.h"
 #include "api/run_clm_settings.h"
 #include "app/busy_machine.h"
 #include "app/commands.h"
@@ -199,13 +200,8 @@ class ClmRun {
         engine_model_ = std::make_unique<EngineModel>(
             *engine_, model_.config, *backend_, mesh_,
             [this](const fs::path& folder) {
-                write_file_atomically(folder / "config.json",
-                                      model_.config.saved_text(engine_->saved_dtype()));
-                write_file_atomically(folder / "generation_config.json",
-                                      generation_config_text(model_.generation));
-                save_tokenizer(*model_.tokenizer, folder);
-                write_file_atomically(folder / "training_args.json",
-                                      python_json(arguments_.to_json(), 2) + "\n");
+                write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
+                                  *model_.tokenizer, arguments_);
             },
             CheckpointOptions{.with_optimizer = !arguments_.flag("save_only_model"),
                               .buffer_bytes = checkpoint_buffer()});

@@ -31,21 +31,33 @@ CollatorOptions collator(const Arguments& arguments, const ModelSource& model) {
             .ignore_every_pad_id = arguments.text("packing") == "none"};
 }
 
-std::unique_ptr<TrainingData> streamed(const SharedRows& rows, const TokenSource& tokens,
-                                       const ModelSource& model, const SamplerOptions& sampler,
-                                       CollatorOptions collator, std::optional<std::int64_t> max_samples,
-                                       StreamEnd end) {
+/// One of the two: text that is streamed, or a file of tokens.
+struct Rows {
+    const SharedRows& streamed;
+    const std::unique_ptr<TokenFile>& file;
+};
+
+std::unique_ptr<TrainingData> make_data(const Rows& rows, const Arguments& arguments,
+                                        const ModelSource& model, const TokenSource& tokens,
+                                        SamplerOptions sampler, const char* max_samples_flag, StreamEnd end) {
+    const auto max_samples = arguments.optional_integer(max_samples_flag);
+    if (!rows.streamed)
+        return std::make_unique<TokenFileData>(rows.file->rows(),
+                                               LoaderOptions{.sampler = std::move(sampler),
+                                                             .collator = collator(arguments, model),
+                                                             .max_samples = max_samples},
+                                               end);
     PackingOptions packing = tokens.packing;
     packing.max_rows = max_samples;
     return std::make_unique<TextStreamData>(
-        TextStreamOptions{.rows = rows,
+        TextStreamOptions{.rows = rows.streamed,
                           .tokenizer = model.tokenizer,
                           .packing = packing,
                           .dealing = {.batch_size = sampler.batch_size,
                                       .ranks = sampler.ranks,
                                       .rank = sampler.rank,
                                       .split_batches = sampler.split_batches},
-                          .collator = std::move(collator),
+                          .collator = collator(arguments, model),
                           .vocab_size = model.config.vocab_size,
                           .end = end});
 }
@@ -55,10 +67,6 @@ std::unique_ptr<TrainingData> streamed(const SharedRows& rows, const TokenSource
 std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,
                                             const ModelSource& model, const TokenSource& tokens) {
     SamplerOptions sampler = training_sampler(settings);
-    const auto max_samples = arguments.optional_integer("max_train_samples");
-    if (tokens.streamed.train)
-        return streamed(tokens.streamed.train, tokens, model, sampler, collator(arguments, model),
-                        max_samples, StreamEnd::never);
     const std::string& order = arguments.text("train_sampling_strategy");
     if (order == "group_by_length") {
         sampler.order = SampleOrder::by_length;
@@ -66,25 +74,14 @@ std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const Tr
     } else if (order == "sequential") {
         sampler.order = SampleOrder::sequential;
     }
-    return std::make_unique<TokenFileData>(tokens.train->rows(),
-                                           LoaderOptions{.sampler = std::move(sampler),
-                                                         .collator = collator(arguments, model),
-                                                         .max_samples = max_samples},
-                                           StreamEnd::never);
+    return make_data({tokens.streamed.train, tokens.train}, arguments, model, tokens, std::move(sampler),
+                     "max_train_samples", StreamEnd::never);
 }
 
 std::unique_ptr<TrainingData> evaluation_data(const Arguments& arguments, const TrainerSettings& settings,
                                               const ModelSource& model, const TokenSource& tokens) {
-    SamplerOptions sampler = evaluation_sampler(settings);
-    const auto max_samples = arguments.optional_integer("max_eval_samples");
-    if (tokens.streamed.validation)
-        return streamed(tokens.streamed.validation, tokens, model, sampler, collator(arguments, model),
-                        max_samples, StreamEnd::after_one_epoch);
-    return std::make_unique<TokenFileData>(tokens.validation->rows(),
-                                           LoaderOptions{.sampler = std::move(sampler),
-                                                         .collator = collator(arguments, model),
-                                                         .max_samples = max_samples},
-                                           StreamEnd::after_one_epoch);
+    return make_data({tokens.streamed.validation, tokens.validation}, arguments, model, tokens,
+                     evaluation_sampler(settings), "max_eval_samples", StreamEnd::after_one_epoch);
 }
 
 }  // namespace drover

@@ -7,6 +7,7 @@
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "core/python_text.h"
+#include "io/model_folder.h"
 
 namespace drover {
 namespace {
@@ -19,11 +20,6 @@ std::string checksum_of(const Json& without_checksum) {
     return ContentHash().add_bytes(python_json(without_checksum, 2)).hex();
 }
 
-bool is_plain_name(const std::string& name) {
-    return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-           name.find('\0') == std::string::npos;
-}
-
 bool is_hash(const std::string& text) {
     return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
@@ -32,7 +28,7 @@ bool is_hash(const std::string& text) {
 std::optional<FileDigest> parse_digest(const std::string& name, const Json& json) {
     const FileDigest digest{.bytes = json.at("bytes").get<std::uint64_t>(),
                             .hash = json.at("xxh3_128").get<std::string>()};
-    if (!is_plain_name(name) || !json.at("bytes").is_number_unsigned() || !is_hash(digest.hash))
+    if (!is_plain_file_name(name) || !json.at("bytes").is_number_unsigned() || !is_hash(digest.hash))
         return std::nullopt;
     return digest;
 }

@@ -27,12 +27,6 @@ bool is_there(const std::filesystem::path& path) {
                 ".save_pretrained(FOLDER, safe_serialization=True).");
 }
 
-/// A name in the folder itself, so that an index cannot make us read anything else.
-bool is_plain_file_name(std::string_view name) {
-    return !name.empty() && name != "." && name != ".." &&
-           name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
-}
-
 /// The index's weight_map: tensor name → file name, both checked.
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& index_path) {
     const std::string text = read_text_file(index_path);
@@ -61,6 +55,11 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
 }
 
 }  // namespace
+
+bool is_plain_file_name(std::string_view name) {
+    return !name.empty() && name != "." && name != ".." &&
+           name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+}
 
 ModelWeights::ModelWeights(const std::filesystem::path& folder_or_file) : path_(folder_or_file) {
     std::error_code ignored;

@@ -13,6 +13,9 @@
 
 namespace drover {
 
+/// A name in a folder itself, so that a list of files cannot make us read anything else.
+bool is_plain_file_name(std::string_view name);
+
 inline constexpr std::string_view single_weights_file = "model.safetensors";
 inline constexpr std::string_view weights_index_file = "model.safetensors.index.json";
 

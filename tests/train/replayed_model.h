@@ -8,6 +8,7 @@
 
 #include "data/sampler.h"
 #include "support/golden.h"
+#include "train/sampled_data.h"
 #include "train/trainer.h"
 
 namespace drover::test {
@@ -68,46 +69,13 @@ class ReplayedModel final : public TrainingModel {
 };
 
 /// Rows of zeros in the order of a sampler.
-class BlankData final : public TrainingData {
+class BlankData final : public SampledData {
   public:
-    BlankData(SamplerOptions options, std::int64_t row_length, StreamEnd end)
-        : options_(options), row_length_(row_length), end_(end), sampler_(options) {}
-
-    std::int64_t samples() const override { return options_.samples; }
-    std::int64_t batches_per_epoch() const override { return sampler_.batches_per_epoch(); }
-    std::int64_t tokens_per_epoch() const override { return options_.samples * row_length_; }
-
-    std::unique_ptr<BatchStream> open(BatchPosition start) override {
-        return std::make_unique<Stream>(*this, start);
-    }
+    using SampledData::SampledData;
 
   private:
-    struct Stream final : BatchStream {
-        Stream(BlankData& data, BatchPosition start) : data_(data), position_(start) {}
-
-        std::optional<TrainingBatch> next() override {
-            if (position_.step == data_.batches_per_epoch()) position_ = {position_.epoch + 1, 0};
-            if (data_.end_ == StreamEnd::after_one_epoch && position_.epoch > 0) return std::nullopt;
-            const auto rows =
-                static_cast<std::int64_t>(data_.sampler_.batch(position_.epoch, position_.step).size());
-            const std::vector<std::int32_t> ids(static_cast<std::size_t>(rows * data_.row_length_), 0);
-            TrainingBatch batch{.epoch = position_.epoch,
-                                .step = position_.step,
-                                .tokens = TokenBatch::from_labels(rows, data_.row_length_, ids, ids),
-                                .attended = rows * data_.row_length_,
-                                .fresh = rows};
-            ++position_.step;
-            return batch;
-        }
-
-        BlankData& data_;
-        BatchPosition position_;
-    };
-
-    SamplerOptions options_;
-    std::int64_t row_length_;
-    StreamEnd end_;
-    BatchSampler sampler_;
+    std::int32_t token(std::int64_t, std::int64_t) const override { return 0; }
+    std::int64_t fresh(std::int64_t, std::int64_t rows) const override { return rows; }
 };
 
 }  // namespace drover::test

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "api/choose_backend.h"
+#include "api/model_texts.h"
 #include "api/public/parts.h"
 #include "api/run_clm_settings.h"
 #include "core/error.h"
@@ -197,8 +198,11 @@ struct Trainer::Run {
         options.model.row_length =
             (longest + pad_to_multiple_of - 1) / pad_to_multiple_of * pad_to_multiple_of;
         engine = std::make_unique<TrainEngine>(config, options, *backend, mesh);
-        model = std::make_unique<EngineModel>(*engine, config, *backend, mesh,
-                                              [this](const fs::path& folder) { write_files(folder); });
+        model =
+            std::make_unique<EngineModel>(*engine, config, *backend, mesh, [this](const fs::path& folder) {
+                write_model_texts(folder, config, engine->saved_dtype(), generation, *tokenizer,
+                                  run.arguments);
+            });
         const CollatorOptions collator{
             .pad_id = pad, .ignore_every_pad_id = true, .pad_to_multiple_of = pad_to_multiple_of};
         training = std::make_unique<TokenFileData>(
@@ -219,13 +223,6 @@ struct Trainer::Run {
         loop->add_callback(banner);
         loop->add_callback(
             printer.emplace(LogFormat::hugging_face_5, no_bar ? LogStyle::plain : LogStyle::beside_bar));
-    }
-
-    void write_files(const fs::path& folder) const {
-        write_file_atomically(folder / "config.json", config.saved_text(engine->saved_dtype()));
-        write_file_atomically(folder / "generation_config.json", generation_config_text(generation));
-        save_tokenizer(*tokenizer, folder);
-        write_file_atomically(folder / "training_args.json", python_json(run.arguments.to_json(), 2) + "\n");
     }
 
     void need_weights() {

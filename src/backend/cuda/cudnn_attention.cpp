@@ -130,20 +130,6 @@ class GraphMaker {
     std::shared_ptr<frontend::graph::Graph> graph_ = std::make_shared<frontend::graph::Graph>();
 };
 
-/// Parts of the scratch memory, one behind the other.
-class ScratchParts {
-  public:
-    std::size_t add(std::int64_t bytes) {
-        const std::size_t at = bytes_;
-        bytes_ += (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
-        return at;
-    }
-    std::size_t bytes() const { return bytes_; }
-
-  private:
-    std::size_t bytes_ = 0;
-};
-
 void* shifted(void* data, std::int64_t items, DType dtype) {
     return static_cast<std::byte*>(data) + items * static_cast<std::int64_t>(size_of(dtype));
 }

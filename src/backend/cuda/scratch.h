@@ -28,6 +28,21 @@ class Scratch {
     std::size_t capacity_ = 0;
 };
 
+/// Where the parts of one operation's scratch memory begin, one behind the other, each aligned to 256.
+class ScratchParts {
+  public:
+    template <class Count>
+    std::size_t add(Count bytes) {
+        const std::size_t at = bytes_;
+        bytes_ += (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
+        return at;
+    }
+    std::size_t bytes() const { return bytes_; }
+
+  private:
+    std::size_t bytes_ = 0;
+};
+
 /// Device copies of small tables that rarely change (the leaves of an optimizer's update): uploaded when
 /// their bytes differ from last time's.
 class DeviceTable {

@@ -175,17 +175,6 @@ __global__ void finish_pieces(SortedSums<Y, W> s) {
     write_row<columns>(s.dweight + key * s.dweight_stride + column, sums, s.accumulate);
 }
 
-/// Parts of one scratch buffer, each aligned to 256 bytes.
-struct Parts {
-    std::size_t bytes = 0;
-
-    std::size_t add(std::size_t count) {
-        const std::size_t begin = bytes;
-        bytes += (count + 255) / 256 * 256;
-        return begin;
-    }
-};
-
 }  // namespace
 
 void embedding(const Launch& launch, const Embedding& op) {
@@ -219,12 +208,12 @@ void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
               static_cast<std::int32_t*>(nullptr), tokens, 0, bits, launch.stream),
           "embedding_backward");
     const std::int64_t pieces = ceil_div(tokens, tokens_per_piece);
-    Parts parts;
+    ScratchParts parts;
     const std::size_t table = static_cast<std::size_t>(tokens) * 4;
     const std::size_t keys = parts.add(table), order = parts.add(table), sorted_keys = parts.add(table),
                       sorted_order = parts.add(table), sorting = parts.add(sort_bytes),
                       partials = parts.add(static_cast<std::size_t>(pieces * 2 * width) * sizeof(float));
-    auto* scratch = static_cast<char*>(launch.scratch.take(parts.bytes));
+    auto* scratch = static_cast<char*>(launch.scratch.take(parts.bytes()));
     const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(scratch + part); };
     const auto numbers = [&](std::size_t part) { return reinterpret_cast<std::int32_t*>(scratch + part); };
 

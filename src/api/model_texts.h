@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+
+#include "args/arguments.h"
+#include "model/config.h"
+#include "text/tokenizer.h"
+
+namespace drover {
+
+/// Writes what belongs beside saved weights: config.json, generation_config.json, the tokenizer's files and
+/// training_args.json.
+void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
+                       const Json& generation, const Tokenizer& tokenizer, const Arguments& arguments);
+
+}  // namespace drover
