@@ -11,6 +11,17 @@
 
 namespace drover {
 
+/// A point in a stream. Put again, it stands for the new point only.
+class Fence {
+  public:
+    virtual ~Fence() = default;
+    virtual void put(Stream stream) = 0;
+    /// Later work on this stream begins when the point has been passed; at once when it was never put.
+    virtual void hold(Stream stream) = 0;
+    /// The host waits until the point has been passed; not at all when it was never put.
+    virtual void wait() = 0;
+};
+
 /// Runs operations. `backend.run(stream, RmsNorm{…})` checks the operands once (checks.cpp) and enqueues the
 /// work; the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one
 /// backend.
@@ -31,6 +42,9 @@ class Backend {
     /// returns.
     virtual MemoryBlock allocate_staging(std::size_t bytes) { return allocate_host_memory(bytes); }
     virtual Stream main_stream() = 0;
+    /// Beside the main stream: for copies from and to staging memory that go on while it works.
+    virtual Stream copy_stream() = 0;
+    virtual std::unique_ptr<Fence> make_fence() = 0;
     /// Waits until everything enqueued on the stream is done; on a stream without a handle: on the whole
     /// device.
     virtual void synchronize(Stream stream) = 0;
@@ -40,7 +54,8 @@ class Backend {
     virtual double seconds_between(std::size_t first, std::size_t second) = 0;
     virtual void forget_marks() = 0;
     /// Copies packed bytes between host and this device, or within it, in stream order. From pageable host
-    /// memory the bytes are taken before the call returns.
+    /// memory the bytes are taken before the call returns; what is copied to the host is there when the
+    /// stream has passed it.
     virtual void copy(Stream stream, const Tensor& from, const Tensor& to) = 0;
 
     /// Whether fp32 matrix products may use TF32 (10 bits of mantissa), where the device has it. Off at

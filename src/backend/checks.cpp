@@ -233,7 +233,7 @@ void Backend::check(const Add& op) const {
 
 void Backend::check(const Sum& op) const {
     const Operands operands("sum", device());
-    operands.ranked("x", op.x, {f32}, 1);
+    operands.ranked("x", op.x, {f32, f64}, 1);
     operands.shaped("out", op.out, {f64}, {1});
 }
 

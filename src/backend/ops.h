@@ -235,11 +235,12 @@ struct Add {
     Tensor x;
 };
 
-/// out = (accumulate ? out : 0) + sum of x, in f64, in a fixed order.
+/// out = (accumulate ? out : 0) + scale · sum of x, in f64, in a fixed order.
 struct Sum {
-    Tensor x;    ///< [n] f32
+    Tensor x;    ///< [n] f32 or f64
     Tensor out;  ///< [1] f64
     bool accumulate = false;
+    double scale = 1;
 };
 
 }  // namespace drover

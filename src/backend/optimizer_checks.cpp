@@ -77,6 +77,7 @@ void Backend::check(const ClipFactor& op) const {
     const Operands operands("clip_factor", device());
     operands.ranked("sums", op.sums, {f64}, 1);
     check_scalars(operands, op.scalars);
+    operands.optional("loss", op.loss, {f64}, {1});
     operands.holds(op.gradient_scale > 0, "the gradients' scale is not positive");
 }
 

@@ -21,6 +21,7 @@ struct StepScalar {
         clip_factor,       ///< written by ClipFactor
         step,              ///< t: number of the update, from 1
         newest_share,      ///< Adafactor: how much the newest squares count in the mean squares
+        skips,             ///< written by ClipFactor: unless 0, updates leave weights and state as they are
         count
     };
 };
@@ -32,12 +33,15 @@ struct SumOfSquares {
 };
 
 /// gradient_norm = √(Σ sums) / gradient_scale; clip_factor = min(1, max_norm / (norm + 1e-6)), or 1 when max_norm ≤ 0, divided by
-/// gradient_scale: what the gradients are too large by is taken out where they are used.
+/// gradient_scale: what the gradients are too large by is taken out where they are used. When guarded, a norm or loss that is not
+/// finite makes the updates that follow leave everything as it is; so nobody has to wait for the norm to decide it.
 struct ClipFactor {
     Tensor sums;     ///< [n] f64
     Tensor scalars;  ///< [StepScalar::count] f32
     float max_norm = 0;
     float gradient_scale = 1;
+    bool guarded = false;
+    Tensor loss{};  ///< [1] f64, optional
 };
 
 /// Where the elements of a part of a leaf stand in the whole leaf. Noise is addressed by it, so that it does

@@ -1,7 +1,5 @@
 #include "model/batch.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -79,42 +77,6 @@ TokenBatch TokenBatch::packed(std::int64_t rows, std::int64_t row_length, std::s
         }
     }
     return batch;
-}
-
-void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length) {
-    longest_row_ = row_length;
-    for (Tensor* tensor : {&ids_, &targets_, &positions_, &counts_, &begin_, &length_})
-        *tensor = arena.make(MemoryUse::batch, DType::i32, {rows * row_length});
-}
-
-MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatch& batch,
-                                std::int64_t vocab_size) const {
-    const auto bad = std::find_if(batch.ids.begin(), batch.ids.end(),
-                                  [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
-    if (bad != batch.ids.end())
-        throw Error(
-            fmt::format("The data holds token id {}, but the model's vocab_size is {}.", *bad, vocab_size),
-            "Use the tokenizer that belongs to this config, or raise vocab_size.");
-    require(batch.tokens() <= ids_.size(0), "micro-batch larger than planned");
-    require(batch.row_length <= longest_row_, "rows longer than planned");
-    const auto put = [&](const std::vector<std::int32_t>& values, const Tensor& buffer) {
-        const Tensor part = buffer.rows(0, static_cast<std::int64_t>(values.size()));
-        backend.copy(stream, Tensor::of(values.data(), part.shape()), part);
-        return part;
-    };
-    MicroBatch micro{.ids = put(batch.ids, ids_),
-                     .targets = put(batch.targets, targets_),
-                     .positions = put(batch.positions, positions_),
-                     .sequences = {.rows = batch.rows, .row_length = batch.row_length}};
-    if (!batch.sequence_begin.empty()) {
-        std::vector<std::int32_t> counts(batch.ids.size(), 0);
-        for (std::size_t i = 0; i < batch.sequence_begin.size(); ++i)
-            std::fill_n(counts.begin() + batch.sequence_begin[i], batch.sequence_length[i], 1);
-        micro.counts = put(counts, counts_);
-        micro.sequences.begin = put(batch.sequence_begin, begin_);
-        micro.sequences.length = put(batch.sequence_length, length_);
-    }
-    return micro;
 }
 
 }  // namespace drover

@@ -60,19 +60,4 @@ struct MicroBatch {
     std::int64_t tokens() const { return sequences.tokens(); }
 };
 
-/// Device buffers for the largest micro-batch; smaller ones use a prefix.
-class BatchBuffers {
-  public:
-    void plan(Arena& arena, std::int64_t rows, std::int64_t row_length);
-
-    /// Error when a token id is outside the vocabulary; neither the batch nor its rows may be larger
-    /// than planned.
-    MicroBatch upload(Backend& backend, Stream stream, const TokenBatch& batch,
-                      std::int64_t vocab_size) const;
-
-  private:
-    Tensor ids_, targets_, positions_, counts_, begin_, length_;  // each [largest N] i32
-    std::int64_t longest_row_ = 0;
-};
-
 }  // namespace drover

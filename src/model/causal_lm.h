@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/precision.h"
+#include "model/batch_buffers.h"
 #include "model/block_activations.h"
 #include "model/config.h"
 #include "model/head.h"
@@ -57,7 +58,7 @@ class CausalLm {
     /// f64); absent when the config does not ask for it.
     Tensor balance_loss() const { return balance_loss_; }
 
-    const BatchBuffers& batch_buffers() const { return batch_buffers_; }
+    BatchBuffers& batch_buffers() { return batch_buffers_; }
     const ModelConfig& config() const { return config_; }
 
   private:

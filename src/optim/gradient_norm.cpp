@@ -10,11 +10,11 @@ void GradientNorm::plan(Arena& arena, const ParamStore& store) {
     sums_ = arena.make(MemoryUse::scratch, DType::f64, {static_cast<std::int64_t>(gradients_.size())});
 }
 
-void GradientNorm::run(Backend& backend, Stream stream, Communicator& everyone, const Tensor& scalars,
-                       float max_norm, float gradient_scale) const {
+void GradientNorm::run(Backend& backend, Stream stream, Communicator& everyone, ClipFactor clipping) const {
     backend.run(stream, SumOfSquares{.tensors = gradients_, .sums = sums_});
     everyone.all_reduce(stream, sums_, Reduction::sum);
-    backend.run(stream, ClipFactor{.sums = sums_, .scalars = scalars, .max_norm = max_norm, .gradient_scale = gradient_scale});
+    clipping.sums = sums_;
+    backend.run(stream, clipping);
 }
 
 }  // namespace drover

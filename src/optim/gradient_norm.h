@@ -11,10 +11,8 @@ namespace drover {
 class GradientNorm {
   public:
     void plan(Arena& arena, const ParamStore& store);
-    /// Summed over all ranks, copies counted once. max_norm ≤ 0: no clipping, the norm is still computed. The gradients are too large by
-    /// `gradient_scale`, the norm is not.
-    void run(Backend& backend, Stream stream, Communicator& everyone, const Tensor& scalars, float max_norm,
-             float gradient_scale = 1) const;
+    /// Summed over all ranks, copies counted once. `clipping` says what follows from the norm; its sums are made here.
+    void run(Backend& backend, Stream stream, Communicator& everyone, ClipFactor clipping) const;
     /// Of each leaf, in the order of the store: the sum of squares over all ranks that run() made its norm from.
     const Tensor& sums() const { return sums_; }
 

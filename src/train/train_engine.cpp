@@ -9,7 +9,6 @@
 #include "core/convert.h"
 #include "model/params.h"
 #include "train/checkpoint_writer.h"
-#include "train/loss_reader.h"
 #include "train/new_weights.h"
 #include "train/weight_upload.h"
 
@@ -66,6 +65,7 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
       optimizer_(make_optimizer(options.optimizer.value_or(OptimizerSettings{.adamw = options.adamw}),
                                 options.model.precision, mesh)),
       model_(config_, options.model, backend, *store_, parallel_, mesh.replicas()),
+      reading_(backend),
       host_scalars_(StepScalar::count, 0.0f) {
     check_tensor_parallel(config_, mesh.tp().size());
     require(mesh.shape().pp == 1 && mesh.shape().cp == 1,
@@ -86,8 +86,6 @@ void TrainEngine::plan(Arena& arena) {
     }
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
-    loss_sums_ = arena.make(MemoryUse::scratch, DType::f64, {LossReader::most_unread});
-    balance_losses_ = arena.make(MemoryUse::scratch, DType::f64, {LossReader::most_unread});
     count_ = arena.make(MemoryUse::scratch, DType::i64, {1});
     if (has_noise()) replica_tokens_ = arena.make(MemoryUse::scratch, DType::i64, {mesh_.replicas().size()});
     model_.plan(arena);
@@ -317,10 +315,10 @@ void TrainEngine::upload_scalars() {
     backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
 }
 
-StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_batches) {
+/// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for any of it.
+void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
     require(!options_.evaluation_only, "a step of an engine that only evaluates");
     const std::int64_t count = step_count(micro_batches);
-    LossReader losses(loss_sums_, balance_losses_, backend_, stream_);
     store_->begin_step(static_cast<int>(micro_batches.size()));
     host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
@@ -334,44 +332,68 @@ StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_b
         model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1),
                                 balance_scale * gradient_scale());
 
+        backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()),
+                                  .out = loss_sum_,
+                                  .accumulate = i > 0,
+                                  .scale = scale});
         // The balance loss is that of all replicas already.
-        losses.add(model_.loss().rows(0, batch.tokens()), scale, model_.balance_loss(),
-                   balance_scale / mesh_.replicas().size());
+        if (const Tensor balance = model_.balance_loss())
+            backend_.run(stream_, Sum{.x = balance,
+                                      .out = loss_sum_,
+                                      .accumulate = true,
+                                      .scale = balance_scale / mesh_.replicas().size()});
     }
     store_->finish_gradients(stream_);
-    gradient_norm_.run(backend_, stream_, mesh_.everyone(), scalars_,
-                       static_cast<float>(options_.max_gradient_norm), static_cast<float>(gradient_scale()));
-    backend_.copy(stream_, scalars_, Tensor::of(host_scalars_.data(), scalars_.shape()));
-    double loss = losses.sum();
-    if (mesh_.replicas().size() > 1) {
-        backend_.copy(stream_, Tensor::of(&loss, {1}), loss_sum_);
-        mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
-        backend_.copy(stream_, loss_sum_, Tensor::of(&loss, {1}));
-        backend_.synchronize(stream_);
-    }
-    return {.loss = loss,
-            .gradient_norm = host_scalars_[StepScalar::gradient_norm],
+    if (mesh_.replicas().size() > 1) mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
+    // Where scaled gradients are expected to overflow now and then, the loss alone stops nothing.
+    const bool loss_stops = options_.skip_non_finite || !loss_scaler_;
+    gradient_norm_.run(backend_, stream_, mesh_.everyone(),
+                       {.scalars = scalars_,
+                        .max_norm = static_cast<float>(options_.max_gradient_norm),
+                        .gradient_scale = static_cast<float>(gradient_scale()),
+                        .guarded = true,
+                        .loss = loss_stops ? loss_sum_ : Tensor()});
+    reading_.begin(stream_, scalars_, loss_sum_);
+}
+
+/// Waits for what enqueue_gradients() made, and for nothing behind it.
+StepResult TrainEngine::read_gradients() {
+    reading_.wait();
+    return {.loss = reading_.loss(),
+            .gradient_norm = reading_.scalar(StepScalar::gradient_norm),
             .loss_scale = gradient_scale()};
+}
+
+StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_batches) {
+    enqueue_gradients(micro_batches);
+    return read_gradients();
 }
 
 StepResult TrainEngine::step(std::span<const TokenBatch> micro_batches, double learning_rate) {
     host_scalars_[StepScalar::learning_rate] = static_cast<float>(learning_rate);
     optimizer_->set_scalars(host_scalars_, updates_done_ + 1);
-    StepResult result = accumulate_gradients(micro_batches);
+    enqueue_gradients(micro_batches);
+    // The device itself leaves the update out when a number is not finite; so it has work while the host
+    // reads loss and norm.
+    optimizer_->update(backend_, stream_, scalars_);
+    store_->weights_changed();
+
+    StepResult result = read_gradients();
     // Loss and norm are those of all ranks, so every rank decides alike.
     const bool loss_finite = std::isfinite(result.loss),
                gradients_finite = std::isfinite(result.gradient_norm);
     if (!loss_finite || (!gradients_finite && !loss_scaler_))
         result.non_finite = find_non_finite(micro_batches);
     if (loss_scaler_) loss_scaler_->update(gradients_finite);
-    const bool skips =
-        options_.skip_non_finite ? !loss_finite || !gradients_finite : loss_scaler_ && !gradients_finite;
-    if (skips) {
-        result.updated = false;
-        return result;
+    if (reading_.scalar(StepScalar::skips) != 0) {
+        if (options_.skip_non_finite || loss_scaler_) {
+            result.updated = false;
+            return result;
+        }
+        backend_.run(stream_, Fill{.x = scalars_.rows(StepScalar::skips, 1), .value = 0});
+        optimizer_->update(backend_, stream_, scalars_);
+        store_->weights_changed();
     }
-    optimizer_->update(backend_, stream_, scalars_);
-    store_->weights_changed();
     ++updates_done_;
     return result;
 }

@@ -16,6 +16,7 @@
 #include "train/loss_scaler.h"
 #include "train/optimizer_source.h"
 #include "train/run_state.h"
+#include "train/step_reading.h"
 
 namespace drover {
 
@@ -143,6 +144,8 @@ class TrainEngine {
     LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
                                std::uint64_t seed);
     void upload_scalars();
+    void enqueue_gradients(std::span<const TokenBatch> micro_batches);
+    StepResult read_gradients();
     double gradient_scale() const { return loss_scaler_ ? static_cast<double>(loss_scaler_->scale()) : 1.0; }
     std::vector<double> leaf_sums() const;
     NonFinite find_non_finite(std::span<const TokenBatch> micro_batches);
@@ -167,11 +170,11 @@ class TrainEngine {
 
     MemoryPlan memory_plan_;
     std::unique_ptr<Arena> arena_;
-    Tensor scalars_;                     // [StepScalar::count] f32
-    Tensor loss_sum_;                    // [1] f64
-    Tensor loss_sums_, balance_losses_;  // [LossReader::most_unread] f64
-    Tensor count_;                       // [1] i64: tokens over all ranks
-    Tensor replica_tokens_;              // [replicas] i64: tokens of each in a micro-batch; only with noise
+    Tensor scalars_;         // [StepScalar::count] f32
+    Tensor loss_sum_;        // [1] f64: of the step, over all ranks
+    Tensor count_;           // [1] i64: tokens over all ranks
+    Tensor replica_tokens_;  // [replicas] i64: tokens of each in a micro-batch; only with noise
+    StepReading reading_;
     std::vector<float> host_scalars_;
     std::int64_t updates_done_ = 0;
     std::optional<LossScaler> loss_scaler_;

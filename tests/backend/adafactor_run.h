@@ -14,6 +14,7 @@ inline Tensor step_scalars(Workbench& bench, double learning_rate, int step, dou
     scalars[StepScalar::clip_factor] = static_cast<float>(clip_factor);
     scalars[StepScalar::step] = static_cast<float>(step);
     scalars[StepScalar::newest_share] = static_cast<float>(std::pow(step, -0.8));
+    scalars[StepScalar::skips] = 0;
     return bench.put(Tensor::of(scalars.data(), {StepScalar::count}));
 }
 

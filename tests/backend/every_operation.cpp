@@ -115,7 +115,7 @@ std::vector<OwnedTensor> run_optimizer(Workbench& bench, DType dtype, bool with_
     const Shape shape = {rows, width};
     const DType moment = with_master ? DType::f32 : dtype;
     const Tensor gradient = normal(bench, dtype, shape, 1), sums = bench.make(DType::f64, {1});
-    const Tensor scalars = bench.put({0.01f, 1.f, 0.1f, 0.001f, 0.f, 0.f, 1.f, 1.f});
+    const Tensor scalars = bench.put({0.01f, 1.f, 0.1f, 0.001f, 0.f, 0.f, 1.f, 1.f, 0.f});
     const Tensor gradients[] = {gradient};
     bench.run(SumOfSquares{.tensors = gradients, .sums = sums});
     bench.run(ClipFactor{.sums = sums, .scalars = scalars, .max_norm = 1});

@@ -124,7 +124,16 @@ TEST(Sum, EverySizeAndAccumulates) {
         EXPECT_NEAR(bench.values_of(out)[0], expected, 1e-11 * static_cast<double>(count));
         bench.run(Sum{.x = bench.put(x), .out = out, .accumulate = true});
         EXPECT_NEAR(bench.values_of(out)[0], 2 * expected, 1e-11 * static_cast<double>(count));
+        bench.run(Sum{.x = bench.put(x), .out = out, .accumulate = true, .scale = -0.5});
+        EXPECT_NEAR(bench.values_of(out)[0], 1.5 * expected, 1e-11 * static_cast<double>(count));
     }
+}
+
+TEST(Sum, OfDoublesKeepsTheirDigits) {
+    Workbench bench;
+    const Tensor out = bench.make(DType::f64, {1});
+    bench.run(Sum{.x = bench.put({1.0, 1e-12}), .out = out, .scale = 4});
+    EXPECT_EQ(bench.values_of(out)[0], 4 * (1.0 + 1e-12));
 }
 
 TEST(General, NothingToDoIsAllowed) {

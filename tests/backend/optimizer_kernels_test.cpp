@@ -72,6 +72,29 @@ TEST(ClipFactor, TakesOutWhatTheGradientsAreTooLargeBy) {
     EXPECT_EQ(clip_scaled(64.0 * 64 * 25, 0), std::pair(5.0, 1.0 / 64));
 }
 
+/// StepScalar::skips for a norm and a loss.
+double skips(double norm, double loss, bool guarded, bool with_loss) {
+    Workbench bench;
+    const Tensor scalars = bench.make(DType::f32, {StepScalar::count});
+    bench.run(ClipFactor{.sums = bench.put({norm * norm}),
+                         .scalars = scalars,
+                         .max_norm = 1,
+                         .guarded = guarded,
+                         .loss = with_loss ? bench.put({loss}) : Tensor()});
+    return bench.values_of(scalars)[StepScalar::skips];
+}
+
+TEST(ClipFactor, SkipsWhatIsNotFiniteWhenGuarded) {
+    const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
+    EXPECT_EQ(skips(1, 1, true, true), 0);
+    EXPECT_EQ(skips(nan, 1, true, true), 1);
+    EXPECT_EQ(skips(infinity, 1, true, false), 1);
+    EXPECT_EQ(skips(1, nan, true, true), 1);
+    EXPECT_EQ(skips(1, -infinity, true, true), 1);
+    EXPECT_EQ(skips(1, nan, true, false), 0);
+    EXPECT_EQ(skips(nan, nan, false, true), 0);
+}
+
 TEST(AdamW, MixedTypesMatchTheReference) {
     const double learning_rate = 0.01, correction1 = 0.19, correction2 = 0.002, decay = 0.1, factor = 0.5;
     const DType types[] = {DType::f32, DType::bf16};
@@ -98,9 +121,10 @@ TEST(AdamW, MixedTypesMatchTheReference) {
                                              .master = with_master ? bench.put(master) : Tensor(),
                                              .weight_decay = static_cast<float>(decay)};
                         const AdamWLeaf leaves[] = {leaf};
-                        const Tensor scalars = bench.put(
-                            {static_cast<float>(learning_rate), 0.f, static_cast<float>(correction1),
-                             static_cast<float>(correction2), 0.f, static_cast<float>(factor), 1.f, 1.f});
+                        const Tensor scalars =
+                            bench.put({static_cast<float>(learning_rate), 0.f,
+                                       static_cast<float>(correction1), static_cast<float>(correction2), 0.f,
+                                       static_cast<float>(factor), 1.f, 1.f, 0.f});
                         bench.run(AdamW{.leaves = leaves, .scalars = scalars});
 
                         std::vector<double> ep = values(with_master ? master : p), em = values(m),

@@ -61,6 +61,14 @@ InstructionSet choose_instruction_set() {
         "Set it to avx2, avx512 or amx, or leave it unset.");
 }
 
+/// Everything is done when it is asked for.
+class NoFence final : public Fence {
+  public:
+    void put(Stream) override {}
+    void hold(Stream) override {}
+    void wait() override {}
+};
+
 class CpuBackend final : public Backend {
   public:
     CpuBackend() : instructions_(choose_instruction_set()) {
@@ -76,6 +84,8 @@ class CpuBackend final : public Backend {
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
     MachinePeaks measure_peaks() override { return cpu::measure_peaks(kernels(), instructions_.bf16_tiles); }
     Stream main_stream() override { return {}; }
+    Stream copy_stream() override { return {}; }
+    std::unique_ptr<Fence> make_fence() override { return std::make_unique<NoFence>(); }
     void synchronize(Stream) override {}
     std::size_t mark(Stream) override {
         marks_.push_back(watch_.seconds());

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/cudnn_attention.h"
+#include "backend/cuda/event_fence.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/grouped_gemm.h"
 #include "backend/cuda/kernels.h"
@@ -26,10 +27,14 @@ class CudaBackend final : public Backend {
     explicit CudaBackend(int ordinal) {
         cuda::check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
         cuda::check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
-        cuda::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream cannot be made");
+        for (cudaStream_t* stream : {&stream_, &copy_stream_})
+            cuda::check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "a stream cannot be made");
         check_architecture();
     }
-    ~CudaBackend() override { cudaStreamDestroy(stream_); }
+    ~CudaBackend() override {
+        cudaStreamDestroy(copy_stream_);
+        cudaStreamDestroy(stream_);
+    }
 
     Device device() const override { return Device::cuda; }
     std::string description() const override {
@@ -59,6 +64,8 @@ class CudaBackend final : public Backend {
         return MemoryBlock(memory, [](void* freed) { cudaFreeHost(freed); });
     }
     Stream main_stream() override { return {stream_}; }
+    Stream copy_stream() override { return {copy_stream_}; }
+    std::unique_ptr<Fence> make_fence() override { return std::make_unique<EventFence>(); }
     void synchronize(Stream stream) override {
         cuda::check(stream.handle == nullptr
                         ? cudaDeviceSynchronize()
@@ -156,7 +163,7 @@ class CudaBackend final : public Backend {
     }
 
     cudaDeviceProp properties_{};
-    cudaStream_t stream_ = nullptr;
+    cudaStream_t stream_ = nullptr, copy_stream_ = nullptr;
     std::shared_ptr<std::size_t> allocated_ = std::make_shared<std::size_t>(0);
     Marks marks_;
     Scratch scratch_;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "backend/cuda/cuda_error.h"
+#include "backend/cuda/gemm_choice.h"
 #include "backend/cuda/kernels/bias_rows.h"
 
 namespace drover::cuda {
@@ -104,17 +105,22 @@ const GemmEngine::Plan& GemmEngine::plan_for(const Key& key) {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.alignment_a));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.alignment_c));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.alignment_c));
-    cublasLtMatmulHeuristicResult_t best{};
+    std::array<cublasLtMatmulHeuristicResult_t, 8> candidates{};
     int count = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.first, plan.second, plan.result,
-                                       plan.result, preference, 1, &best, &count);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, plan.operation, plan.first, plan.second, plan.result, plan.result, preference,
+        static_cast<int>(candidates.size()), candidates.data(), &count);
     cublasLtMatmulPreferenceDestroy(preference);
     if (count == 0 || status != CUBLAS_STATUS_SUCCESS)
         throw Error(fmt::format("cuBLASLt knows no way to multiply [{}, {}] and [{}, {}] in {}.", key.m,
                                 key.k, key.k, key.n, name_of(key.operands)),
                     "Use another precision or shape, and please report it.");
-    plan.algorithm = best.algo;
+    const std::span offered(candidates.data(), static_cast<std::size_t>(count));
+    plan.algorithm = candidates[chosen_candidate(offered, {.transpose_a = key.transpose_a,
+                                                           .transpose_b = key.transpose_b,
+                                                           .n = key.n,
+                                                           .k = key.k})]
+                         .algo;
     return plan;
 }
 

@@ -10,8 +10,8 @@
 
 namespace drover::cuda {
 
-/// Matrix products through cuBLASLt. The algorithm of a shape is the library's first choice, made once and
-/// kept: the same on every run with the same library and GPU, so that a resumed run gives the same bits.
+/// Matrix products through cuBLASLt. The algorithm of a shape is chosen once (gemm_choice.h) and kept: the
+/// same on every run with the same library and GPU, so that a resumed run gives the same bits.
 class GemmEngine {
   public:
     GemmEngine();

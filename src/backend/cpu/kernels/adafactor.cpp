@@ -119,6 +119,7 @@ void adafactor_sums(const AdafactorSums& op) {
 }
 
 void adafactor_factors(const AdafactorFactors& op) {
+    if (skips(op.scalars)) return;
     const Shares shares(static_cast<const float*>(op.scalars.raw()));
     for_each_range(static_cast<std::int64_t>(op.matrices.size()), 1, [&](std::int64_t index, std::int64_t) {
         const AdafactorMatrix& matrix = op.matrices[static_cast<std::size_t>(index)];
@@ -136,6 +137,7 @@ void adafactor_factors(const AdafactorFactors& op) {
 }
 
 void adafactor_squares(const AdafactorSquares& op) {
+    if (skips(op.scalars)) return;
     const auto* scalars = static_cast<const float*>(op.scalars.raw());
     const float clip_factor = scalars[StepScalar::clip_factor];
     const Shares shares(scalars);
@@ -151,6 +153,7 @@ void adafactor_squares(const AdafactorSquares& op) {
 }
 
 void adafactor_update(const AdafactorUpdate& op) {
+    if (skips(op.scalars)) return;
     const auto* scalars = static_cast<const float*>(op.scalars.raw());
     const double learning_rate = scalars[StepScalar::learning_rate];
     for (const AdafactorLeaf& leaf : op.leaves) {

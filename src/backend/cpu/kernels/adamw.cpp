@@ -17,6 +17,7 @@ struct Factors {
 }  // namespace
 
 void adamw(const AdamW& op) {
+    if (skips(op.scalars)) return;
     const auto* scalars = static_cast<const float*>(op.scalars.raw());
     const double learning_rate = scalars[StepScalar::learning_rate];
     for (const AdamWLeaf& leaf : op.leaves) {

@@ -117,9 +117,13 @@ void add(const Add& op) {
 
 void sum(const Sum& op) {
     auto* out = static_cast<double*>(op.out.raw());
-    const double total =
-        sum_in_double(static_cast<const float*>(op.x.raw()), op.x.size(0), [](Doubles x) { return x; });
-    *out = (op.accumulate ? *out : 0) + total;
+    double total = 0;
+    if (op.x.dtype() == DType::f64)
+        for (std::int64_t i = 0; i < op.x.size(0); ++i) total += static_cast<const double*>(op.x.raw())[i];
+    else
+        total =
+            sum_in_double(static_cast<const float*>(op.x.raw()), op.x.size(0), [](Doubles x) { return x; });
+    *out = (op.accumulate ? *out : 0) + op.scale * total;
 }
 
 }  // namespace drover::cpu::DROVER_ISA

@@ -24,6 +24,9 @@ void clip_factor(const ClipFactor& op) {
     scalars[StepScalar::gradient_norm] = norm;
     // Written so that a norm that is not a number gives a factor that is not one either.
     scalars[StepScalar::clip_factor] = (op.max_norm <= 0 || factor > 1 ? 1.f : factor) / op.gradient_scale;
+    const bool finite = __builtin_isfinite(norm) &&
+                        (!op.loss || __builtin_isfinite(*static_cast<const double*>(op.loss.raw())));
+    scalars[StepScalar::skips] = op.guarded && !finite ? 1.f : 0.f;
 }
 
 }  // namespace drover::cpu::DROVER_ISA

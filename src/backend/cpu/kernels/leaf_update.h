@@ -142,6 +142,11 @@ class LeafUpdate {
     LeafNoise noise_;
 };
 
+/// Whether updates are to leave everything as it is.
+inline bool skips(const Tensor& scalars) {
+    return static_cast<const float*>(scalars.raw())[StepScalar::skips] != 0;
+}
+
 /// Calls body(LeafUpdate) with the types of the leaf's parameter and gradient.
 template <class Leaf, class Body>
 [[gnu::always_inline]] inline void with_leaf_update(const Leaf& leaf, const float* scalars,

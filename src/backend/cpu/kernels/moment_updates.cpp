@@ -11,6 +11,7 @@ namespace {
 /// moments), where `moments` is the leaf's moment, or null when it has none.
 template <class Operation, class Direction>
 void descend(const Operation& op, const Direction& direction) {
+    if (skips(op.scalars)) return;
     const auto* scalars = static_cast<const float*>(op.scalars.raw());
     const float learning_rate = scalars[StepScalar::learning_rate];
     for (const MomentLeaf& leaf : op.leaves) {

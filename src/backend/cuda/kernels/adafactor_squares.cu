@@ -36,14 +36,14 @@ __device__ float squares_of_matrix(const SquaredLeaf& leaf, const float (&g)[8],
 
 /// The same for a vector, whose mean squares are updated first.
 __device__ float squares_of_vector(const SquaredLeaf& leaf, const float (&g)[8], std::int64_t at, int count,
-                                   float clip_factor, Shares shares, float eps) {
+                                   float clip_factor, Shares shares, float eps, bool skips) {
     float sum = 0;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
         if (e >= count) break;
         const float clipped = g[e] * clip_factor, square = clipped * clipped;
         const float mean = shares.mean(leaf.means[at + e], square + eps);
-        leaf.means[at + e] = mean;
+        if (!skips) leaf.means[at + e] = mean;
         sum += square / mean;
     }
     return sum;
@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(chunk_threads)
     const auto dtype = static_cast<DType>(leaf.type);
     const float clip_factor = scalars[StepScalar::clip_factor];
     const Shares shares(scalars);
+    const bool skips = scalars[StepScalar::skips] != 0;
     const bool wide = reinterpret_cast<std::uintptr_t>(leaf.gradient) % 16 == 0;
     double sum = 0;
     for_each_eight(chunk, [&](std::int64_t at, int count) {
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(chunk_threads)
                 if (e < count) g[e] = load_one_of(leaf.gradient, dtype, at + e);
         }
         sum +=
-            static_cast<double>(leaf.means ? squares_of_vector(leaf, g, at, count, clip_factor, shares, eps)
+            static_cast<double>(leaf.means ? squares_of_vector(leaf, g, at, count, clip_factor, shares, eps, skips)
                                            : squares_of_matrix(leaf, g, at, count, clip_factor));
     });
     sum = block_sum(sum);

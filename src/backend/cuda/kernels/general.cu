@@ -160,7 +160,8 @@ __device__ double sum_of_threads(const T* x, std::int64_t count) {
     return block_sum(sum);
 }
 
-__global__ void sum_slices(const float* x, std::int64_t count, double* slices) {
+template <class T>
+__global__ void sum_slices(const T* x, std::int64_t count, double* slices) {
     const std::int64_t begin = blockIdx.x * summed_by_one_block;
     const double sum =
         sum_of_threads(x + begin, begin + summed_by_one_block < count ? summed_by_one_block : count - begin);
@@ -168,9 +169,9 @@ __global__ void sum_slices(const float* x, std::int64_t count, double* slices) {
 }
 
 template <class T>
-__global__ void sum_all(const T* x, std::int64_t count, double* out, bool accumulate) {
+__global__ void sum_all(const T* x, std::int64_t count, double* out, bool accumulate, double scale) {
     const double sum = sum_of_threads(x, count);
-    if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
+    if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + scale * sum;
 }
 
 }  // namespace
@@ -229,18 +230,26 @@ void add(const Launch& launch, const Add& op) {
     check_launch("add");
 }
 
-void sum(const Launch& launch, const Sum& op) {
-    const auto* x = elements<const float>(op.x);
+template <class T>
+void sum_of(const Launch& launch, const Sum& op) {
+    const auto* x = elements<const T>(op.x);
     auto* out = elements<double>(op.out);
     const std::int64_t count = op.x.size(0), slices = ceil_div(count, summed_by_one_block);
     if (slices <= 1) {
-        sum_all<<<1, 1024, 0, launch.stream>>>(x, count, out, op.accumulate);
+        sum_all<<<1, 1024, 0, launch.stream>>>(x, count, out, op.accumulate, op.scale);
     } else {
         auto* sums = launch.scratch.take_array<double>(static_cast<std::size_t>(slices));
         sum_slices<<<slices, 1024, 0, launch.stream>>>(x, count, sums);
-        sum_all<<<1, 1024, 0, launch.stream>>>(sums, slices, out, op.accumulate);
+        sum_all<<<1, 1024, 0, launch.stream>>>(sums, slices, out, op.accumulate, op.scale);
     }
     check_launch("sum");
+}
+
+void sum(const Launch& launch, const Sum& op) {
+    if (op.x.dtype() == DType::f64)
+        sum_of<double>(launch, op);
+    else
+        sum_of<float>(launch, op);
 }
 
 }  // namespace drover::cuda

@@ -68,7 +68,7 @@ __global__ void add_chunks(const LeafChunks<SquaredTensor> tensors, const double
 }
 
 __global__ void make_clip_factor(const double* sums, std::int64_t count, float* scalars, float max_norm,
-                                 float gradient_scale) {
+                                 float gradient_scale, bool guarded, const double* loss) {
     double total = 0;
     for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) total += sums[i];
     total = block_sum(total);
@@ -78,6 +78,8 @@ __global__ void make_clip_factor(const double* sums, std::int64_t count, float* 
     scalars[StepScalar::gradient_norm] = norm;
     // Written so that a norm that is not a number gives a factor that is not one either.
     scalars[StepScalar::clip_factor] = (max_norm <= 0 || factor > 1 ? 1.f : factor) / gradient_scale;
+    const bool finite = isfinite(norm) && (loss == nullptr || isfinite(*loss));
+    scalars[StepScalar::skips] = guarded && !finite ? 1.f : 0.f;
 }
 
 }  // namespace
@@ -107,7 +109,8 @@ void sum_of_squares(const Launch& launch, const SumOfSquares& op) {
 void clip_factor(const Launch& launch, const ClipFactor& op) {
     make_clip_factor<<<1, 256, 0, launch.stream>>>(elements<const double>(op.sums), op.sums.size(0),
                                                    elements<float>(op.scalars), op.max_norm,
-                                                   op.gradient_scale);
+                                                   op.gradient_scale, op.guarded,
+                                                   elements<const double>(op.loss));
     check_launch("clip_factor");
 }
 

@@ -1,0 +1,75 @@
+#include "model/batch_buffers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace drover {
+
+void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length) {
+    longest_row_ = row_length;
+    for (Set& set : sets_)
+        for (Tensor& tensor : set.on_device)
+            tensor = arena.make(MemoryUse::batch, DType::i32, {rows * row_length});
+}
+
+void BatchBuffers::prepare_staging(Backend& backend) {
+    if (staging_) return;
+    const Tensor& one = sets_[0].on_device[ids];
+    staging_ = backend.allocate_staging(one.bytes() * parts * sets_.size());
+    auto* free = static_cast<std::byte*>(staging_.get());
+    for (Set& set : sets_) {
+        for (Tensor& staged : set.staged) {
+            staged = Tensor(free, DType::i32, one.shape());
+            free += one.bytes();
+        }
+        set.used = backend.make_fence();
+        set.copied = backend.make_fence();
+    }
+}
+
+MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatch& batch,
+                                std::int64_t vocab_size) {
+    const auto bad = std::find_if(batch.ids.begin(), batch.ids.end(),
+                                  [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
+    if (bad != batch.ids.end())
+        throw Error(
+            fmt::format("The data holds token id {}, but the model's vocab_size is {}.", *bad, vocab_size),
+            "Use the tokenizer that belongs to this config, or raise vocab_size.");
+    require(batch.tokens() <= sets_[0].on_device[ids].size(0), "micro-batch larger than planned");
+    require(batch.row_length <= longest_row_, "rows longer than planned");
+    prepare_staging(backend);
+
+    // All work on the other set's micro-batch is on the stream by now.
+    sets_[1 - turn_].used->put(stream);
+    Set& set = sets_[turn_];
+    turn_ = 1 - turn_;
+    set.copied->wait();  // or its staging memory would be overwritten on its way
+    const Stream copies = backend.copy_stream();
+    set.used->hold(copies);
+
+    const auto put = [&](Part part, std::span<const std::int32_t> values) {
+        const auto count = static_cast<std::int64_t>(values.size());
+        const Tensor from = set.staged[part].rows(0, count), to = set.on_device[part].rows(0, count);
+        std::copy(values.begin(), values.end(), static_cast<std::int32_t*>(from.raw()));
+        backend.copy(copies, from, to);
+        return to;
+    };
+    MicroBatch micro{.ids = put(ids, batch.ids),
+                     .targets = put(targets, batch.targets),
+                     .positions = put(positions, batch.positions),
+                     .sequences = {.rows = batch.rows, .row_length = batch.row_length}};
+    if (!batch.sequence_begin.empty()) {
+        std::vector<std::int32_t> in_sequence(batch.ids.size(), 0);
+        for (std::size_t i = 0; i < batch.sequence_begin.size(); ++i)
+            std::fill_n(in_sequence.begin() + batch.sequence_begin[i], batch.sequence_length[i], 1);
+        micro.counts = put(counts, in_sequence);
+        micro.sequences.begin = put(begin, batch.sequence_begin);
+        micro.sequences.length = put(length, batch.sequence_length);
+    }
+    set.copied->put(copies);
+    set.copied->hold(stream);
+    return micro;
+}
+
+}  // namespace drover
