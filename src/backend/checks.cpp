@@ -96,6 +96,7 @@ void Backend::check(const RmsNormBackward& op) const {
     operands.optional("dresidual_out", op.dresidual_out, {op.residual_out.dtype()}, shape);
     operands.shaped("dresidual", op.dresidual, {op.residual_out.dtype()}, shape);
     operands.shaped("dweight", op.dweight, operands.activations(), {shape[1]});
+    operands.optional("y", op.y, {dtype}, shape);
 }
 
 void Backend::check(const Rope& op) const {
@@ -120,6 +121,7 @@ void Backend::check(const SwigluBackward& op) const {
     const Shape twice = {op.dy.size(0), 2 * op.dy.size(1)};
     operands.shaped("gate_up", op.gate_up, {op.dy.dtype()}, twice);
     operands.shaped("dgate_up", op.dgate_up, {op.dy.dtype()}, twice);
+    operands.optional("y", op.y, {op.dy.dtype()}, op.dy.shape());
 }
 
 // ------------------------------------------------------------------------------------------------- attention
@@ -205,7 +207,8 @@ void Backend::check(const CrossEntropyGradient& op) const {
     operands.holds(op.smoothing >= 0 && op.smoothing <= 1, "smoothing is not between 0 and 1");
     if (op.smoothing == 0) return;
     operands.shaped("logit_sum", op.logit_sum, {f32}, rows);
-    operands.holds(op.vocabulary >= op.logits.size(1), "the vocabulary is smaller than the part of it that is held");
+    operands.holds(op.vocabulary >= op.logits.size(1),
+                   "the vocabulary is smaller than the part of it that is held");
 }
 
 // --------------------------------------------------------------------------------------------------- general

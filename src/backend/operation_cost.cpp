@@ -129,7 +129,7 @@ OperationCost cost(const RmsNorm& op) {
 
 OperationCost cost(const RmsNormBackward& op) {
     return memory_bound("norm backward", {op.dy, op.residual_out, op.weight, op.rstd, op.dresidual_out},
-                        {op.dresidual, op.dweight});
+                        {op.dresidual, op.dweight, op.y});
 }
 
 OperationCost cost(const Rope& op) {
@@ -141,7 +141,7 @@ OperationCost cost(const Swiglu& op) {
 }
 
 OperationCost cost(const SwigluBackward& op) {
-    return memory_bound("swiglu backward", {op.gate_up, op.dy}, {op.dgate_up});
+    return memory_bound("swiglu backward", {op.gate_up, op.dy}, {op.dgate_up, op.y});
 }
 
 OperationCost cost(const CrossEntropyStatistics& op) {

@@ -15,7 +15,7 @@ namespace drover {
 // ---------------------------------------------------------------------------------------------- matrix products
 
 /// c = op(a) · op(b) (+ bias) (+ c if accumulate), products summed in fp32.
-/// a and b have the same dtype (f32 or bf16); c has that dtype or f32.
+/// a and b have the same dtype (f32 or bf16, on a GPU also f16, as everywhere below); c has that dtype or f32.
 struct Gemm {
     Tensor a;       ///< [M,K], or [K,M] when transpose_a
     Tensor b;       ///< [K,N], or [N,K] when transpose_b
@@ -88,6 +88,7 @@ struct RmsNormBackward {
     Tensor dresidual_out{};  ///< [N,H], optional: gradient that arrives through the residual stream
     Tensor dresidual;        ///< [N,H], dtype of residual_out; may alias dresidual_out
     Tensor dweight;          ///< [H], f32 or bf16; summed in fp32 and rounded once
+    Tensor y{};              ///< [N,H], dtype of dy, optional: what the forward gave, made again
     bool accumulate = false;
 };
 
@@ -112,6 +113,7 @@ struct SwigluBackward {
     Tensor gate_up;   ///< [N,2I]
     Tensor dy;        ///< [N,I]
     Tensor dgate_up;  ///< [N,2I]
+    Tensor y{};       ///< [N,I], optional: what the forward gave, made again
 };
 
 // ---------------------------------------------------------------------------------------------------- attention

@@ -130,13 +130,13 @@ void DecoderBlock::jitter(const Tensor& x) const {
 
 void DecoderBlock::backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const {
     recompute(policy);
-    feed_forward_backward(gradients, dresidual);
-    attention_backward(gradients, dresidual);
+    feed_forward_backward(gradients, dresidual, policy);
+    attention_backward(gradients, dresidual, policy);
 }
 
 void DecoderBlock::recompute(Recompute policy) const {
     if (policy == Recompute::none) return;
-    first_norm({}, {});
+    if (policy == Recompute::full) first_norm({}, {});
     second_norm(policy == Recompute::full ? attention() : Tensor());
     with_feed_forward([&](const auto& feed_forward) { feed_forward.recompute(policy); });
 }
@@ -150,10 +150,11 @@ Tensor DecoderBlock::branch_gradient(const Tensor& dresidual) const {
     return c_.parallel.enter(c_.run.stream, d, c_.scratch.gathered);
 }
 
-void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& dresidual) const {
+void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& dresidual,
+                                         Recompute policy) const {
     const Tensor dy = branch_gradient(dresidual);  // [N,H]
     const Tensor dnormed =                         // [held,H]
-        with_feed_forward([&](const auto& feed_forward) { return feed_forward.backward(g, dy); });
+        with_feed_forward([&](const auto& feed_forward) { return feed_forward.backward(g, dy, policy); });
     jitter(dnormed);
     c_.run(RmsNormBackward{.dy = dnormed,
                            .residual_out = a_.mid_residual,
@@ -165,7 +166,8 @@ void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& d
                            .accumulate = g.accumulate});
 }
 
-void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dresidual) const {
+void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dresidual,
+                                      Recompute policy) const {
     const BlockShape& s = c_.shape;
     const Tensor dy = branch_gradient(dresidual);  // [N,H]
     c_.run(Gemm::weight_gradient(dy, a_.attended, g.tensors[BlockStorage::attention_output], g.accumulate));
@@ -194,12 +196,9 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                 .inverse = true});
 
     const Tensor& dqkv = c_.scratch.dqkv;
-    const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
-    c_.run(Gemm::weight_gradient(dqkv, x, g.tensors[BlockStorage::qkv], g.accumulate));
-    if (const Tensor& dbias = g.tensors[BlockStorage::qkv_bias])
-        c_.run(BiasGradient{.dy = dqkv, .dbias = dbias, .accumulate = g.accumulate});
     c_.run(Gemm::data_gradient(dqkv, w_[BlockStorage::qkv], c_.scratch.branch));
 
+    const bool normed_is_there = policy == Recompute::none || policy == Recompute::full;
     c_.run(RmsNormBackward{.dy = c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch),
                            .residual_out = a_.residual,
                            .weight = w_[BlockStorage::attention_norm],
@@ -207,7 +206,13 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                            .dresidual_out = dresidual,
                            .dresidual = dresidual,
                            .dweight = g.tensors[BlockStorage::attention_norm],
+                           .y = normed_is_there ? Tensor() : a_.attention_normed,
                            .accumulate = g.accumulate});
+
+    const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
+    c_.run(Gemm::weight_gradient(dqkv, x, g.tensors[BlockStorage::qkv], g.accumulate));
+    if (const Tensor& dbias = g.tensors[BlockStorage::qkv_bias])
+        c_.run(BiasGradient{.dy = dqkv, .dbias = dbias, .accumulate = g.accumulate});
 }
 
 }  // namespace drover

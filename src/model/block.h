@@ -22,7 +22,7 @@ class DecoderBlock {
     Tensor forward(const Tensor& stream, const Tensor& branch) const;
 
     /// `dresidual` [held,H] holds the gradient of the block's output and becomes that of its input. What the
-    /// policy dropped is made again first. Leaves gate_up overwritten.
+    /// policy dropped is made again. Leaves gate_up overwritten.
     void backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const;
 
   private:
@@ -38,9 +38,11 @@ class DecoderBlock {
     template <class Use>
     auto with_feed_forward(const Use& use) const;
 
+    /// Makes again what the policy dropped and the gradients' operations do not make on their way.
     void recompute(Recompute policy) const;
-    void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual) const;
-    void attention_backward(const UnitGradients& gradients, const Tensor& dresidual) const;
+    void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual,
+                               Recompute policy) const;
+    void attention_backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const;
 
     /// dresidual in the compute dtype, for all tokens of the micro-batch.
     Tensor branch_gradient(const Tensor& dresidual) const;

@@ -12,14 +12,13 @@ class DenseFeedForward {
 
     /// Returns the branch [held,H].
     Tensor forward() const;
-    /// Makes again what the policy dropped.
+    /// Makes again what the policy dropped and backward does not make on its way.
     void recompute(Recompute policy) const;
     /// From the gradient of the branch dy [N,H] to that of mlp_normed [held,H]. Leaves gate_up overwritten.
-    Tensor backward(const UnitGradients& gradients, const Tensor& dy) const;
+    Tensor backward(const UnitGradients& gradients, const Tensor& dy, Recompute policy) const;
 
   private:
     void gate_and_up() const;  ///< mlp_normed → gate_up
-    void activation() const;   ///< gate_up → activated
 
     const BlockContext& c_;
     UnitTensors w_;
@@ -35,7 +34,7 @@ class ExpertFeedForward {
 
     Tensor forward() const;
     void recompute(Recompute policy) const;
-    Tensor backward(const UnitGradients& gradients, const Tensor& dy) const;
+    Tensor backward(const UnitGradients& gradients, const Tensor& dy, Recompute policy) const;
 
   private:
     /// mlp_normed for all tokens [N,H].

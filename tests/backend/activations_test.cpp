@@ -12,7 +12,7 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
 TEST(Rope, RotatesAColumnRangeOfThePackedProjection) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : activation_types()) {
         Workbench bench;
         // [q | k | v] with two, one and one heads of 6: q and k are rotated where they stand.
         const OwnedTensor before = random_normal(dtype, {5, 24}, 1);
@@ -46,7 +46,7 @@ TEST(Rope, RotatesAColumnRangeOfThePackedProjection) {
 }
 
 TEST(Swiglu, BackwardMayOverwriteItsInput) {
-    for (DType dtype : {DType::f32, DType::bf16})
+    for (DType dtype : activation_types())
         for (const std::int64_t width : {1, 7, 17, 33, 1000}) {
             Workbench bench;
             const Tensor gate_up = bench.put(random_normal(dtype, {3, 2 * width}, 1, 2));
@@ -54,6 +54,23 @@ TEST(Swiglu, BackwardMayOverwriteItsInput) {
             const Tensor apart = bench.make(dtype, {3, 2 * width});
             bench.run(SwigluBackward{.gate_up = gate_up, .dy = dy, .dgate_up = apart});
             bench.run(SwigluBackward{.gate_up = gate_up, .dy = dy, .dgate_up = gate_up});
+            EXPECT_EQ(bench.values_of(gate_up), bench.values_of(apart)) << width;
+        }
+}
+
+TEST(Swiglu, BackwardMakesTheOutputAgainBitForBit) {
+    for (DType dtype : activation_types())
+        for (const std::int64_t width : {1, 7, 17, 33, 1000}) {
+            Workbench bench;
+            const Tensor gate_up = bench.put(random_normal(dtype, {3, 2 * width}, 1, 2));
+            const Tensor dy = bench.put(random_normal(dtype, {3, width}, 2));
+            const Tensor y = bench.make(dtype, {3, width}), wide = bench.make(dtype, {3, width + 9});
+            const Tensor apart = bench.make(dtype, {3, 2 * width});
+            bench.run(Swiglu{.gate_up = gate_up, .y = y});
+            bench.run(SwigluBackward{.gate_up = gate_up, .dy = dy, .dgate_up = apart});
+            bench.run(SwigluBackward{
+                .gate_up = gate_up, .dy = dy, .dgate_up = gate_up, .y = wide.columns(5, width)});
+            EXPECT_EQ(values(bench.get(wide).tensor().columns(5, width)), bench.values_of(y)) << width;
             EXPECT_EQ(bench.values_of(gate_up), bench.values_of(apart)) << width;
         }
 }
@@ -124,7 +141,7 @@ TEST(Embedding, BackwardRoundsARowsSumOnce) {
 }
 
 TEST(Embedding, BackwardOfWideRowsSkipsPaddingAndForeignIds) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : activation_types()) {
         Workbench bench;
         const std::int64_t width = 700;  // several blocks of columns
         const OwnedTensor dy = random_normal(dtype, {200, width}, 1), ids = random_integers({200}, 2, 0, 12);
@@ -148,11 +165,12 @@ TEST(Embedding, BackwardOfWideRowsSkipsPaddingAndForeignIds) {
 }
 
 TEST(BiasGradient, SumsManyRowsAndAccumulates) {
-    for (DType dtype : {DType::f32, DType::bf16})
+    for (DType dtype : activation_types())
         for (const std::int64_t width : {1, 7, 17, 33, 1000}) {
             SCOPED_TRACE(width);
             Workbench bench;
-            const OwnedTensor dy = random_normal(DType::bf16, {300, width + 5}, 1, 1, 1);
+            const DType of_dy = dtype == DType::f32 ? DType::bf16 : dtype;
+            const OwnedTensor dy = random_normal(of_dy, {300, width + 5}, 1, 1, 1);
             const Tensor device = bench.put(dy), dbias = bench.make(dtype, {width});
             std::vector<double> expected(static_cast<std::size_t>(width), 0);
             const std::vector<double> d = values(dy.tensor().columns(2, width));

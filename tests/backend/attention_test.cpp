@@ -244,7 +244,7 @@ const AttentionBatch& larger_batch() {
 }
 
 TEST(Attention, BitsDoNotDependOnTheNumberOfThreads) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : activation_types()) {
         const AttentionInputs inputs(larger_batch(), dtype, 7);
         const auto with_threads = [&](int count) {
             const Threads threads(count);

@@ -117,7 +117,7 @@ TEST(CachedAttention, IsAttentionOverTheWholePast) {
     for (const Growth& growth :
          {Growth{1, 9, 4, 2, 8, 0}, Growth{3, 20, 6, 2, 10, 0}, Growth{2, 300, 4, 1, 16, 0},
           Growth{2, 40, 4, 4, 8, 7}, Growth{1, 270, 2, 1, 64, 150}, Growth{1, 5, 1, 1, 130, 1}})
-        for (const DType dtype : {DType::f32, DType::bf16}) {
+        for (const DType dtype : activation_types()) {
             const Grown grown(growth, dtype);
             const std::vector<double> found = grown.run(bench, {{0, growth.length}});
             EXPECT_LE(relative_error(found, grown.expected()), dtype == DType::f32 ? 1e-6 : 1.5 / 256)
@@ -127,7 +127,7 @@ TEST(CachedAttention, IsAttentionOverTheWholePast) {
 
 TEST(CachedAttention, PiecesGiveTheSameBits) {
     Workbench bench;
-    for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const DType dtype : activation_types()) {
         const Grown grown({2, 150, 4, 2, 12, 0}, dtype);
         const std::vector<double> whole = grown.run(bench, {{0, 150}});
         EXPECT_EQ(grown.run(bench, {{0, 60}, {60, 61}, {61, 149}, {149, 150}}), whole);

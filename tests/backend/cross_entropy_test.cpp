@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -79,7 +80,7 @@ TEST(CrossEntropy, ExponentialIsAccurateEverywhere) {
 }
 
 TEST(CrossEntropy, NotANumberAndInfinityReachTheLoss) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : activation_types()) {
         Workbench bench;
         const std::vector<float> x = {1,         nan,       2,         0,          // a NaN
                                       1,         infinity,  2,         0,          // an infinite logit
@@ -137,6 +138,61 @@ TEST(CrossEntropy, TiesGoToTheLowestId) {
         EXPECT_EQ(bench.values_of(last.argmax)[0], static_cast<double>(width - 1)) << width;
         EXPECT_EQ(bench.values_of(last.max)[0], -4) << width;
     }
+}
+
+TEST(CrossEntropy, TheFirstOfEqualLogitsIsFoundInWideRows) {
+    Workbench bench;
+    for (DType dtype : activation_types())
+        for (const std::int64_t width : {5003, 20011, 40000})
+            for (const std::int64_t first :
+                 {std::int64_t{0}, std::int64_t{5}, width / 3, width / 2, width - 9})
+                // Behind a column that shifts the rows from their alignment.
+                for (const std::int64_t shift : {0, 1}) {
+                    const OwnedTensor x = random_normal(DType::f32, {2, width + shift}, 1);
+                    std::vector<float> elements(x.tensor().data<float>(),
+                                                x.tensor().data<float>() + x.tensor().numel());
+                    for (std::int64_t row : {0, 1})
+                        for (const std::int64_t at : {first, first + 3, width - 1})
+                            elements[static_cast<std::size_t>(row * (width + shift) + shift + at)] = 20;
+                    const Tensor logits = bench.put(Tensor::of(elements.data(), {2, width + shift}), dtype)
+                                              .columns(shift, width);
+                    const CrossEntropy found(bench, logits, bench.put({0, 1}), 100);
+                    EXPECT_EQ(bench.values_of(found.argmax),
+                              std::vector<double>(2, static_cast<double>(100 + first)))
+                        << name_of(dtype) << ' ' << width << ' ' << shift;
+                    EXPECT_EQ(bench.values_of(found.max), std::vector<double>(2, 20));
+                }
+}
+
+/// Large logits too: a 16-bit type's exponentials are made from products that are rounded.
+TEST(CrossEntropy, WideRowsMatchTheReference) {
+    constexpr std::int64_t rows = 3, width = 20011;
+    constexpr double scale = 64;  // brings the gradient into the range of f16
+    for (DType dtype : activation_types())
+        for (const double mean : {0.0, -300.0, 3000.0}) {
+            SCOPED_TRACE(testing::Message() << name_of(dtype) << ' ' << mean);
+            Workbench bench;
+            const OwnedTensor x = random_normal(dtype, {rows, width + 3}, 1, 2, mean);
+            const Tensor whole = bench.put(x), logits = whole.columns(1, width);
+            const std::vector<std::int32_t> target_of = {0, 20010, 7777};
+            CrossEntropy both(bench, logits, bench.put(Tensor::of(target_of.data(), {rows})));
+            const std::vector<double> before = values(x.tensor().columns(1, width));
+            both.gradient(bench.put({static_cast<float>(scale)}));
+            const std::vector<double> loss = bench.values_of(both.loss),
+                                      after = values(bench.get(whole).tensor().columns(1, width));
+            std::vector<double> gradient;
+            for (std::int64_t row = 0; row < rows; ++row) {
+                const double* logit = before.data() + row * width;
+                const double max = *std::max_element(logit, logit + width);
+                const std::int64_t target = target_of[static_cast<std::size_t>(row)];
+                double sum = 0;
+                for (std::int64_t v = 0; v < width; ++v) sum += std::exp(logit[v] - max);
+                EXPECT_NEAR(loss[static_cast<std::size_t>(row)], max - logit[target] + std::log(sum), 1e-4);
+                for (std::int64_t v = 0; v < width; ++v)
+                    gradient.push_back(scale * (std::exp(logit[v] - max) / sum - (v == target ? 1.0 : 0.0)));
+            }
+            EXPECT_LE(relative_error(after, gradient), dtype == DType::f32 ? 1e-5 : 1.0 / 256);
+        }
 }
 
 /// −Σ target · log softmax with smoothed targets, and its gradient, in f64; shares of the vocabulary need
@@ -198,7 +254,7 @@ TEST(CrossEntropy, LabelSmoothingIsCrossEntropyWithSmoothedTargets) {
 }
 
 TEST(CrossEntropy, SharesOfAVocabularyCombineToTheWhole) {
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : activation_types()) {
         Workbench bench;
         const std::int64_t rows = 9, width = 100, cut = 37;
         const OwnedTensor x = random_normal(dtype, {rows, width}, 1, 3);

@@ -7,7 +7,7 @@ namespace drover::test {
 namespace {
 
 TEST(Determinism, BitsDoNotDependOnTheNumberOfThreads) {
-    for (const OperationCase& operation : every_operation()) {
+    for (const OperationCase& operation : every_operation(activation_types())) {
         const auto with_threads = [&](int count) {
             const Threads threads(count);
             Workbench bench;
@@ -27,7 +27,7 @@ TEST(Determinism, BitsDoNotDependOnTheNumberOfThreads) {
 TEST(CpuBackend, InstructionSetsAgree) {
     const std::vector<const char*> wider = wider_instruction_sets();
     if (wider.empty()) GTEST_SKIP() << "this processor has one instruction set only";
-    for (const OperationCase& operation : every_operation()) {
+    for (const OperationCase& operation : every_operation({DType::f32, DType::bf16})) {
         const auto with_instructions = [&](const char* name) {
             const ForcedInstructionSet forced(name);
             Workbench bench(make_cpu_backend());

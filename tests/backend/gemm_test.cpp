@@ -16,7 +16,7 @@ namespace {
 /// Sums in fp32 of up to a few thousand products, relative to the norm of the result.
 constexpr double sum_tolerance = 2e-6;
 
-/// fp32 may differ from the exact result by the order of its sums, bf16 by one rounding besides.
+/// fp32 may differ from the exact result by the order of its sums, 16-bit types by one rounding besides.
 void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, DType output,
                   const char* what) {
     ASSERT_EQ(actual.size(), expected.size()) << what;
@@ -28,9 +28,11 @@ void expect_close(const std::vector<double>& actual, const std::vector<double>& 
     for (double x : expected) norm += x * x;
     const double sum_error = 8 * sum_tolerance * std::sqrt(norm / static_cast<double>(expected.size()));
     for (std::size_t i = 0; i < expected.size(); ++i) {
-        // Half a unit in the last of bf16's eight digits, of the larger number if a power of two lies
-        // between.
-        const double unit = std::exp2(std::logb(std::max(std::abs(expected[i]), std::abs(actual[i]))) - 7);
+        // Half a unit in the last of bf16's eight digits, or f16's eleven, of the larger number if a power of
+        // two lies between.
+        const int digits_behind = output == DType::f16 ? 10 : 7;
+        const double unit =
+            std::exp2(std::logb(std::max(std::abs(expected[i]), std::abs(actual[i]))) - digits_behind);
         ASSERT_LE(std::abs(actual[i] - expected[i]), unit / 2 + sum_error) << what << " at " << i;
     }
 }
@@ -147,12 +149,15 @@ TEST(Gemm, EveryVariantOfAwkwardShapes) {
         return all[generator() % sizeof...(choices)];
     };
     unsigned seed = 0;
+    std::vector<std::pair<DType, DType>> types;
+    for (DType input : activation_types()) {
+        types.emplace_back(input, DType::f32);
+        if (input != DType::f32) types.emplace_back(input, input);
+    }
     for (bool transpose_a : {false, true})
         for (bool transpose_b : {false, true})
             for (bool accumulate : {false, true})
-                for (auto [input, output] :
-                     {std::pair(DType::f32, DType::f32), std::pair(DType::bf16, DType::f32),
-                      std::pair(DType::bf16, DType::bf16)})
+                for (auto [input, output] : types)
                     for (std::optional<DType> bias :
                          {std::optional<DType>(), std::optional(DType::f32), std::optional(input)})
                         expect_right(bench,
@@ -171,7 +176,7 @@ TEST(Gemm, EveryVariantOfAwkwardShapes) {
 
 TEST(Gemm, SeveralTilesAndPiecesOfDepth) {
     Workbench bench;
-    for (DType input : {DType::f32, DType::bf16})
+    for (DType input : activation_types())
         for (bool transpose : {false, true}) {
             expect_right(bench,
                          {.rows = 530,
@@ -208,7 +213,7 @@ TEST(Gemm, SeveralTilesAndPiecesOfDepth) {
 /// Rows at a distance of whole pages, which some kernels must be kept from.
 TEST(Gemm, RowsOfPages) {
     Workbench bench;
-    for (DType input : {DType::f32, DType::bf16}) {
+    for (DType input : activation_types()) {
         expect_right(bench, {.rows = 40, .columns = 1024, .depth = 520, .input = input, .accumulate = true},
                      1);
         expect_right(bench,
@@ -226,7 +231,7 @@ TEST(Gemm, RowsOfPages) {
 
 TEST(Gemm, WithoutElements) {
     Workbench bench;
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : activation_types()) {
         for (bool accumulate : {false, true})
             for (std::optional<DType> bias : {std::optional<DType>(), std::optional(dtype)})
                 expect_right(bench,
@@ -249,7 +254,7 @@ TEST(Gemm, WithoutElements) {
 TEST(Gemm, InfinityAndNanPassThrough) {
     Workbench bench;
     const float infinity = std::numeric_limits<float>::infinity();
-    for (DType dtype : {DType::f32, DType::bf16}) {
+    for (DType dtype : activation_types()) {
         const float left[] = {1.f, infinity, 2.f, std::nanf("")}, right[] = {1.f, 1.f};
         const Tensor a = bench.put(Tensor::of(left, {2, 2}), dtype);
         const Tensor b = bench.put(Tensor::of(right, {2, 1}), dtype), c = bench.make(dtype, {2, 1});
@@ -261,7 +266,7 @@ TEST(Gemm, InfinityAndNanPassThrough) {
 }
 
 TEST(Gemm, BitsDoNotDependOnTheNumberOfThreads) {
-    for (DType dtype : {DType::f32, DType::bf16})
+    for (DType dtype : activation_types())
         for (bool transpose : {false, true}) {
             const Variant variant{.rows = 300,
                                   .columns = 270,

@@ -114,15 +114,6 @@ TEST_P(Mixtures, RouterBackward) {
                 host.tensor().data<float>()[i] = static_cast<float>(from[i]);
         return bench.put(host);
     };
-    const Tensor dlogits = bench.make(DType::f32, {m.tokens, m.experts});
-    bench.run(RouterBackward{.probabilities = put(DType::f32, {m.tokens, m.experts}, forward.probabilities),
-                             .experts = put(DType::i32, {m.tokens, m.slots()}, forward.experts),
-                             .weights = put(DType::f32, {m.tokens, m.slots()}, forward.weights),
-                             .dweights = bench.put(dweights),
-                             .counts = bench.put(counts),
-                             .balance = bench.put(balance),
-                             .dlogits = dlogits});
-
     const std::vector<double> d = values(dweights), b = values(balance), counted = values(counts);
     std::vector<double> expected(static_cast<std::size_t>(m.tokens * m.experts));
     for (std::int64_t n = 0; n < m.tokens; ++n) {
@@ -143,7 +134,18 @@ TEST_P(Mixtures, RouterBackward) {
         }
         for (std::int64_t e = 0; e < m.experts; ++e) expected[n * m.experts + e] = p[e] * (dp[e] - inner);
     }
-    EXPECT_LE(relative_error(bench.values_of(dlogits), expected), f32_tolerance);
+    for (DType dtype : activation_types()) {
+        const Tensor dlogits = bench.make(dtype, {m.tokens, m.experts});
+        bench.run(
+            RouterBackward{.probabilities = put(DType::f32, {m.tokens, m.experts}, forward.probabilities),
+                           .experts = put(DType::i32, {m.tokens, m.slots()}, forward.experts),
+                           .weights = put(DType::f32, {m.tokens, m.slots()}, forward.weights),
+                           .dweights = bench.put(dweights),
+                           .counts = bench.put(counts),
+                           .balance = bench.put(balance),
+                           .dlogits = dlogits});
+        EXPECT_LE(relative_error(bench.values_of(dlogits), expected), tolerance_of(dtype)) << name_of(dtype);
+    }
 }
 
 TEST_P(Mixtures, SortKeepsTheOrderOfSlots) {
@@ -319,7 +321,7 @@ TEST_P(ExpertRows, GroupedProducts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backend, ExpertRows,
-                         testing::Combine(testing::Values(DType::f32, DType::bf16),
+                         testing::Combine(testing::ValuesIn(activation_types()),
                                           testing::Values(std::int64_t{8}, std::int64_t{29},
                                                           std::int64_t{2064})));
 

@@ -49,7 +49,7 @@ std::vector<Method> methods() {
 
 TEST(MomentUpdates, MixedTypesMatchTheReference) {
     const double learning_rate = 0.01, decay = 0.1, factor = 0.5;
-    const DType types[] = {DType::f32, DType::bf16};
+    const std::vector<DType> types = activation_types();
     for (const Method& method : methods())
         for (DType param_type : types)
             for (DType gradient_type : types)

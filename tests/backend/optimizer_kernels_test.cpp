@@ -12,17 +12,21 @@ namespace {
 TEST(SumOfSquares, EverySizeAndType) {
     for (const std::int64_t count : {1, 7, 17, 33, 1000, 70001}) {
         Workbench bench;
-        const OwnedTensor a = random_normal(DType::f32, {count}, 1),
-                          b = random_normal(DType::bf16, {count}, 2);
-        const Tensor tensors[] = {bench.put(a), bench.put(b)}, sums = bench.make(DType::f64, {2});
+        std::vector<Tensor> tensors;
+        std::vector<double> expected;
+        for (DType dtype : activation_types()) {
+            const OwnedTensor x = random_normal(dtype, {count}, static_cast<unsigned>(tensors.size()));
+            tensors.push_back(bench.put(x));
+            expected.push_back(0);
+            for (double element : values(x)) expected.back() += element * element;
+        }
+        const Tensor sums = bench.make(DType::f64, {static_cast<std::int64_t>(tensors.size())});
         bench.run(SumOfSquares{.tensors = tensors, .sums = sums});
-        double expected_a = 0, expected_b = 0;
-        for (double x : values(a)) expected_a += x * x;
-        for (double x : values(b)) expected_b += x * x;
+        const std::vector<double> found = bench.values_of(sums);
         // A GPU sums eight squares at a time in fp32.
         const double tolerance = tests_use_cuda() ? 2e-7 : 1e-12;
-        EXPECT_NEAR(bench.values_of(sums)[0], expected_a, tolerance * expected_a) << count;
-        EXPECT_NEAR(bench.values_of(sums)[1], expected_b, tolerance * expected_b) << count;
+        for (std::size_t i = 0; i < expected.size(); ++i)
+            EXPECT_NEAR(found[i], expected[i], tolerance * expected[i]) << count << ", tensor " << i;
     }
 }
 
@@ -97,7 +101,7 @@ TEST(ClipFactor, SkipsWhatIsNotFiniteWhenGuarded) {
 
 TEST(AdamW, MixedTypesMatchTheReference) {
     const double learning_rate = 0.01, correction1 = 0.19, correction2 = 0.002, decay = 0.1, factor = 0.5;
-    const DType types[] = {DType::f32, DType::bf16};
+    const std::vector<DType> types = activation_types();
     for (DType param_type : types)
         for (DType gradient_type : types)
             for (DType m_type : types)

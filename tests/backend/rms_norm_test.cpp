@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "backend/backend_under_test.h"
+#include "backend/run_settings.h"
 #include "backend/test_data.h"
 
 namespace drover::test {
@@ -31,6 +32,7 @@ Reference reference(const Tensor& residual, const Tensor& weight, const Tensor& 
             const auto column = static_cast<std::size_t>(i);
             auto normalised = static_cast<float>(x[at(i)] * rstd);
             if (residual.dtype() == DType::bf16) normalised = static_cast<float>(bf16(normalised));
+            if (residual.dtype() == DType::f16) normalised = static_cast<float>(f16(normalised));
             result.y.push_back(normalised * w[column]);
             result.dresidual.push_back(rstd * (d[at(i)] * w[column] - x[at(i)] * rstd * mean));
             result.dweight[column] += d[at(i)] * x[at(i)] * rstd;
@@ -43,60 +45,93 @@ struct Types {
     DType y, residual, weight, dweight;
 };
 
-// fp32, pure bf16, autocast (everything but the matrix products in fp32), and what lies between.
-constexpr Types all_types[] = {
-    {DType::f32, DType::f32, DType::f32, DType::f32},     {DType::f32, DType::f32, DType::f32, DType::bf16},
-    {DType::bf16, DType::bf16, DType::bf16, DType::bf16}, {DType::bf16, DType::f32, DType::f32, DType::f32},
-    {DType::bf16, DType::f32, DType::bf16, DType::f32},   {DType::bf16, DType::bf16, DType::f32, DType::f32}};
+/// fp32, a pure 16-bit type, autocast (everything but the matrix products in fp32), and what lies between.
+std::vector<Types> all_types() {
+    std::vector<Types> all = {{DType::f32, DType::f32, DType::f32, DType::f32},
+                              {DType::f32, DType::f32, DType::f32, DType::bf16}};
+    for (DType half : activation_types()) {
+        if (half == DType::f32) continue;
+        all.push_back({half, half, half, half});
+        all.push_back({half, DType::f32, DType::f32, DType::f32});
+        all.push_back({half, DType::f32, half, DType::f32});
+        all.push_back({half, half, DType::f32, DType::f32});
+    }
+    return all;
+}
 
 /// Allowed relative error of a result that is rounded to `dtype` once.
 double tolerance(DType dtype) {
     return dtype == DType::f32 ? 1e-6 : 1.0 / 256;
 }
 
+/// Both directions without x against the reference.
+void expect_right(const Types& types, const Shape& shape) {
+    const std::int64_t rows = shape[0], width = shape[1];
+    SCOPED_TRACE(testing::Message() << name_of(types.y) << ' ' << name_of(types.residual) << ' ' << rows
+                                    << ' ' << width);
+    Workbench bench;
+    const OwnedTensor residual = random_normal(types.residual, shape, 1, 2);
+    const OwnedTensor weight = random_normal(types.weight, {width}, 2, 0.3, 1);
+    const OwnedTensor dy = random_normal(types.y, shape, 3);
+    const Tensor y = bench.make(types.y, shape), again = bench.make(types.y, shape);
+    const Tensor rstd = bench.make(DType::f32, {rows});
+    bench.run(RmsNorm{
+        .residual_in = bench.put(residual), .weight = bench.put(weight), .y = y, .rstd = rstd, .eps = eps});
+    const Tensor dresidual = bench.make(types.residual, shape), dweight = bench.make(types.dweight, {width});
+    RmsNormBackward backward{.dy = bench.put(dy),
+                             .residual_out = bench.put(residual),
+                             .weight = bench.put(weight),
+                             .rstd = rstd,
+                             .dresidual = dresidual,
+                             .dweight = dweight,
+                             .y = again};
+    bench.run(backward);
+    EXPECT_TRUE(same_bits(bench.get(again), bench.get(y)));
+    const Reference expected = reference(residual, weight, dy);
+    // Rounded once more, the reference must give the same bits but for single elements: this tells
+    // the residual's dtype from y's in the inner rounding.
+    OwnedTensor rounded(DType::f32, shape);
+    for (std::size_t i = 0; i < expected.y.size(); ++i)
+        rounded.tensor().data<float>()[i] = static_cast<float>(expected.y[i]);
+    EXPECT_LE(relative_error(bench.get(y), OwnedTensor::converted(rounded, types.y)),
+              types.y == DType::f32 ? 5e-7 : tolerance(types.y) / 16);
+    EXPECT_LE(relative_error(bench.values_of(dweight), expected.dweight), tolerance(types.dweight));
+    // With one element per row the terms of the gradient cancel, and only their rounding is left.
+    if (width == 1) return;
+    EXPECT_LE(relative_error(bench.values_of(dresidual), expected.dresidual), tolerance(types.residual));
+
+    // Without y nothing else changes.
+    const OwnedTensor before = bench.get(dresidual);
+    backward.y = Tensor();
+    bench.run(backward);
+    EXPECT_TRUE(same_bits(bench.get(dresidual), before));
+}
+
 TEST(RmsNorm, MixedTypesMatchTheReference) {
-    for (const Types& types : all_types) {
-        for (const std::int64_t width : {1, 7, 17, 33, 1000}) {
-            SCOPED_TRACE(testing::Message()
-                         << name_of(types.y) << ' ' << name_of(types.residual) << ' ' << width);
-            Workbench bench;
-            const Shape shape = {70, width};  // more rows than are summed at a time
-            const OwnedTensor residual = random_normal(types.residual, shape, 1, 2);
-            const OwnedTensor weight = random_normal(types.weight, {width}, 2, 0.3, 1);
-            const OwnedTensor dy = random_normal(types.y, shape, 3);
-            const Tensor y = bench.make(types.y, shape), rstd = bench.make(DType::f32, {70});
-            bench.run(RmsNorm{.residual_in = bench.put(residual),
-                              .weight = bench.put(weight),
-                              .y = y,
-                              .rstd = rstd,
-                              .eps = eps});
-            const Tensor dresidual = bench.make(types.residual, shape),
-                         dweight = bench.make(types.dweight, {width});
-            bench.run(RmsNormBackward{.dy = bench.put(dy),
-                                      .residual_out = bench.put(residual),
-                                      .weight = bench.put(weight),
-                                      .rstd = rstd,
-                                      .dresidual = dresidual,
-                                      .dweight = dweight});
-            const Reference expected = reference(residual, weight, dy);
-            // Rounded once more, the reference must give the same bits but for single elements: this tells
-            // the residual's dtype from y's in the inner rounding.
-            OwnedTensor rounded(DType::f32, shape);
-            for (std::size_t i = 0; i < expected.y.size(); ++i)
-                rounded.tensor().data<float>()[i] = static_cast<float>(expected.y[i]);
-            EXPECT_LE(relative_error(bench.get(y), OwnedTensor::converted(rounded, types.y)),
-                      types.y == DType::f32 ? 5e-7 : tolerance(types.y) / 16);
-            EXPECT_LE(relative_error(bench.values_of(dweight), expected.dweight), tolerance(types.dweight));
-            // With one element per row the terms of the gradient cancel, and only their rounding is left.
-            if (width == 1) continue;
-            EXPECT_LE(relative_error(bench.values_of(dresidual), expected.dresidual),
-                      tolerance(types.residual));
-        }
-    }
+    for (const Types& types : all_types())
+        for (const std::int64_t width : {1, 7, 17, 33, 256, 1000})
+            expect_right(types, {70, width});  // more rows than are summed at a time
+}
+
+/// So many rows that a GPU's blocks have several of them, one after the other, and so wide ones that many
+/// threads share them.
+TEST(RmsNorm, ManyAndWideRowsMatchTheReference) {
+    if (!tests_use_cuda())
+        GTEST_SKIP() << "sizes at which a GPU's kernels change their ways; DROVER_TEST_DEVICE=cuda runs this";
+    const DType half = activation_types().back();
+    const Types pure{half, half, half, half}, autocast{half, DType::f32, DType::f32, DType::f32};
+    expect_right(pure, {4300, 768});
+    expect_right(autocast, {2150, 768});
+    expect_right(pure, {1200, 1544});
+    expect_right(pure, {540, 4096});
+    expect_right(autocast, {270, 4096});
+    expect_right(pure, {134, 16384});
+    expect_right(autocast, {133, 16384});
+    expect_right(pure, {3, 16400});
 }
 
 TEST(RmsNorm, AddsXToTheResidualInPlace) {
-    for (const Types& types : all_types) {
+    for (const Types& types : all_types()) {
         Workbench bench;
         const Shape shape = {3, 33};
         const Tensor x = bench.put(random_normal(types.y, shape, 1));

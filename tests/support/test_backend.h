@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "backend/backend.h"
 #include "support/golden.h"
@@ -19,6 +20,12 @@ inline bool tests_use_cuda() {
 /// The backend that tests run on, the CPU's unless DROVER_TEST_DEVICE says otherwise.
 inline std::unique_ptr<Backend> make_test_backend() {
     return tests_use_cuda() ? make_cuda_backend(0) : make_cpu_backend();
+}
+
+/// What matrix products and everything between them may be computed in on that backend.
+inline std::vector<DType> activation_types() {
+    if (tests_use_cuda()) return {DType::f32, DType::bf16, DType::f16};
+    return {DType::f32, DType::bf16};
 }
 
 /// Writes elements of an fp32 tensor on any device, from index `first`.

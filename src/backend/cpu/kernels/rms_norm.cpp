@@ -81,11 +81,14 @@ void backward(const RmsNormBackward& op) {
     const auto* rstd = static_cast<const float*>(op.rstd.raw());
     const auto* dresidual_out = static_cast<const R*>(op.dresidual_out.raw());
     auto* dresidual = static_cast<R*>(op.dresidual.raw());
+    auto* y = static_cast<Y*>(op.y.raw());
     const std::int64_t dy_stride = op.dy.stride(0), residual_stride = op.residual_out.stride(0);
     for_each_row(rows, width, [&](std::int64_t row) {
         data_gradient(dy + row * dy_stride, residual + row * residual_stride, weight, rstd[row],
                       dresidual_out ? dresidual_out + row * op.dresidual_out.stride(0) : nullptr,
                       dresidual + row * op.dresidual.stride(0), width);
+        if (y)
+            normalise(residual + row * residual_stride, weight, rstd[row], y + row * op.y.stride(0), width);
     });
     with_type(op.dweight.dtype(), [&](auto d) {
         sum_columns(rows, width, static_cast<decltype(d)*>(op.dweight.raw()), op.accumulate,

@@ -6,7 +6,9 @@
 /// depend on sizes alone; this adds them up.
 namespace drover::cuda {
 
-inline constexpr int columns_per_block = 32, summing_warps = 8;
+inline constexpr int columns_per_block = 32, summing_warps = 16;
+/// Slices that a thread has under way at once: few threads have all the sums, so each waits seldom.
+inline constexpr int slices_at_once = 9;
 
 template <class Out>
 __global__ void add_slices(const float* slices, std::int64_t count, std::int64_t columns, Out* out,
@@ -16,7 +18,15 @@ __global__ void add_slices(const float* slices, std::int64_t count, std::int64_t
     const int warp = threadIdx.x / 32;
     float sum = 0;
     if (column < columns)
-        for (std::int64_t i = warp; i < count; i += summing_warps) sum += slices[i * columns + column];
+        for (std::int64_t first = warp; first < count; first += summing_warps * slices_at_once) {
+            float loaded[slices_at_once] = {};
+#pragma unroll
+            for (int i = 0; i < slices_at_once; ++i)
+                if (first + i * summing_warps < count)
+                    loaded[i] = slices[(first + i * summing_warps) * columns + column];
+#pragma unroll
+            for (int i = 0; i < slices_at_once; ++i) sum += loaded[i];
+        }
     of_warp[warp][threadIdx.x % 32] = sum;
     __syncthreads();
     if (warp > 0 || column >= columns) return;

@@ -6,7 +6,7 @@ namespace {
 constexpr int threads = 256;
 /// Eights that a thread has under way at once.
 constexpr int unrolled = 4;
-constexpr std::int64_t elements_per_block = threads * unrolled * 8;
+constexpr std::int32_t elements_per_block = threads * unrolled * 8;
 
 struct Rows {
     const std::int32_t* targets;
@@ -14,7 +14,8 @@ struct Rows {
     const float* logit_sum;  ///< only with smoothing
     float* loss;
     const float* scale;
-    std::int64_t first_id, width, stride;
+    std::int64_t first_id, stride;
+    std::int32_t width;
     float smoothing, vocabulary;
 
     __device__ void write_loss(std::int64_t row) const {
@@ -37,48 +38,58 @@ __global__ void losses_only(const Rows rows, std::int64_t count) {
 /// Elements before the row's first 16-byte boundary belong to the first piece, the last ones to the last;
 /// they are taken one by one.
 template <class T>
-__global__ void __launch_bounds__(threads)
-    gradient_of_pieces(T* logits, const Rows rows, std::int64_t pieces) {
-    const std::int64_t row = blockIdx.x / pieces, piece = blockIdx.x - row * pieces;
+__global__ void __launch_bounds__(threads, sizeof(T) == 2 ? 5 : 4)
+    gradient_of_pieces(T* logits, const Rows rows, std::uint32_t pieces) {
+    const std::uint32_t row = blockIdx.x / pieces, piece = blockIdx.x - row * pieces;
     logits += row * rows.stride;
-    constexpr std::int64_t pack = 16 / sizeof(T);
-    const std::int64_t misaligned = reinterpret_cast<std::uintptr_t>(logits) % 16 / sizeof(T);
-    const std::int64_t wanted = misaligned == 0 ? 0 : pack - misaligned;
-    const std::int64_t before = wanted < rows.width ? wanted : rows.width;
-    const std::int64_t end = before + (rows.width - before) / 8 * 8;
-    const std::int64_t first = before + piece * elements_per_block + threadIdx.x * 8;
+    constexpr std::int32_t pack = 16 / sizeof(T);
+    const auto misaligned =
+        static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(logits) % 16 / sizeof(T));
+    const std::int32_t wanted = misaligned == 0 ? 0 : pack - misaligned;
+    const std::int32_t before = wanted < rows.width ? wanted : rows.width;
+    const std::int32_t end = before + (rows.width - before) / 8 * 8;
+    const std::int32_t thread = threadIdx.x;
+    const std::int32_t first = before + static_cast<std::int32_t>(piece) * elements_per_block + thread * 8;
 
     Eight<T> loaded[unrolled];
 #pragma unroll
     for (int i = 0; i < unrolled; ++i)
-        if (first + i * threads * 8 < end) loaded[i] = load_eight(logits + first + i * threads * 8);
+        if (first + i * threads * 8 < end) loaded[i] = load_eight_streaming(logits + first + i * threads * 8);
 
-    if (piece == 0 && threadIdx.x == 0) rows.write_loss(row);
     const bool ignored = rows.targets[row] == ignored_target;
-    const std::int64_t target = ignored ? -1 : rows.targets[row] - rows.first_id;
-    const float scale = *rows.scale, max = rows.max[row], factor = scale / rows.sum_exp[row];
+    const std::int64_t of_share = rows.targets[row] - rows.first_id;
+    const std::int32_t target =
+        ignored || of_share < 0 || of_share >= rows.width ? -1 : static_cast<std::int32_t>(of_share);
+    const float scale = *rows.scale, max = rows.max[row];
+    const ExponentialsFrom<T> exponential(max);
+    const float factor = scale / rows.sum_exp[row] * exponential.correction(max);
     const float everywhere = rows.smoothing > 0 ? scale * rows.smoothing / rows.vocabulary : 0.f;
     const float at_target = scale * (1.f - rows.smoothing);
-    const auto gradient = [&](float logit, std::int64_t at) {
-        if (ignored) return 0.f;
-        const float value = exponential_for<T>(logit - max) * factor - everywhere;
-        return at == target ? value - at_target : value;
+    const auto gradient = [&](float logit) { return fmaf(exponential(logit), factor, -everywhere); };
+    const auto take_one = [&](std::int32_t at) {
+        float value = ignored ? 0.f : gradient(to_float(logits[at]));
+        if (at == target) value -= at_target;
+        logits[at] = from_float<T>(value);
     };
-    const auto take_one = [&](std::int64_t at) {
-        logits[at] = from_float<T>(gradient(to_float(logits[at]), at));
-    };
-    if (piece == 0 && threadIdx.x < before) take_one(threadIdx.x);
+    if (piece == 0 && thread < before) take_one(thread);
 #pragma unroll
     for (int i = 0; i < unrolled; ++i) {
-        const std::int64_t at = first + i * threads * 8;
+        const std::int32_t at = first + i * threads * 8;
         if (at >= end) break;
-        float values[8];
-        to_floats(loaded[i], values);
+        float values[8] = {};
+        if (!ignored) {
+            to_floats(loaded[i], values);
 #pragma unroll
-        for (int e = 0; e < 8; ++e) values[e] = gradient(values[e], at + e);
+            for (int e = 0; e < 8; ++e) values[e] = gradient(values[e]);
+        }
+        if (static_cast<std::uint32_t>(target - at) < 8)
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+                if (at + e == target) values[e] -= at_target;
         store_eight(logits + at, to_eight<T>(values));
     }
-    if (piece == pieces - 1 && end + threadIdx.x < rows.width) take_one(end + threadIdx.x);
+    if (piece == pieces - 1 && end + thread < rows.width) take_one(end + thread);
+    if (piece == 0 && thread == 0) rows.write_loss(row);
 }
 
 }  // namespace
@@ -86,6 +97,9 @@ __global__ void __launch_bounds__(threads)
 void cross_entropy_gradient(const Launch& launch, const CrossEntropyGradient& op) {
     const std::int64_t count = op.logits.size(0), width = op.logits.size(1);
     if (count == 0) return;
+    const std::int64_t pieces = ceil_div(width, elements_per_block);
+    require(width < INT32_MAX - elements_per_block && count * pieces <= INT32_MAX,
+            "cross_entropy_gradient: more logits than a grid holds");
     const Rows rows{.targets = elements<const std::int32_t>(op.targets),
                     .max = elements<const float>(op.max),
                     .sum_exp = elements<const float>(op.sum_exp),
@@ -94,17 +108,16 @@ void cross_entropy_gradient(const Launch& launch, const CrossEntropyGradient& op
                     .loss = elements<float>(op.loss),
                     .scale = elements<const float>(op.scale),
                     .first_id = op.first_id,
-                    .width = width,
                     .stride = op.logits.stride(0),
+                    .width = static_cast<std::int32_t>(width),
                     .smoothing = op.smoothing,
                     .vocabulary = static_cast<float>(op.vocabulary)};
     if (!op.scale || width == 0) {
         losses_only<<<ceil_div(count, threads), threads, 0, launch.stream>>>(rows, count);
     } else {
-        const std::int64_t pieces = ceil_div(width, elements_per_block);
         with_floating(op.logits.dtype(), [&]<class T>() {
-            gradient_of_pieces<<<count * pieces, threads, 0, launch.stream>>>(elements<T>(op.logits), rows,
-                                                                              pieces);
+            gradient_of_pieces<<<count * pieces, threads, 0, launch.stream>>>(
+                elements<T>(op.logits), rows, static_cast<std::uint32_t>(pieces));
         });
     }
     check_launch("cross_entropy_gradient");

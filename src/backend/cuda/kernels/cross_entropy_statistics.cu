@@ -3,74 +3,98 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 512;
-/// Eights that a thread has under way at once.
-constexpr int unrolled = 4;
+constexpr int threads = 256;
+/// Eights that a thread works on at once, while as many are under way.
+template <class T>
+inline constexpr int unrolled = sizeof(T) == 2 ? 4 : 2;
 constexpr std::int32_t no_index = 0x7FFFFFFF;
 
 __device__ inline float lowest() {
     return -__int_as_float(0x7F800000);
 }
 
-/// Online softmax: the largest logit so far, where it first stands, and the sum of exp(logit − max). NaN is
-/// never larger; it shows in the sum.
+template <class T>
+struct PairOf;
+template <>
+struct PairOf<bfloat_t> {
+    using Type = __nv_bfloat162;
+};
+template <>
+struct PairOf<half_t> {
+    using Type = __half2;
+};
+
+/// The largest element that is no NaN.
+template <class T, int count>
+__device__ float largest_of(const Eight<T> (&eights)[count]) {
+    if constexpr (sizeof(T) == 2) {
+        using Pair = typename PairOf<T>::Type;
+        const Pair* pairs = reinterpret_cast<const Pair*>(&eights);
+        Pair largest = pairs[0];
+#pragma unroll
+        for (int i = 1; i < 4 * count; ++i) largest = __hmax2(largest, pairs[i]);
+        return fmaxf(to_float(largest.x), to_float(largest.y));
+    } else {
+        const T* elements = reinterpret_cast<const T*>(&eights);
+        float largest = elements[0];
+#pragma unroll
+        for (int i = 1; i < 8 * count; ++i) largest = fmaxf(largest, elements[i]);
+        return largest;
+    }
+}
+
+/// Online softmax: the largest logit so far, the group of a thread's logits in which it stands (the last one
+/// that was taken, of equals), and the sum of the exponentials from there. NaN is never larger; it shows in
+/// the sum.
 template <class T>
 struct Running {
     float max = lowest();
     float sum = 0;
-    std::int32_t index = no_index;
+    std::int32_t group = 0;
 
     /// A row of −∞ only has exponentials of zero: its share in a larger vocabulary.
     __device__ float reference() const { return max == lowest() ? 0.f : max; }
+    __device__ ExponentialsFrom<T> exponentials() const { return ExponentialsFrom<T>(reference()); }
 
-    template <int count>
-    __device__ void take(const float (&values)[count], std::int32_t begin) {
-        float largest = values[0];
-#pragma unroll
-        for (int i = 1; i < count; ++i) largest = fmaxf(largest, values[i]);
-        if (largest > max) {
-            sum *= exponential_for<T>(max - largest);
-            max = largest;
-#pragma unroll
-            for (int i = count - 1; i >= 0; --i)
-                if (values[i] == largest) index = begin + i;
-        }
-        const float from = reference();
-#pragma unroll
-        for (int i = 0; i < count; ++i) sum += exponential_for<T>(values[i] - from);
+    __device__ void raise(float to) {
+        const float before = max;
+        const ExponentialsFrom<T> old = exponentials();
+        max = fmaxf(max, to);
+        sum *= before == lowest() ? 0.f : old.factor_to(exponentials());
     }
 
-    __device__ void merge(float other_max, float other_sum, std::int32_t other_index) {
-        if (other_max > max || (other_max == max && other_index < index)) index = other_index;
-        const float both = fmaxf(max, other_max), from = both == lowest() ? 0.f : both;
-        sum = sum * exponential_for<T>(max - from) + other_sum * exponential_for<T>(other_max - from);
-        max = both;
+    __device__ void take(float largest, std::int32_t of_group) {
+        if (!(largest >= max)) return;
+        raise(largest);
+        group = of_group;
     }
 
-    __device__ void merge_lanes() {
-        for (int offset = 16; offset > 0; offset /= 2)
-            merge(__shfl_xor_sync(0xFFFFFFFFu, max, offset), __shfl_xor_sync(0xFFFFFFFFu, sum, offset),
-                  __shfl_xor_sync(0xFFFFFFFFu, index, offset));
+    __device__ void merge(Running other) {
+        const float largest = fmaxf(max, other.max);
+        raise(largest);
+        other.raise(largest);
+        sum += other.sum;
     }
 
-    /// All threads' together, in the first warp's threads.
+    /// All threads' together, in every thread; the group stays each thread's own.
     __device__ void merge_block() {
-        __shared__ float maxima[32], sums[32];
-        __shared__ std::int32_t indices[32];
+        __shared__ float maxima[threads / 32], sums[threads / 32];
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         merge_lanes();
         if (lane == 0) {
             maxima[warp] = max;
             sums[warp] = sum;
-            indices[warp] = index;
         }
         __syncthreads();
-        if (warp > 0) return;
-        const bool held = lane < int(blockDim.x / 32);
-        max = held ? maxima[lane] : lowest();
-        sum = held ? sums[lane] : 0.f;
-        index = held ? indices[lane] : no_index;
+        max = lane < threads / 32 ? maxima[lane] : lowest();
+        sum = lane < threads / 32 ? sums[lane] : 0.f;
         merge_lanes();
+    }
+
+  private:
+    __device__ void merge_lanes() {
+        for (int offset = 16; offset > 0; offset /= 2)
+            merge({__shfl_xor_sync(0xFFFFFFFFu, max, offset), __shfl_xor_sync(0xFFFFFFFFu, sum, offset)});
     }
 };
 
@@ -79,56 +103,120 @@ struct Results {
     std::int32_t* argmax;
 };
 
-/// One block per row. Elements before the first 16-byte boundary, and the last ones, are taken one by one.
+/// A row, cut for the threads of a block: elements before the first 16-byte boundary, groups of `unrolled`
+/// eights per thread, of which the last may be incomplete, and elements behind the last eight.
+template <class T>
+struct CutRow {
+    const T* logits;
+    std::int32_t width, before, eights, groups;
+
+    __device__ CutRow(const T* row, std::int32_t columns) : logits(row), width(columns) {
+        const auto misaligned =
+            static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T));
+        before = misaligned == 0 ? 0 : static_cast<std::int32_t>(16 / sizeof(T)) - misaligned;
+        if (before > width) before = width;
+        eights = (width - before) / 8;
+        groups = (eights + threads * unrolled<T> - 1) / (threads * unrolled<T>);
+    }
+
+    /// The single elements count as groups of their own.
+    static constexpr std::int32_t group_before = -1;
+    __device__ std::int32_t group_behind() const { return groups; }
+    __device__ std::int32_t behind() const { return before + eights * 8; }
+
+    __device__ std::int32_t eight(std::int32_t group, int i) const {
+        return (group * unrolled<T> + i) * threads + static_cast<std::int32_t>(threadIdx.x);
+    }
+    __device__ void load(std::int32_t group, Eight<T> (&to)[unrolled<T>]) const {
+#pragma unroll
+        for (int i = 0; i < unrolled<T>; ++i)
+            if (eight(group, i) < eights) to[i] = load_eight_streaming(logits + before + eight(group, i) * 8);
+    }
+
+    /// The first of this thread's elements in the group that is `value`.
+    __device__ std::int32_t find(float value, std::int32_t group) const {
+        if (group == group_before) return threadIdx.x;
+        if (group == group_behind()) return behind() + threadIdx.x;
+        for (int i = 0; i < unrolled<T>; ++i)
+            for (int e = 0; e < 8 && eight(group, i) < eights; ++e) {
+                const std::int32_t at = before + eight(group, i) * 8 + e;
+                if (to_float(logits[at]) == value) return at;
+            }
+        return no_index;
+    }
+};
+
+/// One block per row. Groups are taken from the last to the first, so that of equal logits the first is
+/// found.
 template <class T, bool sums_logits>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 4)
     statistics_of_rows(const T* logits, std::int64_t stride, std::int32_t width, const std::int32_t* targets,
                        std::int64_t first_id, Results results) {
     const std::int64_t row = blockIdx.x;
-    logits += row * stride;
-    const auto misaligned =
-        static_cast<std::int32_t>(reinterpret_cast<std::uintptr_t>(logits) % 16 / sizeof(T));
-    std::int32_t before = misaligned == 0 ? 0 : static_cast<std::int32_t>(16 / sizeof(T)) - misaligned;
-    if (before > width) before = width;
-    const std::int32_t eights = (width - before) / 8, after = before + eights * 8;
+    const CutRow<T> cut(logits + row * stride, width);
+    const auto thread = static_cast<std::int32_t>(threadIdx.x);
+    __shared__ std::int32_t first_of_largest;
+    if (thread == 0) first_of_largest = no_index;
 
     Running<T> running;
     float logit_sum = 0;
-    const auto take_one = [&](std::int32_t at) {
-        const float value[1] = {to_float(logits[at])};
-        running.take(value, at);
-        if constexpr (sums_logits) logit_sum += value[0];
+    const auto take_one = [&](std::int32_t at, std::int32_t group) {
+        const float value = to_float(cut.logits[at]);
+        running.take(value, group);
+        running.sum += running.exponentials()(value);
+        if constexpr (sums_logits) logit_sum += value;
     };
-    if (static_cast<std::int32_t>(threadIdx.x) < before) take_one(threadIdx.x);
-    for (std::int32_t first = threadIdx.x; first < eights; first += threads * unrolled) {
-        Eight<T> loaded[unrolled];
+    const auto take_eight = [&](const Eight<T>& eight) {
+        float values[8];
+        to_floats(eight, values);
+        if constexpr (sums_logits)
 #pragma unroll
-        for (int i = 0; i < unrolled; ++i)
-            if (first + i * threads < eights)
-                loaded[i] = load_eight(logits + before + (first + i * threads) * 8);
+            for (int e = 0; e < 8; ++e) logit_sum += values[e];
+        const ExponentialsFrom<T> exponential = running.exponentials();
 #pragma unroll
-        for (int i = 0; i < unrolled; ++i) {
-            if (first + i * threads >= eights) break;
-            float values[8];
-            to_floats(loaded[i], values);
-            running.take(values, before + (first + i * threads) * 8);
-            if constexpr (sums_logits)
+        for (int e = 0; e < 8; ++e) values[e] = exponential(values[e]);
+        running.sum += ((values[0] + values[1]) + (values[2] + values[3])) +
+                       ((values[4] + values[5]) + (values[6] + values[7]));
+    };
+
+    Eight<T> arriving[unrolled<T>];
+    if (cut.groups > 0) cut.load(cut.groups - 1, arriving);
+    if (cut.behind() + thread < width) take_one(cut.behind() + thread, cut.group_behind());
+    for (std::int32_t group = cut.groups - 1; group >= 0; --group) {
+        Eight<T> loaded[unrolled<T>];
 #pragma unroll
-                for (int e = 0; e < 8; ++e) logit_sum += values[e];
+        for (int i = 0; i < unrolled<T>; ++i) loaded[i] = arriving[i];
+        if (group > 0) cut.load(group - 1, arriving);
+        if (cut.eight(group, unrolled<T> - 1) < cut.eights) {
+            running.take(largest_of(loaded), group);
+#pragma unroll
+            for (int i = 0; i < unrolled<T>; ++i) take_eight(loaded[i]);
+        } else {
+#pragma unroll
+            for (int i = unrolled<T> - 1; i >= 0; --i) {
+                if (cut.eight(group, i) >= cut.eights) continue;
+                const Eight<T> single[1] = {loaded[i]};
+                running.take(largest_of(single), group);
+                take_eight(loaded[i]);
+            }
         }
     }
-    if (after + static_cast<std::int32_t>(threadIdx.x) < width) take_one(after + threadIdx.x);
+    if (thread < cut.before) take_one(thread, cut.group_before);
 
     if constexpr (sums_logits) logit_sum = block_sum(logit_sum);
+    const float own_max = running.max;
     running.merge_block();
-    if (threadIdx.x > 0) return;
+    if (own_max == running.max && own_max != lowest())
+        atomicMin(&first_of_largest, cut.find(own_max, running.group));
+    __syncthreads();
+    if (thread > 0) return;
     results.max[row] = running.max;
-    results.sum_exp[row] = running.sum;
+    results.sum_exp[row] = running.sum * running.exponentials().correction(running.reference());
     results.argmax[row] =
-        static_cast<std::int32_t>((running.index == no_index ? 0 : running.index) + first_id);
+        static_cast<std::int32_t>((first_of_largest == no_index ? 0 : first_of_largest) + first_id);
     const std::int64_t target = targets[row] - first_id;
     const bool held = targets[row] != ignored_target && target >= 0 && target < width;
-    results.target_logit[row] = held ? to_float(logits[target]) : 0.f;
+    results.target_logit[row] = held ? to_float(cut.logits[target]) : 0.f;
     if constexpr (sums_logits) results.logit_sum[row] = logit_sum;
 }
 
@@ -145,7 +233,7 @@ __global__ void rescale_rows(const float* local_max, const float* max, float* su
 void cross_entropy_statistics(const Launch& launch, const CrossEntropyStatistics& op) {
     const std::int64_t rows = op.logits.size(0), width = op.logits.size(1);
     if (rows == 0) return;
-    require(width < no_index - 8 * threads * unrolled,
+    require(width < no_index - 8 * threads * unrolled<half_t>,
             "cross_entropy_statistics: a vocabulary beyond 31 bits");
     const Results results{.max = elements<float>(op.max),
                           .sum_exp = elements<float>(op.sum_exp),

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "backend/cuda/kernels/device_code.cuh"
 
 /// Eight elements at a time, worked on in fp32 whatever their type: one 16-byte access for 16-bit types, two
@@ -42,9 +44,20 @@ __device__ inline void store_eight_streaming(T* to, const Eight<T>& eight) {
 
 template <class T>
 __device__ inline void to_floats(const Eight<T>& eight, float (&values)[8]) {
-    const T* elements = reinterpret_cast<const T*>(&eight);
+    if constexpr (std::is_same_v<T, bfloat_t>) {
+        // A bf16 is the upper half of its fp32. Taken from the word, it needs one instruction and no register
+        // before its turn; taken as an element, the compiler splits the words as soon as they arrive.
+        const std::uint32_t words[4] = {eight.bits[0].x, eight.bits[0].y, eight.bits[0].z, eight.bits[0].w};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] = to_float(elements[i]);
+        for (int i = 0; i < 4; ++i) {
+            values[2 * i] = __uint_as_float(words[i] << 16);
+            values[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
+        }
+    } else {
+        const T* elements = reinterpret_cast<const T*>(&eight);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) values[i] = to_float(elements[i]);
+    }
 }
 /// Rounds to nearest even.
 template <class T>
@@ -67,18 +80,54 @@ inline bool eights_fit(const Tensor& matrix) {
     return !matrix || eights_fit(matrix, matrix.size(1), matrix.stride(0));
 }
 
+inline constexpr float log2_of_e = 1.4426950408889634f;
+
+/// 2^x to a few units in the last place; results below 2^−126 are 0.
+__device__ inline float power_of_two(float x) {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
 /// exp(x) for results that are rounded to T afterwards: a few units in the last place of fp32 for 16-bit
 /// types, where results below 2^−126 are 0; exp itself for fp32.
 template <class T>
 __device__ inline float exponential_for(float x) {
-    if constexpr (sizeof(T) == 4) {
+    if constexpr (sizeof(T) == 4)
         return expf(x);
-    } else {
-        float result;
-        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
-        return result;
-    }
+    else
+        return power_of_two(x * log2_of_e);
 }
+
+/// exp(x − from) of many x, as exact as exponential_for. For 16-bit types an x costs one multiply-add and one
+/// power of two: from · log2(e) is rounded once, and what that changes is a factor that all of them share.
+template <class T>
+class ExponentialsFrom {
+  public:
+    __device__ explicit ExponentialsFrom(float from) : shift_(sizeof(T) == 4 ? from : from * log2_of_e) {}
+
+    /// exp(x − from), but for the shared factor.
+    __device__ float operator()(float x) const {
+        if constexpr (sizeof(T) == 4)
+            return expf(x - shift_);
+        else
+            return power_of_two(fmaf(x, log2_of_e, -shift_));
+    }
+    /// What such values are to be multiplied by to be such values of `other`.
+    __device__ float factor_to(const ExponentialsFrom& other) const {
+        if constexpr (sizeof(T) == 4)
+            return expf(shift_ - other.shift_);
+        else
+            return power_of_two(shift_ - other.shift_);
+    }
+    /// The shared factor's inverse.
+    __device__ float correction(float from) const {
+        return sizeof(T) == 4 ? 1.f : power_of_two(-fmaf(from, log2_of_e, -shift_));
+    }
+
+  private:
+    float shift_;
+};
 
 /// 1 / (1 + exp(−x)), as exact as exponential_for.
 template <class T>

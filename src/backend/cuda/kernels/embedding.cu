@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cub/device/device_radix_sort.cuh>
 
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/row_groups.cuh"
 
 namespace drover::cuda {
 namespace {
@@ -11,24 +11,35 @@ int threads_for(std::int64_t width) {
     return static_cast<int>(std::clamp<std::int64_t>(ceil_div(width, 8 * 32) * 32, 32, 256));
 }
 
-/// One block per token.
+/// Groups of elements that a thread copies at once.
+constexpr int copied_at_once = 4;
+
 template <class W, class Y, bool wide>
-__global__ void copy_rows(const std::int32_t* ids, const W* weight, Y* y, std::int64_t vocabulary,
-                          std::int64_t width, std::int64_t weight_stride, std::int64_t y_stride,
-                          std::int64_t first_id) {
-    const std::int64_t id = ids[blockIdx.x] - first_id;
-    const bool held = id >= 0 && id < vocabulary;
-    const W* const from = weight + (held ? id * weight_stride : 0);
-    Y* const to = y + blockIdx.x * y_stride;
-    if constexpr (wide) {
-        for (std::int64_t i = threadIdx.x * 8; i < width; i += blockDim.x * 8) {
-            float values[8] = {};
-            if (held) to_floats(load_eight(from + i), values);
-            store_eight(to + i, to_eight<Y>(values));
-        }
-    } else {
-        for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x)
-            to[i] = from_float<Y>(held ? to_float(from[i]) : 0.f);
+__global__ void __launch_bounds__(threads_of_groups)
+    copy_rows(const std::int32_t* ids, const W* weight, Y* y, const RowGroups groups, std::int64_t vocabulary,
+              std::int64_t weight_stride, std::int64_t y_stride, std::int64_t first_id) {
+    RowGroups::Place places[copied_at_once];
+    std::int64_t rows[copied_at_once];
+    Group<W, wide> loaded[copied_at_once] = {};
+#pragma unroll
+    for (int i = 0; i < copied_at_once; ++i) {
+        const std::uint32_t group = groups.group(i, copied_at_once);
+        if (group >= groups.count) break;
+        places[i] = groups.place<wide>(group);
+        rows[i] = ids[places[i].row] - first_id;
+    }
+#pragma unroll
+    for (int i = 0; i < copied_at_once; ++i) {
+        if (groups.group(i, copied_at_once) >= groups.count) break;
+        if (rows[i] >= 0 && rows[i] < vocabulary)
+            loaded[i] = load_group<W, wide>(weight + rows[i] * weight_stride + places[i].column);
+    }
+#pragma unroll
+    for (int i = 0; i < copied_at_once; ++i) {
+        if (groups.group(i, copied_at_once) >= groups.count) return;
+        float values[group_size<wide>];
+        group_to_floats(loaded[i], values);
+        store_group(y + places[i].row * y_stride + places[i].column, values);
     }
 }
 
@@ -181,12 +192,13 @@ void embedding(const Launch& launch, const Embedding& op) {
     const std::int64_t tokens = op.ids.size(0), width = op.weight.size(1);
     if (tokens * width == 0) return;
     const bool wide = eights_fit(op.weight) && eights_fit(op.y);
+    const RowGroups groups(tokens, width, wide);
     with_floating(op.weight.dtype(), [&]<class W>() {
         with_floating(op.y.dtype(), [&]<class Y>() {
             const auto kernel = wide ? copy_rows<W, Y, true> : copy_rows<W, Y, false>;
-            kernel<<<tokens, threads_for(width), 0, launch.stream>>>(
-                elements<const std::int32_t>(op.ids), elements<W>(op.weight), elements<Y>(op.y),
-                op.weight.size(0), width, op.weight.stride(0), op.y.stride(0), op.first_id);
+            kernel<<<groups.blocks(copied_at_once), threads_of_groups, 0, launch.stream>>>(
+                elements<const std::int32_t>(op.ids), elements<W>(op.weight), elements<Y>(op.y), groups,
+                op.weight.size(0), op.weight.stride(0), op.y.stride(0), op.first_id);
         });
     });
     check_launch("embedding");

@@ -11,7 +11,7 @@ struct Operands {
     const W* weight;
     Y* y;
     float* rstd;
-    std::int64_t width, x_stride, residual_in_stride, residual_out_stride, y_stride;
+    std::int64_t rows, width, x_stride, residual_in_stride, residual_out_stride, y_stride;
     float eps;
 
     __device__ float rstd_of(float squares) const {
@@ -19,17 +19,25 @@ struct Operands {
     }
 };
 
-/// One block per row, which stays in registers: `held` eights per thread.
-template <class Y, class R, class W, int held>
-__global__ void __launch_bounds__(most_threads<held>) normalise_held(const Operands<Y, R, W> op) {
-    const std::int64_t row = blockIdx.x;
+/// Rows of small width have a warp each, so many to a block.
+constexpr int warps_of_block = 4;
+
+/// One block per row, or one warp. The row stays in registers: `held` eights per thread.
+template <class Y, class R, class W, int held, bool row_per_warp>
+__global__ void __launch_bounds__(row_per_warp ? 32 * warps_of_block : most_threads)
+    normalise_held(const Operands<Y, R, W> op) {
+    const std::int64_t row =
+        row_per_warp ? std::int64_t{blockIdx.x} * warps_of_block + threadIdx.x / 32 : blockIdx.x;
+    if (row >= op.rows) return;
+    const int thread = row_per_warp ? threadIdx.x % 32 : threadIdx.x;
+    const int threads = row_per_warp ? 32 : blockDim.x;
     const int eights = static_cast<int>(op.width / 8);
     Eight<Y> added[held];
     Eight<R> residual[held];
     Eight<W> weight[held];
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-        const int at = threadIdx.x + i * blockDim.x;
+        const int at = thread + i * threads;
         if (at >= eights) break;
         residual[i] = load_eight_streaming(op.residual_in + row * op.residual_in_stride + at * 8);
         if (op.x) added[i] = load_eight_streaming(op.x + row * op.x_stride + at * 8);
@@ -38,7 +46,7 @@ __global__ void __launch_bounds__(most_threads<held>) normalise_held(const Opera
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-        const int at = threadIdx.x + i * blockDim.x;
+        const int at = thread + i * threads;
         if (at >= eights) break;
         float sum[8];
         to_floats(residual[i], sum);
@@ -54,11 +62,11 @@ __global__ void __launch_bounds__(most_threads<held>) normalise_held(const Opera
 #pragma unroll
         for (int e = 0; e < 8; ++e) squares += sum[e] * sum[e];
     }
-    const float rstd = op.rstd_of(block_sum(squares));
-    if (threadIdx.x == 0) op.rstd[row] = rstd;
+    const float rstd = op.rstd_of(row_per_warp ? warp_sum(squares) : block_sum(squares));
+    if (thread == 0) op.rstd[row] = rstd;
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-        const int at = threadIdx.x + i * blockDim.x;
+        const int at = thread + i * threads;
         if (at >= eights) break;
         float values[8], factors[8];
         to_floats(residual[i], values);
@@ -71,7 +79,7 @@ __global__ void __launch_bounds__(most_threads<held>) normalise_held(const Opera
 
 /// The same for rows of any width and alignment, which are read again.
 template <class Y, class R, class W>
-__global__ void __launch_bounds__(any_width_threads) normalise_any(const Operands<Y, R, W> op) {
+__global__ void __launch_bounds__(most_threads) normalise_any(const Operands<Y, R, W> op) {
     const std::int64_t row = blockIdx.x;
     const R* residual = op.residual_in + row * op.residual_in_stride;
     R* const residual_out = op.residual_out + row * op.residual_out_stride;
@@ -106,17 +114,21 @@ void rms_norm(const Launch& launch, const RmsNorm& op) {
                                          .weight = elements<W>(op.weight),
                                          .y = elements<Y>(op.y),
                                          .rstd = elements<float>(op.rstd),
+                                         .rows = rows,
                                          .width = width,
                                          .x_stride = op.x ? op.x.stride(0) : 0,
                                          .residual_in_stride = op.residual_in.stride(0),
                                          .residual_out_stride = op.x ? op.residual_out.stride(0) : 0,
                                          .y_stride = op.y.stride(0),
                                          .eps = op.eps};
-        with_held(wide, width, [&]<int held>(int threads) {
+        with_team(wide, width, 3, [&]<int held>(int threads) {
             if constexpr (held == 0)
                 normalise_any<<<rows, threads, 0, launch.stream>>>(operands);
+            else if (threads == 32)
+                normalise_held<Y, R, W, held, true>
+                    <<<ceil_div(rows, warps_of_block), 32 * warps_of_block, 0, launch.stream>>>(operands);
             else
-                normalise_held<Y, R, W, held><<<rows, threads, 0, launch.stream>>>(operands);
+                normalise_held<Y, R, W, held, false><<<rows, threads, 0, launch.stream>>>(operands);
         });
     });
     check_launch("rms_norm");

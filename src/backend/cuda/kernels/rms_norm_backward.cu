@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <cuda_pipeline_primitives.h>
 
 #include "backend/cuda/kernels/column_sums.cuh"
 #include "backend/cuda/kernels/rms_norm_types.cuh"
@@ -6,17 +6,9 @@
 namespace drover::cuda {
 namespace {
 
-/// Blocks of 256 threads that a multiprocessor has room for: a thread's registers are twice as many with an
-/// fp32 residual.
-template <class R>
-inline constexpr int resident = sizeof(R) == 2 ? 4 : 2;
-
-/// Blocks that share the rows: one or a few full waves of an H200. A number of its own, because the order in
+/// Blocks that share the rows: one per multiprocessor of an H200. A number of its own, because the order in
 /// which dweight is summed depends on it.
-std::int64_t blocks_for(std::int64_t rows, const Tensor& residual) {
-    const int blocks = 132 * (size_of(residual.dtype()) == 2 ? resident<half_t> : resident<float>);
-    return std::min<std::int64_t>(rows, blocks);
-}
+constexpr std::int64_t most_blocks = 132;
 
 template <class Y, class R, class W>
 struct Operands {
@@ -26,8 +18,9 @@ struct Operands {
     const float* rstd;
     const R* dresidual_out;  ///< may be null, or dresidual
     R* dresidual;
+    Y* y;           ///< may be null
     float* slices;  ///< [blocks][width]: each block's part of dweight
-    std::int64_t rows, width, dy_stride, residual_stride, dresidual_out_stride, dresidual_stride;
+    std::int64_t rows, width, dy_stride, residual_stride, dresidual_out_stride, dresidual_stride, y_stride;
 
     /// What the residual is multiplied by in its gradient, from Σ dy · weight · residual.
     __device__ float along_residual(float rstd_of_row, float dots) const {
@@ -35,65 +28,166 @@ struct Operands {
     }
 };
 
+// ------------------------------------------------------------------------------------------------------------
+// rows that are held in registers
+//
+// A block has several teams of threads, and a team has one row after the other. The next rows are under way
+// to shared memory meanwhile; a thread reads only what it has fetched itself, so nobody waits for that. A
+// thread keeps its columns' part of dweight, and at the end the teams' parts are added in shared memory.
+
+/// Threads of a block: 16 warps, which leave 128 registers to a thread.
+constexpr int threads = most_threads;
+
+/// One thread's places in shared memory for `held` eights of dy, residual and dresidual_out in `stages` rows:
+/// threads' 16-byte pieces stand side by side.
+template <class Y, class R, int held>
+struct Ring {
+    static constexpr int of_dy = sizeof(Y) / 2, of_residual = sizeof(R) / 2, pieces = of_dy + 2 * of_residual;
+    static constexpr int stage_bytes = held * pieces * threads * 16;
+    static constexpr int room = 160 * 1024;
+    static constexpr int stages = stage_bytes * 2 > room ? 1 : stage_bytes * 3 > room ? 2 : 3;
+    static constexpr int bytes = stages * stage_bytes;
+
+    uint4* mine;
+
+    __device__ uint4* place(int stage, int i, int piece) const {
+        return mine + ((stage * held + i) * pieces + piece) * threads;
+    }
+    template <class T>
+    __device__ static void fetch(uint4* to, const T* from) {
+#pragma unroll
+        for (int i = 0; i < int(sizeof(T) / 2); ++i)
+            __pipeline_memcpy_async(to + i * threads, reinterpret_cast<const uint4*>(from) + i, 16);
+    }
+    template <class T>
+    __device__ static Eight<T> fetched(const uint4* from) {
+        Eight<T> eight;
+#pragma unroll
+        for (int i = 0; i < int(sizeof(T) / 2); ++i) eight.bits[i] = from[i * threads];
+        return eight;
+    }
+};
+
+/// The sum over a team's threads, in each of them. `of_warp` is read until the team's next call but one.
+__device__ inline float team_sum(float value, float* of_warp, int team, int team_threads) {
+    value = warp_sum(value);
+    if (team_threads == 32) return value;
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
+    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "r"(team_threads) : "memory");
+    const int warps = team_threads / 32, lane = threadIdx.x % 32;
+    return warp_sum(lane < warps ? of_warp[team * warps + lane] : 0.f);
+}
+
 template <class Y, class R, class W, int held>
-__global__ void __launch_bounds__(most_threads<held>, held == 4 ? 1 : resident<R> * 256 / most_threads<held>)
-    gradient_held(const Operands<Y, R, W> op) {
-    const int eights = static_cast<int>(op.width / 8);
+__global__ void __launch_bounds__(threads, 1)
+    gradient_held(const Operands<Y, R, W> op, const int team_threads) {
+    using Places = Ring<Y, R, held>;
+    extern __shared__ uint4 shared[];
+    __shared__ float of_warp[2][threads / 32];
+    const Places ring{shared + threadIdx.x};
+    const int eights = static_cast<int>(op.width / 8), teams = threads / team_threads;
+    const int team = threadIdx.x / team_threads, thread = threadIdx.x % team_threads;
+    const std::int64_t step = std::int64_t{gridDim.x} * teams;
+    // Neighbouring rows are under way at the same time.
+    const std::int64_t first_row = std::int64_t{blockIdx.x} * teams + team;
+
+    const auto fetch_row = [&](std::int64_t row, int stage) {
+        if (row < op.rows)
+#pragma unroll
+            for (int i = 0; i < held; ++i) {
+                const int at = thread + i * team_threads;
+                if (at >= eights) break;
+                ring.fetch(ring.place(stage, i, 0), op.dy + row * op.dy_stride + at * 8);
+                ring.fetch(ring.place(stage, i, Places::of_dy),
+                           op.residual + row * op.residual_stride + at * 8);
+                if (op.dresidual_out)
+                    ring.fetch(ring.place(stage, i, Places::of_dy + Places::of_residual),
+                               op.dresidual_out + row * op.dresidual_out_stride + at * 8);
+            }
+        __pipeline_commit();
+    };
+#pragma unroll
+    for (int stage = 0; stage < Places::stages; ++stage) fetch_row(first_row + stage * step, stage);
+    const auto rstd_of = [&](std::int64_t row) { return row < op.rows ? op.rstd[row] : 0.f; };
+    float next_rstd = rstd_of(first_row);
+
+    Eight<W> weight[held];
+#pragma unroll
+    for (int i = 0; i < held; ++i)
+        if (thread + i * team_threads < eights)
+            weight[i] = load_eight(op.weight + (thread + i * team_threads) * 8);
     float dweight[held][8] = {};
+    int stage = 0, parity = 0;
 #pragma unroll 1
-    for (std::int64_t row = blockIdx.x; row < op.rows; row += gridDim.x) {
+    for (std::int64_t row = first_row; row < op.rows; row += step) {
+        const float rstd = next_rstd;
+        next_rstd = rstd_of(row + step);
+        __pipeline_wait_prior(Places::stages - 1);
         Eight<Y> dy[held];
         Eight<R> residual[held], arriving[held];
-#pragma unroll
-        for (int i = 0; i < held; ++i) {
-            const int at = threadIdx.x + i * blockDim.x;
-            if (at >= eights) break;
-            dy[i] = load_eight_streaming(op.dy + row * op.dy_stride + at * 8);
-            residual[i] = load_eight_streaming(op.residual + row * op.residual_stride + at * 8);
-            if (op.dresidual_out)
-                arriving[i] = load_eight_streaming(op.dresidual_out + row * op.dresidual_out_stride + at * 8);
-        }
-        const float rstd = op.rstd[row];
         float dots = 0;
 #pragma unroll
         for (int i = 0; i < held; ++i) {
-            const int at = threadIdx.x + i * blockDim.x;
-            if (at >= eights) break;
+            if (thread + i * team_threads >= eights) break;
+            dy[i] = ring.template fetched<Y>(ring.place(stage, i, 0));
+            residual[i] = ring.template fetched<R>(ring.place(stage, i, Places::of_dy));
+            if (op.dresidual_out)
+                arriving[i] =
+                    ring.template fetched<R>(ring.place(stage, i, Places::of_dy + Places::of_residual));
             float d[8], r[8], w[8];
             to_floats(dy[i], d);
             to_floats(residual[i], r);
-            to_floats(load_eight(op.weight + at * 8), w);
+            to_floats(weight[i], w);
 #pragma unroll
             for (int e = 0; e < 8; ++e) {
                 dots += d[e] * w[e] * r[e];
                 dweight[i][e] += d[e] * (r[e] * rstd);
             }
         }
-        const float along_residual = op.along_residual(rstd, block_sum(dots));
+        fetch_row(row + Places::stages * step, stage);
+        stage = stage + 1 == Places::stages ? 0 : stage + 1;
+        const float along_residual =
+            op.along_residual(rstd, team_sum(dots, of_warp[parity], team, team_threads));
+        parity ^= 1;
 #pragma unroll
         for (int i = 0; i < held; ++i) {
-            const int at = threadIdx.x + i * blockDim.x;
+            const int at = thread + i * team_threads;
             if (at >= eights) break;
             float d[8], r[8], w[8], a[8] = {};
             to_floats(dy[i], d);
             to_floats(residual[i], r);
-            to_floats(load_eight(op.weight + at * 8), w);
+            to_floats(weight[i], w);
             if (op.dresidual_out) to_floats(arriving[i], a);
 #pragma unroll
             for (int e = 0; e < 8; ++e) a[e] += d[e] * w[e] * rstd - r[e] * along_residual;
             store_eight(op.dresidual + row * op.dresidual_stride + at * 8, to_eight<R>(a));
+            if (!op.y) continue;
+#pragma unroll
+            for (int e = 0; e < 8; ++e) r[e] = rounded<R>(r[e] * rstd) * w[e];
+            store_eight(op.y + row * op.y_stride + at * 8, to_eight<Y>(r));
         }
     }
+
+    __syncthreads();  // no thread needs its places any more
+    float* const of_team = reinterpret_cast<float*>(shared);
 #pragma unroll
     for (int i = 0; i < held; ++i) {
-        const int at = threadIdx.x + i * blockDim.x;
-        if (at < eights) store_eight(op.slices + blockIdx.x * op.width + at * 8, to_eight<float>(dweight[i]));
+        const int at = thread + i * team_threads;
+        if (at < eights) store_eight(of_team + team * op.width + at * 8, to_eight<float>(dweight[i]));
+    }
+    __syncthreads();
+    for (int column = threadIdx.x; column < op.width; column += threads) {
+        float sum = 0;
+        for (int i = 0; i < teams; ++i) sum += of_team[i * op.width + column];
+        op.slices[blockIdx.x * op.width + column] = sum;
     }
 }
 
+// ------------------------------------------------------------------------------------------------------------
+
 /// The same for rows of any width and alignment, which are read again; dweight's sums are kept in memory.
 template <class Y, class R, class W>
-__global__ void __launch_bounds__(any_width_threads) gradient_any(const Operands<Y, R, W> op) {
+__global__ void __launch_bounds__(most_threads) gradient_any(const Operands<Y, R, W> op) {
     float* const dweight = op.slices + blockIdx.x * op.width;
     for (std::int64_t i = threadIdx.x; i < op.width; i += blockDim.x) dweight[i] = 0;
     for (std::int64_t row = blockIdx.x; row < op.rows; row += gridDim.x) {
@@ -108,10 +202,11 @@ __global__ void __launch_bounds__(any_width_threads) gradient_any(const Operands
         }
         const float along_residual = op.along_residual(rstd, block_sum(dots));
         for (std::int64_t i = threadIdx.x; i < op.width; i += blockDim.x) {
-            float d =
-                to_float(dy[i]) * to_float(op.weight[i]) * rstd - to_float(residual[i]) * along_residual;
+            const float r = to_float(residual[i]), w = to_float(op.weight[i]);
+            float d = to_float(dy[i]) * w * rstd - r * along_residual;
             if (op.dresidual_out) d += to_float(op.dresidual_out[row * op.dresidual_out_stride + i]);
             op.dresidual[row * op.dresidual_stride + i] = from_float<R>(d);
+            if (op.y) op.y[row * op.y_stride + i] = from_float<Y>(rounded<R>(r * rstd) * w);
         }
     }
 }
@@ -119,12 +214,12 @@ __global__ void __launch_bounds__(any_width_threads) gradient_any(const Operands
 }  // namespace
 
 void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
-    const std::int64_t rows = op.dy.size(0), width = op.dy.size(1),
-                       blocks = blocks_for(rows, op.residual_out);
+    const std::int64_t rows = op.dy.size(0), width = op.dy.size(1);
     if (width == 0) return;
-    auto* slices = launch.scratch.take_array<float>(static_cast<std::size_t>(blocks * width));
     const bool wide = eights_fit(op.dy) && eights_fit(op.residual_out) && eights_fit(op.dresidual_out) &&
-                      eights_fit(op.dresidual) && eights_fit(op.weight, width, 0);
+                      eights_fit(op.dresidual) && eights_fit(op.y) && eights_fit(op.weight, width, 0);
+    auto* slices = launch.scratch.take_array<float>(static_cast<std::size_t>(most_blocks * width));
+    std::int64_t blocks = 0;
     if (rows > 0) {
         with_norm_types(op.dy, op.residual_out, op.weight, [&]<class Y, class R, class W>() {
             const Operands<Y, R, W> operands{
@@ -134,18 +229,27 @@ void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
                 .rstd = elements<float>(op.rstd),
                 .dresidual_out = elements<R>(op.dresidual_out),
                 .dresidual = elements<R>(op.dresidual),
+                .y = elements<Y>(op.y),
                 .slices = slices,
                 .rows = rows,
                 .width = width,
                 .dy_stride = op.dy.stride(0),
                 .residual_stride = op.residual_out.stride(0),
                 .dresidual_out_stride = op.dresidual_out ? op.dresidual_out.stride(0) : 0,
-                .dresidual_stride = op.dresidual.stride(0)};
-            with_held(wide, width, [&]<int held>(int threads) {
-                if constexpr (held == 0)
+                .dresidual_stride = op.dresidual.stride(0),
+                .y_stride = op.y ? op.y.stride(0) : 0};
+            // A thread has 128 registers; with an fp32 residual three eights take more.
+            with_team(wide, width, sizeof(R) == 2 ? 3 : 2, [&]<int held>(int team_threads) {
+                blocks = std::min(most_blocks, ceil_div(rows, threads / team_threads));
+                if constexpr (held == 0) {
                     gradient_any<<<blocks, threads, 0, launch.stream>>>(operands);
-                else
-                    gradient_held<Y, R, W, held><<<blocks, threads, 0, launch.stream>>>(operands);
+                } else {
+                    constexpr int bytes = Ring<Y, R, held>::bytes;
+                    const auto kernel = gradient_held<Y, R, W, held>;
+                    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                          "rms_norm_backward");
+                    kernel<<<blocks, threads, bytes, launch.stream>>>(operands, team_threads);
+                }
             });
         });
         check_launch("rms_norm_backward");

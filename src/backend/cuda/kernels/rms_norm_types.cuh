@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
+
 #include "backend/cuda/kernels/eights.cuh"
 
-/// What the norm's two kernels have in common: their types, and how a row is spread over a block.
+/// What the norm's two kernels have in common: their types, and how a row is spread over threads.
 namespace drover::cuda {
 
 /// Calls body<Y, R, W>() with the types of y, residual and weight. The latter two are y's or f32.
@@ -19,22 +21,24 @@ void with_norm_types(const Tensor& y, const Tensor& residual, const Tensor& weig
     });
 }
 
-/// The most threads of a block whose threads hold so many eights of a row.
-template <int held>
-inline constexpr int most_threads = held == 1 ? 256 : 512;
+/// The most threads of a team, which has a row.
+inline constexpr int most_threads = 512;
 
-inline constexpr int any_width_threads = 512;
-
-/// Calls body<held>(threads): how many eights of a row of `width` each thread holds; 0 for rows that are not
-/// held.
+/// Calls body<held>(threads): how many eights of a row of `width` each thread of a team holds, and how many
+/// threads that is, a power of two from 32 on; 0 and a full team for rows that are not held. A team is as
+/// small as `most_held` eights per thread allow, because the threads of a row wait for each other; only the
+/// largest teams hold up to four.
 template <class Body>
-void with_held(bool wide, std::int64_t width, const Body& body) {
-    const auto threads = [width](int held) { return static_cast<int>(ceil_div(width, 8 * 32 * held) * 32); };
-    if (!wide || width == 0 || threads(4) > most_threads<4>)
-        return body.template operator()<0>(any_width_threads);
-    if (threads(1) <= most_threads<1>) return body.template operator()<1>(threads(1));
-    if (threads(2) <= most_threads<2>) return body.template operator()<2>(threads(2));
-    return body.template operator()<4>(threads(4));
+void with_team(bool wide, std::int64_t width, int most_held, const Body& body) {
+    const std::int64_t eights = width / 8;
+    int threads = 32;
+    while (threads < most_threads && eights > most_held * threads) threads *= 2;
+    const std::int64_t held = ceil_div(eights, threads);
+    if (!wide || held == 0 || held > 4) return body.template operator()<0>(most_threads);
+    if (held == 1) return body.template operator()<1>(threads);
+    if (held == 2) return body.template operator()<2>(threads);
+    if (held == 3) return body.template operator()<3>(threads);
+    return body.template operator()<4>(threads);
 }
 
 }  // namespace drover::cuda

@@ -1,0 +1,34 @@
+#include <gtest/gtest.h>
+
+#include "backend/every_operation.h"
+#include "backend/test_data.h"
+
+namespace drover::test {
+namespace {
+
+/// Every operation in float16 beside the CPU's in float32, on operands that differ by their rounding only.
+TEST(HalfPrecision, AgreesWithSinglePrecision) {
+    if (!tests_use_cuda())
+        GTEST_SKIP() << "the CPU computes in float32 and bfloat16 only; DROVER_TEST_DEVICE=cuda runs this";
+    const std::vector<OperationCase> half = every_operation({DType::f16}),
+                                     single = every_operation({DType::f32});
+    const auto plain_name = [](const OperationCase& operation) {
+        return operation.name.substr(0, operation.name.rfind(' '));
+    };
+    for (const OperationCase& expected : single)
+        for (const OperationCase& operation : half) {
+            if (plain_name(operation) != plain_name(expected) || operation.dtype != DType::f16) continue;
+            Workbench device, processor(make_cpu_backend());
+            const std::vector<OwnedTensor> found = operation.run(device), right = expected.run(processor);
+            ASSERT_EQ(found.size(), right.size()) << operation.name;
+            for (std::size_t i = 0; i < found.size(); ++i) {
+                // The largest of several close logits may be another one after rounding.
+                if (found[i].tensor().dtype() == DType::i32) continue;
+                EXPECT_LE(relative_error(found[i], right[i]), 1.0 / 512)
+                    << operation.name << ", output " << i;
+            }
+        }
+}
+
+}  // namespace
+}  // namespace drover::test
