@@ -7,6 +7,7 @@
 
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/kernels/grouped_product.h"
+#include "backend/operation_cost.h"
 
 namespace drover::cuda {
 

@@ -280,14 +280,15 @@ __global__ void __launch_bounds__(threads, 1)
             previous = place.stage;
         }
         products_wait<0>();
+        products_are_in(sum);
         if (tile.steps > 0) release(previous);
 
-        const bool makes_weights = use == Use::weight_gradient;
+        constexpr bool makes_weights = use == Use::weight_gradient;
         const std::int64_t first_row =
             makes_weights ? std::int64_t{tile.expert} * problem.height : tile.group_begin;
         store_results(sum, static_cast<Out*>(problem.c) + first_row * problem.stride, problem.stride,
                       tile.row + own_rows, tile.column, makes_weights ? problem.height : tile.rows,
-                      problem.columns, problem.accumulate);
+                      problem.columns, makes_weights && problem.accumulate);
     }
 #endif
 }

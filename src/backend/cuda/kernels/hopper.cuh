@@ -123,6 +123,13 @@ __device__ inline void products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(count) : "memory");
 }
 
+/// Keeps the compiler from using sums before the wait that stands above.
+template <int count>
+__device__ inline void products_are_in(float (&sum)[count]) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) asm volatile("" : "+f"(sum[i])::"memory");
+}
+
 #define DROVER_FLOATS_4(at) "+f"(sum[at]), "+f"(sum[at + 1]), "+f"(sum[at + 2]), "+f"(sum[at + 3])
 #define DROVER_FLOATS_16(at) \
     DROVER_FLOATS_4(at), DROVER_FLOATS_4(at + 4), DROVER_FLOATS_4(at + 8), DROVER_FLOATS_4(at + 12)
