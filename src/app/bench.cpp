@@ -27,10 +27,16 @@ struct BenchOptions {
     BenchShape shape;
     std::string optimizer = "adamw_torch";
     std::string recompute = "none";
+    std::string moe = "gmm";
     std::int64_t steps = 8;
     std::int64_t layers = 0;  ///< 0: as many as the config says
     std::string init = "hf";
 };
+
+/// By the names of run_clm's flags.
+MoeMode moe_mode_from_name(const std::string& name) {
+    return name == "static" ? MoeMode::all_tokens : name == "gmm_stack" ? MoeMode::stacked : MoeMode::grouped;
+}
 
 /// Rows of tokens that are as likely as any other. Steps see them in turn: a batch that was learned by heart
 /// has small gradients, on which a GPU draws less power and runs faster than in training.
@@ -128,6 +134,7 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"layers", config.num_hidden_layers},
             {"optim", options.optimizer},
             {"recompute", options.recompute},
+            {"moe", options.moe},
             {"steps", options.steps},
             {"device", backend.description()},
             {"parameters", engine.store().spec().parameter_count()},
@@ -153,6 +160,7 @@ void run_bench(const BenchOptions& options) {
     TrainEngine engine(config,
                        {.model = {.precision = precision,
                                   .recompute = {recompute_from_name(options.recompute, "--recompute")},
+                                  .moe_mode = moe_mode_from_name(options.moe),
                                   .rows = options.shape.batch,
                                   .row_length = options.shape.sequence},
                         .adamw = {},
@@ -217,15 +225,21 @@ void add_bench_command(CLI::App& app) {
     options->shape.add_to(*command);
     command->add_option("--optim", options->optimizer, "adamw_torch, adafactor, sgd, adagrad or rmsprop");
     command->add_option("--recompute", options->recompute, "none, selective, selective_mlp or full");
+    command
+        ->add_option("--moe", options->moe,
+                     "gmm: experts' products over their own tokens; gmm_stack: the same with the experts' "
+                     "weights copied together first; static: every expert computes all tokens")
+        ->check(CLI::IsMember({"gmm", "gmm_stack", "static"}));
     command->add_option("--steps", options->steps, "steps to run, the first two of them for warm-up")
         ->check(CLI::Range(warm_up_steps + 1, std::int64_t{1} << 30));
     command->add_option("--init", options->init, "hf: transformers' weights for the seed; counter: faster")
         ->check(CLI::IsMember({"hf", "counter"}));
     command->add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
         ->check(CLI::Range(0, 1 << 12));
-    CLI::App* ops = add_bench_ops_command(*command);
+    const CLI::App* ops = add_bench_ops_command(*command);
+    const CLI::App* gmm = add_bench_gmm_command(*command);
     command->callback([=] {
-        if (!ops->parsed()) run_bench(*options);
+        if (!ops->parsed() && !gmm->parsed()) run_bench(*options);
     });
 }
 

@@ -289,10 +289,7 @@ CLI::App* add_bench_ops_command(CLI::App& bench) {
         "Example: drover bench ops --model llama-134m --dtype float32");
     options->add_to(*command);
     command->callback([=, &bench] {
-        for (const CLI::Option* option : bench.get_options())
-            if (option->count() > 0)
-                throw UsageError(fmt::format("{} stands before `ops`.", option->get_name()),
-                                 "Write `drover bench ops` first and its flags after it.");
+        refuse_flags_before(bench, *command);
         run_bench_ops(*options);
     });
     return command;

@@ -45,4 +45,12 @@ std::unique_ptr<Backend> BenchShape::backend() const {
     return make_chosen_backend(device);
 }
 
+void refuse_flags_before(const CLI::App& bench, const CLI::App& command) {
+    for (const CLI::Option* option : bench.get_options())
+        if (option->count() > 0)
+            throw UsageError(
+                fmt::format("{} stands before `{}`.", option->get_name(), command.get_name()),
+                fmt::format("Write `drover bench {}` first and its flags after it.", command.get_name()));
+}
+
 }  // namespace drover

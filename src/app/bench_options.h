@@ -31,4 +31,7 @@ struct BenchShape {
     std::unique_ptr<Backend> backend() const;
 };
 
+/// UsageError when flags of `drover bench` itself stand before its sub-command, where they would do nothing.
+void refuse_flags_before(const CLI::App& bench, const CLI::App& command);
+
 }  // namespace drover

@@ -10,6 +10,8 @@ namespace drover {
 void add_bench_command(CLI::App& app);
 /// `drover bench ops`; returns it.
 CLI::App* add_bench_ops_command(CLI::App& bench);
+/// `drover bench gmm`; returns it.
+CLI::App* add_bench_gmm_command(CLI::App& bench);
 void add_tokenize_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_eval_command(CLI::App& app);

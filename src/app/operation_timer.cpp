@@ -21,12 +21,17 @@ Tensor OperationTimer::constant(DType dtype, const Shape& shape, double value) {
 }
 
 Tensor OperationTimer::normal(DType dtype, const Shape& shape) {
-    std::vector<float> values(static_cast<std::size_t>(shape.numel()));
+    const std::int64_t drawn = std::min(shape.numel(), std::int64_t{1} << 24);
+    std::vector<float> values(static_cast<std::size_t>(drawn));
     CounterRng(42, made_++).fill_normal(leaf_hash("normal"), 0, values, 0.0f, 1.0f);
     std::vector<std::byte> converted(values.size() * size_of(dtype));
-    convert_elements(values.data(), DType::f32, converted.data(), dtype, shape.numel());
-    const Tensor tensor = zeros(dtype, shape);
-    backend_.copy(stream_, Tensor(converted.data(), dtype, shape), tensor);
+    convert_elements(values.data(), DType::f32, converted.data(), dtype, drawn);
+    const Tensor tensor = zeros(dtype, shape), flat = tensor.view({shape.numel()});
+    backend_.copy(stream_, Tensor(converted.data(), dtype, {drawn}), flat.rows(0, drawn));
+    for (std::int64_t at = drawn; at < shape.numel(); at += drawn) {
+        const std::int64_t count = std::min(drawn, shape.numel() - at);
+        backend_.copy(stream_, flat.rows(0, count), flat.rows(at, count));
+    }
     backend_.synchronize(stream_);
     return tensor;
 }

@@ -23,13 +23,19 @@ class OperationTimer {
 
     Device device() const { return backend_.device(); }
 
-    /// Standard normal values, in f32 or bf16.
+    /// Standard normal values, in f32 or bf16; after 2^24 of them the same ones again.
     Tensor normal(DType dtype, const Shape& shape);
     /// Integers from [0, limit).
     Tensor integers(const Shape& shape, std::int64_t limit);
     /// `value` everywhere.
     Tensor constant(DType dtype, const Shape& shape, double value);
     Tensor zeros(DType dtype, const Shape& shape);
+
+    /// Copies elements of the host into a tensor that was made.
+    void put(const Tensor& host, const Tensor& to) {
+        backend_.copy(stream_, host, to);
+        backend_.synchronize(stream_);
+    }
 
     /// Once for warm-up, then for about a fifth of a second; the median counts.
     template <class Operation>

@@ -105,6 +105,30 @@ TEST_F(Bench, OpsRunsEachOperationAlone) {
             EXPECT_GT(operation.at("of_peak").get<double>(), 0);
 }
 
+TEST_F(Bench, GmmRunsEveryProductOfEveryMixture) {
+    const std::string sizes = "--tokens 40 --mixture 4,32,24,2 --mixture 3,16,8,1";
+    const Json report = object("bench gmm --json --device cpu --dtype float32 " + sizes);
+    ASSERT_EQ(report.at("products").size(), 2u * 6);
+    for (const Json& product : report.at("products"))
+        EXPECT_GT(product.at("tflops").at("chosen").get<double>(), 0) << product;
+    EXPECT_EQ(report.at("products").at(11).at("mixture"), "3,16,8,1");
+    const Outcome text = run_drover("bench gmm --device cpu " + sizes + " 2>&1");
+    EXPECT_EQ(text.exit_code, 0) << text.output;
+    EXPECT_NE(text.output.find("gate and up"), std::string::npos) << text.output;
+}
+
+TEST_F(Bench, EveryMoeModeGivesTheSameLoss) {
+    const auto loss = [&](const std::string& mode) {
+        const Json report =
+            object("bench --json --dtype float32 --moe " + mode + " --model " + mixtral() + small_);
+        EXPECT_EQ(report.at("moe"), mode);
+        return report.at("loss").get<double>();
+    };
+    const double grouped = loss("gmm");
+    EXPECT_NEAR(loss("gmm_stack"), grouped, 1e-5);
+    EXPECT_NEAR(loss("static"), grouped, 1e-5);
+}
+
 TEST_F(Bench, FindsConfigsByName) {
     EXPECT_EQ(object("bench --json --model llama-5m" + small_).at("parameters"), 5261568);
     expect_error("bench --model llama-5", 2, "llama-134m, llama-5m");
@@ -121,6 +145,10 @@ TEST_F(Bench, WrongFlagsAreOneSentence) {
     expect_error("bench ops --layers 2", 2, "--layers");
     expect_error("bench --model llama-5m ops", 2, "--model");
     expect_error("bench opz", 2, "opz");
+    expect_error("bench --moe dense --model " + mixtral(), 2, "--moe");
+    expect_error("bench gmm --device cpu --mixture 2,8,8,3", 2, "--mixture");
+    expect_error("bench gmm --device cpu --mixture 2,8,8,1x", 2, "--mixture");
+    expect_error("bench --model llama-5m gmm", 2, "--model");
 }
 
 TEST_F(Bench, HelpSaysHowFlopsAreCounted) {

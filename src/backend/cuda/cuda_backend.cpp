@@ -51,6 +51,7 @@ class CudaBackend final : public Backend {
         void* memory = nullptr;
         cuda::check(cudaMalloc(&memory, bytes == 0 ? 1 : bytes), bytes_text(bytes));
         *allocated_ += bytes;
+        expert_offsets_.forget();
         cuda::check(cudaMemsetAsync(memory, 0, bytes, stream_), "memory cannot be cleared");
         // The memory may outlive the backend.
         return MemoryBlock(memory, [allocated = allocated_, bytes](void* freed) {
@@ -83,6 +84,7 @@ class CudaBackend final : public Backend {
         cuda::check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault,
                                     static_cast<cudaStream_t>(stream.handle)),
                     "a copy");
+        expert_offsets_.overwritten(to.raw(), to.bytes());
     }
 
     void use_tf32(bool tf32) override { gemm_.use_tf32(tf32); }
@@ -102,7 +104,7 @@ class CudaBackend final : public Backend {
   protected:
     void execute(Stream stream, const Gemm& op) override { gemm_.run(launch<Gemm>(stream), op); }
     void execute(Stream stream, const GroupedGemm& op) override {
-        grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, op);
+        grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, expert_offsets_, op);
     }
     void execute(Stream stream, const Attention& op) override {
         if (cudnn_takes(op))
@@ -120,11 +122,22 @@ class CudaBackend final : public Backend {
 #define DROVER_FORWARD(kernel, Operation)                       \
     void execute(Stream stream, const Operation& op) override { \
         kernel(launch<Operation>(stream), op);                  \
+        note_offsets(stream, op);                               \
     }
     DROVER_CUDA_KERNELS(DROVER_FORWARD)
 #undef DROVER_FORWARD
 
   private:
+    /// Tells who keeps the experts' offsets of what was just enqueued.
+    void note_offsets(Stream stream, const SortByExpert& op) {
+        expert_offsets_.made(static_cast<cudaStream_t>(stream.handle), op.offsets);
+    }
+    void note_offsets(Stream, const Fill& op) {
+        expert_offsets_.overwritten(op.x.raw(), op.x.bytes());
+    }
+    template <class Operation>
+    void note_offsets(Stream, const Operation&) {}
+
     template <class Operation = void>
     Launch launch(Stream stream) {
         return {.stream = static_cast<cudaStream_t>(stream.handle),
@@ -169,6 +182,7 @@ class CudaBackend final : public Backend {
     Scratch scratch_;
     std::unordered_map<std::type_index, DeviceTable> tables_;
     GemmEngine gemm_;
+    ExpertOffsets expert_offsets_;
     GroupedGemmEngine grouped_gemm_;
     CudnnAttention cudnn_attention_;
     bool refusal_said_ = false;

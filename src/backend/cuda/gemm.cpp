@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <span>
 
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/gemm_choice.h"
@@ -40,20 +42,32 @@ int alignment_of(const Tensor& tensor) {
 
 }  // namespace
 
-/// Everything about a product but its pointers. cuBLASLt thinks in columns: a row-major matrix is its
-/// transpose there, so what is computed is cᵀ = op(b)ᵀ · op(a)ᵀ, with b as the first operand.
-struct GemmEngine::Plan {
-    cublasLtMatmulDesc_t operation = nullptr;
-    cublasLtMatrixLayout_t first = nullptr, second = nullptr, result = nullptr;
-    cublasLtMatmulAlgo_t algorithm{};
+/// Everything about a product but its pointers and its algorithm. cuBLASLt thinks in columns: a row-major
+/// matrix is its transpose there, so what is computed is cᵀ = op(b)ᵀ · op(a)ᵀ, with b as the first operand.
+struct GemmEngine::Description {
+    cublasLtMatmulDescOpaque_t operation;
+    cublasLtMatrixLayoutOpaque_t first, second, result;
 
-    Plan() = default;
-    Plan(const Plan&) = delete;
-    Plan& operator=(const Plan&) = delete;
-    ~Plan() {
-        if (operation != nullptr) cublasLtMatmulDescDestroy(operation);
-        for (const cublasLtMatrixLayout_t layout : {first, second, result})
-            if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
+    explicit Description(const Key& key) {
+        const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+        check(cublasLtMatmulDescInit(&operation, compute, CUDA_R_32F), "a product's description");
+        const auto describe = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+            check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)),
+                  "a product's description");
+        };
+        describe(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+        describe(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+        const auto layout = [&](cublasLtMatrixLayoutOpaque_t& made, DType dtype, std::int64_t rows,
+                                std::int64_t columns, std::int64_t stride) {
+            check(cublasLtMatrixLayoutInit(&made, data_type(dtype), static_cast<std::uint64_t>(columns),
+                                           static_cast<std::uint64_t>(rows), stride),
+                  "a matrix' layout");
+        };
+        layout(first, key.operands, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n,
+               key.stride_b);
+        layout(second, key.operands, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k,
+               key.stride_a);
+        layout(result, key.result, key.m, key.n, key.stride_c);
     }
 };
 
@@ -62,39 +76,31 @@ GemmEngine::GemmEngine() {
 }
 
 GemmEngine::~GemmEngine() {
-    plans_.clear();
     cublasLtDestroy(handle_);
 }
 
-const GemmEngine::Plan& GemmEngine::plan_for(const Key& key) {
-    const auto found = plans_.find(key);
-    if (found != plans_.end()) return found->second;
-    Plan& plan = plans_[key];
+GemmEngine::Key GemmEngine::key_of(const Gemm& op) const {
+    return {.operands = op.a.dtype(),
+            .result = op.c.dtype(),
+            .transpose_a = op.transpose_a,
+            .transpose_b = op.transpose_b,
+            .tf32 = tf32_ && op.a.dtype() == DType::f32,
+            .m = op.c.size(0),
+            .n = op.c.size(1),
+            .k = op.a.size(op.transpose_a ? 0 : 1),
+            .stride_a = op.a.stride(0),
+            .stride_b = op.b.stride(0),
+            .stride_c = op.c.stride(0),
+            .alignment_a = alignment_of(op.a),
+            .alignment_b = alignment_of(op.b),
+            .alignment_c = alignment_of(op.c)};
+}
 
-    const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    check(cublasLtMatmulDescCreate(&plan.operation, compute, CUDA_R_32F), "a product's description");
-    const auto describe = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-        check(cublasLtMatmulDescSetAttribute(plan.operation, attribute, &value, sizeof(value)),
-              "a product's description");
-    };
-    describe(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-    describe(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, std::int64_t rows,
-                            std::int64_t columns, std::int64_t stride) {
-        check(cublasLtMatrixLayoutCreate(&made, data_type(dtype), static_cast<std::uint64_t>(columns),
-                                         static_cast<std::uint64_t>(rows), stride),
-              "a matrix' layout");
-    };
-    layout(plan.first, key.operands, key.transpose_b ? key.n : key.k, key.transpose_b ? key.k : key.n,
-           key.stride_b);
-    layout(plan.second, key.operands, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k,
-           key.stride_a);
-    layout(plan.result, key.result, key.m, key.n, key.stride_c);
-
-    cublasLtMatmulPreference_t preference = nullptr;
-    check(cublasLtMatmulPreferenceCreate(&preference), "the choice of an algorithm");
+cublasLtMatmulAlgo_t GemmEngine::choose(const Key& key) const {
+    cublasLtMatmulPreferenceOpaque_t preference;
+    check(cublasLtMatmulPreferenceInit(&preference), "the choice of an algorithm");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-        check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+        check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof(value)),
               "the choice of an algorithm");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
@@ -105,23 +111,35 @@ const GemmEngine::Plan& GemmEngine::plan_for(const Key& key) {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.alignment_a));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.alignment_c));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.alignment_c));
+    Description what(key);
     std::array<cublasLtMatmulHeuristicResult_t, 8> candidates{};
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        handle_, plan.operation, plan.first, plan.second, plan.result, plan.result, preference,
+        handle_, &what.operation, &what.first, &what.second, &what.result, &what.result, &preference,
         static_cast<int>(candidates.size()), candidates.data(), &count);
-    cublasLtMatmulPreferenceDestroy(preference);
     if (count == 0 || status != CUBLAS_STATUS_SUCCESS)
         throw Error(fmt::format("cuBLASLt knows no way to multiply [{}, {}] and [{}, {}] in {}.", key.m,
                                 key.k, key.k, key.n, name_of(key.operands)),
                     "Use another precision or shape, and please report it.");
     const std::span offered(candidates.data(), static_cast<std::size_t>(count));
-    plan.algorithm = candidates[chosen_candidate(offered, {.transpose_a = key.transpose_a,
-                                                           .transpose_b = key.transpose_b,
-                                                           .n = key.n,
-                                                           .k = key.k})]
-                         .algo;
-    return plan;
+    return candidates[chosen_candidate(offered, {.transpose_a = key.transpose_a,
+                                                 .transpose_b = key.transpose_b,
+                                                 .n = key.n,
+                                                 .k = key.k})]
+        .algo;
+}
+
+const cublasLtMatmulAlgo_t& GemmEngine::algorithm_for(const Key& key) {
+    const auto found = algorithms_.find(key);
+    return found != algorithms_.end() ? found->second : algorithms_.emplace(key, choose(key)).first->second;
+}
+
+cublasStatus_t GemmEngine::multiply(cudaStream_t stream, void* workspace, const Gemm& op, Description& what,
+                                    const cublasLtMatmulAlgo_t& algorithm) {
+    const float one = 1, beta = op.accumulate ? 1.0f : 0.0f;
+    return cublasLtMatmul(handle_, &what.operation, &one, op.b.raw(), &what.first, op.a.raw(), &what.second,
+                          &beta, op.c.raw(), &what.result, op.c.raw(), &what.result, &algorithm, workspace,
+                          workspace_bytes, stream);
 }
 
 void GemmEngine::run(const Launch& launch, const Gemm& op) {
@@ -131,25 +149,23 @@ void GemmEngine::run(const Launch& launch, const Gemm& op) {
         if (!op.accumulate) fill(launch, Fill{.x = op.c});
         return;
     }
-    const Plan& plan = plan_for({.operands = op.a.dtype(),
-                                 .result = op.c.dtype(),
-                                 .transpose_a = op.transpose_a,
-                                 .transpose_b = op.transpose_b,
-                                 .tf32 = tf32_ && op.a.dtype() == DType::f32,
-                                 .m = op.c.size(0),
-                                 .n = op.c.size(1),
-                                 .k = op.a.size(op.transpose_a ? 0 : 1),
-                                 .stride_a = op.a.stride(0),
-                                 .stride_b = op.b.stride(0),
-                                 .stride_c = op.c.stride(0),
-                                 .alignment_a = alignment_of(op.a),
-                                 .alignment_b = alignment_of(op.b),
-                                 .alignment_c = alignment_of(op.c)});
-    const float one = 1, beta = op.accumulate ? 1.0f : 0.0f;
-    check(cublasLtMatmul(handle_, plan.operation, &one, op.b.raw(), plan.first, op.a.raw(), plan.second,
-                         &beta, op.c.raw(), plan.result, op.c.raw(), plan.result, &plan.algorithm,
-                         launch.scratch.take(workspace_bytes), workspace_bytes, launch.stream),
+    const Key key = key_of(op);
+    Description what(key);
+    check(multiply(launch.stream, launch.scratch.take(workspace_bytes), op, what, algorithm_for(key)),
           "a product");
+}
+
+void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Gemm& op) {
+    const Key key = key_of(op);
+    Key rounded = key;
+    std::int64_t& rows = op.transpose_a ? rounded.k : rounded.m;
+    constexpr std::int64_t step = 256;
+    rows = rows <= step ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)))
+                        : (rows + step - 1) / step * step;
+    Description what(key);
+    if (multiply(stream, workspace, op, what, algorithm_for(rounded)) == CUBLAS_STATUS_SUCCESS) return;
+    // Should an algorithm not do for all sizes up to the one that it was chosen for.
+    check(multiply(stream, workspace, op, what, choose(key)), "an expert's product");
 }
 
 /// The library's own way to add a bias rounds twice. Here the product is added to rows of the bias, which is

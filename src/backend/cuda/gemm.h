@@ -21,13 +21,18 @@ class GemmEngine {
 
     void run(const Launch& launch, const Gemm& operation);
 
+    /// A product of an expert's rows, whose number changes from step to step. The algorithm is that of the
+    /// next larger of a few row counts, so that there is an end to choosing. Not empty, and without a bias;
+    /// `workspace` has workspace_bytes, on the device.
+    void run_ragged(cudaStream_t stream, void* workspace, const Gemm& operation);
+
     /// Products of fp32 with 10 bits of mantissa, which is several times faster.
     void use_tf32(bool tf32) { tf32_ = tf32; }
 
     static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
   private:
-    struct Plan;
+    struct Description;
     struct Key {
         DType operands, result;
         bool transpose_a, transpose_b, tf32;
@@ -35,12 +40,16 @@ class GemmEngine {
         int alignment_a, alignment_b, alignment_c;
         auto operator<=>(const Key&) const = default;
     };
-    const Plan& plan_for(const Key& key);
+    Key key_of(const Gemm& operation) const;
+    cublasLtMatmulAlgo_t choose(const Key& key) const;
+    const cublasLtMatmulAlgo_t& algorithm_for(const Key& key);
+    cublasStatus_t multiply(cudaStream_t stream, void* workspace, const Gemm& operation,
+                            Description& description, const cublasLtMatmulAlgo_t& algorithm);
     void run_with_bias(const Launch& launch, const Gemm& operation);
 
     cublasLtHandle_t handle_ = nullptr;
     bool tf32_ = false;
-    std::map<Key, Plan> plans_;
+    std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
 };
 
 }  // namespace drover::cuda

@@ -1,39 +1,86 @@
 #include "backend/cuda/grouped_gemm.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
 #include "backend/cuda/cuda_error.h"
+#include "backend/cuda/kernels/grouped_product.h"
+#include "backend/operation_cost.h"
 
 namespace drover::cuda {
 
+GroupedGemmEngine::GroupedGemmEngine() {
+    const char* value = std::getenv("DROVER_GROUPED_GEMM");
+    const std::string_view name = value == nullptr ? "" : value;
+    if (name == "cublas")
+        forced_ = Way::cublas;
+    else if (name == "streams")
+        forced_ = Way::streams;
+    else if (name == "kernel")
+        forced_ = Way::kernel;
+    else if (!name.empty())
+        throw Error(fmt::format("DROVER_GROUPED_GEMM is \"{}\".", name),
+                    "Use cublas, streams or kernel, or unset it.");
+}
+
 GroupedGemmEngine::~GroupedGemmEngine() {
-    if (host_ != nullptr) cudaFreeHost(host_);
-    if (arrived_ != nullptr) cudaEventDestroy(arrived_);
+    for (cudaStream_t stream : others_)
+        if (stream != nullptr) cudaStreamDestroy(stream);
+    for (cudaEvent_t event : events_)
+        if (event != nullptr) cudaEventDestroy(event);
 }
 
-const std::int32_t* GroupedGemmEngine::read_offsets(const Launch& launch, const Tensor& offsets) {
-    if (arrived_ == nullptr) check(cudaEventCreateWithFlags(&arrived_, cudaEventDisableTiming), "an event");
-    if (offsets.bytes() > capacity_) {
-        if (host_ != nullptr) check(cudaFreeHost(host_), "host memory for the experts' offsets");
-        host_ = nullptr;
-        check(cudaMallocHost(reinterpret_cast<void**>(&host_), offsets.bytes()),
-              "host memory for the experts' offsets");
-        capacity_ = offsets.bytes();
+/// cuBLASLt's kernels are the better ones where an expert's product keeps the whole GPU busy for long; ours
+/// has neither gaps between experts nor a wait for the host.
+GroupedGemmEngine::Way GroupedGemmEngine::choose(const GroupedGemm& op) {
+    constexpr double much_work = 5e10;  // FLOP of an expert: some 80 µs
+    const auto experts = static_cast<double>(op.offsets.size(0) - 1);
+    return cost(op).flops / experts < much_work && grouped_product_takes(op) ? Way::kernel : Way::cublas;
+}
+
+void GroupedGemmEngine::run(const Launch& launch, GemmEngine& products, ExpertOffsets& offsets,
+                            const GroupedGemm& op) {
+    if (op.c.numel() == 0) return;
+    const Way way = forced_.value_or(choose(op));
+    if (way == Way::kernel && grouped_product_takes(op)) return grouped_product(launch, op);
+    run_products(launch, products, offsets, op, way == Way::streams);
+}
+
+void GroupedGemmEngine::fork(cudaStream_t stream) {
+    if (events_[0] == nullptr) {
+        for (cudaEvent_t& event : events_)
+            check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event");
+        for (cudaStream_t& other : others_)
+            check(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "a stream");
     }
-    check(cudaMemcpyAsync(host_, offsets.raw(), offsets.bytes(), cudaMemcpyDeviceToHost, launch.stream),
-          "the experts' offsets");
-    check(cudaEventRecord(arrived_, launch.stream), "the experts' offsets");
-    check(cudaEventSynchronize(arrived_), "operations before a grouped product");
-    return host_;
+    check(cudaEventRecord(events_.back(), stream), "a grouped product");
+    for (cudaStream_t other : others_)
+        check(cudaStreamWaitEvent(other, events_.back(), 0), "a grouped product");
 }
 
-void GroupedGemmEngine::run(const Launch& launch, GemmEngine& products, const GroupedGemm& op) {
+void GroupedGemmEngine::join(cudaStream_t stream) {
+    for (std::size_t i = 0; i < others_.size(); ++i) {
+        check(cudaEventRecord(events_[i], others_[i]), "a grouped product");
+        check(cudaStreamWaitEvent(stream, events_[i], 0), "a grouped product");
+    }
+}
+
+void GroupedGemmEngine::run_products(const Launch& launch, GemmEngine& products, ExpertOffsets& known,
+                                     const GroupedGemm& op, bool spread) {
     const std::int64_t experts = op.offsets.size(0) - 1;
     const bool makes_weights = op.use == GroupedGemm::Use::weight_gradient;
     const Tensor& stacked = makes_weights ? op.c : op.b;
     const std::int64_t height = stacked.size(0) / experts;
-    if (op.c.numel() == 0) return;
-    const std::int32_t* offsets = read_offsets(launch, op.offsets);
+    constexpr std::size_t bytes = GemmEngine::workspace_bytes;
+    auto* workspace = static_cast<std::byte*>(launch.scratch.take(spread ? stream_count * bytes : bytes));
+    const std::span<const std::int32_t> offsets = known.read(launch.stream, op.offsets);
+    if (spread) fork(launch.stream);
+    std::size_t turn = 0;
     for (std::int64_t e = 0; e < experts; ++e) {
-        const std::int64_t begin = offsets[e], count = offsets[e + 1] - begin;
+        const std::int64_t begin = offsets[static_cast<std::size_t>(e)];
+        const std::int64_t count = offsets[static_cast<std::size_t>(e) + 1] - begin;
         const Tensor matrix = stacked.rows(e * height, height);
         if (count == 0) {
             if (makes_weights && !op.accumulate) {
@@ -45,20 +92,25 @@ void GroupedGemmEngine::run(const Launch& launch, GemmEngine& products, const Gr
             }
             continue;
         }
+        const std::size_t part = spread ? turn++ % stream_count : 0;
+        const cudaStream_t stream = part == 0 ? launch.stream : others_[part - 1];
+        const auto multiply = [&](const Gemm& product) {
+            products.run_ragged(stream, workspace + part * bytes, product);
+        };
         const Tensor rows = op.a.rows(begin, count);
         switch (op.use) {
             case GroupedGemm::Use::forward:
-                products.run(launch, Gemm::forward(rows, matrix, op.c.rows(begin, count)));
+                multiply(Gemm::forward(rows, matrix, op.c.rows(begin, count)));
                 break;
             case GroupedGemm::Use::data_gradient:
-                products.run(launch, Gemm::data_gradient(rows, matrix, op.c.rows(begin, count)));
+                multiply(Gemm::data_gradient(rows, matrix, op.c.rows(begin, count)));
                 break;
             case GroupedGemm::Use::weight_gradient:
-                products.run(launch,
-                             Gemm::weight_gradient(rows, op.b.rows(begin, count), matrix, op.accumulate));
+                multiply(Gemm::weight_gradient(rows, op.b.rows(begin, count), matrix, op.accumulate));
                 break;
         }
     }
+    if (spread) join(launch.stream);
 }
 
 }  // namespace drover::cuda

@@ -1,6 +1,5 @@
 #include "backend/cuda/kernels/adafactor_shares.cuh"
-#include "backend/cuda/kernels/any_type.cuh"
-#include "backend/cuda/kernels/leaf_chunks.cuh"
+#include "backend/cuda/kernels/matrix_tiles.cuh"
 #include "backend/cuda/kernels/same_target.cuh"
 
 namespace drover::cuda {
@@ -16,63 +15,60 @@ struct SquaredLeaf {
     std::int64_t type;  ///< a DType
 };
 
-/// Σ U² over eight elements (or `count`) of a matrix, from element `at`.
-__device__ float squares_of_matrix(const SquaredLeaf& leaf, const float (&g)[8], std::int64_t at, int count,
-                                   float clip_factor) {
-    std::int64_t row = at / leaf.columns, column = at - row * leaf.columns;
-    float sum = 0, factor = clip_factor * leaf.row_factors[row];
+/// Matrices are cut into tiles, vectors into pieces.
+std::int64_t chunks_of(const SquaredLeaf& leaf) {
+    return leaf.means ? ceil_div(leaf.count, elements_per_chunk)
+                      : row_tiles_of(leaf.count / leaf.columns) * column_tiles_of(leaf.columns);
+}
+
+/// A thread's part of Σ U² over a tile of a matrix.
+template <class T>
+__device__ double squares_of_matrix(const SquaredLeaf& leaf, std::int64_t index, float clip_factor) {
+    const MatrixTile tile(index, leaf.count / leaf.columns, leaf.columns);
+    float of_column[8];
+    tile.load_columns(leaf.column_factors, of_column);
+    double sum = 0;
+    for_each_row<T>(tile, leaf.gradient, static_cast<DType>(leaf.type),
+                    [&](std::int64_t row, const float(&g)[8]) {
+                        const float of_row = clip_factor * leaf.row_factors[row];
+                        float squares = 0;
 #pragma unroll
-    for (int e = 0; e < 8; ++e) {
-        if (e >= count) break;
-        if (column == leaf.columns) {
-            column = 0;
-            factor = clip_factor * leaf.row_factors[++row];
-        }
-        const float u = g[e] * factor * leaf.column_factors[column++];
-        sum += u * u;
+                        for (int e = 0; e < 8; ++e) {
+                            const float u = g[e] * of_row * of_column[e];
+                            squares += u * u;
+                        }
+                        sum += static_cast<double>(squares);
+                    });
+    return sum;
+}
+
+/// The same for a piece of a vector, whose mean squares are updated first.
+__device__ double squares_of_vector(const SquaredLeaf& leaf, std::int64_t index, float clip_factor,
+                                    Shares shares, float eps, bool skips) {
+    const std::int64_t begin = index * elements_per_chunk, all = leaf.count;
+    const std::int64_t end = begin + elements_per_chunk < all ? begin + elements_per_chunk : all;
+    double sum = 0;
+    for (std::int64_t at = begin + threadIdx.x; at < end; at += chunk_threads) {
+        const float clipped = load_one_of(leaf.gradient, static_cast<DType>(leaf.type), at) * clip_factor;
+        const float square = clipped * clipped;
+        const float mean = shares.mean(leaf.means[at], square + eps);
+        if (!skips) leaf.means[at] = mean;
+        sum += static_cast<double>(square / mean);
     }
     return sum;
 }
 
-/// The same for a vector, whose mean squares are updated first.
-__device__ float squares_of_vector(const SquaredLeaf& leaf, const float (&g)[8], std::int64_t at, int count,
-                                   float clip_factor, Shares shares, float eps, bool skips) {
-    float sum = 0;
-#pragma unroll
-    for (int e = 0; e < 8; ++e) {
-        if (e >= count) break;
-        const float clipped = g[e] * clip_factor, square = clipped * clipped;
-        const float mean = shares.mean(leaf.means[at + e], square + eps);
-        if (!skips) leaf.means[at + e] = mean;
-        sum += square / mean;
-    }
-    return sum;
-}
-
+/// T: the type of all gradients, or Any.
+template <class T>
 __global__ void __launch_bounds__(chunk_threads)
     square_updates(const LeafChunks<SquaredLeaf> leaves, const float* scalars, float eps, double* of_chunk) {
-    const Chunk chunk = leaves.chunk();
+    const NumberedChunk chunk = leaves.numbered_chunk();
     const SquaredLeaf leaf = leaves.rows[chunk.leaf];
-    const auto dtype = static_cast<DType>(leaf.type);
     const float clip_factor = scalars[StepScalar::clip_factor];
-    const Shares shares(scalars);
     const bool skips = scalars[StepScalar::skips] != 0;
-    const bool wide = reinterpret_cast<std::uintptr_t>(leaf.gradient) % 16 == 0;
-    double sum = 0;
-    for_each_eight(chunk, [&](std::int64_t at, int count) {
-        float g[8] = {};
-        if (wide && count == 8) {
-            to_floats_of<Any>(load_eight_of<Any>(leaf.gradient, dtype, at), dtype, g);
-        } else {
-#pragma unroll
-            for (int e = 0; e < 8; ++e)
-                if (e < count) g[e] = load_one_of(leaf.gradient, dtype, at + e);
-        }
-        sum +=
-            static_cast<double>(leaf.means ? squares_of_vector(leaf, g, at, count, clip_factor, shares, eps, skips)
-                                           : squares_of_matrix(leaf, g, at, count, clip_factor));
-    });
-    sum = block_sum(sum);
+    const double sum =
+        block_sum(leaf.means ? squares_of_vector(leaf, chunk.index, clip_factor, Shares(scalars), eps, skips)
+                             : squares_of_matrix<T>(leaf, chunk.index, clip_factor));
     if (threadIdx.x == 0) of_chunk[leaves.begin + blockIdx.x] = sum;
 }
 
@@ -115,8 +111,12 @@ void adafactor_squares(const Launch& launch, const AdafactorSquares& op) {
     auto* of_chunk =
         launch.scratch.take_array<double>(static_cast<std::size_t>(leaves.chunks()) + rows.size());
     double* const of_leaf = of_chunk + leaves.chunks();
-    square_updates<<<leaves.chunks(), chunk_threads, 0, launch.stream>>>(
-        leaves, elements<const float>(op.scalars), op.eps, of_chunk);
+    with_common_type(
+        rows, [](const SquaredLeaf& leaf) { return static_cast<DType>(leaf.type); },
+        [&]<class T>() {
+            square_updates<T><<<leaves.chunks(), chunk_threads, 0, launch.stream>>>(
+                leaves, elements<const float>(op.scalars), op.eps, of_chunk);
+        });
     add_chunks<<<leaves.leaves, 256, 0, launch.stream>>>(leaves, of_chunk, of_leaf);
     add_leaves<<<ceil_div(leaves.leaves, 128), 128, 0, launch.stream>>>(leaves.rows, leaves.leaves, of_leaf);
     check_launch("adafactor_squares");

@@ -1,5 +1,4 @@
-#include "backend/cuda/kernels/any_type.cuh"
-#include "backend/cuda/kernels/leaf_chunks.cuh"
+#include "backend/cuda/kernels/matrix_tiles.cuh"
 #include "backend/cuda/kernels/same_target.cuh"
 
 // A block squares a tile of a matrix and leaves partial sums of the tile's rows and columns; a second kernel
@@ -7,10 +6,6 @@
 
 namespace drover::cuda {
 namespace {
-
-constexpr int tile_rows = 128, tile_columns = 32 * 8, warps = chunk_threads / 32;
-/// Rows that a warp has under way at once.
-constexpr int unrolled = 4;
 
 struct SquaredMatrix {
     const void* gradient;
@@ -21,72 +16,49 @@ struct SquaredMatrix {
     ChainLink link;                ///< of those with the same column_sums
     std::int64_t type;             ///< a DType
 
-    __host__ __device__ std::int64_t row_tiles() const { return (rows + tile_rows - 1) / tile_rows; }
-    __host__ __device__ std::int64_t column_tiles() const {
-        return (columns + tile_columns - 1) / tile_columns;
-    }
+    __host__ __device__ std::int64_t row_tiles() const { return row_tiles_of(rows); }
+    __host__ __device__ std::int64_t column_tiles() const { return column_tiles_of(columns); }
 };
 
 std::int64_t chunks_of(const SquaredMatrix& matrix) {
     return matrix.row_tiles() * matrix.column_tiles();
 }
 
+/// T: the type of all gradients, or Any.
+template <class T>
 __global__ void __launch_bounds__(chunk_threads)
     square_tiles(const LeafChunks<SquaredMatrix> matrices, const float* scalars, float* partials) {
-    __shared__ float of_warp[warps][tile_columns];
-    const NumberedChunk tile = matrices.numbered_chunk();
-    const SquaredMatrix matrix = matrices.rows[tile.leaf];
-    const auto dtype = static_cast<DType>(matrix.type);
+    __shared__ float of_warp[tile_warps][tile_columns];
+    const NumberedChunk numbered = matrices.numbered_chunk();
+    const SquaredMatrix matrix = matrices.rows[numbered.leaf];
+    const MatrixTile tile(numbered.index, matrix.rows, matrix.columns);
     const float clip_factor = scalars[StepScalar::clip_factor];
-    const std::int64_t row_tile = tile.index / matrix.column_tiles();
-    const std::int64_t column_tile = tile.index - row_tile * matrix.column_tiles();
-    const std::int64_t first_row = row_tile * tile_rows, first_column = column_tile * tile_columns;
-    const std::int64_t end_row = first_row + tile_rows < matrix.rows ? first_row + tile_rows : matrix.rows;
+    float* const row_partials = partials + matrix.row_partials + tile.column_tile * matrix.rows;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const std::int64_t column = first_column + lane * 8;
-    const bool wide = matrix.columns % 8 == 0 && reinterpret_cast<std::uintptr_t>(matrix.gradient) % 16 == 0;
-    float* const row_partials = partials + matrix.row_partials + column_tile * matrix.rows;
 
     float of_column[8] = {};
-    for (std::int64_t row = first_row + warp; row < end_row; row += warps * unrolled) {
-        Registers<Any> loaded[unrolled];
+    for_each_row<T>(tile, matrix.gradient, static_cast<DType>(matrix.type),
+                    [&](std::int64_t row, const float(&g)[8]) {
+                        float of_row = 0;
 #pragma unroll
-        for (int i = 0; i < unrolled; ++i)
-            if (wide && row + i * warps < end_row && column < matrix.columns)
-                loaded[i] =
-                    load_eight_of<Any>(matrix.gradient, dtype, (row + i * warps) * matrix.columns + column);
-#pragma unroll
-        for (int i = 0; i < unrolled; ++i) {
-            const std::int64_t here = row + i * warps;
-            if (here >= end_row) break;
-            float g[8] = {};
-            if (wide) {
-                if (column < matrix.columns) to_floats_of<Any>(loaded[i], dtype, g);
-            } else {
-#pragma unroll
-                for (int e = 0; e < 8; ++e)
-                    if (column + e < matrix.columns)
-                        g[e] = load_one_of(matrix.gradient, dtype, here * matrix.columns + column + e);
-            }
-            float of_row = 0;
-#pragma unroll
-            for (int e = 0; e < 8; ++e) {
-                const float clipped = g[e] * clip_factor;
-                of_row += clipped * clipped;
-                of_column[e] += clipped * clipped;
-            }
-            of_row = warp_sum(of_row);
-            if (lane == 0) row_partials[here] = of_row;
-        }
-    }
+                        for (int e = 0; e < 8; ++e) {
+                            const float clipped = g[e] * clip_factor;
+                            of_row += clipped * clipped;
+                            of_column[e] += clipped * clipped;
+                        }
+                        of_row = warp_sum(of_row);
+                        if (lane == 0) row_partials[row] = of_row;
+                    });
 #pragma unroll
     for (int e = 0; e < 8; ++e) of_warp[warp][lane * 8 + e] = of_column[e];
     __syncthreads();
-    if (first_column + threadIdx.x >= matrix.columns) return;
+    const std::int64_t column = tile.column_tile * tile_columns + threadIdx.x;
+    if (column >= matrix.columns) return;
     float sum = 0;
-    for (int i = 0; i < warps; ++i) sum += of_warp[i][threadIdx.x];
-    partials[matrix.column_partials + row_tile * matrix.columns + first_column + threadIdx.x] = sum;
+    for (int i = 0; i < tile_warps; ++i) sum += of_warp[i][threadIdx.x];
+    partials[matrix.column_partials + tile.row_tile * matrix.columns + column] = sum;
 }
+static_assert(tile_columns == chunk_threads);
 
 __device__ float sum_of_partials(const float* partials, std::int64_t count, std::int64_t distance) {
     float sum = 0;
@@ -139,8 +111,12 @@ void adafactor_sums(const Launch& launch, const AdafactorSums& op) {
     for (std::size_t i = 0; i < matrices.size(); ++i) matrices[i].link = links[i];
     const LeafChunks<SquaredMatrix> tiles = LeafTable<SquaredMatrix>(launch, matrices).all();
     auto* sums = launch.scratch.take_array<float>(static_cast<std::size_t>(partials));
-    square_tiles<<<tiles.chunks(), chunk_threads, 0, launch.stream>>>(
-        tiles, elements<const float>(op.scalars), sums);
+    with_common_type(
+        matrices, [](const SquaredMatrix& matrix) { return static_cast<DType>(matrix.type); },
+        [&]<class T>() {
+            square_tiles<T><<<tiles.chunks(), chunk_threads, 0, launch.stream>>>(
+                tiles, elements<const float>(op.scalars), sums);
+        });
     add_partials<<<dim3(16, tiles.leaves), 256, 0, launch.stream>>>(tiles.rows, sums);
     check_launch("adafactor_sums");
 }

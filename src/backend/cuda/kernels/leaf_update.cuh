@@ -158,6 +158,37 @@ inline UpdateTypes types_of(const UpdatedLeaf& leaf) {
     return UpdateTypes::any;
 }
 
+/// Calls body.template operator()<P, G, M>().
+template <class Body>
+void with_update_types(UpdateTypes types, const Body& body) {
+    switch (types) {
+        case UpdateTypes::all_f32:
+            return body.template operator()<float, float, float>();
+        case UpdateTypes::all_bf16:
+            return body.template operator()<bfloat_t, bfloat_t, bfloat_t>();
+        case UpdateTypes::f32_moments:
+            return body.template operator()<bfloat_t, bfloat_t, float>();
+        case UpdateTypes::f32_gradients_and_moments:
+            return body.template operator()<bfloat_t, float, float>();
+        case UpdateTypes::any:
+            return body.template operator()<Any, Any, Any>();
+    }
+}
+
+/// Updates leaves of the same types by chunks of their elements.
+template <class Step>
+void update_leaves_of(const Launch& launch, UpdateTypes types, const LeafChunks<typename Step::Row>& leaves,
+                      const Tensor& scalars, const UpdateRounding& rounding, const Step& step) {
+    if (leaves.chunks() == 0) return;
+    with_update_types(types, [&]<class P, class G, class M>() {
+        auto* kernel = update_chunks<P, G, M, false, Step>;
+        if constexpr (!std::is_same_v<P, float>)
+            if (rounding.stochastic) kernel = update_chunks<P, G, M, true, Step>;
+        kernel<<<leaves.chunks(), chunk_threads, 0, launch.stream>>>(
+            leaves, step, elements<const float>(scalars), rounding.seed);
+    });
+}
+
 /// Updates all leaves.
 template <class Step>
 void update_leaves(const Launch& launch, std::vector<typename Step::Row> rows, const Tensor& scalars,
@@ -170,32 +201,7 @@ void update_leaves(const Launch& launch, std::vector<typename Step::Row> rows, c
     for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
         const UpdateTypes types = types_of(rows[begin]);
         while (end < rows.size() && types_of(rows[end]) == types) ++end;
-        const LeafChunks<Row> leaves = table.part(begin, end);
-        if (leaves.chunks() == 0) continue;
-        const auto run = [&]<class P, class G, class M>() {
-            auto* kernel = update_chunks<P, G, M, false, Step>;
-            if constexpr (!std::is_same_v<P, float>)
-                if (rounding.stochastic) kernel = update_chunks<P, G, M, true, Step>;
-            kernel<<<leaves.chunks(), chunk_threads, 0, launch.stream>>>(
-                leaves, step, elements<const float>(scalars), rounding.seed);
-        };
-        switch (types) {
-            case UpdateTypes::all_f32:
-                run.template operator()<float, float, float>();
-                break;
-            case UpdateTypes::all_bf16:
-                run.template operator()<bfloat_t, bfloat_t, bfloat_t>();
-                break;
-            case UpdateTypes::f32_moments:
-                run.template operator()<bfloat_t, bfloat_t, float>();
-                break;
-            case UpdateTypes::f32_gradients_and_moments:
-                run.template operator()<bfloat_t, float, float>();
-                break;
-            case UpdateTypes::any:
-                run.template operator()<Any, Any, Any>();
-                break;
-        }
+        update_leaves_of(launch, types, table.part(begin, end), scalars, rounding, step);
         check_launch(name);
     }
 }

@@ -1,0 +1,206 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+
+#include "api/choose_backend.h"
+#include "app/bench_options.h"
+#include "app/commands.h"
+#include "app/operation_timer.h"
+#include "core/counter_rng.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace drover {
+namespace {
+
+constexpr const char* way_variable = "DROVER_GROUPED_GEMM";
+
+/// A mixture of experts by its sizes.
+struct Mixture {
+    std::int64_t experts, hidden, ffn, chosen;
+
+    std::string text() const { return fmt::format("{},{},{},{}", experts, hidden, ffn, chosen); }
+};
+
+struct GmmOptions {
+    std::vector<std::string> mixtures = {"8,4096,14336,2", "8,2048,5632,2", "16,4096,6400,2",
+                                         "64,2048,1408,6", "64,1024,512,6"};
+    std::int64_t tokens = 16384;
+    std::string dtype = "bfloat16";
+    std::string device = "auto";
+    bool json = false;
+};
+
+Mixture mixture_from_text(const std::string& text) {
+    Mixture mixture{};
+    int end = 0;
+    // NOLINTNEXTLINE(cert-err34-c): the ranges are looked at below
+    const int read = std::sscanf(text.c_str(), "%9ld,%9ld,%9ld,%9ld%n", &mixture.experts, &mixture.hidden,
+                                 &mixture.ffn, &mixture.chosen, &end);
+    if (read != 4 || static_cast<std::size_t>(end) != text.size() ||
+        std::min({mixture.experts, mixture.hidden, mixture.ffn, mixture.chosen}) < 1 ||
+        mixture.chosen > mixture.experts)
+        throw UsageError(fmt::format("--mixture is \"{}\".", text),
+                         "Give four numbers: experts, hidden size, intermediate size and experts per token, "
+                         "as in 8,4096,14336,2.");
+    return mixture;
+}
+
+/// The expert of each row, in turns, so that the experts' shares differ as those of an untrained router do:
+/// by a factor e^(z/2), z normal.
+std::vector<std::int32_t> uneven_experts(std::int64_t rows, std::int64_t experts) {
+    std::vector<float> normal(static_cast<std::size_t>(experts));
+    CounterRng(42, 0).fill_normal(leaf_hash("experts"), 0, normal, 0.0f, 0.5f);
+    std::vector<double> ends;
+    double sum = 0;
+    for (const float z : normal) ends.push_back(sum += std::exp(static_cast<double>(z)));
+    std::vector<std::int32_t> expert_of;
+    for (std::int64_t row = 0; row < rows; ++row) {
+        // Multiples of the golden ratio are spread evenly in any order of looking at them.
+        const double place = std::fmod(static_cast<double>(row) * 0.6180339887498949, 1.0) * sum;
+        expert_of.push_back(static_cast<std::int32_t>(
+            std::min<std::ptrdiff_t>(std::upper_bound(ends.begin(), ends.end(), place) - ends.begin(),
+                                     static_cast<std::ptrdiff_t>(experts) - 1)));
+    }
+    return expert_of;
+}
+
+/// The six products of a feed-forward of experts.
+void time_products(OperationTimer& timer, DType dtype, const Mixture& mixture, std::int64_t tokens) {
+    const std::int64_t rows = tokens * mixture.chosen;
+    const std::vector<std::int32_t> expert_of = uneven_experts(rows, mixture.experts);
+    const SortByExpert sort{.experts = timer.zeros(DType::i32, {rows, 1}),
+                            .offsets = timer.zeros(DType::i32, {mixture.experts + 1}),
+                            .row_of_slot = timer.zeros(DType::i32, {rows}),
+                            .slot_of_row = timer.zeros(DType::i32, {rows})};
+    timer.put(Tensor::of(expert_of.data(), {rows, 1}), sort.experts);
+    timer.run(sort);
+
+    const auto products = [&](const std::string& place, std::int64_t in, std::int64_t out) {
+        using Use = GroupedGemm::Use;
+        const Tensor x = timer.normal(dtype, {rows, in}), dy = timer.normal(dtype, {rows, out});
+        const Tensor weights = timer.normal(dtype, {mixture.experts * out, in});
+        const auto time = [&](Use use, const Tensor& a, const Tensor& b, const Tensor& c) {
+            const GroupedGemm product{.use = use, .a = a, .b = b, .c = c, .offsets = sort.offsets};
+            // From the first time on that a backend is asked for a grouped product, sorts may do more for it.
+            timer.run(product);
+            timer.run(sort);
+            timer.time(place, product);
+        };
+        time(Use::forward, x, weights, timer.zeros(dtype, {rows, out}));
+        time(Use::data_gradient, dy, weights, timer.zeros(dtype, {rows, in}));
+        time(Use::weight_gradient, dy, x, weights);
+    };
+    products("gate and up", mixture.hidden, 2 * mixture.ffn);
+    products("down", mixture.ffn, mixture.hidden);
+    timer.drop_operands();
+}
+
+/// Leaves the environment as it was.
+class ForcedWay {
+  public:
+    explicit ForcedWay(const std::string& way) {
+        if (const char* value = std::getenv(way_variable)) before_ = value;
+        set(way);
+    }
+    ~ForcedWay() { set(before_); }
+    ForcedWay(const ForcedWay&) = delete;
+    ForcedWay& operator=(const ForcedWay&) = delete;
+
+  private:
+    static void set(const std::string& value) {
+        if (value.empty())
+            unsetenv(way_variable);
+        else
+            setenv(way_variable, value.c_str(), 1);
+    }
+    std::string before_;
+};
+
+/// The TFLOP/s of one product in every way.
+struct Row {
+    std::string mixture, product, place;
+    std::vector<double> rates;
+};
+
+void run_bench_gmm(const GmmOptions& options) {
+    const DType dtype = floating_dtype_from_name(options.dtype, "--dtype");
+    std::vector<Mixture> mixtures;
+    for (const std::string& text : options.mixtures) mixtures.push_back(mixture_from_text(text));
+    std::string description;
+    std::vector<std::string> ways;
+    std::vector<Row> rows;
+    const auto measure = [&](const std::string& name, const std::string& way) {
+        const ForcedWay forced(way);
+        const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
+        description = backend->description();
+        if (backend->device() == Device::cpu && !way.empty()) return;
+        ways.push_back(name);
+        OperationTimer timer(*backend);
+        for (const Mixture& mixture : mixtures) time_products(timer, dtype, mixture, options.tokens);
+        for (std::size_t i = 0; i < timer.results().size(); ++i) {
+            const TimedOperation& timed = timer.results()[i];
+            if (rows.size() <= i)
+                rows.push_back({mixtures[i / 6].text(), std::string(timed.cost.name), timed.place, {}});
+            rows[i].rates.push_back(timed.cost.flops / timed.seconds / 1e12);
+        }
+    };
+    measure("chosen", "");
+    for (const char* way : {"cublas", "streams", "kernel"}) measure(way, way);
+
+    if (options.json) {
+        Json list = Json::array();
+        for (const Row& row : rows) {
+            Json rates;
+            for (std::size_t i = 0; i < ways.size(); ++i) rates[ways[i]] = row.rates[i];
+            list.push_back(
+                {{"mixture", row.mixture}, {"name", row.product}, {"of", row.place}, {"tflops", rates}});
+        }
+        const Json report = {{"device", description},
+                             {"dtype", options.dtype},
+                             {"tokens", options.tokens},
+                             {"products", list}};
+        fmt::print("{}\n", report.dump());
+        return;
+    }
+    fmt::print("{}; experts' products in {}, {} tokens, TFLOP/s\n  {:<16} {:<28} {:<12}", description,
+               options.dtype, options.tokens, "E,H,I,chosen", "product", "of");
+    for (const std::string& way : ways) fmt::print(" {:>9}", way);
+    fmt::print("\n");
+    for (const Row& row : rows) {
+        fmt::print("  {:<16} {:<28} {:<12}", row.mixture, row.product, row.place);
+        for (const double rate : row.rates) fmt::print(" {:>9.3f}", rate);
+        fmt::print("\n");
+    }
+}
+
+}  // namespace
+
+CLI::App* add_bench_gmm_command(CLI::App& bench) {
+    auto options = std::make_shared<GmmOptions>();
+    CLI::App* command = bench.add_subcommand(
+        "gmm",
+        "Runs the products of experts alone, with groups of uneven sizes, in every way that the device has\n"
+        "(on a GPU: as chosen by itself, and each value of DROVER_GROUPED_GEMM), and prints TFLOP/s.\n"
+        "Example: drover bench gmm --mixture 64,2048,1408,6 --tokens 16384");
+    command->option_defaults()->always_capture_default();
+    command->add_option("--mixture", options->mixtures,
+                        "experts, hidden size, intermediate size, experts per token; may be repeated");
+    command->add_option("--tokens", options->tokens, "before they are given to several experts")
+        ->check(CLI::Range(1, 1 << 20));
+    command->add_option("--dtype", options->dtype, "bfloat16 or float32");
+    command->add_option("--device", options->device, "auto takes a GPU when there is one")
+        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+    command->add_flag("--json", options->json, "print one JSON object and nothing else");
+    command->callback([=, &bench] {
+        refuse_flags_before(bench, *command);
+        run_bench_gmm(*options);
+    });
+    return command;
+}
+
+}  // namespace drover

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace drover::cuda {
+
+/// The experts' offsets on the host. Once they have been asked for, every sort by expert sends its own after
+/// itself, so that those who ask wait for the sort at most, and not at all when it was long ago (in
+/// backward).
+class ExpertOffsets {
+  public:
+    ExpertOffsets() = default;
+    ~ExpertOffsets();
+    ExpertOffsets(const ExpertOffsets&) = delete;
+    ExpertOffsets& operator=(const ExpertOffsets&) = delete;
+
+    /// A sort that makes `offsets` was just enqueued.
+    void made(cudaStream_t stream, const Tensor& offsets);
+    /// Something else writes to the memory: what a sort left there is no longer there.
+    void overwritten(const void* begin, std::size_t bytes);
+    /// Any memory may be another tensor now.
+    void forget();
+
+    /// What the tensor holds when the stream has come to here; valid until the next call of read() or made().
+    std::span<const std::int32_t> read(cudaStream_t stream, const Tensor& offsets);
+
+  private:
+    struct Copy {
+        std::int32_t* host = nullptr;
+        std::size_t capacity = 0;  ///< bytes
+        cudaEvent_t arrived = nullptr;
+        std::size_t bytes = 0;  ///< of what a sort left at the address; 0: not what is there now
+        bool awaited = false;   ///< the host has seen it arrive
+    };
+    void enqueue(cudaStream_t stream, const Tensor& offsets, Copy& copy);
+    std::int32_t* take_pinned(std::size_t bytes);
+
+    bool wanted_ = false;
+    std::map<std::uintptr_t, Copy> copies_;  ///< by address on the device
+    std::vector<void*> pinned_;
+    std::byte* next_ = nullptr;  ///< free memory of the last pinned block
+    std::size_t left_ = 0;
+};
+
+}  // namespace drover::cuda
