@@ -126,7 +126,7 @@ struct Pieces {
     }
 
   private:
-    /// As few chunks as fit one after the other, in steps of 128 tokens, the least that one has.
+    /// As few chunks as fit one after the other, in steps of 128 queries, the fewest that one has.
     static std::vector<Chunk> chunks_within(std::int64_t limit, std::int64_t length, std::int64_t window) {
         constexpr std::int64_t step = 128;
         std::vector<Chunk> chunks;
@@ -137,9 +137,10 @@ struct Pieces {
                 chunk.end_query = std::min(chunk.end_query + step, length);
             } while (chunk.end_query < length &&
                      score_bytes(chunk.queries() + step, chunk.keys() + step) <= limit);
-            // A last chunk of a few queries would need kernels of its own kind.
-            if (length - chunk.end_query > 0 && length - chunk.end_query < step && chunk.queries() > step)
-                chunk.end_query -= step;
+            // A last chunk of a few queries would need kernels of another kind.
+            if (length - chunk.end_query < step)
+                chunk.end_query =
+                    chunk.queries() > step && chunk.end_query < length ? chunk.end_query - step : length;
             chunks.push_back(chunk);
         }
         return chunks;
