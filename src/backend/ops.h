@@ -121,7 +121,7 @@ struct SwigluBackward {
 /// How the N tokens of a micro-batch fall into sequences: `rows` rows of `row_length` tokens. Without begin and
 /// length each row is one sequence. With them, sequence s is the `length[s]` tokens from flat index `begin[s]`,
 /// inside one row (right padding: one shorter sequence per row; packing: several per row). Tokens in no
-/// sequence attend to nothing: their output and gradients are zero.
+/// sequence attend to nothing: their output and gradients are zero. What they hold in inputs must be finite.
 struct Sequences {
     std::int64_t rows = 0;
     std::int64_t row_length = 0;

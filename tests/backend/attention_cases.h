@@ -12,12 +12,15 @@
 
 namespace drover::test {
 
-/// A micro-batch: its shape, and its sequences as (first token, length) unless every row is one.
+/// Sequences as (first token, length).
+using Ranges = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+/// A micro-batch: its shape, and its sequences unless every row is one.
 struct AttentionBatch {
     std::int64_t rows, row_length;
     std::int64_t heads, kv_heads, head_size;
     std::int64_t window = 0;
-    std::vector<std::pair<std::int32_t, std::int32_t>> sequences = {};
+    Ranges sequences = {};
 
     friend void PrintTo(const AttentionBatch& batch, std::ostream* out) {
         *out << batch.rows << "x" << batch.row_length << " tokens, heads " << batch.heads << "/"
@@ -55,11 +58,12 @@ struct AttentionInputs {
 /// What the two operations gave, on the host.
 struct AttentionResults {
     OwnedTensor out, lse, dq, dk, dv;
+    OwnedTensor behind;  ///< rows behind those of dq‖dk‖dv
 };
 
-/// Packed tensors side by side in one matrix, as a model keeps q‖k‖v.
-inline Tensor side_by_side(Workbench& bench, DType dtype, const AttentionBatch& batch) {
-    return bench.make(dtype, {batch.tokens(), (batch.heads + 2 * batch.kv_heads) * batch.head_size});
+/// Packed tensors side by side in one matrix, as a model keeps q‖k‖v, with `behind` rows of NaN after it.
+inline Tensor side_by_side(Workbench& bench, DType dtype, const AttentionBatch& batch, std::int64_t behind) {
+    return bench.make(dtype, {batch.tokens() + behind, (batch.heads + 2 * batch.kv_heads) * batch.head_size});
 }
 
 struct AttentionParts {
@@ -73,12 +77,18 @@ struct AttentionParts {
     }
 };
 
-/// Forward and backward on strided operands.
+/// Forward and backward on strided operands, with NaN in the `behind` tokens' memory after each.
 inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const Tensor& q, const Tensor& k,
-                            const Tensor& v, const Tensor& dout) {
+                            const Tensor& v, const Tensor& dout, std::int64_t behind = 0) {
     const DType dtype = q.dtype();
     const std::int64_t queries = batch.heads * batch.head_size, keys = batch.kv_heads * batch.head_size;
-    const Tensor matrix = side_by_side(bench, dtype, batch), gradients = side_by_side(bench, dtype, batch);
+    const Tensor whole = side_by_side(bench, dtype, batch, behind),
+                 whole_gradients = side_by_side(bench, dtype, batch, behind);
+    const Tensor matrix = whole.rows(0, batch.tokens()), gradients = whole_gradients.rows(0, batch.tokens());
+    const auto like_queries = [&] {
+        return bench.make(dtype, {batch.tokens() + behind, batch.heads, batch.head_size})
+            .rows(0, batch.tokens());
+    };
     const auto place = [&](const Tensor& part, std::int64_t column, std::int64_t width) {
         bench.run(
             Cast{.from = bench.put(part).view({batch.tokens(), width}), .to = matrix.columns(column, width)});
@@ -98,7 +108,9 @@ inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const
         sequences.begin = bench.put(begin);
         sequences.length = bench.put(length);
     }
-    const Tensor out = bench.make(dtype, batch.query_shape());
+    const Tensor out = like_queries(), own_dout = like_queries();
+    bench.run(Cast{.from = bench.put(dout).view({batch.tokens(), queries}),
+                   .to = own_dout.view({batch.tokens(), queries})});
     const Tensor lse = bench.make(DType::f32, {batch.rows, batch.heads, batch.row_length});
     bench.run(Attention{.q = given.q,
                         .k = given.k,
@@ -113,7 +125,7 @@ inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const
                                 .v = given.v,
                                 .out = out,
                                 .lse = lse,
-                                .dout = bench.put(dout),
+                                .dout = own_dout,
                                 .dq = wanted.q,
                                 .dk = wanted.k,
                                 .dv = wanted.v,
@@ -125,12 +137,17 @@ inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const
         bench.run(Cast{.from = gradients.columns(column, width), .to = packed});
         return bench.get(packed.view(shape));
     };
-    return {bench.get(out), bench.get(lse), taken(0, queries, batch.query_shape()),
-            taken(queries, keys, batch.key_shape()), taken(queries + keys, keys, batch.key_shape())};
+    return {bench.get(out),
+            bench.get(lse),
+            taken(0, queries, batch.query_shape()),
+            taken(queries, keys, batch.key_shape()),
+            taken(queries + keys, keys, batch.key_shape()),
+            bench.get(whole_gradients.rows(batch.tokens(), behind))};
 }
 
-inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const AttentionInputs& in) {
-    return run(bench, batch, in.q, in.k, in.v, in.dout);
+inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const AttentionInputs& in,
+                            std::int64_t behind = 0) {
+    return run(bench, batch, in.q, in.k, in.v, in.dout, behind);
 }
 
 // ----------------------------------------------------------------------------------------------------

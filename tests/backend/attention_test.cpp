@@ -1,60 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 
-#include "backend/attention_cases.h"
+#include "backend/attention_expectations.h"
 #include "backend/run_settings.h"
 
 namespace drover::test {
 namespace {
-
-/// Sums of fp32, relative to the norm of the result.
-constexpr double f32_tolerance = 2e-6;
-/// Roundings to bf16: of results, of the stored output, from which backward makes delta, and of the weights
-/// and their gradients where they are multiplied in bf16.
-constexpr double bf16_tolerance = 1.5 / 256;
-
-/// Close overall, and exactly zero at tokens that are in no sequence.
-void expect_close(const AttentionBatch& batch, const Tensor& actual, const std::vector<double>& expected,
-                  double tolerance, const char* what) {
-    const std::vector<double> found = values(actual);
-    ASSERT_EQ(found.size(), expected.size()) << what;
-    double difference = 0, norm = 0;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-        difference += (found[i] - expected[i]) * (found[i] - expected[i]);
-        norm += expected[i] * expected[i];
-    }
-    // Differences of numbers around 1 may cancel: dq and dk vanish where a query sees only itself.
-    const double floor = 1e-6 * std::sqrt(static_cast<double>(found.size()));
-    EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm) + floor) << what;
-    const std::vector<std::int64_t> owner = batch.owners();
-    const std::size_t per_token = found.size() / owner.size();
-    for (std::size_t i = 0; i < found.size(); ++i)
-        if (owner[i / per_token] < 0) {
-            ASSERT_EQ(found[i], 0) << what << " at " << i;
-        }
-}
-
-void expect_right(Workbench& bench, const AttentionBatch& batch, DType dtype) {
-    SCOPED_TRACE(std::string(name_of(dtype)));
-    AttentionInputs inputs(batch, dtype, 11);
-    const AttentionReference expected(batch, inputs);
-    // Whatever the tokens outside of sequences hold must not matter.
-    const std::vector<std::int64_t> owner = batch.owners();
-    for (std::size_t i = 0; i < owner.size(); ++i)
-        for (const OwnedTensor* tensor : {&inputs.q, &inputs.k, &inputs.v, &inputs.dout}) {
-            const Tensor token = tensor->tensor().rows(static_cast<std::int64_t>(i), 1);
-            if (owner[i] < 0) std::memset(token.raw(), 0xFF, token.bytes());
-        }
-    const AttentionResults found = run(bench, batch, inputs);
-    const double tolerance = dtype == DType::f32 ? f32_tolerance : bf16_tolerance;
-    expect_close(batch, found.out, expected.out, tolerance, "out");
-    EXPECT_LE(relative_error(values(found.lse), expected.lse), f32_tolerance) << "lse";
-    expect_close(batch, found.dq, expected.dq, tolerance, "dq");
-    expect_close(batch, found.dk, expected.dk, tolerance, "dk");
-    expect_close(batch, found.dv, expected.dv, tolerance, "dv");
-}
 
 // --------------------------------------------------------------------------------------------------------
 // tests
@@ -96,8 +48,7 @@ class AttentionShapes : public testing::TestWithParam<AttentionBatch> {};
 
 TEST_P(AttentionShapes, ForwardAndBackward) {
     Workbench bench;
-    expect_right(bench, GetParam(), DType::f32);
-    expect_right(bench, GetParam(), DType::bf16);
+    for (DType dtype : attention_types()) expect_right(bench, GetParam(), dtype);
 }
 
 // The heads are chosen so that every number of leftover rows of a tile product occurs.
@@ -131,8 +82,6 @@ INSTANTIATE_TEST_SUITE_P(
             .rows = 1, .row_length = 260, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 129},
         AttentionBatch{
             .rows = 2, .row_length = 90, .heads = 1, .kv_heads = 1, .head_size = 8, .window = 1000}));
-
-using Ranges = std::vector<std::pair<std::int32_t, std::int32_t>>;
 
 INSTANTIATE_TEST_SUITE_P(
     Sequences, AttentionShapes,
@@ -171,6 +120,48 @@ INSTANTIATE_TEST_SUITE_P(
                        .kv_heads = 1,
                        .head_size = 5,
                        .sequences = Ranges{{0, 1}, {1, 1}, {2, 1}, {3, 2}, {60, 4}}}));
+
+/// Heads of the sizes that models have.
+INSTANTIATE_TEST_SUITE_P(
+    Models, AttentionShapes,
+    testing::Values(
+        AttentionBatch{.rows = 2, .row_length = 200, .heads = 8, .kv_heads = 2, .head_size = 64},
+        AttentionBatch{.rows = 1, .row_length = 257, .heads = 4, .kv_heads = 4, .head_size = 128},
+        AttentionBatch{
+            .rows = 2, .row_length = 256, .heads = 4, .kv_heads = 1, .head_size = 64, .window = 100},
+        AttentionBatch{.rows = 3,
+                       .row_length = 200,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .head_size = 128,
+                       .sequences = Ranges{{0, 77}, {200, 200}, {400, 129}}},
+        AttentionBatch{.rows = 2,
+                       .row_length = 192,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .head_size = 64,
+                       .window = 50,
+                       .sequences = Ranges{{0, 64}, {64, 100}, {192, 65}, {257, 127}}}));
+
+/// Neither reads nor writes go beyond the last token, wherever the last sequence ends in a tile.
+TEST(Attention, WhatStandsBehindTheTokensDoesNotMatter) {
+    const AttentionBatch rows{.rows = 2, .row_length = 100, .heads = 4, .kv_heads = 2, .head_size = 64};
+    AttentionBatch padded = rows, packed = rows;
+    padded.sequences = Ranges{{0, 30}, {100, 100}};
+    packed.sequences = Ranges{{0, 30}, {30, 70}, {100, 33}, {140, 60}};
+    Workbench bench;
+    for (DType dtype : attention_types())
+        for (const AttentionBatch& batch : {rows, padded, packed}) {
+            const AttentionInputs inputs(batch, dtype, 21);
+            const AttentionResults alone = run(bench, batch, inputs),
+                                   followed = run(bench, batch, inputs, 128);
+            EXPECT_TRUE(same_bits(alone.out, followed.out)) << name_of(dtype);
+            EXPECT_TRUE(same_bits(alone.dq, followed.dq)) << name_of(dtype);
+            EXPECT_TRUE(same_bits(alone.dk, followed.dk)) << name_of(dtype);
+            EXPECT_TRUE(same_bits(alone.dv, followed.dv)) << name_of(dtype);
+            for (double x : values(followed.behind)) ASSERT_TRUE(std::isnan(x)) << name_of(dtype);
+        }
+}
 
 /// exp of large scores must not overflow, nor all weights vanish.
 TEST(Attention, LargeScores) {

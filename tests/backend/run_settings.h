@@ -25,24 +25,30 @@ class Threads {
     int before_;
 };
 
-/// DROVER_CPU_ISA for the life of the object.
-class ForcedInstructionSet {
+/// An environment variable for the life of the object.
+class ForcedVariable {
   public:
-    explicit ForcedInstructionSet(const char* name) {
-        if (const char* before = std::getenv("DROVER_CPU_ISA")) before_ = before;
-        setenv("DROVER_CPU_ISA", name, 1);
+    ForcedVariable(const char* name, const char* value) : name_(name) {
+        if (const char* before = std::getenv(name)) before_ = before;
+        setenv(name, value, 1);
     }
-    ~ForcedInstructionSet() {
+    ~ForcedVariable() {
         if (before_)
-            setenv("DROVER_CPU_ISA", before_->c_str(), 1);
+            setenv(name_, before_->c_str(), 1);
         else
-            unsetenv("DROVER_CPU_ISA");
+            unsetenv(name_);
     }
-    ForcedInstructionSet(const ForcedInstructionSet&) = delete;
-    ForcedInstructionSet& operator=(const ForcedInstructionSet&) = delete;
+    ForcedVariable(const ForcedVariable&) = delete;
+    ForcedVariable& operator=(const ForcedVariable&) = delete;
 
   private:
+    const char* name_;
     std::optional<std::string> before_;
+};
+
+class ForcedInstructionSet : ForcedVariable {
+  public:
+    explicit ForcedInstructionSet(const char* name) : ForcedVariable("DROVER_CPU_ISA", name) {}
 };
 
 /// Instruction sets of this machine besides AVX2, as DROVER_CPU_ISA calls them.

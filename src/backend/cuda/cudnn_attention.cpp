@@ -1,31 +1,32 @@
 #include "backend/cuda/cudnn_attention.h"
 
-#include <cudnn_frontend.h>
 #include <fmt/format.h>
 
 #include <array>
 #include <bit>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <unordered_map>
 #include <vector>
 
 #include "backend/cuda/cuda_error.h"
-#include "backend/cuda/cudnn_attention_problem.h"
+#include "backend/cuda/cudnn_attention_graph.h"
+#include "backend/cuda/kernels/key_gradient_sums.h"
 #include "backend/cuda/kernels/sequence_map.h"
 
 namespace drover::cuda {
 namespace {
 
-namespace frontend = cudnn_frontend;
 using namespace cudnn;
-using GraphTensor = std::shared_ptr<frontend::graph::Tensor_attributes>;
 
-/// A plan that needs more than this is not taken.
-constexpr std::int64_t largest_workspace = std::int64_t{16} << 30;
-
-/// Names of a graph's tensors besides its operands, which are called 1 + operand; their offsets are called
-/// `offsets + operand`.
-enum Other : std::int64_t { statistics = 1 + operands, query_lengths, key_lengths, offsets };
+/// A plan that needs more than this is not taken. Pieces keep the scores' gradients within 4 GiB; the rest
+/// is much less.
+constexpr std::int64_t largest_workspace = std::int64_t{8} << 30;
+/// Given sequences whose gradients would take more executions than this are left to the plain kernel: most of
+/// so many are short, and it does short ones in one launch.
+constexpr std::int64_t most_executions = 4096;
 
 /// A graph that was built for one shape, or why it could not be.
 struct Plan {
@@ -34,104 +35,18 @@ struct Plan {
     std::string refusal;
 };
 
-/// Makes the graph of one piece.
-class GraphMaker {
-  public:
-    GraphMaker(const Problem& problem, const Pieces& pieces) : problem_(problem), pieces_(pieces) {}
-
-    std::shared_ptr<frontend::graph::Graph> make() {
-        graph_
-            ->set_io_data_type(problem_.tensor[q].dtype() == DType::bf16 ? frontend::DataType_t::BFLOAT16
-                                                                         : frontend::DataType_t::HALF)
-            .set_intermediate_data_type(frontend::DataType_t::FLOAT)
-            .set_compute_data_type(frontend::DataType_t::FLOAT);
-        if (problem_.backward())
-            make_backward();
-        else
-            make_forward();
-        return graph_;
-    }
-
-  private:
-    void make_forward() {
-        auto attributes = frontend::graph::SDPA_attributes().set_generate_stats(true);
-        set_common(attributes);
-        auto [result, lse] = graph_->sdpa(input(q), input(k), input(v), attributes);
-        shape(result, out).set_output(true);
-        shape_statistics(*lse).set_output(true);
-    }
-
-    void make_backward() {
-        auto attributes = frontend::graph::SDPA_backward_attributes().set_deterministic_algorithm(true);
-        set_common(attributes);
-        const GraphTensor lse = graph_->tensor(frontend::graph::Tensor_attributes().set_name("statistics"));
-        shape_statistics(*lse);
-        auto [query, key, value] =
-            graph_->sdpa_backward(input(q), input(k), input(v), input(out), input(dout), lse, attributes);
-        shape(query, dq).set_output(true);
-        shape(key, dk).set_output(true);
-        shape(value, dv).set_output(true);
-    }
-
-    template <class Attributes>
-    void set_common(Attributes& attributes) {
-        attributes.set_name("attention")
-            .set_attn_scale(problem_.scale)
-            .set_diagonal_alignment(frontend::DiagonalAlignment_t::TOP_LEFT)
-            .set_diagonal_band_right_bound(0);
-        // Their bound counts the query itself, as our window does: row − column < bound.
-        if (problem_.window > 0 && problem_.window < problem_.sequences.row_length)
-            attributes.set_diagonal_band_left_bound(static_cast<int>(problem_.window));
-        if (problem_.ragged())
-            attributes.set_padding_mask(true)
-                .set_seq_len_q(integers(query_lengths, pieces_.batch, frontend::DataType_t::INT32))
-                .set_seq_len_kv(integers(key_lengths, pieces_.batch, frontend::DataType_t::INT32));
-    }
-
-    GraphTensor integers(std::int64_t uid, std::int64_t count, frontend::DataType_t type) {
-        return graph_->tensor(frontend::graph::Tensor_attributes()
-                                  .set_uid(uid)
-                                  .set_dim({count, 1, 1, 1})
-                                  .set_stride({1, 1, 1, 1})
-                                  .set_data_type(type));
-    }
-
-    GraphTensor input(int operand) {
-        GraphTensor tensor = graph_->tensor(frontend::graph::Tensor_attributes());
-        shape(tensor, operand);
-        return tensor;
-    }
-
-    frontend::graph::Tensor_attributes& shape(const GraphTensor& tensor, int operand) {
-        const std::int64_t group = problem_.heads() / problem_.key_heads();
-        const std::int64_t token_stride = problem_.token_stride(operand),
-                           length = problem_.sequences.row_length;
-        tensor->set_uid(1 + operand)
-            .set_dim({pieces_.batch, of_keys(operand) ? pieces_.key_heads : pieces_.key_heads * group, length,
-                      problem_.head_size()})
-            .set_stride({length * token_stride, problem_.head_stride(operand), token_stride, 1});
-        if (problem_.ragged())
-            tensor->set_ragged_offset(
-                integers(offsets + operand, pieces_.batch + 1, frontend::DataType_t::INT64));
-        return *tensor;
-    }
-
-    frontend::graph::Tensor_attributes& shape_statistics(frontend::graph::Tensor_attributes& tensor) {
-        const std::int64_t heads = pieces_.key_heads * (problem_.heads() / problem_.key_heads());
-        const std::int64_t length = problem_.sequences.row_length;
-        return tensor.set_uid(statistics)
-            .set_dim({pieces_.batch, heads, length, 1})
-            .set_stride({heads * length, length, 1, 1})
-            .set_data_type(frontend::DataType_t::FLOAT);
-    }
-
-    const Problem& problem_;
-    const Pieces& pieces_;
-    std::shared_ptr<frontend::graph::Graph> graph_ = std::make_shared<frontend::graph::Graph>();
-};
-
-void* shifted(void* data, std::int64_t items, DType dtype) {
-    return static_cast<std::byte*>(data) + items * static_cast<std::int64_t>(size_of(dtype));
+/// DROVER_ATTENTION_PIECE_MB in bytes, or what a piece has without it.
+std::int64_t piece_bytes_of_environment() {
+    constexpr const char* name = "DROVER_ATTENTION_PIECE_MB";
+    const char* text = std::getenv(name);
+    if (text == nullptr) return default_piece_bytes;
+    std::int64_t megabytes = 0;
+    const auto [end, error] = std::from_chars(text, text + std::strlen(text), megabytes);
+    if (error != std::errc{} || *end != '\0' || megabytes < 1 || megabytes > default_piece_bytes >> 20)
+        throw Error(fmt::format("{} is '{}', which is no number from 1 to {}.", name, text,
+                                default_piece_bytes >> 20),
+                    "Set it to the MiB that a piece of attention's backward may take, or unset it.");
+    return megabytes << 20;
 }
 
 }  // namespace
@@ -153,19 +68,32 @@ class CudnnAttention::Plans {
 
     bool takes(const Problem& problem) {
         refusal = unfit(problem);
-        if (refusal.empty()) refusal = plan_for(problem, Pieces(problem)).refusal;
+        if (!refusal.empty()) return false;
+        const Pieces pieces(problem, piece_bytes_);
+        const std::int64_t executions = pieces.executions(problem);
+        if (problem.ragged() && pieces.summed && executions > most_executions)
+            refusal =
+                fmt::format("cuDNN's attention gradient would run {} times for {} sequences in rows of {}",
+                            executions, pieces.total, problem.sequences.row_length);
+        for (const Chunk& chunk : pieces.chunks)
+            if (refusal.empty()) refusal = plan_for(problem, pieces, chunk).refusal;
         return refusal.empty();
     }
 
     void run(const Launch& launch, const Problem& problem) {
-        const Pieces pieces(problem);
-        const Plan& plan = plan_for(problem, pieces);
-        require(plan.refusal.empty(), "cuDNN's attention is run with what it refused");
+        const Pieces pieces(problem, piece_bytes_);
+        std::vector<const Plan*> plans;
+        for (const Chunk& chunk : pieces.chunks) {
+            plans.push_back(&plan_for(problem, pieces, chunk));
+            require(plans.back()->refusal.empty(), "cuDNN's attention is run with what it refused");
+        }
         check(cudnnSetStream(handle_, launch.stream));
-        if (problem.ragged())
-            run_ragged(launch, problem, pieces, plan);
+        if (pieces.summed)
+            run_summed(launch, problem, pieces, plans);
+        else if (problem.ragged())
+            run_ragged(launch, problem, pieces, *plans.front());
         else
-            run_rows(launch, problem, pieces, plan);
+            run_rows(launch, problem, pieces, *plans.front());
     }
 
     std::string refusal;
@@ -197,42 +125,45 @@ class CudnnAttention::Plans {
                         "Run again with CUDNN_LOGLEVEL_DBG=2 and CUDNN_LOGDEST_DBG=stderr to see why.");
     }
 
-    const Plan& plan_for(const Problem& problem, const Pieces& pieces) {
+    const Plan& plan_for(const Problem& problem, const Pieces& pieces, const Chunk& chunk) {
         std::vector<std::int64_t> key = {problem.backward(),
-                                         static_cast<std::int64_t>(problem.tensor[q].dtype()),
+                                         static_cast<std::int64_t>(problem.dtype()),
                                          problem.ragged(),
                                          pieces.batch,
                                          pieces.key_heads,
-                                         problem.heads(),
-                                         problem.key_heads(),
+                                         pieces.heads,
                                          problem.head_size(),
-                                         problem.sequences.row_length,
+                                         chunk.queries(),
+                                         chunk.keys(),
                                          problem.window,
                                          std::bit_cast<std::int32_t>(problem.scale)};
         for (int operand = 0; operand < problem.count; ++operand) {
-            key.push_back(problem.token_stride(operand));
-            key.push_back(problem.head_stride(operand));
+            const Places places(problem, pieces, operand);
+            key.push_back(places.token_stride);
+            key.push_back(places.head_stride);
         }
         const auto [found, is_new] = plans_.try_emplace(std::move(key));
-        if (is_new) found->second = build(problem, pieces);
+        if (is_new) found->second = build(problem, pieces, chunk);
         return found->second;
     }
 
-    Plan build(const Problem& problem, const Pieces& pieces) const {
+    Plan build(const Problem& problem, const Pieces& pieces, const Chunk& chunk) const {
         Plan plan;
-        auto graph = GraphMaker(problem, pieces).make();
+        auto graph = GraphMaker(problem, pieces, chunk).make();
         frontend::error_t status = graph->build(handle_, {frontend::HeurMode_t::A});
         if (status.is_good()) status = graph->get_workspace_size(plan.workspace);
+        const auto what = [&] {
+            return fmt::format("attention{} for heads {}/{} of {}, {} queries and {} keys{}",
+                               problem.backward() ? " gradient" : "", pieces.heads, pieces.key_heads,
+                               problem.head_size(), chunk.queries(), chunk.keys(),
+                               problem.ragged() ? " in given sequences" : "");
+        };
         if (!status.is_good())
             plan.refusal =
-                fmt::format("cuDNN {} has no attention{} for heads {}/{} of {}, rows of {}{}: {}",
-                            cudnnGetVersion(), problem.backward() ? " gradient" : "", problem.heads(),
-                            problem.key_heads(), problem.head_size(), problem.sequences.row_length,
-                            problem.ragged() ? " in given sequences" : "", status.get_message());
+                fmt::format("cuDNN {} has no {}: {}", cudnnGetVersion(), what(), status.get_message());
         else if (plan.workspace > largest_workspace)
-            plan.refusal = fmt::format(
-                "cuDNN's attention{} would need {} MiB of working memory for rows of {}",
-                problem.backward() ? " gradient" : "", plan.workspace >> 20, problem.sequences.row_length);
+            plan.refusal =
+                fmt::format("cuDNN would need {} MiB of working memory in {}", plan.workspace >> 20, what());
         else
             plan.graph = std::move(graph);
         return plan;
@@ -245,13 +176,18 @@ class CudnnAttention::Plans {
                         "Run again with CUDNN_LOGLEVEL_DBG=2 and CUDNN_LOGDEST_DBG=stderr to see why.");
     }
 
-    /// Calls body(first sequence or row, first key/value head, first query head) for every piece.
+    /// Calls body(first sequence or row, first key/value head, first query head) for every piece of whole
+    /// rows.
     template <class Body>
     static void for_each_piece(const Problem& problem, const Pieces& pieces, const Body& body) {
-        const std::int64_t group = problem.heads() / problem.key_heads();
         for (std::int64_t first = 0; first < pieces.total; first += pieces.batch)
             for (std::int64_t head = 0; head < problem.key_heads(); head += pieces.key_heads)
-                body(first, head, head * group);
+                body(first, head, head * problem.group());
+    }
+
+    static void clear(const Launch& launch, void* memory, std::int64_t bytes) {
+        cuda::check(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), launch.stream),
+                    "attention's memory cannot be cleared");
     }
 
     void run_rows(const Launch& launch, const Problem& problem, const Pieces& pieces,
@@ -259,82 +195,180 @@ class CudnnAttention::Plans {
         void* workspace = launch.scratch.take(static_cast<std::size_t>(plan.workspace));
         const std::int64_t length = problem.sequences.row_length;
         for_each_piece(problem, pieces, [&](std::int64_t row, std::int64_t key_head, std::int64_t head) {
-            Bindings bindings;
-            for (int operand = 0; operand < problem.count; ++operand) {
-                const Tensor& x = problem.tensor[operand];
-                bindings[1 + operand] = shifted(
-                    x.raw(), row * length * x.stride(0) + (of_keys(operand) ? key_head : head) * x.stride(1),
-                    x.dtype());
-            }
-            bindings[statistics] =
-                shifted(problem.lse.raw(), (row * problem.heads() + head) * length, problem.lse.dtype());
+            Bindings bindings{{statistics, static_cast<float*>(problem.lse.raw()) +
+                                               (row * problem.heads() + head) * length}};
+            for (int operand = 0; operand < problem.count; ++operand)
+                bindings[1 + operand] = problem.from(operand, row * length, key_head, head);
             execute(plan, bindings, workspace);
         });
     }
 
+    /// Where the tables of a chunk are in an operation's memory.
+    struct TablePlaces {
+        std::size_t query_length, key_length, offset, piece_offset;
+
+        TablePlaces(ScratchParts& parts, const Problem& problem, const Pieces& pieces)
+            : query_length(parts.add(pieces.total * 4)),
+              key_length(parts.add(pieces.total * 4)),
+              offset(parts.add((pieces.total + 1) * problem.count * 8)),
+              piece_offset(parts.add(2 * 8)) {}
+    };
+
+    static RaggedTables fill_tables(const Launch& launch, const Problem& problem, const Pieces& pieces,
+                                    const Chunk& chunk, const TablePlaces& places, std::byte* memory) {
+        RaggedTables tables{.first_query = chunk.first_query,
+                            .end_query = chunk.end_query,
+                            .first_key = chunk.first_key,
+                            .batch = pieces.total,
+                            .strides = problem.count,
+                            .query_length = reinterpret_cast<std::int32_t*>(memory + places.query_length),
+                            .key_length = reinterpret_cast<std::int32_t*>(memory + places.key_length),
+                            .offset = reinterpret_cast<std::int64_t*>(memory + places.offset),
+                            .piece_offset = reinterpret_cast<std::int64_t*>(memory + places.piece_offset),
+                            .piece_elements = chunk.keys() * problem.head_size()};
+        for (int operand = 0; operand < problem.count; ++operand) {
+            tables.stride[operand] = problem.tensor[operand].stride(0);
+            tables.of_keys[operand] = of_keys(operand);
+        }
+        fill_ragged_tables(launch, problem.sequences, tables);
+        return tables;
+    }
+
+    /// Lengths and offsets of the sequences from `first` on.
+    static void bind_tables(Bindings& bindings, const Problem& problem, const RaggedTables& tables,
+                            std::int64_t first) {
+        bindings[query_lengths] = tables.query_length + first;
+        bindings[key_lengths] = tables.key_length + first;
+        for (int operand = 0; operand < problem.count; ++operand)
+            bindings[offsets + operand] = tables.offset + operand * (tables.batch + 1) + first;
+    }
+
+    /// cuDNN writes nothing there.
+    static void zero_results_at_gaps(const Launch& launch, const Problem& problem,
+                                     const SequenceOfToken* map) {
+        for (int operand : {out, dq, dk, dv})
+            if (problem.backward() == (operand != out)) zero_gaps(launch, problem.tensor[operand], map);
+    }
+
     void run_ragged(const Launch& launch, const Problem& problem, const Pieces& pieces,
                     const Plan& plan) const {
-        const std::int64_t piece_heads = pieces.key_heads * (problem.heads() / problem.key_heads());
-        const std::int64_t statistics_size = pieces.batch * piece_heads * problem.sequences.row_length * 4;
+        const std::int64_t statistics_size = pieces.batch * pieces.heads * problem.sequences.row_length * 4;
         ScratchParts parts;
         const std::size_t workspace_at = parts.add(plan.workspace),
                           statistics_at = parts.add(statistics_size);
         const std::size_t map_at =
             parts.add(problem.sequences.tokens() * static_cast<std::int64_t>(sizeof(SequenceOfToken)));
-        const std::size_t length_at = parts.add(pieces.total * 4);
-        const std::size_t offset_at = parts.add((pieces.total + 1) * problem.count * 8);
-        std::array<std::size_t, operands> copy_at{};
-        for (int operand = 0; operand < problem.count; ++operand)
-            if (copied(operand))
-                copy_at[operand] = parts.add(static_cast<std::int64_t>(problem.tensor[operand].bytes()));
+        const TablePlaces places(parts, problem, pieces);
         auto* memory = static_cast<std::byte*>(launch.scratch.take(parts.bytes()));
 
         auto* map = reinterpret_cast<SequenceOfToken*>(memory + map_at);
         map_tokens(launch, problem.sequences, map);
-        RaggedTables tables{.batch = pieces.total,
-                            .strides = problem.count,
-                            .length = reinterpret_cast<std::int32_t*>(memory + length_at),
-                            .offset = reinterpret_cast<std::int64_t*>(memory + offset_at)};
-        std::array<void*, operands> data{};
-        for (int operand = 0; operand < problem.count; ++operand) {
-            const Tensor& x = problem.tensor[operand];
-            tables.stride[operand] = problem.token_stride(operand);
-            data[operand] = copied(operand) ? memory + copy_at[operand] : x.raw();
-            if (copied(operand)) copy_sequences(launch, x, map, data[operand]);
-        }
-        fill_ragged_tables(launch, problem.sequences, tables);
+        const RaggedTables tables =
+            fill_tables(launch, problem, pieces, pieces.chunks.front(), places, memory);
         if (!problem.backward())
-            cuda::check(cudaMemsetAsync(problem.lse.raw(), 0, problem.lse.bytes(), launch.stream),
-                        "attention's statistics");
+            clear(launch, problem.lse.raw(), static_cast<std::int64_t>(problem.lse.bytes()));
 
         for_each_piece(problem, pieces, [&](std::int64_t first, std::int64_t key_head, std::int64_t head) {
             const StatisticsPart part{.first = first,
                                       .batch = pieces.batch,
                                       .first_head = head,
-                                      .head_count = piece_heads,
+                                      .head_count = pieces.heads,
                                       .statistics = reinterpret_cast<float*>(memory + statistics_at)};
             if (problem.backward()) {
-                cuda::check(cudaMemsetAsync(part.statistics, 0, static_cast<std::size_t>(statistics_size),
-                                            launch.stream),
-                            "attention's statistics");
+                clear(launch, part.statistics, statistics_size);
                 lse_to_statistics(launch, part, map, problem.lse);
             }
-            Bindings bindings{{statistics, part.statistics},
-                              {query_lengths, tables.length + first},
-                              {key_lengths, tables.length + first}};
-            for (int operand = 0; operand < problem.count; ++operand) {
-                bindings[1 + operand] = shifted(
-                    data[operand], (of_keys(operand) ? key_head : head) * problem.head_stride(operand),
-                    problem.tensor[operand].dtype());
-                bindings[offsets + operand] = tables.offset + operand * (pieces.total + 1) + first;
-            }
+            Bindings bindings{{statistics, part.statistics}};
+            for (int operand = 0; operand < problem.count; ++operand)
+                bindings[1 + operand] = problem.from(operand, 0, key_head, head);
+            bind_tables(bindings, problem, tables, first);
             execute(plan, bindings, memory + workspace_at);
             if (!problem.backward()) statistics_to_lse(launch, part, map, problem.lse);
         });
-        for (int operand : {out, dq, dk, dv})
-            if (problem.backward() == (operand != out)) zero_gaps(launch, problem.tensor[operand], map);
+        zero_results_at_gaps(launch, problem, map);
     }
 
+    /// Backward by one sequence (or row), one query head and one chunk at a time. dq of a chunk is whole; dk
+    /// and dv are added in fp32, in the order of heads and chunks.
+    void run_summed(const Launch& launch, const Problem& problem, const Pieces& pieces,
+                    const std::vector<const Plan*>& plans) const {
+        const std::int64_t length = problem.sequences.row_length, tokens = problem.sequences.tokens();
+        const std::int64_t elements = length * problem.head_size(),
+                           element_size = static_cast<std::int64_t>(size_of(problem.dtype()));
+        std::int64_t workspace_size = 0;
+        for (const Plan* plan : plans) workspace_size = std::max(workspace_size, plan->workspace);
+        ScratchParts parts;
+        const std::size_t workspace_at = parts.add(workspace_size), statistics_at = parts.add(length * 4);
+        const std::size_t map_at = parts.add(tokens * static_cast<std::int64_t>(sizeof(SequenceOfToken)));
+        const std::size_t sums_at = parts.add(2 * elements * 4), dk_at = parts.add(elements * element_size),
+                          dv_at = parts.add(elements * element_size);
+        std::vector<TablePlaces> places;
+        if (problem.ragged())
+            for (std::size_t i = 0; i < pieces.chunks.size(); ++i)
+                places.emplace_back(parts, problem, pieces);
+        auto* memory = static_cast<std::byte*>(launch.scratch.take(parts.bytes()));
+
+        auto* map = reinterpret_cast<SequenceOfToken*>(memory + map_at);
+        map_tokens(launch, problem.sequences, map);
+        std::vector<RaggedTables> tables;
+        for (std::size_t i = 0; i < places.size(); ++i)
+            tables.push_back(fill_tables(launch, problem, pieces, pieces.chunks[i], places[i], memory));
+        auto* own_statistics = reinterpret_cast<float*>(memory + statistics_at);
+        auto* all_sums = reinterpret_cast<float*>(memory + sums_at);
+
+        const auto add_chunk = [&](std::size_t index, const KeyGradientSums& sums, std::int64_t key_head,
+                                   std::int64_t head) {
+            const Chunk& chunk = pieces.chunks[index];
+            // Offsets count from the first token of all where there are any.
+            const std::int64_t row = problem.ragged() ? 0 : sums.sequence * length;
+            Bindings bindings{{statistics, own_statistics + chunk.first_query}};
+            for (int operand = 0; operand < problem.count; ++operand) {
+                const std::int64_t skipped = problem.ragged()   ? 0
+                                             : of_keys(operand) ? chunk.first_key
+                                                                : chunk.first_query;
+                bindings[1 + operand] = problem.from(operand, row + skipped, key_head, head);
+            }
+            if (problem.ragged()) bind_tables(bindings, problem, tables[index], sums.sequence);
+            for (auto [operand, at] : {std::pair<int, std::size_t>{dk, dk_at}, {dv, dv_at}}) {
+                bindings[1 + operand] = memory + at;
+                if (problem.ragged()) bindings[offsets + operand] = tables[index].piece_offset;
+            }
+            execute(*plans[index], bindings, memory + workspace_at);
+            add_piece(launch, sums,
+                      {.dk = memory + dk_at,
+                       .dv = memory + dv_at,
+                       .dtype = problem.dtype(),
+                       .first_query = chunk.first_query,
+                       .end_query = chunk.end_query,
+                       .first_key = chunk.first_key},
+                      map, tokens);
+        };
+        for (std::int64_t sequence = 0; sequence < pieces.total; ++sequence)
+            for (std::int64_t key_head = 0; key_head < problem.key_heads(); ++key_head) {
+                const KeyGradientSums sums{.dk = all_sums,
+                                           .dv = all_sums + elements,
+                                           .head_size = problem.head_size(),
+                                           .sequence = static_cast<std::int32_t>(sequence)};
+                clear(launch, all_sums, 2 * elements * 4);
+                for (std::int64_t head = key_head * problem.group(); head < (key_head + 1) * problem.group();
+                     ++head) {
+                    clear(launch, own_statistics, length * 4);
+                    lse_to_statistics(launch,
+                                      {.first = sequence,
+                                       .batch = 1,
+                                       .first_head = head,
+                                       .head_count = 1,
+                                       .statistics = own_statistics},
+                                      map, problem.lse);
+                    for (std::size_t index = 0; index < pieces.chunks.size(); ++index)
+                        add_chunk(index, sums, key_head, head);
+                }
+                store_sums(launch, sums, map, problem.tensor[dk], problem.tensor[dv], key_head);
+            }
+        if (problem.ragged()) zero_results_at_gaps(launch, problem, map);
+    }
+
+    const std::int64_t piece_bytes_ = piece_bytes_of_environment();
     cudnnHandle_t handle_ = nullptr;
     std::string broken_;
     std::map<std::vector<std::int64_t>, Plan> plans_;

@@ -10,9 +10,9 @@ namespace drover::cuda {
 /// Attention through cuDNN's fused kernels: bf16 or f16, operands read and written in place, backward with
 /// the same bits every time. The kernel for a shape is the library's first choice, made once and kept.
 ///
-/// Deterministic backward on Hopper keeps the scores' gradients in memory, so it runs in pieces (of rows, or
-/// of key/value heads) that bound this. With Sequences.begin the inputs are copied first, with zeros at
-/// tokens in no sequence: the fused kernels read beyond a sequence's end, where anything may stand.
+/// Deterministic backward on Hopper keeps the scores' gradients in memory, so it runs in pieces (of rows, of
+/// key/value heads, of query heads, of a row's queries) that bound this. DROVER_ATTENTION_PIECE_MB lowers the
+/// bound, so that short rows can be cut as well.
 class CudnnAttention {
   public:
     CudnnAttention();

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "backend/ops.h"
 
@@ -11,7 +12,7 @@
 namespace drover::cuda::cudnn {
 
 /// Memory for the scores' gradients of one piece of a deterministic backward.
-inline constexpr std::int64_t piece_bytes = std::int64_t{4} << 30;
+inline constexpr std::int64_t default_piece_bytes = std::int64_t{4} << 30;
 /// Memory for the statistics of one piece of a forward with given sequences.
 inline constexpr std::int64_t statistics_bytes = std::int64_t{256} << 20;
 
@@ -19,10 +20,6 @@ enum Operand : int { q, k, v, out, dout, dq, dk, dv, operands };
 
 inline bool of_keys(int operand) {
     return operand == k || operand == v || operand == dk || operand == dv;
-}
-/// What is copied when sequences are given.
-inline bool copied(int operand) {
-    return operand == q || operand == k || operand == v || operand == dout;
 }
 
 /// Both operations in one form.
@@ -53,14 +50,15 @@ struct Problem {
     bool ragged() const { return static_cast<bool>(sequences.begin); }
     std::int64_t heads() const { return tensor[q].size(1); }
     std::int64_t key_heads() const { return tensor[k].size(1); }
+    std::int64_t group() const { return heads() / key_heads(); }
     std::int64_t head_size() const { return tensor[q].size(2); }
-    std::int64_t token_stride(int operand) const {
+    DType dtype() const { return tensor[q].dtype(); }
+
+    /// An operand from a token and a head on; which head depends on whether it is of keys.
+    void* from(int operand, std::int64_t token, std::int64_t key_head, std::int64_t head) const {
         const Tensor& x = tensor[operand];
-        return ragged() && copied(operand) ? x.size(1) * x.size(2) : x.stride(0);
-    }
-    std::int64_t head_stride(int operand) const {
-        const Tensor& x = tensor[operand];
-        return ragged() && copied(operand) ? x.size(2) : x.stride(1);
+        const std::int64_t at = token * x.stride(0) + (of_keys(operand) ? key_head : head) * x.stride(1);
+        return static_cast<std::byte*>(x.raw()) + at * static_cast<std::int64_t>(size_of(x.dtype()));
     }
 };
 
@@ -70,28 +68,82 @@ inline std::int64_t largest_divisor(std::int64_t number, std::int64_t limit) {
     return divisor;
 }
 
-/// What one execution of the graph covers. All pieces of an operation are of one size, so that they share a
-/// plan.
+/// Queries [first_query, end_query) of a sequence against its keys [first_key, end_query), counted from the
+/// sequence's first token.
+struct Chunk {
+    std::int64_t first_query, end_query, first_key;
+
+    std::int64_t queries() const { return end_query - first_query; }
+    std::int64_t keys() const { return end_query - first_key; }
+};
+
+/// What deterministic backward on Hopper keeps of one head: the gradients of its scores.
+inline std::int64_t score_bytes(std::int64_t queries, std::int64_t keys) {
+    return (queries + 63) / 64 * 64 * ((keys + 127) / 128 * 128) * 2;
+}
+
+/// What one execution of a graph covers. All pieces of an operation are of one size, except for chunks.
 struct Pieces {
     std::int64_t total, batch;  ///< sequences (or rows), and those of one piece
     std::int64_t key_heads;     ///< of one piece; all of them unless batch is 1
+    std::int64_t heads;         ///< query heads of one piece
+    std::vector<Chunk> chunks;  ///< one of the whole row, unless not even one head of it fits
+    /// Whether a piece is one query head, so that dk and dv are sums over the heads of a group and over the
+    /// chunks.
+    bool summed = false;
 
-    explicit Pieces(const Problem& problem) {
+    /// `limit` bounds a piece's memory in backward.
+    Pieces(const Problem& problem, std::int64_t limit) {
         // With given sequences their number is rounded up (by empty ones), so that few plans are made.
         total = problem.ragged() ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(
                                        std::max<std::int64_t>(problem.sequences.begin.size(0), 1))))
                                  : problem.sequences.rows;
-        const std::int64_t length = problem.sequences.row_length, heads = problem.heads();
+        const std::int64_t length = problem.sequences.row_length;
+        chunks = {{.first_query = 0, .end_query = length, .first_key = 0}};
         batch = total;
         key_heads = problem.key_heads();
         if (problem.backward()) {
-            const std::int64_t of_head = (length + 63) / 64 * 64 * ((length + 127) / 128 * 128) * 2;
-            batch = largest_divisor(total, piece_bytes / (of_head * heads));
-            if (batch == 1)
-                key_heads = largest_divisor(key_heads, piece_bytes / (of_head * (heads / key_heads)));
+            const std::int64_t of_head = score_bytes(length, length);
+            batch = largest_divisor(total, limit / (of_head * problem.heads()));
+            if (batch == 1) key_heads = largest_divisor(key_heads, limit / (of_head * problem.group()));
+            summed = of_head * problem.group() > limit;
         } else if (problem.ragged()) {
-            batch = largest_divisor(total, statistics_bytes / (heads * length * 4));
+            batch = largest_divisor(total, statistics_bytes / (problem.heads() * length * 4));
         }
+        heads = summed ? 1 : key_heads * problem.group();
+        if (!summed) return;
+        if (problem.ragged()) total = problem.sequences.begin.size(0);
+        chunks = chunks_within(limit - sums_bytes(problem), length, problem.window);
+    }
+
+    /// Memory of the sums of dk and dv in fp32, and of what one piece adds to them.
+    static std::int64_t sums_bytes(const Problem& problem) {
+        return problem.sequences.row_length * problem.head_size() * 2 *
+               static_cast<std::int64_t>(sizeof(float) + size_of(problem.dtype()));
+    }
+    std::int64_t executions(const Problem& problem) const {
+        return total / batch * (problem.heads() / heads) * static_cast<std::int64_t>(chunks.size());
+    }
+
+  private:
+    /// As few chunks as fit one after the other, in steps of 128 queries, the fewest that one has.
+    static std::vector<Chunk> chunks_within(std::int64_t limit, std::int64_t length, std::int64_t window) {
+        constexpr std::int64_t step = 128;
+        std::vector<Chunk> chunks;
+        for (std::int64_t first = 0; first < length; first = chunks.back().end_query) {
+            const std::int64_t seen = window > 0 ? std::max<std::int64_t>(first - window + 1, 0) : 0;
+            Chunk chunk{.first_query = first, .end_query = first, .first_key = seen / step * step};
+            do {
+                chunk.end_query = std::min(chunk.end_query + step, length);
+            } while (chunk.end_query < length &&
+                     score_bytes(chunk.queries() + step, chunk.keys() + step) <= limit);
+            // A last chunk of a few queries would need kernels of another kind.
+            if (length - chunk.end_query < step)
+                chunk.end_query =
+                    chunk.queries() > step && chunk.end_query < length ? chunk.end_query - step : length;
+            chunks.push_back(chunk);
+        }
+        return chunks;
     }
 };
 

@@ -164,6 +164,37 @@ struct Geometry {
     }
 };
 
+/// A block's tile of queries, in shared memory.
+struct QueryTile {
+    bool used[tile];  ///< whether a query is in a sequence
+    int low[tile];    ///< the first key that it sees
+    int first_key;    ///< the first one that any of them sees
+
+    /// Fills it; all threads must call it. Late tiles have the most work and come first.
+    __device__ TileTokens choose(const Geometry& geometry, const SequenceOfToken* map) {
+        const TileTokens queries = geometry.tokens(gridDim.x - 1 - blockIdx.x, used);
+        if (threadIdx.x == 0) first_key = INT_MAX;
+        mark_used(map, queries.first, queries.count, used);
+        __syncthreads();
+        if (threadIdx.x < tile) {
+            const int token = static_cast<int>(queries.first) + threadIdx.x;
+            low[threadIdx.x] = used[threadIdx.x] ? geometry.low(map[token], token) : INT_MAX;
+            atomicMin(&first_key, low[threadIdx.x]);
+        }
+        __syncthreads();
+        return queries;
+    }
+    /// Whether the query in a row of the tile sees a key.
+    __device__ bool visible(int row, int query, int key) const { return key <= query && key >= low[row]; }
+};
+
+/// One block per tile of tokens, head and `width` columns of a head.
+template <class Operation>
+dim3 grid_of(const Operation& op, const Geometry& geometry, std::int64_t heads, int width) {
+    return dim3(static_cast<unsigned>(op.sequences.rows * geometry.tiles_of_row),
+                static_cast<unsigned>(heads), static_cast<unsigned>(ceil_div(op.q.size(2), width)));
+}
+
 /// Columns of a result that a block makes: the others are made by other blocks, from the same scores.
 template <class Body>
 void with_width(std::int64_t head_size, const Body& body) {

@@ -25,22 +25,11 @@ __global__ void __launch_bounds__(threads)
            const SequenceOfToken* map, Geometry geometry) {
     __shared__ Loaded loaded;
     __shared__ alignas(16) float weights[tile * pitch];  // [key][query]
-    __shared__ bool query_used[tile], key_used[tile];
-    __shared__ int low[tile], first_key;
+    __shared__ bool key_used[tile];
+    __shared__ QueryTile query_tile;
 
     const int head = blockIdx.y, kv_head = head / geometry.group, column = blockIdx.z * width;
-    // Late tiles have the most work and come first.
-    const TileTokens queries = geometry.tokens(gridDim.x - 1 - blockIdx.x, query_used);
-    if (threadIdx.x == 0) first_key = INT_MAX;
-    mark_used(map, queries.first, queries.count, query_used);
-    __syncthreads();
-    if (threadIdx.x < tile) {
-        const int token = static_cast<int>(queries.first) + threadIdx.x;
-        low[threadIdx.x] = query_used[threadIdx.x] ? geometry.low(map[token], token) : INT_MAX;
-        atomicMin(&first_key, low[threadIdx.x]);
-    }
-    __syncthreads();
-
+    const TileTokens queries = query_tile.choose(geometry, map);
     const int row = threadIdx.x / 16 * 4, first_query = static_cast<int>(queries.first) + row;
     float max[4], sum[4];
     for (int i = 0; i < 4; ++i) max[i] = -infinity, sum[i] = 0.f;
@@ -48,7 +37,7 @@ __global__ void __launch_bounds__(threads)
     result.clear();
 
     const int end = static_cast<int>(queries.first) + queries.count;
-    for (int first = first_key; first < end; first += tile) {
+    for (int first = query_tile.first_key; first < end; first += tile) {
         const TileTokens keys{first, min(tile, end - first), key_used};
         mark_used(map, keys.first, keys.count, key_used);
         Part scores;
@@ -60,8 +49,7 @@ __global__ void __launch_bounds__(threads)
             float largest = max[i];
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                const bool visible = key + j <= first_query + i && key + j >= low[row + i];
-                if (!visible) scores.value[i][j] = -infinity;
+                if (!query_tile.visible(row + i, first_query + i, key + j)) scores.value[i][j] = -infinity;
                 largest = fmaxf(largest, scores.value[i][j]);
             }
             largest = row_max(largest);
@@ -85,7 +73,7 @@ __global__ void __launch_bounds__(threads)
         for (int i = 0; i < 4; ++i)
             if (row + i < queries.count)
                 lse[geometry.statistics_at(first_query + i, head)] =
-                    query_used[row + i] ? max[i] + logf(sum[i]) : 0.f;
+                    queries.used[row + i] ? max[i] + logf(sum[i]) : 0.f;
 }
 
 }  // namespace
@@ -97,12 +85,9 @@ void plain_attention(const Launch& launch, const Attention& op) {
     const Geometry geometry(op);
     with_floating(op.q.dtype(), [&]<class T>() {
         with_width(op.q.size(2), [&]<int width>() {
-            const dim3 grid(static_cast<unsigned>(op.sequences.rows * geometry.tiles_of_row),
-                            static_cast<unsigned>(geometry.heads),
-                            static_cast<unsigned>(ceil_div(op.q.size(2), width)));
-            attend<T, width><<<grid, threads, 0, launch.stream>>>(Heads<const T>(op.q), Heads<const T>(op.k),
-                                                                  Heads<const T>(op.v), Heads<T>(op.out),
-                                                                  elements<float>(op.lse), map, geometry);
+            attend<T, width><<<grid_of(op, geometry, geometry.heads, width), threads, 0, launch.stream>>>(
+                Heads<const T>(op.q), Heads<const T>(op.k), Heads<const T>(op.v), Heads<T>(op.out),
+                elements<float>(op.lse), map, geometry);
         });
     });
     check_launch("attention");

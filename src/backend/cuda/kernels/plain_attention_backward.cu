@@ -36,21 +36,11 @@ template <class T, int width>
 __global__ void __launch_bounds__(threads) query_gradient(Inputs<T> in, Heads<T> dq, Geometry geometry) {
     __shared__ Loaded loaded;
     __shared__ alignas(16) float weights[tile * pitch];  // [key][query]
-    __shared__ bool query_used[tile], key_used[tile];
-    __shared__ int low[tile], first_key;
+    __shared__ bool key_used[tile];
+    __shared__ QueryTile query_tile;
 
     const int head = blockIdx.y, kv_head = head / geometry.group, column = blockIdx.z * width;
-    const TileTokens queries = geometry.tokens(gridDim.x - 1 - blockIdx.x, query_used);
-    if (threadIdx.x == 0) first_key = INT_MAX;
-    mark_used(in.map, queries.first, queries.count, query_used);
-    __syncthreads();
-    if (threadIdx.x < tile) {
-        const int token = static_cast<int>(queries.first) + threadIdx.x;
-        low[threadIdx.x] = query_used[threadIdx.x] ? geometry.low(in.map[token], token) : INT_MAX;
-        atomicMin(&first_key, low[threadIdx.x]);
-    }
-    __syncthreads();
-
+    const TileTokens queries = query_tile.choose(geometry, in.map);
     const int row = threadIdx.x / 16 * 4, first_query = static_cast<int>(queries.first) + row;
     float lse[4], delta[4];
     for (int i = 0; i < 4; ++i) {
@@ -62,7 +52,7 @@ __global__ void __launch_bounds__(threads) query_gradient(Inputs<T> in, Heads<T>
     result.clear();
 
     const int end = static_cast<int>(queries.first) + queries.count;
-    for (int first = first_key; first < end; first += tile) {
+    for (int first = query_tile.first_key; first < end; first += tile) {
         const TileTokens keys{first, min(tile, end - first), key_used};
         mark_used(in.map, keys.first, keys.count, key_used);
         Part scores, dweights;
@@ -75,7 +65,7 @@ __global__ void __launch_bounds__(threads) query_gradient(Inputs<T> in, Heads<T>
         for (int i = 0; i < 4; ++i)
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                const bool visible = key + j <= first_query + i && key + j >= low[row + i];
+                const bool visible = query_tile.visible(row + i, first_query + i, key + j);
                 const float weight = visible ? expf(scores.value[i][j] - lse[i]) : 0.f;
                 scores.value[i][j] = weight * (dweights.value[i][j] - delta[i]);
             }
@@ -166,15 +156,11 @@ void plain_attention_backward(const Launch& launch, const AttentionBackward& op)
                                delta,
                                map};
         with_width(op.q.size(2), [&]<int width>() {
-            const auto grid = [&](std::int64_t heads) {
-                return dim3(static_cast<unsigned>(op.sequences.rows * geometry.tiles_of_row),
-                            static_cast<unsigned>(heads),
-                            static_cast<unsigned>(ceil_div(op.q.size(2), width)));
-            };
-            key_gradient<T, width><<<grid(op.k.size(1)), threads, 0, launch.stream>>>(
+            key_gradient<T, width><<<grid_of(op, geometry, op.k.size(1), width), threads, 0, launch.stream>>>(
                 inputs, Heads<T>(op.dk), Heads<T>(op.dv), geometry);
             query_gradient<T, width>
-                <<<grid(geometry.heads), threads, 0, launch.stream>>>(inputs, Heads<T>(op.dq), geometry);
+                <<<grid_of(op, geometry, geometry.heads, width), threads, 0, launch.stream>>>(
+                    inputs, Heads<T>(op.dq), geometry);
         });
     });
     check_launch("attention's gradient");

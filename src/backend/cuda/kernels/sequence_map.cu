@@ -25,35 +25,34 @@ __global__ void given_sequences(SequenceOfToken* map, const std::int32_t* begin,
         map[token] = {index, first, end};
 }
 
-/// Places of [N,heads,head_size] elements.
-struct Places {
-    std::int64_t token_stride, head_stride;
-};
-
-/// One block per token. Elements are only moved, so they are taken as words of any kind. Without `from`, only
-/// gaps are written.
-template <class Word>
-__global__ void copy_or_zero(const Word* from, Places from_places, Word* to, Places to_places, int heads,
-                             int head_size, const SequenceOfToken* map) {
-    const std::int64_t token = blockIdx.x;
-    const bool gap = map[token].index < 0;
-    if (from == nullptr && !gap) return;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < heads * head_size; i += threads) {
-        const int head = i / head_size, d = i % head_size;
-        to[token * to_places.token_stride + head * to_places.head_stride + d] =
-            gap ? Word{} : from[token * from_places.token_stride + head * from_places.head_stride + d];
-    }
+/// One warp per token, 16 bytes at a time.
+__global__ void zero_gap_rows(uint4* x, std::int64_t token_stride, std::int64_t head_stride, int heads,
+                              int head_size, const SequenceOfToken* map, std::int64_t tokens) {
+    const std::int64_t token = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;
+    if (token >= tokens || map[token].index >= 0) return;
+    for (int i = threadIdx.x % 32; i < heads * head_size; i += 32)
+        x[token * token_stride + i / head_size * head_stride + i % head_size] = uint4{};
 }
 
 __global__ void ragged_tables(const std::int32_t* begin, const std::int32_t* length, std::int64_t sequences,
                               std::int64_t tokens, RaggedTables tables) {
     const std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
     if (s > tables.batch) return;
-    if (s < tables.batch) tables.length[s] = s < sequences ? length[s] : 0;
-    const std::int64_t first = s < sequences ? begin[s] : tokens;
-    for (int i = 0; i < tables.strides; ++i)
-        tables.offset[i * (tables.batch + 1) + s] = first * tables.stride[i];
+    const std::int64_t first = s < sequences ? begin[s] : tokens, count = s < sequences ? length[s] : 0;
+    if (s < tables.batch) {
+        const std::int64_t end = min(count, tables.end_query);
+        const bool has_queries = end > tables.first_query;
+        tables.query_length[s] = static_cast<std::int32_t>(has_queries ? end - tables.first_query : 0);
+        tables.key_length[s] = static_cast<std::int32_t>(has_queries ? end - tables.first_key : 0);
+    }
+    for (int i = 0; i < tables.strides; ++i) {
+        const std::int64_t skipped = min(count, tables.of_keys[i] ? tables.first_key : tables.first_query);
+        tables.offset[i * (tables.batch + 1) + s] = (first + skipped) * tables.stride[i];
+    }
+    if (s == 0 && tables.piece_offset != nullptr) {
+        tables.piece_offset[0] = 0;
+        tables.piece_offset[1] = tables.piece_elements;
+    }
 }
 
 template <bool to_lse>
@@ -85,34 +84,6 @@ void launch_statistics(const Launch& launch, const StatisticsPart& part, const S
     check_launch("attention's statistics");
 }
 
-/// Where `from` is absent, only the gaps of `to` are written.
-void launch_copy(const Launch& launch, const void* from, Places from_places, void* to, Places to_places,
-                 const Tensor& like, const SequenceOfToken* map) {
-    if (like.numel() == 0) return;
-    const auto size = static_cast<std::int64_t>(size_of(like.dtype()));
-    const auto run = [&]<class Word>() {
-        const std::int64_t elements_of_word = static_cast<std::int64_t>(sizeof(Word)) / size;
-        const auto in_words = [&](Places places) {
-            return Places{places.token_stride / elements_of_word, places.head_stride / elements_of_word};
-        };
-        copy_or_zero<Word><<<static_cast<unsigned>(like.size(0)), threads, 0, launch.stream>>>(
-            static_cast<const Word*>(from), in_words(from_places), static_cast<Word*>(to),
-            in_words(to_places), static_cast<int>(like.size(1)),
-            static_cast<int>(like.size(2) / elements_of_word), map);
-    };
-    const auto whole = [&](const void* data, Places places) {
-        return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && places.token_stride * size % 16 == 0 &&
-               places.head_stride * size % 16 == 0;
-    };
-    if (like.size(2) * size % 16 == 0 && whole(from, from_places) && whole(to, to_places))
-        run.template operator()<uint4>();
-    else if (size == 4)
-        run.template operator()<std::uint32_t>();
-    else
-        run.template operator()<std::uint16_t>();
-    check_launch("attention's gaps");
-}
-
 }  // namespace
 
 void map_tokens(const Launch& launch, const Sequences& sequences, SequenceOfToken* map) {
@@ -132,13 +103,17 @@ void map_tokens(const Launch& launch, const Sequences& sequences, SequenceOfToke
     check_launch("the map of sequences");
 }
 
-void copy_sequences(const Launch& launch, const Tensor& from, const SequenceOfToken* map, void* to) {
-    launch_copy(launch, from.raw(), {from.stride(0), from.stride(1)}, to,
-                {from.size(1) * from.size(2), from.size(2)}, from, map);
-}
-
 void zero_gaps(const Launch& launch, const Tensor& x, const SequenceOfToken* map) {
-    launch_copy(launch, nullptr, {}, x.raw(), {x.stride(0), x.stride(1)}, x, map);
+    if (x.numel() == 0) return;
+    const std::int64_t elements_of_word = 16 / static_cast<std::int64_t>(size_of(x.dtype()));
+    const auto in_words = [&](std::int64_t count) {
+        require(count % elements_of_word == 0, "gaps are zeroed in rows that are not aligned");
+        return count / elements_of_word;
+    };
+    zero_gap_rows<<<static_cast<unsigned>(ceil_div(x.size(0), threads / 32)), threads, 0, launch.stream>>>(
+        elements<uint4>(x), in_words(x.stride(0)), in_words(x.stride(1)), static_cast<int>(x.size(1)),
+        static_cast<int>(in_words(x.size(2))), map, x.size(0));
+    check_launch("attention's gaps");
 }
 
 void fill_ragged_tables(const Launch& launch, const Sequences& sequences, const RaggedTables& tables) {

@@ -1,0 +1,195 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "backend/attention_expectations.h"
+#include "backend/cuda/cudnn_attention_problem.h"
+#include "backend/run_settings.h"
+
+namespace drover::test {
+namespace {
+
+using cuda::cudnn::Chunk;
+using cuda::cudnn::Pieces;
+using cuda::cudnn::Problem;
+
+// ----------------------------------------------------------------------------------------------------
+// how rows are cut
+
+/// A backward on no memory.
+Problem problem_of(std::int64_t rows, std::int64_t row_length, std::int64_t heads, std::int64_t kv_heads,
+                   std::int64_t window = 0, bool given_sequences = false, std::int64_t head_size = 128) {
+    static std::byte nowhere[16];
+    const auto tensor = [&](std::int64_t of_heads) {
+        return Tensor(nowhere, DType::bf16, {rows * row_length, of_heads, head_size}, Device::cuda);
+    };
+    AttentionBackward op{.q = tensor(heads),
+                         .k = tensor(kv_heads),
+                         .v = tensor(kv_heads),
+                         .out = tensor(heads),
+                         .dout = tensor(heads),
+                         .dq = tensor(heads),
+                         .dk = tensor(kv_heads),
+                         .dv = tensor(kv_heads),
+                         .sequences = {.rows = rows, .row_length = row_length},
+                         .window = window};
+    if (given_sequences) {
+        op.sequences.begin = Tensor(nowhere, DType::i32, {rows}, Device::cuda);
+        op.sequences.length = Tensor(nowhere, DType::i32, {rows}, Device::cuda);
+    }
+    return Problem(op);
+}
+
+constexpr std::int64_t limit = cuda::cudnn::default_piece_bytes;
+
+/// Every query once, in order, with every key that it sees; within the limit.
+void expect_whole(const Problem& problem, const Pieces& pieces) {
+    std::int64_t covered = 0;
+    for (const Chunk& chunk : pieces.chunks) {
+        EXPECT_EQ(chunk.first_query, covered);
+        covered = chunk.end_query;
+        EXPECT_GE(chunk.queries(), 128);
+        const std::int64_t seen = problem.window > 0 ? chunk.first_query - problem.window + 1 : 0;
+        EXPECT_LE(chunk.first_key, std::max<std::int64_t>(seen, 0));
+        EXPECT_LE(cuda::cudnn::score_bytes(chunk.queries(), chunk.keys()) + Pieces::sums_bytes(problem),
+                  limit);
+    }
+    EXPECT_EQ(covered, problem.sequences.row_length);
+}
+
+TEST(AttentionPieces, WholeRowsWhileAGroupOfHeadsFits) {
+    for (std::int64_t row_length : {1, 4096, 8192, 23040}) {
+        const Pieces pieces(problem_of(4, row_length, 32, 8), limit);
+        EXPECT_FALSE(pieces.summed) << row_length;
+        ASSERT_EQ(pieces.chunks.size(), 1u);
+        EXPECT_EQ(pieces.chunks[0].queries(), row_length);
+        EXPECT_EQ(pieces.chunks[0].keys(), row_length);
+        EXPECT_EQ(pieces.heads, 4 * pieces.key_heads);
+        EXPECT_LE(cuda::cudnn::score_bytes(row_length, row_length) * pieces.heads * pieces.batch, limit);
+    }
+    EXPECT_EQ(Pieces(problem_of(4, 4096, 32, 8), limit).batch, 4);
+    EXPECT_EQ(Pieces(problem_of(4, 8192, 32, 8), limit).batch, 1);
+    EXPECT_EQ(Pieces(problem_of(4, 16384, 32, 8), limit).key_heads, 2);
+    // Queries with keys of their own fit for longer.
+    EXPECT_FALSE(Pieces(problem_of(1, 46080, 32, 32), limit).summed);
+}
+
+TEST(AttentionPieces, OneHeadAtATimeWhereItsGroupDoesNotFit) {
+    const Problem problem = problem_of(2, 32768, 32, 8);
+    const Pieces pieces(problem, limit);
+    EXPECT_TRUE(pieces.summed);
+    EXPECT_EQ(pieces.heads, 1);
+    EXPECT_EQ(pieces.key_heads, 1);
+    EXPECT_EQ(pieces.batch, 1);
+    EXPECT_EQ(pieces.chunks.size(), 1u);
+    EXPECT_EQ(pieces.executions(problem), 2 * 32);
+    expect_whole(problem, pieces);
+}
+
+TEST(AttentionPieces, LongRowsInFewChunks) {
+    for (std::int64_t row_length : {46464, 65536, 100001, 131072, 131073, 524288}) {
+        SCOPED_TRACE(row_length);
+        const Problem problem = problem_of(1, row_length, 32, 8);
+        const Pieces pieces(problem, limit);
+        EXPECT_TRUE(pieces.summed);
+        expect_whole(problem, pieces);
+    }
+    EXPECT_EQ(Pieces(problem_of(1, 131072, 32, 8), limit).chunks.size(), 6u);
+}
+
+TEST(AttentionPieces, KeysOutsideOfEveryWindowAreLeftOut) {
+    const Problem problem = problem_of(1, 131072, 32, 8, 4096);
+    const Pieces pieces(problem, limit);
+    expect_whole(problem, pieces);
+    ASSERT_GE(pieces.chunks.size(), 2u);
+    for (const Chunk& chunk : pieces.chunks)
+        EXPECT_LT(chunk.first_query - chunk.first_key, 4096 + 128) << chunk.first_query;
+}
+
+TEST(AttentionPieces, GivenSequencesAreCountedAsTheyAre) {
+    // Empty ones are added so that few plans are made, but not where each is run by itself.
+    EXPECT_EQ(Pieces(problem_of(3, 1024, 32, 8, 0, true), limit).total, 4);
+    EXPECT_EQ(Pieces(problem_of(3, 65536, 32, 8, 0, true), limit).total, 3);
+}
+
+// ----------------------------------------------------------------------------------------------------
+// results
+
+/// Pieces of 1 MiB, which the CPU has no use for.
+class SmallPieces : public testing::TestWithParam<AttentionBatch> {
+  protected:
+    static AttentionResults run_cut(const AttentionInputs& inputs) {
+        const ForcedVariable forced("DROVER_ATTENTION_PIECE_MB", "1");
+        Workbench bench;
+        return run(bench, GetParam(), inputs);
+    }
+};
+
+TEST_P(SmallPieces, AreSeveral) {
+    const AttentionBatch& b = GetParam();
+    const Pieces pieces(
+        problem_of(b.rows, b.row_length, b.heads, b.kv_heads, b.window, !b.sequences.empty(), b.head_size),
+        1 << 20);
+    EXPECT_TRUE(pieces.summed);
+    EXPECT_GT(pieces.chunks.size(), 1u);
+    for (const Chunk& chunk : pieces.chunks) EXPECT_GE(chunk.queries(), 128);
+}
+
+TEST_P(SmallPieces, GiveTheRightGradients) {
+    const ForcedVariable forced("DROVER_ATTENTION_PIECE_MB", "1");
+    Workbench bench;
+    for (DType dtype : attention_types()) expect_right(bench, GetParam(), dtype);
+}
+
+TEST_P(SmallPieces, AgreeWithWholeRows) {
+    for (DType dtype : attention_types()) {
+        SCOPED_TRACE(std::string(name_of(dtype)));
+        const AttentionInputs inputs(GetParam(), dtype, 31);
+        Workbench bench;
+        const AttentionResults whole = run(bench, GetParam(), inputs), cut = run_cut(inputs);
+        EXPECT_TRUE(same_bits(whole.out, cut.out) && same_bits(whole.lse, cut.lse));
+        const double tolerance = attention_tolerance(dtype);
+        EXPECT_LE(relative_error(cut.dq, whole.dq), tolerance);
+        EXPECT_LE(relative_error(cut.dk, whole.dk), tolerance);
+        EXPECT_LE(relative_error(cut.dv, whole.dv), tolerance);
+    }
+}
+
+TEST_P(SmallPieces, GiveTheSameBitsAgain) {
+    for (DType dtype : attention_types()) {
+        SCOPED_TRACE(std::string(name_of(dtype)));
+        const AttentionInputs inputs(GetParam(), dtype, 41);
+        const AttentionResults once = run_cut(inputs), again = run_cut(inputs);
+        EXPECT_TRUE(same_bits(once.dq, again.dq));
+        EXPECT_TRUE(same_bits(once.dk, again.dk) && same_bits(once.dv, again.dv));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, SmallPieces,
+    testing::Values(
+        AttentionBatch{.rows = 1, .row_length = 700, .heads = 2, .kv_heads = 2, .head_size = 64},
+        AttentionBatch{.rows = 2, .row_length = 640, .heads = 2, .kv_heads = 1, .head_size = 32},
+        AttentionBatch{.rows = 1, .row_length = 769, .heads = 2, .kv_heads = 1, .head_size = 128},
+        AttentionBatch{
+            .rows = 1, .row_length = 700, .heads = 2, .kv_heads = 1, .head_size = 64, .window = 150}));
+
+INSTANTIATE_TEST_SUITE_P(Sequences, SmallPieces,
+                         testing::Values(
+                             // One ends in the first chunk, one in the last, one is empty.
+                             AttentionBatch{.rows = 3,
+                                            .row_length = 700,
+                                            .heads = 2,
+                                            .kv_heads = 1,
+                                            .head_size = 64,
+                                            .sequences = Ranges{{0, 100}, {700, 690}, {1400, 0}}},
+                             AttentionBatch{.rows = 1,
+                                            .row_length = 700,
+                                            .heads = 4,
+                                            .kv_heads = 2,
+                                            .head_size = 64,
+                                            .window = 90,
+                                            .sequences = Ranges{{0, 385}, {385, 1}, {390, 310}}}));
+
+}  // namespace
+}  // namespace drover::test
