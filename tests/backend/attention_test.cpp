@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "backend/attention_expectations.h"
 #include "backend/run_settings.h"
@@ -161,6 +162,20 @@ TEST(Attention, WhatStandsBehindTheTokensDoesNotMatter) {
             EXPECT_TRUE(same_bits(alone.dv, followed.dv)) << name_of(dtype);
             for (double x : values(followed.behind)) ASSERT_TRUE(std::isnan(x)) << name_of(dtype);
         }
+}
+
+/// Working memory is used again as it is: here with NaN in it.
+TEST(Attention, WhatEarlierOperationsLeftDoesNotMatter) {
+    const AttentionBatch earlier{.rows = 128, .row_length = 64, .heads = 64, .kv_heads = 64, .head_size = 1};
+    AttentionBatch padded{.rows = 3, .row_length = 200, .heads = 4, .kv_heads = 2, .head_size = 64};
+    padded.sequences = Ranges{{0, 77}, {200, 200}, {400, 129}};
+    AttentionInputs broken(earlier, DType::f32, 5);
+    std::memset(broken.dout.tensor().raw(), 0xFF, broken.dout.tensor().bytes());
+    for (DType dtype : attention_types()) {
+        Workbench bench;
+        run(bench, earlier, broken);
+        expect_right(bench, padded, dtype);
+    }
 }
 
 /// exp of large scores must not overflow, nor all weights vanish.

@@ -2,19 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <unordered_map>
 #include <vector>
 
 #include "backend/cuda/cuda_error.h"
-#include "backend/cuda/cudnn_attention_graph.h"
+#include "backend/cuda/cudnn_attention_tables.h"
 #include "backend/cuda/kernels/key_gradient_sums.h"
-#include "backend/cuda/kernels/sequence_map.h"
 
 namespace drover::cuda {
 namespace {
@@ -99,8 +97,6 @@ class CudnnAttention::Plans {
     std::string refusal;
 
   private:
-    using Bindings = std::unordered_map<std::int64_t, void*>;
-
     /// What can be said without asking cuDNN; empty when there is nothing.
     std::string unfit(const Problem& problem) const {
         if (!broken_.empty()) return broken_;
@@ -169,6 +165,13 @@ class CudnnAttention::Plans {
         return plan;
     }
 
+    /// Σ dout · out stands first in backward's workspace. cuDNN makes it for a sequence's tokens only, and
+    /// may read more of it, where earlier operations may have left NaN.
+    static void clear_products(const Launch& launch, void* workspace, const Plan& plan,
+                               std::int64_t statistics_size) {
+        clear(launch, workspace, std::min(plan.workspace, statistics_size));
+    }
+
     void execute(const Plan& plan, Bindings& bindings, void* workspace) const {
         frontend::error_t status = plan.graph->execute(handle_, bindings, workspace);
         if (!status.is_good())
@@ -201,46 +204,6 @@ class CudnnAttention::Plans {
                 bindings[1 + operand] = problem.from(operand, row * length, key_head, head);
             execute(plan, bindings, workspace);
         });
-    }
-
-    /// Where the tables of a chunk are in an operation's memory.
-    struct TablePlaces {
-        std::size_t query_length, key_length, offset, piece_offset;
-
-        TablePlaces(ScratchParts& parts, const Problem& problem, const Pieces& pieces)
-            : query_length(parts.add(pieces.total * 4)),
-              key_length(parts.add(pieces.total * 4)),
-              offset(parts.add((pieces.total + 1) * problem.count * 8)),
-              piece_offset(parts.add(2 * 8)) {}
-    };
-
-    static RaggedTables fill_tables(const Launch& launch, const Problem& problem, const Pieces& pieces,
-                                    const Chunk& chunk, const TablePlaces& places, std::byte* memory) {
-        RaggedTables tables{.first_query = chunk.first_query,
-                            .end_query = chunk.end_query,
-                            .first_key = chunk.first_key,
-                            .batch = pieces.total,
-                            .strides = problem.count,
-                            .query_length = reinterpret_cast<std::int32_t*>(memory + places.query_length),
-                            .key_length = reinterpret_cast<std::int32_t*>(memory + places.key_length),
-                            .offset = reinterpret_cast<std::int64_t*>(memory + places.offset),
-                            .piece_offset = reinterpret_cast<std::int64_t*>(memory + places.piece_offset),
-                            .piece_elements = chunk.keys() * problem.head_size()};
-        for (int operand = 0; operand < problem.count; ++operand) {
-            tables.stride[operand] = problem.tensor[operand].stride(0);
-            tables.of_keys[operand] = of_keys(operand);
-        }
-        fill_ragged_tables(launch, problem.sequences, tables);
-        return tables;
-    }
-
-    /// Lengths and offsets of the sequences from `first` on.
-    static void bind_tables(Bindings& bindings, const Problem& problem, const RaggedTables& tables,
-                            std::int64_t first) {
-        bindings[query_lengths] = tables.query_length + first;
-        bindings[key_lengths] = tables.key_length + first;
-        for (int operand = 0; operand < problem.count; ++operand)
-            bindings[offsets + operand] = tables.offset + operand * (tables.batch + 1) + first;
     }
 
     /// cuDNN writes nothing there.
@@ -276,6 +239,7 @@ class CudnnAttention::Plans {
                                       .statistics = reinterpret_cast<float*>(memory + statistics_at)};
             if (problem.backward()) {
                 clear(launch, part.statistics, statistics_size);
+                clear_products(launch, memory + workspace_at, plan, statistics_size);
                 lse_to_statistics(launch, part, map, problem.lse);
             }
             Bindings bindings{{statistics, part.statistics}};
@@ -333,6 +297,8 @@ class CudnnAttention::Plans {
                 bindings[1 + operand] = memory + at;
                 if (problem.ragged()) bindings[offsets + operand] = tables[index].piece_offset;
             }
+            if (problem.ragged())
+                clear_products(launch, memory + workspace_at, *plans[index], chunk.queries() * 4);
             execute(*plans[index], bindings, memory + workspace_at);
             add_piece(launch, sums,
                       {.dk = memory + dk_at,
