@@ -47,6 +47,7 @@ class ModelOperations {
 
     /// The three products of a linear layer with `rows` rows of input.
     void linear(const std::string& place, std::int64_t rows, std::int64_t in, std::int64_t out) {
+        if (!timer_.times_products()) return;
         const Tensor x = normal(rows, in), weight = normal(out, in), dy = normal(rows, out);
         timer_.time(place, Gemm::forward(x, weight, empty(rows, out)));
         timer_.time(place, Gemm::data_gradient(dy, weight, empty(rows, in)));
@@ -71,13 +72,16 @@ class ModelOperations {
                                 .y = empty(n, h),
                                 .rstd = rstd,
                                 .eps = static_cast<float>(config_.rms_norm_eps)});
-        timer_.time("", RmsNormBackward{.dy = normal(n, h),
-                                        .residual_out = residual,
-                                        .weight = weight,
-                                        .rstd = rstd,
-                                        .dresidual_out = normal(n, h),
-                                        .dresidual = empty(n, h),
-                                        .dweight = timer_.zeros(dtype_, {h})});
+        RmsNormBackward backward{.dy = normal(n, h),
+                                 .residual_out = residual,
+                                 .weight = weight,
+                                 .rstd = rstd,
+                                 .dresidual_out = normal(n, h),
+                                 .dresidual = empty(n, h),
+                                 .dweight = timer_.zeros(dtype_, {h})};
+        timer_.time("", backward);
+        backward.y = empty(n, h);
+        timer_.time(and_output, backward);
     }
 
     void attention() {
@@ -123,8 +127,11 @@ class ModelOperations {
         const std::int64_t rows = shape_.expert_rows(), ffn = shape_.ffn;
         const Tensor gate_up = normal(rows, 2 * ffn);
         timer_.time("", Swiglu{.gate_up = gate_up, .y = empty(rows, ffn)});
-        timer_.time("", SwigluBackward{
-                            .gate_up = gate_up, .dy = normal(rows, ffn), .dgate_up = empty(rows, 2 * ffn)});
+        SwigluBackward backward{
+            .gate_up = gate_up, .dy = normal(rows, ffn), .dgate_up = empty(rows, 2 * ffn)};
+        timer_.time("", backward);
+        backward.y = empty(rows, ffn);
+        timer_.time(and_output, backward);
         if (config_.has_experts()) return experts();
         linear("gate and up", rows, shape_.hidden, 2 * ffn);
         linear("down", rows, ffn, shape_.hidden);
@@ -171,6 +178,7 @@ class ModelOperations {
     }
 
     void grouped(const std::string& place, const Tensor& offsets, std::int64_t in, std::int64_t out) {
+        if (!timer_.times_products()) return;
         using Use = GroupedGemm::Use;
         const std::int64_t rows = shape_.expert_rows();
         const Tensor x = normal(rows, in), weights = normal(shape_.experts * out, in), dy = normal(rows, out);
@@ -216,9 +224,26 @@ class ModelOperations {
                              .gradient = gradient,
                              .exp_avg = empty(rows, columns),
                              .exp_avg_sq = empty(rows, columns)};
-        timer_.time("", AdamW{.leaves = {&leaf, 1},
-                              .scalars = timer_.constant(DType::f32, {StepScalar::count}, 1e-4)});
+        const Tensor scalars = timer_.constant(DType::f32, {StepScalar::count}, 1e-4);
+        timer_.time("", AdamW{.leaves = {&leaf, 1}, .scalars = scalars});
+        const AdafactorMatrix matrix{.row_sums = floats({rows}),
+                                     .column_sums = floats({columns}),
+                                     .row_means = floats({rows}),
+                                     .column_means = floats({columns})};
+        const AdafactorLeaf factored{.param = leaf.param,
+                                     .gradient = gradient,
+                                     .rows = matrix.row_sums,
+                                     .columns = matrix.column_sums,
+                                     .squares = timer_.zeros(DType::f64, {1}),
+                                     .clipped_elements = static_cast<double>(gradient.numel())};
+        timer_.time("", AdafactorSums{.leaves = {&factored, 1}, .scalars = scalars});
+        timer_.time("", AdafactorFactors{.matrices = {&matrix, 1}, .scalars = scalars});
+        timer_.time("", AdafactorSquares{.leaves = {&factored, 1}, .scalars = scalars});
+        timer_.time("", AdafactorUpdate{.leaves = {&factored, 1}, .scalars = scalars});
     }
+
+    /// Where selective recompute lets a gradient make the forward's output again.
+    static constexpr const char* and_output = "and the output";
 
     const ModelConfig& config_;
     Mesh mesh_;
@@ -254,12 +279,12 @@ Json json_of(const std::vector<TimedOperation>& operations, const MachinePeaks& 
     return list;
 }
 
-void run_bench_ops(const BenchShape& bench) {
+void run_bench_ops(const BenchShape& bench, bool products) {
     const ModelConfig config = bench.config();
     const DType dtype = bench.precision().parameters;
     const std::unique_ptr<Backend> backend = bench.backend();
     const MachinePeaks peaks = backend->measure_peaks();
-    OperationTimer timer(*backend);
+    OperationTimer timer(*backend, products);
     ModelOperations(config, bench, dtype, timer).time_all();
     if (bench.json) {
         const Json report = {{"model", bench.model},
@@ -285,12 +310,15 @@ CLI::App* add_bench_ops_command(CLI::App& bench) {
         "rate\n"
         "(GFLOP/s for products and attention, GB/s for what is bound by memory) and its share of what this "
         "machine\n"
-        "can do at best. The norm of the gradients and AdamW are timed on the embedding.\n"
+        "can do at best. The norm of the gradients, AdamW and Adafactor are timed on the embedding.\n"
         "Example: drover bench ops --model llama-134m --dtype float32");
     options->add_to(*command);
+    auto memory_bound = std::make_shared<bool>(false);
+    command->add_flag("--memory-bound", *memory_bound,
+                      "time only what is bound by memory; of peak is then a share of the copy's rate");
     command->callback([=, &bench] {
         refuse_flags_before(bench, *command);
-        run_bench_ops(*options);
+        run_bench_ops(*options, !*memory_bound);
     });
     return command;
 }

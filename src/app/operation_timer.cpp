@@ -48,18 +48,25 @@ Tensor OperationTimer::integers(const Shape& shape, std::int64_t limit) {
     return tensor;
 }
 
+double OperationTimer::seconds_of(const std::function<void()>& run_once, int times) {
+    const std::size_t begin = backend_.mark(stream_);
+    for (int i = 0; i < times; ++i) run_once();
+    const std::size_t end = backend_.mark(stream_);
+    const double seconds = backend_.seconds_between(begin, end);
+    backend_.forget_marks();
+    return seconds / times;
+}
+
 double OperationTimer::median_seconds(const std::function<void()>& run_once) {
-    constexpr double enough_seconds = 0.2;
+    constexpr double enough_seconds = 0.2, enough_in_a_row = 0.001;
     constexpr std::size_t fewest = 3, most = 1000;
     run_once();
+    const int times =
+        static_cast<int>(std::clamp(enough_in_a_row / std::max(seconds_of(run_once, 1), 1e-9), 1.0, 50.0));
     std::vector<double> seconds;
     const Stopwatch whole;
     while (seconds.size() < fewest || (seconds.size() < most && whole.seconds() < enough_seconds)) {
-        const std::size_t begin = backend_.mark(stream_);
-        run_once();
-        const std::size_t end = backend_.mark(stream_);
-        seconds.push_back(backend_.seconds_between(begin, end));
-        backend_.forget_marks();
+        seconds.push_back(seconds_of(run_once, times));
     }
     const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
     std::nth_element(seconds.begin(), middle, seconds.end());

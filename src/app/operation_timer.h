@@ -19,8 +19,11 @@ struct TimedOperation {
 /// Runs operations alone and repeatedly on operands that it makes.
 class OperationTimer {
   public:
-    explicit OperationTimer(Backend& backend) : backend_(backend), stream_(backend.main_stream()) {}
+    /// Without `products`, operations that arithmetic bounds are not timed.
+    explicit OperationTimer(Backend& backend, bool products = true)
+        : backend_(backend), stream_(backend.main_stream()), products_(products) {}
 
+    bool times_products() const { return products_; }
     Device device() const { return backend_.device(); }
 
     /// Standard normal values, in f32 or bf16; after 2^24 of them the same ones again.
@@ -37,11 +40,13 @@ class OperationTimer {
         backend_.synchronize(stream_);
     }
 
-    /// Once for warm-up, then for about a fifth of a second; the median counts.
+    /// For warm-up first, then for about a fifth of a second; the median counts. Short operations are run
+    /// several times in a row, as they are in a step, so that a GPU does not wait for the next.
     template <class Operation>
     void time(const std::string& place, const Operation& operation) {
-        results_.push_back(
-            {cost(operation), place, median_seconds([&] { backend_.run(stream_, operation); })});
+        const OperationCost whole = cost(operation);
+        if (!products_ && whole.flops > 0) return;
+        results_.push_back({whole, place, median_seconds([&] { backend_.run(stream_, operation); })});
     }
 
     /// Runs it once, where the operands of a later one come from.
@@ -57,9 +62,12 @@ class OperationTimer {
 
   private:
     double median_seconds(const std::function<void()>& run_once);
+    /// Of one of `times` runs.
+    double seconds_of(const std::function<void()>& run_once, int times);
 
     Backend& backend_;
     Stream stream_;
+    bool products_;
     std::deque<MemoryBlock> memory_;
     std::vector<TimedOperation> results_;
     std::uint64_t made_ = 0;  // tensors of random values: each draws its own

@@ -48,6 +48,14 @@ template <class T>
 __device__ inline float rounded(float x) {
     return to_float(from_float<T>(x));
 }
+/// In one instruction at full rate: a pair of bf16 of which the upper is x and the lower 0 is x as an fp32.
+/// The conversion of one number shares a slow unit with exponentials.
+template <>
+__device__ inline float rounded<bfloat_t>(float x) {
+    std::uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.f));
+    return __uint_as_float(pair);
+}
 
 /// Calls body.template operator()<T>() with the device type of a floating dtype.
 template <class Body>

@@ -55,16 +55,33 @@ constexpr int tokens_per_piece = 32;
 /// Rows that a thread has under way at once.
 constexpr int unrolled = 8;
 
-/// Key of each token: its row of dweight, or `vocabulary` where it has none.
+/// Key of each token: its row of dweight, or `vocabulary` where it has none. `occurs` becomes 1 for rows that
+/// are some token's.
 __global__ void make_keys(const std::int32_t* ids, std::int64_t tokens, std::int64_t first_id,
                           std::int64_t padding_id, std::int64_t vocabulary, std::uint32_t* keys,
-                          std::int32_t* order) {
+                          std::int32_t* order, std::uint8_t* occurs) {
     const std::int64_t token = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
     if (token >= tokens) return;
     const std::int64_t id = ids[token], row = id - first_id;
     const bool held = row >= 0 && row < vocabulary && id != padding_id;
     keys[token] = static_cast<std::uint32_t>(held ? row : vocabulary);
     order[token] = static_cast<std::int32_t>(token);
+    if (held) occurs[row] = 1;
+}
+
+/// The rows of no token: the others are written by their sums.
+template <class W, bool wide>
+__global__ void __launch_bounds__(threads_of_groups)
+    clear_rows(const std::uint8_t* occurs, W* dweight, const RowGroups groups, std::int64_t stride) {
+#pragma unroll
+    for (int i = 0; i < copied_at_once; ++i) {
+        const std::uint32_t group = groups.group(i, copied_at_once);
+        if (group >= groups.count) return;
+        const RowGroups::Place at = groups.place<wide>(group);
+        if (occurs[at.row]) continue;
+        const float zeros[group_size<wide>] = {};
+        store_group(dweight + at.row * stride + at.column, zeros);
+    }
 }
 
 /// What the kernels of the sums share.
@@ -207,8 +224,10 @@ void embedding(const Launch& launch, const Embedding& op) {
 void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
     const std::int64_t tokens = op.ids.size(0), vocabulary = op.dweight.size(0), width = op.dweight.size(1);
     if (vocabulary * width == 0) return;
-    if (!op.accumulate) fill(launch, {.x = op.dweight});
-    if (tokens == 0) return;
+    if (tokens == 0) {
+        if (!op.accumulate) fill(launch, {.x = op.dweight});
+        return;
+    }
 
     int bits = 1;
     while ((vocabulary >> bits) > 0) ++bits;
@@ -224,14 +243,18 @@ void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
     const std::size_t table = static_cast<std::size_t>(tokens) * 4;
     const std::size_t keys = parts.add(table), order = parts.add(table), sorted_keys = parts.add(table),
                       sorted_order = parts.add(table), sorting = parts.add(sort_bytes),
+                      occurs = parts.add(vocabulary),
                       partials = parts.add(static_cast<std::size_t>(pieces * 2 * width) * sizeof(float));
     auto* scratch = static_cast<char*>(launch.scratch.take(parts.bytes()));
     const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(scratch + part); };
     const auto numbers = [&](std::size_t part) { return reinterpret_cast<std::int32_t*>(scratch + part); };
 
+    auto* occurring = reinterpret_cast<std::uint8_t*>(scratch + occurs);
+    check(cudaMemsetAsync(occurring, 0, static_cast<std::size_t>(vocabulary), launch.stream),
+          "embedding_backward");
     make_keys<<<ceil_div(tokens, 256), 256, 0, launch.stream>>>(elements<const std::int32_t>(op.ids), tokens,
                                                                 op.first_id, op.padding_id, vocabulary,
-                                                                words(keys), numbers(order));
+                                                                words(keys), numbers(order), occurring);
     check_launch("embedding_backward");
     check(cub::DeviceRadixSort::SortPairs(scratch + sorting, sort_bytes, words(keys), words(sorted_keys),
                                           numbers(order), numbers(sorted_order), tokens, 0, bits,
@@ -256,6 +279,12 @@ void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
                                         op.dweight.stride(0),
                                         op.accumulate,
                                         reinterpret_cast<float*>(scratch + partials)};
+            if (!op.accumulate) {
+                const RowGroups groups(vocabulary, width, wide);
+                const auto clear = wide ? clear_rows<W, true> : clear_rows<W, false>;
+                clear<<<groups.blocks(copied_at_once), threads_of_groups, 0, launch.stream>>>(
+                    occurring, sums.dweight, groups, sums.dweight_stride);
+            }
             const auto sum = wide ? sum_pieces<Y, W, 8> : sum_pieces<Y, W, 1>;
             const auto finish = wide ? finish_pieces<Y, W, 8> : finish_pieces<Y, W, 1>;
             sum<<<grid, threads, 0, launch.stream>>>(sums);
