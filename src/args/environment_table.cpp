@@ -43,6 +43,9 @@ constexpr std::array variables{
     EnvironmentVariable{"XDG_CACHE_HOME", "", "Folder of caches in general, in place of ~/.cache."},
     EnvironmentVariable{"DROVER_CACHE", "", "Folder of token files and other things made by this program."},
     EnvironmentVariable{"DROVER_CPU_ISA", "", "avx2 or avx512: use no more than these instructions."},
+    EnvironmentVariable{"DROVER_GROUPED_GEMM", "",
+                        "cublas, streams or kernel: how a GPU multiplies experts' matrices, where their sizes "
+                        "allow it; unset: by their sizes."},
     EnvironmentVariable{"OMP_NUM_THREADS", "threads", "CPU threads; of a list, the first number."},
     EnvironmentVariable{"NEURON_RT_STOCHASTIC_ROUNDING_EN", "stochastic_rounding",
                         "1: round updates of bfloat16 weights at random."},

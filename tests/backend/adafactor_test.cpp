@@ -105,9 +105,11 @@ TEST(Adafactor, LargeMatricesOfEveryTypeMatchTheReference) {
         DType param, gradient;
         bool with_master;
     };
-    for (const Shape& shape : {Shape{700, 401}, Shape{1, 5000}, Shape{5000, 1}, Shape{300, 131}})
+    for (const Shape& shape : {Shape{700, 401}, Shape{1, 5000}, Shape{5000, 1}, Shape{300, 131},
+                               Shape{300, 264}, Shape{257, 8}, Shape{8, 2056}})
         for (const Types types :
              {Types{DType::f32, DType::f32, false}, Types{DType::bf16, DType::f32, true},
+              Types{DType::bf16, DType::bf16, true}, Types{DType::bf16, DType::f32, false},
               Types{DType::bf16, DType::bf16, false}, Types{DType::f32, DType::bf16, false}}) {
             SCOPED_TRACE(testing::Message()
                          << shape.text() << ' ' << name_of(types.param) << ' ' << types.with_master);

@@ -60,7 +60,7 @@ __device__ double squares_of_vector(const SquaredLeaf& leaf, std::int64_t index,
 
 /// T: the type of all gradients, or Any.
 template <class T>
-__global__ void __launch_bounds__(chunk_threads)
+__global__ void __launch_bounds__(chunk_threads, 3)
     square_updates(const LeafChunks<SquaredLeaf> leaves, const float* scalars, float eps, double* of_chunk) {
     const NumberedChunk chunk = leaves.numbered_chunk();
     const SquaredLeaf leaf = leaves.rows[chunk.leaf];

@@ -26,7 +26,7 @@ std::int64_t chunks_of(const SquaredMatrix& matrix) {
 
 /// T: the type of all gradients, or Any.
 template <class T>
-__global__ void __launch_bounds__(chunk_threads)
+__global__ void __launch_bounds__(chunk_threads, 3)
     square_tiles(const LeafChunks<SquaredMatrix> matrices, const float* scalars, float* partials) {
     __shared__ float of_warp[tile_warps][tile_columns];
     const NumberedChunk numbered = matrices.numbered_chunk();

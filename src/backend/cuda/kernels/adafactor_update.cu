@@ -75,87 +75,115 @@ struct AdafactorStep {
     }
 };
 
+/// What a thread knows of its tile of a matrix.
+struct TileUpdate {
+    MatrixTile tile;
+    float keep, step, clip_factor;
+    float of_column[8];
+
+    /// The new values of eight elements of a row.
+    __device__ void apply(float row_factor, const float (&g)[8], float (&value)[8]) const {
+        const float of_row = step * row_factor;
+#pragma unroll
+        for (int e = 0; e < 8; ++e)
+            value[e] = fmaf(value[e], keep, -(of_row * of_column[e] * (g[e] * clip_factor)));
+    }
+};
+
+/// Rows that are not aligned for eights.
+template <bool stochastic>
+__device__ void update_by_element(const FactoredLeaf& leaf, const TileUpdate& update,
+                                  const LeafWords& noise) {
+    const MatrixTile& tile = update.tile;
+#pragma unroll 1
+    for (std::int64_t row = tile.first_row; row < tile.end_row; row += tile_warps) {
+        float g[8] = {}, value[8] = {};
+        const std::int64_t at = tile.at(row);
+        const auto for_each_inside = [&](const auto& body) {
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+                if (tile.column + e < tile.columns) body(e, at + e);
+        };
+        for_each_inside([&](int e, std::int64_t i) {
+            g[e] = load_one_of(leaf.gradient, leaf.gradient_type, i);
+            value[e] = leaf.master ? leaf.master[i] : load_one_of(leaf.param, leaf.param_type, i);
+        });
+        update.apply(leaf.row_factors[row], g, value);
+        for_each_inside([&](int e, std::int64_t i) {
+            if (leaf.master) leaf.master[i] = value[e];
+            if constexpr (stochastic) value[e] = rounded_stochastically(value[e], noise.draw_one(i));
+            store_one_of(leaf.param, leaf.param_type, i, value[e]);
+        });
+    }
+}
+
+template <class P, class G, bool with_master, bool stochastic>
+__device__ void update_by_eights(const FactoredLeaf& leaf, const TileUpdate& update, const LeafWords& noise) {
+    using From = std::conditional_t<with_master, float, P>;
+    constexpr int unrolled = sizeof(Registers<G>) + sizeof(Registers<From>) > 32 ? 2 : 4;
+    const MatrixTile& tile = update.tile;
+    void* const param = leaf.param;
+    const void* const gradient = leaf.gradient;
+    const void* const from = with_master ? leaf.master : leaf.param;
+    const float* const row_factors = leaf.row_factors;
+    const DType param_type = leaf.param_type, gradient_type = leaf.gradient_type;
+    for (std::int64_t first = tile.first_row; first < tile.end_row; first += tile_warps * unrolled) {
+        Registers<G> g_loaded[unrolled];
+        Registers<From> loaded[unrolled];
+#pragma unroll
+        for (int i = 0; i < unrolled; ++i) {
+            const std::int64_t row = first + i * tile_warps;
+            if (row >= tile.end_row) break;
+            g_loaded[i] = load_eight_of<G>(gradient, gradient_type, tile.at(row));
+            loaded[i] = load_eight_of<From>(from, param_type, tile.at(row));
+        }
+#pragma unroll
+        for (int i = 0; i < unrolled; ++i) {
+            const std::int64_t row = first + i * tile_warps, at = tile.at(row);
+            if (row >= tile.end_row) break;
+            float g[8], value[8];
+            to_floats_of<G>(g_loaded[i], gradient_type, g);
+            to_floats_of<From>(loaded[i], param_type, value);
+            update.apply(row_factors[row], g, value);
+            if constexpr (with_master) store_eight_streaming(leaf.master + at, to_eight<float>(value));
+            if constexpr (stochastic) {
+                std::uint32_t words[8];
+                noise.draw_eight(at, words);
+#pragma unroll
+                for (int e = 0; e < 8; ++e) value[e] = rounded_stochastically(value[e], words[e]);
+            }
+            store_eight_of<P>(param, param_type, at, value);
+        }
+    }
+}
+
 template <class P, class G, bool stochastic>
-__global__ void __launch_bounds__(chunk_threads, is_any<P> || sizeof(G) == 4 ? 3 : 4)
+__global__ void __launch_bounds__(chunk_threads, 3)
     update_tiles(const LeafChunks<FactoredLeaf> leaves, double clip_threshold, const float* scalars,
                  std::uint64_t seed) {
     if (scalars[StepScalar::skips] != 0) return;
     const NumberedChunk numbered = leaves.numbered_chunk();
     const FactoredLeaf& leaf = leaves.rows[numbered.leaf];
-    __shared__ float keep_of_block, step_of_block;
+    __shared__ float keep, step;
     if (threadIdx.x == 0) {
         const StepSizes sizes(leaf, scalars, clip_threshold);
-        keep_of_block = sizes.keep;
-        step_of_block = sizes.step;
+        keep = sizes.keep;
+        step = sizes.step;
     }
     __syncthreads();
-    const float keep = keep_of_block, step = step_of_block;
-    const float clip_factor = scalars[StepScalar::clip_factor];
-    void* const param = leaf.param;
-    const void* const gradient = leaf.gradient;
-    float* const master = leaf.master;
-    const float* const row_factors = leaf.row_factors;
-    const DType param_type = leaf.param_type, gradient_type = leaf.gradient_type;
-    const MatrixTile tile(numbered.index, leaf.count / leaf.columns, leaf.columns);
-    const bool wide = leaf.wide && tile.columns % 8 == 0;
+    TileUpdate update{.tile = MatrixTile(numbered.index, leaf.count / leaf.columns, leaf.columns),
+                      .keep = keep,
+                      .step = step,
+                      .clip_factor = scalars[StepScalar::clip_factor]};
+    if (update.tile.column >= leaf.columns) return;
+    update.tile.load_columns(leaf.column_factors, update.of_column);
     const LeafWords noise(leaf.noise, seed, scalars[StepScalar::step]);
-    if (tile.column >= tile.columns) return;
-    float of_column[8];
-    tile.load_columns(leaf.column_factors, of_column);
-
-    constexpr int unrolled = 2;
-    for (std::int64_t first = tile.first_row; first < tile.end_row; first += tile_warps * unrolled) {
-        Registers<G> g_loaded[unrolled];
-        Registers<P> p_loaded[unrolled];
-        Eight<float> m_loaded[unrolled];
-#pragma unroll
-        for (int i = 0; i < unrolled; ++i) {
-            const std::int64_t row = first + i * tile_warps;
-            if (!wide || row >= tile.end_row) continue;
-            g_loaded[i] = load_eight_of<G>(gradient, gradient_type, tile.at(row));
-            if (master)
-                m_loaded[i] = load_eight_streaming(master + tile.at(row));
-            else
-                p_loaded[i] = load_eight_of<P>(param, param_type, tile.at(row));
-        }
-#pragma unroll
-        for (int i = 0; i < unrolled; ++i) {
-            const std::int64_t row = first + i * tile_warps;
-            if (row >= tile.end_row) break;
-            const std::int64_t at = tile.at(row);
-            const float row_step = step * row_factors[row];
-            if (wide) {
-                float g[8], value[8];
-                to_floats_of<G>(g_loaded[i], gradient_type, g);
-                if (master)
-                    to_floats(m_loaded[i], value);
-                else
-                    to_floats_of<P>(p_loaded[i], param_type, value);
-#pragma unroll
-                for (int e = 0; e < 8; ++e)
-                    value[e] = fmaf(value[e], keep, -(row_step * of_column[e] * (g[e] * clip_factor)));
-                if (master) store_eight_streaming(master + at, to_eight<float>(value));
-                if constexpr (stochastic) {
-                    std::uint32_t words[8];
-                    noise.draw_eight(at, words);
-#pragma unroll
-                    for (int e = 0; e < 8; ++e) value[e] = rounded_stochastically(value[e], words[e]);
-                }
-                store_eight_of<P>(param, param_type, at, value);
-            } else {
-#pragma unroll
-                for (int e = 0; e < 8; ++e) {
-                    if (tile.column + e >= tile.columns) break;
-                    const float before = master ? master[at + e] : load_one_of(param, param_type, at + e);
-                    const float g = load_one_of(gradient, gradient_type, at + e) * clip_factor;
-                    float value = fmaf(before, keep, -(row_step * of_column[e] * g));
-                    if (master) master[at + e] = value;
-                    if constexpr (stochastic) value = rounded_stochastically(value, noise.draw_one(at + e));
-                    store_one_of(param, param_type, at + e, value);
-                }
-            }
-        }
-    }
+    if (!leaf.wide || leaf.columns % 8 != 0)
+        update_by_element<stochastic>(leaf, update, noise);
+    else if (leaf.master)
+        update_by_eights<P, G, true, stochastic>(leaf, update, noise);
+    else
+        update_by_eights<P, G, false, stochastic>(leaf, update, noise);
 }
 
 void update_matrices(const Launch& launch, UpdateTypes types, const LeafChunks<FactoredLeaf>& leaves,

@@ -152,14 +152,11 @@ __device__ inline void exchange_in_four(std::uint32_t (&word)[4]) {
     }
 }
 
+/// Two neighbours in a row, read and written at once.
 template <class T>
-__device__ inline std::uint32_t pair_bits(float first, float second) {
-    union {
-        T element[2];
-        std::uint32_t bits;
-    } pair = {{from_float<T>(first), from_float<T>(second)}};
-    return pair.bits;
-}
+struct alignas(2 * sizeof(T)) Pair {
+    T element[2];
+};
 
 /// Rounds a warpgroup's 64 × 256 results and stores those that are in the matrix of `rows` × `columns` that
 /// begins at `c`; `row` and `column` are those of the first. Columns are a multiple of 8.
@@ -178,8 +175,9 @@ __device__ void store_results(float (&sum)[128], Out* c, std::int64_t stride, in
             for (int i = 0; i < 32; ++i) {
                 const int at = 8 * i + 2 * (lane % 4);
                 if (!in_rows || at >= left) continue;
-                sum[4 * i + 2 * half] += to_float(line[at]);
-                sum[4 * i + 2 * half + 1] += to_float(line[at + 1]);
+                const Pair<Out> before = *reinterpret_cast<const Pair<Out>*>(line + at);
+                sum[4 * i + 2 * half] += to_float(before.element[0]);
+                sum[4 * i + 2 * half + 1] += to_float(before.element[1]);
             }
         }
         if constexpr (sizeof(Out) == 4) {
@@ -187,8 +185,8 @@ __device__ void store_results(float (&sum)[128], Out* c, std::int64_t stride, in
             for (int i = 0; i < 32; ++i) {
                 const int at = 8 * i + 2 * (lane % 4);
                 if (in_rows && at < left)
-                    *reinterpret_cast<float2*>(line + at) =
-                        make_float2(sum[4 * i + 2 * half], sum[4 * i + 2 * half + 1]);
+                    *reinterpret_cast<Pair<float>*>(line + at) = {sum[4 * i + 2 * half],
+                                                                  sum[4 * i + 2 * half + 1]};
             }
         } else {
 #pragma unroll
@@ -197,7 +195,8 @@ __device__ void store_results(float (&sum)[128], Out* c, std::int64_t stride, in
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const int at = 4 * (4 * four + i) + 2 * half;
-                    word[i] = pair_bits<Out>(sum[at], sum[at + 1]);
+                    word[i] = __builtin_bit_cast(
+                        std::uint32_t, Pair<Out>{from_float<Out>(sum[at]), from_float<Out>(sum[at + 1])});
                 }
                 exchange_in_four(word);
                 const int at = 32 * four + 8 * (lane % 4);

@@ -46,36 +46,36 @@ __device__ inline bool eights_are_aligned(const void* data, std::int64_t columns
     return columns % 8 == 0 && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
-/// Rows of T whose loads are under way at once, as many as registers hold.
-template <class T>
-inline constexpr int rows_at_once = sizeof(Registers<T>) > 16 ? 4 : 8;
-
 /// Calls body(row, values) for the warp's rows with the lane's eight elements, 0 behind the last column. All
 /// lanes of a warp call it together.
 template <class T, class Body>
 __device__ inline void for_each_row(const MatrixTile& tile, const void* data, DType dtype, const Body& body) {
-    constexpr int unrolled = rows_at_once<T>;
-    const bool wide = eights_are_aligned(data, tile.columns);
+    if (!eights_are_aligned(data, tile.columns)) {
+#pragma unroll 1
+        for (std::int64_t row = tile.first_row; row < tile.end_row; row += tile_warps) {
+            float values[8];
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+                values[e] = tile.column + e < tile.columns ? load_one_of(data, dtype, tile.at(row) + e) : 0.f;
+            body(row, values);
+        }
+        return;
+    }
+    // Several at once hide the latency of memory, as many as registers hold.
+    constexpr int unrolled = sizeof(Registers<T>) > 16 ? 4 : 8;
     const bool inside = tile.column < tile.columns;
     for (std::int64_t first = tile.first_row; first < tile.end_row; first += tile_warps * unrolled) {
         Registers<T> loaded[unrolled];
 #pragma unroll
         for (int i = 0; i < unrolled; ++i)
-            if (wide && inside && first + i * tile_warps < tile.end_row)
+            if (inside && first + i * tile_warps < tile.end_row)
                 loaded[i] = load_eight_of<T>(data, dtype, tile.at(first + i * tile_warps));
 #pragma unroll
         for (int i = 0; i < unrolled; ++i) {
             const std::int64_t row = first + i * tile_warps;
             if (row >= tile.end_row) break;
             float values[8] = {};
-            if (wide) {
-                if (inside) to_floats_of<T>(loaded[i], dtype, values);
-            } else {
-#pragma unroll
-                for (int e = 0; e < 8; ++e)
-                    if (tile.column + e < tile.columns)
-                        values[e] = load_one_of(data, dtype, tile.at(row) + e);
-            }
+            if (inside) to_floats_of<T>(loaded[i], dtype, values);
             body(row, values);
         }
     }
