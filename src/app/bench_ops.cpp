@@ -219,12 +219,15 @@ class ModelOperations {
     void update() {
         const std::int64_t rows = config_.vocab_size, columns = shape_.hidden;
         const Tensor gradient = normal(rows, columns);
-        timer_.time("", SumOfSquares{.tensors = {&gradient, 1}, .sums = timer_.zeros(DType::f64, {1})});
+        const Tensor sums = timer_.zeros(DType::f64, {1});
+        timer_.time("", SumOfSquares{.tensors = {&gradient, 1}, .sums = sums});
         const AdamWLeaf leaf{.param = normal(rows, columns),
                              .gradient = gradient,
                              .exp_avg = empty(rows, columns),
                              .exp_avg_sq = empty(rows, columns)};
         const Tensor scalars = timer_.constant(DType::f32, {StepScalar::count}, 1e-4);
+        // Also says that the updates are not to be skipped.
+        timer_.run(ClipFactor{.sums = sums, .scalars = scalars, .max_norm = 1});
         timer_.time("", AdamW{.leaves = {&leaf, 1}, .scalars = scalars});
         const AdafactorMatrix matrix{.row_sums = floats({rows}),
                                      .column_sums = floats({columns}),
