@@ -161,7 +161,9 @@ TEST(RmsNorm, AddsXToTheResidualInPlace) {
         const std::vector<double> added = bench.values_of(x);
         for (std::size_t i = 0; i < sum.size(); ++i) {
             const auto exact = static_cast<float>(sum[i]) + static_cast<float>(added[i]);
-            sum[i] = types.residual == DType::f32 ? exact : static_cast<float>(bf16(exact));
+            sum[i] = types.residual == DType::f32   ? exact
+                     : types.residual == DType::f16 ? static_cast<float>(f16(exact))
+                                                    : static_cast<float>(bf16(exact));
         }
         EXPECT_EQ(bench.values_of(apart), sum);
     }

@@ -297,8 +297,11 @@ class CudnnAttention::Plans {
                 bindings[1 + operand] = memory + at;
                 if (problem.ragged()) bindings[offsets + operand] = tables[index].piece_offset;
             }
-            if (problem.ragged())
+            if (problem.ragged()) {
                 clear_products(launch, memory + workspace_at, *plans[index], chunk.queries() * 4);
+                // cuDNN writes only where the sequence has tokens.
+                for (const std::size_t at : {dk_at, dv_at}) clear(launch, memory + at, elements * element_size);
+            }
             execute(*plans[index], bindings, memory + workspace_at);
             add_piece(launch, sums,
                       {.dk = memory + dk_at,

@@ -161,16 +161,18 @@ template <class P, class G, bool stochastic>
 __global__ void __launch_bounds__(chunk_threads, 3)
     update_tiles(const LeafChunks<FactoredLeaf> leaves, double clip_threshold, const float* scalars,
                  std::uint64_t seed) {
-    if (scalars[StepScalar::skips] != 0) return;
     const NumberedChunk numbered = leaves.numbered_chunk();
     const FactoredLeaf& leaf = leaves.rows[numbered.leaf];
     __shared__ float keep, step;
+    __shared__ bool skips;
     if (threadIdx.x == 0) {
+        skips = scalars[StepScalar::skips] != 0;
         const StepSizes sizes(leaf, scalars, clip_threshold);
         keep = sizes.keep;
         step = sizes.step;
     }
     __syncthreads();
+    if (skips) return;
     TileUpdate update{.tile = MatrixTile(numbered.index, leaf.count / leaf.columns, leaf.columns),
                       .keep = keep,
                       .step = step,

@@ -99,12 +99,21 @@ __device__ inline float exponential_for(float x) {
         return power_of_two(x * log2_of_e);
 }
 
+/// a · b, rounded here: the compiler cannot make it part of a sum, which would then be of another product than
+/// what uses it elsewhere.
+__device__ inline float rounded_product(float a, float b) {
+    float product;
+    asm("mul.rn.f32 %0, %1, %2;" : "=f"(product) : "f"(a), "f"(b));
+    return product;
+}
+
 /// exp(x − from) of many x, as exact as exponential_for. For 16-bit types an x costs one multiply-add and one
 /// power of two: from · log2(e) is rounded once, and what that changes is a factor that all of them share.
 template <class T>
 class ExponentialsFrom {
   public:
-    __device__ explicit ExponentialsFrom(float from) : shift_(sizeof(T) == 4 ? from : from * log2_of_e) {}
+    __device__ explicit ExponentialsFrom(float from)
+        : shift_(sizeof(T) == 4 ? from : rounded_product(from, log2_of_e)) {}
 
     /// exp(x − from), but for the shared factor.
     __device__ float operator()(float x) const {

@@ -75,12 +75,16 @@ template <class P, class G, class M, bool stochastic, class Step>
 __global__ void __launch_bounds__(chunk_threads, is_any<P> || sizeof(M) == 4 ? 3 : 4)
     update_chunks(const LeafChunks<typename Step::Row> leaves, const Step step, const float* scalars,
                   std::uint64_t seed) {
-    if (scalars[StepScalar::skips] != 0) return;
     const Chunk chunk = leaves.chunk();
     const typename Step::Row& row = leaves.rows[chunk.leaf];
     __shared__ typename Step::Constants constants_of_block;
-    if (threadIdx.x == 0) constants_of_block = step.constants(row, scalars);
+    __shared__ bool skips;  // read beside the others: alone it would delay every block
+    if (threadIdx.x == 0) {
+        skips = scalars[StepScalar::skips] != 0;
+        constants_of_block = step.constants(row, scalars);
+    }
     __syncthreads();
+    if (skips) return;
     const typename Step::Constants constants = constants_of_block;
     const float clip_factor = scalars[StepScalar::clip_factor];
     void* const param = row.param;
