@@ -38,13 +38,13 @@ template <class T>
 __device__ inline void to_floats_of(const Registers<T>& eight, DType dtype, float (&values)[8]) {
     if constexpr (is_any<T>) {
         if (dtype == DType::f32)
-            to_floats(eight, values);
+            to_floats_by_element(eight, values);
         else if (dtype == DType::bf16)
-            to_floats(Eight<bfloat_t>{{eight.bits[0]}}, values);
+            to_floats_by_element(Eight<bfloat_t>{{eight.bits[0]}}, values);
         else
-            to_floats(Eight<half_t>{{eight.bits[0]}}, values);
+            to_floats_by_element(Eight<half_t>{{eight.bits[0]}}, values);
     } else {
-        to_floats(eight, values);
+        to_floats_by_element(eight, values);
     }
 }
 

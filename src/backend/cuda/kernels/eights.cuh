@@ -42,6 +42,15 @@ __device__ inline void store_eight_streaming(T* to, const Eight<T>& eight) {
     for (int i = 0; i < int(sizeof(T) / 2); ++i) __stcs(reinterpret_cast<uint4*>(to) + i, eight.bits[i]);
 }
 
+/// As to_floats(), for kernels that hold many eights at once: the update of AdamW spills registers with that
+/// one, and this way it does not where it matters.
+template <class T>
+__device__ inline void to_floats_by_element(const Eight<T>& eight, float (&values)[8]) {
+    const T* elements = reinterpret_cast<const T*>(&eight);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = to_float(elements[i]);
+}
+
 template <class T>
 __device__ inline void to_floats(const Eight<T>& eight, float (&values)[8]) {
     if constexpr (std::is_same_v<T, bfloat_t>) {
@@ -54,9 +63,7 @@ __device__ inline void to_floats(const Eight<T>& eight, float (&values)[8]) {
             values[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
         }
     } else {
-        const T* elements = reinterpret_cast<const T*>(&eight);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) values[i] = to_float(elements[i]);
+        to_floats_by_element(eight, values);
     }
 }
 /// Rounds to nearest even.
