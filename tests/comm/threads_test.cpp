@@ -27,6 +27,10 @@ TEST_P(EverySize, CollectivesOverlap) {
     run_as_threads(GetParam(), small_pieces, test::check_overlap);
 }
 
+TEST_P(EverySize, CollectivesAreStartedTogether) {
+    run_as_threads(GetParam(), small_pieces, test::check_groups);
+}
+
 TEST_P(EverySize, MessagesMayBeTakenAfterLaterCollectives) {
     run_as_threads(GetParam(), small_pieces, test::check_messages);
 }
