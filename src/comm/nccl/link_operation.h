@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct LinkOperation {
     const Group* group = nullptr;
     std::int64_t number = 0;  ///< the first call's, as in Operation
     std::vector<CollectiveCall> calls;
+    std::optional<int> peer_on_link;               ///< a message's other end, where it is not `call.peer`
     std::deque<std::vector<std::int64_t>> counts;  ///< what the calls' spans point into
 
     GpuEvent ready = nullptr;  ///< on the caller's stream: what comes before it

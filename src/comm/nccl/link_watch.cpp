@@ -275,6 +275,7 @@ LinkOperation* LinkWatch::take(const Group& group, std::int64_t number) {
     operation->number = number;
     operation->calls.clear();
     operation->counts.clear();
+    operation->peer_on_link.reset();
     operation->state = LinkOperation::State::waiting;
     operation->holders = 1;
     operation->has_begun = false;
@@ -321,7 +322,10 @@ void LinkWatch::enqueue(WatchedLink& link, LinkOperation& operation) {
         use(link, [&](GpuLink& gpu) {
             gpu.follow(operation.ready);
             gpu.record(operation.began);
-            gpu.enqueue(operation.calls);
+            if (!operation.peer_on_link) return gpu.enqueue(operation.calls);
+            CollectiveCall message = operation.calls.front();
+            message.peer = *operation.peer_on_link;
+            gpu.enqueue({&message, 1});
         });
         settle(link, [&](Clock::duration waited) {
             throw_timeout(suspect_of(link, operation, operation.last_call, waited));

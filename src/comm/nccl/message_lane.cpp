@@ -78,10 +78,11 @@ void MessageLane::run() {
     while (LinkOperation* operation = next()) {
         try {
             watch_.gpu().use_on_this_thread();
-            CollectiveCall& call = operation->calls.front();
-            if (watch_.world().options().comm_debug) control_.wait({}, control_.start_comparison(call));
+            if (watch_.world().options().comm_debug)
+                control_.wait({}, control_.start_comparison(operation->calls.front()));
             if (!connected) connect();
             connected = true;
+            operation->peer_on_link = 1 - link_.rank;
             watch_.enqueue(link_, *operation);
         } catch (...) {
             watch_.break_off(std::current_exception());
