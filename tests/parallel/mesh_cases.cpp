@@ -74,19 +74,26 @@ void evaluate_on_mesh(TrainEngine& engine, const TokenBatch& batch, const Mesh& 
 }  // namespace
 
 std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mesh& mesh, Backend* backend) {
-    std::vector<std::vector<double>> leaves;
+    std::vector<double> all;  // leaf after leaf
     for (const OwnedLeaf& leaf : store.owned()) {
-        std::vector<double> whole(static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0);
+        const std::size_t begin = all.size();
+        all.resize(begin + static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0);
+        if (!leaf.counted) continue;
         const std::int64_t columns = leaf.spec->shape.numel() / leaf.spec->shape[0];
         const std::vector<double> part = values(leaf.param);
-        if (leaf.counted)
-            for (std::int64_t row = 0; row < leaf.row_count; ++row)
-                for (std::int64_t column = 0; column < leaf.column_count; ++column)
-                    whole[static_cast<std::size_t>((leaf.row_begin + row) * columns + leaf.column_begin +
-                                                   column)] =
-                        part[static_cast<std::size_t>(row * leaf.column_count + column)];
-        sum_over(mesh.everyone(), backend, whole);
-        leaves.push_back(std::move(whole));
+        for (std::int64_t row = 0; row < leaf.row_count; ++row)
+            for (std::int64_t column = 0; column < leaf.column_count; ++column)
+                all[begin +
+                    static_cast<std::size_t>((leaf.row_begin + row) * columns + leaf.column_begin + column)] =
+                    part[static_cast<std::size_t>(row * leaf.column_count + column)];
+    }
+    sum_over(mesh.everyone(), backend, all);
+    std::vector<std::vector<double>> leaves;
+    auto begin = all.begin();
+    for (const OwnedLeaf& leaf : store.owned()) {
+        const auto end = begin + leaf.spec->shape.numel();
+        leaves.emplace_back(begin, end);
+        begin = end;
     }
     return leaves;
 }
