@@ -1,6 +1,9 @@
 #include "comm/collective_checks.h"
 
+#include <condition_variable>
 #include <limits>
+#include <map>
+#include <mutex>
 #include <numeric>
 
 namespace drover::test {
@@ -358,6 +361,40 @@ void check_messages(const Carrier& at) {
     expect(
         x.values(), [&](std::int64_t) { return static_cast<double>(size); }, "all_reduce beside messages",
         *axis);
+}
+
+void check_notes(World& world) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::map<int, std::vector<std::int64_t>> heard;  // second numbers of notes, by rank
+    world.on_note([&](int from, const Note& note) {
+        {
+            const std::lock_guard lock(mutex);
+            if (note[0] == from) heard[from].push_back(note[1]);
+        }
+        changed.notify_all();
+    });
+    const auto axis = world.make_communicator("notes", all_ranks(world));
+    axis->barrier({});
+    constexpr int count = 5;
+    for (int i = 0; i < count; ++i)
+        for (int rank = 0; rank < world.size(); ++rank)
+            if (rank != world.rank()) world.send_note(rank, {world.rank(), i});
+    bool complete = false;
+    {
+        std::unique_lock lock(mutex);
+        complete = changed.wait_for(lock, world.options().deadline, [&] {
+            std::size_t notes = 0;
+            for (const auto& [rank, numbers] : heard) notes += numbers.size();
+            return notes == static_cast<std::size_t>(count * (world.size() - 1));
+        });
+    }
+    axis->barrier({});
+    world.on_note({});
+    if (!complete) throw std::runtime_error("notes were lost");
+    for (const auto& [rank, numbers] : heard)
+        if (numbers != std::vector<std::int64_t>{0, 1, 2, 3, 4})
+            throw std::runtime_error(fmt::format("notes of rank {} came in another order", rank));
 }
 
 }  // namespace drover::test

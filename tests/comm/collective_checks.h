@@ -20,6 +20,9 @@ void check_groups(const Carrier& at);
 /// Messages that can only be taken after a later collective, as a pipeline sends them.
 void check_messages(const Carrier& at);
 
+/// Notes reach ranks whatever these do.
+void check_notes(World& world);
+
 /// All ranks of the world, in order.
 std::vector<int> all_ranks(const World& world);
 

@@ -140,6 +140,7 @@ class FakeLink final : public GpuLink {
 
     bool settled() override {
         if (*broken_) throw Error("NCCL failed.", "Mend it.");
+        if (lost_) throw Error("NCCL lost a rank.");
         return meeting_->joined == size_;
     }
     void follow(GpuEvent event) override {
@@ -164,7 +165,11 @@ class FakeLink final : public GpuLink {
     }
     void finish() override {}
     void abort() noexcept override {
-        aborted_ = true;
+        {
+            const std::lock_guard lock(mutex_);
+            aborted_ = true;
+        }
+        changed_.notify_all();
         world_->fail("aborted");
     }
 
@@ -189,7 +194,10 @@ class FakeLink final : public GpuLink {
             try {
                 work();
             } catch (const Error&) {
-                aborted_ = true;  // of this rank or another one: what follows has no result
+                // A collective without another rank never ends, but for an abort.
+                lost_ = true;
+                std::unique_lock lock(mutex_);
+                changed_.wait(lock, [&] { return aborted_.load(); });
             }
         }
     }
@@ -198,7 +206,7 @@ class FakeLink final : public GpuLink {
     const int size_;
     std::shared_ptr<std::atomic<bool>> broken_;
     std::shared_ptr<std::atomic<int>> enqueued_;
-    std::atomic<bool> aborted_ = false;
+    std::atomic<bool> aborted_ = false, lost_ = false;
     std::unique_ptr<World> world_;
     std::unique_ptr<Communicator> axis_;
     std::mutex mutex_;
