@@ -45,13 +45,13 @@ for ranks in 2 4; do
     part nccl-$ranks-ranks 180 $ranks "$ranks ranks: all is well" test_comm_nccl
 done
 part nccl-debug-mode 180 2 '2 ranks: all is well' test_comm_nccl debug_checks
-part nccl-hang 60 3 'in barrier number 2 on axis data; nothing came from rank 1.' test_comm_nccl hang
+part nccl-hang 90 3 'in barrier number 2 on axis data; nothing came from rank 1.' test_comm_nccl hang
 part nccl-throw 60 3 'test_comm_nccl: The disk is full. Make room.' test_comm_nccl throw
 part nccl-throw-under-way 60 2 'test_comm_nccl: The disk is full. Make room.' test_comm_nccl throw_under_way
 part nccl-kill 60 3 'signal 9' test_comm_nccl kill
 part nccl-other-call 60 2 'rank 1 calls all_reduce of 8 float32 (sum) (collective 2 on axis data).' test_comm_nccl other_call
 for ranks in 2 4; do
-    part mesh-$ranks-ranks 300 $ranks "$ranks ranks: " test_parallel_mpi
+    part mesh-$ranks-ranks 400 $ranks "$ranks ranks: " test_parallel_mpi
 done
 part mesh-hang 120 2 'nothing came from rank 1' test_parallel_mpi hang
 exit $failed

@@ -71,7 +71,8 @@ Scenario odd_one(WorldOptions options, std::function<void(const Rank&, Communica
 const std::map<std::string, Scenario> scenarios = {
     {"checks", {{.deadline = 120s}, check_all}},
     {"debug_checks", {{.deadline = 120s, .comm_debug = true}, check_all}},
-    {"hang", odd_one({.deadline = 2s}, [](const Rank&, Communicator&) { ::pause(); })},
+    // Long enough for ranks that share a GPU to start.
+    {"hang", odd_one({.deadline = 15s}, [](const Rank&, Communicator&) { ::pause(); })},
     {"throw",
      odd_one({}, [](const Rank&, Communicator&) { throw Error("The disk is full.", "Make room."); })},
     {"throw_under_way", odd_one({},

@@ -142,8 +142,10 @@ int main(int argc, char** argv) {
         return 0;
     }
     try {
+        // Ranks that share a GPU need some seconds to start.
+        const int patience = drover::test::tests_use_cuda() ? 20 : 2;
         const auto world = drover::make_mpi_world(
-            {.deadline = std::chrono::seconds(std::strcmp(mode, "hang") == 0 ? 2 : 60)});
+            {.deadline = std::chrono::seconds(std::strcmp(mode, "hang") == 0 ? patience : 120)});
         int failures = 0;
         drover::run_rank(*world, [&](drover::World& rank) {
             const drover::test::Site site(rank);
