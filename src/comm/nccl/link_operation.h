@@ -11,6 +11,7 @@
 
 #include "comm/exchange.h"
 #include "comm/nccl/gpu_links.h"
+#include "comm/nccl/progress_notes.h"
 
 namespace drover {
 
@@ -28,8 +29,7 @@ struct WatchedLink {
 
     // Guarded by the watch's mutex.
     std::deque<LinkOperation*> under_way;  ///< in the order of the link's stream
-    std::int64_t started = 0;              ///< calls so far
-    std::int64_t begun = 0;                ///< calls to which the GPU has come
+    LinkProgress progress;
 };
 
 /// Calls that are handed to a link together, from their start until they are done and waited for.
@@ -52,7 +52,7 @@ struct LinkOperation {
     int holders = 0;  ///< Pendings that were neither waited for nor dropped
     bool has_begun = false;
     Clock::time_point began_at;
-    std::int64_t last_call = 0;  ///< WatchedLink::started once these calls are counted
+    std::int64_t last_call = 0;  ///< LinkProgress::started once these calls are counted
 
     void add(const CollectiveCall& call) {
         auto& both = counts.emplace_back(call.counts_to.begin(), call.counts_to.end());

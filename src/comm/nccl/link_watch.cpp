@@ -14,12 +14,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How late a failure or the end of an operation may be noticed.
-constexpr auto watch_period = 10ms;
 /// When NCCL loses another rank, that rank's own word is worth waiting for.
 constexpr auto patience_for_words = 3s;
-
-enum NoteKind : std::int64_t { note_ask = 1, note_answer = 2 };
 
 /// A connection that stands takes some microseconds, one that must be made some tenths of a second.
 void pause_after(LinkOperation::Clock::duration waited) {
@@ -49,14 +45,13 @@ std::string LinkOperation::text() const {
     return calls.size() == 1 ? first : fmt::format("{} and {} more", first, calls.size() - 1);
 }
 
-LinkWatch::LinkWatch(World& world, GpuLinks& gpu) : world_(world), gpu_(gpu) {
-    world_.on_note([this](int from, const Note& note) { hear(from, note); });
+LinkWatch::LinkWatch(World& world, GpuLinks& gpu)
+    : world_(world), gpu_(gpu), notes_(world, [this](std::int64_t key) { return progress_of(key); }) {
     thread_ = std::thread([this] { run(); });
     pthread_setname_np(thread_.native_handle(), "drover-links");
 }
 
 LinkWatch::~LinkWatch() {
-    world_.on_note({});
     {
         const std::lock_guard lock(mutex_);
         require(links_.empty(), "links outlive their watch");
@@ -317,7 +312,7 @@ void LinkWatch::enqueue(WatchedLink& link, LinkOperation& operation) {
         {
             // The others may ask how far this rank has come.
             const std::lock_guard lock(mutex_);
-            operation.last_call = link.started += count;
+            operation.last_call = link.progress.started += count;
         }
         use(link, [&](GpuLink& gpu) {
             gpu.follow(operation.ready);
@@ -384,132 +379,6 @@ void LinkWatch::wait_passed(LinkOperation& operation) noexcept {
     } catch (...) {
         break_off(std::current_exception());
     }
-}
-
-// ---------------------------------------------------------------------------------------------------------
-// the watching thread
-
-void LinkWatch::run() {
-    try {
-        gpu_.use_on_this_thread();
-    } catch (...) {
-        break_off(std::current_exception());
-    }
-    std::unique_lock lock(mutex_);
-    while (!ending_) {
-        if (under_way_ == 0 || broken_)
-            wake_.wait(lock, [&] { return ending_ || (under_way_ > 0 && !broken_); });
-        else
-            wake_.wait_for(lock, watch_period, [&] { return ending_; });
-        if (ending_ || broken_) continue;
-        lock.unlock();
-        try {
-            look();
-        } catch (...) {
-            break_off(std::current_exception());
-        }
-        lock.lock();
-    }
-}
-
-void LinkWatch::look() {
-    world_.check();
-    std::optional<Suspect> suspect;
-    try {
-        const std::lock_guard lock(mutex_);
-        for (WatchedLink* link : links_) look_at(*link, suspect);
-    } catch (const Error&) {
-        await_word();
-        throw;
-    }
-    if (suspect) throw_timeout(*suspect);
-}
-
-/// With the mutex held.
-void LinkWatch::look_at(WatchedLink& link, std::optional<Suspect>& suspect) {
-    {
-        const std::unique_lock lock(link.using_gpu, std::try_to_lock);
-        if (lock && !link.aborted && link.gpu != nullptr) static_cast<void>(link.gpu->settled());
-    }
-    while (!link.under_way.empty() && gpu_.passed(link.under_way.front()->done)) {
-        LinkOperation& passed = *link.under_way.front();
-        link.under_way.pop_front();
-        --under_way_;
-        link.begun = std::max(link.begun, passed.last_call);
-        passed.state = LinkOperation::State::passed;
-        recycle(passed);
-    }
-    if (link.under_way.empty()) return;
-    LinkOperation& oldest = *link.under_way.front();
-    if (!oldest.has_begun && gpu_.passed(oldest.began)) {
-        oldest.has_begun = true;
-        oldest.began_at = Clock::now();
-        link.begun = oldest.last_call;
-    }
-    const auto waited = Clock::now() - oldest.began_at;
-    if (oldest.has_begun && waited >= world_.options().deadline && !suspect)
-        suspect = suspect_of(link, oldest, oldest.last_call, waited);
-}
-
-LinkWatch::Suspect LinkWatch::suspect_of(const WatchedLink& link, const LinkOperation& operation,
-                                         std::int64_t call, Clock::duration waited) const {
-    Suspect suspect{.key = link.key,
-                    .call = call,
-                    .kind = operation.calls.empty() ? CollectiveKind::barrier : operation.calls.front().kind,
-                    .text = operation.text(),
-                    .waited = waited};
-    for (const int rank : link.ranks)
-        if (rank != world_.rank()) suspect.ranks.push_back(rank);
-    return suspect;
-}
-
-void LinkWatch::throw_timeout(const Suspect& suspect) {
-    throw Error(fmt::format("Rank {} waited {:.1f} s in {}; {}.", world_.rank(), seconds(suspect.waited),
-                            suspect.text, missing(suspect)),
-                "Look for the reason in what these ranks say; if they are only slow, allow a longer wait.");
-}
-
-/// Asks the other ranks how far they have come; their communication threads answer even when they hang.
-std::string LinkWatch::missing(const Suspect& suspect) {
-    const auto patience = std::clamp<std::chrono::milliseconds>(world_.options().deadline / 4, 200ms, 2000ms);
-    std::vector<int> absent, waiting;
-    {
-        std::unique_lock lock(mutex_);
-        asked_key_ = suspect.key;
-        answers_.clear();
-        lock.unlock();
-        for (const int rank : suspect.ranks) world_.send_note(rank, {note_ask, suspect.key});
-        lock.lock();
-        changed_.wait_for(lock, patience, [&] { return answers_.size() == suspect.ranks.size(); });
-        for (const int rank : suspect.ranks) {
-            const auto answer = answers_.find(rank);
-            if (answer == answers_.end() || answer->second.started < suspect.call)
-                absent.push_back(rank);
-            else if (answer->second.begun < suspect.call)
-                waiting.push_back(rank);
-        }
-        asked_key_ = 0;
-    }
-    if (!absent.empty())
-        return suspect.kind == CollectiveKind::send ? fmt::format("{} took nothing", ranks_text(absent))
-                                                    : fmt::format("nothing came from {}", ranks_text(absent));
-    if (!waiting.empty()) return fmt::format("the GPU of {} has not come to it", ranks_text(waiting));
-    return "all of its ranks have come to it, but their GPUs do not reach each other";
-}
-
-/// On the world's communication thread.
-void LinkWatch::hear(int from, const Note& note) {
-    const auto& [kind, key, started, begun] = note;
-    std::optional<Note> answer;
-    {
-        const std::lock_guard lock(mutex_);
-        if (kind == note_answer && key == asked_key_) answers_[from] = {started, begun};
-        if (kind == note_ask)
-            for (const WatchedLink* link : links_)
-                if (link->key == key) answer = Note{note_answer, key, link->started, link->begun};
-    }
-    if (kind == note_ask) world_.send_note(from, answer.value_or(Note{note_answer, key, 0, 0}));
-    changed_.notify_all();
 }
 
 }  // namespace drover

@@ -3,7 +3,6 @@
 #include <condition_variable>
 #include <exception>
 #include <functional>
-#include <map>
 #include <optional>
 #include <thread>
 
@@ -72,15 +71,13 @@ class LinkWatch {
     struct Suspect {
         std::vector<int> ranks;  // the link's other ones
         std::int64_t key = 0;
-        std::int64_t call = 0;  // WatchedLink::started when the operation is counted
+        std::int64_t call = 0;  // LinkProgress::started when the operation is counted
         CollectiveKind kind = CollectiveKind::barrier;
         std::string text;
         Clock::duration waited{};
     };
-    struct Answer {
-        std::int64_t started = 0;
-        std::int64_t begun = 0;
-    };
+    /// How late a failure or the end of an operation may be noticed.
+    static constexpr std::chrono::milliseconds watch_period{10};
 
     void run();
     void look();
@@ -89,7 +86,7 @@ class LinkWatch {
                        Clock::duration waited) const;
     [[noreturn]] void throw_timeout(const Suspect& suspect);
     std::string missing(const Suspect& suspect);
-    void hear(int from, const Note& note);
+    LinkProgress progress_of(std::int64_t key);
     template <class Use>
     auto use(WatchedLink& link, const Use& use);
     void await_word();
@@ -113,9 +110,8 @@ class LinkWatch {
     std::optional<Broken> broken_;
     bool aborted_ = false;
     bool ending_ = false;
-    std::int64_t asked_key_ = 0;
-    std::map<int, Answer> answers_;  // by rank, about the link that was asked about
 
+    ProgressNotes notes_;
     std::thread thread_;
 };
 
