@@ -1,4 +1,5 @@
-# CUDA with cuBLASLt, and cuDNN with its C++ frontend, for the optional module drover_cuda.so. Sets DROVER_WITH_CUDA.
+# CUDA with cuBLASLt, and cuDNN with its C++ frontend, for the optional module drover_cuda.so. Sets DROVER_WITH_CUDA. NCCL, as
+# drover::nccl where it is found, for the optional module drover_nccl.so.
 # DROVER_CUDA=AUTO builds it where nvcc, cuBLASLt and cuDNN are found.
 # The frontend is headers only: from the system, or from the wheel that scripts/setup.sh puts into the user's cache (or from
 # the folder in DROVER_CUDNN_FRONTEND_ROOT, one that holds cudnn_frontend.h).
@@ -72,4 +73,15 @@ target_include_directories(drover_cudnn SYSTEM INTERFACE ${DROVER_CUDNN_FRONTEND
 target_link_libraries(drover_cudnn INTERFACE ${DROVER_CUDNN_LIBRARY} CUDA::nvrtc)
 add_library(drover::cudnn ALIAS drover_cudnn)
 set(DROVER_WITH_CUDA ON)
+
+find_path(DROVER_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(DROVER_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib /usr/local/cuda/lib)
+if(DROVER_NCCL_INCLUDE AND DROVER_NCCL_LIBRARY)
+  add_library(drover_system_nccl INTERFACE)
+  target_include_directories(drover_system_nccl SYSTEM INTERFACE ${DROVER_NCCL_INCLUDE})
+  target_link_libraries(drover_system_nccl INTERFACE ${DROVER_NCCL_LIBRARY})
+  add_library(drover::nccl ALIAS drover_system_nccl)
+else()
+  message(STATUS "NCCL was not found: several GPUs cannot be used")
+endif()
 message(STATUS "Building with CUDA ${CUDAToolkit_VERSION} for ${DROVER_CUDA_ARCHITECTURES}")

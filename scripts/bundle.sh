@@ -1,15 +1,16 @@
 #!/bin/sh
 # scripts/bundle.sh BUILD-FOLDER VERSION [--tests]
 # Packs the built program with the libraries that a machine may lack into BUILD-FOLDER/drover-VERSION-linux-MACHINE.tar.xz. It runs
-# from any folder. The C and C++ run-times and CUDA's libraries are the machine's own. With --tests the test programs that can
-# use a GPU go along; they find their files through DROVER_SOURCE_DIR, the checkout.
+# from any folder. The C and C++ run-times, CUDA's libraries and MPI (which must be the one of the machine's mpirun) are the
+# machine's own. With --tests the test programs that can use a GPU go along; they find their files through DROVER_SOURCE_DIR, the
+# checkout.
 set -eu
 
 build=$1 version=$2 tests=${3:-}
 name="drover-$version-linux-$(uname -m)"
 folder="$build/$name"
 programs='drover'
-[ "$tests" != --tests ] || programs='drover test_backend test_train test_generate'
+[ "$tests" != --tests ] || programs='drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi'
 
 rm -rf "$folder" "$folder.tar.xz"
 mkdir -p "$folder/bin" "$folder/lib" "$folder/share/drover"
@@ -19,13 +20,15 @@ for program in $programs; do
     install -s "$found" "$folder/bin/"
 done
 # Modules are looked for beside the program. Arrow's libraries are larger than all the rest; its module stays out.
-[ ! -e "$build/drover_cuda.so" ] || install -s "$build/drover_cuda.so" "$folder/bin/"
+for module in drover_cuda.so drover_nccl.so; do
+    [ ! -e "$build/$module" ] || install -s "$build/$module" "$folder/bin/"
+done
 cp -r examples/configs "$folder/share/drover/"
 cp README.md LICENSE NOTICE "$folder/"
 
-# Everything that the loader finds for them outside of the C and C++ run-times and CUDA.
+# Everything that the loader finds for them outside of the C and C++ run-times, CUDA, and MPI with what it is made of.
 ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-    grep -Ev '/(ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnvrtc|libnccl)[._-]' |
+    grep -Ev '/(ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnvrtc|libnccl|libmpi|libopen-rte|libopen-pal|libhwloc|libevent_core|libevent_pthreads|libpmix|libudev|libcap)[._-]' |
     while read -r library; do
         install -s "$library" "$folder/lib/"
     done

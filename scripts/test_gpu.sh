@@ -1,8 +1,8 @@
 #!/bin/sh
 # scripts/test_gpu.sh BUNDLE
 # Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients, loss curves, generation, equal
-# bits of repeated and resumed runs, and, where compute-sanitizer is installed, small operations under it. Run it in a
-# checkout. Results go to stdout; the tests' own output to $OUT, or a temporary folder.
+# bits of repeated and resumed runs, where compute-sanitizer is installed, small operations under it, and several ranks
+# (test_gpu_ranks.sh). Run it in a checkout. Results go to stdout; the tests' own output to $OUT, or a temporary folder.
 set -eu
 
 bundle=$(cd "$1" && pwd)
@@ -70,4 +70,5 @@ for precision in float32 bfloat16; do
         printf '%-32s %-18s %4d s\n' "$check run, $precision" "$result" "$(($(date +%s) - begin))"
     done
 done
+"$checkout/scripts/test_gpu_ranks.sh" "$bundle" || failed=1
 exit $failed

@@ -38,6 +38,8 @@ struct CollectiveCall {
     /// all_to_all: elements for, and from, each rank.
     std::span<const std::int64_t> counts_to = {};
     std::span<const std::int64_t> counts_from = {};
+    /// The ranks compare the call (see WorldOptions::comm_debug) and move nothing: another carrier will.
+    bool only_compared = false;
 
     /// A message between two ranks, which takes no part in the order of the axis's collectives.
     bool is_message() const { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }

@@ -20,14 +20,14 @@ constexpr std::chrono::microseconds idle_wait = 1s;
 
 }  // namespace
 
-std::string Operation::text() const {
+std::string operation_text(const Group& group, const CollectiveCall& call, std::int64_t number) {
     const std::string operands =
         call.kind == CollectiveKind::barrier ? "" : fmt::format(" ({})", call.operands_text());
     if (!call.is_message())
-        return fmt::format("{} number {} on axis {}{}", name_of(call.kind), number, group->axis, operands);
+        return fmt::format("{} number {} on axis {}{}", name_of(call.kind), number, group.axis, operands);
     return fmt::format("{} number {} {} rank {} on axis {}{}", name_of(call.kind), number,
-                       call.kind == CollectiveKind::send ? "to" : "from", group->global(call.peer),
-                       group->axis, operands);
+                       call.kind == CollectiveKind::send ? "to" : "from", group.global(call.peer), group.axis,
+                       operands);
 }
 
 CommunicationThread::CommunicationThread(MakeTransport make_transport, const WorldOptions& options)
@@ -119,6 +119,25 @@ void CommunicationThread::fail(std::string_view reason) noexcept {
     changed_.wait(lock, [&] { return broken_ || closed_; });
 }
 
+void CommunicationThread::check() {
+    const std::lock_guard lock(mutex_);
+    if (broken_) throw_broken();
+}
+
+void CommunicationThread::on_note(HearNote hear) {
+    const std::lock_guard lock(hearing_);
+    hear_note_ = std::move(hear);
+}
+
+void CommunicationThread::send_note(int to, const Note& note) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (broken_ || closing_) return;
+        new_notes_.emplace_back(to, note);
+    }
+    transport_->wake();
+}
+
 void CommunicationThread::throw_broken() const {
     if (broken_->failed_peer >= 0) throw PeerFailure(broken_->failed_peer, broken_->cause);
     throw Error(broken_->cause, broken_->remedy);
@@ -191,7 +210,7 @@ void CommunicationThread::perform(Operation& operation) {
     exchange_->begin(*operation.group);
     if (options_.comm_debug)
         call_check_.check(*exchange_, *operation.group, operation.call, operation.number);
-    perform_collective(*exchange_, operation.call);
+    if (!operation.call.only_compared) perform_collective(*exchange_, operation.call);
 }
 
 /// Everything but the current collective: requests of the other thread, failures of other ranks, messages.
@@ -211,6 +230,7 @@ void CommunicationThread::attend() {
         new_messages_.clear();
     }
     check_peers();
+    move_notes();
     advance_messages();
     transport_->poll(current_ == nullptr && messages_.empty() ? idle_wait : busy_wait);
 }
@@ -220,6 +240,18 @@ void CommunicationThread::check_peers() const {
     if (!failed) return;
     const std::string where = current_ != nullptr ? " while this rank was in " + current_->text() : "";
     throw PeerFailure(failed->rank, fmt::format("Rank {} failed{}: {}", failed->rank, where, failed->reason));
+}
+
+void CommunicationThread::move_notes() {
+    std::vector<std::pair<int, Note>> notes;
+    {
+        const std::lock_guard lock(mutex_);
+        notes.swap(new_notes_);
+    }
+    for (const auto& [to, note] : notes) transport_->send_note(to, note);
+    const std::lock_guard lock(hearing_);
+    for (const ReceivedNote& received : transport_->take_notes())
+        if (hear_note_) hear_note_(received.from, received.note);
 }
 
 void CommunicationThread::advance_messages() {
@@ -272,7 +304,8 @@ bool CommunicationThread::advance(Operation& message) {
         }
         const std::byte* from = sends ? call.from + message.bytes_moved : nullptr;
         std::byte* to = sends ? nullptr : call.to + message.bytes_moved;
-        message.bytes_in_flight = std::min(call.bytes() - message.bytes_moved, largest_message_bytes);
+        message.bytes_in_flight =
+            call.only_compared ? 0 : std::min(call.bytes() - message.bytes_moved, largest_message_bytes);
         if (!message.header_exchanged) {
             if (sends) message.header = header_of(group, call, message.number, call.peer);
             from = to = reinterpret_cast<std::byte*>(&message.header);

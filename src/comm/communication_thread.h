@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/call_check.h"
@@ -43,6 +44,9 @@ class PeerFailure : public Error {
     int rank_;
 };
 
+/// "all_gather number 17 on axis data (24 float32)"
+std::string operation_text(const Group& group, const CollectiveCall& call, std::int64_t number);
+
 /// A collective or a message, from its start until it has been waited for.
 struct Operation {
     using Clock = std::chrono::steady_clock;
@@ -63,8 +67,7 @@ struct Operation {
     std::size_t bytes_in_flight = 0;
     std::size_t bytes_moved = 0;
 
-    /// "all_gather number 17 on axis data (24 float32)"
-    std::string text() const;
+    std::string text() const { return operation_text(*group, call, number); }
 };
 
 /// A rank's one thread for communication: makes the transport and is the only one to use it. Performs
@@ -84,6 +87,7 @@ class CommunicationThread {
 
     int rank() const { return rank_; }
     int size() const { return size_; }
+    const WorldOptions& options() const { return options_; }
 
     /// The group must live until the operation has been waited for or dropped.
     Operation* start(const Group& group, const CollectiveCall& call, std::int64_t number);
@@ -98,6 +102,15 @@ class CommunicationThread {
     void close();
     /// Breaks off all communication and tells the other ranks why, unless it is broken or closed already.
     void fail(std::string_view reason) noexcept;
+    /// Throws when communication is broken, with the reason.
+    void check();
+
+    /// Called on this thread with every note that comes. Returns when the old function is not running any
+    /// more; an empty one ends it.
+    using HearNote = std::function<void(int from, const Note& note)>;
+    void on_note(HearNote hear);
+    /// Does nothing when communication is broken or closed. From any thread, from a HearNote too.
+    void send_note(int to, const Note& note);
 
   private:
     struct Broken {
@@ -117,6 +130,7 @@ class CommunicationThread {
     void perform(Operation& operation);
     void attend();
     void check_peers() const;
+    void move_notes();
     void advance_messages();
     bool waits_for_earlier(const Operation& message) const;
     bool advance(Operation& message);
@@ -145,12 +159,16 @@ class CommunicationThread {
     std::vector<Operation*> free_;
     std::deque<Operation*> queue_;  // collectives whose turn has not come
     std::vector<Operation*> new_messages_;
+    std::vector<std::pair<int, Note>> new_notes_;
     std::optional<FailureRequest> failure_request_;
     std::optional<Broken> broken_;
     std::exception_ptr start_error_;
     bool started_ = false;
     bool closing_ = false;
     bool closed_ = false;
+
+    std::mutex hearing_;  // held while a note is heard; guards what follows
+    HearNote hear_note_;
 
     std::thread thread_;
 };

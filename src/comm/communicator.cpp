@@ -81,6 +81,15 @@ void Communicator::wait(Stream stream, Pending pending) {
     do_wait(stream, pending.operation_);
 }
 
+void Communicator::follow(const Pending& earlier) {
+    if (earlier && size_ > 1) do_follow(earlier.operation_);
+}
+
+Pending Communicator::start_comparison(CollectiveCall call) {
+    call.only_compared = true;
+    return start({}, call);
+}
+
 Pending Communicator::start_all_reduce(Stream stream, const Tensor& x, Reduction reduction) {
     check_operand(x, "all_reduce");
     check_reduces(x.dtype(), "all_reduce");

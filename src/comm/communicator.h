@@ -47,8 +47,10 @@ class [[nodiscard]] Pending {
 /// later work on the stream see its result; the plain name does both. At size 1 nothing happens: gathering,
 /// scattering and all-to-all then need the caller to pass the same memory twice.
 ///
-/// Reductions are made in rank order, bf16 and f16 in fp32 with one rounding at the end, so that results
-/// depend neither on timing nor on what carries the bytes. `max` and `min` of a NaN and anything are a NaN.
+/// On CPUs reductions are made in rank order, bf16 and f16 in fp32 with one rounding at the end, so that
+/// results depend neither on timing nor on what carries the bytes, and `max` and `min` of a NaN and anything
+/// are a NaN. On GPUs NCCL chooses the order, rounds every partial sum, and its `max` and `min` pass over a
+/// NaN.
 ///
 /// Any call can throw: Error when this rank waited too long or the ranks disagree, PeerFailure when another
 /// rank failed. After that, the world and all its communicators can only be destroyed.
@@ -99,11 +101,43 @@ class Communicator {
     /// Later work on the stream sees the result. In any order; a Pending of nothing is allowed.
     void wait(Stream stream, Pending pending);
 
+    /// Starts several collectives of this axis together, which costs a GPU less than one by one. None may
+    /// need another's result, or be waited for within `body`; work that `body` enqueues on the stream is done
+    /// before any of them.
+    template <class Body>
+    void together(Stream stream, const Body& body) {
+        begin_group();
+        try {
+            body();
+        } catch (...) {
+            cancel_group();
+            throw;
+        }
+        end_group(stream);
+    }
+    /// The collectives that are started here from now on come after `earlier`, which another axis may have
+    /// started: they may use its result without a wait.
+    void follow(const Pending& earlier);
+
+    /// Throws what a call would throw after a failure. A GPU's stream goes on when communication is broken
+    /// off, so whoever has waited for it on the host asks before he believes what he reads.
+    void check_unbroken() { do_check(); }
+
+    /// Compares a call with the other ranks' (see WorldOptions::comm_debug) without performing it: for
+    /// another carrier, whose communicator has the same axis and ranks.
+    Pending start_comparison(CollectiveCall call);
+
   protected:
     /// Only called at sizes above 1; the call's spans end with it. Returns what the other two take.
     virtual void* do_start(Stream stream, const CollectiveCall& call) = 0;
     virtual void do_wait(Stream stream, void* operation) = 0;
     virtual void do_drop(void* operation) noexcept = 0;
+    /// One thread performs the CPU's collectives in the order of their start, whatever their axis.
+    virtual void do_follow(void*) {}
+    virtual void do_check() {}
+    virtual void begin_group() {}
+    virtual void end_group(Stream) {}
+    virtual void cancel_group() noexcept {}
 
   private:
     friend class Pending;

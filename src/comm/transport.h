@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace drover {
 
@@ -16,6 +18,14 @@ using Channel = std::int32_t;
 struct FailedRank {
     int rank = -1;
     std::string reason;
+};
+
+/// A few numbers that a rank tells another one unasked.
+using Note = std::array<std::int64_t, 4>;
+
+struct ReceivedNote {
+    int from = -1;
+    Note note{};
 };
 
 /// Moves bytes between the ranks of a world (numbered globally), for one rank. Messages from one rank to
@@ -42,6 +52,11 @@ class Transport {
     virtual void poll(std::chrono::microseconds at_most) = 0;
     /// Ends the poll that is waiting, or else the next one, at once. From any thread.
     virtual void wake() = 0;
+
+    /// Needs nothing of the receiver. Notes that are on their way when the world is closed may be lost.
+    virtual void send_note(int to, const Note& note) = 0;
+    /// The notes that poll() has heard since the last call.
+    virtual std::vector<ReceivedNote> take_notes() = 0;
 
     /// The first rank that told of a failure, as far as poll() has heard.
     virtual const std::optional<FailedRank>& failed_rank() const = 0;

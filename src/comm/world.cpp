@@ -29,6 +29,7 @@ class WorldCommunicator final : public Communicator {
     // A CPU stream runs inline: what comes later on it is what the caller does next.
     void do_wait(Stream, void* operation) override { thread_.wait(static_cast<Operation*>(operation)); }
     void do_drop(void* operation) noexcept override { thread_.drop(static_cast<Operation*>(operation)); }
+    void do_check() override { thread_.check(); }
 
     CommunicationThread& thread_;
     const Group group_;

@@ -11,6 +11,10 @@
 
 namespace drover {
 
+/// How a mesh gets the communicators of its axes: World::make_communicator, or another carrier's.
+using MakeCommunicator =
+    std::function<std::unique_ptr<Communicator>(std::string axis, std::vector<int> ranks)>;
+
 /// One rank among the ranks of a run. make_mpi_world() (comm/mpi) and ThreadWorld (comm/threads) make it.
 /// Outlives its communicators. The destructor closes it; when that happens because of an exception, the other
 /// ranks are told that this one failed.
@@ -23,6 +27,7 @@ class World {
 
     int rank() const { return thread_.rank(); }
     int size() const { return thread_.size(); }
+    const WorldOptions& options() const { return thread_.options(); }
 
     /// The communicator of the given ranks (global numbers, this one among them) along an axis, in this
     /// order. Involves no communication. Every rank must make its communicators in the same order of axes,
@@ -37,6 +42,14 @@ class World {
     /// This rank cannot go on. Breaks off its communication and tells the other ranks why, whose next wait
     /// throws PeerFailure. Does nothing when the world is broken or closed already.
     void fail(std::string_view reason) noexcept { thread_.fail(reason); }
+
+    /// Throws when this rank or another one has failed, as the next wait would. From any thread.
+    void check() { thread_.check(); }
+
+    /// A few numbers for another rank, which need nothing of it: it hears them on a thread of its own, even
+    /// while it works or hangs. One function hears all notes; an empty one ends that.
+    void on_note(CommunicationThread::HearNote hear) { thread_.on_note(std::move(hear)); }
+    void send_note(int to, const Note& note) { thread_.send_note(to, note); }
 
   private:
     CommunicationThread thread_;

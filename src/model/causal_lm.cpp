@@ -276,6 +276,7 @@ std::string CausalLm::find_non_finite(Stream stream, const MicroBatch& batch, Co
         everyone.all_reduce(stream, sums, Reduction::sum);
         backend_.copy(stream, sums, Tensor::of(&sum, {1}));
         backend_.synchronize(stream);
+        everyone.check_unbroken();
         return std::isfinite(sum);
     };
     pass.forward([&](int layer, const Tensor& x) {

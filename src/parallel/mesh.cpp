@@ -31,7 +31,8 @@ Mesh::Mesh()
       key_value_copies_(make_self_communicator("key/value copies")),
       everyone_(make_self_communicator("everyone")) {}
 
-Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies) : shape_(shape) {
+Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies, const MakeCommunicator& make)
+    : shape_(shape) {
     if (shape.ranks() != world.size())
         throw Error(
             fmt::format(
@@ -45,7 +46,7 @@ Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies) : shape_(
         std::vector<int> ranks;
         for (int rank = 0; rank < world.size(); ++rank)
             if (same(place_of(shape, rank))) ranks.push_back(rank);
-        return world.make_communicator(std::move(name), ranks);
+        return make ? make(std::move(name), ranks) : world.make_communicator(std::move(name), ranks);
     };
     const MeshPlace& p = place_;
     const auto same_inner = [&p](const MeshPlace& o) { return o.pp == p.pp && o.cp == p.cp && o.tp == p.tp; };

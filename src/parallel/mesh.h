@@ -32,9 +32,9 @@ class Mesh {
     /// A mesh of one rank, which needs no world.
     Mesh();
     /// Error when the shape does not have as many ranks as the world. `key_value_copies` neighbours along tp
-    /// hold the same key/value heads (more than one when tp exceeds their number). The world must outlive the
-    /// mesh.
-    Mesh(World& world, const MeshShape& shape, int key_value_copies = 1);
+    /// hold the same key/value heads (more than one when tp exceeds their number). The axes' communicators
+    /// are made by `make`, or by the world, which must outlive the mesh.
+    Mesh(World& world, const MeshShape& shape, int key_value_copies = 1, const MakeCommunicator& make = {});
 
     const MeshShape& shape() const { return shape_; }
     const MeshPlace& place() const { return place_; }

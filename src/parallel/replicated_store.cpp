@@ -52,10 +52,15 @@ UnitGradients ReplicatedStore::grad(Stream, int unit) {
 void ReplicatedStore::reduce(Stream stream, int unit) {
     const auto index = static_cast<std::size_t>(unit);
     if (--micro_batches_left_[index] > 0) return;
+    const std::size_t earlier = pending_.size();
     start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placement_[index], gradients_[index],
                                pending_);
-    for (const Tensor& gradient : gradients_[index])
-        if (gradient) pending_.push_back(mesh_.replicas().start_all_reduce(stream, gradient, Reduction::sum));
+    Communicator& replicas = mesh_.replicas();
+    for (std::size_t i = earlier; i < pending_.size(); ++i) replicas.follow(pending_[i]);
+    replicas.together(stream, [&] {
+        for (const Tensor& gradient : gradients_[index])
+            if (gradient) pending_.push_back(replicas.start_all_reduce(stream, gradient, Reduction::sum));
+    });
 }
 
 void ReplicatedStore::finish_gradients(Stream stream) {

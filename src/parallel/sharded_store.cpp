@@ -124,11 +124,16 @@ void ShardedStore::gather(Stream stream, int unit) {
     require(!slot.in_use, "a unit is gathered into a buffer that another one still uses");
     finish_gather(stream, slot);  // of a unit that nobody came for
     slot.unit = unit;
-    const UnitPlacement& placed = placement_[static_cast<std::size_t>(unit)];
+    mesh_.data().together(stream, [&] { start_gather(stream, slot); });
+}
+
+void ShardedStore::start_gather(Stream stream, Slot& slot) {
+    const auto unit = static_cast<std::size_t>(slot.unit);
+    const UnitPlacement& placed = placement_[unit];
     for (std::size_t i = 0; i < placed.storages.size(); ++i)
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
             const LeafPlacement& leaf = placed.storages[i].leaves[j];
-            const Tensor& shard = weight_shards_[static_cast<std::size_t>(unit)][i][j];
+            const Tensor& shard = weight_shards_[unit][i][j];
             if (even(leaf)) {
                 slot.pending.push_back(
                     mesh_.data().start_all_gather(stream, shard, leaf_rows(slot.storages[i], leaf)));
@@ -198,12 +203,26 @@ void ShardedStore::reduce(Stream stream, int unit) {
     Slot& slot = gradient_slots_[static_cast<std::size_t>(gradient_slot(unit))];
     slot.in_use = false;
     const bool last = --micro_batches_left_[static_cast<std::size_t>(unit)] == 0;
-    if (scatters_each_micro_batch_ || last) start_scatter(stream, slot, unit);
+    if (!scatters_each_micro_batch_ && !last) return;
+
+    const UnitPlacement& placed = placement_[static_cast<std::size_t>(unit)];
+    start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placed, slot.storages, slot.pending);
+    // Copies into padded buffers must see the sums over tp, and so must the scatter.
+    if (!all_even(placed))
+        for (Pending& sum : slot.pending) sum.wait(stream);
+    for (const Pending& sum : slot.pending) mesh_.data().follow(sum);
+    mesh_.data().together(stream, [&] { start_scatter(stream, slot, unit); });
+}
+
+bool ShardedStore::all_even(const UnitPlacement& placed) const {
+    for (const StoragePlacement& storage : placed.storages)
+        for (const LeafPlacement& leaf : storage.leaves)
+            if (!even(leaf)) return false;
+    return true;
 }
 
 void ShardedStore::start_scatter(Stream stream, Slot& slot, int unit) {
     const UnitPlacement& placed = placement_[static_cast<std::size_t>(unit)];
-    start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placed, slot.storages, slot.pending);
     const bool add = scattered_before_[static_cast<std::size_t>(unit)];
     for (std::size_t i = 0; i < placed.storages.size(); ++i)
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
@@ -211,8 +230,6 @@ void ShardedStore::start_scatter(Stream stream, Slot& slot, int unit) {
             const Tensor& shard = gradient_shards_[static_cast<std::size_t>(unit)][i][j];
             Tensor whole = leaf_rows(slot.storages[i], leaf);
             if (!even(leaf)) {
-                // The copy must see the sums over tp.
-                for (Pending& pending : slot.pending) pending.wait(stream);
                 const Tensor& padded = slot.padded[i][j];
                 backend_.copy(stream, whole, padded.rows(0, leaf.rows.count));
                 backend_.run(stream, Fill{padded.rows(leaf.rows.count, padded.size(0) - leaf.rows.count), 0});
@@ -239,8 +256,10 @@ void ShardedStore::finish_gradients(Stream stream) {
     for (Slot& slot : gradient_slots_) finish_scatter(stream, slot);
     if (mesh_.dcn().size() > 1) {
         std::vector<Pending> pending;
-        for (const OwnedLeaf& leaf : owned_)
-            pending.push_back(mesh_.dcn().start_all_reduce(stream, leaf.gradient, Reduction::sum));
+        mesh_.dcn().together(stream, [&] {
+            for (const OwnedLeaf& leaf : owned_)
+                pending.push_back(mesh_.dcn().start_all_reduce(stream, leaf.gradient, Reduction::sum));
+        });
         for (Pending& sum : pending) sum.wait(stream);
     }
 }

@@ -55,9 +55,11 @@ class ShardedStore final : public ParamStore {
                     std::vector<Slot>& slots) const;
     void plan_incoming(Arena& arena);
     void plan_owned(Arena& arena);
+    void start_gather(Stream stream, Slot& slot);
     void finish_gather(Stream stream, Slot& slot);
     void finish_scatter(Stream stream, Slot& slot);
     void start_scatter(Stream stream, Slot& slot, int unit);
+    bool all_even(const UnitPlacement& placed) const;
     bool even(const LeafPlacement& leaf) const { return leaf.divides_evenly(mesh_.data().size()); }
 
     ParamSpec spec_;

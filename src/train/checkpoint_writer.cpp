@@ -186,6 +186,7 @@ std::int64_t CheckpointWriter::sum_over_ranks(std::int64_t value) {
     everyone.all_reduce(stream, on_device, Reduction::sum);
     backend_.copy(stream, on_device, Tensor::of(&value, {1}));
     backend_.synchronize(stream);
+    everyone.check_unbroken();
     return value;
 }
 

@@ -89,6 +89,7 @@ std::vector<double> EngineModel::gather(std::vector<double> own) {
     replicas.all_gather(stream, part, whole);
     backend_.copy(stream, whole, Tensor::of(all.data(), whole.shape()));
     backend_.synchronize(stream);
+    replicas.check_unbroken();
     return all;
 }
 

@@ -268,6 +268,7 @@ std::int64_t TrainEngine::sum_over_replicas(std::int64_t count) {
         mesh_.replicas().all_reduce(stream_, count_, Reduction::sum);
         backend_.copy(stream_, count_, Tensor::of(&count, {1}));
         backend_.synchronize(stream_);
+        mesh_.replicas().check_unbroken();
     }
     return count;
 }
@@ -304,6 +305,7 @@ std::optional<TokenNoise> TrainEngine::noise_of(const TokenBatch& batch, std::si
     replicas.all_reduce(stream_, replica_tokens_, Reduction::sum);
     backend_.copy(stream_, replica_tokens_, on_host);
     backend_.synchronize(stream_);
+    replicas.check_unbroken();
     return TokenNoise{
         .seed = options_.noise_seed,
         .micro_batch = micro_batch,
@@ -359,6 +361,7 @@ void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
 /// Waits for what enqueue_gradients() made, and for nothing behind it.
 StepResult TrainEngine::read_gradients() {
     reading_.wait();
+    mesh_.everyone().check_unbroken();
     return {.loss = reading_.loss(),
             .gradient_norm = reading_.scalar(StepScalar::gradient_norm),
             .loss_scale = gradient_scale()};
@@ -403,6 +406,7 @@ std::vector<double> TrainEngine::leaf_sums() const {
     std::vector<double> sums(static_cast<std::size_t>(gradient_norm_.sums().size(0)));
     backend_.copy(stream_, gradient_norm_.sums(), Tensor::of(sums.data(), gradient_norm_.sums().shape()));
     backend_.synchronize(stream_);
+    mesh_.everyone().check_unbroken();
     return sums;
 }
 
@@ -474,6 +478,7 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
         backend_.copy(stream_, model_.balance_loss(), Tensor::of(&result.balance_loss, {1}));
         backend_.synchronize(stream_);
     }
+    mesh_.everyone().check_unbroken();
     return result;
 }
 

@@ -27,6 +27,14 @@ TEST_P(EverySize, CollectivesOverlap) {
     run_as_threads(GetParam(), small_pieces, test::check_overlap);
 }
 
+TEST_P(EverySize, CollectivesAreStartedTogether) {
+    run_as_threads(GetParam(), small_pieces, test::check_groups);
+}
+
+TEST_P(EverySize, NotesReachTheOtherRanks) {
+    run_as_threads(GetParam(), ordinary, test::check_notes);
+}
+
 TEST_P(EverySize, MessagesMayBeTakenAfterLaterCollectives) {
     run_as_threads(GetParam(), small_pieces, test::check_messages);
 }

@@ -333,7 +333,8 @@ TEST(OptimizerState, HasTheMomentsTypeExceptForAdafactor) {
               (Kept{{"exp_avg", f32}, {"exp_avg_sq", f32}, {"master", f32}}));
     EXPECT_EQ(kept("sgd", Precision::pure_bf16()), (Kept{{"momentum_buffer", bf16}}));
     EXPECT_EQ(kept("adagrad", Precision::pure_bf16()), (Kept{{"sum", bf16}}));
-    EXPECT_EQ(kept("rmsprop", Precision::with_master(DType::bf16)), (Kept{{"square_avg", f32}, {"master", f32}}));
+    EXPECT_EQ(kept("rmsprop", Precision::with_master(DType::bf16)),
+              (Kept{{"square_avg", f32}, {"master", f32}}));
     EXPECT_EQ(kept("adafactor", Precision::pure_bf16()),
               (Kept{{"exp_avg_sq_row", f32}, {"exp_avg_sq_col", f32}, {"exp_avg_sq", f32}}));
     EXPECT_EQ(kept("adafactor", Precision::with_master(DType::bf16)),

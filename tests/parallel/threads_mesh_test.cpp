@@ -4,6 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "comm/fake_links.h"
+#include "comm/nccl/nccl_communicators.h"
 #include "comm/threads/thread_world.h"
 #include "core/error.h"
 #include "model/block_shape.h"
@@ -36,6 +38,30 @@ void expect_as_one_process(const test::MeshModel& model, const std::vector<test:
             if (!complaint.empty()) complaints.push_back(complaint);
         });
         EXPECT_TRUE(complaints.empty()) << model.name << ", " << mesh_case.text() << ": " << complaints[0];
+    }
+}
+
+/// Collectives run on streams of their own, one per link, and only `follow` and waits order them.
+TEST(NcclMesh, TrainsAsOneProcessDoes) {
+    omp_set_num_threads(1);
+    constexpr int few_steps = 2, accumulation = 3;
+    const auto network = test::make_fake_network();
+    for (const test::MeshModel& model : test::mesh_models()) {
+        if (model.name != "grouped-query" && model.name != "uneven") continue;
+        const test::MeshRun alone =
+            test::train_on_mesh(model, {.accumulation = accumulation}, Mesh(), few_steps);
+        run_as_threads(4, {}, [&](World& world) {
+            omp_set_num_threads(1);
+            NcclCommunicators communicators(world, std::make_unique<test::FakeLinks>(network));
+            for (const test::MeshCase& mesh_case : test::mesh_cases(4)) {
+                if (mesh_case.accumulation != accumulation) continue;
+                const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp),
+                                communicators.maker());
+                const test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, few_steps);
+                const std::string complaint = test::compare(run, alone).complaint();
+                EXPECT_EQ(complaint, "") << model.name << ", " << mesh_case.text();
+            }
+        });
     }
 }
 

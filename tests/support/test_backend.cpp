@@ -5,7 +5,7 @@
 namespace drover::test {
 
 Backend& device_access() {
-    static const std::unique_ptr<Backend> backend = make_cuda_backend(0);
+    static const std::unique_ptr<Backend> backend = make_cuda_backend(test_gpu());
     backend->synchronize({});
     return *backend;
 }

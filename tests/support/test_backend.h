@@ -17,9 +17,15 @@ inline bool tests_use_cuda() {
     return device != nullptr && std::string_view(device) == "cuda";
 }
 
+/// The GPU that tests use in this process, 0 unless it is one of several ranks.
+inline int& test_gpu() {
+    static int ordinal = 0;
+    return ordinal;
+}
+
 /// The backend that tests run on, the CPU's unless DROVER_TEST_DEVICE says otherwise.
 inline std::unique_ptr<Backend> make_test_backend() {
-    return tests_use_cuda() ? make_cuda_backend(0) : make_cpu_backend();
+    return tests_use_cuda() ? make_cuda_backend(test_gpu()) : make_cpu_backend();
 }
 
 /// What matrix products and everything between them may be computed in on that backend.

@@ -9,8 +9,11 @@
 #include <array>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -91,7 +94,8 @@ class MpiTransport final : public Transport {
 
     void poll(std::chrono::microseconds at_most) override {
         const bool moved = test_requests();
-        hear_failure();
+        forget_sent_notes();
+        hear_words();
         const auto now = Clock::now();
         if (moved || failed_) {
             last_event_ = now;
@@ -118,6 +122,13 @@ class MpiTransport final : public Transport {
         stirred_.notify_one();
     }
 
+    void send_note(int to, const Note& note) override {
+        SentNote& sent = sent_notes_.emplace_back(SentNote{note, MPI_REQUEST_NULL});
+        check(MPI_Isend(sent.note.data(), sizeof(Note), MPI_BYTE, to, note_tag, control_, &sent.handle),
+              "MPI_Isend");
+    }
+    std::vector<ReceivedNote> take_notes() override { return std::exchange(notes_, {}); }
+
     const std::optional<FailedRank>& failed_rank() const override { return failed_; }
 
     void tell_failure(std::string_view reason) noexcept override {
@@ -127,7 +138,8 @@ class MpiTransport final : public Transport {
         for (int to = 0; to < size_; ++to) {
             if (to == rank_) continue;
             handles.emplace_back(MPI_REQUEST_NULL);
-            MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_BYTE, to, 0, control_, &handles.back());
+            MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_BYTE, to, failure_tag, control_,
+                      &handles.back());
         }
         const auto end = Clock::now() + 1s;
         for (int done = 0; done == 0 && Clock::now() < end; std::this_thread::sleep_for(100us))
@@ -149,7 +161,7 @@ class MpiTransport final : public Transport {
         for (int done = 0;;) {
             check(MPI_Test(&handle, &done, MPI_STATUS_IGNORE), "MPI_Test");
             if (done != 0) break;
-            hear_failure();
+            hear_words();
             if (failed_) return;
             if (Clock::now() >= end)
                 throw Error(
@@ -231,24 +243,45 @@ class MpiTransport final : public Transport {
         return static_cast<std::size_t>(count);
     }
 
-    void hear_failure() {
+    /// Failures and notes of other ranks.
+    void hear_words() {
         if (failed_ || size_ == 1) return;
         int there = 0;
         MPI_Status status;
-        check(MPI_Iprobe(MPI_ANY_SOURCE, 0, control_, &there, &status), "MPI_Iprobe");
+        check(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, control_, &there, &status), "MPI_Iprobe");
         if (there == 0) return;
-        std::string reason(bytes_of(status), '\0');
-        check(MPI_Recv(reason.data(), static_cast<int>(reason.size()), MPI_BYTE, status.MPI_SOURCE, 0,
-                       control_, MPI_STATUS_IGNORE),
+        std::string words(bytes_of(status), '\0');
+        check(MPI_Recv(words.data(), static_cast<int>(words.size()), MPI_BYTE, status.MPI_SOURCE,
+                       status.MPI_TAG, control_, MPI_STATUS_IGNORE),
               "MPI_Recv");
+        if (status.MPI_TAG == note_tag) {
+            ReceivedNote& received = notes_.emplace_back(ReceivedNote{.from = status.MPI_SOURCE});
+            std::memcpy(received.note.data(), words.data(), std::min(words.size(), sizeof(Note)));
+            return;
+        }
         // The first process to end makes the launcher end the others: that rank must have said why by then.
         std::this_thread::sleep_for(500ms);
-        failed_ = {status.MPI_SOURCE, std::move(reason)};
+        failed_ = {status.MPI_SOURCE, std::move(words)};
     }
+
+    void forget_sent_notes() {
+        while (!sent_notes_.empty()) {
+            int done = 0;
+            check(MPI_Test(&sent_notes_.front().handle, &done, MPI_STATUS_IGNORE), "MPI_Test");
+            if (done == 0) return;
+            sent_notes_.pop_front();
+        }
+    }
+
+    static constexpr int failure_tag = 0, note_tag = 1;
+    struct SentNote {
+        Note note;
+        MPI_Request handle;
+    };
 
     const std::chrono::milliseconds deadline_;
     MPI_Comm data_ = MPI_COMM_NULL;
-    MPI_Comm control_ = MPI_COMM_NULL;  // word of failures
+    MPI_Comm control_ = MPI_COMM_NULL;  // word of failures, and notes
     int rank_ = 0;
     int size_ = 1;
     std::vector<Slot> slots_;  // requests are indices into this
@@ -258,6 +291,8 @@ class MpiTransport final : public Transport {
     std::vector<int> indices_;
     std::vector<MPI_Status> statuses_;
     std::optional<FailedRank> failed_;
+    std::deque<SentNote> sent_notes_;  // whose bytes MPI may still need
+    std::vector<ReceivedNote> notes_;
     Clock::time_point last_event_ = Clock::now();
 
     std::mutex mutex_;

@@ -75,6 +75,8 @@ class MailboxTransport final : public Transport {
             mine.changed.wait_for(lock, at_most, [&] { return mine.stirred; });
             mine.stirred = false;
             if (mine.failed && !failed_) failed_ = mine.failed;
+            notes_.insert(notes_.end(), mine.notes.begin(), mine.notes.end());
+            mine.notes.clear();
             take_finished(mine);
             match(mine);
         }
@@ -89,6 +91,11 @@ class MailboxTransport final : public Transport {
     void wake() override {
         stir(own(), [](Mailbox&) {});
     }
+
+    void send_note(int to, const Note& note) override {
+        stir(box(to), [&](Mailbox& theirs) { theirs.notes.push_back({rank_, note}); });
+    }
+    std::vector<ReceivedNote> take_notes() override { return std::exchange(notes_, {}); }
 
     const std::optional<FailedRank>& failed_rank() const override { return failed_; }
 
@@ -201,6 +208,7 @@ class MailboxTransport final : public Transport {
     std::vector<Request> free_;
     std::vector<Match> matches_;
     std::optional<FailedRank> failed_;
+    std::vector<ReceivedNote> notes_;
 };
 
 std::unique_ptr<Transport> make_mailbox_transport(std::shared_ptr<Mailboxes> mailboxes, int rank) {

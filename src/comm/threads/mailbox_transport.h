@@ -46,6 +46,7 @@ class Mailboxes {
         std::vector<Expected> expected;  // in order of the owner's receives
         std::vector<Finished> finished;  // by other ranks: the owner's sends, and receives they have filled
         std::optional<FailedRank> failed;
+        std::vector<ReceivedNote> notes;
     };
 
     std::vector<Mailbox> boxes_;

@@ -28,7 +28,9 @@ std::unique_ptr<Communicator> everyone(World& world) {
 void check_all(World& world) {
     test::check_collectives(world);
     test::check_overlap(world);
+    test::check_groups(world);
     test::check_messages(world);
+    test::check_notes(world);
     for (const int columns : {1, 2})
         if (world.size() % columns == 0) test::check_mesh(world, columns);
 }

@@ -1,6 +1,7 @@
 // One rank of a training run over MPI; mpirun starts several. Trains every tiny model in the corner cases of
-// the mesh and compares with one process. `mpi_mesh` alone does that; `mpi_mesh die` and `mpi_mesh hang` let
-// rank 1 fail in the middle.
+// the mesh and compares with one process. `test_parallel_mpi` alone does that; `test_parallel_mpi die` and
+// `test_parallel_mpi hang` let rank 1 fail in the middle. With DROVER_TEST_DEVICE=cuda it does so on GPUs,
+// and NCCL carries what they exchange.
 
 #include <omp.h>
 #include <signal.h>
@@ -9,16 +10,47 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <tuple>
 
 #include "comm/mpi/mpi_world.h"
+#include "comm/nccl/nccl_communicators.h"
 #include "model/block_shape.h"
 #include "model/params.h"
 #include "parallel/mesh_cases.h"
+#include "support/test_backend.h"
 
 namespace drover::test {
 namespace {
 
-constexpr int steps = 10;
+/// Where a rank computes, and how it reaches the others from there.
+class Site {
+  public:
+    explicit Site(World& world) : world_(world) {
+        if (!tests_use_cuda()) return;
+        test_gpu() = gpu_of_rank(world);
+        backend_ = make_test_backend();
+        nccl_ = std::make_unique<NcclCommunicators>(world, load_nccl(*backend_));
+    }
+
+    World& world() const { return world_; }
+    /// nullptr: a CPU's, for each run.
+    Backend* backend() const { return backend_.get(); }
+    Mesh mesh(const MeshShape& shape, int copies = 1) const {
+        return nccl_ == nullptr ? Mesh(world_, shape, copies) : Mesh(world_, shape, copies, nccl_->maker());
+    }
+    // Ranks that share a GPU take turns, a few milliseconds each, for every collective: fewer steps and
+    // models.
+    int steps() const { return backend_ == nullptr ? 10 : 2; }
+    bool trains(const MeshModel& model) const {
+        return backend_ == nullptr || model.name == "grouped-query" || model.name == "mixtral" ||
+               model.name == "uneven";
+    }
+
+  private:
+    World& world_;
+    std::unique_ptr<Backend> backend_;
+    std::unique_ptr<NcclCommunicators> nccl_;
+};
 
 /// Data parallelism alone and tensor parallelism alone, with every sharding, and what lies between them.
 std::vector<MeshCase> corner_cases(int ranks) {
@@ -26,36 +58,58 @@ std::vector<MeshCase> corner_cases(int ranks) {
     for (const MeshCase& mesh_case : mesh_cases(ranks)) {
         const bool only_data = mesh_case.shape.data == ranks, only_tensor = mesh_case.shape.tp == ranks;
         const bool both = mesh_case.shape.data > 1 && mesh_case.shape.tp > 1 && mesh_case.sequence_parallel;
+        const bool hybrid = mesh_case.shape.dcn > 1 && mesh_case.shape.data > 1;
         const bool accumulates = mesh_case.accumulation > 1;
         const bool sharded_most = mesh_case.sharding == Sharding::zero3;
         if ((only_data && accumulates) || (only_tensor && sharded_most && accumulates) ||
-            (both && sharded_most))
+            (both && sharded_most) || (hybrid && sharded_most && accumulates))
             corners.push_back(mesh_case);
     }
     return corners;
 }
 
-int check_corners(World& world) {
+/// The corners in fp32, and for a Llama and a Mixtral in bf16 too.
+std::vector<MeshCase> cases_of(const MeshModel& model, int ranks) {
+    std::vector<MeshCase> cases = corner_cases(ranks);
+    if (model.name == "grouped-query" || model.name == "mixtral")
+        for (MeshCase mesh_case : corner_cases(ranks)) {
+            mesh_case.precision = Precision::with_master(DType::bf16);
+            cases.push_back(mesh_case);
+        }
+    return cases;
+}
+
+int check_corners(const Site& site) {
+    const World& world = site.world();
     int complaints = 0, cases = 0;
     for (const MeshModel& model : mesh_models()) {
-        std::map<int, MeshRun> alone;  // by accumulation
-        for (const MeshCase& mesh_case : corner_cases(world.size())) {
-            if (!alone.contains(mesh_case.accumulation))
-                alone[mesh_case.accumulation] =
-                    train_on_mesh(model, {.accumulation = mesh_case.accumulation}, Mesh(), steps);
-            const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+        if (!site.trains(model)) continue;
+        std::map<std::pair<int, DType>, MeshRun> runs;  // of one process, by accumulation and precision
+        for (const MeshCase& mesh_case : cases_of(model, world.size())) {
+            const auto [alone, is_new] =
+                runs.try_emplace({mesh_case.accumulation, mesh_case.precision.parameters});
+            if (is_new)
+                alone->second = train_on_mesh(
+                    model, {.accumulation = mesh_case.accumulation, .precision = mesh_case.precision}, Mesh(),
+                    site.steps(), site.backend());
+            const Mesh mesh = site.mesh(mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
             if (world.rank() == 0 && cases == 0)
                 std::fputs(
                     placement_table(make_param_spec(model.config), mesh, mesh_case.sharding, DType::f32)
                         .c_str(),
                     stdout);
-            const MeshRun run = train_on_mesh(model, mesh_case, mesh, steps);
-            const std::string complaint = compare(run, alone[mesh_case.accumulation]).complaint();
+            const MeshRun run = train_on_mesh(model, mesh_case, mesh, site.steps(), site.backend());
+            const MeshDifference difference = compare(run, alone->second);
+            const std::string complaint = difference.complaint(mesh_case.precision);
             if (!complaint.empty()) {
                 std::fprintf(stderr, "rank %d: %s, %s: %s\n", world.rank(), model.name.c_str(),
                              mesh_case.text().c_str(), complaint.c_str());
                 ++complaints;
             }
+            if (world.rank() == 0)
+                std::printf("%s, %s: %s\n", model.name.c_str(), mesh_case.text().c_str(),
+                            difference.text().c_str());
+            std::fflush(stdout);
             ++cases;
         }
     }
@@ -65,12 +119,13 @@ int check_corners(World& world) {
 }
 
 /// Trains for ever on all ranks but rank 1, which goes wrong after one run.
-int fail_in_the_middle(World& world, bool hang) {
+int fail_in_the_middle(const Site& site, bool hang) {
     const MeshModel model = mesh_models()[0];
-    const Mesh mesh(world, {.data = world.size()});
+    const int ranks = site.world().size();
+    const Mesh mesh = site.mesh({.data = ranks});
     for (;;) {
-        train_on_mesh(model, {{.data = world.size()}, Sharding::zero3}, mesh, 1);
-        if (world.rank() != 1) continue;
+        train_on_mesh(model, {{.data = ranks}, Sharding::zero3}, mesh, 1, site.backend());
+        if (site.world().rank() != 1) continue;
         if (hang) pause();
         kill(getpid(), SIGKILL);
     }
@@ -82,17 +137,24 @@ int fail_in_the_middle(World& world, bool hang) {
 int main(int argc, char** argv) {
     omp_set_num_threads(1);
     const char* mode = argc > 1 ? argv[1] : "";
+    if (drover::test::tests_use_cuda() && drover::cuda_device_count() == 0) {
+        std::puts("test_parallel_mpi: skipped, because the driver shows no GPU to this process.");
+        return 0;
+    }
     try {
+        // Ranks that share a GPU need some seconds to start.
+        const int patience = drover::test::tests_use_cuda() ? 20 : 2;
         const auto world = drover::make_mpi_world(
-            {.deadline = std::chrono::seconds(std::strcmp(mode, "hang") == 0 ? 2 : 60)});
+            {.deadline = std::chrono::seconds(std::strcmp(mode, "hang") == 0 ? patience : 120)});
         int failures = 0;
         drover::run_rank(*world, [&](drover::World& rank) {
-            failures = *mode == 0 ? drover::test::check_corners(rank)
-                                  : drover::test::fail_in_the_middle(rank, std::strcmp(mode, "hang") == 0);
+            const drover::test::Site site(rank);
+            failures = *mode == 0 ? drover::test::check_corners(site)
+                                  : drover::test::fail_in_the_middle(site, std::strcmp(mode, "hang") == 0);
         });
         return failures == 0 ? 0 : 1;
     } catch (const std::exception& error) {
-        std::fprintf(stderr, "mpi_mesh: %s\n", error.what());
+        std::fprintf(stderr, "test_parallel_mpi: %s\n", error.what());
         return 1;
     }
 }

@@ -1,0 +1,57 @@
+#!/bin/sh
+# scripts/test_gpu_ranks.sh BUNDLE
+# Tests several ranks of an unpacked bundle (make bundle BUNDLE=--tests) with NCCL between them: every collective, what happens when a
+# rank fails, and training on a mesh against one process. The ranks take turns with the GPUs that there are, so one is enough.
+# Results go to stdout; the programs' own output to $OUT, or a temporary folder.
+set -eu
+
+bundle=$(cd "$1" && pwd)
+logs=${OUT:-$(mktemp -d)}
+failed=0
+export DROVER_TEST_DEVICE=cuda OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
+
+skip() {
+    echo "ranks                            skipped: $1"
+    exit 0
+}
+
+# Name, seconds it may take, ranks, what the output must say, program and its argument. Ranks that are to fail do so by themselves.
+part() {
+    name=$1 seconds=$2 ranks=$3 expected=$4
+    shift 4
+    log="$logs/$name.log"
+    begin=$(date +%s) status=0
+    timeout -k 5 "$seconds" mpirun -n "$ranks" "$bundle/bin/$@" >"$log" 2>&1 || status=$?
+    case $expected in *' ranks: '*) passes='-eq' ;; *) passes='-ne' ;; esac
+    result=passed
+    if [ "$status" -eq 124 ]; then
+        result='FAILED (too late)' failed=1
+    elif ! [ "$status" $passes 0 ]; then
+        result="FAILED (exit $status)" failed=1
+    elif ! grep -qaF "$expected" "$log"; then
+        result='FAILED (output)' failed=1
+    fi
+    printf '%-32s %-18s %4d s  %s\n' "$name" "$result" "$(($(date +%s) - begin))" "$(grep -aF "$expected" "$log" | head -n 1)"
+}
+
+nvidia-smi >/dev/null 2>&1 || skip 'nvidia-smi finds no GPU here.'
+command -v mpirun >/dev/null || skip 'mpirun is not installed (package openmpi-bin).'
+[ -e "$bundle/bin/drover_nccl.so" ] || skip 'the bundle was built without NCCL.'
+absent=$(ldd "$bundle/bin/drover_nccl.so" "$bundle/bin/test_comm_nccl" | grep -m 1 'not found' || true)
+[ -z "$absent" ] || skip "a library is missing:$absent."
+
+for ranks in 2 4; do
+    part nccl-$ranks-ranks 180 $ranks "$ranks ranks: all is well" test_comm_nccl
+done
+part nccl-debug-mode 180 2 '2 ranks: all is well' test_comm_nccl debug_checks
+part nccl-hang 90 3 'in barrier number 2 on axis data; nothing came from rank 1.' test_comm_nccl hang
+part nccl-throw 60 3 'test_comm_nccl: The disk is full. Make room.' test_comm_nccl throw
+part nccl-throw-under-way 60 2 'test_comm_nccl: The disk is full. Make room.' test_comm_nccl throw_under_way
+part nccl-kill 60 3 'signal 9' test_comm_nccl kill
+part nccl-other-call 60 2 'rank 1 calls all_reduce of 8 float32 (sum) (collective 2 on axis data).' test_comm_nccl other_call
+for ranks in 2 4; do
+    part mesh-$ranks-ranks 400 $ranks "$ranks ranks: " test_parallel_mpi
+done
+part mesh-hang 120 2 'nothing came from rank 1' test_parallel_mpi hang
+exit $failed

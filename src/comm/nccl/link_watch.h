@@ -1,0 +1,118 @@
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "comm/nccl/link_operation.h"
+#include "comm/world.h"
+
+namespace drover {
+
+/// What the links of one rank have in common: their operations, and a thread that watches those. When one
+/// waits for too long, when a link or another rank fails, everything is broken off on the GPU too, so that
+/// nobody waits for it for ever; from then on every call throws the reason.
+class LinkWatch {
+  public:
+    LinkWatch(World& world, GpuLinks& gpu);
+    ~LinkWatch();
+    LinkWatch(const LinkWatch&) = delete;
+    LinkWatch& operator=(const LinkWatch&) = delete;
+
+    World& world() const { return world_; }
+    GpuLinks& gpu() const { return gpu_; }
+
+    /// Throws when communication is broken.
+    void check();
+    /// Breaks off because of what was thrown, and tells the other ranks, unless one of them is the reason or
+    /// it is broken already. Returns when the links have let go of all operands.
+    void break_off(std::exception_ptr thrown) noexcept;
+    /// Likewise, when this rank will not go on.
+    void fail(const std::string& reason) noexcept;
+    /// The same without a word to others: whoever destroys this knows no reason.
+    void abandon() noexcept;
+
+    /// Connects with the other ranks of the link, all of whom must come. `link.ranks` and `link.rank` are
+    /// set. The link must be removed before it is destroyed.
+    void connect(WatchedLink& link, const LinkId& id, const std::function<std::string()>& what);
+    /// The orderly end of a link, when nothing is under way on it. One that does not end is aborted.
+    void remove(WatchedLink& link) noexcept;
+
+    /// An operation with one holder and no calls.
+    LinkOperation* take(const Group& group, std::int64_t number);
+    /// One holder more, or less; without any it is used again once it is done.
+    void hold(LinkOperation& operation);
+    void release(LinkOperation& operation) noexcept;
+    /// It will not be enqueued.
+    void cancel(LinkOperation& operation) noexcept;
+
+    /// Hands the operation to the link, behind its `ready`. Waits for other ranks only where a connection
+    /// must be made first.
+    void enqueue(WatchedLink& link, LinkOperation& operation);
+    /// The link's later operations come after the operation.
+    void follow(WatchedLink& link, LinkOperation& operation);
+    /// Returns when the operation has been enqueued.
+    void wait_enqueued(LinkOperation& operation);
+    /// Whether the GPU is done with the operation, or has nothing to do with it.
+    bool has_passed(LinkOperation& operation) noexcept;
+    /// Returns when the GPU is done with the operation, or everything has been broken off.
+    void wait_passed(LinkOperation& operation) noexcept;
+
+  private:
+    using Clock = LinkOperation::Clock;
+    struct Broken {
+        std::string cause;
+        std::string remedy;
+        int failed_peer = -1;
+    };
+    /// An operation that waits for too long.
+    struct Suspect {
+        std::vector<int> ranks;  // the link's other ones
+        std::int64_t key = 0;
+        std::int64_t call = 0;  // LinkProgress::started when the operation is counted
+        CollectiveKind kind = CollectiveKind::barrier;
+        std::string text;
+        Clock::duration waited{};
+    };
+    /// How late a failure or the end of an operation may be noticed.
+    static constexpr std::chrono::milliseconds watch_period{10};
+
+    void run();
+    void look();
+    void look_at(WatchedLink& link, std::optional<Suspect>& suspect);
+    Suspect suspect_of(const WatchedLink& link, const LinkOperation& operation, std::int64_t call,
+                       Clock::duration waited) const;
+    [[noreturn]] void throw_timeout(const Suspect& suspect);
+    std::string missing(const Suspect& suspect);
+    LinkProgress progress_of(std::int64_t key);
+    template <class Use>
+    auto use(WatchedLink& link, const Use& use);
+    void await_word();
+    void settle(WatchedLink& link, const std::function<void(Clock::duration)>& too_late);
+    void break_down(Broken broken, std::string_view tell) noexcept;
+    void abort_links() noexcept;
+    Broken reason_of(const std::exception_ptr& thrown, std::string& tell) noexcept;
+    void recycle(LinkOperation& operation);
+    [[noreturn]] void throw_broken() const;  // with the mutex held
+
+    World& world_;
+    GpuLinks& gpu_;
+
+    std::mutex mutex_;  // guards what follows
+    std::condition_variable changed_;
+    std::condition_variable wake_;  // of the watching thread
+    std::vector<WatchedLink*> links_;
+    std::deque<std::unique_ptr<LinkOperation>> operations_;  // all that were ever needed at once
+    std::vector<LinkOperation*> free_;
+    std::int64_t under_way_ = 0;
+    std::optional<Broken> broken_;
+    bool aborted_ = false;
+    bool ending_ = false;
+
+    ProgressNotes notes_;
+    std::thread thread_;
+};
+
+}  // namespace drover

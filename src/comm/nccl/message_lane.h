@@ -1,0 +1,45 @@
+#pragma once
+
+#include "comm/nccl/link_watch.h"
+
+namespace drover {
+
+/// Sends to one rank, or receives from one, along an axis: a link of two ranks and a thread. Both are made
+/// with the first message, because the other rank may only come to it after collectives that come later here;
+/// so the lane, and not its caller, waits for that rank.
+class MessageLane {
+  public:
+    /// `control` compares calls, `connection` carries the link's id; both have the group's ranks. All must
+    /// outlive the lane.
+    MessageLane(LinkWatch& watch, const Group& group, Communicator& control, Communicator& connection,
+                int peer, CollectiveKind kind);
+    /// All messages have been waited for or dropped.
+    ~MessageLane();
+    MessageLane(const MessageLane&) = delete;
+    MessageLane& operator=(const MessageLane&) = delete;
+
+    LinkOperation* start(Stream stream, const CollectiveCall& call);
+
+  private:
+    void run();
+    LinkOperation* next();
+    void connect();
+
+    LinkWatch& watch_;
+    const Group& group_;
+    Communicator& control_;
+    Communicator& connection_;
+    const int peer_;
+    const CollectiveKind kind_;
+    std::int64_t messages_ = 0;
+    WatchedLink link_;
+
+    std::mutex mutex_;  // guards what follows
+    std::condition_variable changed_;
+    std::deque<LinkOperation*> queue_;
+    bool ending_ = false;
+
+    std::thread thread_;
+};
+
+}  // namespace drover

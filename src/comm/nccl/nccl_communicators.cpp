@@ -1,0 +1,114 @@
+#include "comm/nccl/nccl_communicators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <numeric>
+
+#include "comm/nccl/machine.h"
+#include "comm/nccl/nccl_communicator.h"
+
+namespace drover {
+namespace {
+
+/// What a rank says of where it runs; goes over the wire as it lies in memory.
+struct Whereabouts {
+    std::uint64_t machine = 0;
+    std::array<std::byte, 16> gpu{};
+};
+
+/// Every rank's, in order.
+std::vector<Whereabouts> exchange_whereabouts(World& world, const Whereabouts& own) {
+    std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    const auto everyone = world.make_communicator("machines", ranks);
+    std::vector<Whereabouts> all(ranks.size());
+    all[static_cast<std::size_t>(world.rank())] = own;
+    const auto each = static_cast<std::int64_t>(sizeof(Whereabouts));
+    const Tensor whole(all.data(), DType::u8, {each * world.size()});
+    everyone->all_gather({}, whole.rows(each * world.rank(), each), whole);
+    return all;
+}
+
+}  // namespace
+
+NcclCommunicators::NcclCommunicators(World& world, std::unique_ptr<GpuLinks> gpu)
+    : world_(world),
+      gpu_(std::move(gpu)),
+      watch_(world, *gpu_),
+      exceptions_before_(std::uncaught_exceptions()) {
+    tell_apart_ranks_of_one_gpu();
+}
+
+NcclCommunicators::~NcclCommunicators() {
+    if (std::uncaught_exceptions() > exceptions_before_) watch_.abandon();
+    for (auto& [ranks, link] : links_) watch_.remove(*link);
+}
+
+/// NCCL takes ranks of one machine with one GPU for a mistake. As ranks of different machines they are
+/// allowed; what the user has set stays.
+void NcclCommunicators::tell_apart_ranks_of_one_gpu() {
+    if (world_.size() == 1 || gpu_->device() != Device::cuda) return;
+    const std::vector<Whereabouts> all =
+        exchange_whereabouts(world_, {.machine = machine_identity(), .gpu = gpu_->gpu_identity()});
+    const bool one_machine = std::all_of(
+        all.begin(), all.end(), [&](const Whereabouts& other) { return other.machine == all[0].machine; });
+    bool shared = false;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j)
+            shared |= all[i].machine == all[j].machine && all[i].gpu == all[j].gpu;
+    if (!shared) return;
+    setenv("NCCL_HOSTID", fmt::format("drover-rank-{}", world_.rank()).c_str(), 0);
+    if (one_machine) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    if (world_.rank() == 0)
+        fmt::print(stderr,
+                   "Ranks share a GPU: NCCL carries their data as between machines, which is slow.\n");
+}
+
+MakeCommunicator NcclCommunicators::maker() {
+    return
+        [this](std::string axis, std::vector<int> ranks) { return make(std::move(axis), std::move(ranks)); };
+}
+
+std::unique_ptr<Communicator> NcclCommunicators::make(std::string axis, std::vector<int> ranks) {
+    auto control = world_.make_communicator(axis, ranks);
+    auto connection = world_.make_communicator(axis + " (connection)", ranks);
+    if (ranks.size() == 1) return make_self_communicator(std::move(axis));
+    const auto self = std::find(ranks.begin(), ranks.end(), world_.rank());
+    const auto own = static_cast<int>(self - ranks.begin());
+    Group group{.axis = std::move(axis), .ranks = std::move(ranks), .rank = own};
+    WatchedLink& link = link_of(group, *connection);
+    return std::make_unique<NcclCommunicator>(watch_, link, std::move(group), std::move(control),
+                                              std::move(connection));
+}
+
+WatchedLink& NcclCommunicators::link_of(const Group& group, Communicator& connection) {
+    auto& link = links_[group.ranks];
+    if (link != nullptr) return *link;
+    LinkId id{};
+    if (group.rank == 0) id = gpu_->make_id();
+    connection.broadcast({}, Tensor(id.data(), DType::u8, {static_cast<std::int64_t>(id.size())}), 0);
+    link = std::make_unique<WatchedLink>();
+    link->ranks = group.ranks;
+    link->rank = group.rank;
+    watch_.connect(*link, id,
+                   [&] { return fmt::format("axis {} ({})", group.axis, ranks_text(group.ranks)); });
+    return *link;
+}
+
+int gpu_of_rank(World& world) {
+    const std::vector<Whereabouts> all = exchange_whereabouts(world, {.machine = machine_identity()});
+    const auto own = all.begin() + world.rank();
+    const auto neighbours = std::count_if(
+        all.begin(), own, [&](const Whereabouts& other) { return other.machine == own->machine; });
+    const int gpus = cuda_device_count();
+    if (gpus == 0)
+        throw Error(fmt::format("The driver shows no GPU to rank {}.", world.rank()),
+                    "See what nvidia-smi lists there and whether CUDA_VISIBLE_DEVICES hides it.");
+    return static_cast<int>(neighbours) % gpus;
+}
+
+}  // namespace drover

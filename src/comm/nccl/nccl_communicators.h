@@ -1,0 +1,49 @@
+#pragma once
+
+#include <map>
+
+#include "backend/backend.h"
+#include "comm/nccl/link_watch.h"
+
+namespace drover {
+
+/// Makes the communicators of a mesh whose tensors lie on GPUs, one per rank. The world carries what the
+/// ranks say to each other (the ids of links, failures, the comparisons of comm_debug); its options hold here
+/// too. World and backend must outlive this, and this its communicators.
+///
+/// Communicators with the same ranks in the same order share a link, which lives as long as this. An
+/// operation that waits for too long is named with its axis and the ranks that did not come; when a rank
+/// fails, what the others' GPUs wait for is broken off, and the next call there throws.
+class NcclCommunicators {
+  public:
+    /// Collective over the world's ranks.
+    NcclCommunicators(World& world, std::unique_ptr<GpuLinks> gpu);
+    ~NcclCommunicators();
+    NcclCommunicators(const NcclCommunicators&) = delete;
+    NcclCommunicators& operator=(const NcclCommunicators&) = delete;
+
+    /// As World::make_communicator; collective over the given ranks.
+    std::unique_ptr<Communicator> make(std::string axis, std::vector<int> ranks);
+    /// For a mesh.
+    MakeCommunicator maker();
+
+  private:
+    WatchedLink& link_of(const Group& group, Communicator& connection);
+    void tell_apart_ranks_of_one_gpu();
+
+    World& world_;
+    std::unique_ptr<GpuLinks> gpu_;
+    LinkWatch watch_;
+    std::map<std::vector<int>, std::unique_ptr<WatchedLink>> links_;  // by their ranks
+    int exceptions_before_;
+};
+
+/// NCCL for the GPU of a CUDA backend; Error when this build or this machine has none. It lives in the module
+/// drover_nccl.so, so that one GPU can be used without it.
+std::unique_ptr<GpuLinks> load_nccl(Backend& backend);
+
+/// The number of the GPU that this rank is to use: the ranks of a machine take turns with its GPUs.
+/// Collective over the world's ranks; Error when a machine has none.
+int gpu_of_rank(World& world);
+
+}  // namespace drover

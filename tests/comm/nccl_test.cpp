@@ -1,0 +1,261 @@
+// What surrounds NCCL, with threads in the place of GPUs; mpi_checks' sibling nccl_checks uses real ones.
+
+#include <gtest/gtest.h>
+
+#include <latch>
+
+#include "comm/collective_checks.h"
+#include "comm/fake_links.h"
+#include "comm/nccl/nccl_communicators.h"
+#include "comm/threads/thread_world.h"
+
+namespace drover {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr WorldOptions ordinary = {.deadline = 20s};
+
+/// One rank: its world, its links and what makes its communicators.
+struct Rank {
+    World& world;
+    test::FakeLinks& links;
+    NcclCommunicators& communicators;
+
+    test::Carrier carrier() const { return {world, communicators.maker(), nullptr, true}; }
+    std::unique_ptr<Communicator> everyone(std::string axis = "data") const {
+        return communicators.make(std::move(axis), test::all_ranks(world));
+    }
+};
+
+void on_ranks(int size, const WorldOptions& options, const std::function<void(Rank)>& work) {
+    const auto network = test::make_fake_network();
+    run_as_threads(size, options, [&](World& world) {
+        auto links = std::make_unique<test::FakeLinks>(network);
+        test::FakeLinks& links_here = *links;
+        NcclCommunicators communicators(world, std::move(links));
+        work({world, links_here, communicators});
+    });
+}
+
+/// What every rank threw, and the rank whose failure it was when it was another's.
+struct Outcome {
+    std::string message;
+    int failed_peer = -1;
+};
+
+std::vector<Outcome> outcomes(int size, const WorldOptions& options, const std::function<void(Rank)>& work) {
+    std::vector<Outcome> result(static_cast<std::size_t>(size));
+    const auto noting = [&](const Rank& rank) {
+        Outcome& mine = result[static_cast<std::size_t>(rank.world.rank())];
+        try {
+            work(rank);
+        } catch (const PeerFailure& failure) {
+            mine = {failure.what(), failure.rank()};
+            throw;
+        } catch (const std::exception& error) {
+            mine = {error.what(), -1};
+            throw;
+        }
+    };
+    EXPECT_ANY_THROW(on_ranks(size, options, noting));
+    return result;
+}
+
+void expect_contains(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in \"" << text << "\"";
+}
+
+Tensor of(std::vector<float>& values) {
+    return Tensor::of(values.data(), {static_cast<std::int64_t>(values.size())});
+}
+
+void check_all(const Rank& rank) {
+    const test::Carrier at = rank.carrier();
+    test::check_collectives(at);
+    test::check_overlap(at);
+    test::check_groups(at);
+    test::check_messages(at);
+    if (rank.world.size() % 2 == 0) test::check_mesh(at, 2);
+}
+
+class NcclRanks : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Nccl, NcclRanks, testing::Values(1, 2, 3, 4));
+
+TEST_P(NcclRanks, CollectivesGiveWhatALoopOverTheRanksGives) {
+    on_ranks(GetParam(), ordinary, check_all);
+}
+
+TEST(Nccl, CollectivesPassTheDebugModesChecks) {
+    WorldOptions options = ordinary;
+    options.comm_debug = true;
+    on_ranks(3, options, check_all);
+}
+
+TEST(Nccl, AxesWithTheSameRanksShareALink) {
+    on_ranks(4, ordinary, [](const Rank& rank) {
+        const auto everyone = rank.everyone();
+        const auto again = rank.everyone("everyone");
+        const auto alone = rank.communicators.make("alone", {rank.world.rank()});
+        const int first = rank.world.rank() / 2 * 2;
+        const auto pair = rank.communicators.make("pair", {first, first + 1});
+        EXPECT_EQ(rank.links.links_made(), 2);
+        std::vector<float> x(3, 1.f);
+        everyone->all_reduce({}, of(x), Reduction::sum);
+        again->all_reduce({}, of(x), Reduction::sum);
+        pair->all_reduce({}, of(x), Reduction::sum);
+        alone->all_reduce({}, of(x), Reduction::sum);
+        EXPECT_EQ(x, std::vector<float>(3, 32.f));
+    });
+}
+
+TEST(Nccl, AGroupIsHandedOverOnce) {
+    on_ranks(2, ordinary, [](const Rank& rank) {
+        const auto axis = rank.everyone();
+        std::vector<float> x(8, 1.f), y(8, 2.f);
+        std::vector<Pending> pending;
+        axis->together({}, [&] {
+            pending.push_back(axis->start_all_reduce({}, of(x), Reduction::sum));
+            pending.push_back(axis->start_all_reduce({}, of(y), Reduction::sum));
+            EXPECT_EQ(rank.links.enqueued(), 0);
+        });
+        EXPECT_EQ(rank.links.enqueued(), 1);
+        for (Pending& sum : pending) sum.wait({});
+        EXPECT_EQ(x, std::vector<float>(8, 2.f));
+        EXPECT_EQ(y, std::vector<float>(8, 4.f));
+    });
+}
+
+TEST(Nccl, AGroupThatFailsIsNotHandedOver) {
+    on_ranks(2, ordinary, [](const Rank& rank) {
+        const auto axis = rank.everyone();
+        std::vector<float> x(8, 1.f);
+        {
+            std::vector<Pending> pending;
+            EXPECT_THROW(
+                axis->together({},
+                               [&] {
+                                   pending.push_back(axis->start_all_reduce({}, of(x), Reduction::max));
+                                   throw std::runtime_error("no");
+                               }),
+                std::runtime_error);
+        }
+        EXPECT_EQ(rank.links.enqueued(), 0);
+        axis->all_reduce({}, of(x), Reduction::sum);
+        EXPECT_EQ(x, std::vector<float>(8, 2.f));
+    });
+}
+
+TEST(Nccl, AWaitThatLastsTooLongNamesTheMissingRanks) {
+    std::latch others_gave_up(2);
+    const auto result = outcomes(4, {.deadline = 500ms}, [&](const Rank& rank) {
+        const auto axis = rank.everyone();
+        std::vector<float> part(6), whole(24);
+        axis->barrier({});
+        if (rank.world.rank() >= 2) {
+            others_gave_up.wait();
+            return axis->all_gather({}, of(part), of(whole));
+        }
+        try {
+            axis->all_gather({}, of(part), of(whole));  // comes back when it is broken off
+            axis->check_unbroken();
+        } catch (...) {
+            others_gave_up.count_down();
+            throw;
+        }
+    });
+    const int first = result[0].failed_peer < 0 ? 0 : 1;
+    const std::string& message = result[static_cast<std::size_t>(first)].message;
+    expect_contains(message, "Rank " + std::to_string(first) + " waited ");
+    expect_contains(message,
+                    " s in all_gather number 2 on axis data (24 float32); nothing came from ranks 2, 3.");
+    for (const std::size_t late : {2, 3})
+        expect_contains(result[late].message, "nothing came from ranks 2, 3");
+}
+
+TEST(Nccl, AMessageThatNobodyTakesNamesItsRank) {
+    std::latch gave_up(1);
+    const auto result = outcomes(2, {.deadline = 300ms}, [&](const Rank& rank) {
+        const auto axis = rank.everyone("pp");
+        std::vector<float> x(100000);
+        if (rank.world.rank() == 0) {
+            axis->send({}, of(x), 1);
+            try {
+                axis->send({}, of(x), 1);
+                axis->check_unbroken();
+            } catch (...) {
+                gave_up.count_down();
+                throw;
+            }
+        }
+        axis->receive({}, of(x), 0);
+        gave_up.wait();
+    });
+    expect_contains(result[0].message,
+                    " s in send number 2 to rank 1 on axis pp (100000 float32); rank 1 took nothing.");
+}
+
+TEST(Nccl, AFailureReachesRanksThatWaitWithItsReason) {
+    const auto result = outcomes(3, {}, [](const Rank& rank) {
+        const auto axis = rank.everyone("tp");
+        std::vector<float> x(1000);
+        axis->all_reduce({}, of(x), Reduction::sum);
+        if (rank.world.rank() == 1) throw std::runtime_error("the disk is full");
+        for (;;) axis->all_reduce({}, of(x), Reduction::sum);
+    });
+    EXPECT_EQ(result[1].message, "the disk is full");
+    for (const std::size_t rank : {0, 2}) {
+        EXPECT_EQ(result[rank].failed_peer, 1);
+        expect_contains(result[rank].message, "the disk is full");
+    }
+}
+
+TEST(Nccl, AnExceptionWithCollectivesUnderWayLetsGoOfTheirMemory) {
+    const auto result = outcomes(3, {}, [&](const Rank& rank) {
+        const auto axis = rank.everyone();
+        if (rank.world.rank() == 0) {
+            // Freed by the unwinding, while the others may be copying from them.
+            auto part = std::make_unique<std::vector<float>>(100000, 1.f);
+            auto whole = std::make_unique<std::vector<float>>(300000);
+            const Pending gathered = axis->start_all_gather({}, of(*part), of(*whole));
+            const Pending sent = axis->start_send({}, of(*part), 1);
+            const Pending never = axis->start_receive({}, of(*part), 2);
+            throw std::runtime_error("out of luck");
+        }
+        std::vector<float> part(100000, 1.f), whole(300000);
+        axis->all_gather({}, of(part), of(whole));
+        axis->barrier({});
+        axis->check_unbroken();
+    });
+    EXPECT_EQ(result[0].message, "out of luck");
+    for (const std::size_t rank : {1, 2}) EXPECT_EQ(result[rank].failed_peer, 0);
+}
+
+TEST(Nccl, AnErrorOfALinkEndsAllRanks) {
+    const auto result = outcomes(2, {}, [](const Rank& rank) {
+        const auto axis = rank.everyone();
+        std::vector<float> x(10);
+        axis->all_reduce({}, of(x), Reduction::sum);
+        if (rank.world.rank() == 0) rank.links.break_links();
+        for (;;) axis->all_reduce({}, of(x), Reduction::sum);
+    });
+    EXPECT_EQ(result[0].message, "NCCL failed. Mend it.");
+    EXPECT_EQ(result[1].failed_peer, 0);
+    expect_contains(result[1].message, "NCCL failed. Mend it.");
+}
+
+TEST(Nccl, DebugModeNamesBothCallsWhenTheyDiffer) {
+    const auto result = outcomes(2, {.deadline = 20s, .comm_debug = true}, [](const Rank& rank) {
+        const auto axis = rank.everyone("tp");
+        std::vector<float> x(12);
+        axis->barrier({});
+        if (rank.world.rank() == 0) axis->all_reduce({}, of(x), Reduction::max);
+        axis->barrier({});
+    });
+    expect_contains(
+        result[0].failed_peer < 0 ? result[0].message : result[1].message,
+        "Rank 0 calls all_reduce of 12 float32 (max), rank 1 calls barrier (collective 2 on axis tp).");
+}
+
+}  // namespace
+}  // namespace drover
