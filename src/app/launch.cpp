@@ -34,9 +34,10 @@ LaunchEnvironmentVariables read_variables() {
 void say_shares(int processes) {
     const int cores = usable_cores(), threads = threads_per_process(processes);
     std::string line = fmt::format("{} process{}", processes, processes == 1 ? "" : "es");
-    if (processes > cores) line += fmt::format(" on {} core{}, which they share", cores, cores == 1 ? "" : "s");
+    if (processes > cores)
+        line += fmt::format(" on {} core{}, which they share", cores, cores == 1 ? "" : "s");
     if (std::getenv("OMP_NUM_THREADS") == nullptr)
-        line += fmt::format("; OMP_NUM_THREADS={} for each", threads);
+        line += fmt::format("; OMP_NUM_THREADS={}{}", threads, processes == 1 ? "" : " for each");
     fmt::print(stderr, "drover: {}.\n", line);
 }
 
