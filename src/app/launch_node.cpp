@@ -68,7 +68,6 @@ class Follower {
 
     int run() {
         join();
-        loop_.watch(node_0_->descriptor(), [this] { hear(); });
         while (!status_) {
             loop_.wait(200ms);
             take_signals();
@@ -104,28 +103,18 @@ class Follower {
         node_0_->send({.subject = LaunchSubject::hello,
                        .numbers = {launch_protocol, options_.node_rank, options_.nodes, processes_},
                        .texts = {options_.job_id, name}});
-        loop_.watch(node_0_->descriptor(), [this] { hear_answer(); });
-        while (rank_ == any_node) {
+        loop_.watch(node_0_->descriptor(), [this] { hear(); });
+        while (rank_ == any_node && !status_) {
             loop_.wait(200ms);
             leave_on_signal();
-            if (Clock::now() > deadline || node_0_->is_lost())
-                throw Error(fmt::format("What listens at {}:{} does not answer as node 0 of a job.", address_,
-                                        options_.master_port),
-                            "Look whether another program has the port, and choose one with --master_port.");
+            if (Clock::now() > deadline)
+                leave(fmt::format("What listens at {}:{} does not answer as node 0 of a job.", address_,
+                                  options_.master_port),
+                      "Look whether another program has the port, and choose one with --master_port.");
         }
-        fmt::print(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows what the job prints.\n",
-                   rank_, options_.nodes, address_, options_.master_port);
-    }
-
-    void hear_answer() {
-        for (const LaunchMessage& message : node_0_->receive()) {
-            if (message.subject == LaunchSubject::refused)
-                throw Error(
-                    fmt::format("Node 0 at {}:{} refused this node: {}.", address_, options_.master_port,
-                                message.texts[0]),
-                    "The nodes of a job need the same --nnodes and --rdzv_id, and numbers of their own.");
-            if (message.subject == LaunchSubject::welcome) rank_ = message.numbers[0];
-        }
+        if (rank_ != any_node)
+            fmt::print(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows what the job prints.\n",
+                       rank_, options_.nodes, address_, options_.master_port);
     }
 
     void leave_on_signal() {
@@ -151,6 +140,11 @@ class Follower {
     }
 
     void take(const LaunchMessage& message) {
+        if (message.subject == LaunchSubject::refused)
+            leave(fmt::format("Node 0 at {}:{} refused this node: {}.", address_, options_.master_port,
+                              message.texts[0]),
+                  "The nodes of a job need the same --nnodes and --rdzv_id, and numbers of their own.");
+        if (message.subject == LaunchSubject::welcome) rank_ = message.numbers[0];
         if (message.subject == LaunchSubject::run) return start(message.numbers[0], message.texts);
         if (message.subject == LaunchSubject::stop)
             for (const auto& [number, daemon] : daemons_) daemon->end();
