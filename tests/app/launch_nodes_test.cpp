@@ -150,7 +150,7 @@ TEST_F(LaunchNodes, ALauncherThatDiesEndsTheJob) {
 
 /// A port of this machine that nobody listens on.
 int free_port() {
-    int port = 23456;
+    int port = 20'000 + getpid() % 10'000;  // tests run side by side
     while (!listen_on(std::string("127.0.0.1"), port).is_open()) ++port;
     return port;
 }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -161,8 +162,11 @@ TEST(LaunchOptions, RefusalsNameTheFlag) {
     flags = flags_of_run_clm();
     flags.log = flags.log_dir = "x";
     EXPECT_EQ(cause_of_refusal(flags), "--log and --log_dir are given.");
-    flags.words = {};
     flags.log.clear();
+    flags.log_dir = "at 12:30";
+    EXPECT_EQ(cause_of_refusal(flags), "--log_dir is \"at 12:30\".");
+    flags.log_dir = "x";
+    flags.words = {};
     EXPECT_EQ(cause_of_refusal(flags), "Nothing to start is given.");
     flags.words = {"--nproc", "2"};
     EXPECT_EQ(cause_of_refusal(flags), "The flag --nproc is unknown.");
@@ -240,6 +244,25 @@ TEST(MpirunCommandLine, OnNodesWithLaunchers) {
                                          "me"}));
     plan.drover = "/opt/my programs/drover";
     EXPECT_THROW(mpirun_words(plan), Error);
+}
+
+TEST(MpirunCommandLine, OpenMpi5HasOtherNames) {
+    MpirunPlan plan = plan_of_tell();
+    plan.major_version = 5;
+    plan.nodes = {{"10.0.0.1", 1}, {"10.0.0.2", 1}};
+    plan.network = "10.0.0.0/24";
+    plan.log_folder = "logs";
+    const Words words = mpirun_words(plan);
+    const auto setting = [&](const std::string& name) {
+        const auto found = std::find(words.begin(), words.end(), name);
+        return found == words.end() ? "" : *(found - 1) + " = " + *(found + 1);
+    };
+    EXPECT_EQ(setting("plm"), "--prtemca = ssh");
+    EXPECT_EQ(setting("plm_ssh_agent"), "--prtemca = /opt/drover launch-agent");
+    EXPECT_EQ(setting("plm_ssh_no_tree_spawn"), "--prtemca = 1");
+    EXPECT_EQ(setting("prte_if_include"), "--prtemca = 10.0.0.0/24");
+    EXPECT_EQ(setting("btl_tcp_if_include"), "--mca = 10.0.0.0/24");
+    EXPECT_NE(std::find(words.begin(), words.end(), "dir=logs"), words.end());
 }
 
 TEST(MpirunCommandLine, HandsSettingsOn) {
