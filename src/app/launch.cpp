@@ -61,14 +61,12 @@ int launch(const LaunchFlags& flags) {
 }
 
 /// A command that is started by another part of the launcher, never by users.
-template <typename Run>
-void add_hidden_command(CLI::App& app, const char* name, Run run) {
+CLI::App* add_hidden_command(CLI::App& app, const char* name) {
     CLI::App* command = app.add_subcommand(name, "A part of drover launch.");
     command->group("");
     command->set_help_flag();
     command->prefix_command();
-    // A job's status is any number, where errors of this program have theirs.
-    command->callback([command, run] { std::exit(run(command->remaining())); });
+    return command;
 }
 
 }  // namespace
@@ -85,10 +83,16 @@ void add_launch_command(CLI::App& app) {
     add_launch_flags(*command, *flags);
     command->callback([command, flags] {
         flags->words = command->remaining();
+        // A job's status is any number, where errors of this program have theirs.
         std::exit(launch(*flags));
     });
-    add_hidden_command(app, "launch-agent", run_launch_agent);
-    add_hidden_command(app, "launch-process", run_launch_process);
+    CLI::App* agent = add_hidden_command(app, "launch-agent");
+    agent->callback([agent] { std::exit(run_launch_agent(agent->remaining())); });
+    CLI::App* process = add_hidden_command(app, "launch-process");
+    auto logs = std::make_shared<ProcessLogs>();
+    process->add_option("--log_dir", logs->folder);
+    process->add_flag("--files_alone", logs->files_alone);
+    process->callback([process, logs] { std::exit(run_launch_process(process->remaining(), *logs)); });
 }
 
 }  // namespace drover

@@ -112,7 +112,7 @@ int run_launch_agent(const std::vector<std::string>& words) {
     std::string line;
     for (std::size_t i = 1; i < words.size(); ++i) line += (i > 1 ? " " : "") + words[i];
     for (std::string& word : daemon_words(line)) request.texts.push_back(std::move(word));
-    FileDescriptor socket = connect_to(std::filesystem::path(place));
+    FileDescriptor socket = connect_locally(place);
     if (!socket.is_open()) throw Error("The launcher of node 0 is gone.", "Start the job again.");
     LaunchConnection launcher(std::move(socket), largest_launch_message);
     launcher.send(request);

@@ -79,17 +79,12 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
     if (!mentions(plan.more, "map-by")) add(words, {"--map-by", mapping});
     // Processes divide a machine by their number of threads; bound to one core, all threads would share it.
     if (!mentions(plan.more, "bind-to")) add(words, {"--bind-to", "none"});
-    if (!plan.log_folder.empty()) {
-        const std::string folder = plan.log_folder.native() + (plan.files_alone ? ":nocopy" : "");
-        if (plan.major_version >= 5)
-            add(words, {"--output", "dir=" + folder});
-        else
-            add(words, {"--output-filename", folder});
-    }
     for (const std::string& name : plan.variables)
         if (!has(plan.more, name)) add(words, {"-x", name});
     words.insert(words.end(), plan.more.begin(), plan.more.end());
     add(words, {plan.drover.native(), "launch-process"});
+    if (!plan.log_folder.empty()) add(words, {"--log_dir", plan.log_folder.native()});
+    if (plan.files_alone) words.push_back("--files_alone");
     words.insert(words.end(), plan.program.begin(), plan.program.end());
     return words;
 }

@@ -2,44 +2,30 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
+#include <random>
 
 #include "app/launch_network.h"
-#include "core/error.h"
 
 namespace drover {
-namespace {
-
-/// A folder that only this user may enter.
-std::filesystem::path make_private_folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "drover-launch-XXXXXX").native();
-    if (mkdtemp(name.data()) == nullptr)
-        throw Error(fmt::format("The folder {} cannot be made: {}.", name, std::strerror(errno)),
-                    "Set TMPDIR to a folder that you may write.");
-    return name;
-}
-
-}  // namespace
 
 LaunchDaemons::LaunchDaemons(LaunchLoop& loop, Rendezvous& rendezvous)
-    : loop_(loop), rendezvous_(rendezvous), folder_(make_private_folder()) {
-    listener_ = listen_on(socket_file());
+    : loop_(loop),
+      rendezvous_(rendezvous),
+      socket_name_(fmt::format("drover-launch-{}-{:08x}", getpid(), std::random_device()())) {
+    listener_ = listen_locally(socket_name_);
     loop_.watch(listener_.number(), [this] { take_connection(); });
 }
 
 LaunchDaemons::~LaunchDaemons() {
     loop_.forget(listener_.number());
     for (const auto& [number, request] : requests_) loop_.forget(request.starter->descriptor());
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
 }
 
 void LaunchDaemons::take_connection() {
     FileDescriptor socket = accept_connection(listener_);
-    if (!socket.is_open()) return;
+    if (!socket.is_open() || !is_own_peer(socket)) return;
     const int number = ++last_number_;
     Request& request = requests_[number];
     request.starter = std::make_unique<LaunchConnection>(std::move(socket), largest_launch_message);

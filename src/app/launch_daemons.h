@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -9,7 +8,7 @@
 namespace drover {
 
 /// Node 0's side of starting mpirun's daemons: takes requests of the program that mpirun calls in place of
-/// ssh, over a socket that only this user reaches, hands them to the nodes, and hands back what comes.
+/// ssh and of no other user's, hands them to the nodes, and hands back what comes.
 class LaunchDaemons {
   public:
     LaunchDaemons(LaunchLoop& loop, Rendezvous& rendezvous);
@@ -17,8 +16,8 @@ class LaunchDaemons {
     LaunchDaemons(const LaunchDaemons&) = delete;
     LaunchDaemons& operator=(const LaunchDaemons&) = delete;
 
-    /// Where it listens.
-    std::filesystem::path socket_file() const { return folder_ / "socket"; }
+    /// The socket on which it listens.
+    const std::string& socket_name() const { return socket_name_; }
     /// What a node says about a command.
     void take(int node, const LaunchMessage& message);
 
@@ -34,7 +33,7 @@ class LaunchDaemons {
 
     LaunchLoop& loop_;
     Rendezvous& rendezvous_;
-    std::filesystem::path folder_;
+    const std::string socket_name_;
     FileDescriptor listener_;
     std::map<int, Request> requests_;  // by number of the command
     int last_number_ = 0;

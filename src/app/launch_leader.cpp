@@ -133,7 +133,7 @@ class Leader {
                 std::find_if(options_.mpirun_arguments.begin(), options_.mpirun_arguments.end(),
                              [](const std::string& word) { return word.find("_if_") != std::string::npos; });
         if (one_network && !told && plan_.nodes.size() > 1) plan_.network = *network;
-        setenv(launch_socket_variable, daemons_->socket_file().c_str(), 1);
+        setenv(launch_socket_variable, daemons_->socket_name().c_str(), 1);
     }
 
     void plan_machines() {

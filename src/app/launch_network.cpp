@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cerrno>
@@ -33,13 +34,12 @@ std::string text_of(const in_addr& address) {
     return text;
 }
 
-sockaddr_un file_address(const std::filesystem::path& socket_file) {
+/// A name that begins with a zero is no file.
+sockaddr_un local_address(const std::string& name) {
     sockaddr_un place{};
     place.sun_family = AF_UNIX;
-    const std::string& name = socket_file.native();
-    if (name.size() >= sizeof place.sun_path)
-        throw Error(fmt::format("The name {} is too long for a socket.", name), "Set TMPDIR to a short one.");
-    std::memcpy(place.sun_path, name.c_str(), name.size());
+    require(name.size() + 1 < sizeof place.sun_path, "a name too long for a socket");
+    std::memcpy(place.sun_path + 1, name.data(), name.size());
     return place;
 }
 
@@ -141,22 +141,28 @@ FileDescriptor connect_to(const std::string& address, int port) {
     return socket;
 }
 
-FileDescriptor listen_on(const std::filesystem::path& socket_file) {
+FileDescriptor listen_locally(const std::string& name) {
     FileDescriptor socket = new_socket(AF_UNIX, SOCK_NONBLOCK);
-    const sockaddr_un place = file_address(socket_file);
+    const sockaddr_un place = local_address(name);
     if (bind(socket.number(), generic(place), sizeof place) != 0 ||
         listen(socket.number(), waiting_connections) != 0)
-        throw Error(
-            fmt::format("The socket {} cannot be made: {}.", socket_file.native(), std::strerror(errno)),
-            "Set TMPDIR to a folder on a local disk.");
+        throw Error(fmt::format("The local socket {} cannot be made: {}.", name, std::strerror(errno)),
+                    "Start the job again.");
     return socket;
 }
 
-FileDescriptor connect_to(const std::filesystem::path& socket_file) {
+FileDescriptor connect_locally(const std::string& name) {
     FileDescriptor socket = new_socket(AF_UNIX, 0);
-    const sockaddr_un place = file_address(socket_file);
-    if (connect(socket.number(), generic(place), sizeof place) != 0) return {};
+    const sockaddr_un place = local_address(name);
+    if (connect(socket.number(), generic(place), sizeof place) != 0 || !is_own_peer(socket)) return {};
     return socket;
+}
+
+bool is_own_peer(const FileDescriptor& connection) {
+    ucred peer{};
+    socklen_t size = sizeof peer;
+    return getsockopt(connection.number(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+           (peer.uid == geteuid() || peer.uid == 0);
 }
 
 FileDescriptor accept_connection(const FileDescriptor& listener) {

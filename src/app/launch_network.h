@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -22,9 +21,12 @@ bool is_in_network(const std::string& address, const std::string& network);
 FileDescriptor listen_on(const std::string& address, int port);
 /// Not open when nobody listens there, or the machine does not answer within seconds.
 FileDescriptor connect_to(const std::string& address, int port);
-/// The same for a socket in the file system, which only this user's programs reach.
-FileDescriptor listen_on(const std::filesystem::path& socket_file);
-FileDescriptor connect_to(const std::filesystem::path& socket_file);
+/// A socket of this machine with a name of its own, which goes with the process.
+FileDescriptor listen_locally(const std::string& name);
+/// Not open when nobody listens there, or another user does.
+FileDescriptor connect_locally(const std::string& name);
+/// Whether the other end of a local connection is a process of this user or of root.
+bool is_own_peer(const FileDescriptor& connection);
 
 /// The next connection to a listening socket, which the kernel watches: a machine that is gone shows within
 /// 20 seconds. Not open when there is none.

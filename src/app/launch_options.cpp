@@ -159,9 +159,6 @@ class Reader {
     void read_logs() {
         if (!flags_.log.empty() && !flags_.log_dir.empty())
             throw UsageError("--log and --log_dir are given.", "Use one of them; --log_dir makes both logs.");
-        if (flags_.log_dir.find_first_of(":,") != std::string::npos)
-            throw UsageError(fmt::format("--log_dir is \"{}\".", flags_.log_dir),
-                             "mpirun takes no folder with a colon or comma in its name.");
         options_.log_folder = flags_.log_dir;
         options_.log = flags_.log_dir.empty() ? std::filesystem::path(flags_.log)
                                               : std::filesystem::path(flags_.log_dir) / "launch.log";

@@ -5,10 +5,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <optional>
 
 #include "app/launch_child.h"
 #include "app/launch_machine.h"
+#include "app/launch_signals.h"
+#include "app/launch_tee.h"
 #include "core/error.h"
 
 namespace drover {
@@ -44,37 +48,79 @@ void set_environment() {
     _exit(128 + signal_number);
 }
 
+/// The program of this process, and what it prints.
+class Program {
+  public:
+    Program(LaunchLoop& loop, const std::vector<std::string>& words, const ProcessLogs& logs)
+        : child_({.file = find(words.front()),
+                  .words = words,
+                  .captured = !logs.folder.empty(),
+                  .end_signal = SIGKILL}) {
+        if (logs.folder.empty()) return;
+        const char* rank = std::getenv("RANK");
+        const std::filesystem::path folder =
+            logs.folder / fmt::format("rank.{}", rank == nullptr ? "0" : rank);
+        output_.emplace(loop, child_.output(), folder / "stdout", logs.files_alone ? -1 : STDOUT_FILENO);
+        errors_.emplace(loop, child_.errors(), folder / "stderr", logs.files_alone ? -1 : STDERR_FILENO);
+    }
+
+    /// Its group is its own: mpirun signals the group of this process, and would reach it too.
+    void signal(int number) const { child_.signal_group(number); }
+    int ended_by() const { return child_.ended_by(); }
+    std::optional<int> status() {
+        const std::optional<int> status = child_.status();
+        for (std::optional<Stream>* stream : {&output_, &errors_})
+            while (status && *stream && (*stream)->reader.read_on()) continue;
+        return status;
+    }
+
+  private:
+    struct Stream {
+        Stream(LaunchLoop& loop, FileDescriptor& pipe, const std::filesystem::path& file, int shown_on)
+            : log(file), reader(loop, pipe, [this, shown_on](std::string_view bytes) {
+                  log.write(bytes);
+                  if (shown_on >= 0) write_all(shown_on, bytes);
+              }) {}
+        LaunchLog log;
+        PipeReader reader;
+    };
+
+    static std::filesystem::path find(const std::string& program) {
+        const auto file = find_program(program);
+        if (!file)
+            throw Error(fmt::format("The program {} is not there, or may not be run.", program),
+                        "It must be on every machine of the job.");
+        return *file;
+    }
+
+    LaunchChild child_;
+    std::optional<Stream> output_, errors_;
+};
+
 }  // namespace
 
-int run_launch_process(const std::vector<std::string>& words) {
+int run_launch_process(const std::vector<std::string>& words, const ProcessLogs& logs) {
     if (words.empty()) throw UsageError("No program is given.", "drover launch starts this command.");
     const pid_t daemon = getppid();
     set_environment();
-    sigset_t watched;
-    sigemptyset(&watched);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
-        sigaddset(&watched, number);
-    sigprocmask(SIG_BLOCK, &watched, nullptr);
-    const auto file = find_program(words.front());
-    if (!file)
-        throw Error(fmt::format("The program {} is not there, or may not be run.", words.front()),
-                    "It must be on every machine of the job.");
-    // Its group is its own: mpirun signals the group of this process, and would reach it too.
-    LaunchChild program({.file = *file, .words = words, .end_signal = SIGKILL});
-    constexpr timespec a_moment{.tv_sec = 1, .tv_nsec = 0};
+    LaunchLoop loop;
+    LaunchSignals signals(loop);
+    Program program(loop, words, logs);
     bool end_asked = false;
-    int seconds_alone = 0;
+    std::optional<std::chrono::steady_clock::time_point> alone_since;
     while (!program.status()) {
-        const int number = sigtimedwait(&watched, nullptr, &a_moment);
-        if (number == end_signal_of_jobs) {
-            // The launcher repeats it, lest it come before the program was started.
-            if (!std::exchange(end_asked, true)) program.signal_group(SIGTERM);
-        } else if (number > 0 && number != SIGCHLD) {
-            program.signal_group(number);
-        } else if (number < 0 && getppid() != daemon) {
-            constexpr int patience = 3;
-            program.signal_group(++seconds_alone < patience ? SIGTERM : SIGKILL);
+        loop.wait(std::chrono::seconds(1));
+        for (const int number : signals.take()) {
+            if (number != end_signal_of_jobs)
+                program.signal(number);
+            else if (!std::exchange(end_asked, true))  // the launcher repeats it, lest it come too early
+                program.signal(SIGTERM);
         }
+        if (getppid() == daemon) continue;
+        const auto now = std::chrono::steady_clock::now();
+        if (!alone_since) program.signal(SIGTERM);
+        if (now > alone_since.value_or(now) + std::chrono::seconds(3)) program.signal(SIGKILL);
+        if (!alone_since) alone_since = now;
     }
     if (program.ended_by() != 0) end_by(program.ended_by());
     return *program.status();

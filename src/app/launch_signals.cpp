@@ -8,14 +8,16 @@
 namespace drover {
 
 bool asks_for_the_end(int signal_number) {
-    return signal_number == SIGINT || signal_number == SIGTERM || signal_number == SIGHUP ||
-           signal_number == SIGQUIT;
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR2})
+        if (signal_number == number) return true;
+    return false;
 }
 
 LaunchSignals::LaunchSignals(LaunchLoop& loop) : loop_(loop) {
     sigset_t watched;
     sigemptyset(&watched);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGCHLD}) sigaddset(&watched, number);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
+        sigaddset(&watched, number);
     require(sigprocmask(SIG_BLOCK, &watched, &before_) == 0, "signals that cannot be blocked");
     descriptor_ = FileDescriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
     require(descriptor_.is_open(), "signals that cannot be read");

@@ -8,8 +8,8 @@
 
 namespace drover {
 
-/// Takes the signals that end a program, SIGUSR1 and SIGCHLD out of a loop instead of by handlers, as long as
-/// it lives. Made before the program starts others, which get the mask back that was there before.
+/// Takes the signals that end a program, SIGUSR1, SIGUSR2 and SIGCHLD out of a loop instead of by handlers,
+/// as long as it lives. Made before the program starts others, which get the mask back that was there before.
 class LaunchSignals {
   public:
     explicit LaunchSignals(LaunchLoop& loop);
@@ -27,7 +27,7 @@ class LaunchSignals {
     std::vector<int> came_;
 };
 
-/// Whether a signal asks a program to end.
+/// Whether a signal asks a program to end. SIGUSR2 is how mpirun is told so (launch_process.h).
 bool asks_for_the_end(int signal_number);
 
 }  // namespace drover

@@ -151,7 +151,7 @@ TEST_F(LaunchNodes, ALauncherThatDiesEndsTheJob) {
 /// A port of this machine that nobody listens on.
 int free_port() {
     int port = 20'000 + getpid() % 10'000;  // tests run side by side
-    while (!listen_on(std::string("127.0.0.1"), port).is_open()) ++port;
+    while (!listen_on("127.0.0.1", port).is_open()) ++port;
     return port;
 }
 
@@ -187,7 +187,7 @@ TEST(LaunchOneMachine, NamesTheNodesThatDoNotCome) {
 bool is_closed_on(int port, const std::string& bytes) {
     FileDescriptor socket;
     for (int tries = 0; tries < 500 && !socket.is_open(); ++tries) {
-        socket = connect_to(std::string("127.0.0.1"), port);
+        socket = connect_to("127.0.0.1", port);
         if (!socket.is_open()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     if (!socket.is_open() || write(socket.number(), bytes.data(), bytes.size()) < 0) return false;
@@ -214,7 +214,7 @@ TEST(LaunchOneMachine, SendsStrangersAway) {
 /// A listener that takes one node in and gives it a command.
 TEST(LaunchOneMachine, RunsNothingButTheDaemon) {
     const int port = free_port();
-    const FileDescriptor listener = listen_on(std::string("127.0.0.1"), port);
+    const FileDescriptor listener = listen_on("127.0.0.1", port);
     const fs::path output = testing::TempDir() + "/launch_daemon_" + std::to_string(getpid());
     BackgroundRun node(
         fmt::format("launch --nnodes 2 --node_rank 1 --rdzv_endpoint 127.0.0.1:{} --exec true", port),

@@ -163,9 +163,6 @@ TEST(LaunchOptions, RefusalsNameTheFlag) {
     flags.log = flags.log_dir = "x";
     EXPECT_EQ(cause_of_refusal(flags), "--log and --log_dir are given.");
     flags.log.clear();
-    flags.log_dir = "at 12:30";
-    EXPECT_EQ(cause_of_refusal(flags), "--log_dir is \"at 12:30\".");
-    flags.log_dir = "x";
     flags.words = {};
     EXPECT_EQ(cause_of_refusal(flags), "Nothing to start is given.");
     flags.words = {"--nproc", "2"};
@@ -189,8 +186,8 @@ TEST(MpirunCommandLine, OnOneMachine) {
     plan.more = {"--tag-output", "--bind-to", "numa"};
     EXPECT_EQ(mpirun_words(plan),
               (Words{"mpirun", "--allow-run-as-root", "-np", "2", "--oversubscribe", "--map-by", "slot",
-                     "--output-filename", "logs:nocopy", "--tag-output", "--bind-to", "numa", "/opt/drover",
-                     "launch-process", "tell", "me"}));
+                     "--tag-output", "--bind-to", "numa", "/opt/drover", "launch-process", "--log_dir",
+                     "logs", "--files_alone", "tell", "me"}));
 }
 
 TEST(MpirunCommandLine, OnTheMachinesOfAHostfile) {
@@ -251,7 +248,6 @@ TEST(MpirunCommandLine, OpenMpi5HasOtherNames) {
     plan.major_version = 5;
     plan.nodes = {{"10.0.0.1", 1}, {"10.0.0.2", 1}};
     plan.network = "10.0.0.0/24";
-    plan.log_folder = "logs";
     const Words words = mpirun_words(plan);
     const auto setting = [&](const std::string& name) {
         const auto found = std::find(words.begin(), words.end(), name);
@@ -262,7 +258,6 @@ TEST(MpirunCommandLine, OpenMpi5HasOtherNames) {
     EXPECT_EQ(setting("plm_ssh_no_tree_spawn"), "--prtemca = 1");
     EXPECT_EQ(setting("prte_if_include"), "--prtemca = 10.0.0.0/24");
     EXPECT_EQ(setting("btl_tcp_if_include"), "--mca = 10.0.0.0/24");
-    EXPECT_NE(std::find(words.begin(), words.end(), "dir=logs"), words.end());
 }
 
 TEST(MpirunCommandLine, HandsSettingsOn) {
