@@ -82,8 +82,10 @@ void add_launch_command(CLI::App& app) {
                            "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
     add_launch_flags(*command, *flags);
     command->footer(
-        "Behind the flags: run_clm (or run_clm.py, which is the same) and its arguments; with --exec a program and "
-        "its arguments. Other flags of torchrun are accepted with a line that says why they have no effect. See "
+        "Behind the flags: run_clm (or run_clm.py, which is the same) and its arguments; with --exec a "
+        "program and "
+        "its arguments. Other flags of torchrun are accepted with a line that says why they have no effect. "
+        "See "
         "docs/launch.md.");
     command->callback([command, flags] {
         flags->words = command->remaining();

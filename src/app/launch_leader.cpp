@@ -79,10 +79,13 @@ class Leader {
         }
     }
 
-    /// Tells the other nodes that there will be no job.
-    void give_up(const std::string& why) {
-        if (rendezvous_)
-            rendezvous_->send_to_all({.subject = LaunchSubject::finish, .numbers = {1}, .texts = {why}});
+    /// Tells the other nodes that the job has ended, and waits until they have gone: a connection that is
+    /// closed while something of theirs is unread would take the news with it.
+    void dismiss_nodes(int status, const std::string& why) {
+        if (!rendezvous_) return;
+        rendezvous_->send_to_all({.subject = LaunchSubject::finish, .numbers = {status}, .texts = {why}});
+        const auto deadline = std::chrono::steady_clock::now() + 10s;
+        while (rendezvous_->has_nodes() && std::chrono::steady_clock::now() < deadline) loop_.wait(100ms);
     }
 
   private:
@@ -95,7 +98,7 @@ class Leader {
             rendezvous_->tidy();
             for (const int number : signals_.take()) {
                 if (!asks_for_the_end(number)) continue;
-                give_up("Node 0 was stopped before all nodes had come.");
+                dismiss_nodes(128 + number, "Node 0 was stopped before all nodes had come.");
                 std::exit(128 + number);
             }
             if (rendezvous_->is_complete()) break;
@@ -193,9 +196,7 @@ class Leader {
 
     int finish(int status) {
         if (lost_ && status == 0) status = 1;
-        if (rendezvous_)
-            rendezvous_->send_to_all(
-                {.subject = LaunchSubject::finish, .numbers = {status}, .texts = {lost_.value_or("")}});
+        dismiss_nodes(status, lost_.value_or(""));
         return status;
     }
 
@@ -220,7 +221,7 @@ int lead_job(const LaunchOptions& options, int processes, FileDescriptor listene
     try {
         return leader.run();
     } catch (const Error& error) {
-        leader.give_up(fmt::format("Node 0 gave up: {}", error.cause()));
+        leader.dismiss_nodes(1, fmt::format("Node 0 gave up: {}", error.cause()));
         throw;
     }
 }

@@ -35,6 +35,7 @@ class Rendezvous {
     void tidy();
 
     bool is_complete() const { return missing().empty(); }
+    bool has_nodes() const { return !nodes_.empty(); }
     /// Nodes that have not come, or have gone.
     std::vector<int> missing() const;
     /// The machines in the order of node ranks. Nodes with one address are one machine.
