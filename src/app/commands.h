@@ -17,5 +17,7 @@ void add_generate_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 /// Reads its words with the table of arguments (args/), not with CLI11.
 void add_run_clm_command(CLI::App& app);
+/// `drover launch`, and the commands that it starts itself with.
+void add_launch_command(CLI::App& app);
 
 }  // namespace drover

@@ -18,13 +18,15 @@ extern char** environ;
 
 namespace drover::test {
 
-/// The real binary, running while the test goes on; its output goes to a file.
+/// The real binary, running while the test goes on; its output goes to a file. `within` is a command that
+/// becomes the one that follows it, as `env NAME=value` does.
 class BackgroundRun {
   public:
-    BackgroundRun(const std::string& arguments, const std::filesystem::path& output_file)
+    BackgroundRun(const std::string& arguments, const std::filesystem::path& output_file,
+                  const std::string& within = {})
         : output_file_(output_file) {
         const std::string command =
-            "exec " + std::string(DROVER_BINARY) + " " + arguments + " >'" + output_file.string() + "' 2>&1";
+            "exec " + within + " " + std::string(DROVER_BINARY) + " " + arguments + " >'" + output_file.string() + "' 2>&1";
         const char* words[] = {"sh", "-c", command.c_str(), nullptr};
         if (posix_spawn(&process_, "/bin/sh", nullptr, nullptr, const_cast<char**>(words), environ) != 0)
             process_ = -1;

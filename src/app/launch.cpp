@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <memory>
+
+#include "app/commands.h"
+#include "app/launch_agent.h"
+#include "app/launch_leader.h"
+#include "app/launch_machine.h"
+#include "app/launch_message.h"
+#include "app/launch_network.h"
+#include "app/launch_node.h"
+#include "app/launch_options.h"
+#include "app/launch_process.h"
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+/// The variables that options may come from.
+LaunchEnvironmentVariables read_variables() {
+    LaunchEnvironmentVariables variables;
+    for (const char* name :
+         {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT",
+          "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_RESTARTS", "NNODES", "NODE_RANK", "MASTER_ADDR",
+          "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK"})
+        if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
+            variables[name] = value;
+    return variables;
+}
+
+/// How the processes of this machine divide it.
+void say_shares(int processes) {
+    const int cores = usable_cores(), threads = threads_per_process(processes);
+    std::string line = fmt::format("{} process{}", processes, processes == 1 ? "" : "es");
+    if (processes > cores)
+        line += fmt::format(" on {} core{}, which they share", cores, cores == 1 ? "" : "s");
+    if (std::getenv("OMP_NUM_THREADS") == nullptr)
+        line += fmt::format("; OMP_NUM_THREADS={}{}", threads, processes == 1 ? "" : " for each");
+    fmt::print(stderr, "drover: {}.\n", line);
+}
+
+int launch(const LaunchFlags& flags) {
+    const LaunchOptions options = read_launch_options(flags, read_variables());
+    for (const std::string& remark : options.remarks) fmt::print(stderr, "drover: {}\n", remark);
+    const int processes = count_processes(options.processes);
+    if (options.hostfile.empty()) say_shares(processes);
+    if (options.nodes == 1) return lead_job(options, processes, {}, {});
+
+    const std::string address = ipv4_address_of(options.master_address);
+    const bool may_lead =
+        options.node_rank == 0 || (options.node_rank == any_node && network_of_own_address(address));
+    FileDescriptor listener;
+    if (may_lead) listener = listen_on(address, options.master_port);
+    if (listener.is_open()) return lead_job(options, processes, std::move(listener), address);
+    if (options.node_rank == 0)
+        throw Error(fmt::format("Another program listens on {}:{}.", address, options.master_port),
+                    "Choose another port with --master_port, the same on every node.");
+    return follow_job(options, address, processes);
+}
+
+/// A command that is started by another part of the launcher, never by users.
+CLI::App* add_hidden_command(CLI::App& app, const char* name) {
+    CLI::App* command = app.add_subcommand(name, "A part of drover launch.");
+    command->group("");
+    command->set_help_flag();
+    command->prefix_command();
+    return command;
+}
+
+}  // namespace
+
+void add_launch_command(CLI::App& app) {
+    auto flags = std::make_shared<LaunchFlags>();
+    CLI::App* command =
+        app.add_subcommand("launch",
+                           "Starts run_clm on several processes, as torchrun does: on this machine, on those "
+                           "of a hostfile, or on "
+                           "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "
+                           "--config_name config.json "
+                           "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
+    add_launch_flags(*command, *flags);
+    command->footer(
+        "Behind the flags: run_clm (or run_clm.py, which is the same) and its arguments; with --exec a "
+        "program and "
+        "its arguments. Other flags of torchrun are accepted with a line that says why they have no effect. "
+        "See "
+        "docs/launch.md.");
+    command->callback([command, flags] {
+        flags->words = command->remaining();
+        // A job's status is any number, where errors of this program have theirs.
+        std::exit(launch(*flags));
+    });
+    CLI::App* agent = add_hidden_command(app, "launch-agent");
+    agent->callback([agent] { std::exit(run_launch_agent(agent->remaining())); });
+    CLI::App* process = add_hidden_command(app, "launch-process");
+    auto logs = std::make_shared<ProcessLogs>();
+    process->add_option("--log_dir", logs->folder);
+    process->add_flag("--files_alone", logs->files_alone);
+    process->callback([process, logs] { std::exit(run_launch_process(process->remaining(), *logs)); });
+}
+
+}  // namespace drover

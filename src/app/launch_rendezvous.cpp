@@ -1,0 +1,156 @@
+#include "app/launch_rendezvous.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/launch_network.h"
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+constexpr std::chrono::seconds patience_with_strangers{10};
+constexpr std::size_t most_strangers = 256;
+
+}  // namespace
+
+Rendezvous::Rendezvous(LaunchLoop& loop, FileDescriptor listener, Settings settings)
+    : loop_(loop), listener_(std::move(listener)), settings_(std::move(settings)) {
+    loop_.watch(listener_.number(), [this] { take_connection(); });
+}
+
+Rendezvous::~Rendezvous() {
+    loop_.forget(listener_.number());
+    for (const auto& [descriptor, stranger] : strangers_) loop_.forget(descriptor);
+    for (const auto& [rank, node] : nodes_) loop_.forget(node.connection->descriptor());
+}
+
+void Rendezvous::take_connection() {
+    FileDescriptor socket = accept_connection(listener_);
+    if (!socket.is_open() || strangers_.size() >= most_strangers) return;
+    const int descriptor = socket.number();
+    strangers_[descriptor] = {std::make_unique<LaunchConnection>(std::move(socket), largest_launch_hello),
+                              std::chrono::steady_clock::now()};
+    loop_.watch(descriptor, [this, descriptor] { hear_stranger(descriptor); });
+}
+
+void Rendezvous::drop_stranger(int descriptor) {
+    loop_.forget(descriptor);
+    strangers_.erase(descriptor);
+}
+
+void Rendezvous::tidy() {
+    const auto too_early = std::chrono::steady_clock::now() - patience_with_strangers;
+    std::vector<int> silent;
+    for (const auto& [descriptor, stranger] : strangers_)
+        if (stranger.since < too_early) silent.push_back(descriptor);
+    for (const int descriptor : silent) drop_stranger(descriptor);
+}
+
+void Rendezvous::hear_stranger(int descriptor) {
+    LaunchConnection& connection = *strangers_.at(descriptor).connection;
+    std::vector<LaunchMessage> messages;
+    try {
+        messages = connection.receive();
+    } catch (const Error&) {
+        return drop_stranger(descriptor);  // a browser or a scan of ports; the job is not concerned
+    }
+    if (messages.empty() && !connection.is_lost()) return;
+    if (messages.size() != 1 || messages[0].subject != LaunchSubject::hello) return drop_stranger(descriptor);
+    Stranger stranger = std::move(strangers_.at(descriptor));
+    drop_stranger(descriptor);
+    answer(std::move(stranger), messages[0]);
+}
+
+std::string Rendezvous::objection(const LaunchMessage& hello, int& rank) const {
+    if (hello.numbers[0] != launch_protocol) return "its drover is another version than that of node 0";
+    if (hello.texts[0] != settings_.job_id) return "it belongs to another job (--rdzv_id)";
+    if (hello.numbers[2] != settings_.nodes)
+        return fmt::format("it expects {} nodes, node 0 expects {}", hello.numbers[2], settings_.nodes);
+    if (hello.numbers[3] < 1 || hello.numbers[3] > 65536) return "it has no number of processes";
+    const std::vector<int> free = missing();
+    if (free.empty()) return "all nodes are there already";
+    rank = hello.numbers[1] == any_node ? free.front() : hello.numbers[1];
+    if (rank == 0) return "there is a node 0 already (--node_rank)";
+    if (rank < 0 || rank >= settings_.nodes)
+        return fmt::format("its number {} is not below {}", rank, settings_.nodes);
+    if (nodes_.contains(rank)) return fmt::format("there is a node {} already (--node_rank)", rank);
+    return {};
+}
+
+void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
+    LaunchConnection& connection = *stranger.connection;
+    int rank = 0;
+    const std::string address = peer_address(connection.socket());
+    if (const std::string reason = objection(hello, rank); !reason.empty()) {
+        fmt::print(stderr, "drover: A node at {} was refused: {}.\n", address, reason);
+        connection.send({.subject = LaunchSubject::refused, .texts = {reason}});
+        return;
+    }
+    connection.trust();
+    connection.send({.subject = LaunchSubject::welcome, .numbers = {rank}});
+    fmt::print(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank, hello.texts[1], address,
+               hello.numbers[3], hello.numbers[3] == 1 ? "" : "es");
+    loop_.watch(connection.descriptor(), [this, rank] { hear_node(rank); });
+    nodes_[rank] = {std::move(stranger.connection), address, hello.numbers[3]};
+}
+
+void Rendezvous::hear_node(int rank) {
+    LaunchConnection& connection = *nodes_.at(rank).connection;
+    bool gone = false;
+    try {
+        for (const LaunchMessage& message : connection.receive())
+            if (take_) take_(rank, message);
+    } catch (const Error& error) {
+        fmt::print(stderr, "drover: Node {}: {}\n", rank, error.what());
+        gone = true;
+    }
+    if (!gone && !connection.is_lost()) return;
+    loop_.forget(connection.descriptor());
+    nodes_.erase(rank);
+}
+
+std::vector<int> Rendezvous::missing() const {
+    std::vector<int> ranks;
+    for (int rank = 1; rank < settings_.nodes; ++rank)
+        if (!nodes_.contains(rank)) ranks.push_back(rank);
+    return ranks;
+}
+
+std::vector<LaunchHost> Rendezvous::machines() const {
+    std::vector<LaunchHost> machines{{settings_.address, settings_.processes}};
+    for (const auto& [rank, node] : nodes_) {
+        const auto same = std::find_if(machines.begin(), machines.end(), [&](const LaunchHost& machine) {
+            return machine.name == node.address;
+        });
+        if (same == machines.end())
+            machines.push_back({node.address, node.processes});
+        else
+            same->processes += node.processes;
+    }
+    return machines;
+}
+
+std::optional<int> Rendezvous::node_at(const std::string& address) const {
+    for (const auto& [rank, node] : nodes_)
+        if (node.address == address) return rank;
+    return std::nullopt;
+}
+
+void Rendezvous::send(int node, const LaunchMessage& message) {
+    if (const auto found = nodes_.find(node); found != nodes_.end()) found->second.connection->send(message);
+}
+
+void Rendezvous::send_to_all(const LaunchMessage& message) {
+    for (const auto& [rank, node] : nodes_) node.connection->send(message);
+}
+
+std::string name_nodes(const std::vector<int>& ranks) {
+    std::string text = ranks.size() == 1 ? "node " : "nodes ";
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+        text += fmt::format("{}{}", i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
+    return text;
+}
+
+}  // namespace drover

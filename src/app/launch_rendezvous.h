@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/launch_command_line.h"
+#include "app/launch_connection.h"
+
+namespace drover {
+
+/// Node 0's side of the meeting: takes the launchers of the other nodes in, and keeps the connections.
+class Rendezvous {
+  public:
+    struct Settings {
+        std::string address;  ///< of node 0, on which it listens
+        int nodes;
+        int processes;  ///< of node 0
+        std::string job_id;
+    };
+    /// Called with the node and what it says, once it is taken in.
+    using TakeMessage = std::function<void(int node, const LaunchMessage&)>;
+
+    Rendezvous(LaunchLoop& loop, FileDescriptor listener, Settings settings);
+    ~Rendezvous();
+    Rendezvous(const Rendezvous&) = delete;
+    Rendezvous& operator=(const Rendezvous&) = delete;
+
+    void on_message(TakeMessage take) { take_ = std::move(take); }
+    /// To be called now and then: lets go of those who connect and say nothing.
+    void tidy();
+
+    bool is_complete() const { return missing().empty(); }
+    bool has_nodes() const { return !nodes_.empty(); }
+    /// Nodes that have not come, or have gone.
+    std::vector<int> missing() const;
+    /// The machines in the order of node ranks. Nodes with one address are one machine.
+    std::vector<LaunchHost> machines() const;
+    /// The node at an address, the first of several; nothing when there is none but node 0.
+    std::optional<int> node_at(const std::string& address) const;
+
+    /// Does nothing when the node is gone.
+    void send(int node, const LaunchMessage& message);
+    void send_to_all(const LaunchMessage& message);
+
+  private:
+    struct Node {
+        std::unique_ptr<LaunchConnection> connection;
+        std::string address;
+        int processes;
+    };
+    struct Stranger {
+        std::unique_ptr<LaunchConnection> connection;
+        std::chrono::steady_clock::time_point since;
+    };
+
+    void take_connection();
+    void hear_stranger(int descriptor);
+    void hear_node(int rank);
+    void answer(Stranger stranger, const LaunchMessage& hello);
+    /// Why a node cannot be taken in; empty when it can, and then its rank is in `rank`.
+    std::string objection(const LaunchMessage& hello, int& rank) const;
+    void drop_stranger(int descriptor);
+
+    LaunchLoop& loop_;
+    FileDescriptor listener_;
+    Settings settings_;
+    TakeMessage take_;
+    std::map<int, Stranger> strangers_;  // by descriptor
+    std::map<int, Node> nodes_;          // by rank; node 0 is not among them
+};
+
+/// "node 1", "nodes 1, 2 and 5".
+std::string name_nodes(const std::vector<int>& ranks);
+
+}  // namespace drover
