@@ -29,6 +29,7 @@ struct Mixture {
 struct GmmOptions {
     std::vector<std::string> mixtures = {"8,4096,14336,2", "8,2048,5632,2", "16,4096,6400,2",
                                          "64,2048,1408,6", "64,1024,512,6"};
+    std::vector<std::string> ways = {"chosen", "cublas", "streams", "kernel"};
     std::int64_t tokens = 16384;
     std::string dtype = "bfloat16";
     std::string device = "auto";
@@ -149,8 +150,7 @@ void run_bench_gmm(const GmmOptions& options) {
             rows[i].rates.push_back(timed.cost.flops / timed.seconds / 1e12);
         }
     };
-    measure("chosen", "");
-    for (const char* way : {"cublas", "streams", "kernel"}) measure(way, way);
+    for (const std::string& way : options.ways) measure(way, way == "chosen" ? "" : way);
 
     if (options.json) {
         Json list = Json::array();
@@ -190,6 +190,8 @@ CLI::App* add_bench_gmm_command(CLI::App& bench) {
     command->option_defaults()->always_capture_default();
     command->add_option("--mixture", options->mixtures,
                         "experts, hidden size, intermediate size, experts per token; may be repeated");
+    command->add_option("--way", options->ways, "chosen: as the device would; may be repeated")
+        ->check(CLI::IsMember({"chosen", "cublas", "streams", "kernel"}));
     command->add_option("--tokens", options->tokens, "before they are given to several experts")
         ->check(CLI::Range(1, 1 << 20));
     command->add_option("--dtype", options->dtype, "bfloat16 or float32");

@@ -22,9 +22,6 @@ using namespace cudnn;
 /// A plan that needs more than this is not taken. Pieces keep the scores' gradients within 4 GiB; the rest
 /// is much less.
 constexpr std::int64_t largest_workspace = std::int64_t{8} << 30;
-/// Given sequences whose gradients would take more executions than this are left to the plain kernel: most of
-/// so many are short, and it does short ones in one launch.
-constexpr std::int64_t most_executions = 4096;
 
 /// A graph that was built for one shape, or why it could not be.
 struct Plan {
@@ -68,7 +65,6 @@ class CudnnAttention::Plans {
         refusal = unfit(problem);
         if (!refusal.empty()) return false;
         const Pieces pieces(problem, piece_bytes_);
-        const std::int64_t executions = pieces.executions(problem);
         // Given sequences in chunks came out wrong with cuDNN 9.14.
         if (problem.ragged() && pieces.summed)
             refusal = fmt::format("the scores' gradients of given sequences in rows of {} do not fit {} MiB",
