@@ -117,7 +117,7 @@ __device__ void load_step(const CUtensorMap& a, const CUtensorMap& b, const Tile
     unsigned char* const b_to = to + a_bytes;
     const int at = step * depth;
     if constexpr (use == Use::weight_gradient) {
-        const int rows = min(depth, tile.rows - at), y = depth - rows, z = tile.group_begin + at + rows;
+        const int y = min(depth, tile.rows - at) - depth, z = tile.group_begin + at;
 #pragma unroll
         for (int i = 0; i < tile_rows / 64; ++i)
             load_box(to + i * block_bytes, a, tile.row + 64 * i, y, z, full);
@@ -292,12 +292,12 @@ __global__ void __launch_bounds__(threads, 1)
 #endif
 }
 
-/// Rows that are cut at any row: box (x, depth − n, r + n) is rows r to r + n and zeros behind them. Its
-/// second and third dimension both go on by a row, and the second one ends after `depth` rows.
+/// Rows that are cut at any row: box (x, n − depth, r) is depth − n rows of zeros, which lie before the second
+/// dimension's begin, and then rows r to r + n. The second and the third dimension both go on by a row.
 TensorMapShape ragged_rows(const Tensor& rows) {
     const std::int64_t bytes = rows.stride(0) * static_cast<std::int64_t>(size_of(rows.dtype()));
-    return {.start = static_cast<std::byte*>(rows.raw()) - depth * bytes,
-            .sizes = {rows.size(1), depth, rows.size(0) + 1},
+    return {.start = rows.raw(),
+            .sizes = {rows.size(1), depth, rows.size(0)},
             .byte_strides = {bytes, bytes},
             .box = {64, depth}};
 }
