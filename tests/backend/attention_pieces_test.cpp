@@ -82,7 +82,7 @@ TEST(AttentionPieces, OneHeadAtATimeWhereItsGroupDoesNotFit) {
     EXPECT_EQ(pieces.key_heads, 1);
     EXPECT_EQ(pieces.batch, 1);
     EXPECT_EQ(pieces.chunks.size(), 1u);
-    EXPECT_EQ(pieces.executions(problem), 2 * 32);
+    EXPECT_EQ(pieces.total, 2);
     expect_whole(problem, pieces);
 }
 
@@ -106,16 +106,21 @@ TEST(AttentionPieces, KeysOutsideOfEveryWindowAreLeftOut) {
         EXPECT_LT(chunk.first_query - chunk.first_key, 4096 + 128) << chunk.first_query;
 }
 
-TEST(AttentionPieces, GivenSequencesAreCountedAsTheyAre) {
-    // Empty ones are added so that few plans are made, but not where each is run by itself.
+TEST(AttentionPieces, EmptySequencesAreAddedToGivenOnes) {
     EXPECT_EQ(Pieces(problem_of(3, 1024, 32, 8, 0, true), limit).total, 4);
-    EXPECT_EQ(Pieces(problem_of(3, 65536, 32, 8, 0, true), limit).total, 3);
 }
 
 // ----------------------------------------------------------------------------------------------------
 // results
 
-/// Pieces of 1 MiB, which the CPU has no use for.
+/// Pieces of 1 MiB.
+Pieces pieces_of(const AttentionBatch& b) {
+    return Pieces(
+        problem_of(b.rows, b.row_length, b.heads, b.kv_heads, b.window, !b.sequences.empty(), b.head_size),
+        1 << 20);
+}
+
+/// The CPU has no use for pieces.
 class SmallPieces : public testing::TestWithParam<AttentionBatch> {
   protected:
     static AttentionResults run_cut(const AttentionInputs& inputs) {
@@ -126,10 +131,7 @@ class SmallPieces : public testing::TestWithParam<AttentionBatch> {
 };
 
 TEST_P(SmallPieces, AreSeveral) {
-    const AttentionBatch& b = GetParam();
-    const Pieces pieces(
-        problem_of(b.rows, b.row_length, b.heads, b.kv_heads, b.window, !b.sequences.empty(), b.head_size),
-        1 << 20);
+    const Pieces pieces = pieces_of(GetParam());
     EXPECT_TRUE(pieces.summed);
     EXPECT_GT(pieces.chunks.size(), 1u);
     for (const Chunk& chunk : pieces.chunks) EXPECT_GE(chunk.queries(), 128);
@@ -174,22 +176,28 @@ INSTANTIATE_TEST_SUITE_P(
         AttentionBatch{
             .rows = 1, .row_length = 700, .heads = 2, .kv_heads = 1, .head_size = 64, .window = 150}));
 
-INSTANTIATE_TEST_SUITE_P(Sequences, SmallPieces,
-                         testing::Values(
-                             // One ends in the first chunk, one in the last, one is empty.
-                             AttentionBatch{.rows = 3,
-                                            .row_length = 700,
-                                            .heads = 2,
-                                            .kv_heads = 1,
-                                            .head_size = 64,
-                                            .sequences = Ranges{{0, 100}, {700, 690}, {1400, 0}}},
-                             AttentionBatch{.rows = 1,
-                                            .row_length = 700,
-                                            .heads = 4,
-                                            .kv_heads = 2,
-                                            .head_size = 64,
-                                            .window = 90,
-                                            .sequences = Ranges{{0, 385}, {385, 1}, {390, 310}}}));
+TEST(AttentionPieces, GivenSequencesThatDoNotFitStillGiveTheRightGradients) {
+    const ForcedVariable forced("DROVER_ATTENTION_PIECE_MB", "1");
+    Workbench bench;
+    const AttentionBatch padded{.rows = 3,
+                                .row_length = 700,
+                                .heads = 2,
+                                .kv_heads = 1,
+                                .head_size = 64,
+                                .sequences = Ranges{{0, 100}, {700, 690}, {1400, 0}}};
+    const AttentionBatch packed{.rows = 1,
+                                .row_length = 700,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .head_size = 64,
+                                .window = 90,
+                                .sequences = Ranges{{0, 385}, {385, 1}, {390, 310}}};
+    for (const AttentionBatch& batch : {padded, packed}) {
+        SCOPED_TRACE(batch.rows);
+        EXPECT_TRUE(pieces_of(batch).summed);
+        for (DType dtype : attention_types()) expect_right(bench, batch, dtype);
+    }
+}
 
 }  // namespace
 }  // namespace drover::test

@@ -222,8 +222,7 @@ class CudnnAttention::Plans {
 
         auto* map = reinterpret_cast<SequenceOfToken*>(memory + map_at);
         map_tokens(launch, problem.sequences, map);
-        const RaggedTables tables =
-            fill_tables(launch, problem, pieces, pieces.chunks.front(), places, memory);
+        const RaggedTables tables = fill_tables(launch, problem, pieces, places, memory);
         if (!problem.backward())
             clear(launch, problem.lse.raw(), static_cast<std::int64_t>(problem.lse.bytes()));
 
@@ -248,89 +247,61 @@ class CudnnAttention::Plans {
         zero_results_at_gaps(launch, problem, map);
     }
 
-    /// Backward by one sequence (or row), one query head and one chunk at a time. dq of a chunk is whole; dk
-    /// and dv are added in fp32, in the order of heads and chunks.
+    /// Backward by one row, one query head and one chunk at a time. dq of a chunk is whole; dk and dv are
+    /// added in fp32, in the order of heads and chunks.
     void run_summed(const Launch& launch, const Problem& problem, const Pieces& pieces,
                     const std::vector<const Plan*>& plans) const {
-        const std::int64_t length = problem.sequences.row_length, tokens = problem.sequences.tokens();
+        require(!problem.ragged(), "cuDNN's attention gradient of given sequences is run in chunks");
+        const std::int64_t length = problem.sequences.row_length;
         const std::int64_t elements = length * problem.head_size(),
                            element_size = static_cast<std::int64_t>(size_of(problem.dtype()));
         std::int64_t workspace_size = 0;
         for (const Plan* plan : plans) workspace_size = std::max(workspace_size, plan->workspace);
         ScratchParts parts;
         const std::size_t workspace_at = parts.add(workspace_size), statistics_at = parts.add(length * 4);
-        const std::size_t map_at = parts.add(tokens * static_cast<std::int64_t>(sizeof(SequenceOfToken)));
         const std::size_t sums_at = parts.add(2 * elements * 4), dk_at = parts.add(elements * element_size),
                           dv_at = parts.add(elements * element_size);
-        std::vector<TablePlaces> places;
-        if (problem.ragged())
-            for (std::size_t i = 0; i < pieces.chunks.size(); ++i)
-                places.emplace_back(parts, problem, pieces);
         auto* memory = static_cast<std::byte*>(launch.scratch.take(parts.bytes()));
-
-        auto* map = reinterpret_cast<SequenceOfToken*>(memory + map_at);
-        map_tokens(launch, problem.sequences, map);
-        std::vector<RaggedTables> tables;
-        for (std::size_t i = 0; i < places.size(); ++i)
-            tables.push_back(fill_tables(launch, problem, pieces, pieces.chunks[i], places[i], memory));
         auto* own_statistics = reinterpret_cast<float*>(memory + statistics_at);
         auto* all_sums = reinterpret_cast<float*>(memory + sums_at);
+        const KeyGradientSums sums{
+            .dk = all_sums, .dv = all_sums + elements, .length = length, .head_size = problem.head_size()};
 
-        const auto add_chunk = [&](std::size_t index, const KeyGradientSums& sums, std::int64_t key_head,
+        const auto add_chunk = [&](std::size_t index, std::int64_t first_token, std::int64_t key_head,
                                    std::int64_t head) {
             const Chunk& chunk = pieces.chunks[index];
-            // Offsets count from the first token of all where there are any.
-            const std::int64_t row = problem.ragged() ? 0 : sums.sequence * length;
             Bindings bindings{{statistics, own_statistics + chunk.first_query}};
-            for (int operand = 0; operand < problem.count; ++operand) {
-                const std::int64_t skipped = problem.ragged()   ? 0
-                                             : of_keys(operand) ? chunk.first_key
-                                                                : chunk.first_query;
-                bindings[1 + operand] = problem.from(operand, row + skipped, key_head, head);
-            }
-            if (problem.ragged()) bind_tables(bindings, problem, tables[index], sums.sequence);
-            for (auto [operand, at] : {std::pair<int, std::size_t>{dk, dk_at}, {dv, dv_at}}) {
-                bindings[1 + operand] = memory + at;
-                if (problem.ragged()) bindings[offsets + operand] = tables[index].piece_offset;
-            }
-            if (problem.ragged()) {
-                clear_products(launch, memory + workspace_at, *plans[index], chunk.queries() * 4);
-                // cuDNN writes only where the sequence has tokens.
-                for (const std::size_t at : {dk_at, dv_at}) clear(launch, memory + at, elements * element_size);
-            }
+            for (int operand = 0; operand < problem.count; ++operand)
+                bindings[1 + operand] = problem.from(
+                    operand, first_token + (of_keys(operand) ? chunk.first_key : chunk.first_query), key_head,
+                    head);
+            bindings[1 + dk] = memory + dk_at;
+            bindings[1 + dv] = memory + dv_at;
             execute(*plans[index], bindings, memory + workspace_at);
             add_piece(launch, sums,
                       {.dk = memory + dk_at,
                        .dv = memory + dv_at,
                        .dtype = problem.dtype(),
-                       .first_query = chunk.first_query,
-                       .end_query = chunk.end_query,
-                       .first_key = chunk.first_key},
-                      map, tokens);
+                       .first_key = chunk.first_key,
+                       .keys = chunk.keys()});
         };
-        for (std::int64_t sequence = 0; sequence < pieces.total; ++sequence)
+        for (std::int64_t row = 0; row < pieces.total; ++row)
             for (std::int64_t key_head = 0; key_head < problem.key_heads(); ++key_head) {
-                const KeyGradientSums sums{.dk = all_sums,
-                                           .dv = all_sums + elements,
-                                           .head_size = problem.head_size(),
-                                           .sequence = static_cast<std::int32_t>(sequence)};
                 clear(launch, all_sums, 2 * elements * 4);
                 for (std::int64_t head = key_head * problem.group(); head < (key_head + 1) * problem.group();
                      ++head) {
-                    clear(launch, own_statistics, length * 4);
-                    lse_to_statistics(launch,
-                                      {.first = sequence,
-                                       .batch = 1,
-                                       .first_head = head,
-                                       .head_count = 1,
-                                       .statistics = own_statistics},
-                                      map, problem.lse);
+                    // So that every chunk's part is aligned, whatever the length.
+                    cuda::check(cudaMemcpyAsync(own_statistics,
+                                                static_cast<const float*>(problem.lse.raw()) +
+                                                    (row * problem.heads() + head) * length,
+                                                static_cast<std::size_t>(length) * sizeof(float),
+                                                cudaMemcpyDeviceToDevice, launch.stream),
+                                "attention's statistics cannot be copied");
                     for (std::size_t index = 0; index < pieces.chunks.size(); ++index)
-                        add_chunk(index, sums, key_head, head);
+                        add_chunk(index, row * length, key_head, head);
                 }
-                store_sums(launch, sums, map, problem.tensor[dk], problem.tensor[dv], key_head);
+                store_sums(launch, sums, problem.tensor[dk], problem.tensor[dv], row * length, key_head);
             }
-        if (problem.ragged()) zero_results_at_gaps(launch, problem, map);
     }
 
     const std::int64_t piece_bytes_ = piece_bytes_of_environment();

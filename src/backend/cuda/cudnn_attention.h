@@ -11,8 +11,9 @@ namespace drover::cuda {
 /// the same bits every time. The kernel for a shape is the library's first choice, made once and kept.
 ///
 /// Deterministic backward on Hopper keeps the scores' gradients in memory, so it runs in pieces (of rows, of
-/// key/value heads, of query heads, of a row's queries) that bound this. DROVER_ATTENTION_PIECE_MB lowers the
-/// bound, so that short rows can be cut as well.
+/// key/value heads, of query heads, of a row's queries) that bound this; given sequences are not cut further
+/// than to a key/value head. DROVER_ATTENTION_PIECE_MB lowers the bound, so that short rows can be cut as
+/// well.
 class CudnnAttention {
   public:
     CudnnAttention();

@@ -69,8 +69,8 @@ inline std::int64_t largest_divisor(std::int64_t number, std::int64_t limit) {
     return divisor;
 }
 
-/// Queries [first_query, end_query) of a sequence against its keys [first_key, end_query), counted from the
-/// sequence's first token.
+/// Queries [first_query, end_query) of a row against its keys [first_key, end_query), counted from the row's
+/// first token.
 struct Chunk {
     std::int64_t first_query, end_query, first_key;
 
@@ -113,7 +113,6 @@ struct Pieces {
         }
         heads = summed ? 1 : key_heads * problem.group();
         if (!summed) return;
-        if (problem.ragged()) total = problem.sequences.begin.size(0);
         chunks = chunks_within(limit - sums_bytes(problem), length, problem.window);
     }
 
@@ -121,9 +120,6 @@ struct Pieces {
     static std::int64_t sums_bytes(const Problem& problem) {
         return problem.sequences.row_length * problem.head_size() * 2 *
                static_cast<std::int64_t>(sizeof(float) + size_of(problem.dtype()));
-    }
-    std::int64_t executions(const Problem& problem) const {
-        return total / batch * (problem.heads() / heads) * static_cast<std::int64_t>(chunks.size());
     }
 
   private:

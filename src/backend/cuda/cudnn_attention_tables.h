@@ -11,33 +11,22 @@ namespace drover::cuda::cudnn {
 /// A graph's tensors by name.
 using Bindings = std::unordered_map<std::int64_t, void*>;
 
-/// Where the tables of a chunk are in an operation's memory.
+/// Where the tables are in an operation's memory.
 struct TablePlaces {
-    std::size_t query_length, key_length, offset, piece_offset;
+    std::size_t length, offset;
 
     TablePlaces(ScratchParts& parts, const Problem& problem, const Pieces& pieces)
-        : query_length(parts.add(pieces.total * 4)),
-          key_length(parts.add(pieces.total * 4)),
-          offset(parts.add((pieces.total + 1) * problem.count * 8)),
-          piece_offset(parts.add(2 * 8)) {}
+        : length(parts.add(pieces.total * 4)), offset(parts.add((pieces.total + 1) * problem.count * 8)) {}
 };
 
 inline RaggedTables fill_tables(const Launch& launch, const Problem& problem, const Pieces& pieces,
-                                const Chunk& chunk, const TablePlaces& places, std::byte* memory) {
-    RaggedTables tables{.first_query = chunk.first_query,
-                        .end_query = chunk.end_query,
-                        .first_key = chunk.first_key,
-                        .batch = pieces.total,
+                                const TablePlaces& places, std::byte* memory) {
+    RaggedTables tables{.batch = pieces.total,
                         .strides = problem.count,
-                        .query_length = reinterpret_cast<std::int32_t*>(memory + places.query_length),
-                        .key_length = reinterpret_cast<std::int32_t*>(memory + places.key_length),
-                        .offset = reinterpret_cast<std::int64_t*>(memory + places.offset),
-                        .piece_offset = reinterpret_cast<std::int64_t*>(memory + places.piece_offset),
-                        .piece_elements = chunk.keys() * problem.head_size()};
-    for (int operand = 0; operand < problem.count; ++operand) {
+                        .length = reinterpret_cast<std::int32_t*>(memory + places.length),
+                        .offset = reinterpret_cast<std::int64_t*>(memory + places.offset)};
+    for (int operand = 0; operand < problem.count; ++operand)
         tables.stride[operand] = problem.tensor[operand].stride(0);
-        tables.of_keys[operand] = of_keys(operand);
-    }
     fill_ragged_tables(launch, problem.sequences, tables);
     return tables;
 }
@@ -45,8 +34,7 @@ inline RaggedTables fill_tables(const Launch& launch, const Problem& problem, co
 /// Lengths and offsets of the sequences from `first` on.
 inline void bind_tables(Bindings& bindings, const Problem& problem, const RaggedTables& tables,
                         std::int64_t first) {
-    bindings[query_lengths] = tables.query_length + first;
-    bindings[key_lengths] = tables.key_length + first;
+    bindings[query_lengths] = bindings[key_lengths] = tables.length + first;
     for (int operand = 0; operand < problem.count; ++operand)
         bindings[offsets + operand] = tables.offset + operand * (tables.batch + 1) + first;
 }

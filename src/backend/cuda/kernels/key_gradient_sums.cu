@@ -6,8 +6,8 @@ namespace {
 
 constexpr int threads = 256;
 
-/// The token of a warp.
-__device__ std::int64_t own_token() {
+/// The key of a warp.
+__device__ std::int64_t own_key() {
     return (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;
 }
 
@@ -36,17 +36,12 @@ __device__ void round_eight(T* to, const float* sum) {
     store_eight(to, to_eight<T>(x));
 }
 
-/// One warp per token.
+/// One warp per key.
 template <class T>
-__global__ void add_rows(KeyGradientSums sums, KeyGradientPiece piece, const SequenceOfToken* map,
-                         std::int64_t tokens) {
-    const std::int64_t token = own_token();
-    if (token >= tokens) return;
-    const SequenceOfToken sequence = map[token];
-    if (sequence.index != sums.sequence) return;
-    const std::int64_t length = sequence.end - sequence.begin, position = token - sequence.begin;
-    if (length <= piece.first_query || position < piece.first_key || position >= piece.end_query) return;
-    const std::int64_t to = position * sums.head_size, from = (position - piece.first_key) * sums.head_size;
+__global__ void add_rows(KeyGradientSums sums, KeyGradientPiece piece) {
+    const std::int64_t key = own_key();
+    if (key >= piece.keys) return;
+    const std::int64_t to = (piece.first_key + key) * sums.head_size, from = key * sums.head_size;
     for_each_eight(sums.head_size, [&](std::int64_t d) {
         add_eight(sums.dk + to + d, static_cast<const T*>(piece.dk) + from + d);
         add_eight(sums.dv + to + d, static_cast<const T*>(piece.dv) + from + d);
@@ -54,41 +49,38 @@ __global__ void add_rows(KeyGradientSums sums, KeyGradientPiece piece, const Seq
 }
 
 template <class T>
-__global__ void store_rows(KeyGradientSums sums, const SequenceOfToken* map, std::int64_t tokens, T* dk,
-                           std::int64_t dk_stride, T* dv, std::int64_t dv_stride) {
-    const std::int64_t token = own_token();
-    if (token >= tokens) return;
-    const SequenceOfToken sequence = map[token];
-    if (sequence.index != sums.sequence) return;
-    const std::int64_t from = (token - sequence.begin) * sums.head_size;
+__global__ void store_rows(KeyGradientSums sums, T* dk, std::int64_t dk_stride, T* dv,
+                           std::int64_t dv_stride) {
+    const std::int64_t key = own_key();
+    if (key >= sums.length) return;
+    const std::int64_t from = key * sums.head_size;
     for_each_eight(sums.head_size, [&](std::int64_t d) {
-        round_eight(dk + token * dk_stride + d, sums.dk + from + d);
-        round_eight(dv + token * dv_stride + d, sums.dv + from + d);
+        round_eight(dk + key * dk_stride + d, sums.dk + from + d);
+        round_eight(dv + key * dv_stride + d, sums.dv + from + d);
     });
 }
 
-unsigned blocks_for(std::int64_t tokens) {
-    return static_cast<unsigned>(ceil_div(tokens, threads / 32));
+unsigned blocks_for(std::int64_t keys) {
+    return static_cast<unsigned>(ceil_div(keys, threads / 32));
 }
 
 }  // namespace
 
-void add_piece(const Launch& launch, const KeyGradientSums& sums, const KeyGradientPiece& piece,
-               const SequenceOfToken* map, std::int64_t tokens) {
-    if (tokens == 0) return;
+void add_piece(const Launch& launch, const KeyGradientSums& sums, const KeyGradientPiece& piece) {
+    if (piece.keys == 0) return;
     with_floating(piece.dtype, [&]<class T>() {
-        add_rows<T><<<blocks_for(tokens), threads, 0, launch.stream>>>(sums, piece, map, tokens);
+        add_rows<T><<<blocks_for(piece.keys), threads, 0, launch.stream>>>(sums, piece);
     });
     check_launch("attention's gradient of keys");
 }
 
-void store_sums(const Launch& launch, const KeyGradientSums& sums, const SequenceOfToken* map,
-                const Tensor& dk, const Tensor& dv, std::int64_t head) {
-    if (dk.numel() == 0) return;
+void store_sums(const Launch& launch, const KeyGradientSums& sums, const Tensor& dk, const Tensor& dv,
+                std::int64_t first_token, std::int64_t head) {
+    if (sums.length == 0) return;
     with_floating(dk.dtype(), [&]<class T>() {
-        store_rows<T><<<blocks_for(dk.size(0)), threads, 0, launch.stream>>>(
-            sums, map, dk.size(0), elements<T>(dk) + head * dk.stride(1), dk.stride(0),
-            elements<T>(dv) + head * dv.stride(1), dv.stride(0));
+        store_rows<T><<<blocks_for(sums.length), threads, 0, launch.stream>>>(
+            sums, elements<T>(dk) + first_token * dk.stride(0) + head * dk.stride(1), dk.stride(0),
+            elements<T>(dv) + first_token * dv.stride(0) + head * dv.stride(1), dv.stride(0));
     });
     check_launch("attention's gradient of keys");
 }

@@ -38,21 +38,10 @@ __global__ void ragged_tables(const std::int32_t* begin, const std::int32_t* len
                               std::int64_t tokens, RaggedTables tables) {
     const std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
     if (s > tables.batch) return;
-    const std::int64_t first = s < sequences ? begin[s] : tokens, count = s < sequences ? length[s] : 0;
-    if (s < tables.batch) {
-        const std::int64_t end = min(count, tables.end_query);
-        const bool has_queries = end > tables.first_query;
-        tables.query_length[s] = static_cast<std::int32_t>(has_queries ? end - tables.first_query : 0);
-        tables.key_length[s] = static_cast<std::int32_t>(has_queries ? end - tables.first_key : 0);
-    }
-    for (int i = 0; i < tables.strides; ++i) {
-        const std::int64_t skipped = min(count, tables.of_keys[i] ? tables.first_key : tables.first_query);
-        tables.offset[i * (tables.batch + 1) + s] = (first + skipped) * tables.stride[i];
-    }
-    if (s == 0 && tables.piece_offset != nullptr) {
-        tables.piece_offset[0] = 0;
-        tables.piece_offset[1] = tables.piece_elements;
-    }
+    const std::int64_t first = s < sequences ? begin[s] : tokens;
+    if (s < tables.batch) tables.length[s] = s < sequences ? length[s] : 0;
+    for (int i = 0; i < tables.strides; ++i)
+        tables.offset[i * (tables.batch + 1) + s] = first * tables.stride[i];
 }
 
 template <bool to_lse>

@@ -21,21 +21,15 @@ void map_tokens(const Launch& launch, const Sequences& sequences, SequenceOfToke
 void zero_gaps(const Launch& launch, const Tensor& x, const SequenceOfToken* map);
 
 /// What cuDNN wants to know of variable lengths, for `batch` ≥ S sequences (those beyond the last have no
-/// tokens) and their queries [first_query, end_query) against their keys [first_key, end_query).
+/// tokens).
 struct RaggedTables {
     static constexpr int max_strides = 8;
-    std::int64_t first_query = 0, end_query = 0, first_key = 0;
     std::int64_t batch = 0;
     int strides = 0;
     std::int64_t stride[max_strides] = {};
-    bool of_keys[max_strides] = {};
-    /// [batch]: how many of them a sequence has; no keys where it has no queries.
-    std::int32_t *query_length = nullptr, *key_length = nullptr;
-    /// [i][batch + 1]: a sequence's first one (a query or a key) times stride[i], the last one all tokens.
+    std::int32_t* length = nullptr;  ///< [batch]
+    /// [i][batch + 1]: a sequence's first token times stride[i], the last one all tokens.
     std::int64_t* offset = nullptr;
-    /// [2], optional: 0 and piece_elements.
-    std::int64_t* piece_offset = nullptr;
-    std::int64_t piece_elements = 0;
 };
 void fill_ragged_tables(const Launch& launch, const Sequences& sequences, const RaggedTables& tables);
 
