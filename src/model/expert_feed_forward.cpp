@@ -65,6 +65,7 @@ Tensor ExpertFeedForward::down_weights() const {
 void ExpertFeedForward::recompute(Recompute policy) const {
     // The routing is kept under every policy: it is small, and choosing again could not choose otherwise.
     if (policy != Recompute::selective) gate_and_up(input());
+    // Not left to SwigluBackward as in the dense feed-forward: the slots' weights need it before.
     activation();
 }
 
