@@ -6,11 +6,19 @@
 /// The batches of a run of `drover run_clm`.
 namespace drover {
 
+/// How the processes' mesh wants batches.
+struct BatchForm {
+    BatchShare share{};             ///< of batches that all replicas share
+    std::int64_t row_multiple = 1;  ///< rows are padded to a multiple of it
+};
+
 /// What is trained on, in the order that the arguments ask for. `tokens` must outlive it.
 std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,
-                                            const ModelSource& model, const TokenSource& tokens);
+                                            const ModelSource& model, const TokenSource& tokens,
+                                            const BatchForm& form);
 /// What is evaluated, once and in order.
 std::unique_ptr<TrainingData> evaluation_data(const Arguments& arguments, const TrainerSettings& settings,
-                                              const ModelSource& model, const TokenSource& tokens);
+                                              const ModelSource& model, const TokenSource& tokens,
+                                              const BatchForm& form);
 
 }  // namespace drover

@@ -90,7 +90,8 @@ ModelSource find_model_and_tokenizer(const Arguments& arguments) {
     return source;
 }
 
-TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages) {
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages,
+                        MakeTokens make) {
     PackingOptions packing;
     packing.packing = packing_from_name(arguments.text("packing"), "--packing");
     // run_clm.py does not split a stream among its workers.
@@ -137,8 +138,9 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
     TokenCache cache(default_cache_folder());
     const auto tokens_of = [&](const SharedRows& rows, std::string_view split) -> std::unique_ptr<TokenFile> {
         const Stopwatch watch;
-        TokenCache::Entry entry = cache.get(*rows, model.tokenizer, packing, default_tokenize_threads(),
-                                            arguments.flag("overwrite_cache"));
+        TokenCache::Entry entry =
+            cache.get(*rows, model.tokenizer, packing, default_tokenize_threads(),
+                      make == MakeTokens::as_asked && arguments.flag("overwrite_cache"));
         const TokenFileHeader& header = entry.file.rows().header();
         messages.info(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
                                   packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",

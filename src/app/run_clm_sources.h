@@ -37,7 +37,14 @@ struct TokenSource {
     std::string name;             ///< of the dataset, for the model card
 };
 
+/// When token files are made.
+enum class MakeTokens : std::uint8_t {
+    as_asked,       ///< where they are missing, or --overwrite_cache asks for it
+    where_missing,  ///< another process has done what was asked
+};
+
 /// Tokenizes, or finds what was tokenized before; with --streaming only opens the text.
-TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages);
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages,
+                        MakeTokens make = MakeTokens::as_asked);
 
 }  // namespace drover
