@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     } catch (const drover::QuietEnd& end) {
         return end.exit_code();
     } catch (const drover::Error& error) {
-        std::fprintf(stderr, "drover: %s\n", error.what());
+        drover::show_end(error);
         return error.exit_code();
     } catch (const std::filesystem::filesystem_error& error) {
         std::fprintf(stderr, "drover: %s. Check the path and its permissions.\n", error.what());

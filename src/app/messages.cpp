@@ -25,4 +25,9 @@ void Messages::say(std::string_view text) const {
     std::fflush(out_);
 }
 
+void show_end(const Error& error) {
+    fmt::print(stderr, "drover: {}\n", error.what());
+    std::fflush(stderr);
+}
+
 }  // namespace drover

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/error.h"
+
 namespace drover {
 
 /// What a run says on standard error or in a file, as far as --log_level lets it.
@@ -27,5 +29,8 @@ class Messages {
     std::FILE* out_;
     std::string before_lines_;
 };
+
+/// Shows on standard error what ends the program.
+void show_end(const Error& error);
 
 }  // namespace drover

@@ -21,12 +21,23 @@ constexpr std::array own_arguments{
     "threads",           "tuning_cache",
 };
 
-/// Shows a failure on one rank and ends the others silently.
-[[noreturn]] void end_together(const AgreedError& failure, int rank) {
-    const auto* of_rank = dynamic_cast<const FailureOfRank*>(&failure);
-    const bool shown_here = of_rank != nullptr ? of_rank->shown_here() : rank == 0;
-    if (shown_here) throw FailureOfRank(failure.cause(), failure.remedy(), failure.exit_code(), true);
-    throw QuietEnd(failure.exit_code());
+/// The failure that is being thrown: shown, if this is the rank to do so.
+QuietEnd show_failure(int rank) {
+    try {
+        throw;
+    } catch (const PeerFailure&) {
+        return QuietEnd(1);
+    } catch (const FailureOfRank& failure) {
+        if (failure.shown_here()) show_end(failure);
+        return QuietEnd(failure.exit_code());
+    } catch (const AgreedError& failure) {
+        if (rank == 0) show_end(failure);
+        return QuietEnd(failure.exit_code());
+    } catch (...) {
+        const FailureOfRank own = own_failure(std::current_exception(), fmt::format("Rank {}: ", rank));
+        show_end(own);
+        return QuietEnd(own.exit_code());
+    }
 }
 
 void check_world(const World& world, const LaunchEnvironment& launch) {
@@ -49,25 +60,21 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
     }
     const std::unique_ptr<World> world = make_mpi_world(waits);
     check_world(*world, launch);
-    std::exception_ptr agreed;
-    try {
-        run_rank(*world, [&](World& rank) {
-            try {
-                RunProcesses processes{.world = &rank, .ranks = RunRanks(rank)};
-                processes.machine = find_machine_place(processes.ranks);
-                work(processes);
-            } catch (const AgreedError&) {
-                agreed = std::current_exception();  // all ranks come to the end of the world in order
-            }
-        });
-        if (agreed) std::rethrow_exception(agreed);
-    } catch (const AgreedError& failure) {
-        end_together(failure, world->rank());
-    } catch (const PeerFailure&) {
-        throw QuietEnd(1);
-    } catch (const std::exception&) {
-        throw own_failure(std::current_exception(), fmt::format("Rank {}: ", world->rank()));
-    }
+    // A launcher ends all processes as soon as one has failed, so what is to be shown is shown before the
+    // others learn of it.
+    std::optional<QuietEnd> end;
+    run_rank(*world, [&](World& rank) {
+        try {
+            RunProcesses processes{.world = &rank, .ranks = RunRanks(rank)};
+            processes.machine = find_machine_place(processes.ranks);
+            work(processes);
+        } catch (const AgreedError&) {
+            end = show_failure(rank.rank());  // all ranks come to the end of the world in order
+        } catch (...) {
+            throw show_failure(rank.rank());
+        }
+    });
+    if (end) throw QuietEnd(*end);
 }
 
 WorldOptions world_options(const Arguments& arguments) {

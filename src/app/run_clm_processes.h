@@ -36,8 +36,8 @@ struct RunProcesses {
 };
 
 /// Runs the work in this process, or, where a launcher started several, in all of them as the ranks of one
-/// world. `waits` says how long they wait for each other. When it fails, one process throws what it was and
-/// the others QuietEnd.
+/// world. `waits` says how long they wait for each other. When several fail, one shows why, and all throw
+/// QuietEnd.
 void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits,
                       const std::function<void(RunProcesses&)>& work);
 
