@@ -134,6 +134,11 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
     explain_given(run.arguments);
     apply_environment(run.arguments, options.environment);
     apply_implications(run.arguments);
+    if (const auto found = options.environment.find("WORLD_SIZE");
+        options.world_size == 1 && found != options.environment.end() && found->second != "1")
+        run.arguments.explain(fmt::format(
+            "WORLD_SIZE is {}, but neither mpirun nor srun started this process, so it trains alone.",
+            found->second));
     const std::int64_t tensor_parallel = run.arguments.integer("tensor_parallel_size");
     run.replicas = std::max<std::int64_t>(1, options.world_size / tensor_parallel);
     apply_fsdp(run);
