@@ -67,11 +67,9 @@ TEST_F(MeshFailures, ShapesThatCannotBeSplitAreRefused) {
     };
     const std::vector<Case> cases{
         {3, "--tensor_parallel_size 3", "4 attention heads cannot be spread over 3", 1},
-        {3, "--spmd_2d_sharding 2", "--spmd_2d_sharding 2 does not divide the 3 processes", 1},
         {2, "--pipeline_parallel_size 2", "pipeline parallelism is not available yet", 2},
         {2, "--tensor_parallel_size 2 --sequence_parallel --block_size 31",
          "Rows of 31 tokens cannot be split", 1},
-        {2, "--fsdp full_shard --use_zero1_optimizer", "both say how to shard", 2},
     };
     for (const Case& wrong : cases)
         expect_shown_once(train_on(wrong.processes, "out", "--log_level error " + wrong.flags), wrong.said,

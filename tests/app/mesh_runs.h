@@ -14,7 +14,7 @@ class MeshRuns : public CheckpointRuns {
     void SetUp() override {
         CheckpointRuns::SetUp();
         // Nothing is gained from waiting for processes that cannot answer.
-        setenv("OMPI_MCA_odls_base_sigkill_timeout", "1", 1);
+        setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 1);
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
         setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // Open MPI leaves memory behind
     }
