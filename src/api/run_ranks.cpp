@@ -99,8 +99,8 @@ void RunRanks::together(const std::function<void()>& work) const {
     const auto first = std::find_if(codes.begin(), codes.end(), failed);
     if (first == codes.end()) return;
     const auto speaker = static_cast<int>(first - codes.begin());
-    const bool everywhere = std::all_of(codes.begin(), codes.end(), failed);
-    if (speaker == rank()) throw own_failure(problem, everywhere ? "" : fmt::format("Rank {}: ", rank()));
+    const bool named = rank() != 0 && !std::all_of(codes.begin(), codes.end(), failed);
+    if (speaker == rank()) throw own_failure(problem, named ? fmt::format("Rank {}: ", rank()) : "");
     throw FailureOfRank(fmt::format("Rank {} failed.", speaker), "", std::stoi(*first), false);
 }
 

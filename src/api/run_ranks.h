@@ -51,7 +51,8 @@ class RunRanks {
     void meet() const;
 
     /// Does the work on every rank. When it throws on some, every rank throws FailureOfRank: the first of
-    /// those shows what it was (with its rank in front when others were spared).
+    /// those shows what it was, with its rank in front when others were spared (but not 0, which speaks for
+    /// all).
     void together(const std::function<void()>& work) const;
     /// Does the work of the ranks for which `goes_first` holds before that of the others, likewise together.
     void in_turns(bool goes_first, const std::function<void()>& work) const;

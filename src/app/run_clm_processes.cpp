@@ -14,11 +14,10 @@ namespace drover {
 namespace {
 
 /// Arguments that may differ from process to process: they say where things are or what is said, not what is
-/// computed. (Models and tokenizers are compared by content.)
+/// computed. (Config and tokenizer are compared by content.)
 constexpr std::array own_arguments{
-    "cache_dir",         "config_name",        "disable_tqdm",   "local_rank",   "log_level",
-    "log_level_replica", "model_name_or_path", "profile_logdir", "rank_log_dir", "tokenizer_name",
-    "threads",           "tuning_cache",
+    "cache_dir",      "config_name",  "disable_tqdm",   "local_rank", "log_level",    "log_level_replica",
+    "profile_logdir", "rank_log_dir", "tokenizer_name", "threads",    "tuning_cache",
 };
 
 /// The failure that is being thrown: shown, if this is the rank to do so.
