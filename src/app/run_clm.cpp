@@ -13,12 +13,10 @@
 #include "app/busy_machine.h"
 #include "app/commands.h"
 #include "app/run_clm_data.h"
-#include "app/run_clm_processes.h"
+#include "app/run_clm_limits.h"
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
-#include "core/content_hash.h"
-#include "core/machine_memory.h"
 #include "core/python_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
@@ -77,23 +75,10 @@ class ClmRun {
         settings_.is_local_process_zero = processes_.machine.rank == 0;
     }
 
-    /// Finds the tokens. The first process of each machine makes them where they are missing; the others
-    /// wait.
     void find_data() {
-        check_ranks_agree(processes_.ranks,
-                          {{"the model's config", ContentHash().add(model_.config.json.dump()).hex()},
-                           {"the tokenizer", model_.tokenizer->fingerprint()}});
-        if (!arguments_.flag("do_train") && !arguments_.flag("do_eval")) return;
-        const bool first = processes_.machine.rank == 0;
-        processes_.ranks.in_turns(first, [&] {
-            tokens_ = find_tokens(arguments_, model_, messages_,
-                                  first ? MakeTokens::as_asked : MakeTokens::where_missing);
-        });
-        NamedTexts files;
-        if (tokens_.train) files.emplace_back("the training data", tokens_.train->path().filename().string());
-        if (tokens_.validation)
-            files.emplace_back("the validation data", tokens_.validation->path().filename().string());
-        check_ranks_agree(processes_.ranks, files);
+        check_models_alike(processes_, model_);
+        if (arguments_.flag("do_train") || arguments_.flag("do_eval"))
+            tokens_ = find_tokens_together(processes_, arguments_, model_, messages_);
     }
 
     /// Plans everything, but allocates nothing yet.
@@ -104,7 +89,7 @@ class ClmRun {
         backend_->use_tf32(arguments_.optional_flag("tf32").value_or(false));
         mesh_ = make_mesh(processes_.world, mesh_settings_, *backend_);
         precision_ = chosen_precision(arguments_, model_.config.dtype, backend_->device());
-        deal_batches();
+        batches_ = deal_batches(mesh_settings_, *mesh_, settings_, tokens_);
         make_engine();
     }
 
@@ -132,7 +117,10 @@ class ClmRun {
             if (const Json& deepspeed = arguments_.json("deepspeed"); !deepspeed.is_null())
                 read_deepspeed_settings(deepspeed, "--deepspeed", arguments_,
                                         {.world_size = run_.replicas, .total_steps = plan.max_steps});
-            if (arguments_.flag("dry_run")) say(time_estimate(tokens));
+            if (arguments_.flag("dry_run"))
+                say(time_estimate(tokens, parameters().active,
+                                  backend_->measure_peaks().flops(precision_.parameters),
+                                  processes_.ranks.size()));
             if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
         }
         check_memory();
@@ -192,39 +180,9 @@ class ClmRun {
 
     ParameterCounts parameters() const { return count_parameters(model_.config); }
 
-    /// Six operations per token and active parameter, at the rate that a step usually reaches.
-    std::string time_estimate(double tokens) const {
-        constexpr double usual_share_of_peak = 0.7;
-        const double peak = backend_->measure_peaks().flops(precision_.parameters) * processes_.ranks.size();
-        const double seconds =
-            6 * static_cast<double>(parameters().active) * tokens / (usual_share_of_peak * peak);
-        const std::string time = seconds < 120    ? fmt::format("{:.0f} s", std::ceil(seconds))
-                                 : seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
-                                                  : fmt::format("{:.1f} h", seconds / 3600);
-        return fmt::format(
-            "The updates will take about {} at {:.0f} % of {} {:.0f} GFLOP/s; evaluations and checkpoints "
-            "come "
-            "on top.",
-            time, 100 * usual_share_of_peak,
-            processes_.alone() ? "this machine's" : fmt::format("{} processes'", processes_.ranks.size()),
-            peak / 1e9);
-    }
-
-    /// Of the host, for this process.
-    double host_memory() const { return static_cast<double>(usable_memory()) / processes_.machine.ranks; }
-
-    double allowed_memory() const {
-        return host_memory() * arguments_.optional_number("memory_fraction").value_or(1);
-    }
-
-    /// Unless it is given: a quarter of the memory, but not what the plan needs.
+    ProcessLimits limits() const { return {arguments_, processes_, *backend_}; }
     std::uint64_t checkpoint_buffer() const {
-        if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
-            return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
-        const double planned =
-            backend_->device() == Device::cpu ? static_cast<double>(engine_->memory_plan().total) : 0;
-        return static_cast<std::uint64_t>(
-            std::max(0.0, std::min(host_memory() / 4, allowed_memory() - planned)));
+        return limits().checkpoint_buffer(engine_->memory_plan().total);
     }
 
     std::string checkpoint_text() const {
@@ -232,7 +190,8 @@ class ClmRun {
             engine_->saved_tensors(!arguments_.flag("save_only_model"), SaveModelOptions{}.max_shard_bytes)
                 .part_bytes();
         return fmt::format(
-            "A checkpoint has about {}; it is written {}.", bytes_text(bytes),
+            "{} has about {}; it is written {}.",
+            processes_.alone() ? "A checkpoint" : "A process's part of a checkpoint", bytes_text(bytes),
             bytes <= checkpoint_buffer()
                 ? fmt::format("behind the steps from a copy of {} in memory", bytes_text(bytes))
                 : fmt::format("while training waits, for it does not fit a buffer of {} "
@@ -242,34 +201,13 @@ class ClmRun {
 
     /// Error before anything is allocated, when the plan is larger than the memory that it may take.
     void check_memory() const {
-        const int sharing = backend_->device() == Device::cpu ? processes_.machine.ranks : 1;
-        const std::size_t there = backend_->available_bytes() / static_cast<std::size_t>(sharing);
-        const auto allowed = static_cast<std::size_t>(
-            static_cast<double>(there) * arguments_.optional_number("memory_fraction").value_or(1));
-        const std::size_t needed = engine_->memory_plan().total;
+        const std::size_t needed = engine_->memory_plan().total, allowed = limits().allowed_bytes();
         if (needed <= allowed) return;
         throw Error(fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it.",
                                 bytes_text(needed), processes_.alone() ? "" : " in each process",
-                                bytes_text(allowed), bytes_text(there)),
+                                bytes_text(allowed), bytes_text(limits().device_bytes())),
                     memory_advice(model_.config, engine_settings_, settings_.gradient_accumulation_steps,
                                   *backend_, *mesh_, allowed, batches_.share.parts));
-    }
-
-    /// Replicas have batches of their own, or share those of the command line; the loop then counts one.
-    void deal_batches() {
-        const BatchShare replica{.parts = mesh_->replicas().size(), .part = mesh_->replicas().rank()};
-        if (mesh_settings_.batch_is_global) {
-            batches_.share = replica;
-        } else {
-            settings_.replicas = replica.parts;
-            settings_.replica = replica.part;
-        }
-        if (tokens_.packing.packing == Packing::none) {
-            // Rows of any length: they are padded until they can be split.
-            const std::int64_t parts = mesh_settings_.splits_tokens(0) ? mesh_->tp().size() : 1;
-            batches_.row_multiple = parts;
-            tokens_.row_length = (tokens_.row_length + parts - 1) / parts * parts;
-        }
     }
 
     void make_engine() {
@@ -487,20 +425,6 @@ fs::path arguments_file() {
     return fs::read_symlink("/proc/self/exe", ignored).parent_path() / "run_clm.args";
 }
 
-/// The checkpoint to go on from, which the first process looks for.
-std::optional<fs::path> agree_on_resume_point(const RunProcesses& processes, const Arguments& arguments,
-                                              const Messages& messages) {
-    std::string found;
-    processes.ranks.together([&] {
-        if (!processes.is_first()) return;
-        const auto point =
-            find_resume_point(arguments, [&](const std::string& line) { messages.info(line); });
-        if (point) found = point->string();
-    });
-    found = processes.ranks.from_first(found);
-    return found.empty() ? std::nullopt : std::optional<fs::path>(found);
-}
-
 void run_in_process(const RunArguments& run, const RunProcesses& processes, SignalThread& signals) {
     const Arguments& arguments = run.arguments;
     const RunRanks& ranks = processes.ranks;
@@ -509,7 +433,9 @@ void run_in_process(const RunArguments& run, const RunProcesses& processes, Sign
     ranks.together([&] { speech.emplace(processes, arguments); });
     const Messages& messages = speech->messages();
     for (const std::string& line : arguments.explanations()) messages.warning(line);
-    const ClmSetting setting{run, processes, *speech, agree_on_resume_point(processes, arguments, messages)};
+    const ClmSetting setting{
+        run, processes, *speech,
+        agree_on_resume_point(ranks, arguments, [&](const std::string& line) { messages.info(line); })};
     messages.info(arguments.settings_text(arguments.flag("dry_run")));
     std::optional<ClmRun> clm;
     ranks.together([&] { clm.emplace(setting, signals); });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "api/mesh_settings.h"
 #include "app/run_clm_sources.h"
 #include "train/training_data.h"
 
@@ -11,6 +12,12 @@ struct BatchForm {
     BatchShare share{};             ///< of batches that all replicas share
     std::int64_t row_multiple = 1;  ///< rows are padded to a multiple of it
 };
+
+/// Replicas have batches of their own, or share those of the command line; the loop then counts one. Tells
+/// the settings which replica this is, and rounds up the longest row where rows of any length are to be
+/// split.
+BatchForm deal_batches(const MeshSettings& mesh_settings, const Mesh& mesh, TrainerSettings& settings,
+                       TokenSource& tokens);
 
 /// What is trained on, in the order that the arguments ask for. `tokens` must outlive it.
 std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,

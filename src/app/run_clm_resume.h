@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "api/run_ranks.h"
 #include "args/arguments.h"
 #include "train/agreed_error.h"
 
@@ -15,6 +16,10 @@ namespace drover {
 /// from where that is asked for, and when another model's files would be written over.
 std::optional<std::filesystem::path> find_resume_point(const Arguments& arguments,
                                                        const std::function<void(const std::string&)>& say);
+
+/// The same for all ranks: the first one looks, and speaks. Collective.
+std::optional<std::filesystem::path> agree_on_resume_point(
+    const RunRanks& ranks, const Arguments& arguments, const std::function<void(const std::string&)>& say);
 
 /// A run that a signal ended: exit code 128 + its number, as shells count.
 class StoppedBySignal final : public AgreedError {
