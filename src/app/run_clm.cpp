@@ -465,7 +465,7 @@ void run_clm(const std::vector<std::string>& words) {
         return;
     }
     SignalThread signals;  // before anything starts threads
-    run_in_processes(launch, world_options(run.arguments), [&](RunProcesses& processes) {
+    run_in_processes(launch, world_options(run.arguments, launch), [&](RunProcesses& processes) {
         processes.ranks.together([&] {
             if (refusal) std::rethrow_exception(refusal);
         });

@@ -33,8 +33,10 @@ QuietEnd show_failure(int rank) {
         if (rank == 0) show_end(failure);
         return QuietEnd(failure.exit_code());
     } catch (...) {
-        const FailureOfRank own = own_failure(std::current_exception(), fmt::format("Rank {}: ", rank));
-        show_end(own);
+        const std::string name = fmt::format("Rank {}", rank);
+        const FailureOfRank own = own_failure(std::current_exception(), "");
+        const bool named = own.cause().starts_with(name);  // as those of collectives are
+        show_end(named ? own : own_failure(std::current_exception(), name + ": "));
         return QuietEnd(own.exit_code());
     }
 }
@@ -76,8 +78,11 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
     if (end) throw QuietEnd(*end);
 }
 
-WorldOptions world_options(const Arguments& arguments) {
-    return {.deadline = std::chrono::seconds(arguments.integer("ddp_timeout")),
+WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& launch) {
+    using std::chrono::milliseconds;
+    // Ranks that wait for the same one lose patience one after the other: the first tells the others.
+    const milliseconds later = milliseconds(1500) * std::min(launch.rank, 10);
+    return {.deadline = std::chrono::seconds(arguments.integer("ddp_timeout")) + later,
             .comm_debug = arguments.flag("comm_debug")};
 }
 

@@ -42,7 +42,7 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
                       const std::function<void(RunProcesses&)>& work);
 
 /// --ddp_timeout and --comm_debug.
-WorldOptions world_options(const Arguments& arguments);
+WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& launch);
 
 /// Error unless all ranks have the same program and the same arguments, but for those that may differ.
 void check_started_alike(const RunProcesses& processes, const Arguments& arguments);
