@@ -6,10 +6,10 @@
 #include <cstdio>
 
 #include "api/choose_backend.h"
-#include "api/make_mesh.h"
 #include "api/mesh_report.h"
 #include "api/model_texts.h"
 #include "api/run_clm_settings.h"
+#include "api/run_mesh.h"
 #include "app/busy_machine.h"
 #include "app/commands.h"
 #include "app/run_clm_data.h"
@@ -81,15 +81,20 @@ class ClmRun {
             tokens_ = find_tokens_together(processes_, arguments_, model_, messages_);
     }
 
-    /// Plans everything, but allocates nothing yet.
-    void plan() {
+    void choose_device() {
         mesh_settings_ = mesh_settings(run_, model_.config, processes_.ranks.size(), processes_.machine);
         for (const std::string& line : mesh_settings_.explanations) messages_.warning(line);
         backend_ = make_backend();
         backend_->use_tf32(arguments_.optional_flag("tf32").value_or(false));
-        mesh_ = make_mesh(processes_.world, mesh_settings_, *backend_);
+    }
+
+    /// Where there are other processes: collective.
+    void join_mesh() { mesh_.emplace(processes_.world, processes_.ranks, mesh_settings_, *backend_); }
+
+    /// Plans everything, but allocates nothing yet.
+    void plan() {
         precision_ = chosen_precision(arguments_, model_.config.dtype, backend_->device());
-        batches_ = deal_batches(mesh_settings_, *mesh_, settings_, tokens_);
+        batches_ = deal_batches(mesh_settings_, **mesh_, settings_, tokens_);
         make_engine();
     }
 
@@ -103,7 +108,7 @@ class ClmRun {
             say(fmt::format("Besides, CUDA's libraries take up to {} of the GPU.",
                             bytes_text(backend_->reserved_bytes())));
         if (arguments_.flag("spmd_debug"))
-            say(placement_table(make_param_spec(model_.config), *mesh_, mesh_settings_.sharding,
+            say(placement_table(make_param_spec(model_.config), **mesh_, mesh_settings_.sharding,
                                 precision_.parameters));
         if (training_) {
             const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
@@ -173,7 +178,7 @@ class ClmRun {
                        arguments_.flag("spmd_debug")));
         if (!arguments_.flag("do_train")) return;
         say(batch_text(mesh_settings_, settings_.per_device_train_batch_size));
-        say(communication_table(plan_communication(model_.config, engine_settings_, *mesh_, engine_->store(),
+        say(communication_table(plan_communication(model_.config, engine_settings_, **mesh_, engine_->store(),
                                                    backend_->device(),
                                                    settings_.gradient_accumulation_steps)));
     }
@@ -207,7 +212,7 @@ class ClmRun {
                                 bytes_text(needed), processes_.alone() ? "" : " in each process",
                                 bytes_text(allowed), bytes_text(limits().device_bytes())),
                     memory_advice(model_.config, engine_settings_, settings_.gradient_accumulation_steps,
-                                  *backend_, *mesh_, allowed, batches_.share.parts));
+                                  *backend_, **mesh_, allowed, batches_.share.parts));
     }
 
     void make_engine() {
@@ -222,9 +227,9 @@ class ClmRun {
         options.sharding = mesh_settings_.sharding;
         options.sequence_parallel = mesh_settings_.splits_tokens(options.model.row_length);
         engine_settings_ = options;
-        engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, *mesh_);
+        engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, **mesh_);
         engine_model_ = std::make_unique<EngineModel>(
-            *engine_, model_.config, *backend_, *mesh_,
+            *engine_, model_.config, *backend_, **mesh_,
             [this](const fs::path& folder) {
                 write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
                                   *model_.tokenizer, arguments_);
@@ -401,7 +406,7 @@ class ClmRun {
     std::unique_ptr<Backend> backend_;
     Precision precision_;
     MeshSettings mesh_settings_;
-    std::unique_ptr<const Mesh> mesh_;
+    std::optional<RunMesh> mesh_;
     BatchForm batches_;
     TrainEngineOptions engine_settings_;
     std::unique_ptr<TrainEngine> engine_;
@@ -440,6 +445,8 @@ void run_in_process(const RunArguments& run, const RunProcesses& processes, Sign
     std::optional<ClmRun> clm;
     ranks.together([&] { clm.emplace(setting, signals); });
     clm->find_data();
+    ranks.together([&] { clm->choose_device(); });
+    clm->join_mesh();
     ranks.together([&] {
         clm->plan();
         clm->describe();

@@ -34,6 +34,8 @@ class CountingTransport final : public Transport {
     std::optional<std::size_t> finished(Request request) override { return carrier_->finished(request); }
     void poll(std::chrono::microseconds at_most) override { carrier_->poll(at_most); }
     void wake() override { carrier_->wake(); }
+    void send_note(int to, const Note& note) override { carrier_->send_note(to, note); }
+    std::vector<ReceivedNote> take_notes() override { return carrier_->take_notes(); }
     const std::optional<FailedRank>& failed_rank() const override { return carrier_->failed_rank(); }
     void tell_failure(std::string_view reason) noexcept override { carrier_->tell_failure(reason); }
     void break_off() noexcept override { carrier_->break_off(); }
