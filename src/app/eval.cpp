@@ -75,7 +75,7 @@ EvalSource from_token_file(const EvalOptions& options, const Arguments& argument
 
 EvalSource from_text(const Arguments& arguments) {
     ModelSource model = find_model_and_tokenizer(arguments);
-    TokenSource tokens = find_tokens(arguments, model, Messages("info"));
+    TokenSource tokens = find_tokens_together(RunProcesses{}, arguments, model, Messages("info"));
     return {std::move(model.config), std::move(model.weights), std::move(tokens.validation),
             tokens.row_length};
 }

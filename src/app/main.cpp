@@ -5,6 +5,7 @@
 #include <new>
 
 #include "app/commands.h"
+#include "app/run_clm_processes.h"
 #include "core/error.h"
 
 int main(int argc, char** argv) {
@@ -34,8 +35,10 @@ int main(int argc, char** argv) {
             stderr, "drover: %s\nRun `drover %s--help` to see what is known.\n", error.what(),
             app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
         return 2;
+    } catch (const drover::QuietEnd& end) {
+        return end.exit_code();
     } catch (const drover::Error& error) {
-        std::fprintf(stderr, "drover: %s\n", error.what());
+        drover::show_end(error);
         return error.exit_code();
     } catch (const std::filesystem::filesystem_error& error) {
         std::fprintf(stderr, "drover: %s. Check the path and its permissions.\n", error.what());

@@ -2,19 +2,32 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <utility>
 
 namespace drover {
 
-Messages::Messages(std::string_view level)
-    : warnings_(level != "error" && level != "critical"), info_(warnings_ && level != "warning") {}
+Messages::Messages(std::string_view level, std::FILE* out, std::string before_lines)
+    : warnings_(level != "error" && level != "critical"),
+      info_(warnings_ && level != "warning"),
+      out_(out),
+      before_lines_(std::move(before_lines)) {}
 
 void Messages::info(std::string_view text) const {
-    if (info_) fmt::print(stderr, "{}\n", text);
+    if (info_) say(text);
 }
 
 void Messages::warning(std::string_view text) const {
-    if (warnings_) fmt::print(stderr, "{}\n", text);
+    if (warnings_) say(text);
+}
+
+void Messages::say(std::string_view text) const {
+    fmt::print(out_, "{}{}\n", before_lines_, text);
+    std::fflush(out_);
+}
+
+void show_end(const Error& error) {
+    fmt::print(stderr, "drover: {}\n", error.what());
+    std::fflush(stderr);
 }
 
 }  // namespace drover

@@ -1,15 +1,18 @@
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <string_view>
 
+#include "core/error.h"
+
 namespace drover {
 
-/// What a run says on standard error, as far as --log_level lets it.
+/// What a run says on standard error or in a file, as far as --log_level lets it.
 class Messages {
   public:
     /// `level` is a choice of --log_level; passive says as much as info.
-    explicit Messages(std::string_view level);
+    explicit Messages(std::string_view level, std::FILE* out = stderr, std::string before_lines = "");
 
     /// What is being done.
     void info(std::string_view text) const;
@@ -20,7 +23,14 @@ class Messages {
     bool tell_warnings() const { return warnings_; }
 
   private:
+    void say(std::string_view text) const;
+
     bool warnings_, info_;
+    std::FILE* out_;
+    std::string before_lines_;
 };
+
+/// Shows on standard error what ends the program.
+void show_end(const Error& error);
 
 }  // namespace drover

@@ -6,21 +6,24 @@
 #include <cstdio>
 
 #include "api/choose_backend.h"
+#include "api/mesh_report.h"
 #include "api/model_texts.h"
 #include "api/run_clm_settings.h"
+#include "api/run_mesh.h"
 #include "app/busy_machine.h"
 #include "app/commands.h"
 #include "app/run_clm_data.h"
+#include "app/run_clm_limits.h"
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
-#include "core/machine_memory.h"
 #include "core/python_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
 #include "train/checkpoint_folders.h"
 #include "train/checkpoint_report.h"
+#include "train/communication_plan.h"
 #include "train/early_stop.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
@@ -41,27 +44,57 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A dry run is asked for what it says.
-Messages messages_of(const Arguments& arguments) {
-    return Messages(arguments.flag("dry_run") ? "info" : arguments.text("log_level"));
-}
+/// What a run is made of besides its files.
+struct ClmSetting {
+    const RunArguments& run;
+    const RunProcesses& processes;
+    const Speech& speech;
+    std::optional<fs::path> resume_point;
+};
 
-/// A run from its arguments to its files.
+/// A run from its arguments to its files: what one process does for it. Where there are others, all call the
+/// same functions in the same order.
 class ClmRun {
   public:
-    ClmRun(const RunArguments& run, std::optional<fs::path> resume_point, SignalThread& signals)
-        : arguments_(run.arguments),
-          messages_(messages_of(arguments_)),
-          resume_point_(std::move(resume_point)),
+    /// Reads model and tokenizer.
+    ClmRun(const ClmSetting& setting, SignalThread& signals)
+        : run_(setting.run),
+          arguments_(run_.arguments),
+          processes_(setting.processes),
+          speech_(setting.speech),
+          messages_(speech_.messages()),
+          resume_point_(setting.resume_point),
           settings_(trainer_settings(arguments_)),
           model_(find_model_and_tokenizer(arguments_)),
           non_finite_watch_(on_non_finite(arguments_)),
-          signals_(signals) {
+          signals_(
+              signals, processes_.alone() ? SignalWatch::Agree() : [&ranks = processes_.ranks](int own) {
+                  return ranks.largest(own);
+              }) {
+        settings_.is_world_process_zero = processes_.is_first();
+        settings_.is_local_process_zero = processes_.machine.rank == 0;
+    }
+
+    void find_data() {
+        check_models_alike(processes_, model_);
         if (arguments_.flag("do_train") || arguments_.flag("do_eval"))
-            tokens_ = find_tokens(arguments_, model_, messages_);
+            tokens_ = find_tokens_together(processes_, arguments_, model_, messages_);
+    }
+
+    void choose_device() {
+        mesh_settings_ = mesh_settings(run_, model_.config, processes_.ranks.size(), processes_.machine);
+        for (const std::string& line : mesh_settings_.explanations) messages_.warning(line);
         backend_ = make_backend();
         backend_->use_tf32(arguments_.optional_flag("tf32").value_or(false));
+    }
+
+    /// Where there are other processes: collective.
+    void join_mesh() { mesh_.emplace(processes_.world, processes_.ranks, mesh_settings_, *backend_); }
+
+    /// Plans everything, but allocates nothing yet.
+    void plan() {
         precision_ = chosen_precision(arguments_, model_.config.dtype, backend_->device());
+        batches_ = deal_batches(mesh_settings_, **mesh_, settings_, tokens_);
         make_engine();
     }
 
@@ -69,12 +102,13 @@ class ClmRun {
         say(fmt::format("{}; {} parameters ({} active); {}", backend_->description(),
                         with_thousands(parameters().total), with_thousands(parameters().active),
                         precision_text(precision_)));
+        if (!processes_.alone()) describe_mesh();
         say("Memory:\n" + engine_->memory_plan().table());
         if (backend_->reserved_bytes() > 0)
             say(fmt::format("Besides, CUDA's libraries take up to {} of the GPU.",
                             bytes_text(backend_->reserved_bytes())));
         if (arguments_.flag("spmd_debug"))
-            say(placement_table(make_param_spec(model_.config), mesh_, Sharding::replicated,
+            say(placement_table(make_param_spec(model_.config), **mesh_, mesh_settings_.sharding,
                                 precision_.parameters));
         if (training_) {
             const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
@@ -87,12 +121,15 @@ class ClmRun {
             // What depends on the number of steps could not be compared before.
             if (const Json& deepspeed = arguments_.json("deepspeed"); !deepspeed.is_null())
                 read_deepspeed_settings(deepspeed, "--deepspeed", arguments_,
-                                        {.total_steps = plan.max_steps});
-            if (arguments_.flag("dry_run")) say(time_estimate(tokens));
+                                        {.world_size = run_.replicas, .total_steps = plan.max_steps});
+            if (arguments_.flag("dry_run"))
+                say(time_estimate(tokens, parameters().active,
+                                  backend_->measure_peaks().flops(precision_.parameters),
+                                  processes_.ranks.size()));
             if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
         }
         check_memory();
-        if (backend_->device() == Device::cpu)
+        if (backend_->device() == Device::cpu && processes_.alone())
             if (const std::string hint = busy_machine_hint(omp_get_max_threads()); !hint.empty()) say(hint);
     }
 
@@ -116,6 +153,7 @@ class ClmRun {
         add_callbacks(trainer);
         if (arguments_.flag("do_train")) train(trainer);
         if (arguments_.flag("do_eval")) evaluate(trainer);
+        if (!processes_.is_first()) return;
         write_card(trainer);
         fmt::print("{}", summary_.text());
         std::fflush(stdout);
@@ -127,41 +165,29 @@ class ClmRun {
     void say(const std::string& text) const { messages_.info(text); }
 
     std::unique_ptr<Backend> make_backend() const {
+        const MachinePlace& machine = processes_.machine;
         if (const auto threads = arguments_.optional_integer("threads"))
             omp_set_num_threads(static_cast<int>(*threads));
-        return make_chosen_backend(arguments_.text("device"));
+        else if (machine.ranks > 1)
+            omp_set_num_threads(machine.processors);
+        return make_chosen_backend(arguments_.text("device"), machine.rank);
+    }
+
+    void describe_mesh() const {
+        say(mesh_table(mesh_settings_, processes_.machine, engine_settings_.sequence_parallel,
+                       arguments_.flag("spmd_debug")));
+        if (!arguments_.flag("do_train")) return;
+        say(batch_text(mesh_settings_, settings_.per_device_train_batch_size));
+        say(communication_table(plan_communication(model_.config, engine_settings_, **mesh_, engine_->store(),
+                                                   backend_->device(),
+                                                   settings_.gradient_accumulation_steps)));
     }
 
     ParameterCounts parameters() const { return count_parameters(model_.config); }
 
-    /// Six operations per token and active parameter, at the rate that a step usually reaches.
-    std::string time_estimate(double tokens) const {
-        constexpr double usual_share_of_peak = 0.7;
-        const double peak = backend_->measure_peaks().flops(precision_.parameters);
-        const double seconds =
-            6 * static_cast<double>(parameters().active) * tokens / (usual_share_of_peak * peak);
-        const std::string time = seconds < 120    ? fmt::format("{:.0f} s", std::ceil(seconds))
-                                 : seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
-                                                  : fmt::format("{:.1f} h", seconds / 3600);
-        return fmt::format(
-            "The updates will take about {} at {:.0f} % of this machine's {:.0f} GFLOP/s; evaluations and "
-            "checkpoints come on top.",
-            time, 100 * usual_share_of_peak, peak / 1e9);
-    }
-
-    double allowed_memory() const {
-        return static_cast<double>(usable_memory()) *
-               arguments_.optional_number("memory_fraction").value_or(1);
-    }
-
-    /// Unless it is given: a quarter of the memory, but not what the plan needs.
+    ProcessLimits limits() const { return {arguments_, processes_, *backend_}; }
     std::uint64_t checkpoint_buffer() const {
-        if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
-            return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
-        const double planned =
-            backend_->device() == Device::cpu ? static_cast<double>(engine_->memory_plan().total) : 0;
-        return static_cast<std::uint64_t>(
-            std::max(0.0, std::min(static_cast<double>(usable_memory()) / 4, allowed_memory() - planned)));
+        return limits().checkpoint_buffer(engine_->memory_plan().total);
     }
 
     std::string checkpoint_text() const {
@@ -169,7 +195,8 @@ class ClmRun {
             engine_->saved_tensors(!arguments_.flag("save_only_model"), SaveModelOptions{}.max_shard_bytes)
                 .part_bytes();
         return fmt::format(
-            "A checkpoint has about {}; it is written {}.", bytes_text(bytes),
+            "{} has about {}; it is written {}.",
+            processes_.alone() ? "A checkpoint" : "A process's part of a checkpoint", bytes_text(bytes),
             bytes <= checkpoint_buffer()
                 ? fmt::format("behind the steps from a copy of {} in memory", bytes_text(bytes))
                 : fmt::format("while training waits, for it does not fit a buffer of {} "
@@ -179,34 +206,41 @@ class ClmRun {
 
     /// Error before anything is allocated, when the plan is larger than the memory that it may take.
     void check_memory() const {
-        const std::size_t there = backend_->available_bytes();
-        const auto allowed = static_cast<std::size_t>(
-            static_cast<double>(there) * arguments_.optional_number("memory_fraction").value_or(1));
-        const std::size_t needed = engine_->memory_plan().total;
+        const std::size_t needed = engine_->memory_plan().total, allowed = limits().allowed_bytes();
         if (needed <= allowed) return;
-        throw Error(fmt::format("The run needs {}, but may take {} of the {} that the device has for it.",
-                                bytes_text(needed), bytes_text(allowed), bytes_text(there)),
+        throw Error(fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it.",
+                                bytes_text(needed), processes_.alone() ? "" : " in each process",
+                                bytes_text(allowed), bytes_text(limits().device_bytes())),
                     memory_advice(model_.config, engine_settings_, settings_.gradient_accumulation_steps,
-                                  *backend_, mesh_, allowed));
+                                  *backend_, **mesh_, allowed, batches_.share.parts));
     }
 
     void make_engine() {
         TrainEngineOptions options = engine_options(arguments_, precision_);
-        options.model.rows = arguments_.flag("do_train") ? settings_.per_device_train_batch_size
-                                                         : settings_.per_device_eval_batch_size;
+        // The model's only buffers are the tables of rotary angles.
+        if (run_.fsdp && !run_.fsdp->buffer_dtype.empty())
+            options.model.rope_rounding = floating_dtype_from_name(run_.fsdp->buffer_dtype, "buffer_dtype");
+        options.model.rows =
+            batches_.share.rows_of(arguments_.flag("do_train") ? settings_.per_device_train_batch_size
+                                                               : settings_.per_device_eval_batch_size);
         options.model.row_length = std::max<std::int64_t>(tokens_.row_length, 1);
+        options.sharding = mesh_settings_.sharding;
+        options.sequence_parallel = mesh_settings_.splits_tokens(options.model.row_length);
         engine_settings_ = options;
-        engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, mesh_);
+        engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, **mesh_);
         engine_model_ = std::make_unique<EngineModel>(
-            *engine_, model_.config, *backend_, mesh_,
+            *engine_, model_.config, *backend_, **mesh_,
             [this](const fs::path& folder) {
                 write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
                                   *model_.tokenizer, arguments_);
             },
             CheckpointOptions{.with_optimizer = !arguments_.flag("save_only_model"),
-                              .buffer_bytes = checkpoint_buffer()});
-        if (arguments_.flag("do_train")) training_ = training_data(arguments_, settings_, model_, tokens_);
-        if (arguments_.flag("do_eval")) evaluation_ = evaluation_data(arguments_, settings_, model_, tokens_);
+                              .buffer_bytes = checkpoint_buffer()},
+            batches_.share.parts > 1 ? BatchKind::shared : BatchKind::own);
+        if (arguments_.flag("do_train"))
+            training_ = training_data(arguments_, settings_, model_, tokens_, batches_);
+        if (arguments_.flag("do_eval"))
+            evaluation_ = evaluation_data(arguments_, settings_, model_, tokens_, batches_);
     }
 
     void prepare_weights() {
@@ -265,8 +299,9 @@ class ClmRun {
     }
 
     void add_callbacks(Trainer& trainer) {
+        const bool first = processes_.is_first();
         const bool no_bar = arguments_.optional_flag("disable_tqdm").value_or(!messages_.tell_warnings());
-        if (!no_bar) {
+        if (first && !no_bar) {
             // Measuring takes a moment, which is worth it where somebody watches.
             const bool watched = isatty(STDERR_FILENO) != 0;
             bar_.emplace(watched ? backend_->measure_peaks().reference_flops(precision_.parameters) : 0);
@@ -274,16 +309,18 @@ class ClmRun {
         }
         trainer.add_callback(non_finite_watch_);
         if (messages_.tell_info()) trainer.add_callback(banner_);
-        log_printer_.emplace(
-            arguments_.text("log_format") == "json" ? LogFormat::json : LogFormat::hugging_face_5,
-            no_bar ? LogStyle::plain : LogStyle::beside_bar);
-        trainer.add_callback(*log_printer_);
+        if (std::FILE* records = speech_.records()) {
+            log_printer_.emplace(
+                arguments_.text("log_format") == "json" ? LogFormat::json : LogFormat::hugging_face_5,
+                first && !no_bar ? LogStyle::beside_bar : LogStyle::plain, records);
+            trainer.add_callback(*log_printer_);
+        }
         trainer.add_callback(summary_);
         if (settings_.early_stopping_patience) {
             early_stop_.emplace(*settings_.early_stopping_patience, settings_.early_stopping_threshold);
             trainer.add_callback(*early_stop_);
         }
-        if (arguments_.words("report_to") == std::vector<std::string>{"tensorboard"}) {
+        if (first && arguments_.words("report_to") == std::vector<std::string>{"tensorboard"}) {
             const fs::path beside = settings_.output_dir / default_tensor_board_folder();
             tensor_board_.emplace(arguments_.optional_text("logging_dir").value_or(beside.string()),
                                   python_json(arguments_.to_json(), 2),
@@ -292,7 +329,9 @@ class ClmRun {
         }
         trainer.add_callback(checkpoint_report_);
         trainer.add_callback(signals_);
-        if (arguments_.integer("profile_epoch") >= 0 || arguments_.integer("profile_step") >= 0) {
+        const bool traced =
+            arguments_.integer("profile_epoch") >= 0 || arguments_.integer("profile_step") >= 0;
+        if (first && traced) {
             tracer_.emplace(
                 *backend_,
                 TraceSettings{.epoch = std::max<std::int64_t>(0, arguments_.integer("profile_epoch")),
@@ -310,7 +349,7 @@ class ClmRun {
         metrics["train_samples"] = samples(trainer.plan().examples, "max_train_samples");
         report("train", metrics);
         trainer.save_state();
-        if (const int late = signals_.release(); late != 0)
+        if (const int late = processes_.ranks.largest(signals_.release()); late != 0)
             throw StoppedBySignal(late,
                                   fmt::format("Stopped by {}, when training had ended.", signal_name(late)),
                                   fmt::format("The model is in {}.", settings_.output_dir.string()));
@@ -332,6 +371,7 @@ class ClmRun {
     }
 
     void report(std::string_view split, const Json& metrics) const {
+        if (!processes_.is_first()) return;
         fs::create_directories(settings_.output_dir);
         fmt::print("{}", metrics_table(split, metrics));
         std::fflush(stdout);
@@ -352,8 +392,11 @@ class ClmRun {
         write_file_atomically(settings_.output_dir / "README.md", card);
     }
 
+    const RunArguments& run_;
     const Arguments& arguments_;
-    const Messages messages_;
+    const RunProcesses& processes_;
+    const Speech& speech_;
+    const Messages& messages_;
     std::optional<fs::path> resume_point_;
     std::optional<TrainerState> resumed_state_;
     std::optional<LoopState> resumed_loop_;  // absent for a checkpoint of Hugging Face's
@@ -362,7 +405,9 @@ class ClmRun {
     TokenSource tokens_;
     std::unique_ptr<Backend> backend_;
     Precision precision_;
-    const Mesh mesh_;
+    MeshSettings mesh_settings_;
+    std::optional<RunMesh> mesh_;
+    BatchForm batches_;
     TrainEngineOptions engine_settings_;
     std::unique_ptr<TrainEngine> engine_;
     std::unique_ptr<EngineModel> engine_model_;
@@ -385,23 +430,54 @@ fs::path arguments_file() {
     return fs::read_symlink("/proc/self/exe", ignored).parent_path() / "run_clm.args";
 }
 
-void run_clm(const std::vector<std::string>& words) {
-    const RunArguments run =
-        parse_run_arguments(words, {.environment = read_environment(), .args_file = arguments_file()});
+void run_in_process(const RunArguments& run, const RunProcesses& processes, SignalThread& signals) {
     const Arguments& arguments = run.arguments;
+    const RunRanks& ranks = processes.ranks;
+    check_started_alike(processes, arguments);
+    std::optional<Speech> speech;
+    ranks.together([&] { speech.emplace(processes, arguments); });
+    const Messages& messages = speech->messages();
+    for (const std::string& line : arguments.explanations()) messages.warning(line);
+    const ClmSetting setting{
+        run, processes, *speech,
+        agree_on_resume_point(ranks, arguments, [&](const std::string& line) { messages.info(line); })};
+    messages.info(arguments.settings_text(arguments.flag("dry_run")));
+    std::optional<ClmRun> clm;
+    ranks.together([&] { clm.emplace(setting, signals); });
+    clm->find_data();
+    ranks.together([&] { clm->choose_device(); });
+    clm->join_mesh();
+    ranks.together([&] {
+        clm->plan();
+        clm->describe();
+    });
+    if (!arguments.flag("dry_run")) clm->go();
+}
+
+void run_clm(const std::vector<std::string>& words) {
+    const LaunchEnvironment launch = read_launch_environment();
+    RunArguments run;
+    std::exception_ptr refusal;  // of this process; the others may have been given something else
+    try {
+        run = parse_run_arguments(words, {.environment = read_environment(),
+                                          .args_file = arguments_file(),
+                                          .world_size = launch.processes});
+    } catch (const Error&) {
+        if (!launch.has_others()) throw;
+        refusal = std::current_exception();
+    }
     if (run.asks_for_help) {
-        fmt::print("{}", arguments.flag("help_markdown") ? markdown_page() : help_text());
+        if (launch.rank == 0)
+            fmt::print("{}", run.arguments.flag("help_markdown") ? markdown_page() : help_text());
         return;
     }
     SignalThread signals;  // before anything starts threads
-    const Messages messages = messages_of(arguments);
-    for (const std::string& line : arguments.explanations()) messages.warning(line);
-    const std::optional<fs::path> resume_point =
-        find_resume_point(arguments, [&](const std::string& line) { messages.info(line); });
-    messages.info(arguments.settings_text(arguments.flag("dry_run")));
-    ClmRun clm(run, resume_point, signals);
-    clm.describe();
-    if (!arguments.flag("dry_run")) clm.go();
+    run_in_processes(launch, world_options(run.arguments, launch), [&](RunProcesses& processes) {
+        processes.ranks.together([&] {
+            if (refusal) std::rethrow_exception(refusal);
+        });
+        run_in_process(run, processes, signals);
+    });
 }
 
 }  // namespace

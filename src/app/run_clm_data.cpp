@@ -26,9 +26,10 @@ TokenId pad_id(const Arguments& arguments, const Tokenizer& tokenizer) {
     return choose_pad_id(tokenizer, name == "eos");
 }
 
-CollatorOptions collator(const Arguments& arguments, const ModelSource& model) {
+CollatorOptions collator(const Arguments& arguments, const ModelSource& model, const BatchForm& form) {
     return {.pad_id = pad_id(arguments, *model.tokenizer),
-            .ignore_every_pad_id = arguments.text("packing") == "none"};
+            .ignore_every_pad_id = arguments.text("packing") == "none",
+            .pad_to_multiple_of = form.row_multiple};
 }
 
 /// One of the two: text that is streamed, or a file of tokens.
@@ -39,14 +40,15 @@ struct Rows {
 
 std::unique_ptr<TrainingData> make_data(const Rows& rows, const Arguments& arguments,
                                         const ModelSource& model, const TokenSource& tokens,
-                                        SamplerOptions sampler, const char* max_samples_flag, StreamEnd end) {
+                                        SamplerOptions sampler, const BatchForm& form,
+                                        const char* max_samples_flag, StreamEnd end) {
     const auto max_samples = arguments.optional_integer(max_samples_flag);
     if (!rows.streamed)
         return std::make_unique<TokenFileData>(rows.file->rows(),
                                                LoaderOptions{.sampler = std::move(sampler),
-                                                             .collator = collator(arguments, model),
+                                                             .collator = collator(arguments, model, form),
                                                              .max_samples = max_samples},
-                                               end);
+                                               end, form.share);
     PackingOptions packing = tokens.packing;
     packing.max_rows = max_samples;
     return std::make_unique<TextStreamData>(
@@ -57,15 +59,35 @@ std::unique_ptr<TrainingData> make_data(const Rows& rows, const Arguments& argum
                                       .ranks = sampler.ranks,
                                       .rank = sampler.rank,
                                       .split_batches = sampler.split_batches},
-                          .collator = collator(arguments, model),
+                          .collator = collator(arguments, model, form),
                           .vocab_size = model.config.vocab_size,
-                          .end = end});
+                          .end = end,
+                          .share = form.share});
 }
 
 }  // namespace
 
+BatchForm deal_batches(const MeshSettings& mesh_settings, const Mesh& mesh, TrainerSettings& settings,
+                       TokenSource& tokens) {
+    BatchForm form;
+    const BatchShare replica{.parts = mesh.replicas().size(), .part = mesh.replicas().rank()};
+    if (mesh_settings.batch_is_global) {
+        form.share = replica;
+    } else {
+        settings.replicas = replica.parts;
+        settings.replica = replica.part;
+    }
+    if (tokens.packing.packing == Packing::none && mesh_settings.splits_tokens(0)) {
+        form.row_multiple = mesh.tp().size();
+        tokens.row_length =
+            (tokens.row_length + form.row_multiple - 1) / form.row_multiple * form.row_multiple;
+    }
+    return form;
+}
+
 std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,
-                                            const ModelSource& model, const TokenSource& tokens) {
+                                            const ModelSource& model, const TokenSource& tokens,
+                                            const BatchForm& form) {
     SamplerOptions sampler = training_sampler(settings);
     const std::string& order = arguments.text("train_sampling_strategy");
     if (order == "group_by_length") {
@@ -75,13 +97,14 @@ std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const Tr
         sampler.order = SampleOrder::sequential;
     }
     return make_data({tokens.streamed.train, tokens.train}, arguments, model, tokens, std::move(sampler),
-                     "max_train_samples", StreamEnd::never);
+                     form, "max_train_samples", StreamEnd::never);
 }
 
 std::unique_ptr<TrainingData> evaluation_data(const Arguments& arguments, const TrainerSettings& settings,
-                                              const ModelSource& model, const TokenSource& tokens) {
+                                              const ModelSource& model, const TokenSource& tokens,
+                                              const BatchForm& form) {
     return make_data({tokens.streamed.validation, tokens.validation}, arguments, model, tokens,
-                     evaluation_sampler(settings), "max_eval_samples", StreamEnd::after_one_epoch);
+                     evaluation_sampler(settings), form, "max_eval_samples", StreamEnd::after_one_epoch);
 }
 
 }  // namespace drover

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "args/argument_value.h"
-#include "io/staged_folder.h"
 #include "io/model_folder.h"
+#include "io/staged_folder.h"
 #include "train/checkpoint_folders.h"
 
 namespace drover {
@@ -71,6 +71,17 @@ std::optional<fs::path> find_resume_point(const Arguments& arguments, const Say&
                     "Name a checkpoint folder, or leave it out to start anew.");
     if (!newest) check_nothing_is_lost(output);
     return newest;
+}
+
+std::optional<fs::path> agree_on_resume_point(const RunRanks& ranks, const Arguments& arguments,
+                                              const Say& say) {
+    std::string found;
+    ranks.together([&] {
+        if (!ranks.is_first()) return;
+        if (const auto point = find_resume_point(arguments, say)) found = point->string();
+    });
+    found = ranks.from_first(found);
+    return found.empty() ? std::nullopt : std::optional<fs::path>(found);
 }
 
 }  // namespace drover

@@ -4,8 +4,9 @@
 #include <functional>
 #include <optional>
 
+#include "api/run_ranks.h"
 #include "args/arguments.h"
-#include "core/error.h"
+#include "train/agreed_error.h"
 
 /// How a run of `drover run_clm` goes on from a checkpoint, and how it ends early.
 namespace drover {
@@ -16,11 +17,15 @@ namespace drover {
 std::optional<std::filesystem::path> find_resume_point(const Arguments& arguments,
                                                        const std::function<void(const std::string&)>& say);
 
+/// The same for all ranks: the first one looks, and speaks. Collective.
+std::optional<std::filesystem::path> agree_on_resume_point(
+    const RunRanks& ranks, const Arguments& arguments, const std::function<void(const std::string&)>& say);
+
 /// A run that a signal ended: exit code 128 + its number, as shells count.
-class StoppedBySignal final : public Error {
+class StoppedBySignal final : public AgreedError {
   public:
     StoppedBySignal(int signal_number, std::string_view cause, std::string_view remedy)
-        : Error(cause, remedy), signal_number_(signal_number) {}
+        : AgreedError(cause, remedy), signal_number_(signal_number) {}
     int exit_code() const override { return 128 + signal_number_; }
 
   private:

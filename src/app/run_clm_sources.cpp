@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "api/find_model.h"
+#include "core/content_hash.h"
 #include "core/error.h"
 #include "core/stopwatch.h"
 #include "data/block_size.h"
@@ -70,27 +71,9 @@ std::int64_t longest_row(const TokenRows& rows) {
     return longest;
 }
 
-}  // namespace
-
-fs::path find_model(const std::string& name, std::string_view flag, const Arguments& arguments) {
-    return find_pretrained(name, flag, arguments.optional_text("cache_dir").value_or(""),
-                           arguments.text("model_revision"));
-}
-
-ModelSource find_model_and_tokenizer(const Arguments& arguments) {
-    ModelSource source{.config = find_config(arguments), .tokenizer = find_tokenizer(arguments)};
-    source.generation = derived_generation_config(source.config);
-    if (arguments.has("model_name_or_path")) {
-        source.weights = find_model(arguments.text("model_name_or_path"), "--model_name_or_path", arguments);
-        if (const fs::path file = source.weights / "generation_config.json"; fs::exists(file))
-            source.generation = read_json_file(file);
-    }
-    if (source.tokenizer->size() > source.config.vocab_size)
-        source.config.resize_vocabulary(source.tokenizer->size());
-    return source;
-}
-
-TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages) {
+/// With `make_again`, what --overwrite_cache asks for is done.
+TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages,
+                        bool make_again) {
     PackingOptions packing;
     packing.packing = packing_from_name(arguments.text("packing"), "--packing");
     // run_clm.py does not split a stream among its workers.
@@ -138,7 +121,7 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
     const auto tokens_of = [&](const SharedRows& rows, std::string_view split) -> std::unique_ptr<TokenFile> {
         const Stopwatch watch;
         TokenCache::Entry entry = cache.get(*rows, model.tokenizer, packing, default_tokenize_threads(),
-                                            arguments.flag("overwrite_cache"));
+                                            make_again && arguments.flag("overwrite_cache"));
         const TokenFileHeader& header = entry.file.rows().header();
         messages.info(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
                                   packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
@@ -152,6 +135,46 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
     if (train) source.train = tokens_of(splits.train, "train");
     if (evaluate) source.validation = tokens_of(splits.validation, "validation");
     return source;
+}
+
+}  // namespace
+
+fs::path find_model(const std::string& name, std::string_view flag, const Arguments& arguments) {
+    return find_pretrained(name, flag, arguments.optional_text("cache_dir").value_or(""),
+                           arguments.text("model_revision"));
+}
+
+ModelSource find_model_and_tokenizer(const Arguments& arguments) {
+    ModelSource source{.config = find_config(arguments), .tokenizer = find_tokenizer(arguments)};
+    source.generation = derived_generation_config(source.config);
+    if (arguments.has("model_name_or_path")) {
+        source.weights = find_model(arguments.text("model_name_or_path"), "--model_name_or_path", arguments);
+        if (const fs::path file = source.weights / "generation_config.json"; fs::exists(file))
+            source.generation = read_json_file(file);
+    }
+    if (source.tokenizer->size() > source.config.vocab_size)
+        source.config.resize_vocabulary(source.tokenizer->size());
+    return source;
+}
+
+void check_models_alike(const RunProcesses& processes, const ModelSource& model) {
+    check_ranks_agree(processes.ranks,
+                      {{"the model's config", ContentHash().add(model.config.json.dump()).hex()},
+                       {"the tokenizer", model.tokenizer->fingerprint()}});
+}
+
+TokenSource find_tokens_together(const RunProcesses& processes, const Arguments& arguments,
+                                 const ModelSource& model, const Messages& messages) {
+    TokenSource tokens;
+    const bool goes_first = processes.machine.rank == 0;
+    processes.ranks.in_turns(goes_first,
+                             [&] { tokens = find_tokens(arguments, model, messages, goes_first); });
+    NamedTexts files;
+    if (tokens.train) files.emplace_back("the training data", tokens.train->path().filename().string());
+    if (tokens.validation)
+        files.emplace_back("the validation data", tokens.validation->path().filename().string());
+    check_ranks_agree(processes.ranks, files);
+    return tokens;
 }
 
 }  // namespace drover

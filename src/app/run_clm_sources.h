@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/messages.h"
+#include "app/run_clm_processes.h"
 #include "args/arguments.h"
 #include "data/row_subsets.h"
 #include "data/token_cache.h"
@@ -37,7 +38,12 @@ struct TokenSource {
     std::string name;             ///< of the dataset, for the model card
 };
 
-/// Tokenizes, or finds what was tokenized before; with --streaming only opens the text.
-TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, const Messages& messages);
+/// Error unless all ranks have the same config and tokenizer. Collective.
+void check_models_alike(const RunProcesses& processes, const ModelSource& model);
+
+/// Tokenizes, or finds what was tokenized before; with --streaming only opens the text. The first process of
+/// each machine does what is to be done; the others wait. Collective; Error unless all find the same.
+TokenSource find_tokens_together(const RunProcesses& processes, const Arguments& arguments,
+                                 const ModelSource& model, const Messages& messages);
 
 }  // namespace drover

@@ -71,6 +71,20 @@ Json without_prefix(const Json& config, const std::string& where) {
     return plain;
 }
 
+struct ExplainedKey {
+    const char *key, *meaning;
+};
+constexpr std::array explained_keys{
+    ExplainedKey{"flatten_parameters",
+                 "weights are not joined in one vector; each keeps its shape, so that weight decay and "
+                 "Adafactor see it, and the weights of a block travel together."},
+    ExplainedKey{
+        "opt_flatten_overlap",
+        "gathering and scattering always run beside the computation; there is nothing to switch on."},
+    ExplainedKey{"pin_layout_in_collective_ops",
+                 "it fixes memory layouts that a compiler might change; here nothing changes them."},
+};
+
 void read_xla_settings(FsdpSettings& settings, ObjectReader reader, std::vector<std::string>& no_effect) {
     const std::vector<std::string> types{"float32", "bfloat16", "float16"};
     const auto dtype = [&](std::string_view key) {
@@ -87,9 +101,12 @@ void read_xla_settings(FsdpSettings& settings, ObjectReader reader, std::vector<
         reader.flag(key, false);
     for (const char* key : {"reduce_scatter_bucket_size_mb", "all_gather_bucket_size_mb"})
         reader.integer(key, 0, 0);
+    for (const ExplainedKey& explained : explained_keys)
+        if (reader.has(explained.key))
+            settings.explanations.push_back(
+                fmt::format("{}: {}: {}", reader.where(), explained.key, explained.meaning));
     for (std::string& key : reader.without_effect(
-             {"opt_flatten_overlap", "pin_layout_in_collective_ops", "flatten_parameters",
-              "disable_reshard_on_root", "shard_param_on_dim_0", "execute_sharding_on_init",
+             {"disable_reshard_on_root", "shard_param_on_dim_0", "execute_sharding_on_init",
               "optimization_barrier_in_forward", "optimization_barrier_in_backward",
               "coalesce_all_gather_ops", "reduce_scatter_bucket_size_mb", "all_gather_bucket_size_mb",
               "sync_module_states", "mark_step_on_finalization"}))
@@ -164,6 +181,15 @@ std::optional<FsdpSettings> read_fsdp_settings(const std::vector<std::string>& w
         read_config(settings, without_prefix(config, where), where);
     }
     if (off) return std::nullopt;
+    if (settings.sharded_state_dict)
+        settings.explanations.push_back(
+            "--fsdp_config: state_dict_type: every process writes its own part of a checkpoint, and together "
+            "the parts are whole tensors.");
+    if (!settings.reshard_after_forward)
+        settings.explanations.push_back(
+            "--fsdp_config: reshard_after_forward is false: weights stay gathered from one update to the "
+            "next, "
+            "as with shard_grad_op.");
     if (settings.offload)
         settings.explanations.push_back(
             "--fsdp: offload to the host's memory is not done; weights stay on the device.");

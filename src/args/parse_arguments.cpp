@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "args/argument_table.h"
 #include "args/argument_value.h"
 #include "args/object_reader.h"
@@ -30,6 +32,31 @@ void explain_given(Arguments& arguments) {
                 arguments.explain(fmt::format("--{}: {}", argument.name, argument.note));
 }
 
+/// compute_dtype of xla_fsdp_settings: weights are kept in fp32 and computed with in another format, which
+/// is what --bf16 and --fp16 ask for.
+void apply_compute_dtype(Arguments& arguments, const std::string& dtype) {
+    if (dtype.empty()) return;
+    struct Format {
+        const char *flag, *dtype;
+    };
+    for (const Format& format : {Format{"bf16", "bfloat16"}, Format{"fp16", "float16"}}) {
+        const bool computes = dtype == format.dtype;
+        if (arguments.given(format.flag) && arguments.flag(format.flag) != computes)
+            throw UsageError(fmt::format("--fsdp_config: compute_dtype is {}, but --{} is {}.", dtype,
+                                         format.flag, computes ? "no" : "yes"),
+                             "Make them agree, or leave one of them out.");
+        if (computes) arguments.imply(format.flag, true, "compute_dtype of --fsdp_config");
+    }
+    if (const auto weights = arguments.optional_text("dtype");
+        weights && *weights != "auto" && *weights != "float32" && *weights != dtype)
+        throw UsageError(
+            fmt::format(
+                "--fsdp_config: compute_dtype is {}, but weights of --dtype {} are computed with as they "
+                "are.",
+                dtype, *weights),
+            "Make them agree, or leave one of them out.");
+}
+
 void apply_fsdp(RunArguments& run) {
     run.fsdp = read_fsdp_settings(run.arguments);
     if (!run.fsdp) {
@@ -46,15 +73,17 @@ void apply_fsdp(RunArguments& run) {
                 "Keep one of them.");
         run.arguments.imply("recompute", "full", "--fsdp_config");
     }
+    apply_compute_dtype(run.arguments, run.fsdp->compute_dtype);
     for (const std::string& line : run.fsdp->explanations) run.arguments.explain(line);
 }
 
-void apply_deepspeed(RunArguments& run, std::int64_t world_size) {
+void apply_deepspeed(RunArguments& run) {
     const Json& config = run.arguments.json("deepspeed");
     if (config.is_null()) return;
     if (run.fsdp)
         throw UsageError("--deepspeed and --fsdp both say how to shard the model.", "Keep one of them.");
-    run.deepspeed = read_deepspeed_settings(config, "--deepspeed", run.arguments, {.world_size = world_size});
+    run.deepspeed =
+        read_deepspeed_settings(config, "--deepspeed", run.arguments, {.world_size = run.replicas});
     const ArgumentSource source{.kind = ArgumentSource::Kind::deepspeed};
     if (!run.deepspeed->optimizer.empty()) run.arguments.set("optim", run.deepspeed->optimizer, source);
     if (!run.deepspeed->schedule.empty()) {
@@ -71,7 +100,7 @@ void apply_deepspeed(RunArguments& run, std::int64_t world_size) {
 }
 
 bool asks_for_spmd(const Arguments& arguments) {
-    for (const char* name : {"spmd_fsdp_sharding", "spmd_grad_chkpt", "spmd_defer_init", "spmd_debug"})
+    for (const char* name : {"spmd_fsdp_sharding", "spmd_grad_chkpt", "spmd_defer_init"})
         if (arguments.flag(name)) return true;
     return arguments.integer("spmd_2d_sharding") > 0 || arguments.integer("spmd_dcn_parallelism") > 1;
 }
@@ -105,8 +134,15 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
     explain_given(run.arguments);
     apply_environment(run.arguments, options.environment);
     apply_implications(run.arguments);
+    if (const auto found = options.environment.find("WORLD_SIZE");
+        options.world_size == 1 && found != options.environment.end() && found->second != "1")
+        run.arguments.explain(fmt::format(
+            "WORLD_SIZE is {}, but neither mpirun nor srun started this process, so it trains alone.",
+            found->second));
+    const std::int64_t tensor_parallel = run.arguments.integer("tensor_parallel_size");
+    run.replicas = std::max<std::int64_t>(1, options.world_size / tensor_parallel);
     apply_fsdp(run);
-    apply_deepspeed(run, options.world_size);
+    apply_deepspeed(run);
     const bool splits_batches = apply_accelerator_config(run.arguments);
     check_combinations(run.arguments);
     run.batch_is_global = is_on(options.environment, "XLA_USE_SPMD") || asks_for_spmd(run.arguments) ||

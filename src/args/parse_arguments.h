@@ -19,6 +19,9 @@ struct RunArguments {
     std::optional<DeepSpeedSettings> deepspeed{};
     /// --per_device_train_batch_size is the micro-batch of all devices together.
     bool batch_is_global = false;
+    /// Processes that see different batches, as far as the arguments tell: a --deepspeed configuration is
+    /// compared with it.
+    std::int64_t replicas = 1;
     /// --help or --help_markdown is set; nothing else was read or checked.
     bool asks_for_help = false;
 };
@@ -27,7 +30,7 @@ struct ParseOptions {
     Environment environment{};
     /// Its words stand before those of the command line; nothing happens when there is no such file.
     std::filesystem::path args_file{};
-    std::int64_t world_size = 1;
+    std::int64_t world_size = 1;  ///< processes that were started together
 };
 
 /// Reads the words behind `drover run_clm`; a single word that ends in .json names a file with all arguments.

@@ -23,24 +23,33 @@ std::span<const Argument> parallel_arguments() {
              "Old spelling of transformer_layer_cls_to_wrap in --fsdp_config.")
             .parallel(),
         json("deepspeed", "A DeepSpeed configuration, as JSON text or file.").parallel(),
-        integer("spmd_2d_sharding", "0",
-                "Size of the tensor-parallel axis of 2-D sharding; 0: off. Not with --fsdp or "
-                "--spmd_fsdp_sharding.")
+        integer(
+            "spmd_2d_sharding", "0",
+            "Size of the tensor-parallel axis of 2-D sharding; 0: off. Weights are sharded over the other "
+            "processes as with --spmd_fsdp_sharding. Not with --fsdp or --spmd_fsdp_sharding.")
             .at_least(0)
             .parallel(),
         flag("spmd_fsdp_sharding", "no", "Shard weights, gradients and optimizer over all processes.")
             .parallel(),
-        integer("spmd_dcn_parallelism", "1", "Number of groups that hold whole copies of the sharded model.")
+        integer("spmd_dcn_parallelism", "1",
+                "Number of groups that hold whole copies of the sharded model; --fsdp hybrid_shard without "
+                "it: one "
+                "per machine.")
             .at_least(1)
             .parallel(),
         flag("spmd_debug", "no", "Print the mesh and the place of every weight."),
         integer("tensor_parallel_size", "1", "Processes that share each block's matrices.")
             .at_least(1)
             .parallel(),
-        flag("sequence_parallel", "no", "Split the residual stream over the tensor-parallel processes.")
+        flag("sequence_parallel", "no",
+             "Split the residual stream over the tensor-parallel processes; --spmd_2d_sharding does unless "
+             "this "
+             "is no.")
             .parallel(),
-        integer("kv_replicator", "1",
-                "Copies of each key/value head, for more tensor-parallel processes than heads.")
+        integer(
+            "kv_replicator", "1",
+            "Copies of each key/value head, for more tensor-parallel processes than heads; unset: as many "
+            "as are needed.")
             .at_least(1)
             .parallel(),
         integer("pipeline_parallel_size", "1", "Number of pipeline stages.").at_least(1).parallel(),
@@ -51,6 +60,10 @@ std::span<const Argument> parallel_arguments() {
         flag("use_zero1_optimizer", "no", "Shard the optimizer's state over the data-parallel processes.")
             .parallel(),
         integer("ddp_timeout", "1800", "Seconds that a process waits for the others.").at_least(1).parallel(),
+        flag("comm_debug", "no",
+             "Compare what the processes exchange before every collective, and name those that disagree; "
+             "slow.")
+            .parallel(),
         integer("local_rank", "-1", "Number of the process on its machine.")
             .explained("The launcher (mpirun, srun) says which process this is."),
         choice("ddp_backend", "nccl|gloo|mpi|ccl|hccl|cncl|mccl|xccl", "",

@@ -58,8 +58,14 @@ std::span<const Argument> logging_arguments() {
             "How much is said on standard error: info (as passive and debug) everything, warning only what "
             "may be a surprise, error and critical nothing but errors; above warning there is no progress "
             "bar unless --disable_tqdm no."),
-        choice("log_level_replica", levels, "warning", "How much the other processes say.").parallel(),
-        flag("log_on_each_node", "yes", "Whether each machine's first process speaks.").parallel(),
+        choice("log_level_replica", levels, "warning",
+               "How much the other processes say; unless it is given, they say nothing.")
+            .parallel(),
+        flag("log_on_each_node", "yes",
+             "Whether the first process of every machine says what it does, or only that of the run.")
+            .parallel(),
+        text("rank_log_dir", "", "Folder where process N writes its messages and records to rank-N.log.")
+            .parallel(),
         maybe("disable_tqdm", "No progress bar; unset: a bar where standard error is a terminal."),
         words("report_to", "none",
               "Where records go besides the console and trainer_state.json: tensorboard (all means the "

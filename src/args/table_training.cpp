@@ -40,8 +40,8 @@ std::span<const Argument> optimization_arguments() {
     using namespace table;
     static constexpr std::array rows{
         integer("per_device_train_batch_size", "8",
-                "Sequences per device and micro-batch; the whole micro-batch with --spmd_*, xla_fsdp_v2 or "
-                "XLA_USE_SPMD=1.")
+                "Sequences per device and micro-batch; the whole micro-batch with any --spmd flag but "
+                "--spmd_debug, xla_fsdp_v2 or XLA_USE_SPMD=1.")
             .at_least(1),
         integer("gradient_accumulation_steps", "1", "Micro-batches per update.").at_least(1),
         number("num_train_epochs", "3.0", "How often to go through the data; may be a fraction.").at_least(0),

@@ -213,6 +213,26 @@ void barrier(Exchange& exchange) {
 
 }  // namespace
 
+std::size_t sent_bytes(CollectiveKind kind, std::int64_t count, DType dtype, int size, int rank) {
+    const std::size_t whole = static_cast<std::size_t>(count) * size_of(dtype);
+    const auto peers = static_cast<std::size_t>(size - 1);
+    if (size == 1) return 0;
+    switch (kind) {
+        case CollectiveKind::all_gather:
+        case CollectiveKind::reduce_scatter:
+            return whole / static_cast<std::size_t>(size) * peers;
+        case CollectiveKind::all_reduce: {
+            if (whole <= one_round_bytes) return whole * peers;
+            const auto own = static_cast<std::size_t>(even_share(count, size, rank).count) * size_of(dtype);
+            return whole - own + own * peers;
+        }
+        case CollectiveKind::barrier:
+            return peers;
+        default:
+            bug("a collective whose bytes follow from more than its size");
+    }
+}
+
 std::size_t least_scratch_bytes(int world_size) {
     return static_cast<std::size_t>(world_size) * one_round_bytes;
 }

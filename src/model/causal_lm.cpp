@@ -47,7 +47,7 @@ void CausalLm::plan(Arena& arena) {
     }
     {
         const Arena::Scope head_turn(arena);
-        head_.plan_scratch(arena, largest, options_.precision, vocabulary(), parallel_,
+        head_.plan_scratch(arena, largest, options_.precision, config_.vocab_size, parallel_,
                            options_.label_smoothing > 0);
     }
 }
@@ -57,7 +57,8 @@ Range CausalLm::vocabulary() const {
 }
 
 void CausalLm::initialize(Stream stream) {
-    const RopeTable table = rope_table(config_, options_.row_length, options_.precision.residual);
+    const RopeTable table = rope_table(config_, options_.row_length,
+                                       options_.rope_rounding.value_or(options_.precision.residual));
     backend_.copy(stream, Tensor::of(table.cosine.data(), rope_cosine_.shape()), rope_cosine_);
     backend_.copy(stream, Tensor::of(table.sine.data(), rope_sine_.shape()), rope_sine_);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/precision.h"
@@ -19,6 +20,7 @@ struct CausalLmOptions {
     std::int64_t rows = 1;        ///< of the largest micro-batch
     std::int64_t row_length = 1;  ///< of the longest row
     double label_smoothing = 0;  ///< ε: targets are (1 − ε) · one-hot + ε / V, in training and in evaluation
+    std::optional<DType> rope_rounding{};  ///< of the cosines and sines; absent: as the residual stream
     double neftune_alpha = 0;  ///< training adds U(−m, m) to the embeddings, m = alpha / √(row length · H)
 };
 

@@ -18,8 +18,10 @@ void HeadBuffers::plan_results(Arena& arena, const BlockShape& largest) {
 }
 
 void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
-                               const Range& vocabulary, const TensorParallel& parallel,
+                               std::int64_t vocab_size, const TensorParallel& parallel,
                                bool label_smoothing) {
+    const int ranks = parallel.axis().size();
+    const Range vocabulary = split_range(vocab_size, ranks, parallel.axis().rank());
     const DType compute = precision.parameters;
     const auto make = [&](DType dtype, const Shape& shape) {
         return arena.make(MemoryUse::head, dtype, shape);
@@ -32,7 +34,8 @@ void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Pr
         gathered = make(compute, {largest.tokens, largest.hidden});
         held_dnormed = make(compute, {largest.held, largest.hidden});
     }
-    const std::int64_t rows = chunk_rows(largest.tokens, vocabulary.count, arena.device());
+    // From the largest part of the vocabulary, so that all ranks take the same chunks.
+    const std::int64_t rows = chunk_rows(largest.tokens, part_size(vocab_size, ranks), arena.device());
     logits = make(compute, {rows, vocabulary.count});
     for (Tensor* statistic : {&max, &sum_exp, &target_logit}) *statistic = make(DType::f32, {rows});
     if (parallel.axis().size() > 1) local_max = make(DType::f32, {rows});

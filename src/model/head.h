@@ -30,7 +30,7 @@ struct HeadBuffers {
     void plan_results(Arena& arena, const BlockShape& largest);
     /// Everything else; only the head uses it.
     void plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
-                      const Range& vocabulary, const TensorParallel& parallel, bool label_smoothing);
+                      std::int64_t vocab_size, const TensorParallel& parallel, bool label_smoothing);
 
     HeadBuffers prefix(const BlockShape& shape) const;
 

@@ -56,7 +56,8 @@ void CheckpointReport::on_save_failed(TrainerView& view, const std::filesystem::
         folder.filename().string(), why);
 }
 
-void CheckpointReport::on_rotation_failed(TrainerView&, const std::string& why) {
+void CheckpointReport::on_rotation_failed(TrainerView& view, const std::string& why) {
+    if (!view.settings.is_world_process_zero) return;
     fmt::print(stderr, "A checkpoint beyond --save_total_limit stays for now. {}\n", why);
 }
 

@@ -28,7 +28,7 @@ struct CheckpointJob {
     Json state = Json::object();  ///< for drover_state.json
 };
 
-/// What became of it. Every rank learns the same about success; the text may be another rank's.
+/// What became of it. Every rank learns the same.
 struct CheckpointOutcome {
     std::filesystem::path folder;
     std::string error{};  ///< empty: the folder is complete and on the disk
@@ -62,7 +62,9 @@ class CheckpointWriter {
     void publish();
     void copy_to_host(const Tensor& source, std::uint64_t offset, std::byte* to, std::uint64_t bytes);
     bool is_first() const { return mesh_.everyone().rank() == 0; }
-    std::int64_t sum_over_ranks(std::int64_t value);
+    std::string first_error();
+    std::int64_t over_ranks(std::int64_t value, Reduction reduction);
+    std::int64_t sum_over_ranks(std::int64_t value) { return over_ranks(value, Reduction::sum); }
     CheckpointOutcome finish(bool failed_somewhere);
 
     Backend& backend_;

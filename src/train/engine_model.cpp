@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "io/checkpoint_manifest.h"
 #include "model/params.h"
+#include "train/agreed_error.h"
 #include "train/hf_checkpoint.h"
 
 namespace drover {
@@ -17,6 +17,19 @@ TokenBatch with_targets_in(const TokenBatch& batch, std::int64_t rows) {
     TokenBatch masked = batch;
     std::fill(masked.targets.begin() + rows * batch.row_length, masked.targets.end(), ignored_target);
     return masked;
+}
+
+/// The results of a batch from those of its parts. A part's loss is divided by the mean number of targets of
+/// the parts, so the mean of the losses is the batch's.
+BatchEvaluation one_batch(const std::vector<BatchEvaluation>& parts) {
+    BatchEvaluation whole;
+    for (const BatchEvaluation& part : parts) {
+        whole.loss += part.loss / static_cast<double>(parts.size());
+        whole.rows += part.rows;
+        whole.targets += part.targets;
+        whole.correct += part.correct;
+    }
+    return whole;
 }
 
 }  // namespace
@@ -32,13 +45,14 @@ ParameterCounts count_parameters(const ModelConfig& config) {
 }
 
 EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
-                         AfterSave after_save, CheckpointOptions checkpoints)
+                         AfterSave after_save, CheckpointOptions checkpoints, BatchKind batches)
     : engine_(engine),
       config_(config),
       backend_(backend),
       mesh_(mesh),
       after_save_(std::move(after_save)),
       checkpoints_(checkpoints),
+      batches_(batches),
       parameters_(count_parameters(config)),
       writer_(backend, mesh, checkpoints.buffer_bytes) {}
 
@@ -54,10 +68,7 @@ std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std:
     const EvaluationResult whole = engine_.evaluate(batch);
     BatchEvaluation own{
         .loss = whole.batch_loss(), .rows = rows, .targets = whole.targets, .correct = whole.correct};
-    // Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not
-    // meet.
-    const std::vector<double> repeats = gather({static_cast<double>(batch.rows - rows)});
-    if (std::any_of(repeats.begin(), repeats.end(), [](double count) { return count > 0; })) {
+    if (batches_ == BatchKind::own && repeats_rows(batch, rows)) {
         const EvaluationResult fresh = engine_.evaluate(with_targets_in(batch, rows));
         own.targets = fresh.targets;
         own.correct = fresh.correct;
@@ -72,7 +83,14 @@ std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std:
                        .rows = static_cast<std::int64_t>(numbers[i + 1]),
                        .targets = static_cast<std::int64_t>(numbers[i + 2]),
                        .correct = static_cast<std::int64_t>(numbers[i + 3])});
-    return all;
+    return batches_ == BatchKind::own ? all : std::vector{one_batch(all)};
+}
+
+/// Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not
+/// meet.
+bool EngineModel::repeats_rows(const TokenBatch& batch, std::int64_t rows) {
+    const std::vector<double> repeats = gather({static_cast<double>(batch.rows - rows)});
+    return std::any_of(repeats.begin(), repeats.end(), [](double count) { return count > 0; });
 }
 
 /// The replicas' numbers, in their order.
@@ -99,7 +117,7 @@ void EngineModel::save(const std::filesystem::path& folder) {
                    .tensors = engine_.saved_tensors(false, checkpoints_.max_shard_bytes),
                    .texts = engine_.saved_config_texts(),
                    .more_files = after_save_});
-    if (const auto outcome = writer_.poll(true); !outcome->error.empty()) throw Error(outcome->error);
+    if (const auto outcome = writer_.poll(true); !outcome->error.empty()) throw AgreedError(outcome->error);
 }
 
 void EngineModel::save_checkpoint(const CheckpointRequest& request) {

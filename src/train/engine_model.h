@@ -13,6 +13,12 @@ struct CheckpointOptions {
     std::uint64_t max_shard_bytes = SaveModelOptions{}.max_shard_bytes;
 };
 
+/// What an evaluated batch of a replica is.
+enum class BatchKind : std::uint8_t {
+    own,     ///< a batch of its own; rows may be repetitions
+    shared,  ///< its part of one batch (BatchShare), whose results are one batch's
+};
+
 /// A TrainEngine as the loop's model.
 class EngineModel final : public TrainingModel {
   public:
@@ -22,7 +28,8 @@ class EngineModel final : public TrainingModel {
 
     /// All must outlive it; the engine's memory is allocated.
     EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
-                AfterSave after_save = {}, CheckpointOptions checkpoints = {});
+                AfterSave after_save = {}, CheckpointOptions checkpoints = {},
+                BatchKind batches = BatchKind::own);
 
     UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) override;
     std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) override;
@@ -37,6 +44,7 @@ class EngineModel final : public TrainingModel {
 
   private:
     std::vector<double> gather(std::vector<double> own);
+    bool repeats_rows(const TokenBatch& batch, std::int64_t rows);
 
     TrainEngine& engine_;
     const ModelConfig& config_;
@@ -44,6 +52,7 @@ class EngineModel final : public TrainingModel {
     const Mesh& mesh_;
     AfterSave after_save_;
     CheckpointOptions checkpoints_;
+    BatchKind batches_;
     ParameterCounts parameters_;
     CheckpointWriter writer_;
 };

@@ -41,7 +41,6 @@ std::string log_line(const Json& record, std::int64_t step, LogFormat format, Lo
 }
 
 void LogPrinter::on_log(TrainerView& view, const Json& record) {
-    if (!view.state.is_local_process_zero) return;
     if (!training_ && format_ != LogFormat::json && style_ == LogStyle::beside_bar) return;
     fmt::print(out_, "{}\n", log_line(record, view.state.global_step, format_, style_));
     std::fflush(out_);

@@ -26,7 +26,7 @@ enum class LogStyle : std::uint8_t {
 std::string log_line(const Json& record, std::int64_t step, LogFormat format,
                      LogStyle style = LogStyle::beside_bar);
 
-/// Prints every record as a line of its own, at once.
+/// Prints every record as a line of its own, at once. To be added on the ranks that are to do so.
 class LogPrinter final : public TrainerCallback {
   public:
     explicit LogPrinter(LogFormat format, LogStyle style = LogStyle::beside_bar, std::FILE* out = stdout)

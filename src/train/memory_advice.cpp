@@ -14,8 +14,9 @@ constexpr std::array recompute_names = {"none", "selective", "selective_mlp", "f
 /// Plans a run again and again with other options.
 class Planner {
   public:
-    Planner(const ModelConfig& config, Backend& backend, const Mesh& mesh, std::size_t available)
-        : config_(config), backend_(backend), mesh_(mesh), available_(available) {}
+    Planner(const ModelConfig& config, Backend& backend, const Mesh& mesh, std::size_t available,
+            std::int64_t sharing)
+        : config_(config), backend_(backend), mesh_(mesh), available_(available), sharing_(sharing) {}
 
     bool fits(const TrainEngineOptions& options) const { return plan(options).total <= available_; }
     MemoryPlan plan(const TrainEngineOptions& options) const {
@@ -42,7 +43,7 @@ class Planner {
             options.model.rows = rows / parts;
             if (fits(options))
                 return fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
-                                   rows / parts, accumulation_steps * parts);
+                                   rows / parts * sharing_, accumulation_steps * parts);
         }
         return {};
     }
@@ -58,14 +59,15 @@ class Planner {
     Backend& backend_;
     const Mesh& mesh_;
     std::size_t available_;
+    std::int64_t sharing_;  // replicas of a batch
 };
 
 }  // namespace
 
 std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& options,
                           std::int64_t accumulation_steps, Backend& backend, const Mesh& mesh,
-                          std::size_t available) {
-    const Planner planner(config, backend, mesh, available);
+                          std::size_t available, std::int64_t sharing) {
+    const Planner planner(config, backend, mesh, available, sharing);
     std::vector<std::string> changes;
     for (std::string change : {planner.recompute(options), planner.shorter_moments(options),
                                planner.smaller_batch(options, accumulation_steps)})

@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "core/error.h"
+#include "train/agreed_error.h"
 
 namespace drover {
 
@@ -13,11 +13,11 @@ void NonFiniteWatch::on_step_end(TrainerView& view, const StepReport& step) {
     const std::string what =
         fmt::format("Step {}: {} is not a finite number.", view.state.global_step, *step.non_finite);
     if (policy_ == OnNonFinite::stop)
-        throw Error(
+        throw AgreedError(
             what,
             "Lower --learning_rate or --max_grad_norm, look at the data, or use --on_nan skip to leave such "
             "steps out.");
-    fmt::print(stderr, "{} The step was skipped.\n", what);
+    if (view.state.is_world_process_zero) fmt::print(stderr, "{} The step was skipped.\n", what);
 }
 
 }  // namespace drover

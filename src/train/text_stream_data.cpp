@@ -96,7 +96,7 @@ class TextStreamData::Stream final : public BatchStream {
         }
         ++batches_;
         samples_ += loaded->fresh;
-        return to_training_batch(*loaded);
+        return to_training_batch(*loaded, data_.options_.share);
     }
 
   private:

@@ -15,6 +15,7 @@ struct TextStreamOptions {
     CollatorOptions collator;
     std::int64_t vocab_size = 0;  ///< of the model; tokens beyond it are an Error
     StreamEnd end = StreamEnd::never;
+    BatchShare share{};  ///< with several parts, `dealing` gives whole batches to everyone
 };
 
 /// Text that is read, tokenized and packed while it is trained on, in the order of its rows; every epoch

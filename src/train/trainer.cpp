@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/error.h"
+#include "train/agreed_error.h"
 #include "train/checkpoint_folders.h"
 #include "train/default_flow.h"
 #include "train/evaluation.h"
@@ -158,9 +158,11 @@ std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t up
         std::optional<TrainingBatch> batch = std::exchange(ahead_, std::nullopt);
         if (batch->epoch < epoch) continue;  // the rest of an epoch that was stopped
         last_batch_ = {batch->epoch, batch->step};
-        const std::int64_t tokens = batch->tokens.tokens() * settings_.replicas;
+        const std::int64_t rows =
+            (batch->shared_rows > 0 ? batch->shared_rows : batch->tokens.rows) * settings_.replicas;
+        const std::int64_t tokens = rows * batch->tokens.row_length;
         report.tokens += tokens;
-        report.samples += batch->tokens.rows * settings_.replicas;
+        report.samples += rows;
         pending_flos_ +=
             6.0 * static_cast<double>(tokens) * static_cast<double>(parameters_.without_embeddings);
         if (settings_.include_num_input_tokens_seen == CountTokens::all)
@@ -331,7 +333,7 @@ void Trainer::settle_checkpoint(bool wait) {
     if (!outcome) return;
     save_failure_ = outcome->error;
     if (!save_failure_.empty()) {
-        if (!has_checkpoint_) throw Error(save_failure_);
+        if (!has_checkpoint_) throw AgreedError(save_failure_);
         if (state_.best_model_checkpoint == outcome->folder.string()) state_.best_model_checkpoint.reset();
         tell(&TrainerCallback::on_save_failed, outcome->folder, save_failure_);
         return;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "data/batch_loader.h"
+#include "data/batch_share.h"
 #include "model/batch.h"
 #include "train/trainer_settings.h"
 
@@ -15,7 +16,10 @@ struct TrainingBatch {
     std::int64_t step = 0;  ///< its number in the epoch
     TokenBatch tokens;
     std::int64_t attended = 0;  ///< tokens that are no padding
-    std::int64_t fresh = 0;     ///< rows that are no repetitions
+    std::int64_t fresh = 0;     ///< rows that are no repetitions and do not fill up
+    /// Of a batch that the replicas share: all its rows, of which `tokens` has a part (`attended` is then
+    /// that of all rows). 0: `tokens` is a batch of its own.
+    std::int64_t shared_rows = 0;
 };
 
 /// Batches in order; nothing at the end. One that trains has no end: epochs follow each other.
@@ -37,7 +41,8 @@ class TrainingData {
     virtual std::unique_ptr<BatchStream> open(BatchPosition start) = 0;
 };
 
-TrainingBatch to_training_batch(const LoadedBatch& loaded);
+/// With several parts, the share of a batch that all replicas load.
+TrainingBatch to_training_batch(const LoadedBatch& loaded, const BatchShare& share = {});
 
 /// How samples are ordered and dealt to this rank's batches: shuffled anew in every epoch for training, in
 /// order for evaluation. The number of samples is left to whoever knows the data.
@@ -50,8 +55,9 @@ enum class StreamEnd : std::uint8_t { never, after_one_epoch };
 /// The rows of a token file, through a BatchLoader per stream.
 class TokenFileData final : public TrainingData {
   public:
-    /// `rows` must outlive it. Start and end of `options` are not used.
-    TokenFileData(const TokenRows& rows, LoaderOptions options, StreamEnd end);
+    /// `rows` must outlive it. Start and end of `options` are not used. With a share, the options' sampler
+    /// deals whole batches to everyone.
+    TokenFileData(const TokenRows& rows, LoaderOptions options, StreamEnd end, BatchShare share = {});
 
     std::int64_t samples() const override { return samples_; }
     std::int64_t batches_per_epoch() const override { return batches_per_epoch_; }
@@ -62,6 +68,7 @@ class TokenFileData final : public TrainingData {
     const TokenRows& rows_;
     LoaderOptions options_;
     StreamEnd end_;
+    BatchShare share_;
     std::int64_t samples_;
     std::int64_t batches_per_epoch_;
 };

@@ -65,7 +65,10 @@ class BackgroundRun {
         return false;
     }
 
-    std::string output() const { return read_text_file(output_file_); }
+    /// What it has said until now.
+    std::string output() const {
+        return std::filesystem::exists(output_file_) ? read_text_file(output_file_) : "";
+    }
 
   private:
     std::filesystem::path output_file_;

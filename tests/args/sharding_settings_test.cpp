@@ -45,11 +45,30 @@ TEST(Fsdp, Config) {
     EXPECT_EQ(settings.compute_dtype, "bfloat16");
     EXPECT_EQ(settings.buffer_dtype, "float32");
     EXPECT_TRUE(settings.sharded_state_dict);
-    EXPECT_TRUE(settings.explanations.empty());
+    EXPECT_EQ(settings.explanations.size(), 2u);  // state_dict_type, reshard_after_forward
     EXPECT_EQ(fsdp({"full_shard"}, R"({"min_num_params": 1000})").min_num_params, 1000);
     EXPECT_EQ(fsdp({"full_shard"}, R"({"backward_prefetch": "backward_pre", "use_orig_params": true})")
                   .explanations.size(),
               1u);
+    const auto flat = fsdp({"auto_wrap"}, R"({"xla": true, "xla_fsdp_settings": {"opt_flatten_overlap": true,
+        "pin_layout_in_collective_ops": false, "flatten_parameters": true}})");
+    EXPECT_EQ(flat.explanations.size(), 3u);
+}
+
+TEST(Fsdp, ComputeDtypeIsTheFlagForMixedPrecision) {
+    const auto line = [](const std::string& dtype, const std::string& flags = "") {
+        return plain_run + flags +
+               " --fsdp auto_wrap --fsdp_config {\"xla_fsdp_settings\":{\"compute_dtype\":\"" + dtype +
+               "\"}}";
+    };
+    EXPECT_TRUE(parse_line(line("bfloat16")).arguments.flag("bf16"));
+    EXPECT_TRUE(parse_line(line("float16")).arguments.flag("fp16"));
+    EXPECT_FALSE(parse_line(line("float32")).arguments.flag("bf16"));
+    EXPECT_TRUE(parse_line(line("bfloat16", "--bf16=true")).arguments.flag("bf16"));
+    EXPECT_MENTIONS(error_of_line(line("float32", "--bf16")), "compute_dtype is float32, but --bf16 is yes");
+    EXPECT_MENTIONS(error_of_line(line("bfloat16", "--bf16 no")),
+                    "compute_dtype is bfloat16, but --bf16 is no");
+    EXPECT_MENTIONS(error_of_line(line("float32", "--dtype bfloat16")), "--dtype bfloat16");
 }
 
 TEST(Fsdp, BadConfigs) {

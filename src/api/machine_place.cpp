@@ -1,0 +1,65 @@
+#include "api/machine_place.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/json.h"
+
+namespace drover {
+namespace {
+
+RankOnMachine this_process() {
+    RankOnMachine own;
+    char name[256] = "";
+    if (gethostname(name, sizeof name - 1) == 0) own.host = name;
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+        for (int processor = 0; processor < CPU_SETSIZE; ++processor)
+            if (CPU_ISSET(processor, &allowed)) own.processors.push_back(processor);
+    return own;
+}
+
+bool share_a_processor(const std::vector<int>& a, const std::vector<int>& b) {
+    return std::any_of(a.begin(), a.end(),
+                       [&](int processor) { return std::binary_search(b.begin(), b.end(), processor); });
+}
+
+}  // namespace
+
+MachinePlace place_on_machine(const std::vector<RankOnMachine>& ranks, int rank) {
+    const RankOnMachine& own = ranks[static_cast<std::size_t>(rank)];
+    MachinePlace place{.ranks = 0};
+    std::map<std::string, int> counts;
+    int sharing = 0, blocks = 0;
+    for (std::size_t other = 0; other < ranks.size(); ++other) {
+        ++counts[ranks[other].host];
+        if (other == 0 || ranks[other].host != ranks[other - 1].host) ++blocks;
+        if (ranks[other].host != own.host) continue;
+        ++place.ranks;
+        if (static_cast<int>(other) < rank) ++place.rank;
+        if (share_a_processor(own.processors, ranks[other].processors)) ++sharing;
+    }
+    place.machines = static_cast<int>(counts.size());
+    place.even = blocks == place.machines &&
+                 std::all_of(counts.begin(), counts.end(),
+                             [&](const auto& count) { return count.second == place.ranks; });
+    place.processors = std::max(1, static_cast<int>(own.processors.size()) / std::max(1, sharing));
+    return place;
+}
+
+MachinePlace find_machine_place(const RunRanks& ranks) {
+    const RankOnMachine own = this_process();
+    std::vector<RankOnMachine> all;
+    for (const std::string& text :
+         ranks.gather(Json{{"host", own.host}, {"processors", own.processors}}.dump())) {
+        const Json told = Json::parse(text);
+        all.push_back({told.at("host"), told.at("processors").get<std::vector<int>>()});
+    }
+    return place_on_machine(all, ranks.rank());
+}
+
+}  // namespace drover

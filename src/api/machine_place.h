@@ -1,0 +1,28 @@
+#pragma once
+
+#include "api/run_ranks.h"
+
+namespace drover {
+
+/// How this process stands among those of its machine.
+struct MachinePlace {
+    int rank = 0;        ///< among the ranks of this machine
+    int ranks = 1;       ///< on this machine
+    int machines = 1;    ///< of the run
+    bool even = true;    ///< every machine has as many ranks, which follow each other
+    int processors = 1;  ///< that this rank may keep busy
+};
+
+/// What one rank knows of itself.
+struct RankOnMachine {
+    std::string host;
+    std::vector<int> processors;  ///< that it may run on, ascending
+};
+
+/// The place of `rank` among all ranks. Processors that several ranks of a machine may run on are divided
+/// among them; at least one is left.
+MachinePlace place_on_machine(const std::vector<RankOnMachine>& ranks, int rank);
+/// The same of this process. Collective.
+MachinePlace find_machine_place(const RunRanks& ranks);
+
+}  // namespace drover

@@ -1,0 +1,20 @@
+#include "api/run_mesh.h"
+
+namespace drover {
+
+RunMesh::RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settings, Backend& backend) {
+    if (world == nullptr) {
+        mesh_ = std::make_unique<const Mesh>();
+        return;
+    }
+    MakeCommunicator make;  // empty: the world does
+    if (backend.device() == Device::cuda) {
+        std::unique_ptr<GpuLinks> links;
+        ranks.together([&] { links = load_nccl(backend); });
+        gpus_.emplace(*world, std::move(links));
+        make = gpus_->maker();
+    }
+    mesh_ = std::make_unique<const Mesh>(*world, settings.shape, settings.key_value_copies, make);
+}
+
+}  // namespace drover

@@ -1,0 +1,44 @@
+#include "app/run_clm_limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/machine_memory.h"
+
+namespace drover {
+
+std::size_t ProcessLimits::device_bytes() const {
+    const int sharing = backend_.device() == Device::cpu ? processes_.machine.ranks : 1;
+    return backend_.available_bytes() / static_cast<std::size_t>(sharing);
+}
+
+std::size_t ProcessLimits::allowed_bytes() const {
+    return static_cast<std::size_t>(static_cast<double>(device_bytes()) * fraction());
+}
+
+std::uint64_t ProcessLimits::checkpoint_buffer(std::size_t planned) const {
+    if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
+        return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
+    const double host = static_cast<double>(usable_memory()) / processes_.machine.ranks;
+    const double taken = backend_.device() == Device::cpu ? static_cast<double>(planned) : 0;
+    return static_cast<std::uint64_t>(std::max(0.0, std::min(host / 4, host * fraction() - taken)));
+}
+
+std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes) {
+    constexpr double usual_share_of_peak = 0.7;
+    const double together = peak * processes;
+    const double seconds =
+        6 * static_cast<double>(active_parameters) * tokens / (usual_share_of_peak * together);
+    const std::string time = seconds < 120    ? fmt::format("{:.0f} s", std::ceil(seconds))
+                             : seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
+                                              : fmt::format("{:.1f} h", seconds / 3600);
+    return fmt::format(
+        "The updates will take about {} at {:.0f} % of {} {:.0f} GFLOP/s; evaluations and checkpoints come "
+        "on top.",
+        time, 100 * usual_share_of_peak,
+        processes == 1 ? "this machine's" : fmt::format("{} processes'", processes), together / 1e9);
+}
+
+}  // namespace drover

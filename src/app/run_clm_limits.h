@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "app/run_clm_processes.h"
+#include "backend/backend.h"
+
+/// What a process of a run of `drover run_clm` may take of its machine, and how long the run will take.
+namespace drover {
+
+/// Memory for this process: its share where processes have the memory in common. All must outlive it.
+class ProcessLimits {
+  public:
+    ProcessLimits(const Arguments& arguments, const RunProcesses& processes, const Backend& backend)
+        : arguments_(arguments), processes_(processes), backend_(backend) {}
+
+    /// Bytes of the device for this process.
+    std::size_t device_bytes() const;
+    /// Those that --memory_fraction lets the plan take.
+    std::size_t allowed_bytes() const;
+    /// Host memory for checkpoints beside a plan of this size. Unless it is given: a quarter of the memory,
+    /// but not what the plan needs.
+    std::uint64_t checkpoint_buffer(std::size_t planned) const;
+
+  private:
+    double fraction() const { return arguments_.optional_number("memory_fraction").value_or(1); }
+
+    const Arguments& arguments_;
+    const RunProcesses& processes_;
+    const Backend& backend_;
+};
+
+/// How long the updates take for `tokens` through a model with so many active parameters: six operations per
+/// token and parameter, at the rate that a step usually reaches. `peak` is one process's.
+std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes);
+
+}  // namespace drover

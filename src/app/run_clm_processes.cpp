@@ -1,0 +1,130 @@
+#include "app/run_clm_processes.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "comm/mpi/mpi_world.h"
+#include "core/json.h"
+
+namespace drover {
+namespace {
+
+/// Arguments that may differ from process to process: they say where things are or what is said, not what is
+/// computed. (Config and tokenizer are compared by content.)
+constexpr std::array own_arguments{
+    "cache_dir",      "config_name",  "disable_tqdm",   "local_rank", "log_level",    "log_level_replica",
+    "profile_logdir", "rank_log_dir", "tokenizer_name", "threads",    "tuning_cache",
+};
+
+/// The failure that is being thrown: shown, if this is the rank to do so.
+QuietEnd show_failure(int rank) {
+    try {
+        throw;
+    } catch (const PeerFailure&) {
+        return QuietEnd(1);
+    } catch (const FailureOfRank& failure) {
+        if (failure.shown_here()) show_end(failure);
+        return QuietEnd(failure.exit_code());
+    } catch (const AgreedError& failure) {
+        if (rank == 0) show_end(failure);
+        return QuietEnd(failure.exit_code());
+    } catch (...) {
+        const std::string name = fmt::format("Rank {}", rank);
+        const FailureOfRank own = own_failure(std::current_exception(), "");
+        const bool named = own.cause().starts_with(name);  // as those of collectives are
+        show_end(named ? own : own_failure(std::current_exception(), name + ": "));
+        return QuietEnd(own.exit_code());
+    }
+}
+
+void check_world(const World& world, const LaunchEnvironment& launch) {
+    if (world.size() == launch.processes) return;
+    if (launch.rank != 0) throw QuietEnd(1);
+    throw Error(
+        fmt::format("{} says that {} processes were started, but MPI sees {}.", launch.told_by,
+                    launch.processes, world.size()),
+        "Start them with the mpirun of the MPI library that this program uses (Open MPI), or with srun "
+        "--mpi=pmix.");
+}
+
+}  // namespace
+
+void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits,
+                      const std::function<void(RunProcesses&)>& work) {
+    if (!launch.has_others()) {
+        RunProcesses alone;
+        return work(alone);
+    }
+    const std::unique_ptr<World> world = make_mpi_world(waits);
+    check_world(*world, launch);
+    // A launcher ends all processes as soon as one has failed, so what is to be shown is shown before the
+    // others learn of it.
+    std::optional<QuietEnd> end;
+    run_rank(*world, [&](World& rank) {
+        try {
+            RunProcesses processes{.world = &rank, .ranks = RunRanks(rank)};
+            processes.machine = find_machine_place(processes.ranks);
+            work(processes);
+        } catch (const AgreedError&) {
+            end = show_failure(rank.rank());  // all ranks come to the end of the world in order
+        } catch (...) {
+            throw show_failure(rank.rank());
+        }
+    });
+    if (end) throw QuietEnd(*end);
+}
+
+WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& launch) {
+    using std::chrono::milliseconds;
+    // Ranks that wait for the same one lose patience one after the other: the first tells the others.
+    const milliseconds later = milliseconds(1500) * std::min(launch.rank, 10);
+    return {.deadline = std::chrono::seconds(arguments.integer("ddp_timeout")) + later,
+            .comm_debug = arguments.flag("comm_debug")};
+}
+
+void check_started_alike(const RunProcesses& processes, const Arguments& arguments) {
+    NamedTexts alike{{"the version of drover", DROVER_VERSION}};
+    const Json settings = arguments.to_json();
+    for (const auto& [name, value] : settings.items())
+        if (std::find(own_arguments.begin(), own_arguments.end(), name) == own_arguments.end())
+            alike.emplace_back("--" + name, value.dump());
+    check_ranks_agree(processes.ranks, alike);
+}
+
+Speech::Speech(const RunProcesses& processes, const Arguments& arguments)
+    : is_first_(processes.is_first()),
+      log_(open_log(processes, arguments)),
+      messages_(choose(processes, arguments)) {}
+
+Speech::File Speech::open_log(const RunProcesses& processes, const Arguments& arguments) {
+    const auto folder = arguments.optional_text("rank_log_dir");
+    if (!folder || processes.is_first()) return nullptr;
+    std::filesystem::create_directories(*folder);
+    const std::filesystem::path path =
+        std::filesystem::path(*folder) / fmt::format("rank-{}.log", processes.ranks.rank());
+    File file(std::fopen(path.c_str(), "w"));
+    if (!file)
+        throw Error(
+            fmt::format("--rank_log_dir: {} cannot be written: {}.", path.string(), std::strerror(errno)),
+            "Name a folder that can be written.");
+    return file;
+}
+
+Messages Speech::choose(const RunProcesses& processes, const Arguments& arguments) const {
+    // A dry run is asked for what it says.
+    const std::string level = arguments.flag("dry_run") ? "info" : arguments.text("log_level");
+    if (is_first_) return Messages(level);
+    const std::string before = fmt::format("[rank {}] ", processes.ranks.rank());
+    if (arguments.flag("log_on_each_node") && processes.machine.rank == 0)
+        return Messages(level, stderr, before);
+    const bool said = arguments.given("log_level_replica");
+    const std::string replica = said ? arguments.text("log_level_replica") : level;
+    if (log_) return Messages(replica, log_.get());
+    return Messages(said ? replica : "critical", stderr, before);
+}
+
+}  // namespace drover
