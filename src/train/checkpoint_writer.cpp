@@ -195,6 +195,7 @@ std::string CheckpointWriter::first_error() {
     everyone.broadcast(stream, on_device, failed);
     backend_.copy(stream, on_device, on_host);
     backend_.synchronize(stream);
+    everyone.check_unbroken();
     return text.substr(0, text.find('\0'));
 }
 

@@ -317,7 +317,8 @@ void TrainEngine::upload_scalars() {
     backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
 }
 
-/// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for any of it.
+/// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for any of it but
+/// the number of targets of all replicas.
 void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
     require(!options_.evaluation_only, "a step of an engine that only evaluates");
     const std::int64_t count = step_count(micro_batches);
@@ -347,14 +348,12 @@ void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
     }
     store_->finish_gradients(stream_);
     if (mesh_.replicas().size() > 1) mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
-    // Where scaled gradients are expected to overflow now and then, the loss alone stops nothing.
-    const bool loss_stops = options_.skip_non_finite || !loss_scaler_;
     gradient_norm_.run(backend_, stream_, mesh_.everyone(),
                        {.scalars = scalars_,
                         .max_norm = static_cast<float>(options_.max_gradient_norm),
                         .gradient_scale = static_cast<float>(gradient_scale()),
                         .guarded = true,
-                        .loss = loss_stops ? loss_sum_ : Tensor()});
+                        .loss = loss_sum_});
     reading_.begin(stream_, scalars_, loss_sum_);
 }
 
@@ -388,8 +387,8 @@ StepResult TrainEngine::step(std::span<const TokenBatch> micro_batches, double l
     if (!loss_finite || (!gradients_finite && !loss_scaler_))
         result.non_finite = find_non_finite(micro_batches);
     if (loss_scaler_) loss_scaler_->update(gradients_finite);
-    if (reading_.scalar(StepScalar::skips) != 0) {
-        if (options_.skip_non_finite || loss_scaler_) {
+    if (!loss_finite || !gradients_finite) {  // the device has left everything as it was
+        if (options_.skip_non_finite || (loss_scaler_ && !gradients_finite)) {
             result.updated = false;
             return result;
         }

@@ -146,7 +146,11 @@ void LinkWatch::abort_links() noexcept {
     std::vector<std::thread> threads;
     for (WatchedLink* link : links)
         threads.emplace_back([this, link]() noexcept {
-            gpu_.use_on_this_thread();
+            try {
+                gpu_.use_on_this_thread();
+            } catch (...) {
+                // The GPU itself has failed, and nothing runs on it any more.
+            }
             const std::lock_guard lock(link->using_gpu);
             if (link->gpu != nullptr) link->gpu->abort();
             link->aborted = true;

@@ -74,12 +74,13 @@ void MessageLane::connect() {
 }
 
 void MessageLane::run() {
-    bool connected = false;
+    bool known_to_watch = false, connected = false;
     while (LinkOperation* operation = next()) {
         try {
             watch_.gpu().use_on_this_thread();
             if (watch_.world().options().comm_debug)
                 control_.wait({}, control_.start_comparison(operation->calls.front()));
+            known_to_watch = true;
             if (!connected) connect();
             connected = true;
             operation->peer_on_link = 1 - link_.rank;
@@ -89,7 +90,7 @@ void MessageLane::run() {
             watch_.cancel(*operation);
         }
     }
-    if (connected) watch_.remove(link_);
+    if (known_to_watch) watch_.remove(link_);
 }
 
 }  // namespace drover

@@ -211,6 +211,15 @@ __global__ void __launch_bounds__(most_threads) gradient_any(const Operands<Y, R
     }
 }
 
+/// Bytes that a block of this GPU may have at most: 99 KiB on some, where a ring of rows may not fit.
+int largest_shared_memory() {
+    int device = 0, bytes = 0;
+    check(cudaGetDevice(&device), "the GPU in use");
+    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          "the GPU's shared memory");
+    return bytes;
+}
+
 }  // namespace
 
 void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
@@ -240,11 +249,12 @@ void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
                 .y_stride = op.y ? op.y.stride(0) : 0};
             // A thread has 128 registers; with an fp32 residual three eights take more.
             with_team(wide, width, sizeof(R) == 2 ? 3 : 2, [&]<int held>(int team_threads) {
-                blocks = std::min(most_blocks, ceil_div(rows, threads / team_threads));
-                if constexpr (held == 0) {
+                constexpr int bytes = held > 0 ? Ring<Y, R, held>::bytes : 0;
+                if (held == 0 || bytes > largest_shared_memory()) {
+                    blocks = std::min(most_blocks, rows);
                     gradient_any<<<blocks, threads, 0, launch.stream>>>(operands);
-                } else {
-                    constexpr int bytes = Ring<Y, R, held>::bytes;
+                } else if constexpr (held > 0) {
+                    blocks = std::min(most_blocks, ceil_div(rows, threads / team_threads));
                     const auto kernel = gradient_held<Y, R, W, held>;
                     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                           "rms_norm_backward");
