@@ -42,11 +42,15 @@ Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies, const Mak
     place_ = place_of(shape, world.rank());
 
     // The ranks for which `same` holds, in order: those that differ from this one only along the wanted axes.
-    const auto axis = [&](std::string name, const std::function<bool(const MeshPlace&)>& same) {
+    const auto ranks_of = [&](const std::function<bool(const MeshPlace&)>& same) {
         std::vector<int> ranks;
         for (int rank = 0; rank < world.size(); ++rank)
             if (same(place_of(shape, rank))) ranks.push_back(rank);
-        return make ? make(std::move(name), ranks) : world.make_communicator(std::move(name), ranks);
+        return ranks;
+    };
+    const auto axis = [&](std::string name, const std::function<bool(const MeshPlace&)>& same) {
+        return make ? make(std::move(name), ranks_of(same))
+                    : world.make_communicator(std::move(name), ranks_of(same));
     };
     const MeshPlace& p = place_;
     const auto same_inner = [&p](const MeshPlace& o) { return o.pp == p.pp && o.cp == p.cp && o.tp == p.tp; };
@@ -60,7 +64,11 @@ Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies, const Mak
     key_value_copies_ = axis("key/value copies", [&](const MeshPlace& o) {
         return same_outer(o) && o.tp / key_value_copies == p.tp / key_value_copies;
     });
-    everyone_ = axis("everyone", [](const MeshPlace&) { return true; });
+    const auto all = [](const MeshPlace&) { return true; };
+    everyone_ = axis("everyone", all);
+    if (!make) return;
+    host_replicas_ = world.make_communicator("dcn+data on the host", ranks_of(same_inner));
+    host_everyone_ = world.make_communicator("everyone on the host", ranks_of(all));
 }
 
 }  // namespace drover

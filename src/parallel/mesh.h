@@ -48,11 +48,15 @@ class Mesh {
     /// The neighbours along tp that hold the same key/value heads.
     Communicator& key_value_copies() const { return *key_value_copies_; }
     Communicator& everyone() const { return *everyone_; }
+    /// The same ranks, for numbers that are on the host: what the device works on is not waited for.
+    Communicator& replicas_on_host() const { return host_replicas_ ? *host_replicas_ : *replicas_; }
+    Communicator& everyone_on_host() const { return host_everyone_ ? *host_everyone_ : *everyone_; }
 
   private:
     MeshShape shape_;
     MeshPlace place_;
     std::unique_ptr<Communicator> tp_, data_, dcn_, replicas_, key_value_copies_, everyone_;
+    std::unique_ptr<Communicator> host_replicas_, host_everyone_;  // only where the others are not the world's
 };
 
 }  // namespace drover

@@ -179,37 +179,20 @@ CheckpointOutcome CheckpointWriter::finish(bool failed_somewhere) {
 
 /// What the first rank that failed says.
 std::string CheckpointWriter::first_error() {
-    Communicator& everyone = mesh_.everyone();
+    Communicator& everyone = mesh_.everyone_on_host();
     if (everyone.size() == 1) return error_;
     const std::int64_t nobody = everyone.size();
     const auto failed =
         static_cast<int>(over_ranks(error_.empty() ? nobody : everyone.rank(), Reduction::min));
     std::string text = error_;
     text.resize(longest_error, '\0');
-    const Shape shape{static_cast<std::int64_t>(longest_error)};
-    const Stream stream = backend_.main_stream();
-    const MemoryBlock memory = backend_.allocate(longest_error);
-    const Tensor on_device(memory.get(), DType::u8, shape, backend_.device());
-    const Tensor on_host(text.data(), DType::u8, shape);
-    backend_.copy(stream, on_host, on_device);
-    everyone.broadcast(stream, on_device, failed);
-    backend_.copy(stream, on_device, on_host);
-    backend_.synchronize(stream);
-    everyone.check_unbroken();
+    everyone.broadcast({}, Tensor(text.data(), DType::u8, {static_cast<std::int64_t>(longest_error)}),
+                       failed);
     return text.substr(0, text.find('\0'));
 }
 
 std::int64_t CheckpointWriter::over_ranks(std::int64_t value, Reduction reduction) {
-    Communicator& everyone = mesh_.everyone();
-    if (everyone.size() == 1) return value;
-    const Stream stream = backend_.main_stream();
-    const MemoryBlock memory = backend_.allocate(sizeof value);
-    const Tensor on_device(memory.get(), DType::i64, {1}, backend_.device());
-    backend_.copy(stream, Tensor::of(&value, {1}), on_device);
-    everyone.all_reduce(stream, on_device, reduction);
-    backend_.copy(stream, on_device, Tensor::of(&value, {1}));
-    backend_.synchronize(stream);
-    everyone.check_unbroken();
+    mesh_.everyone_on_host().all_reduce({}, Tensor::of(&value, {1}), reduction);
     return value;
 }
 

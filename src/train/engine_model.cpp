@@ -48,7 +48,6 @@ EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend
                          AfterSave after_save, CheckpointOptions checkpoints, BatchKind batches)
     : engine_(engine),
       config_(config),
-      backend_(backend),
       mesh_(mesh),
       after_save_(std::move(after_save)),
       checkpoints_(checkpoints),
@@ -95,19 +94,12 @@ bool EngineModel::repeats_rows(const TokenBatch& batch, std::int64_t rows) {
 
 /// The replicas' numbers, in their order.
 std::vector<double> EngineModel::gather(std::vector<double> own) {
-    Communicator& replicas = mesh_.replicas();
+    Communicator& replicas = mesh_.replicas_on_host();
     if (replicas.size() == 1) return own;
     const auto count = static_cast<std::int64_t>(own.size());
     std::vector<double> all(own.size() * static_cast<std::size_t>(replicas.size()));
-    const Stream stream = backend_.main_stream();
-    const MemoryBlock memory = backend_.allocate(all.size() * sizeof(double));
-    const Tensor whole(memory.get(), DType::f64, {count * replicas.size()}, backend_.device());
-    const Tensor part = whole.rows(replicas.rank() * count, count);
-    backend_.copy(stream, Tensor::of(own.data(), {count}), part);
-    replicas.all_gather(stream, part, whole);
-    backend_.copy(stream, whole, Tensor::of(all.data(), whole.shape()));
-    backend_.synchronize(stream);
-    replicas.check_unbroken();
+    const Tensor whole = Tensor::of(all.data(), {count * replicas.size()});
+    replicas.all_gather({}, Tensor::of(own.data(), {count}), whole);
     return all;
 }
 

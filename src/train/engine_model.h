@@ -48,7 +48,6 @@ class EngineModel final : public TrainingModel {
 
     TrainEngine& engine_;
     const ModelConfig& config_;
-    Backend& backend_;
     const Mesh& mesh_;
     AfterSave after_save_;
     CheckpointOptions checkpoints_;

@@ -86,8 +86,6 @@ void TrainEngine::plan(Arena& arena) {
     }
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
-    count_ = arena.make(MemoryUse::scratch, DType::i64, {1});
-    if (has_noise()) replica_tokens_ = arena.make(MemoryUse::scratch, DType::i64, {mesh_.replicas().size()});
     model_.plan(arena);
 }
 
@@ -263,13 +261,7 @@ std::int64_t TrainEngine::step_count(std::span<const TokenBatch> micro_batches) 
 }
 
 std::int64_t TrainEngine::sum_over_replicas(std::int64_t count) {
-    if (mesh_.replicas().size() > 1) {
-        backend_.copy(stream_, Tensor::of(&count, {1}), count_);
-        mesh_.replicas().all_reduce(stream_, count_, Reduction::sum);
-        backend_.copy(stream_, count_, Tensor::of(&count, {1}));
-        backend_.synchronize(stream_);
-        mesh_.replicas().check_unbroken();
-    }
+    mesh_.replicas_on_host().all_reduce({}, Tensor::of(&count, {1}), Reduction::sum);
     return count;
 }
 
@@ -297,15 +289,10 @@ double TrainEngine::balance_scale(std::size_t micro_batches) const {
 /// out rows; so a token has the same number, and the same noise, however many replicas there are.
 std::optional<TokenNoise> TrainEngine::noise_of(const TokenBatch& batch, std::size_t micro_batch) {
     if (!has_noise()) return std::nullopt;
-    Communicator& replicas = mesh_.replicas();
+    Communicator& replicas = mesh_.replicas_on_host();
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(replicas.size()), 0);
     tokens[static_cast<std::size_t>(replicas.rank())] = batch.tokens();
-    const Tensor on_host = Tensor::of(tokens.data(), replica_tokens_.shape());
-    backend_.copy(stream_, on_host, replica_tokens_);
-    replicas.all_reduce(stream_, replica_tokens_, Reduction::sum);
-    backend_.copy(stream_, replica_tokens_, on_host);
-    backend_.synchronize(stream_);
-    replicas.check_unbroken();
+    replicas.all_reduce({}, Tensor::of(tokens.data(), {replicas.size()}), Reduction::sum);
     return TokenNoise{
         .seed = options_.noise_seed,
         .micro_batch = micro_batch,
@@ -317,8 +304,7 @@ void TrainEngine::upload_scalars() {
     backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
 }
 
-/// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for any of it but
-/// the number of targets of all replicas.
+/// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for the device.
 void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
     require(!options_.evaluation_only, "a step of an engine that only evaluates");
     const std::int64_t count = step_count(micro_batches);

@@ -172,8 +172,6 @@ class TrainEngine {
     std::unique_ptr<Arena> arena_;
     Tensor scalars_;         // [StepScalar::count] f32
     Tensor loss_sum_;        // [1] f64: of the step, over all ranks
-    Tensor count_;           // [1] i64: tokens over all ranks
-    Tensor replica_tokens_;  // [replicas] i64: tokens of each in a micro-batch; only with noise
     StepReading reading_;
     std::vector<float> host_scalars_;
     std::int64_t updates_done_ = 0;
