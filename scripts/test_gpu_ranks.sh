@@ -38,7 +38,7 @@ part() {
 nvidia-smi >/dev/null 2>&1 || skip 'nvidia-smi finds no GPU here.'
 command -v mpirun >/dev/null || skip 'mpirun is not installed (package openmpi-bin).'
 [ -e "$bundle/bin/drover_nccl.so" ] || skip 'the bundle was built without NCCL.'
-absent=$(ldd "$bundle/bin/drover_nccl.so" "$bundle/bin/test_comm_nccl" | grep -m 1 'not found' || true)
+absent=$(ldd "$bundle/bin/drover_nccl.so" "$bundle/bin/drover_mpi.so" "$bundle/bin/test_comm_nccl" | grep -m 1 'not found' || true)
 [ -z "$absent" ] || skip "a library is missing:$absent."
 
 for ranks in 2 4; do

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "comm/mpi/mpi_world.h"
 #include "core/json.h"
@@ -51,6 +52,18 @@ void check_world(const World& world, const LaunchEnvironment& launch) {
         "--mpi=pmix.");
 }
 
+/// Where one process cannot begin, all of them usually cannot, for the same reason. The first one says it at
+/// once, and the launcher then ends the others (mpirun after a second); those that still live a while later
+/// have their own reason.
+std::unique_ptr<World> begin_world(const LaunchEnvironment& launch, const WorldOptions& waits) {
+    try {
+        return make_mpi_world(waits);
+    } catch (const Error&) {
+        if (launch.rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+        throw;
+    }
+}
+
 }  // namespace
 
 void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits,
@@ -59,7 +72,7 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
         RunProcesses alone;
         return work(alone);
     }
-    const std::unique_ptr<World> world = make_mpi_world(waits);
+    const std::unique_ptr<World> world = begin_world(launch, waits);
     check_world(*world, launch);
     // A launcher ends all processes as soon as one has failed, so what is to be shown is shown before the
     // others learn of it.

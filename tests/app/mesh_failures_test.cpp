@@ -50,6 +50,32 @@ TEST_F(MeshFailures, AWrongCommandLineIsShownOnce) {
     expect_shown_once(run_unlike("", 1, "--learnign_rate 1"), "drover: Rank 1: There is no flag", 2);
 }
 
+/// Without its module for MPI, or without MPI, the program runs on one process and says what several need.
+TEST_F(MeshFailures, WithoutMpiTheRemedyIsShown) {
+    const std::string remedy = "Install Open MPI (Debian, Ubuntu: apt-get install openmpi-bin)";
+    const std::string flags = "--max_steps 1 --save_strategy no";
+    setenv("DROVER_MPI_MODULE", "/nonexistent/drover_mpi.so", 1);
+    const test::Outcome no_module = train_on(3, "out", flags), alone = train("alone", flags);
+    // The module of a machine whose loader does not find MPI.
+    const fs::path copy = folder_ / "drover_mpi.so";
+    const fs::path built = fs::path(DROVER_BINARY).parent_path() / "drover_mpi.so";
+    const std::string rename = "sed 's/libmpi\\.so/libnil.so/'";
+    ASSERT_EQ(shell(fmt::format("{} '{}' > '{}'", rename, built.string(), copy.string())).exit_code, 0);
+    setenv("DROVER_MPI_MODULE", copy.c_str(), 1);
+    const test::Outcome no_library = train_on(2, "out", flags);
+    unsetenv("DROVER_MPI_MODULE");
+
+    expect_shown_once(no_module, remedy, 1);
+    EXPECT_NE(no_module.output.find("cannot be used: the module drover_mpi.so is not there (looked for: "
+                                    "/nonexistent/drover_mpi.so)."),
+              std::string::npos)
+        << no_module.output;
+    expect_shown_once(no_library, remedy, 1);
+    EXPECT_NE(no_library.output.find("its module cannot be loaded (libnil.so"), std::string::npos)
+        << no_library.output;
+    EXPECT_EQ(alone.exit_code, 0) << alone.output;
+}
+
 TEST_F(MeshFailures, RanksThatWereStartedUnlikeAreNamed) {
     expect_shown_once(run_unlike("", 2, "--learning_rate 0.5"),
                       "rank 0 differs from rank 1 in --learning_rate (0.5 there, 5e-05 on rank 0), rank 2 in",

@@ -1,5 +1,4 @@
-#include "comm/mpi/mpi_transport.h"
-
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <mpi.h>
 #include <sched.h>
@@ -16,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/mpi/module_interface.h"
+#include "comm/transport.h"
 #include "core/error.h"
 
 namespace drover {
@@ -32,6 +33,15 @@ void check(int result, std::string_view what) {
     throw Error(fmt::format("MPI failed in {}: {}.", what,
                             std::string_view(text.data(), static_cast<std::size_t>(length))),
                 "Check the MPI installation and the network between the machines.");
+}
+
+/// Open MPI's plugins use its functions, and not all of them are linked with its library: they find them when
+/// a program is linked with MPI, but not when a module is that was opened for itself alone.
+void show_mpi_to_its_plugins() {
+    Dl_info place{};
+    if (dladdr(reinterpret_cast<void*>(&PMPI_Init_thread), &place) == 0 ||
+        dlopen(place.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) == nullptr)
+        throw Error("The MPI library cannot be shown to its plugins.", "Check the MPI installation.");
 }
 
 /// MPI cannot wake a thread that sleeps, so waiting is asking again and again: at once while an answer is
@@ -55,6 +65,7 @@ class MpiTransport final : public Transport {
         // Open MPI without shared reads of memory (containers forbid them) keeps three fragments of 32 KiB
         // under way, which between two polls is little. What the user has set stays.
         setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "32", 0);
+        show_mpi_to_its_plugins();
         check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
         if (provided < MPI_THREAD_FUNNELED)
             throw Error("This MPI does not work in programs with threads.",
@@ -301,9 +312,12 @@ class MpiTransport final : public Transport {
 };
 
 }  // namespace
+}  // namespace drover
 
-std::unique_ptr<Transport> make_mpi_transport(std::chrono::milliseconds deadline) {
-    return std::make_unique<MpiTransport>(deadline);
+int drover_mpi_module_version() {
+    return drover::mpi_module_version;
 }
 
-}  // namespace drover
+drover::Transport* drover_make_mpi_transport(std::chrono::milliseconds deadline) {
+    return new drover::MpiTransport(deadline);
+}
