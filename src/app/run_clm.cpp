@@ -24,6 +24,7 @@
 #include "train/checkpoint_folders.h"
 #include "train/checkpoint_report.h"
 #include "train/communication_plan.h"
+#include "train/communication_report.h"
 #include "train/early_stop.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
@@ -156,6 +157,7 @@ class ClmRun {
         if (!processes_.is_first()) return;
         write_card(trainer);
         fmt::print("{}", summary_.text());
+        if (communication_) fmt::print("{}", communication_->text());
         std::fflush(stdout);
         if (tensor_board_) say(fmt::format("TensorBoard's file is {}.", tensor_board_->written().string()));
         say(fmt::format("The files are in {}.", settings_.output_dir.string()));
@@ -316,6 +318,7 @@ class ClmRun {
             trainer.add_callback(*log_printer_);
         }
         trainer.add_callback(summary_);
+        if (arguments_.flag("comm_stats")) add_communication_report(trainer);
         if (settings_.early_stopping_patience) {
             early_stop_.emplace(*settings_.early_stopping_patience, settings_.early_stopping_threshold);
             trainer.add_callback(*early_stop_);
@@ -340,6 +343,19 @@ class ClmRun {
                               .folder = arguments_.optional_text("profile_logdir")
                                             .value_or((settings_.output_dir / "profile").string())});
             trainer.add_callback(*tracer_);
+        }
+    }
+
+    void add_communication_report(Trainer& trainer) {
+        if (processes_.alone()) {
+            messages_.warning("--comm_stats: one process alone has no collectives.");
+        } else if (backend_->device() != Device::cpu) {
+            messages_.warning(
+                "--comm_stats: collectives between GPUs run on their streams, where they are not timed; "
+                "--profile_step records a step.");
+        } else {
+            communication_.emplace([&world = *processes_.world] { return world.communication_times(); });
+            trainer.add_callback(*communication_);
         }
     }
 
@@ -416,6 +432,7 @@ class ClmRun {
     NonFiniteWatch non_finite_watch_;
     RunBanner banner_;
     RunSummary summary_;
+    std::optional<CommunicationReport> communication_;
     CheckpointReport checkpoint_report_;
     SignalWatch signals_;
     std::optional<LogPrinter> log_printer_;

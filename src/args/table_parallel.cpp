@@ -64,6 +64,11 @@ std::span<const Argument> parallel_arguments() {
              "Compare what the processes exchange before every collective, and name those that disagree; "
              "slow.")
             .parallel(),
+        flag("comm_stats", "no",
+             "At the end, say how long the first process's collectives took in a step, and how much of that "
+             "was "
+             "hidden behind computing (CPUs only).")
+            .parallel(),
         integer("local_rank", "-1", "Number of the process on its machine.")
             .explained("The launcher (mpirun, srun) says which process this is."),
         choice("ddp_backend", "nccl|gloo|mpi|ccl|hccl|cncl|mccl|xccl", "",

@@ -18,6 +18,10 @@ using namespace std::chrono_literals;
 constexpr std::chrono::microseconds busy_wait = 20ms;
 constexpr std::chrono::microseconds idle_wait = 1s;
 
+double seconds_since(Operation::Clock::time_point begin) {
+    return std::chrono::duration<double>(Operation::Clock::now() - begin).count();
+}
+
 }  // namespace
 
 std::string operation_text(const Group& group, const CollectiveCall& call, std::int64_t number) {
@@ -94,7 +98,11 @@ Operation* CommunicationThread::start(const Group& group, const CollectiveCall& 
 
 void CommunicationThread::wait(Operation* operation) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return operation->state != Operation::State::under_way; });
+    if (operation->state == Operation::State::under_way) {
+        const auto begin = Operation::Clock::now();
+        changed_.wait(lock, [&] { return operation->state != Operation::State::under_way; });
+        times_.waited_seconds += seconds_since(begin);
+    }
     recycle(operation);
     if (operation->state == Operation::State::broken) throw_broken();
 }
@@ -122,6 +130,11 @@ void CommunicationThread::fail(std::string_view reason) noexcept {
 void CommunicationThread::check() {
     const std::lock_guard lock(mutex_);
     if (broken_) throw_broken();
+}
+
+CommunicationTimes CommunicationThread::times() {
+    const std::lock_guard lock(mutex_);
+    return times_;
 }
 
 void CommunicationThread::on_note(HearNote hear) {
@@ -338,6 +351,10 @@ void CommunicationThread::finish(Operation& operation) {
     {
         const std::lock_guard lock(mutex_);
         operation.state = Operation::State::done;
+        if (!operation.call.is_message()) {
+            ++times_.collectives;
+            times_.busy_seconds += seconds_since(operation.began);
+        }
     }
     changed_.notify_all();
 }

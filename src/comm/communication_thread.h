@@ -44,6 +44,17 @@ class PeerFailure : public Error {
     int rank_;
 };
 
+/// What a rank's communication took since its start.
+struct CommunicationTimes {
+    std::int64_t collectives = 0;
+    /// That collectives were under way, from their turn to their end: moving, adding, and waiting for ranks
+    /// that come later.
+    double busy_seconds = 0;
+    /// That callers stood still for collectives and messages; the rest of `busy_seconds` lay behind their
+    /// work.
+    double waited_seconds = 0;
+};
+
 /// "all_gather number 17 on axis data (24 float32)"
 std::string operation_text(const Group& group, const CollectiveCall& call, std::int64_t number);
 
@@ -104,6 +115,7 @@ class CommunicationThread {
     void fail(std::string_view reason) noexcept;
     /// Throws when communication is broken, with the reason.
     void check();
+    CommunicationTimes times();
 
     /// Called on this thread with every note that comes. Returns when the old function is not running any
     /// more; an empty one ends it.
@@ -160,6 +172,7 @@ class CommunicationThread {
     std::deque<Operation*> queue_;  // collectives whose turn has not come
     std::vector<Operation*> new_messages_;
     std::vector<std::pair<int, Note>> new_notes_;
+    CommunicationTimes times_;
     std::optional<FailureRequest> failure_request_;
     std::optional<Broken> broken_;
     std::exception_ptr start_error_;

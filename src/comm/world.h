@@ -46,6 +46,9 @@ class World {
     /// Throws when this rank or another one has failed, as the next wait would. From any thread.
     void check() { thread_.check(); }
 
+    /// Of everything that went through this world's communicators.
+    CommunicationTimes communication_times() { return thread_.times(); }
+
     /// A few numbers for another rank, which need nothing of it: it hears them on a thread of its own, even
     /// while it works or hangs. One function hears all notes; an empty one ends that.
     void on_note(CommunicationThread::HearNote hear) { thread_.on_note(std::move(hear)); }

@@ -46,6 +46,25 @@ TEST(Threads, CollectivesPassTheDebugModesChecks) {
     run_as_threads(3, options, test::check_messages);
 }
 
+/// A rank that comes later makes the other one wait, whose collective is under way meanwhile.
+TEST(Threads, TimesCountCollectivesAndWaits) {
+    run_as_threads(2, ordinary, [](World& world) {
+        const auto axis = world.make_communicator("data", {0, 1});
+        axis->barrier({});
+        const CommunicationTimes before = world.communication_times();
+        if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        axis->barrier({});
+        axis->barrier({});
+        const CommunicationTimes after = world.communication_times();
+        EXPECT_EQ(after.collectives - before.collectives, 2);
+        EXPECT_GE(after.busy_seconds, before.busy_seconds);
+        if (world.rank() == 0) {
+            EXPECT_GT(after.waited_seconds - before.waited_seconds, 0);
+            EXPECT_GT(after.busy_seconds - before.busy_seconds, 0);
+        }
+    });
+}
+
 TEST(Threads, AxesOfAMeshInterleave) {
     run_as_threads(4, small_pieces, [](World& world) { test::check_mesh(world, 2); });
     run_as_threads(6, small_pieces, [](World& world) { test::check_mesh(world, 3); });

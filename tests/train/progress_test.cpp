@@ -2,6 +2,7 @@
 #include <zlib.h>
 
 #include "backend/backend.h"
+#include "train/communication_report.h"
 #include "train/golden_run.h"
 #include "train/operation_trace.h"
 #include "train/progress_bar.h"
@@ -39,6 +40,26 @@ std::string contents(std::FILE* file) {
     EXPECT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
     std::fclose(file);
     return text;
+}
+
+/// The first step, which warms up, took longer and does not count; what happens between steps neither.
+TEST(CommunicationReport, IsTheMeanOfStepsButTheFirst) {
+    PlayedRun run;
+    CommunicationTimes times;
+    CommunicationReport report([&] {
+        times.collectives += 5;
+        times.busy_seconds += 0.5;
+        times.waited_seconds += 0.125;
+        return times;
+    });
+    EXPECT_EQ(report.text(), "");
+    for (int step = 0; step < 3; ++step) {
+        run.step(report, 1);
+        times.busy_seconds += 100;
+    }
+    EXPECT_EQ(report.text(),
+              "Communication: 5 collectives, 0.5 s per step under way, 0.125 s waited for; 75 % behind "
+              "computing.\n");
 }
 
 TEST(ProgressText, ShowsWhatIsKnown) {
