@@ -8,24 +8,23 @@
 #include "backend/backend.h"
 #include "support/golden.h"
 #include "train/train_engine.h"
+#include "train/training_data.h"
 
 namespace drover::test {
 namespace {
 
-constexpr std::int64_t rows = 4, row_length = 8;
+constexpr std::int64_t row_length = 8;
 
-TokenBatch make_batch(std::uint32_t number, const Range& chosen, std::int64_t vocab) {
+/// A replica's share of batch `number`; where the rows do not divide, some of it fills up.
+TokenBatch make_batch(std::uint32_t number, std::int64_t rows, const BatchShare& share, std::int64_t vocab) {
     std::mt19937 generator(number);
-    std::vector<std::int32_t> ids;
+    LabelledBatch batch{.rows = rows, .row_length = row_length};
     for (std::int64_t i = 0; i < rows * row_length; ++i)
-        ids.push_back(static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(vocab)));
-    std::vector<std::int32_t> labels = ids;
-    labels[3] = labels[10] = ignored_target;  // the ranks do not see equal numbers of targets
-    const auto begin = chosen.begin * row_length, count = chosen.count * row_length;
-    return TokenBatch::from_labels(
-        chosen.count, row_length,
-        std::span(ids).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
-        std::span(labels).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)));
+        batch.ids.push_back(static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(vocab)));
+    batch.labels = batch.ids;
+    batch.labels[3] = batch.labels[10] = ignored_target;  // the ranks do not see equal numbers of targets
+    batch.lengths.assign(static_cast<std::size_t>(rows), row_length);
+    return to_training_batch({.position = {}, .batch = batch}, share).tokens;
 }
 
 /// Small enough for training to be stable; otherwise what differs is not the mesh but what rounding grows to.
@@ -125,7 +124,18 @@ std::vector<MeshModel> mesh_models() {
 std::string MeshCase::text() const {
     return fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}, {}{}", name_of(sharding), shape.dcn,
                        shape.data, shape.tp, sequence_parallel ? ", sequence parallel" : "", accumulation,
-                       optimizer, precision.parameters == DType::bf16 ? ", bf16" : "");
+                       optimizer, precision.parameters == DType::bf16 ? ", bf16" : "") +
+           (recompute == Recompute::full ? ", recompute" : "") +
+           (last_rows > 0 ? fmt::format(", {} rows, sometimes {}", rows, last_rows) : "");
+}
+
+MeshCase MeshCase::alone() const {
+    MeshCase same = *this;
+    same.shape = {};
+    same.sharding = Sharding::replicated;
+    same.sequence_parallel = false;
+    same.recompute = Recompute::none;
+    return same;
 }
 
 std::vector<MeshCase> mesh_cases(int ranks) {
@@ -170,12 +180,12 @@ std::vector<MeshCase> optimizer_cases(int ranks) {
 
 MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh, int steps,
                       Backend* backend) {
-    const Range mine = split_range(rows, mesh.replicas().size(), mesh.replicas().rank());
+    const BatchShare share{mesh.replicas().size(), mesh.replicas().rank()};
     const auto own_backend = backend == nullptr ? make_cpu_backend() : nullptr;
     TrainEngine engine(model.config,
                        {.model = {.precision = mesh_case.precision,
-                                  .recompute = {},
-                                  .rows = mine.count,
+                                  .recompute = {.kind = mesh_case.recompute},
+                                  .rows = share.rows_of(mesh_case.rows),
                                   .row_length = row_length,
                                   .label_smoothing = model.label_smoothing,
                                   .neftune_alpha = model.neftune_alpha},
@@ -190,13 +200,16 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     engine.initialize_weights(42);
     MeshRun run;
     const auto before = whole_leaves(engine.store(), mesh, backend);
-    evaluate_on_mesh(engine, make_batch(999, mine, model.config.vocab_size), mesh, backend, run);
+    evaluate_on_mesh(engine, make_batch(999, mesh_case.rows, share, model.config.vocab_size), mesh, backend,
+                     run);
     for (int step = 0; step < steps; ++step) {
         std::vector<TokenBatch> micro_batches;
-        for (int i = 0; i < mesh_case.accumulation; ++i)
+        for (int i = 0; i < mesh_case.accumulation; ++i) {
+            const bool is_last = step % 3 == 2 && i + 1 == mesh_case.accumulation && mesh_case.last_rows > 0;
             micro_batches.push_back(
-                make_batch(static_cast<std::uint32_t>(1000 + step * mesh_case.accumulation + i), mine,
-                           model.config.vocab_size));
+                make_batch(static_cast<std::uint32_t>(1000 + step * mesh_case.accumulation + i),
+                           is_last ? mesh_case.last_rows : mesh_case.rows, share, model.config.vocab_size));
+        }
         const StepResult result = engine.step(micro_batches, learning_rate(mesh_case.optimizer));
         run.losses.push_back(result.loss);
         run.norms.push_back(result.gradient_norm);

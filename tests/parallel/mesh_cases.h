@@ -5,6 +5,7 @@
 
 #include "core/precision.h"
 #include "model/config.h"
+#include "model/recompute.h"
 #include "parallel/mesh.h"
 #include "parallel/param_store.h"
 
@@ -30,7 +31,13 @@ struct MeshCase {
     int accumulation = 1;
     std::string optimizer = "adamw_torch";
     Precision precision = Precision::fp32();
+    Recompute recompute = Recompute::none;
+    std::int64_t rows = 4;  ///< of a micro-batch, over all replicas
+    /// Of the last micro-batch in every third step, as where epochs end; 0: as many as the others.
+    std::int64_t last_rows = 0;
 
+    /// The same work for one process, without recomputing.
+    MeshCase alone() const;
     std::string text() const;
 };
 
@@ -54,8 +61,8 @@ struct MeshRun {
     std::vector<std::vector<double>> movement;  ///< last minus first weights
 };
 
-/// Trains `steps` updates on four rows of tokens per micro-batch (spread over the data axes) and gathers the
-/// whole weights. Collective over the mesh's ranks; every rank returns the same. Without a backend, on a CPU.
+/// Trains `steps` updates on rows of tokens that the data axes share, and gathers the whole weights.
+/// Collective over the mesh's ranks; every rank returns the same. Without a backend, on a CPU.
 MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh, int steps,
                       Backend* backend = nullptr);
 

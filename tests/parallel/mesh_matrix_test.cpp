@@ -1,0 +1,72 @@
+#include "parallel/mesh_matrix.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "comm/threads/thread_world.h"
+#include "model/block_shape.h"
+
+namespace drover {
+namespace {
+
+constexpr int steps = 10;
+
+/// DROVER_MESH_MATRIX=1 asks for the full matrix, a larger number N for every Nth of its cases. Without it,
+/// for all pairs of choices.
+std::vector<test::MatrixCase> chosen_cases() {
+    const std::vector<test::MatrixCase> all = test::full_matrix();
+    const char* every = std::getenv("DROVER_MESH_MATRIX");
+    if (every == nullptr) return test::covering_pairs(all);
+    const auto stride = static_cast<std::size_t>(std::max(1L, std::strtol(every, nullptr, 10)));
+    std::vector<test::MatrixCase> some;
+    for (std::size_t i = 0; i < all.size(); i += stride) some.push_back(all[i]);
+    return some;
+}
+
+TEST(MeshMatrix, TrainsAsOneProcessDoes) {
+    omp_set_num_threads(1);
+    std::map<std::tuple<std::string, std::string, int, std::int64_t>, test::MeshRun> runs;  // of one process
+    const auto cases = chosen_cases();
+    for (const auto& [model, mesh_case, choices] : cases) {
+        const auto [alone, is_new] =
+            runs.try_emplace({model.name, mesh_case.optimizer, mesh_case.accumulation, mesh_case.last_rows});
+        if (is_new) alone->second = test::train_on_mesh(model, mesh_case.alone(), Mesh(), steps);
+        std::mutex guard;
+        std::set<std::string> complaints;
+        run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+            omp_set_num_threads(1);
+            const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+            const test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, steps);
+            const std::string complaint = test::compare(run, alone->second).complaint();
+            const std::lock_guard lock(guard);
+            if (!complaint.empty()) complaints.insert(complaint);
+        });
+        EXPECT_EQ(complaints, std::set<std::string>{}) << model.name << ", " << mesh_case.text();
+    }
+    std::printf("%zu cases\n", cases.size());
+}
+
+/// What is left out between the few cases and the many is triples of choices, not pairs.
+TEST(MeshMatrix, FewCasesHaveAllPairs) {
+    const auto pairs_of = [](const std::vector<test::MatrixCase>& cases) {
+        std::set<std::tuple<std::size_t, int, std::size_t, int>> pairs;
+        for (const test::MatrixCase& one : cases)
+            for (std::size_t i = 0; i < one.choices.size(); ++i)
+                for (std::size_t j = 0; j < one.choices.size(); ++j)
+                    pairs.emplace(i, one.choices[i], j, one.choices[j]);
+        return pairs;
+    };
+    const auto all = test::full_matrix();
+    const auto few = test::covering_pairs(all);
+    EXPECT_EQ(pairs_of(few), pairs_of(all));
+    EXPECT_LT(few.size() * 20, all.size());
+}
+
+}  // namespace
+}  // namespace drover
