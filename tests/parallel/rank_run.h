@@ -1,0 +1,44 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "backend/backend.h"
+#include "parallel/mesh_cases.h"
+#include "train/dealt_data.h"
+#include "train/engine_model.h"
+
+namespace drover::test {
+
+/// One rank's engine, loop and data on a mesh: a run that logs every step and saves every second one.
+class RankRun {
+  public:
+    RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh,
+            const std::filesystem::path& output, std::int64_t max_steps, const Precision& precision);
+
+    /// The records, those before the checkpoint included.
+    Json train(const std::optional<std::filesystem::path>& checkpoint = std::nullopt);
+    /// Reads a checkpoint and writes it again.
+    void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
+    std::string outcome_of_saving_to(const std::filesystem::path& to);
+
+  private:
+    std::unique_ptr<Backend> backend_;
+    TrainerSettings settings_;
+    std::unique_ptr<TrainEngine> engine_;
+    std::unique_ptr<EngineModel> model_;
+    std::unique_ptr<DealtData> training_;
+};
+
+/// Every rank of the case calls `work`, as a thread.
+void on_mesh(const MeshModel& model, const MeshCase& mesh_case, const std::filesystem::path& output,
+             std::int64_t max_steps, const Precision& precision, const std::function<void(RankRun&)>& work);
+
+/// One of mesh_models().
+MeshModel model_named(std::string_view name);
+
+}  // namespace drover::test
