@@ -11,6 +11,8 @@ BUNDLE ?=
 FUZZ_SECONDS ?= 60
 # How often test-kills kills.
 KILLS ?= 200
+# How long test-mesh tries random meshes.
+SOAK_SECONDS ?= 1800
 
 MAKEFLAGS += --no-print-directory
 
@@ -19,7 +21,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test bundle test-kills test-gpu test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo test bundle test-kills test-mesh test-gpu test-asan test-tsan test-full fuzz format clean help
 # Several goals of one command line share build folders, and every build is parallel inside.
 .NOTPARALLEL:
 
@@ -66,12 +68,19 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-kills test-gpu test-asan test-tsan fuzz ## test, test-kills, test-gpu, test-asan, test-tsan and fuzz
+test-full: test test-kills test-mesh test-gpu test-asan test-tsan fuzz ## test, test-kills, test-mesh, test-gpu, test-asan, test-tsan and fuzz
 
 test-kills: setup ## kill -9 a run KILLS times while it saves, and go on
 	@$(call configure,release)
 	@$(call build,release) --target test_app
 	@DROVER_KILLS=$(KILLS) build/release/tests/test_app --gtest_filter=Interruption.AKillAtAnyMoment*
+
+test-mesh: setup ## every combination of mesh, model and optimizer; then random ones, SOAK_SECONDS long
+	@$(call configure,release)
+	@$(call build,release) --target test_parallel test_app
+	@DROVER_MESH_MATRIX=1 build/release/tests/test_parallel --gtest_filter=MeshMatrix.*
+	@DROVER_SOAK_SECONDS=$$(($(SOAK_SECONDS) * 3 / 4)) build/release/tests/test_parallel --gtest_filter=MeshSoak.*
+	@DROVER_SOAK_SECONDS=$$(($(SOAK_SECONDS) / 4)) build/release/tests/test_app --gtest_filter=ProcessSoak.*
 
 fuzz: setup ## run each fuzz target for FUZZ_SECONDS (needs clang)
 	@if ! command -v clang++ >/dev/null; then \
@@ -110,4 +119,4 @@ clean: ## remove every build folder
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
 	    printf '  make %-10s %s\n' "$$target" "$$text"; done
-	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS) KILLS=$(KILLS) BUNDLE=$(BUNDLE)'
+	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS) KILLS=$(KILLS) SOAK_SECONDS=$(SOAK_SECONDS) BUNDLE=$(BUNDLE)'
