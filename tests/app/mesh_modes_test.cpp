@@ -117,6 +117,18 @@ TEST_F(MeshData, RowsOfAnyLengthCanBeSplit) {
     expect_same_records("split", "alone", {"total_flos"});
 }
 
+TEST_F(MeshData, CommunicationIsTimedOnRequest) {
+    const std::string run = "--max_steps 3 --save_strategy no --save_final_model no --comm_stats ";
+    const test::Outcome together = train_on(2, "together", run + "--fsdp full_shard");
+    ASSERT_EQ(together.exit_code, 0) << together.output;
+    EXPECT_EQ(count_of(together.output, "Communication: "), 1u) << together.output;
+    EXPECT_EQ(count_of(together.output, "Communication: 0 collectives"), 0u) << together.output;
+    const test::Outcome alone = train("alone", run);
+    ASSERT_EQ(alone.exit_code, 0) << alone.output;
+    EXPECT_EQ(count_of(alone.output, "one process alone has no collectives"), 1u) << alone.output;
+    EXPECT_EQ(count_of(alone.output, "Communication: "), 0u) << alone.output;
+}
+
 /// Four processes that start at once, without and with --overwrite_cache: one makes the tokens.
 TEST_F(MeshData, OneProcessTokenizes) {
     const std::string run =

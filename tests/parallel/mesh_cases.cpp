@@ -125,7 +125,7 @@ std::string MeshCase::text() const {
     return fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}, {}{}", name_of(sharding), shape.dcn,
                        shape.data, shape.tp, sequence_parallel ? ", sequence parallel" : "", accumulation,
                        optimizer, precision.parameters == DType::bf16 ? ", bf16" : "") +
-           (recompute == Recompute::full ? ", recompute" : "") +
+           (recompute != Recompute::none ? ", recompute" : "") +
            (last_rows > 0 ? fmt::format(", {} rows, sometimes {}", rows, last_rows) : "");
 }
 
