@@ -1,20 +1,18 @@
 #include "api/machine_place.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
 
 #include "core/json.h"
+#include "core/machine_identity.h"
 
 namespace drover {
 namespace {
 
 RankOnMachine this_process() {
-    RankOnMachine own;
-    char name[256] = "";
-    if (gethostname(name, sizeof name - 1) == 0) own.host = name;
+    RankOnMachine own{.machine = std::to_string(machine_identity()), .processors = {}};
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
@@ -36,9 +34,9 @@ MachinePlace place_on_machine(const std::vector<RankOnMachine>& ranks, int rank)
     std::map<std::string, int> counts;
     int sharing = 0, blocks = 0;
     for (std::size_t other = 0; other < ranks.size(); ++other) {
-        ++counts[ranks[other].host];
-        if (other == 0 || ranks[other].host != ranks[other - 1].host) ++blocks;
-        if (ranks[other].host != own.host) continue;
+        ++counts[ranks[other].machine];
+        if (other == 0 || ranks[other].machine != ranks[other - 1].machine) ++blocks;
+        if (ranks[other].machine != own.machine) continue;
         ++place.ranks;
         if (static_cast<int>(other) < rank) ++place.rank;
         if (share_a_processor(own.processors, ranks[other].processors)) ++sharing;
@@ -55,9 +53,9 @@ MachinePlace find_machine_place(const RunRanks& ranks) {
     const RankOnMachine own = this_process();
     std::vector<RankOnMachine> all;
     for (const std::string& text :
-         ranks.gather(Json{{"host", own.host}, {"processors", own.processors}}.dump())) {
+         ranks.gather(Json{{"machine", own.machine}, {"processors", own.processors}}.dump())) {
         const Json told = Json::parse(text);
-        all.push_back({told.at("host"), told.at("processors").get<std::vector<int>>()});
+        all.push_back({told.at("machine"), told.at("processors").get<std::vector<int>>()});
     }
     return place_on_machine(all, ranks.rank());
 }

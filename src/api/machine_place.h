@@ -15,7 +15,7 @@ struct MachinePlace {
 
 /// What one rank knows of itself.
 struct RankOnMachine {
-    std::string host;
+    std::string machine;          ///< equal for ranks of one machine alone
     std::vector<int> processors;  ///< that it may run on, ascending
 };
 

@@ -2,11 +2,18 @@
 
 namespace drover {
 
+void check_devices_alike(const RunRanks& ranks, Device device) {
+    check_ranks_agree(
+        ranks, {{"the device", device == Device::cpu ? "CPU" : "GPU"}},
+        "With --device cuda, those without a usable GPU say what is missing; --device cpu needs none.");
+}
+
 RunMesh::RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settings, Backend& backend) {
     if (world == nullptr) {
         mesh_ = std::make_unique<const Mesh>();
         return;
     }
+    check_devices_alike(ranks, backend.device());
     MakeCommunicator make;  // empty: the world does
     if (backend.device() == Device::cuda) {
         std::unique_ptr<GpuLinks> links;

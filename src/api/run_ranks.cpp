@@ -112,7 +112,7 @@ void RunRanks::in_turns(bool goes_first, const std::function<void()>& work) cons
         });
 }
 
-void check_ranks_agree(const RunRanks& ranks, const NamedTexts& own) {
+void check_ranks_agree(const RunRanks& ranks, const NamedTexts& own, std::string_view remedy) {
     if (ranks.size() == 1) return;
     Json mine = Json::object();
     for (const auto& [name, text] : own) mine[name] = text;
@@ -129,8 +129,7 @@ void check_ranks_agree(const RunRanks& ranks, const NamedTexts& own) {
             text += fmt::format("{}rank {} in {}", text.empty() ? "" : ", ", rank, all[rank]);
     if (text.empty()) return;
     throw FailureOfRank(fmt::format("The processes were not started alike: rank 0 differs from {}.", text),
-                        "Start all of them with one program, one command line and the same files.", 1,
-                        ranks.is_first());
+                        remedy, 1, ranks.is_first());
 }
 
 }  // namespace drover

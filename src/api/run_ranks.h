@@ -65,6 +65,8 @@ class RunRanks {
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
 /// FailureOfRank that names the ranks that differ from the first one, and in what.
-void check_ranks_agree(const RunRanks& ranks, const NamedTexts& own);
+void check_ranks_agree(
+    const RunRanks& ranks, const NamedTexts& own,
+    std::string_view remedy = "Start all of them with one program, one command line and the same files.");
 
 }  // namespace drover

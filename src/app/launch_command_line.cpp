@@ -7,6 +7,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "args/environment_table.h"
 #include "core/error.h"
 #include "core/json.h"
 
@@ -119,11 +120,16 @@ std::vector<LaunchHost> read_hostfile(const std::filesystem::path& file) {
 std::vector<std::string> variables_to_pass(
     const std::map<std::string, std::string, std::less<>>& environment) {
     constexpr std::array<std::string_view, 5> beginnings{"DROVER_", "OMP_", "NCCL_", "CUDA_", "HF_"};
+    const auto acts = [](std::string_view name) {
+        return std::ranges::any_of(environment_table(), [&](const EnvironmentVariable& variable) {
+            return variable.name == name && variable.standing == Standing::acts;
+        });
+    };
     std::vector<std::string> names;
     for (const auto& [name, value] : environment)
-        if (name == "PJRT_DEVICE" ||
-            std::any_of(beginnings.begin(), beginnings.end(),
-                        [&](std::string_view beginning) { return name.starts_with(beginning); }))
+        if (acts(name) || std::any_of(beginnings.begin(), beginnings.end(), [&](std::string_view beginning) {
+                return name.starts_with(beginning);
+            }))
             names.push_back(name);
     return names;
 }

@@ -13,6 +13,13 @@ namespace {
 constexpr std::chrono::seconds patience_with_strangers{10};
 constexpr std::size_t most_strangers = 256;
 
+/// A name from outside, which must not steer the terminal that shows it.
+std::string shown_name(std::string name) {
+    std::ranges::replace_if(
+        name, [](unsigned char byte) { return byte < 0x20 || byte > 0x7e; }, '?');
+    return name;
+}
+
 }  // namespace
 
 Rendezvous::Rendezvous(LaunchLoop& loop, FileDescriptor listener, Settings settings)
@@ -90,8 +97,8 @@ void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
     }
     connection.trust();
     connection.send({.subject = LaunchSubject::welcome, .numbers = {rank}});
-    fmt::print(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank, hello.texts[1], address,
-               hello.numbers[3], hello.numbers[3] == 1 ? "" : "es");
+    fmt::print(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank,
+               shown_name(hello.texts[1]), address, hello.numbers[3], hello.numbers[3] == 1 ? "" : "es");
     loop_.watch(connection.descriptor(), [this, rank] { hear_node(rank); });
     nodes_[rank] = {std::move(stranger.connection), address, hello.numbers[3]};
 }

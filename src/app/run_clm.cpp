@@ -135,9 +135,10 @@ class ClmRun {
     }
 
     void go() {
-        engine_->allocate();
+        // Nothing in these is collective, and a file that no rank can read is shown once.
+        processes_.ranks.together([&] { engine_->allocate(); });
         const Stopwatch preparation;
-        prepare_weights();
+        processes_.ranks.together([&] { prepare_weights(); });
         const std::vector<std::string> aligned = align_special_tokens(
             {.bos = model_.tokenizer->bos(), .eos = model_.tokenizer->eos(), .pad = model_.tokenizer->pad()},
             model_.config, model_.generation);
@@ -187,7 +188,7 @@ class ClmRun {
 
     ParameterCounts parameters() const { return count_parameters(model_.config); }
 
-    ProcessLimits limits() const { return {arguments_, processes_, *backend_}; }
+    ProcessLimits limits() const { return {arguments_, processes_, *backend_, *mesh_}; }
     std::uint64_t checkpoint_buffer() const {
         return limits().checkpoint_buffer(engine_->memory_plan().total);
     }
@@ -450,7 +451,7 @@ fs::path arguments_file() {
 void run_in_process(const RunArguments& run, const RunProcesses& processes, SignalThread& signals) {
     const Arguments& arguments = run.arguments;
     const RunRanks& ranks = processes.ranks;
-    check_started_alike(processes, arguments);
+    check_started_alike(processes, run);
     std::optional<Speech> speech;
     ranks.together([&] { speech.emplace(processes, arguments); });
     const Messages& messages = speech->messages();

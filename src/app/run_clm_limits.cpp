@@ -10,7 +10,7 @@
 namespace drover {
 
 std::size_t ProcessLimits::device_bytes() const {
-    const int sharing = backend_.device() == Device::cpu ? processes_.machine.ranks : 1;
+    const int sharing = backend_.device() == Device::cpu ? processes_.machine.ranks : mesh_.ranks_of_gpu();
     return backend_.available_bytes() / static_cast<std::size_t>(sharing);
 }
 

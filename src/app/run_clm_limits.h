@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "api/run_mesh.h"
 #include "app/run_clm_processes.h"
 #include "backend/backend.h"
 
@@ -12,8 +13,9 @@ namespace drover {
 /// Memory for this process: its share where processes have the memory in common. All must outlive it.
 class ProcessLimits {
   public:
-    ProcessLimits(const Arguments& arguments, const RunProcesses& processes, const Backend& backend)
-        : arguments_(arguments), processes_(processes), backend_(backend) {}
+    ProcessLimits(const Arguments& arguments, const RunProcesses& processes, const Backend& backend,
+                  const RunMesh& mesh)
+        : arguments_(arguments), processes_(processes), backend_(backend), mesh_(mesh) {}
 
     /// Bytes of the device for this process.
     std::size_t device_bytes() const;
@@ -29,6 +31,7 @@ class ProcessLimits {
     const Arguments& arguments_;
     const RunProcesses& processes_;
     const Backend& backend_;
+    const RunMesh& mesh_;
 };
 
 /// How long the updates take for `tokens` through a model with so many active parameters: six operations per

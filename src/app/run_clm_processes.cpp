@@ -99,9 +99,10 @@ WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& 
             .comm_debug = arguments.flag("comm_debug")};
 }
 
-void check_started_alike(const RunProcesses& processes, const Arguments& arguments) {
-    NamedTexts alike{{"the version of drover", DROVER_VERSION}};
-    const Json settings = arguments.to_json();
+void check_started_alike(const RunProcesses& processes, const RunArguments& run) {
+    NamedTexts alike{{"the version of drover", DROVER_VERSION},
+                     {"the batch", run.batch_is_global ? "of all replicas together" : "of each replica"}};
+    const Json settings = run.arguments.to_json();
     for (const auto& [name, value] : settings.items())
         if (std::find(own_arguments.begin(), own_arguments.end(), name) == own_arguments.end())
             alike.emplace_back("--" + name, value.dump());

@@ -10,7 +10,7 @@
 #include "api/machine_place.h"
 #include "api/run_ranks.h"
 #include "app/messages.h"
-#include "args/arguments.h"
+#include "args/parse_arguments.h"
 
 /// The processes of a run of `drover run_clm`: how they find each other, and which of them speaks.
 namespace drover {
@@ -44,8 +44,9 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
 /// --ddp_timeout and --comm_debug.
 WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& launch);
 
-/// Error unless all ranks have the same program and the same arguments, but for those that may differ.
-void check_started_alike(const RunProcesses& processes, const Arguments& arguments);
+/// Error unless all ranks have the same program and the same arguments, but for those that may differ, and
+/// take the batch alike, which the environment may decide.
+void check_started_alike(const RunProcesses& processes, const RunArguments& run);
 
 /// Where this process says what it does: standard error for the first one of the run, and of each machine
 /// with --log_on_each_node; for the others --rank_log_dir and --log_level_replica, else nowhere.

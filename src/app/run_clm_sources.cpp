@@ -173,6 +173,11 @@ TokenSource find_tokens_together(const RunProcesses& processes, const Arguments&
     if (tokens.train) files.emplace_back("the training data", tokens.train->path().filename().string());
     if (tokens.validation)
         files.emplace_back("the validation data", tokens.validation->path().filename().string());
+    if (tokens.streamed.train)
+        files.emplace_back("the files of the training data", tokens.streamed.train->quick_fingerprint());
+    if (tokens.streamed.validation)
+        files.emplace_back("the files of the validation data",
+                           tokens.streamed.validation->quick_fingerprint());
     check_ranks_agree(processes.ranks, files);
     return tokens;
 }

@@ -99,10 +99,13 @@ void apply_deepspeed(RunArguments& run) {
     for (const std::string& line : run.deepspeed->explanations) run.arguments.explain(line);
 }
 
-bool asks_for_spmd(const Arguments& arguments) {
+/// With --fsdp, --spmd_dcn_parallelism only says how many copies there are.
+bool asks_for_spmd(const RunArguments& run) {
+    const Arguments& arguments = run.arguments;
     for (const char* name : {"spmd_fsdp_sharding", "spmd_grad_chkpt", "spmd_defer_init"})
         if (arguments.flag(name)) return true;
-    return arguments.integer("spmd_2d_sharding") > 0 || arguments.integer("spmd_dcn_parallelism") > 1;
+    return arguments.integer("spmd_2d_sharding") > 0 ||
+           (arguments.integer("spmd_dcn_parallelism") > 1 && !run.fsdp);
 }
 
 /// Whether the batch of the command line is that of all processes together.
@@ -145,7 +148,7 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
     apply_deepspeed(run);
     const bool splits_batches = apply_accelerator_config(run.arguments);
     check_combinations(run.arguments);
-    run.batch_is_global = is_on(options.environment, "XLA_USE_SPMD") || asks_for_spmd(run.arguments) ||
+    run.batch_is_global = is_on(options.environment, "XLA_USE_SPMD") || asks_for_spmd(run) ||
                           (run.fsdp && run.fsdp->xla_fsdp_v2) || splits_batches;
     return run;
 }

@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/content_hash.h"
 #include "core/error.h"
 #include "data/arrow_library.h"
 #include "data/arrow_reader.h"
@@ -154,12 +153,27 @@ std::int64_t FileRows::row_count() const {
     return sum;
 }
 
+ContentHash FileRows::hash_of_reading() const {
+    ContentHash hash;
+    hash.add("rows of files 1").add(text_column_).add(options_.keep_linebreaks ? "keep" : "drop");
+    hash.add(options_.json_field).add({&options_.csv_delimiter, 1});
+    return hash;
+}
+
+std::string FileRows::quick_fingerprint() const {
+    ContentHash hash = hash_of_reading();
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+        std::error_code unknown;
+        hash.add(format_name(formats_[i])).add(files_[i].filename().string());
+        hash.add(std::to_string(std::filesystem::file_size(files_[i], unknown)));
+    }
+    return hash.hex();
+}
+
 std::string FileRows::fingerprint() const {
     const std::lock_guard lock(mutex_);
     if (fingerprint_.empty()) {
-        ContentHash hash;
-        hash.add("rows of files 1").add(text_column_).add(options_.keep_linebreaks ? "keep" : "drop");
-        hash.add(options_.json_field).add({&options_.csv_delimiter, 1});
+        ContentHash hash = hash_of_reading();
         for (std::size_t i = 0; i < files_.size(); ++i) {
             hash.add(format_name(formats_[i])).add(FileNotes(options_.notes).hash(files_[i]));
         }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/content_hash.h"
 #include "data/file_reader.h"
 #include "data/row_format.h"
 #include "data/row_source.h"
@@ -45,12 +46,15 @@ class FileRows : public RowDataset {
     const std::vector<std::string>& column_names() const override { return columns_; }
     const std::string& text_column() const override { return text_column_; }
     std::string fingerprint() const override;
+    std::string quick_fingerprint() const override;
 
     const std::vector<std::filesystem::path>& files() const { return files_; }
 
   private:
     std::unique_ptr<FileReader> open_file(std::size_t index) const;
     std::int64_t count_rows(std::size_t index) const;
+    /// A hash that has taken in how the files are read.
+    ContentHash hash_of_reading() const;
 
     std::vector<std::filesystem::path> files_;
     std::vector<RowFormat> formats_;

@@ -55,6 +55,8 @@ class RowDataset {
     /// Changes whenever a row could be another one: a hash, in hexadecimal, of the files and of how they are
     /// read.
     virtual std::string fingerprint() const = 0;
+    /// The same from the files' names and sizes, without reading them: it may miss a change.
+    virtual std::string quick_fingerprint() const = 0;
 };
 
 }  // namespace drover

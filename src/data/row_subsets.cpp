@@ -80,16 +80,19 @@ class RowSubset : public RowDataset {
     }
     const std::vector<std::string>& column_names() const override { return rows_->column_names(); }
     const std::string& text_column() const override { return rows_->text_column(); }
-    std::string fingerprint() const override {
+    std::string fingerprint() const override { return of_whole(rows_->fingerprint()); }
+    std::string quick_fingerprint() const override { return of_whole(rows_->quick_fingerprint()); }
+
+  private:
+    std::string of_whole(std::string_view fingerprint) const {
         return ContentHash()
             .add("subset 1")
-            .add(rows_->fingerprint())
+            .add(fingerprint)
             .add(fmt::format("{} {} {} {} {}", pattern_.begin, pattern_.end, pattern_.period, pattern_.low,
                              pattern_.high))
             .hex();
     }
 
-  private:
     SharedRows rows_;
     Pattern pattern_;
 };

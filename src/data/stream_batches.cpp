@@ -34,8 +34,8 @@ bool StreamBatches::next(std::vector<std::vector<TokenId>>& batch) {
     }
     if (rows_.empty() || (rows_.size() < round_ && dealing_.drop_last)) return false;
     const std::int64_t before = dealing_.rank * static_cast<std::int64_t>(part_);
-    fresh_ = std::clamp<std::int64_t>(static_cast<std::int64_t>(rows_.size()) - before, 0,
-                                      static_cast<std::int64_t>(part_));
+    fresh_of_all_ = static_cast<std::int64_t>(rows_.size());
+    fresh_ = std::clamp<std::int64_t>(fresh_of_all_ - before, 0, static_cast<std::int64_t>(part_));
     if (dealing_.ranks == 1) {
         batch.swap(rows_);
         return true;

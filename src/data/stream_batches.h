@@ -30,13 +30,15 @@ class StreamBatches {
     bool next(std::vector<std::vector<TokenId>>& batch);
     /// How many rows at the front of that batch are there for the first time.
     std::int64_t fresh() const { return fresh_; }
+    /// The same over the batches that all ranks get at that time.
+    std::int64_t fresh_of_all() const { return fresh_of_all_; }
 
   private:
     NextRow next_row_;
     StreamDealing dealing_;
     std::size_t round_, part_;
     bool ended_ = false;
-    std::int64_t fresh_ = 0;
+    std::int64_t fresh_ = 0, fresh_of_all_ = 0;
     std::vector<std::vector<TokenId>> first_round_, rows_;
 };
 

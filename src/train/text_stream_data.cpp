@@ -13,13 +13,18 @@ namespace {
 
 constexpr std::size_t batches_ahead = 4;
 
+struct StreamedBatch {
+    LoadedBatch own;
+    std::int64_t fresh_of_all = 0;  ///< over the batches of all ranks
+};
+
 /// Makes one batch after the other; lives on the prefetcher's thread.
 class BatchMaker {
   public:
     BatchMaker(const TextStreamOptions& options, BatchPosition start)
         : options_(options), collator_(options.collator), position_{start.epoch, 0}, to_pass_(start.step) {}
 
-    std::optional<LoadedBatch> operator()() {
+    std::optional<StreamedBatch> operator()() {
         std::vector<std::vector<TokenId>> rows;
         while (next(rows)) {
             const BatchPosition position = position_;
@@ -27,7 +32,8 @@ class BatchMaker {
             if (to_pass_ > 0)
                 --to_pass_;
             else
-                return LoadedBatch{position, collator_.collate(rows), batches_->fresh()};
+                return StreamedBatch{{position, collator_.collate(rows), batches_->fresh()},
+                                     batches_->fresh_of_all()};
         }
         return std::nullopt;
     }
@@ -88,21 +94,21 @@ class TextStreamData::Stream final : public BatchStream {
                       [maker = std::make_shared<BatchMaker>(data.options_, start)] { return (*maker)(); }) {}
 
     std::optional<TrainingBatch> next() override {
-        const std::optional<LoadedBatch> loaded = prefetcher_.next();
+        const std::optional<StreamedBatch> loaded = prefetcher_.next();
         if (!loaded) {
             data_.samples_ = samples_;
             data_.batches_per_epoch_ = batches_;
             return std::nullopt;
         }
         ++batches_;
-        samples_ += loaded->fresh;
-        return to_training_batch(*loaded, data_.options_.share);
+        samples_ += loaded->fresh_of_all;
+        return to_training_batch(loaded->own, data_.options_.share);
     }
 
   private:
     TextStreamData& data_;
     std::int64_t samples_ = 0, batches_ = 0;
-    Prefetcher<LoadedBatch> prefetcher_;
+    Prefetcher<StreamedBatch> prefetcher_;
 };
 
 TextStreamData::TextStreamData(TextStreamOptions options) : options_(std::move(options)) {

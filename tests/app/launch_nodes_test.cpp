@@ -211,6 +211,23 @@ TEST(LaunchOneMachine, SendsStrangersAway) {
     fs::remove(output);
 }
 
+TEST(LaunchOneMachine, ShowsNoControlCharactersOfOtherNodes) {
+    const int port = free_port();
+    const fs::path output = testing::TempDir() + "/launch_name_" + std::to_string(getpid());
+    BackgroundRun first(fmt::format("launch --nnodes 3 --node_rank 0 --rdzv_conf join_timeout=2 "
+                                    "--rdzv_endpoint 127.0.0.1:{} run_clm",
+                                    port),
+                        output);
+    // It is answered.
+    EXPECT_FALSE(is_closed_on(
+        port, encode_launch_message(
+                  {LaunchSubject::hello, {launch_protocol, 1, 3, 1}, {"none", "name\x1b[2J\r\xc2\x9b"}})));
+    EXPECT_EQ(first.exit_code(), 1) << first.output();
+    EXPECT_TRUE(contains(first.output(), "drover: Node 1 has come: name?[2J??? at 127.0.0.1, 1 process.\n"))
+        << first.output();
+    fs::remove(output);
+}
+
 /// A listener that takes one node in and gives it a command.
 TEST(LaunchOneMachine, RunsNothingButTheDaemon) {
     const int port = free_port();

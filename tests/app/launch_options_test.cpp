@@ -268,9 +268,12 @@ TEST(MpirunCommandLine, HandsSettingsOn) {
                                  {"NCCL_DEBUG", "INFO"},
                                  {"HF_HOME", "c"},
                                  {"PJRT_DEVICE", "CUDA"},
-                                 {"PATH", "d"}}),
+                                 {"PATH", "d"},
+                                 {"RANK", "1"},
+                                 {"XLA_FLAGS", "e"},
+                                 {"XLA_USE_SPMD", "1"}}),
               (Words{"CUDA_VISIBLE_DEVICES", "DROVER_CACHE", "HF_HOME", "NCCL_DEBUG", "OMP_NUM_THREADS",
-                     "PJRT_DEVICE"}));
+                     "PJRT_DEVICE", "XLA_USE_SPMD"}));
 }
 
 TEST(MpirunCommandLine, HostfilesAreReadAsMpirunReadsThem) {

@@ -83,6 +83,31 @@ TEST_F(MeshFailures, RanksThatWereStartedUnlikeAreNamed) {
     const std::string other_config =
         fmt::format("--config_name '{}'", test::golden_path("run_clm/configs/mixtral.json").string());
     expect_shown_once(run_unlike("", 1, other_config), "rank 0 differs from rank 1 in the model's config", 1);
+    const std::string drover = fmt::format("{} {}", DROVER_BINARY, words("out", ""));
+    expect_shown_once(shell(fmt::format("{0} -n 1 {1} : -n 1 env XLA_USE_SPMD=1 {1}", mpirun(), drover)),
+                      "rank 1 in the batch (of all replicas together there, of each replica on rank 0)", 1);
+}
+
+/// The same names on two machines, but not the same files.
+TEST_F(MeshFailures, StreamedFilesThatDifferAreNamed) {
+    for (const char* machine : {"a", "b"}) {
+        fs::create_directories(folder_ / machine);
+        write_file_atomically(
+            folder_ / machine / "text.txt",
+            std::string("Some text of machine ") + machine + (machine[0] == 'a' ? ".\n" : ", and more.\n"));
+    }
+    const std::string drover =
+        fmt::format("{} {}", DROVER_BINARY, words("out", "--train_file text.txt --streaming --max_steps 2"));
+    expect_shown_once(shell(fmt::format("{0} -n 1 --wdir a {1} : -n 1 --wdir b {1}", mpirun(), drover)),
+                      "rank 0 differs from rank 1 in the files of the training data", 1);
+}
+
+TEST_F(MeshFailures, ADamagedModelIsShownOnce) {
+    ASSERT_EQ(train("model", "--max_steps 1 --save_strategy no").exit_code, 0);
+    const fs::path weights = folder_ / "model" / "model.safetensors";
+    fs::resize_file(weights, fs::file_size(weights) / 2);
+    expect_shown_once(train_on(3, "out", "--log_level error --model_name_or_path model"), "model.safetensors",
+                      1);
 }
 
 TEST_F(MeshFailures, ShapesThatCannotBeSplitAreRefused) {

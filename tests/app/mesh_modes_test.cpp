@@ -35,7 +35,7 @@ const std::vector<Mode> modes{
     {"ShardGradOp", 2, 2, "--fsdp 'shard_grad_op auto_wrap'"},
     {"NoShard", 2, 2, "--fsdp no_shard"},
     {"HybridShard", 2, 2, "--fsdp hybrid_shard"},
-    {"HybridShardOfTwoCopies", 4, 4, "--fsdp hybrid_shard_zero2 --spmd_dcn_parallelism 2", true},
+    {"HybridShardOfTwoCopies", 4, 4, "--fsdp hybrid_shard_zero2 --spmd_dcn_parallelism 2"},
     {"AutoWrap", 2, 2, "--fsdp auto_wrap"},
     {"DeepSpeedStage0", 2, 2, deepspeed(0)},
     {"DeepSpeedStage1", 2, 2, deepspeed(1)},

@@ -150,6 +150,8 @@ TEST(GlobalBatch, OnlyWithTheSingleProgramView) {
                     .batch_is_global);
     EXPECT_TRUE(parse_line(plain_run + "--spmd_2d_sharding 1").batch_is_global);
     EXPECT_TRUE(parse_line(plain_run + "--spmd_fsdp_sharding").batch_is_global);
+    EXPECT_TRUE(parse_line(plain_run + "--spmd_dcn_parallelism 2").batch_is_global);
+    EXPECT_FALSE(parse_line(plain_run + "--fsdp hybrid_shard --spmd_dcn_parallelism 2").batch_is_global);
     EXPECT_TRUE(parse_line(plain_run, {.environment = {{"XLA_USE_SPMD", "1"}}}).batch_is_global);
     EXPECT_FALSE(parse_line(plain_run, {.environment = {{"XLA_USE_SPMD", "0"}}}).batch_is_global);
     EXPECT_TRUE(parse_line(plain_run + "--accelerator_config {\"split_batches\":true}").batch_is_global);

@@ -54,6 +54,7 @@ class MadeDataset : public RowDataset {
     std::string fingerprint() const override {
         return ContentHash().add(name_).add(std::to_string(rows_)).hex();
     }
+    std::string quick_fingerprint() const override { return fingerprint(); }
 
   private:
     class Source : public RowSource {

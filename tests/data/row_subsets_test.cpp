@@ -22,6 +22,7 @@ class Numbers : public RowDataset {
     const std::vector<std::string>& column_names() const override { return columns_; }
     const std::string& text_column() const override { return columns_[0]; }
     std::string fingerprint() const override { return "numbers"; }
+    std::string quick_fingerprint() const override { return "numbers"; }
 
   private:
     class Source : public RowSource {

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "api/machine_place.h"
+#include "api/run_mesh.h"
 #include "comm/threads/thread_world.h"
 
 namespace drover {
@@ -85,6 +86,26 @@ TEST(RunRanks, DifferencesAreNamed) {
     EXPECT_TRUE(thrown[1].starts_with("quiet"));
     EXPECT_TRUE(thrown[2].starts_with("quiet"));
     EXPECT_EQ(thrown_by(2, [](const RunRanks& ranks) { check_ranks_agree(ranks, {{"x", "1"}}); })[0], "");
+}
+
+TEST(RunMesh, ARankOnAnotherDeviceIsNamed) {
+    const auto thrown = thrown_by(3, [](const RunRanks& ranks) {
+        check_devices_alike(ranks, ranks.rank() == 2 ? Device::cpu : Device::cuda);
+    });
+    EXPECT_NE(thrown[0].find("rank 2 in the device (CPU there, GPU on rank 0). With --device cuda, those"),
+              std::string::npos)
+        << thrown[0];
+    EXPECT_TRUE(thrown[0].starts_with("shown")) << thrown[0];
+    EXPECT_TRUE(thrown[2].starts_with("quiet")) << thrown[2];
+}
+
+TEST(MachinePlace, RanksOfOneMachineFindEachOther) {
+    run_as_threads(2, {}, [](World& world) {
+        const MachinePlace place = find_machine_place(RunRanks(world));
+        EXPECT_EQ(place.ranks, 2);
+        EXPECT_EQ(place.rank, world.rank());
+        EXPECT_EQ(place.machines, 1);
+    });
 }
 
 TEST(MachinePlace, FollowsFromHostsAndProcessors) {

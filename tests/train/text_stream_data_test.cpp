@@ -84,6 +84,21 @@ TEST(TextStreamData, KnowsItsLengthOnceItWasReadToTheEnd) {
     EXPECT_EQ(data.batches_per_epoch(), 4);
 }
 
+TEST(TextStreamData, CountsTheSamplesOfAllRanks) {
+    TextStreamOptions text = options(300, StreamEnd::after_one_epoch);
+    text.packing.max_rows = 13;
+    text.dealing.ranks = 2;
+    for (const std::int64_t rank : {0, 1}) {
+        text.dealing.rank = rank;
+        TextStreamData data(text);
+        const auto stream = data.open({});
+        while (stream->next()) {
+        }
+        EXPECT_EQ(data.samples(), 13) << rank;
+        EXPECT_EQ(data.batches_per_epoch(), 2) << rank;
+    }
+}
+
 TEST(TextStreamData, SaysWhenTheTextIsTooShortOrOfAnotherVocabulary) {
     TextStreamData short_text(options(1));
     EXPECT_THROW(short_text.open({})->next(), Error);

@@ -8,8 +8,8 @@
 #include <exception>
 #include <numeric>
 
-#include "comm/nccl/machine.h"
 #include "comm/nccl/nccl_communicator.h"
+#include "core/machine_identity.h"
 
 namespace drover {
 namespace {
@@ -56,11 +56,14 @@ void NcclCommunicators::tell_apart_ranks_of_one_gpu() {
         exchange_whereabouts(world_, {.machine = machine_identity(), .gpu = gpu_->gpu_identity()});
     const bool one_machine = std::all_of(
         all.begin(), all.end(), [&](const Whereabouts& other) { return other.machine == all[0].machine; });
-    bool shared = false;
-    for (std::size_t i = 0; i < all.size(); ++i)
-        for (std::size_t j = 0; j < i; ++j)
-            shared |= all[i].machine == all[j].machine && all[i].gpu == all[j].gpu;
-    if (!shared) return;
+    const auto ranks_of_gpu = [&](const Whereabouts& one) {
+        return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const Whereabouts& other) {
+            return other.machine == one.machine && other.gpu == one.gpu;
+        }));
+    };
+    ranks_of_gpu_ = ranks_of_gpu(all[static_cast<std::size_t>(world_.rank())]);
+    if (std::all_of(all.begin(), all.end(), [&](const Whereabouts& one) { return ranks_of_gpu(one) == 1; }))
+        return;
     setenv("NCCL_HOSTID", fmt::format("drover-rank-{}", world_.rank()).c_str(), 0);
     if (one_machine) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     if (world_.rank() == 0)

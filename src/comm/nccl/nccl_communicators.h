@@ -27,6 +27,9 @@ class NcclCommunicators {
     /// For a mesh.
     MakeCommunicator maker();
 
+    /// How many ranks have the GPU of this one, itself among them.
+    int ranks_of_gpu() const { return ranks_of_gpu_; }
+
   private:
     WatchedLink& link_of(const Group& group, Communicator& connection);
     void tell_apart_ranks_of_one_gpu();
@@ -36,6 +39,7 @@ class NcclCommunicators {
     LinkWatch watch_;
     std::map<std::vector<int>, std::unique_ptr<WatchedLink>> links_;  // by their ranks
     int exceptions_before_;
+    int ranks_of_gpu_ = 1;
 };
 
 /// NCCL for the GPU of a CUDA backend; Error when this build or this machine has none. It lives in the module

@@ -1,4 +1,4 @@
-#include "comm/nccl/machine.h"
+#include "core/machine_identity.h"
 
 #include <unistd.h>
 
