@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "api/choose_backend.h"
+#include "api/launch_environment.h"
 #include "api/model_texts.h"
 #include "api/public/parts.h"
 #include "api/run_clm_settings.h"
@@ -120,6 +121,15 @@ ModelConfig config_of(const TrainerParts& parts) {
     return config;
 }
 
+/// Each of several processes would train alone and write the same files.
+void refuse_other_processes() {
+    const LaunchEnvironment launch = read_launch_environment();
+    if (launch.has_others())
+        throw Error(fmt::format("A Trainer of the C++ API trains in one process, but {} were started ({}).",
+                                launch.processes, launch.told_by),
+                    "Start it without mpirun or srun, or train with mpirun drover run_clm.");
+}
+
 }  // namespace
 
 void use_fsdp_v2() {
@@ -175,6 +185,7 @@ struct Trainer::Run {
           pad_to_multiple_of(parts.data_collator.options().pad_to_multiple_of),
           training_rows(parts.train_dataset, *tokenizer, config.vocab_size),
           watch(on_non_finite(run.arguments)) {
+        refuse_other_processes();
         if (parts.eval_dataset) evaluation_rows.emplace(*parts.eval_dataset, *tokenizer, config.vocab_size);
         if (const auto threads = run.arguments.optional_integer("threads"))
             omp_set_num_threads(static_cast<int>(*threads));
