@@ -19,14 +19,11 @@ std::unique_ptr<Backend> make_cuda_backend(int ordinal) {
         fail(
             "the driver shows no GPU to this process (nvidia-smi lists them, CUDA_VISIBLE_DEVICES hides "
             "them)");
-    const ProgramModule module = load_program_module(cuda_module_name, "DROVER_CUDA_MODULE");
-    if (module.handle == nullptr) fail(module.reason);
-    const auto version = reinterpret_cast<decltype(&drover_cuda_module_version)>(
-        dlsym(module.handle, "drover_cuda_module_version"));
-    const auto make = reinterpret_cast<decltype(&drover_make_cuda_backend)>(
-        dlsym(module.handle, "drover_make_cuda_backend"));
-    if (version == nullptr || make == nullptr || version() != cuda_module_version)
-        fail(fmt::format("{} belongs to another version of the program", module.place));
+    const ModuleFunction found =
+        load_module_function(cuda_module_name, "DROVER_CUDA_MODULE",
+                             {"drover_cuda_module_version", cuda_module_version}, "drover_make_cuda_backend");
+    if (found.address == nullptr) fail(found.reason);
+    const auto make = reinterpret_cast<decltype(&drover_make_cuda_backend)>(found.address);
     return std::unique_ptr<Backend>(make(ordinal));
 }
 

@@ -40,4 +40,15 @@ ProgramModule load_program_module(std::string_view file_name, const char* enviro
                                   fmt::join(looked_at, ", "))};
 }
 
+ModuleFunction load_module_function(std::string_view file_name, const char* environment_variable,
+                                    const ModuleVersion& version, const char* name) {
+    const ProgramModule module = load_program_module(file_name, environment_variable);
+    if (module.handle == nullptr) return {.reason = module.reason};
+    const auto number = reinterpret_cast<int (*)()>(dlsym(module.handle, version.function));
+    void* const address = dlsym(module.handle, name);
+    if (number == nullptr || address == nullptr || number() != version.expected)
+        return {.reason = fmt::format("{} belongs to another version of the program", module.place)};
+    return {.address = address};
+}
+
 }  // namespace drover

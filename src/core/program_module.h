@@ -16,4 +16,20 @@ struct ProgramModule {
 /// Loads `file_name` and keeps it for the rest of the process.
 ProgramModule load_program_module(std::string_view file_name, const char* environment_variable);
 
+/// A function of a module, by its name in C.
+struct ModuleFunction {
+    void* address = nullptr;  ///< nullptr when there is none to use
+    std::string reason{};     ///< why not
+};
+
+/// A module's own number, which must be the program's.
+struct ModuleVersion {
+    const char* function;  ///< int(), which gives it
+    int expected;
+};
+
+/// Loads the module, unless it is of another version, and finds the function.
+ModuleFunction load_module_function(std::string_view file_name, const char* environment_variable,
+                                    const ModuleVersion& version, const char* name);
+
 }  // namespace drover

@@ -10,24 +10,20 @@
 #include <memory>
 #include <thread>
 
-#include "app/background_run.h"
 #include "app/launch_connection.h"
 #include "app/launch_network.h"
-#include "app/run_drover.h"
+#include "app/launch_runs.h"
 
 namespace drover {
 namespace {
 
 namespace fs = std::filesystem;
 using test::BackgroundRun;
+using test::contains;
 using test::Outcome;
 using test::run;
 
-const std::string program = LAUNCH_PROGRAM;
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
+const std::string& program = test::launch_program;
 
 class LaunchNodes : public testing::Test {
   protected:

@@ -8,9 +8,8 @@
 #include <sstream>
 #include <thread>
 
-#include "app/background_run.h"
 #include "app/launch_machine.h"
-#include "app/run_drover.h"
+#include "app/launch_runs.h"
 #include "core/json.h"
 
 namespace drover {
@@ -18,14 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::BackgroundRun;
+using test::contains;
 using test::Outcome;
 using test::run;
 
-const std::string program = LAUNCH_PROGRAM;
-
-bool contains(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
+const std::string& program = test::launch_program;
 
 class Launch : public testing::Test {
   protected:

@@ -7,44 +7,29 @@
 #include <thread>
 
 #include "comm/collective_checks.h"
+#include "comm/rank_outcomes.h"
 #include "comm/threads/thread_world.h"
 
 namespace drover {
 namespace {
 
 using namespace std::chrono_literals;
+using test::expect_contains;
+using Outcome = test::RankOutcome;
 
 Tensor of(std::vector<float>& values) {
     return Tensor::of(values.data(), {static_cast<std::int64_t>(values.size())});
 }
-
-/// What every rank threw: its message, and whether it only heard of another rank's failure.
-struct Outcome {
-    std::string message;
-    int failed_peer = -1;
-};
 
 std::vector<Outcome> outcomes(int size, const WorldOptions& options,
                               const std::function<void(World&)>& work) {
     std::vector<Outcome> result(static_cast<std::size_t>(size));
     const auto noting = [&](World& world) {
         Outcome& mine = result[static_cast<std::size_t>(world.rank())];
-        try {
-            work(world);
-        } catch (const PeerFailure& failure) {
-            mine = {failure.what(), failure.rank()};
-            throw;
-        } catch (const std::exception& error) {
-            mine = {error.what(), -1};
-            throw;
-        }
+        test::note_outcome(mine, [&] { work(world); });
     };
     EXPECT_ANY_THROW(run_as_threads(size, options, noting));
     return result;
-}
-
-void expect_contains(const std::string& text, const std::string& part) {
-    EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in \"" << text << "\"";
 }
 
 TEST(Deadline, NamesTheCollectiveTheAxisAndTheMissingRanks) {

@@ -7,12 +7,15 @@
 #include "comm/collective_checks.h"
 #include "comm/fake_links.h"
 #include "comm/nccl/nccl_communicators.h"
+#include "comm/rank_outcomes.h"
 #include "comm/threads/thread_world.h"
 
 namespace drover {
 namespace {
 
 using namespace std::chrono_literals;
+using test::expect_contains;
+using Outcome = test::RankOutcome;
 
 constexpr WorldOptions ordinary = {.deadline = 20s};
 
@@ -38,32 +41,14 @@ void on_ranks(int size, const WorldOptions& options, const std::function<void(Ra
     });
 }
 
-/// What every rank threw, and the rank whose failure it was when it was another's.
-struct Outcome {
-    std::string message;
-    int failed_peer = -1;
-};
-
 std::vector<Outcome> outcomes(int size, const WorldOptions& options, const std::function<void(Rank)>& work) {
     std::vector<Outcome> result(static_cast<std::size_t>(size));
     const auto noting = [&](const Rank& rank) {
         Outcome& mine = result[static_cast<std::size_t>(rank.world.rank())];
-        try {
-            work(rank);
-        } catch (const PeerFailure& failure) {
-            mine = {failure.what(), failure.rank()};
-            throw;
-        } catch (const std::exception& error) {
-            mine = {error.what(), -1};
-            throw;
-        }
+        test::note_outcome(mine, [&] { work(rank); });
     };
     EXPECT_ANY_THROW(on_ranks(size, options, noting));
     return result;
-}
-
-void expect_contains(const std::string& text, const std::string& part) {
-    EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in \"" << text << "\"";
 }
 
 Tensor of(std::vector<float>& values) {

@@ -5,12 +5,10 @@
 
 #include <cstdlib>
 #include <map>
-#include <mutex>
 #include <set>
 #include <tuple>
 
-#include "comm/threads/thread_world.h"
-#include "model/block_shape.h"
+#include "parallel/threads_run.h"
 
 namespace drover {
 namespace {
@@ -37,17 +35,9 @@ TEST(MeshMatrix, TrainsAsOneProcessDoes) {
         const auto [alone, is_new] =
             runs.try_emplace({model.name, mesh_case.optimizer, mesh_case.accumulation, mesh_case.last_rows});
         if (is_new) alone->second = test::train_on_mesh(model, mesh_case.alone(), Mesh(), steps);
-        std::mutex guard;
-        std::set<std::string> complaints;
-        run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
-            omp_set_num_threads(1);
-            const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
-            const test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, steps);
-            const std::string complaint = test::compare(run, alone->second).complaint();
-            const std::lock_guard lock(guard);
-            if (!complaint.empty()) complaints.insert(complaint);
-        });
-        EXPECT_EQ(complaints, std::set<std::string>{}) << model.name << ", " << mesh_case.text();
+        EXPECT_EQ(test::complaints_on_threads(model, mesh_case, alone->second, steps),
+                  std::set<std::string>{})
+            << model.name << ", " << mesh_case.text();
     }
     std::printf("%zu cases\n", cases.size());
 }

@@ -2,7 +2,6 @@
 #include <omp.h>
 
 #include <map>
-#include <mutex>
 
 #include "comm/fake_links.h"
 #include "comm/nccl/nccl_communicators.h"
@@ -10,7 +9,7 @@
 #include "core/error.h"
 #include "model/block_shape.h"
 #include "model/params.h"
-#include "parallel/mesh_cases.h"
+#include "parallel/threads_run.h"
 
 namespace drover {
 namespace {
@@ -27,17 +26,9 @@ void expect_as_one_process(const test::MeshModel& model, const std::vector<test:
             alone->second = test::train_on_mesh(
                 model, {.accumulation = mesh_case.accumulation, .optimizer = mesh_case.optimizer}, Mesh(),
                 steps);
-        std::mutex guard;
-        std::vector<std::string> complaints;
-        run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
-            omp_set_num_threads(1);
-            const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
-            const test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, steps);
-            const std::string complaint = test::compare(run, alone->second).complaint();
-            const std::lock_guard lock(guard);
-            if (!complaint.empty()) complaints.push_back(complaint);
-        });
-        EXPECT_TRUE(complaints.empty()) << model.name << ", " << mesh_case.text() << ": " << complaints[0];
+        EXPECT_EQ(test::complaints_on_threads(model, mesh_case, alone->second, steps),
+                  std::set<std::string>{})
+            << model.name << ", " << mesh_case.text();
     }
 }
 

@@ -1,6 +1,5 @@
 #include "comm/mpi/mpi_world.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "comm/mpi/module_interface.h"
@@ -17,14 +16,11 @@ MakeMpiTransport load_mpi() {
                     "Install Open MPI (Debian, Ubuntu: apt-get install openmpi-bin) and keep drover_mpi.so "
                     "beside the program, or start one process, without mpirun or srun.");
     };
-    const ProgramModule module = load_program_module(mpi_module_name, "DROVER_MPI_MODULE");
-    if (module.handle == nullptr) fail(module.reason);
-    const auto version = reinterpret_cast<decltype(&drover_mpi_module_version)>(
-        dlsym(module.handle, "drover_mpi_module_version"));
-    const auto make = reinterpret_cast<MakeMpiTransport>(dlsym(module.handle, "drover_make_mpi_transport"));
-    if (version == nullptr || make == nullptr || version() != mpi_module_version)
-        fail(fmt::format("{} belongs to another version of the program", module.place));
-    return make;
+    const ModuleFunction make =
+        load_module_function(mpi_module_name, "DROVER_MPI_MODULE",
+                             {"drover_mpi_module_version", mpi_module_version}, "drover_make_mpi_transport");
+    if (make.address == nullptr) fail(make.reason);
+    return reinterpret_cast<MakeMpiTransport>(make.address);
 }
 
 }  // namespace

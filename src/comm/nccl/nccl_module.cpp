@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "comm/nccl/module_interface.h"
@@ -14,14 +13,11 @@ std::unique_ptr<GpuLinks> load_nccl(Backend& backend) {
                     "Install NCCL (libnccl2), or use a build with NCCL and keep drover_nccl.so beside the "
                     "program.");
     };
-    const ProgramModule module = load_program_module(nccl_module_name, "DROVER_NCCL_MODULE");
-    if (module.handle == nullptr) fail(module.reason);
-    const auto version = reinterpret_cast<decltype(&drover_nccl_module_version)>(
-        dlsym(module.handle, "drover_nccl_module_version"));
-    const auto make =
-        reinterpret_cast<decltype(&drover_make_nccl_links)>(dlsym(module.handle, "drover_make_nccl_links"));
-    if (version == nullptr || make == nullptr || version() != nccl_module_version)
-        fail(fmt::format("{} belongs to another version of the program", module.place));
+    const ModuleFunction found =
+        load_module_function(nccl_module_name, "DROVER_NCCL_MODULE",
+                             {"drover_nccl_module_version", nccl_module_version}, "drover_make_nccl_links");
+    if (found.address == nullptr) fail(found.reason);
+    const auto make = reinterpret_cast<decltype(&drover_make_nccl_links)>(found.address);
     return std::unique_ptr<GpuLinks>(make(backend.main_stream().handle));
 }
 

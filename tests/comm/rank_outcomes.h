@@ -1,0 +1,36 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/communication_thread.h"
+
+namespace drover::test {
+
+/// What a rank threw: its message, and the rank whose failure it was when it was another's.
+struct RankOutcome {
+    std::string message;
+    int failed_peer = -1;
+};
+
+/// Notes in `outcome` what the work throws, and lets it go on.
+inline void note_outcome(RankOutcome& outcome, const std::function<void()>& work) {
+    try {
+        work();
+    } catch (const PeerFailure& failure) {
+        outcome = {failure.what(), failure.rank()};
+        throw;
+    } catch (const std::exception& error) {
+        outcome = {error.what(), -1};
+        throw;
+    }
+}
+
+inline void expect_contains(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in \"" << text << "\"";
+}
+
+}  // namespace drover::test

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <omp.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "comm/threads/thread_world.h"
+#include "model/block_shape.h"
+#include "parallel/mesh_cases.h"
+
+namespace drover::test {
+
+/// Trains on ranks that are threads, and says where a rank's run differs from that of one process.
+inline std::set<std::string> complaints_on_threads(const MeshModel& model, const MeshCase& mesh_case,
+                                                   const MeshRun& alone, int steps) {
+    std::mutex guard;
+    std::set<std::string> complaints;
+    run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+        omp_set_num_threads(1);
+        const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+        const MeshRun run = train_on_mesh(model, mesh_case, mesh, steps);
+        const std::string complaint = compare(run, alone).complaint();
+        const std::lock_guard lock(guard);
+        if (!complaint.empty()) complaints.insert(complaint);
+    });
+    return complaints;
+}
+
+}  // namespace drover::test
