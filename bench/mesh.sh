@@ -24,7 +24,7 @@ measure() {
             --output_dir "$output/run" --comm_stats "$@" >"$output/log" 2>&1 || { cat "$output/log"; exit 1; }
         awk -v head="$processes | $name | $type" '
             /^Steps: /         { step = $4 * 1000 }
-            /^Communication: / { count = $2; way = $4 * 1000; waited = $9 * 1000; hidden = $(NF - 3) }
+            /^Communication: / { count = $2; way = $4 * 1000; waited = $10 * 1000; hidden = $(NF - 3) }
             END { printf "%s | %.0f | %d | %.0f | %.0f | %s\n", head, step, count, way, waited, hidden }' "$output/log"
         rm -rf "$output/run"
     done

@@ -1,0 +1,39 @@
+#!/bin/sh
+# bench/s4.sh [PROGRAM] [UPDATES] [MORE FLAGS]
+# The table of bench/s4.md: the three commands of examples/commands/llama3_sharded.sh with Llama-3-8B on one GPU, 1, 2 and 3 rows of 4096
+# tokens each. One line per case: tokens per second from the median step, or what was said instead. The text is a small one
+# (examples/data), which does not matter to the time of a step.
+set -eu
+
+checkout=$(cd "$(dirname "$0")/.." && pwd)
+program=${1:-$checkout/build/release/drover}
+updates=${2:-8}
+[ $# -lt 2 ] || shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+cp "$checkout/examples/configs/llama3-8b.json" config.json
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 DROVER="$program" NPROC=1 OUTPUT="$work/out" CACHE="$work/cache"
+export MODEL="$work/config.json" DATA="--train_file $checkout/examples/data/tinyshakespeare/text.txt"
+
+for BS in 1 2 3; do
+    export BS
+    for mode in native deepspeed torchacc; do
+        case $mode in
+        # The published file's batch, for one process instead of eight.
+        deepspeed) export FSDP_CONFIG="$work/ds-$BS.json"
+            sed -e "s/\"train_batch_size\": 8/\"train_batch_size\": $BS/" \
+                -e "s/\"train_micro_batch_size_per_gpu\": 1/\"train_micro_batch_size_per_gpu\": $BS/" \
+                "$checkout/examples/commands/llama3_fsdp_ds.json" >"$FSDP_CONFIG" ;;
+        *) unset FSDP_CONFIG ;;
+        esac
+        "$checkout/examples/commands/llama3_sharded.sh" $mode --tokenizer_name "$checkout/examples/tokenizers/shakespeare-4k" \
+            --max_steps "$updates" --save_final_model no "$@" >"$work/log" 2>&1 || true
+        awk -v head="$BS | $mode" -v tokens=$((BS * 4096)) '
+            /^  total / { memory = $2 " " $3 }
+            /^Steps: /  { printf "%s | %.0f tok/s | plan %s\n", head, tokens / $4, memory; said = 1 }
+            /^drover: The run needs / { printf "%s | OOM | plan %s | %s\n", head, memory, $0; said = 1 }
+            END { if (!said) { printf "%s | failed\n", head; exit 1 } }' "$work/log" || tail -n 20 "$work/log"
+        rm -rf "$OUTPUT"
+    done
+done
