@@ -18,6 +18,9 @@ struct DeepSpeedSettings {
 
     bool fp16 = false;
     bool bf16 = false;
+    /// DeepSpeed keeps fp32 weights beside bf16 ones, whatever type the model has, unless
+    /// bf16.bf16_master_weights_and_grads says otherwise.
+    bool bf16_has_master = false;
     double loss_scale = 0;  ///< fp16: a fixed scale; 0: dynamic, with the four below
     std::int64_t initial_scale_power = 16;
     std::int64_t loss_scale_window = 1000;

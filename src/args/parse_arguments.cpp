@@ -96,6 +96,8 @@ void apply_deepspeed(RunArguments& run) {
     }
     if (run.deepspeed->recompute && !run.arguments.given("recompute"))
         run.arguments.set("recompute", "full", source);
+    if (run.deepspeed->bf16_has_master && !run.arguments.given("master_weights"))
+        run.arguments.set("master_weights", true, source);
     for (const std::string& line : run.deepspeed->explanations) run.arguments.explain(line);
 }
 

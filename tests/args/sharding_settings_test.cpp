@@ -210,5 +210,18 @@ TEST(DeepSpeed, ChangesTheSettings) {
     EXPECT_EQ(run.arguments.text("recompute"), "full");
 }
 
+TEST(DeepSpeed, BfloatHasAMasterCopyWhateverTypeTheModelHas) {
+    const auto master = [](const std::string& flags) {
+        return parse_line(plain_run + flags).arguments.optional_flag("master_weights");
+    };
+    EXPECT_EQ(master("--bf16 --deepspeed {\"bf16\":{\"enabled\":true}}"), true);
+    EXPECT_EQ(master("--bf16 --deepspeed {\"bf16\":{\"enabled\":\"auto\"}}"), true);
+    EXPECT_EQ(master("--bf16 --master_weights no --deepspeed {\"bf16\":{\"enabled\":true}}"), false);
+    EXPECT_EQ(
+        master("--bf16 --deepspeed {\"bf16\":{\"enabled\":true,\"bf16_master_weights_and_grads\":true}}"),
+        std::nullopt);
+    EXPECT_EQ(master("--deepspeed {}"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace drover
