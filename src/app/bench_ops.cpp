@@ -205,14 +205,16 @@ class ModelOperations {
                                                 .sum_exp = floats({rows}),
                                                 .target_logit = floats({rows}),
                                                 .argmax = indices({rows})};
+        const CrossEntropyGradient gradient{.logits = statistics.logits,
+                                            .targets = targets,
+                                            .max = statistics.max,
+                                            .sum_exp = statistics.sum_exp,
+                                            .target_logit = statistics.target_logit,
+                                            .loss = floats({rows}),
+                                            .scale = timer_.constant(DType::f32, {1}, 1)};
         timer_.time("", statistics);
-        timer_.time("", CrossEntropyGradient{.logits = statistics.logits,
-                                             .targets = targets,
-                                             .max = statistics.max,
-                                             .sum_exp = statistics.sum_exp,
-                                             .target_logit = statistics.target_logit,
-                                             .loss = floats({rows}),
-                                             .scale = timer_.constant(DType::f32, {1}, 1)});
+        timer_.time("", gradient);
+        timer_.time("", CrossEntropyLoss{statistics, gradient});
     }
 
     /// On one leaf, the embedding.

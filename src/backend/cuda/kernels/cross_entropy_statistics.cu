@@ -1,4 +1,5 @@
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/cross_entropy_rows.cuh"
+#include "backend/cuda/kernels/online_softmax.cuh"
 
 namespace drover::cuda {
 namespace {
@@ -8,100 +9,6 @@ constexpr int threads = 256;
 template <class T>
 inline constexpr int unrolled = sizeof(T) == 2 ? 4 : 2;
 constexpr std::int32_t no_index = 0x7FFFFFFF;
-
-__device__ inline float lowest() {
-    return -__int_as_float(0x7F800000);
-}
-
-template <class T>
-struct PairOf;
-template <>
-struct PairOf<bfloat_t> {
-    using Type = __nv_bfloat162;
-};
-template <>
-struct PairOf<half_t> {
-    using Type = __half2;
-};
-
-/// The largest element that is no NaN.
-template <class T, int count>
-__device__ float largest_of(const Eight<T> (&eights)[count]) {
-    if constexpr (sizeof(T) == 2) {
-        using Pair = typename PairOf<T>::Type;
-        const Pair* pairs = reinterpret_cast<const Pair*>(&eights);
-        Pair largest = pairs[0];
-#pragma unroll
-        for (int i = 1; i < 4 * count; ++i) largest = __hmax2(largest, pairs[i]);
-        return fmaxf(to_float(largest.x), to_float(largest.y));
-    } else {
-        const T* elements = reinterpret_cast<const T*>(&eights);
-        float largest = elements[0];
-#pragma unroll
-        for (int i = 1; i < 8 * count; ++i) largest = fmaxf(largest, elements[i]);
-        return largest;
-    }
-}
-
-/// Online softmax: the largest logit so far, the group of a thread's logits in which it stands (the last one
-/// that was taken, of equals), and the sum of the exponentials from there. NaN is never larger; it shows in
-/// the sum.
-template <class T>
-struct Running {
-    float max = lowest();
-    float sum = 0;
-    std::int32_t group = 0;
-
-    /// A row of −∞ only has exponentials of zero: its share in a larger vocabulary.
-    __device__ float reference() const { return max == lowest() ? 0.f : max; }
-    __device__ ExponentialsFrom<T> exponentials() const { return ExponentialsFrom<T>(reference()); }
-
-    __device__ void raise(float to) {
-        const float before = max;
-        const ExponentialsFrom<T> old = exponentials();
-        max = fmaxf(max, to);
-        sum *= before == lowest() ? 0.f : old.factor_to(exponentials());
-    }
-
-    __device__ void take(float largest, std::int32_t of_group) {
-        if (!(largest >= max)) return;
-        raise(largest);
-        group = of_group;
-    }
-
-    __device__ void merge(Running other) {
-        const float largest = fmaxf(max, other.max);
-        raise(largest);
-        other.raise(largest);
-        sum += other.sum;
-    }
-
-    /// All threads' together, in every thread; the group stays each thread's own.
-    __device__ void merge_block() {
-        __shared__ float maxima[threads / 32], sums[threads / 32];
-        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        merge_lanes();
-        if (lane == 0) {
-            maxima[warp] = max;
-            sums[warp] = sum;
-        }
-        __syncthreads();
-        max = lane < threads / 32 ? maxima[lane] : lowest();
-        sum = lane < threads / 32 ? sums[lane] : 0.f;
-        merge_lanes();
-    }
-
-  private:
-    __device__ void merge_lanes() {
-        for (int offset = 16; offset > 0; offset /= 2)
-            merge({__shfl_xor_sync(0xFFFFFFFFu, max, offset), __shfl_xor_sync(0xFFFFFFFFu, sum, offset)});
-    }
-};
-
-struct Results {
-    float *max, *sum_exp, *target_logit, *logit_sum;
-    std::int32_t* argmax;
-};
 
 /// A row, cut for the threads of a block: elements before the first 16-byte boundary, groups of `unrolled`
 /// eights per thread, of which the last may be incomplete, and elements behind the last eight.
@@ -151,7 +58,7 @@ struct CutRow {
 template <class T, bool sums_logits>
 __global__ void __launch_bounds__(threads, 4)
     statistics_of_rows(const T* logits, std::int64_t stride, std::int32_t width, const std::int32_t* targets,
-                       std::int64_t first_id, Results results) {
+                       std::int64_t first_id, StatisticsOfRows results) {
     const std::int64_t row = blockIdx.x;
     const CutRow<T> cut(logits + row * stride, width);
     const auto thread = static_cast<std::int32_t>(threadIdx.x);
@@ -205,7 +112,7 @@ __global__ void __launch_bounds__(threads, 4)
 
     if constexpr (sums_logits) logit_sum = block_sum(logit_sum);
     const float own_max = running.max;
-    running.merge_block();
+    running.template merge_block<threads>();
     if (own_max == running.max && own_max != lowest())
         atomicMin(&first_of_largest, cut.find(own_max, running.group));
     __syncthreads();
@@ -235,11 +142,7 @@ void cross_entropy_statistics(const Launch& launch, const CrossEntropyStatistics
     if (rows == 0) return;
     require(width < no_index - 8 * threads * unrolled<half_t>,
             "cross_entropy_statistics: a vocabulary beyond 31 bits");
-    const Results results{.max = elements<float>(op.max),
-                          .sum_exp = elements<float>(op.sum_exp),
-                          .target_logit = elements<float>(op.target_logit),
-                          .logit_sum = elements<float>(op.logit_sum),
-                          .argmax = elements<std::int32_t>(op.argmax)};
+    const StatisticsOfRows results = statistics_of(op);
     with_floating(op.logits.dtype(), [&]<class T>() {
         const auto kernel = op.logit_sum ? statistics_of_rows<T, true> : statistics_of_rows<T, false>;
         kernel<<<rows, threads, 0, launch.stream>>>(
