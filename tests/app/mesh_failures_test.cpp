@@ -76,6 +76,19 @@ TEST_F(MeshFailures, WithoutMpiTheRemedyIsShown) {
     EXPECT_EQ(alone.exit_code, 0) << alone.output;
 }
 
+/// As srun starts the first of two processes without --mpi.
+TEST_F(MeshFailures, SrunWithoutPmixIsRefused) {
+    if (shell("ompi_info | grep -q 'MCA pmix: s[12]'").exit_code == 0)
+        GTEST_SKIP() << "this Open MPI was built with PMI, so that it takes srun without PMIx";
+    const std::vector<std::pair<const char*, const char*>> told = {
+        {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}};
+    for (const auto& [name, value] : told) setenv(name, value, 1);
+    const test::Outcome refused = train("out", "--max_steps 1 --save_strategy no");
+    for (const auto& [name, value] : told) unsetenv(name);
+    expect_shown_once(refused,
+                      "srun started 2 processes without --mpi, so that this Open MPI cannot join them.", 1);
+}
+
 TEST_F(MeshFailures, RanksThatWereStartedUnlikeAreNamed) {
     expect_shown_once(run_unlike("", 2, "--learning_rate 0.5"),
                       "rank 0 differs from rank 1 in --learning_rate (0.5 there, 5e-05 on rank 0), rank 2 in",

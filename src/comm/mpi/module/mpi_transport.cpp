@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/mpi/module/slurm_start.h"
 #include "comm/mpi/module_interface.h"
 #include "comm/transport.h"
 #include "core/error.h"
@@ -36,12 +37,14 @@ void check(int result, std::string_view what) {
 }
 
 /// Open MPI's plugins use its functions, and not all of them are linked with its library: they find them when
-/// a program is linked with MPI, but not when a module is that was opened for itself alone.
-void show_mpi_to_its_plugins() {
+/// a program is linked with MPI, but not when a module is that was opened for itself alone. Gives the
+/// library's file.
+const char* show_mpi_to_its_plugins() {
     Dl_info place{};
     if (dladdr(reinterpret_cast<void*>(&PMPI_Init_thread), &place) == 0 ||
         dlopen(place.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) == nullptr)
         throw Error("The MPI library cannot be shown to its plugins.", "Check the MPI installation.");
+    return place.dli_fname;
 }
 
 /// MPI cannot wake a thread that sleeps, so waiting is asking again and again: at once while an answer is
@@ -65,7 +68,7 @@ class MpiTransport final : public Transport {
         // Open MPI without shared reads of memory (containers forbid them) keeps three fragments of 32 KiB
         // under way, which between two polls is little. What the user has set stays.
         setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "32", 0);
-        show_mpi_to_its_plugins();
+        refuse_srun_without_pmix(show_mpi_to_its_plugins());
         check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
         if (provided < MPI_THREAD_FUNNELED)
             throw Error("This MPI does not work in programs with threads.",
