@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "backend/cuda/kernels/cross_entropy_rows.cuh"
-#include "backend/cuda/kernels/online_softmax.cuh"
 
 // A block keeps a row of logits: every thread its own eights of it, most in shared memory and the last ones
 // in registers. So the logits come from memory once, and nobody waits for another thread's part of a row but
@@ -12,7 +11,7 @@ namespace drover::cuda {
 namespace {
 
 /// Eights of a thread are sent for in so many groups, which are waited for one by one.
-constexpr int groups = 4;
+constexpr int groups = 2;
 
 __device__ inline void copy_16_bytes(void* to_shared, const void* from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
@@ -23,9 +22,11 @@ __device__ inline void copy_16_bytes(void* to_shared, const void* from) {
 __device__ inline void close_group_of_copies() {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
-template <int under_way>
-__device__ inline void wait_for_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(under_way) : "memory");
+/// Of the copies of a row, waits for those of `group` and the ones before. Called with a constant.
+__device__ inline void wait_for_copies(int group) {
+    static_assert(groups == 2);
+    if (group == 0) asm volatile("cp.async.wait_group 1;" ::: "memory");
+    if (group == 1) asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
 /// A thread's eights of the rows that its block goes through. Number `slot` holds the elements from
@@ -44,9 +45,21 @@ struct HeldRow {
     __device__ bool has(std::int32_t slot) const { return eight(slot) < eights; }
     __device__ Eight<T> read(std::int32_t slot) const { return {{shared[eight(slot)]}}; }
 
+    /// What no row reaches is −∞ for good: it changes neither maximum nor sum.
+    __device__ void fill_rest() {
+        const std::uint32_t pair = std::is_same_v<T, bfloat_t> ? 0xFF80FF80u : 0xFC00FC00u;
+        const uint4 lowest_eight = make_uint4(pair, pair, pair, pair);
+        for (std::int32_t slot = 0; slot < in_shared; ++slot)
+            if (!has(slot)) shared[eight(slot)] = lowest_eight;
+#pragma unroll
+        for (int i = 0; i < in_registers; ++i) registers[i].bits[0] = lowest_eight;
+    }
+
     /// Slots are gone through from the last to the first. Group g has [first(g + 1), first(g)) of those in
     /// shared memory.
-    __device__ std::int32_t first(int group) const { return in_shared * (groups - group) / groups; }
+    __device__ std::int32_t first(int group) const {
+        return in_shared * (groups - group) / groups;
+    }
 
     __device__ void send_for(const T* row, int group) {
         for (std::int32_t slot = first(group) - 1; slot >= first(group + 1); --slot)
@@ -59,18 +72,21 @@ struct HeldRow {
             if (has(in_shared + i)) registers[i] = load_eight_streaming(row + eight(in_shared + i) * 8);
     }
 
-    /// Waits for the groups one after the other, and calls take(slot, eight) from the last slot to the first.
-    template <class Take>
-    __device__ void for_each_as_it_comes(const Take& take) const {
+    /// Calls take(slot, eight) from the last slot to the first; before(group) and after(group) around the
+    /// slots of a group.
+    template <class Take, class Before, class After>
+    __device__ void for_each(const Take& take, const Before& before, const After& after) {
 #pragma unroll
-        for (int i = in_registers - 1; i >= 0; --i)
-            if (has(in_shared + i)) take(in_shared + i, registers[i]);
-        take_group<0>(take);
-        take_group<1>(take);
-        take_group<2>(take);
-        take_group<3>(take);
+        for (int i = in_registers - 1; i >= 0; --i) take(in_shared + i, registers[i]);
+#pragma unroll
+        for (int group = 0; group < groups; ++group) {
+            before(group);
+#pragma unroll 4
+            for (std::int32_t slot = first(group) - 1; slot >= first(group + 1); --slot)
+                take(slot, read(slot));
+            after(group);
+        }
     }
-    static_assert(groups == 4);
 
     /// The first of this thread's elements in the slot that is `value`.
     __device__ std::int32_t find(float value, std::int32_t slot) const {
@@ -85,27 +101,27 @@ struct HeldRow {
             if (to_float(elements[e]) == value) at = e;
         return eight(slot) * 8 + at;
     }
-
-  private:
-    template <int group, class Take>
-    __device__ void take_group(const Take& take) const {
-        wait_for_copies<groups - 1 - group>();
-#pragma unroll 2
-        for (std::int32_t slot = first(group) - 1; slot >= first(group + 1); --slot)
-            if (has(slot)) take(slot, read(slot));
-    }
 };
 
+__device__ inline void nothing(int) {}
+
+/// A thread's share of each step over a row is followed by one meeting of the block: for the largest logit,
+/// for the sum of the exponentials from there, and then everything is known.
 template <class T, int threads, int in_registers, int blocks>
 __global__ void __launch_bounds__(threads, blocks)
     losses_and_gradients(T* logits, const LossRows rows, const StatisticsOfRows results, std::int64_t count,
                          std::int32_t in_shared) {
+    constexpr std::int32_t no_index = 0x7FFFFFFF;
+    constexpr int warps = threads / 32;
     extern __shared__ uint4 shared[];
+    __shared__ float maxima[warps], sums[warps];
     __shared__ std::int32_t first_of_largest;
-    if (threadIdx.x == 0) first_of_largest = 0x7FFFFFFF;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) first_of_largest = no_index;
 
     HeldRow<T, threads, in_registers> held{
         .shared = shared, .eights = rows.width / 8, .in_shared = in_shared, .registers = {}};
+    held.fill_rest();
     std::int64_t row = blockIdx.x;
     held.send_for_registers(logits + row * rows.stride);
     for (int group = 0; group < groups; ++group) held.send_for(logits + row * rows.stride, group);
@@ -116,53 +132,65 @@ __global__ void __launch_bounds__(threads, blocks)
         // Read before anybody replaces it.
         const float target_logit = threadIdx.x == 0 && target >= 0 ? to_float(of_row[target]) : 0.f;
 
-        Running<T> running;
-        held.for_each_as_it_comes([&](std::int32_t slot, const Eight<T>& eight) {
-            const Eight<T> single[1] = {eight};
-            running.take(largest_of(single), slot);
-            float values[8];
-            to_floats(eight, values);
-            const ExponentialsFrom<T> exponential = running.exponentials();
-#pragma unroll
-            for (int e = 0; e < 8; ++e) values[e] = exponential(values[e]);
-            running.sum += ((values[0] + values[1]) + (values[2] + values[3])) +
-                           ((values[4] + values[5]) + (values[6] + values[7]));
-        });
-        const float own_max = running.max;
-        running.template merge_block<threads>();
-        if (own_max == running.max && own_max != lowest())
-            atomicMin(&first_of_largest, held.find(own_max, running.group));
-        const float sum_exp = running.sum * running.exponentials().correction(running.reference());
+        float own_max = lowest();
+        std::int32_t own_slot = 0;
+        held.for_each(
+            [&](std::int32_t slot, const Eight<T>& eight) {
+                const Eight<T> single[1] = {eight};
+                const float largest = largest_of(single);
+                if (largest >= own_max) own_slot = slot;  // of equals the first of the row
+                own_max = fmaxf(own_max, largest);
+            },
+            wait_for_copies, nothing);
+        const float warps_max = warp_max(own_max);
+        if (lane == 0) maxima[warp] = warps_max;
         __syncthreads();
+        const float max = warp_max(maxima[lane % warps]);
+        if (own_max == max && max != lowest()) atomicMin(&first_of_largest, held.find(own_max, own_slot));
+
+        // A row of −∞ only has exponentials of zero: its share in a larger vocabulary.
+        const ExponentialsFrom<T> exponential(max == lowest() ? 0.f : max);
+        float sum = 0;
+        held.for_each(
+            [&](std::int32_t, const Eight<T>& eight) {
+                float values[8];
+                to_floats(eight, values);
+#pragma unroll
+                for (int e = 0; e < 8; ++e) values[e] = exponential(values[e]);
+                sum += ((values[0] + values[1]) + (values[2] + values[3])) +
+                       ((values[4] + values[5]) + (values[6] + values[7]));
+            },
+            nothing, nothing);
+        sum = warp_sum(sum);
+        if (lane == 0) sums[warp] = sum;
+        __syncthreads();
+        const float sum_exp =
+            warp_sum(lane < warps ? sums[lane] : 0.f) * exponential.correction(max == lowest() ? 0.f : max);
+
         if (threadIdx.x == 0) {
-            results.max[row] = running.max;
+            results.max[row] = max;
             results.sum_exp[row] = sum_exp;
             results.target_logit[row] = target_logit;
             results.argmax[row] = static_cast<std::int32_t>(
-                (first_of_largest == 0x7FFFFFFF ? 0 : first_of_largest) + rows.first_id);
-            rows.write_loss(row, running.max, sum_exp, target_logit);
-            first_of_largest = 0x7FFFFFFF;  // the next one is found behind another __syncthreads
+                (first_of_largest == no_index ? 0 : first_of_largest) + rows.first_id);
+            rows.write_loss(row, max, sum_exp, target_logit);
+            first_of_largest = no_index;  // the next one is looked for behind another meeting
         }
 
-        const GradientOfRow<T> gradient(rows, row, running.max, sum_exp);
+        const GradientOfRow<T> gradient(rows, row, max, sum_exp);
         const bool goes_on = row + gridDim.x < count;
         const T* const next_row = of_row + (goes_on ? gridDim.x * rows.stride : 0);
-#pragma unroll
-        for (int i = in_registers - 1; i >= 0; --i) {
-            const std::int32_t slot = in_shared + i;
-            if (held.has(slot))
-                store_eight(of_row + held.eight(slot) * 8,
-                            gradient.of(held.registers[i], held.eight(slot) * 8));
-        }
-        if (goes_on) held.send_for_registers(next_row);
-        for (int group = 0; group < groups; ++group) {
-#pragma unroll 2
-            for (std::int32_t slot = held.first(group) - 1; slot >= held.first(group + 1); --slot)
-                if (held.has(slot))
-                    store_eight(of_row + held.eight(slot) * 8,
-                                gradient.of(held.read(slot), held.eight(slot) * 8));
-            if (goes_on) held.send_for(next_row, group);
-        }
+        held.for_each(
+            [&](std::int32_t slot, const Eight<T>& eight) {
+                const std::int32_t at = held.eight(slot) * 8;
+                if (held.has(slot)) store_eight(of_row + at, gradient.of(eight, at));
+            },
+            nothing,
+            [&](int group) {
+                if (!goes_on) return;
+                if (group == 0) held.send_for_registers(next_row);
+                held.send_for(next_row, group);
+            });
     }
 }
 

@@ -5,6 +5,40 @@
 /// What the kernels of cross-entropy have in common: where a row's results are, and its loss and gradient.
 namespace drover::cuda {
 
+__device__ inline float lowest() {
+    return -__int_as_float(0x7F800000);
+}
+
+template <class T>
+struct PairOf;
+template <>
+struct PairOf<bfloat_t> {
+    using Type = __nv_bfloat162;
+};
+template <>
+struct PairOf<half_t> {
+    using Type = __half2;
+};
+
+/// The largest element that is no NaN.
+template <class T, int count>
+__device__ float largest_of(const Eight<T> (&eights)[count]) {
+    if constexpr (sizeof(T) == 2) {
+        using Pair = typename PairOf<T>::Type;
+        const Pair* pairs = reinterpret_cast<const Pair*>(&eights);
+        Pair largest = pairs[0];
+#pragma unroll
+        for (int i = 1; i < 4 * count; ++i) largest = __hmax2(largest, pairs[i]);
+        return fmaxf(to_float(largest.x), to_float(largest.y));
+    } else {
+        const T* elements = reinterpret_cast<const T*>(&eights);
+        float largest = elements[0];
+#pragma unroll
+        for (int i = 1; i < 8 * count; ++i) largest = fmaxf(largest, elements[i]);
+        return largest;
+    }
+}
+
 struct StatisticsOfRows {
     float *max, *sum_exp, *target_logit, *logit_sum;
     std::int32_t* argmax;

@@ -1,5 +1,4 @@
 #include "backend/cuda/kernels/cross_entropy_rows.cuh"
-#include "backend/cuda/kernels/online_softmax.cuh"
 
 namespace drover::cuda {
 namespace {
@@ -9,6 +8,61 @@ constexpr int threads = 256;
 template <class T>
 inline constexpr int unrolled = sizeof(T) == 2 ? 4 : 2;
 constexpr std::int32_t no_index = 0x7FFFFFFF;
+
+/// Online softmax: the largest logit so far, the group of a thread's logits in which it stands (the last one
+/// that was taken, of equals), and the sum of the exponentials from there. NaN is never larger; it shows in
+/// the sum.
+template <class T>
+struct Running {
+    float max = lowest();
+    float sum = 0;
+    std::int32_t group = 0;
+
+    /// A row of −∞ only has exponentials of zero: its share in a larger vocabulary.
+    __device__ float reference() const { return max == lowest() ? 0.f : max; }
+    __device__ ExponentialsFrom<T> exponentials() const { return ExponentialsFrom<T>(reference()); }
+
+    __device__ void raise(float to) {
+        const float before = max;
+        const ExponentialsFrom<T> old = exponentials();
+        max = fmaxf(max, to);
+        sum *= before == lowest() ? 0.f : old.factor_to(exponentials());
+    }
+
+    __device__ void take(float largest, std::int32_t of_group) {
+        if (!(largest >= max)) return;
+        raise(largest);
+        group = of_group;
+    }
+
+    __device__ void merge(Running other) {
+        const float largest = fmaxf(max, other.max);
+        raise(largest);
+        other.raise(largest);
+        sum += other.sum;
+    }
+
+    /// All threads' together, in every thread; the group stays each thread's own.
+    __device__ void merge_block() {
+        __shared__ float maxima[threads / 32], sums[threads / 32];
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        merge_lanes();
+        if (lane == 0) {
+            maxima[warp] = max;
+            sums[warp] = sum;
+        }
+        __syncthreads();
+        max = lane < threads / 32 ? maxima[lane] : lowest();
+        sum = lane < threads / 32 ? sums[lane] : 0.f;
+        merge_lanes();
+    }
+
+  private:
+    __device__ void merge_lanes() {
+        for (int offset = 16; offset > 0; offset /= 2)
+            merge({__shfl_xor_sync(0xFFFFFFFFu, max, offset), __shfl_xor_sync(0xFFFFFFFFu, sum, offset)});
+    }
+};
 
 /// A row, cut for the threads of a block: elements before the first 16-byte boundary, groups of `unrolled`
 /// eights per thread, of which the last may be incomplete, and elements behind the last eight.
@@ -112,7 +166,7 @@ __global__ void __launch_bounds__(threads, 4)
 
     if constexpr (sums_logits) logit_sum = block_sum(logit_sum);
     const float own_max = running.max;
-    running.template merge_block<threads>();
+    running.merge_block();
     if (own_max == running.max && own_max != lowest())
         atomicMin(&first_of_largest, cut.find(own_max, running.group));
     __syncthreads();
