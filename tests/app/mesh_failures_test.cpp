@@ -206,6 +206,7 @@ TEST_F(MeshCheckpoints, AnyMeshGoesOnFromAnyOther) {
     };
     resume(1, "on_one", 4, "");
     resume(2, "on_two", 5, "--spmd_fsdp_sharding");
+    resume(8, "on_eight", 5, "--spmd_2d_sharding 2");
     // And from one process to several.
     ASSERT_EQ(train("one_saved", run + "--save_steps 4").exit_code, 0);
     fs::remove_all(checkpoint("two_dimensions", 4));
