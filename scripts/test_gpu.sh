@@ -53,6 +53,12 @@ train() {
 same_weights() {
     cmp "$1/model.safetensors" "$2/model.safetensors"
 }
+# Name and function of a check.
+check() {
+    begin=$(date +%s)
+    if $2 >"$logs/$2.log" 2>&1; then result=passed; else result=FAILED failed=1; fi
+    printf '%-32s %-18s %4d s\n' "$1" "$result" "$(($(date +%s) - begin))"
+}
 for precision in float32 bfloat16; do
     repeated() {
         train --dtype $precision --output_dir "$work/$precision-a" && train --dtype $precision --output_dir "$work/$precision-b" &&
@@ -64,11 +70,27 @@ for precision in float32 bfloat16; do
             train --dtype $precision --output_dir "$work/$precision-c" --resume_from_checkpoint "$work/$precision-c/checkpoint-7" &&
             same_weights "$work/$precision-a" "$work/$precision-c"
     }
-    for check in repeated resumed; do
-        begin=$(date +%s)
-        if $check >"$logs/$check-$precision.log" 2>&1; then result=passed; else result=FAILED failed=1; fi
-        printf '%-32s %-18s %4d s\n' "$check run, $precision" "$result" "$(($(date +%s) - begin))"
-    done
+    check "repeated run, $precision" repeated
+    check "resumed run, $precision" resumed
 done
+
+# What one device saved, the other goes on from: losses equal to 1 in 1000 with those of a run on one device.
+losses_from() {
+    awk -v FS="'" '/^\{.loss/ { print $4 }' "$1" | tail -n "$2"
+}
+goes_on() {
+    rm -rf "$work/moved" && mkdir "$work/moved" && cp -r "$work/$1/checkpoint-7" "$work/moved/" &&
+        train --dtype float32 --save_strategy no --disable_tqdm True --output_dir "$work/moved" --device "$2" >"$work/moved.log" 2>&1 &&
+        losses_from "$work/moved.log" 13 >"$work/moved.losses" && [ "$(wc -l <"$work/moved.losses")" -eq 13 ] &&
+        losses_from "$work/cpu.log" 13 | paste - "$work/moved.losses" |
+        awk '{ print; d = $1 - $2; if (d < 0) d = -d; if (d > 0.001 * $1) exit 1 }'
+}
+cpu_run() {
+    train --dtype float32 --disable_tqdm True --output_dir "$work/cpu" --device cpu >"$work/cpu.log" 2>&1
+}
+cpu_to_gpu() { cpu_run && goes_on cpu cuda; }
+gpu_to_cpu() { goes_on float32-a cpu; }
+check 'saved on the CPU, resumed here' cpu_to_gpu
+check 'saved here, resumed on the CPU' gpu_to_cpu
 "$checkout/scripts/test_gpu_ranks.sh" "$bundle" || failed=1
 exit $failed
