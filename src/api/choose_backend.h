@@ -3,6 +3,8 @@
 #include <memory>
 #include <string_view>
 
+#include "api/machine_place.h"
+#include "args/arguments.h"
 #include "backend/backend.h"
 
 namespace drover {
@@ -11,5 +13,9 @@ namespace drover {
 /// (a build without CUDA, say) is told of in one line on stderr, and the CPU is taken. `place` numbers the
 /// processes of a machine, which take its GPUs in turn.
 std::unique_ptr<Backend> make_chosen_backend(std::string_view device, int place = 0);
+
+/// The backend of a process of a run: --device, --threads (else, where several processes are on the machine,
+/// this one's part of the processors) and --tf32.
+std::unique_ptr<Backend> make_process_backend(const Arguments& arguments, const MachinePlace& machine);
 
 }  // namespace drover

@@ -165,4 +165,17 @@ TrainEngineOptions engine_options(const Arguments& arguments, const Precision& p
     return options;
 }
 
+TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision,
+                                  const MeshSettings& mesh, std::int64_t rows, std::int64_t row_length) {
+    TrainEngineOptions options = engine_options(run.arguments, precision);
+    // The model's only buffers are the tables of rotary angles.
+    if (run.fsdp && !run.fsdp->buffer_dtype.empty())
+        options.model.rope_rounding = floating_dtype_from_name(run.fsdp->buffer_dtype, "buffer_dtype");
+    options.model.rows = rows;
+    options.model.row_length = row_length;
+    options.sharding = mesh.sharding;
+    options.sequence_parallel = mesh.splits_tokens(row_length);
+    return options;
+}
+
 }  // namespace drover

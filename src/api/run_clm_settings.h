@@ -1,5 +1,6 @@
 #pragma once
 
+#include "api/mesh_settings.h"
 #include "args/parse_arguments.h"
 #include "train/non_finite_watch.h"
 #include "train/train_engine.h"
@@ -25,5 +26,9 @@ OnNonFinite on_non_finite(const Arguments& arguments);
 
 /// Everything about the engine but how large its batches are.
 TrainEngineOptions engine_options(const Arguments& arguments, const Precision& precision);
+/// Everything about the engine of a process of a mesh, for batches of `rows` rows of up to `row_length`
+/// tokens.
+TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision,
+                                  const MeshSettings& mesh, std::int64_t rows, std::int64_t row_length);
 
 }  // namespace drover

@@ -4,8 +4,9 @@
 #include <filesystem>
 #include <new>
 
+#include "api/messages.h"
+#include "api/run_processes.h"
 #include "app/commands.h"
-#include "app/run_clm_processes.h"
 #include "core/error.h"
 
 int main(int argc, char** argv) {

@@ -8,12 +8,13 @@
 #include "api/choose_backend.h"
 #include "api/mesh_report.h"
 #include "api/model_texts.h"
+#include "api/process_limits.h"
 #include "api/run_clm_settings.h"
 #include "api/run_mesh.h"
+#include "api/speech.h"
 #include "app/busy_machine.h"
 #include "app/commands.h"
 #include "app/run_clm_data.h"
-#include "app/run_clm_limits.h"
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
@@ -28,7 +29,6 @@
 #include "train/early_stop.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
-#include "train/memory_advice.h"
 #include "train/model_card.h"
 #include "train/non_finite_watch.h"
 #include "train/operation_trace.h"
@@ -85,8 +85,7 @@ class ClmRun {
     void choose_device() {
         mesh_settings_ = mesh_settings(run_, model_.config, processes_.ranks.size(), processes_.machine);
         for (const std::string& line : mesh_settings_.explanations) messages_.warning(line);
-        backend_ = make_backend();
-        backend_->use_tf32(arguments_.optional_flag("tf32").value_or(false));
+        backend_ = make_process_backend(arguments_, processes_.machine);
     }
 
     /// Where there are other processes: collective.
@@ -95,7 +94,8 @@ class ClmRun {
     /// Plans everything, but allocates nothing yet.
     void plan() {
         precision_ = chosen_precision(arguments_, model_.config.dtype, backend_->device());
-        batches_ = deal_batches(mesh_settings_, **mesh_, settings_, tokens_);
+        batches_ = deal_batches(mesh_settings_, **mesh_, tokens_.packing.packing, settings_);
+        tokens_.row_length = batches_.padded(tokens_.row_length);
         make_engine();
     }
 
@@ -129,7 +129,8 @@ class ClmRun {
                                   processes_.ranks.size()));
             if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
         }
-        check_memory();
+        limits().check(*engine_, model_.config, engine_settings_, settings_.gradient_accumulation_steps,
+                       batches_.share.parts);
         if (backend_->device() == Device::cpu && processes_.alone())
             if (const std::string hint = busy_machine_hint(omp_get_max_threads()); !hint.empty()) say(hint);
     }
@@ -167,15 +168,6 @@ class ClmRun {
   private:
     void say(const std::string& text) const { messages_.info(text); }
 
-    std::unique_ptr<Backend> make_backend() const {
-        const MachinePlace& machine = processes_.machine;
-        if (const auto threads = arguments_.optional_integer("threads"))
-            omp_set_num_threads(static_cast<int>(*threads));
-        else if (machine.ranks > 1)
-            omp_set_num_threads(machine.processors);
-        return make_chosen_backend(arguments_.text("device"), machine.rank);
-    }
-
     void describe_mesh() const {
         say(mesh_table(mesh_settings_, processes_.machine, engine_settings_.sequence_parallel,
                        arguments_.flag("spmd_debug")));
@@ -207,30 +199,13 @@ class ClmRun {
                               bytes_text(checkpoint_buffer())));
     }
 
-    /// Error before anything is allocated, when the plan is larger than the memory that it may take.
-    void check_memory() const {
-        const std::size_t needed = engine_->memory_plan().total, allowed = limits().allowed_bytes();
-        if (needed <= allowed) return;
-        throw Error(fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it.",
-                                bytes_text(needed), processes_.alone() ? "" : " in each process",
-                                bytes_text(allowed), bytes_text(limits().device_bytes())),
-                    memory_advice(model_.config, engine_settings_, settings_.gradient_accumulation_steps,
-                                  *backend_, **mesh_, allowed, batches_.share.parts));
-    }
-
     void make_engine() {
-        TrainEngineOptions options = engine_options(arguments_, precision_);
-        // The model's only buffers are the tables of rotary angles.
-        if (run_.fsdp && !run_.fsdp->buffer_dtype.empty())
-            options.model.rope_rounding = floating_dtype_from_name(run_.fsdp->buffer_dtype, "buffer_dtype");
-        options.model.rows =
+        const std::int64_t rows =
             batches_.share.rows_of(arguments_.flag("do_train") ? settings_.per_device_train_batch_size
                                                                : settings_.per_device_eval_batch_size);
-        options.model.row_length = std::max<std::int64_t>(tokens_.row_length, 1);
-        options.sharding = mesh_settings_.sharding;
-        options.sequence_parallel = mesh_settings_.splits_tokens(options.model.row_length);
-        engine_settings_ = options;
-        engine_ = std::make_unique<TrainEngine>(model_.config, options, *backend_, **mesh_);
+        engine_settings_ = engine_options(run_, precision_, mesh_settings_, rows,
+                                          std::max<std::int64_t>(tokens_.row_length, 1));
+        engine_ = std::make_unique<TrainEngine>(model_.config, engine_settings_, *backend_, **mesh_);
         engine_model_ = std::make_unique<EngineModel>(
             *engine_, model_.config, *backend_, **mesh_,
             [this](const fs::path& folder) {

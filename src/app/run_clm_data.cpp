@@ -67,24 +67,6 @@ std::unique_ptr<TrainingData> make_data(const Rows& rows, const Arguments& argum
 
 }  // namespace
 
-BatchForm deal_batches(const MeshSettings& mesh_settings, const Mesh& mesh, TrainerSettings& settings,
-                       TokenSource& tokens) {
-    BatchForm form;
-    const BatchShare replica{.parts = mesh.replicas().size(), .part = mesh.replicas().rank()};
-    if (mesh_settings.batch_is_global) {
-        form.share = replica;
-    } else {
-        settings.replicas = replica.parts;
-        settings.replica = replica.part;
-    }
-    if (tokens.packing.packing == Packing::none && mesh_settings.splits_tokens(0)) {
-        form.row_multiple = mesh.tp().size();
-        tokens.row_length =
-            (tokens.row_length + form.row_multiple - 1) / form.row_multiple * form.row_multiple;
-    }
-    return form;
-}
-
 std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,
                                             const ModelSource& model, const TokenSource& tokens,
                                             const BatchForm& form) {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "app/messages.h"
-#include "app/run_clm_processes.h"
+#include "api/messages.h"
+#include "api/run_processes.h"
 #include "args/arguments.h"
 #include "data/row_subsets.h"
 #include "data/token_cache.h"

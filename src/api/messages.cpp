@@ -1,4 +1,4 @@
-#include "app/messages.h"
+#include "api/messages.h"
 
 #include <fmt/format.h>
 

@@ -1,13 +1,12 @@
-#include "app/run_clm_processes.h"
+#include "api/run_processes.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <thread>
 
+#include "api/messages.h"
 #include "comm/mpi/mpi_world.h"
 #include "core/json.h"
 
@@ -21,7 +20,18 @@ constexpr std::array own_arguments{
     "profile_logdir", "rank_log_dir", "tokenizer_name", "threads",    "tuning_cache",
 };
 
-/// The failure that is being thrown: shown, if this is the rank to do so.
+void check_world(const World& world, const LaunchEnvironment& launch) {
+    if (world.size() == launch.processes) return;
+    if (launch.rank != 0) throw QuietEnd(1);
+    throw Error(
+        fmt::format("{} says that {} processes were started, but MPI sees {}.", launch.told_by,
+                    launch.processes, world.size()),
+        "Start them with the mpirun of the MPI library that this program uses (Open MPI), or with srun "
+        "--mpi=pmix.");
+}
+
+}  // namespace
+
 QuietEnd show_failure(int rank) {
     try {
         throw;
@@ -42,29 +52,27 @@ QuietEnd show_failure(int rank) {
     }
 }
 
-void check_world(const World& world, const LaunchEnvironment& launch) {
-    if (world.size() == launch.processes) return;
-    if (launch.rank != 0) throw QuietEnd(1);
-    throw Error(
-        fmt::format("{} says that {} processes were started, but MPI sees {}.", launch.told_by,
-                    launch.processes, world.size()),
-        "Start them with the mpirun of the MPI library that this program uses (Open MPI), or with srun "
-        "--mpi=pmix.");
+void let_first_speak(const LaunchEnvironment& launch) {
+    if (launch.rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
 }
 
-/// Where one process cannot begin, all of them usually cannot, for the same reason. The first one says it at
-/// once, and the launcher then ends the others (mpirun after a second); those that still live a while later
-/// have their own reason.
 std::unique_ptr<World> begin_world(const LaunchEnvironment& launch, const WorldOptions& waits) {
+    std::unique_ptr<World> world;
     try {
-        return make_mpi_world(waits);
+        world = make_mpi_world(waits);
     } catch (const Error&) {
-        if (launch.rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+        let_first_speak(launch);
         throw;
     }
+    check_world(*world, launch);
+    return world;
 }
 
-}  // namespace
+RunProcesses find_processes(World& world) {
+    RunProcesses processes{.world = &world, .ranks = RunRanks(world)};
+    processes.machine = find_machine_place(processes.ranks);
+    return processes;
+}
 
 void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits,
                       const std::function<void(RunProcesses&)>& work) {
@@ -73,14 +81,12 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
         return work(alone);
     }
     const std::unique_ptr<World> world = begin_world(launch, waits);
-    check_world(*world, launch);
     // A launcher ends all processes as soon as one has failed, so what is to be shown is shown before the
     // others learn of it.
     std::optional<QuietEnd> end;
     run_rank(*world, [&](World& rank) {
         try {
-            RunProcesses processes{.world = &rank, .ranks = RunRanks(rank)};
-            processes.machine = find_machine_place(processes.ranks);
+            RunProcesses processes = find_processes(rank);
             work(processes);
         } catch (const AgreedError&) {
             end = show_failure(rank.rank());  // all ranks come to the end of the world in order
@@ -107,38 +113,6 @@ void check_started_alike(const RunProcesses& processes, const RunArguments& run)
         if (std::find(own_arguments.begin(), own_arguments.end(), name) == own_arguments.end())
             alike.emplace_back("--" + name, value.dump());
     check_ranks_agree(processes.ranks, alike);
-}
-
-Speech::Speech(const RunProcesses& processes, const Arguments& arguments)
-    : is_first_(processes.is_first()),
-      log_(open_log(processes, arguments)),
-      messages_(choose(processes, arguments)) {}
-
-Speech::File Speech::open_log(const RunProcesses& processes, const Arguments& arguments) {
-    const auto folder = arguments.optional_text("rank_log_dir");
-    if (!folder || processes.is_first()) return nullptr;
-    std::filesystem::create_directories(*folder);
-    const std::filesystem::path path =
-        std::filesystem::path(*folder) / fmt::format("rank-{}.log", processes.ranks.rank());
-    File file(std::fopen(path.c_str(), "w"));
-    if (!file)
-        throw Error(
-            fmt::format("--rank_log_dir: {} cannot be written: {}.", path.string(), std::strerror(errno)),
-            "Name a folder that can be written.");
-    return file;
-}
-
-Messages Speech::choose(const RunProcesses& processes, const Arguments& arguments) const {
-    // A dry run is asked for what it says.
-    const std::string level = arguments.flag("dry_run") ? "info" : arguments.text("log_level");
-    if (is_first_) return Messages(level);
-    const std::string before = fmt::format("[rank {}] ", processes.ranks.rank());
-    if (arguments.flag("log_on_each_node") && processes.machine.rank == 0)
-        return Messages(level, stderr, before);
-    const bool said = arguments.given("log_level_replica");
-    const std::string replica = said ? arguments.text("log_level_replica") : level;
-    if (log_) return Messages(replica, log_.get());
-    return Messages(said ? replica : "critical", stderr, before);
 }
 
 }  // namespace drover

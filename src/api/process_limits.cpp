@@ -1,4 +1,4 @@
-#include "app/run_clm_limits.h"
+#include "api/process_limits.h"
 
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/machine_memory.h"
+#include "train/memory_advice.h"
 
 namespace drover {
 
@@ -24,6 +25,17 @@ std::uint64_t ProcessLimits::checkpoint_buffer(std::size_t planned) const {
     const double host = static_cast<double>(usable_memory()) / processes_.machine.ranks;
     const double taken = backend_.device() == Device::cpu ? static_cast<double>(planned) : 0;
     return static_cast<std::uint64_t>(std::max(0.0, std::min(host / 4, host * fraction() - taken)));
+}
+
+void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
+                          const TrainEngineOptions& options, std::int64_t accumulation_steps,
+                          std::int64_t sharing) const {
+    const std::size_t needed = engine.memory_plan().total, allowed = allowed_bytes();
+    if (needed <= allowed) return;
+    throw Error(fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it.",
+                            bytes_text(needed), processes_.alone() ? "" : " in each process",
+                            bytes_text(allowed), bytes_text(device_bytes())),
+                memory_advice(config, options, accumulation_steps, backend_, *mesh_, allowed, sharing));
 }
 
 std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes) {

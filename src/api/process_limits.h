@@ -4,16 +4,17 @@
 #include <string>
 
 #include "api/run_mesh.h"
-#include "app/run_clm_processes.h"
+#include "api/run_processes.h"
 #include "backend/backend.h"
+#include "train/train_engine.h"
 
-/// What a process of a run of `drover run_clm` may take of its machine, and how long the run will take.
+/// What a process of a run may take of its machine, and how long the run will take.
 namespace drover {
 
 /// Memory for this process: its share where processes have the memory in common. All must outlive it.
 class ProcessLimits {
   public:
-    ProcessLimits(const Arguments& arguments, const RunProcesses& processes, const Backend& backend,
+    ProcessLimits(const Arguments& arguments, const RunProcesses& processes, Backend& backend,
                   const RunMesh& mesh)
         : arguments_(arguments), processes_(processes), backend_(backend), mesh_(mesh) {}
 
@@ -25,12 +26,17 @@ class ProcessLimits {
     /// but not what the plan needs.
     std::uint64_t checkpoint_buffer(std::size_t planned) const;
 
+    /// Error when a planned engine is larger than it may be. `sharing` replicas share the batch of the
+    /// arguments.
+    void check(const TrainEngine& engine, const ModelConfig& config, const TrainEngineOptions& options,
+               std::int64_t accumulation_steps, std::int64_t sharing) const;
+
   private:
     double fraction() const { return arguments_.optional_number("memory_fraction").value_or(1); }
 
     const Arguments& arguments_;
     const RunProcesses& processes_;
-    const Backend& backend_;
+    Backend& backend_;
     const RunMesh& mesh_;
 };
 
