@@ -4,6 +4,9 @@
 //     finetune_quotes MODEL [QUOTES.jsonl] [OUTPUT_DIR] [EPOCHS]
 //
 // MODEL is a folder, or a repository in the Hugging Face cache, such as meta-llama/Meta-Llama-3-8B.
+// Several processes shard the model, and share the batch, as they are: on CPUs, or with a GPU each.
+//
+//     mpirun --bind-to none -n 4 finetune_quotes MODEL [QUOTES.jsonl] [OUTPUT_DIR] [EPOCHS]
 #include <drover/drover.h>
 
 #include <cstdio>
@@ -58,10 +61,12 @@ int main(int argc, char** argv) try {
     const drover::TrainOutput result = trainer.train();
 
     trainer.save_model(output_dir);
-    std::printf("%lld updates, mean loss %.4f; the model is in %s\n",
-                static_cast<long long>(result.global_step), result.training_loss, output_dir.c_str());
+    // All processes train and save; one of them tells.
+    if (trainer.is_world_process_zero())
+        std::printf("%lld updates, mean loss %.4f; the model is in %s\n",
+                    static_cast<long long>(result.global_step), result.training_loss, output_dir.c_str());
     return 0;
 } catch (const std::exception& error) {
-    std::fprintf(stderr, "finetune_quotes: %s\n", error.what());
+    drover::report_failure("finetune_quotes", error);
     return 1;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -71,6 +72,11 @@ DROVER_INLINE_NAMESPACE v1 {
     };
 
     /// Hugging Face's Trainer: the same loop, records and files as `drover run_clm`.
+    ///
+    /// Where mpirun or srun started the program several times, these processes train together. All of them
+    /// make the same Trainers and the same calls, in the same order. When something goes wrong in a
+    /// constructor or a call of one process, nothing is thrown: one says what it is on standard error, and
+    /// all end, with the exit code of `drover run_clm`.
     class DROVER_EXPORT Trainer {
       public:
         /// Checks the arguments and plans the memory; throws when something does not fit.
@@ -84,11 +90,18 @@ DROVER_INLINE_NAMESPACE v1 {
         std::map<std::string, double> evaluate();
         /// Weights, config and tokenizer, for from_pretrained() here and in transformers.
         void save_model(const std::string& folder) const;
+        /// Whether this is the process that speaks for all; true where there are no others.
+        bool is_world_process_zero() const;
 
       private:
         struct Run;
         std::unique_ptr<Run> run_;
     };
+
+    /// For a catch in main(): shows "program: what went wrong" on standard error. Where there are several
+    /// processes, the first one does so at once and the others after a few seconds: by then the launcher has
+    /// ended them, unless the reason is their own.
+    DROVER_EXPORT void report_failure(const std::string& program, const std::exception& error);
 
 }  // namespace v1
 }  // namespace drover
