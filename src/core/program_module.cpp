@@ -4,12 +4,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
 
 namespace drover {
 namespace {
+
+/// The folder of the file that holds this code; empty when nobody knows.
+std::filesystem::path own_folder() {
+    Dl_info place{};
+    if (dladdr(reinterpret_cast<void*>(&own_folder), &place) == 0 || place.dli_fname == nullptr) return {};
+    std::error_code unknown;
+    return std::filesystem::canonical(place.dli_fname, unknown).parent_path();
+}
 
 std::vector<std::filesystem::path> module_places(std::string_view file_name,
                                                  const char* environment_variable) {
@@ -18,9 +27,11 @@ std::vector<std::filesystem::path> module_places(std::string_view file_name,
     std::vector<std::filesystem::path> places;
     std::error_code unknown;
     const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-    if (!unknown) places.push_back(program.parent_path() / file_name);
-    const std::filesystem::path built = std::filesystem::path(DROVER_MODULE_FOLDER) / file_name;
-    if (places.empty() || places.front() != built) places.push_back(built);
+    for (const std::filesystem::path& folder : {unknown ? std::filesystem::path() : program.parent_path(),
+                                                own_folder(), std::filesystem::path(DROVER_MODULE_FOLDER)})
+        if (const auto place = folder / file_name;
+            !folder.empty() && std::find(places.begin(), places.end(), place) == places.end())
+            places.push_back(place);
     return places;
 }
 

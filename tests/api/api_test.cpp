@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -147,11 +146,6 @@ TEST_F(PublicApi, SaysWhatIsWrong) {
     };
     expect(trainer({.optim = "adamq"}), "adamq");
     expect(trainer({.more = {{"no_such_argument", "1"}}}), "no_such_argument");
-    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
-    setenv("OMPI_COMM_WORLD_RANK", "1", 1);
-    expect(trainer({}), "trains in one process, but 2 were started");
-    unsetenv("OMPI_COMM_WORLD_SIZE");
-    unsetenv("OMPI_COMM_WORLD_RANK");
 }
 
 }  // namespace

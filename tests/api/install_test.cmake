@@ -1,5 +1,5 @@
 # Installs the package, builds the example against it as a project of its own, and trains with it.
-# Variables: BUILD, SOURCE, WORK, COMPILER.
+# Variables: BUILD, SOURCE, WORK, COMPILER, MPIRUN.
 function(run what)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -27,6 +27,20 @@ file(COPY ${SOURCE}/tests/golden/run_clm/saved/ ${SOURCE}/examples/tokenizers/sh
 run("Training" ${WORK}/build/finetune_quotes ${WORK}/model ${SOURCE}/examples/data/quotes.jsonl ${WORK}/output 1)
 if(NOT output MATCHES "8 updates, mean loss [0-9.]+; the model is in")
   message(FATAL_ERROR "The example ended without its last line:\n${output}")
+endif()
+
+# What the library loads is installed beside it.
+file(GLOB_RECURSE modules ${WORK}/prefix/*drover_mpi.so)
+if(NOT modules)
+  message(FATAL_ERROR "The package has no drover_mpi.so")
+endif()
+set(ENV{OMP_NUM_THREADS} 1)
+run("Training on two processes" ${MPIRUN} --allow-run-as-root --oversubscribe --bind-to none -n 2
+    ${WORK}/build/finetune_quotes ${WORK}/model ${SOURCE}/examples/data/quotes.jsonl ${WORK}/output2 1)
+string(REGEX MATCHALL "8 updates, mean loss" ends "${output}")
+list(LENGTH ends count)
+if(NOT count EQUAL 1 OR NOT output MATCHES "2 processes on 1 machine")
+  message(FATAL_ERROR "Two processes did not train as one:\n${output}")
 endif()
 foreach(file model.safetensors config.json generation_config.json tokenizer.json trainer_state.json training_args.json)
   if(NOT EXISTS ${WORK}/output/${file})

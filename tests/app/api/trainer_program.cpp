@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +12,7 @@ namespace {
 
 struct Scene {
     std::string model, quotes, output_dir;
+    bool two_dimensions = false;  ///< tensor parallelism too, in place of FSDP v2
 };
 
 int rank_here() {
@@ -18,13 +20,15 @@ int rank_here() {
     return text == nullptr ? 0 : std::atoi(text);
 }
 
-drover::Trainer make_trainer(const Scene& scene, const std::string& model_id, double learning_rate = 1e-3) {
+drover::Trainer make_trainer(const Scene& scene, const std::string& model_id, double learning_rate = 5e-3) {
     auto tokenizer = drover::Tokenizer::from_pretrained(model_id);
     tokenizer.add_special_tokens({{"pad_token", tokenizer.eos_token()}});
     const auto model = drover::CausalLM::from_pretrained(model_id, {.torch_dtype = "float32"});
     const auto data = drover::Dataset::load(scene.quotes).map([&](const drover::Row& row) {
         return tokenizer(row["quote"]);
     });
+    std::map<std::string, std::string> more;
+    if (scene.two_dimensions) more = {{"spmd_2d_sharding", "2"}, {"spmd_grad_chkpt", "True"}};
     return drover::Trainer{{.model = model,
                             .train_dataset = data["train"],
                             .args = {.output_dir = scene.output_dir,
@@ -35,7 +39,9 @@ drover::Trainer make_trainer(const Scene& scene, const std::string& model_id, do
                                      .logging_steps = 3,
                                      .save_steps = 6,
                                      .disable_tqdm = true,
-                                     .fsdp = drover::fsdp_v2_training_args(model)},
+                                     .fsdp = scene.two_dimensions ? drover::FsdpTrainingArguments{}
+                                                                  : drover::fsdp_v2_training_args(model),
+                                     .more = more},
                             .data_collator = drover::DataCollatorForLanguageModeling(tokenizer),
                             .eval_dataset = data["train"]}};
 }
@@ -60,9 +66,10 @@ void train(const Scene& scene) {
 }
 
 void run(const std::string& scenario, const Scene& scene) {
-    if (scenario == "train") return train(scene);
-    if (scenario == "unlike") {
-        make_trainer(scene, scene.model, rank_here() == 1 ? 2e-3 : 1e-3);
+    if (scenario == "train" || scenario == "train_2d") {
+        train(scene);
+    } else if (scenario == "unlike") {
+        make_trainer(scene, scene.model, rank_here() == 1 ? 1e-3 : 5e-3);
     } else if (scenario == "save_on_one") {
         const auto trainer = make_trainer(scene, scene.model);
         if (trainer.is_world_process_zero()) trainer.save_model(scene.output_dir);
@@ -80,7 +87,10 @@ void run(const std::string& scenario, const Scene& scene) {
 int main(int argc, char** argv) try {
     if (argc != 5) throw std::runtime_error("The arguments are SCENARIO MODEL QUOTES OUTPUT_DIR.");
     drover::use_fsdp_v2();
-    run(argv[1], {.model = argv[2], .quotes = argv[3], .output_dir = argv[4]});
+    run(argv[1], {.model = argv[2],
+                  .quotes = argv[3],
+                  .output_dir = argv[4],
+                  .two_dimensions = std::string(argv[1]) == "train_2d"});
     return 0;
 } catch (const std::exception& error) {
     drover::report_failure("trainer_program", error);
