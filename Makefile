@@ -44,7 +44,7 @@ test: setup ## build everything and run all tests
 
 bundle: setup ## pack program and libraries for machines like this one: build/release/drover-*.tar.xz
 	@$(call configure,release)
-	@$(call build,release) --target drover $(if $(findstring --tests,$(BUNDLE)),test_backend test_train test_generate test_comm_nccl test_parallel_mpi)
+	@$(call build,release) --target drover $(if $(findstring --tests,$(BUNDLE)),test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program)
 	@XZ_OPT=-T0 scripts/bundle.sh build/release "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" $(BUNDLE)
 
 test-gpu: setup ## test the bundle on this machine's GPU (says so and stops where there is none)
@@ -53,7 +53,7 @@ test-gpu: setup ## test the bundle on this machine's GPU (says so and stops wher
 	else \
 	    set -e; \
 	    $(call configure,release); \
-	    $(call build,release) --target drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi; \
+	    $(call build,release) --target drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program; \
 	    XZ_OPT=-1 scripts/bundle.sh build/release test --tests; \
 	    scripts/test_gpu.sh build/release/drover-test-linux-$$(uname -m); \
 	fi

@@ -1,7 +1,7 @@
 #!/bin/sh
 # scripts/test_gpu_ranks.sh BUNDLE
 # Tests several ranks of an unpacked bundle (make bundle BUNDLE=--tests) with NCCL between them: every collective, what happens when a
-# rank fails, and training on a mesh against one process. The ranks take turns with the GPUs that there are, so one is enough.
+# rank fails, and training on a mesh and through the C++ interface against one process. The ranks take turns with the GPUs that there are, so one is enough.
 # Results go to stdout; the programs' own output to $OUT, or a temporary folder.
 set -eu
 
@@ -35,6 +35,24 @@ part() {
     printf '%-32s %-18s %4d s  %s\n' "$name" "$result" "$(($(date +%s) - begin))" "$(grep -aF "$expected" "$log" | head -n 1)"
 }
 
+# The C++ interface on so many ranks: evaluation before and after training, and again of the saved model, as on one rank.
+evaluations() {
+    log="$logs/api-$1-ranks.log"
+    timeout -k 5 180 mpirun -n "$1" "$bundle/bin/trainer_program" "$2" "$work/model" "$source/examples/data/quotes.jsonl" \
+        "$work/out" >"$log" 2>&1 || echo "exit $?"
+    awk '$1 == "before" || $1 == "after" || $1 == "again" { print $1, $2 }' "$log"
+    rm -rf "$work/out"
+}
+api_part() {
+    begin=$(date +%s) result=passed
+    evaluations "$1" "$2" >"$work/several"
+    paste -d ' ' "$work/one" "$work/several" |
+        awk '{ d = $2 - $4; if (NF != 4 || $1 != $3 || d * d > 0.0005 ^ 2) wrong = 1 } END { exit wrong || NR != 3 }' || {
+        result='FAILED (numbers)' failed=1
+    }
+    printf '%-32s %-18s %4d s  %s\n' "api-$1-ranks" "$result" "$(($(date +%s) - begin))" "$(tr '\n' ' ' <"$work/several")"
+}
+
 nvidia-smi >/dev/null 2>&1 || skip 'nvidia-smi finds no GPU here.'
 command -v mpirun >/dev/null || skip 'mpirun is not installed (package openmpi-bin).'
 [ -e "$bundle/bin/drover_nccl.so" ] || skip 'the bundle was built without NCCL.'
@@ -54,4 +72,15 @@ for ranks in 2 4; do
     part mesh-$ranks-ranks 400 $ranks "$ranks ranks: " test_parallel_mpi
 done
 part mesh-hang 120 2 'nothing came from rank 1' test_parallel_mpi hang
+
+source=${DROVER_SOURCE_DIR:-$(cd "$(dirname "$0")/.." && pwd)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -r "$source/tests/golden/run_clm/saved" "$work/model"
+cp -r "$source/examples/tokenizers/shakespeare-4k/." "$work/model"
+evaluations 1 train >"$work/one"
+api_part 2 train
+api_part 4 train_2d
+part api-failure 60 3 'something that rank 1 alone does not like' trainer_program own_error "$work/model" \
+    "$source/examples/data/quotes.jsonl" "$work/out"
 exit $failed

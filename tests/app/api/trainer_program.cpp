@@ -29,6 +29,7 @@ drover::Trainer make_trainer(const Scene& scene, const std::string& model_id, do
     });
     std::map<std::string, std::string> more;
     if (scene.two_dimensions) more = {{"spmd_2d_sharding", "2"}, {"spmd_grad_chkpt", "True"}};
+    if (const char* device = std::getenv("DROVER_TEST_DEVICE")) more["device"] = device;
     return drover::Trainer{{.model = model,
                             .train_dataset = data["train"],
                             .args = {.output_dir = scene.output_dir,
