@@ -121,6 +121,10 @@ TEST(RmsNorm, ManyAndWideRowsMatchTheReference) {
     const DType half = activation_types().back();
     const Types pure{half, half, half, half}, autocast{half, DType::f32, DType::f32, DType::f32};
     expect_right(pure, {4300, 768});
+    expect_right(pure, {1, 768});
+    expect_right(pure, {16, 2048});
+    expect_right(pure, {1061, 2048});
+    expect_right({half, half, DType::f32, DType::f32}, {2113, 768});
     expect_right(autocast, {2150, 768});
     expect_right(pure, {1200, 1544});
     expect_right(pure, {540, 4096});
@@ -128,6 +132,63 @@ TEST(RmsNorm, ManyAndWideRowsMatchTheReference) {
     expect_right(pure, {134, 16384});
     expect_right(autocast, {133, 16384});
     expect_right(pure, {3, 16400});
+}
+
+/// The gradient that comes along the residual is added to the norm's own, wherever its rows lie, and nothing
+/// else changes.
+TEST(RmsNorm, BackwardAddsTheIncomingGradientAtEveryWidth) {
+    const std::vector<std::int64_t> widths = tests_use_cuda()
+                                                 ? std::vector<std::int64_t>{33, 256, 768, 776, 2048, 4096}
+                                                 : std::vector<std::int64_t>{33, 256, 768};
+    for (const Types& types : all_types())
+        for (const std::int64_t width : widths)
+            // Several rows one after the other, and the last of them not for all.
+            for (const std::int64_t rows : {1, !tests_use_cuda() ? 70 : width < 2048 ? 2500 : 600}) {
+                SCOPED_TRACE(testing::Message() << name_of(types.y) << ' ' << name_of(types.residual) << ' '
+                                                << rows << ' ' << width);
+                Workbench bench;
+                const Shape shape = {rows, width};
+                const Tensor incoming = bench.put(random_normal(types.residual, shape, 4));
+                // Rows that are further apart than they are wide.
+                const Tensor spread = bench.put(random_normal(types.residual, {rows, width + 16}, 5));
+                const Tensor alone = bench.make(types.residual, shape),
+                             apart = bench.make(types.residual, shape);
+                const Tensor first = bench.make(types.dweight, {width}),
+                             second = bench.make(types.dweight, {width});
+                RmsNormBackward backward{
+                    .dy = bench.put(random_normal(types.y, shape, 1)),
+                    .residual_out = bench.put(random_normal(types.residual, shape, 2, 2)),
+                    .weight = bench.put(random_normal(types.weight, {width}, 3, 0.3, 1)),
+                    .rstd = bench.put(random_normal(DType::f32, {rows}, 6, 0.1, 0.5)),
+                    .dresidual = alone,
+                    .dweight = first};
+                bench.run(backward);
+                const auto expect_sum = [&](const Tensor& added) {
+                    std::vector<double> sum = bench.values_of(alone);
+                    const std::vector<double> other = values(bench.get(added));
+                    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+                    backward.dresidual_out = added;
+                    backward.dresidual = apart;
+                    backward.dweight = second;
+                    bench.run(backward);
+                    EXPECT_LE(relative_error(bench.values_of(apart), sum), 2 * tolerance(types.residual));
+                    EXPECT_TRUE(same_bits(bench.get(second), bench.get(first)));
+                };
+                expect_sum(incoming);
+                const OwnedTensor before = bench.get(apart);
+                backward.dresidual = incoming;
+                bench.run(backward);
+                EXPECT_TRUE(same_bits(bench.get(incoming), before));
+                EXPECT_TRUE(same_bits(bench.get(second), bench.get(first)));
+
+                const Tensor packed = bench.make(types.residual, shape);
+                bench.run(Cast{.from = spread.columns(8, width), .to = packed});
+                expect_sum(packed);
+                const OwnedTensor of_packed = bench.get(apart);
+                backward.dresidual_out = backward.dresidual = spread.columns(8, width);
+                bench.run(backward);
+                EXPECT_EQ(values(bench.get(spread).tensor().columns(8, width)), values(of_packed));
+            }
 }
 
 TEST(RmsNorm, AddsXToTheResidualInPlace) {

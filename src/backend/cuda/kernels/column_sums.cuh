@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/cuda/kernels/device_code.cuh"
+#include "backend/cuda/kernels/early_launch.cuh"
 
 /// Sums over the rows of a matrix: the first kernel leaves `slices` rows of partial sums, each over rows that
 /// depend on sizes alone; this adds them up.
@@ -17,6 +17,7 @@ __global__ void add_slices(const float* slices, std::int64_t count, std::int64_t
     const std::int64_t column = std::int64_t{blockIdx.x} * columns_per_block + threadIdx.x % 32;
     const int warp = threadIdx.x / 32;
     float sum = 0;
+    wait_for_earlier_kernels();
     if (column < columns)
         for (std::int64_t first = warp; first < count; first += summing_warps * slices_at_once) {
             float loaded[slices_at_once] = {};
@@ -39,10 +40,10 @@ inline void sum_slices_of_columns(const Launch& launch, const float* slices, std
                                   const Tensor& out, bool accumulate) {
     const std::int64_t columns = out.size(0);
     with_floating(out.dtype(), [&]<class Out>() {
-        add_slices<<<ceil_div(columns, columns_per_block), 32 * summing_warps, 0, launch.stream>>>(
-            slices, count, columns, elements<Out>(out), accumulate);
+        launch_early("sum of columns", add_slices<Out>,
+                     static_cast<unsigned>(ceil_div(columns, columns_per_block)), 32 * summing_warps, 0,
+                     launch.stream, slices, count, columns, elements<Out>(out), accumulate);
     });
-    check_launch("sum of columns");
 }
 
 }  // namespace drover::cuda

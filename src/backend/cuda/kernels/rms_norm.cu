@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/early_launch.cuh"
 #include "backend/cuda/kernels/rms_norm_types.cuh"
 
 namespace drover::cuda {
@@ -29,6 +30,7 @@ __global__ void __launch_bounds__(row_per_warp ? 32 * warps_of_block : most_thre
     const std::int64_t row =
         row_per_warp ? std::int64_t{blockIdx.x} * warps_of_block + threadIdx.x / 32 : blockIdx.x;
     if (row >= op.rows) return;
+    wait_for_earlier_kernels();
     const int thread = row_per_warp ? threadIdx.x % 32 : threadIdx.x;
     const int threads = row_per_warp ? 32 : blockDim.x;
     const int eights = static_cast<int>(op.width / 8);
@@ -125,10 +127,12 @@ void rms_norm(const Launch& launch, const RmsNorm& op) {
             if constexpr (held == 0)
                 normalise_any<<<rows, threads, 0, launch.stream>>>(operands);
             else if (threads == 32)
-                normalise_held<Y, R, W, held, true>
-                    <<<ceil_div(rows, warps_of_block), 32 * warps_of_block, 0, launch.stream>>>(operands);
+                launch_early("rms_norm", normalise_held<Y, R, W, held, true>,
+                             static_cast<unsigned>(ceil_div(rows, warps_of_block)), 32 * warps_of_block, 0,
+                             launch.stream, operands);
             else
-                normalise_held<Y, R, W, held, false><<<rows, threads, 0, launch.stream>>>(operands);
+                launch_early("rms_norm", normalise_held<Y, R, W, held, false>, static_cast<unsigned>(rows),
+                             threads, 0, launch.stream, operands);
         });
     });
     check_launch("rms_norm");

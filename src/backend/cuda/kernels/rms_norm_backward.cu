@@ -1,6 +1,5 @@
-#include <cuda_pipeline_primitives.h>
-
 #include "backend/cuda/kernels/column_sums.cuh"
+#include "backend/cuda/kernels/rms_norm_ring.cuh"
 #include "backend/cuda/kernels/rms_norm_types.cuh"
 
 namespace drover::cuda {
@@ -38,36 +37,6 @@ struct Operands {
 /// Threads of a block: 16 warps, which leave 128 registers to a thread.
 constexpr int threads = most_threads;
 
-/// One thread's places in shared memory for `held` eights of dy, residual and dresidual_out in `stages` rows:
-/// threads' 16-byte pieces stand side by side.
-template <class Y, class R, int held>
-struct Ring {
-    static constexpr int of_dy = sizeof(Y) / 2, of_residual = sizeof(R) / 2, pieces = of_dy + 2 * of_residual;
-    static constexpr int stage_bytes = held * pieces * threads * 16;
-    static constexpr int room = 160 * 1024;
-    static constexpr int stages = stage_bytes * 2 > room ? 1 : stage_bytes * 3 > room ? 2 : 3;
-    static constexpr int bytes = stages * stage_bytes;
-
-    uint4* mine;
-
-    __device__ uint4* place(int stage, int i, int piece) const {
-        return mine + ((stage * held + i) * pieces + piece) * threads;
-    }
-    template <class T>
-    __device__ static void fetch(uint4* to, const T* from) {
-#pragma unroll
-        for (int i = 0; i < int(sizeof(T) / 2); ++i)
-            __pipeline_memcpy_async(to + i * threads, reinterpret_cast<const uint4*>(from) + i, 16);
-    }
-    template <class T>
-    __device__ static Eight<T> fetched(const uint4* from) {
-        Eight<T> eight;
-#pragma unroll
-        for (int i = 0; i < int(sizeof(T) / 2); ++i) eight.bits[i] = from[i * threads];
-        return eight;
-    }
-};
-
 /// The sum over a team's threads, in each of them. `of_warp` is read until the team's next call but one.
 __device__ inline float team_sum(float value, float* of_warp, int team, int team_threads) {
     value = warp_sum(value);
@@ -78,108 +47,146 @@ __device__ inline float team_sum(float value, float* of_warp, int team, int team
     return warp_sum(lane < warps ? of_warp[team * warps + lane] : 0.f);
 }
 
-template <class Y, class R, class W, int held>
+/// Lets the compiler believe that the words have changed, so that it does not keep them in registers as fp32.
+template <class T>
+__device__ inline void keep_packed(Eight<T>& eight) {
+    if constexpr (sizeof(T) == 2)
+        asm volatile(""
+                     : "+r"(eight.bits[0].x), "+r"(eight.bits[0].y), "+r"(eight.bits[0].z),
+                       "+r"(eight.bits[0].w));
+}
+
+/// Where rows are `full`, each thread has `held` eights of them; elsewhere it may have fewer.
+template <class Y, class R, class W, int held, bool full>
 __global__ void __launch_bounds__(threads, 1)
     gradient_held(const Operands<Y, R, W> op, const int team_threads) {
-    using Places = Ring<Y, R, held>;
+    using Places = Ring<Y, R, held, threads>;
+    constexpr int at_residual = Places::of_dy, at_arriving = Places::of_dy + Places::of_residual;
     extern __shared__ uint4 shared[];
     __shared__ float of_warp[2][threads / 32];
-    const Places ring{shared + threadIdx.x};
+    const Places ring(shared);
     const int eights = static_cast<int>(op.width / 8), teams = threads / team_threads;
     const int team = threadIdx.x / team_threads, thread = threadIdx.x % team_threads;
+    const auto column = [&](int i) { return (thread + i * team_threads) * 8; };
+    const auto has = [&](int i) { return full || thread + i * team_threads < eights; };
     const std::int64_t step = std::int64_t{gridDim.x} * teams;
     // Neighbouring rows are under way at the same time.
     const std::int64_t first_row = std::int64_t{blockIdx.x} * teams + team;
+    const bool arrives = op.dresidual_out != nullptr;
 
-    const auto fetch_row = [&](std::int64_t row, int stage) {
-        if (row < op.rows)
+    const auto fetch_operands = [&](std::int64_t row, int stage) {
+        if (row >= op.rows) return;
+        const Y* const dy = op.dy + row * op.dy_stride;
+        const R* const residual = op.residual + row * op.residual_stride;
 #pragma unroll
-            for (int i = 0; i < held; ++i) {
-                const int at = thread + i * team_threads;
-                if (at >= eights) break;
-                ring.fetch(ring.place(stage, i, 0), op.dy + row * op.dy_stride + at * 8);
-                ring.fetch(ring.place(stage, i, Places::of_dy),
-                           op.residual + row * op.residual_stride + at * 8);
-                if (op.dresidual_out)
-                    ring.fetch(ring.place(stage, i, Places::of_dy + Places::of_residual),
-                               op.dresidual_out + row * op.dresidual_out_stride + at * 8);
+        for (int i = 0; i < held; ++i)
+            if (has(i)) {
+                ring.fetch(ring.place(stage, i, 0), dy + column(i));
+                ring.fetch(ring.place(stage, i, at_residual), residual + column(i));
             }
+    };
+    const auto fetch_arriving = [&](std::int64_t row, int stage) {
+        if (row < op.rows && arrives) {
+            const R* const arriving = op.dresidual_out + row * op.dresidual_out_stride;
+#pragma unroll
+            for (int i = 0; i < held; ++i)
+                if (has(i)) ring.fetch(ring.place(stage, i, at_arriving), arriving + column(i));
+        }
         __pipeline_commit();
     };
+    wait_for_earlier_kernels();
 #pragma unroll
-    for (int stage = 0; stage < Places::stages; ++stage) fetch_row(first_row + stage * step, stage);
+    for (int stage = 0; stage < Places::stages; ++stage) {
+        fetch_operands(first_row + stage * step, stage);
+        fetch_arriving(first_row + stage * step, stage);
+    }
     const auto rstd_of = [&](std::int64_t row) { return row < op.rows ? op.rstd[row] : 0.f; };
     float next_rstd = rstd_of(first_row);
 
     Eight<W> weight[held];
 #pragma unroll
     for (int i = 0; i < held; ++i)
-        if (thread + i * team_threads < eights)
-            weight[i] = load_eight(op.weight + (thread + i * team_threads) * 8);
+        if (has(i)) weight[i] = load_eight(op.weight + column(i));
+    let_next_kernel_in();
     float dweight[held][8] = {};
     int stage = 0, parity = 0;
 #pragma unroll 1
     for (std::int64_t row = first_row; row < op.rows; row += step) {
         const float rstd = next_rstd;
         next_rstd = rstd_of(row + step);
+#pragma unroll
+        for (int i = 0; i < held; ++i) keep_packed(weight[i]);
         __pipeline_wait_prior(Places::stages - 1);
         Eight<Y> dy[held];
-        Eight<R> residual[held], arriving[held];
+        Eight<R> residual[held];
+#pragma unroll
+        for (int i = 0; i < held; ++i)
+            if (has(i)) {
+                dy[i] = ring.template fetched<Y>(ring.place(stage, i, 0));
+                residual[i] = ring.template fetched<R>(ring.place(stage, i, at_residual));
+            }
         float dots = 0;
 #pragma unroll
-        for (int i = 0; i < held; ++i) {
-            if (thread + i * team_threads >= eights) break;
-            dy[i] = ring.template fetched<Y>(ring.place(stage, i, 0));
-            residual[i] = ring.template fetched<R>(ring.place(stage, i, Places::of_dy));
-            if (op.dresidual_out)
-                arriving[i] =
-                    ring.template fetched<R>(ring.place(stage, i, Places::of_dy + Places::of_residual));
-            float d[8], r[8], w[8];
-            to_floats(dy[i], d);
-            to_floats(residual[i], r);
-            to_floats(weight[i], w);
+        for (int i = 0; i < held; ++i)
+            if (has(i)) {
+                float d[8], r[8], w[8];
+                to_floats(dy[i], d);
+                to_floats(residual[i], r);
+                to_floats(weight[i], w);
 #pragma unroll
-            for (int e = 0; e < 8; ++e) {
-                dots += d[e] * w[e] * r[e];
-                dweight[i][e] += d[e] * (r[e] * rstd);
+                for (int e = 0; e < 8; ++e) {
+                    dots += d[e] * w[e] * r[e];
+                    dweight[i][e] += d[e] * (r[e] * rstd);
+                }
             }
-        }
-        fetch_row(row + Places::stages * step, stage);
-        stage = stage + 1 == Places::stages ? 0 : stage + 1;
+        fetch_operands(row + Places::stages * step, stage);
         const float along_residual =
             op.along_residual(rstd, team_sum(dots, of_warp[parity], team, team_threads));
         parity ^= 1;
+        Eight<R> arriving[held] = {};
+        if (arrives)
 #pragma unroll
-        for (int i = 0; i < held; ++i) {
-            const int at = thread + i * team_threads;
-            if (at >= eights) break;
-            float d[8], r[8], w[8], a[8] = {};
-            to_floats(dy[i], d);
-            to_floats(residual[i], r);
-            to_floats(weight[i], w);
-            if (op.dresidual_out) to_floats(arriving[i], a);
+            for (int i = 0; i < held; ++i)
+                if (has(i)) arriving[i] = ring.template fetched<R>(ring.place(stage, i, at_arriving));
+        R* const dresidual = op.dresidual + row * op.dresidual_stride;
 #pragma unroll
-            for (int e = 0; e < 8; ++e) a[e] += d[e] * w[e] * rstd - r[e] * along_residual;
-            store_eight(op.dresidual + row * op.dresidual_stride + at * 8, to_eight<R>(a));
-            if (!op.y) continue;
+        for (int i = 0; i < held; ++i)
+            if (has(i)) {
+                float d[8], r[8], w[8], a[8];
+                to_floats(dy[i], d);
+                to_floats(residual[i], r);
+                to_floats(weight[i], w);
+                to_floats(arriving[i], a);
 #pragma unroll
-            for (int e = 0; e < 8; ++e) r[e] = rounded<R>(r[e] * rstd) * w[e];
-            store_eight(op.y + row * op.y_stride + at * 8, to_eight<Y>(r));
-        }
+                for (int e = 0; e < 8; ++e) a[e] += d[e] * w[e] * rstd - r[e] * along_residual;
+                store_eight(dresidual + column(i), to_eight<R>(a));
+            }
+        fetch_arriving(row + Places::stages * step, stage);
+        stage = stage + 1 == Places::stages ? 0 : stage + 1;
+        if (!op.y) continue;
+        Y* const y = op.y + row * op.y_stride;
+#pragma unroll
+        for (int i = 0; i < held; ++i)
+            if (has(i)) {
+                float r[8], w[8];
+                to_floats(residual[i], r);
+                to_floats(weight[i], w);
+#pragma unroll
+                for (int e = 0; e < 8; ++e) r[e] = rounded<R>(r[e] * rstd) * w[e];
+                store_eight(y + column(i), to_eight<Y>(r));
+            }
     }
 
     __syncthreads();  // no thread needs its places any more
     float* const of_team = reinterpret_cast<float*>(shared);
 #pragma unroll
-    for (int i = 0; i < held; ++i) {
-        const int at = thread + i * team_threads;
-        if (at < eights) store_eight(of_team + team * op.width + at * 8, to_eight<float>(dweight[i]));
-    }
+    for (int i = 0; i < held; ++i)
+        if (has(i)) store_eight(of_team + team * op.width + column(i), to_eight<float>(dweight[i]));
     __syncthreads();
-    for (int column = threadIdx.x; column < op.width; column += threads) {
+    for (int at = threadIdx.x; at < op.width; at += threads) {
         float sum = 0;
-        for (int i = 0; i < teams; ++i) sum += of_team[i * op.width + column];
-        op.slices[blockIdx.x * op.width + column] = sum;
+        for (int i = 0; i < teams; ++i) sum += of_team[i * op.width + at];
+        op.slices[blockIdx.x * op.width + at] = sum;
     }
 }
 
@@ -249,16 +256,20 @@ void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
                 .y_stride = op.y ? op.y.stride(0) : 0};
             // A thread has 128 registers; with an fp32 residual three eights take more.
             with_team(wide, width, sizeof(R) == 2 ? 3 : 2, [&]<int held>(int team_threads) {
-                constexpr int bytes = held > 0 ? Ring<Y, R, held>::bytes : 0;
+                constexpr int bytes = held > 0 ? Ring<Y, R, held, threads>::bytes : 0;
                 if (held == 0 || bytes > largest_shared_memory()) {
                     blocks = std::min(most_blocks, rows);
                     gradient_any<<<blocks, threads, 0, launch.stream>>>(operands);
                 } else if constexpr (held > 0) {
                     blocks = std::min(most_blocks, ceil_div(rows, threads / team_threads));
-                    const auto kernel = gradient_held<Y, R, W, held>;
+                    auto* kernel = gradient_held<Y, R, W, held, false>;
+                    // As the usual widths have it; with more in fp32 registers would not suffice.
+                    if constexpr (held == 2 || (held == 3 && sizeof(R) == 2 && sizeof(W) == 2))
+                        if (width == held * team_threads * 8) kernel = gradient_held<Y, R, W, held, true>;
                     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                           "rms_norm_backward");
-                    kernel<<<blocks, threads, bytes, launch.stream>>>(operands, team_threads);
+                    launch_early("rms_norm_backward", kernel, static_cast<unsigned>(blocks), threads, bytes,
+                                 launch.stream, operands, team_threads);
                 }
             });
         });
