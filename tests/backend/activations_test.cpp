@@ -45,6 +45,52 @@ TEST(Rope, RotatesAColumnRangeOfThePackedProjection) {
     }
 }
 
+/// Heads of usual sizes, of which a GPU's threads have several each, in both directions.
+TEST(Rope, RotatesManyHeadsBackAndForth) {
+    struct Case {
+        std::int64_t tokens, heads, size;
+    };
+    for (DType dtype : activation_types())
+        for (const Case& c : {Case{37, 24, 64}, Case{1, 24, 64}, Case{37, 5, 64}, Case{9, 3, 128},
+                              Case{33, 1, 16}, Case{5, 6, 8}}) {
+            SCOPED_TRACE(testing::Message() << c.tokens << ' ' << c.heads << ' ' << c.size);
+            Workbench bench;
+            const std::int64_t pairs = c.size / 2, columns = c.heads * c.size, whole = columns + 2 * c.size;
+            const OwnedTensor before = random_normal(dtype, {c.tokens, whole}, 1);
+            const Tensor packed = bench.put(before);
+            std::vector<float> cosines, sines;
+            for (std::int64_t i = 0; i < 50 * pairs; ++i) {
+                cosines.push_back(std::cos(0.37f * static_cast<float>(i)));
+                sines.push_back(std::sin(0.37f * static_cast<float>(i)));
+            }
+            const OwnedTensor positions = random_integers({c.tokens}, 4, 0, 50);
+            Rope rope{.x = packed.columns(0, columns).split_columns(c.heads, c.size),
+                      .cosine = bench.put(Tensor::of(cosines.data(), {50, pairs})),
+                      .sine = bench.put(Tensor::of(sines.data(), {50, pairs})),
+                      .positions = bench.put(positions)};
+            bench.run(rope);
+            std::vector<double> expected = values(before);
+            for (std::int64_t token = 0; token < c.tokens; ++token)
+                for (std::int64_t head = 0; head < c.heads; ++head)
+                    for (std::int64_t pair = 0; pair < pairs; ++pair) {
+                        const auto at = static_cast<std::size_t>(token * whole + head * c.size + pair);
+                        const auto angle = static_cast<std::size_t>(
+                            positions.tensor().data<std::int32_t>()[token] * pairs + pair);
+                        double &low = expected[at], &high = expected[at + static_cast<std::size_t>(pairs)];
+                        const double a = low, b = high;
+                        low = a * cosines[angle] - b * sines[angle];
+                        high = b * cosines[angle] + a * sines[angle];
+                    }
+            const double tolerance = dtype == DType::f32 ? 1e-6 : 1.0 / 256;
+            EXPECT_LE(relative_error(bench.values_of(packed), expected), tolerance);
+            rope.inverse = true;
+            bench.run(rope);
+            EXPECT_LE(relative_error(bench.values_of(packed), values(before)), 2 * tolerance);
+            EXPECT_EQ(values(bench.get(packed).tensor().columns(columns, 2 * c.size)),
+                      values(before.tensor().columns(columns, 2 * c.size)));
+        }
+}
+
 TEST(Swiglu, BackwardMayOverwriteItsInput) {
     for (DType dtype : activation_types())
         for (const std::int64_t width : {1, 7, 17, 33, 1000}) {

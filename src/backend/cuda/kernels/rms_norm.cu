@@ -29,8 +29,8 @@ __global__ void __launch_bounds__(row_per_warp ? 32 * warps_of_block : most_thre
     normalise_held(const Operands<Y, R, W> op) {
     const std::int64_t row =
         row_per_warp ? std::int64_t{blockIdx.x} * warps_of_block + threadIdx.x / 32 : blockIdx.x;
-    if (row >= op.rows) return;
     wait_for_earlier_kernels();
+    if (row >= op.rows) return;
     const int thread = row_per_warp ? threadIdx.x % 32 : threadIdx.x;
     const int threads = row_per_warp ? 32 : blockDim.x;
     const int eights = static_cast<int>(op.width / 8);

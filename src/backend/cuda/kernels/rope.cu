@@ -60,13 +60,13 @@ __global__ void __launch_bounds__(threads)
                   std::uint32_t groups_of_pairs, std::uint32_t groups_of_heads, int heads, std::int64_t pairs,
                   std::int64_t token_stride, std::int64_t head_stride, float direction) {
     const std::uint32_t item = blockIdx.x * threads + threadIdx.x;
+    wait_for_earlier_kernels();
     if (item >= items) return;
     const std::uint32_t above = item / groups_of_pairs, token = above / groups_of_heads;
     const std::int64_t pair = std::int64_t{item - above * groups_of_pairs} * (wide ? 8 : 1);
     const int first_head = static_cast<int>(above - token * groups_of_heads) * heads_per_thread;
     const int heads_here = heads - first_head < heads_per_thread ? heads - first_head : heads_per_thread;
     T* const low = x + token * token_stride + first_head * head_stride + pair;
-    wait_for_earlier_kernels();
     if constexpr (wide) {
         rotate_eights(low, pairs, head_stride, heads_here, angles, positions + token, pair, direction);
     } else {
