@@ -168,6 +168,65 @@ TEST(Embedding, IdsNotHeldHereGiveZeros) {
     }
 }
 
+TEST(Embedding, CopiesRowsOfEveryWidth) {
+    for (DType dtype : activation_types())
+        for (const std::int64_t width : {1, 8, 100, 768, 1032, 4096, 4099}) {
+            SCOPED_TRACE(width);
+            Workbench bench;
+            const OwnedTensor weight = random_normal(dtype, {11, width}, 1),
+                              ids = random_integers({37}, 2, 0, 11);
+            const Tensor given = bench.put(weight), given_ids = bench.put(ids);
+            const Tensor y = bench.make(dtype, {37, width}),
+                         floats = bench.make(DType::f32, {37, width + 16});
+            bench.run(Embedding{.ids = given_ids, .weight = given, .y = y});
+            bench.run(Embedding{.ids = given_ids, .weight = given, .y = floats.columns(8, width)});
+            const OwnedTensor result = bench.get(y), wider = bench.get(floats);
+            for (std::int64_t token = 0; token < 37; ++token) {
+                const std::int32_t id = ids.tensor().data<std::int32_t>()[token];
+                const std::vector<double> expected = values(weight.tensor().rows(id, 1));
+                EXPECT_EQ(values(result.tensor().rows(token, 1)), expected);
+                EXPECT_EQ(values(wider.tensor().rows(token, 1).columns(8, width)), expected);
+            }
+            for (const double untouched : values(wider.tensor().columns(8 + width, 8)))
+                EXPECT_TRUE(std::isnan(untouched));
+        }
+}
+
+/// Few tokens and many, of which a GPU sorts the former with one block; some ids have many tokens, most have
+/// none.
+TEST(Embedding, BackwardOfFewAndManyTokens) {
+    constexpr std::int64_t vocabulary = 1500;
+    for (const std::int64_t width : {3, 16})
+        for (const std::int64_t tokens : {1, 32, 33, 1000, 16383, 16384, 16385, 20000}) {
+            SCOPED_TRACE(testing::Message() << tokens << ' ' << width);
+            Workbench bench;
+            const OwnedTensor dy = random_normal(DType::bf16, {tokens, width}, 1);
+            OwnedTensor ids = random_integers({tokens}, 2, 0, 1000);
+            auto* const id = ids.tensor().data<std::int32_t>();
+            for (std::int64_t token = 0; token < tokens; token += 3) id[token] = 700;
+            const Tensor dweight = bench.make(DType::f32, {vocabulary, width});
+            EmbeddingBackward backward{
+                .ids = bench.put(ids), .dy = bench.put(dy), .dweight = dweight, .first_id = 100};
+            bench.run(backward);
+            std::vector<double> expected(static_cast<std::size_t>(vocabulary * width), 0);
+            const std::vector<double> d = values(dy);
+            for (std::int64_t token = 0; token < tokens; ++token)
+                for (std::int64_t i = 0; i < width && id[token] >= 100; ++i)
+                    expected[static_cast<std::size_t>((id[token] - 100) * width + i)] +=
+                        d[static_cast<std::size_t>(token * width + i)];
+            const std::vector<double> first = bench.values_of(dweight);
+            EXPECT_LE(relative_error(first, expected), 1e-5);
+            for (std::size_t i = static_cast<std::size_t>(900 * width); i < first.size(); ++i)
+                EXPECT_EQ(first[i], 0);
+            bench.run(backward);
+            EXPECT_EQ(bench.values_of(dweight), first);
+            backward.accumulate = true;
+            bench.run(backward);
+            for (double& value : expected) value *= 2;
+            EXPECT_LE(relative_error(bench.values_of(dweight), expected), 1e-5);
+        }
+}
+
 TEST(Embedding, BackwardRoundsARowsSumOnce) {
     Workbench bench;
     // 1 + 300 · 2⁻⁹ = 1.5859375 is a bf16 number, but adding 2⁻⁹ to 1 in bf16 gives 1 every time.

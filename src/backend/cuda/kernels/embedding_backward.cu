@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <cub/device/device_radix_sort.cuh>
 
-#include "backend/cuda/kernels/row_groups.cuh"
+#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/token_order.cuh"
 
 namespace drover::cuda {
 namespace {
@@ -11,41 +11,6 @@ int threads_for(std::int64_t width) {
     return static_cast<int>(std::clamp<std::int64_t>(ceil_div(width, 8 * 32) * 32, 32, 256));
 }
 
-/// Groups of elements that a thread copies at once.
-constexpr int copied_at_once = 4;
-
-template <class W, class Y, bool wide>
-__global__ void __launch_bounds__(threads_of_groups)
-    copy_rows(const std::int32_t* ids, const W* weight, Y* y, const RowGroups groups, std::int64_t vocabulary,
-              std::int64_t weight_stride, std::int64_t y_stride, std::int64_t first_id) {
-    RowGroups::Place places[copied_at_once];
-    std::int64_t rows[copied_at_once];
-    Group<W, wide> loaded[copied_at_once] = {};
-#pragma unroll
-    for (int i = 0; i < copied_at_once; ++i) {
-        const std::uint32_t group = groups.group(i, copied_at_once);
-        if (group >= groups.count) break;
-        places[i] = groups.place<wide>(group);
-        rows[i] = ids[places[i].row] - first_id;
-    }
-#pragma unroll
-    for (int i = 0; i < copied_at_once; ++i) {
-        if (groups.group(i, copied_at_once) >= groups.count) break;
-        if (rows[i] >= 0 && rows[i] < vocabulary)
-            loaded[i] = load_group<W, wide>(weight + rows[i] * weight_stride + places[i].column);
-    }
-#pragma unroll
-    for (int i = 0; i < copied_at_once; ++i) {
-        if (groups.group(i, copied_at_once) >= groups.count) return;
-        float values[group_size<wide>];
-        group_to_floats(loaded[i], values);
-        store_group(y + places[i].row * y_stride + places[i].column, values);
-    }
-}
-
-// ------------------------------------------------------------------------------------------------------
-// backward
-//
 // Tokens are sorted by id, which keeps their order within an id, and the sorted tokens are cut into pieces of
 // equal length. A block sums the rows of one piece; where an id's tokens are all in the piece, that is its
 // row's gradient. An id whose tokens go on in the next piece, or come from the one before, leaves a partial
@@ -54,35 +19,6 @@ __global__ void __launch_bounds__(threads_of_groups)
 constexpr int tokens_per_piece = 32;
 /// Rows that a thread has under way at once.
 constexpr int unrolled = 8;
-
-/// Key of each token: its row of dweight, or `vocabulary` where it has none. `occurs` becomes 1 for rows that
-/// are some token's.
-__global__ void make_keys(const std::int32_t* ids, std::int64_t tokens, std::int64_t first_id,
-                          std::int64_t padding_id, std::int64_t vocabulary, std::uint32_t* keys,
-                          std::int32_t* order, std::uint8_t* occurs) {
-    const std::int64_t token = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-    if (token >= tokens) return;
-    const std::int64_t id = ids[token], row = id - first_id;
-    const bool held = row >= 0 && row < vocabulary && id != padding_id;
-    keys[token] = static_cast<std::uint32_t>(held ? row : vocabulary);
-    order[token] = static_cast<std::int32_t>(token);
-    if (held) occurs[row] = 1;
-}
-
-/// The rows of no token: the others are written by their sums.
-template <class W, bool wide>
-__global__ void __launch_bounds__(threads_of_groups)
-    clear_rows(const std::uint8_t* occurs, W* dweight, const RowGroups groups, std::int64_t stride) {
-#pragma unroll
-    for (int i = 0; i < copied_at_once; ++i) {
-        const std::uint32_t group = groups.group(i, copied_at_once);
-        if (group >= groups.count) return;
-        const RowGroups::Place at = groups.place<wide>(group);
-        if (occurs[at.row]) continue;
-        const float zeros[group_size<wide>] = {};
-        store_group(dweight + at.row * stride + at.column, zeros);
-    }
-}
 
 /// What the kernels of the sums share.
 template <class Y, class W>
@@ -134,6 +70,7 @@ __global__ void sum_pieces(SortedSums<Y, W> s) {
     const std::int64_t begin = std::int64_t{blockIdx.x} * tokens_per_piece;
     const int count =
         static_cast<int>(s.tokens - begin < tokens_per_piece ? s.tokens - begin : tokens_per_piece);
+    wait_for_earlier_kernels();
     constexpr std::uint32_t none = 0xFFFFFFFFu;
     for (int i = threadIdx.x; i < tokens_per_piece + 2; i += blockDim.x) {
         const std::int64_t at = begin + i - 1;
@@ -187,6 +124,7 @@ __device__ std::int64_t end_of_pieces(const std::uint32_t* keys, std::int64_t to
 template <class Y, class W, int columns>
 __global__ void finish_pieces(SortedSums<Y, W> s) {
     const std::int64_t end = std::int64_t{blockIdx.x + 1} * tokens_per_piece;
+    wait_for_earlier_kernels();
     if (end >= s.tokens) return;
     const std::uint32_t key = s.keys[end];
     if (key >= s.vocabulary || s.keys[end - 1] != key) return;
@@ -203,23 +141,28 @@ __global__ void finish_pieces(SortedSums<Y, W> s) {
     write_row<columns>(s.dweight + key * s.dweight_stride + column, sums, s.accumulate);
 }
 
-}  // namespace
-
-void embedding(const Launch& launch, const Embedding& op) {
-    const std::int64_t tokens = op.ids.size(0), width = op.weight.size(1);
-    if (tokens * width == 0) return;
-    const bool wide = eights_fit(op.weight) && eights_fit(op.y);
-    const RowGroups groups(tokens, width, wide);
-    with_floating(op.weight.dtype(), [&]<class W>() {
-        with_floating(op.y.dtype(), [&]<class Y>() {
-            const auto kernel = wide ? copy_rows<W, Y, true> : copy_rows<W, Y, false>;
-            kernel<<<groups.blocks(copied_at_once), threads_of_groups, 0, launch.stream>>>(
-                elements<const std::int32_t>(op.ids), elements<W>(op.weight), elements<Y>(op.y), groups,
-                op.weight.size(0), op.weight.stride(0), op.y.stride(0), op.first_id);
-        });
-    });
-    check_launch("embedding");
+/// Sorts the tokens if one block is to do it, and clears the rows of no token of `dweight`, if there is one.
+void sort_and_clear_rows(const Launch& launch, const TokenKeys& order, bool sorts, const Tensor& dweight,
+                         const std::uint8_t* occurs) {
+    ClearedRows cleared{.data = elements<unsigned char>(dweight), .occurs = occurs};
+    const bool wide = eights_fit(dweight);
+    if (dweight) {
+        const auto element = static_cast<std::int64_t>(size_of(dweight.dtype()));
+        cleared.rows = dweight.size(0);
+        cleared.units = dweight.size(1) * element / (wide ? 16 : 2);
+        cleared.stride = dweight.stride(0) * element;
+    }
+    const std::int64_t blocks = (sorts ? 1 : 0) + ceil_div(cleared.rows, ordering_threads / 32);
+    if (blocks == 0) return;
+    constexpr int bytes = sizeof(BlockSort::TempStorage);
+    static_assert(bytes <= 96 * 1024);  // every GPU's blocks may have that much
+    check(cudaFuncSetAttribute(sort_and_clear, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+          "embedding_backward");
+    launch_early("embedding_backward", sort_and_clear, static_cast<unsigned>(blocks), ordering_threads, bytes,
+                 launch.stream, order, cleared, wide, sorts ? 1u : 0u);
 }
+
+}  // namespace
 
 void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
     const std::int64_t tokens = op.ids.size(0), vocabulary = op.dweight.size(0), width = op.dweight.size(1);
@@ -229,37 +172,40 @@ void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
         return;
     }
 
-    int bits = 1;
-    while ((vocabulary >> bits) > 0) ++bits;
-    require(bits < 32, "embedding_backward: a vocabulary beyond 31 bits");
+    TokenKeys order{.tokens = tokens, .key_bits = 1};
+    while ((vocabulary >> order.key_bits) > 0) ++order.key_bits;
+    require(order.key_bits < 32, "embedding_backward: a vocabulary beyond 31 bits");
+    const bool by_block = order.fit_a_block();
+    const auto sort_by_many = [&](void* storage, std::size_t& bytes, const std::int32_t* numbers) {
+        check(cub::DeviceRadixSort::SortPairs(storage, bytes, order.keys, order.sorted_keys, numbers,
+                                              order.sorted_tokens, tokens, 0, order.key_bits, launch.stream),
+              "embedding_backward");
+    };
     std::size_t sort_bytes = 0;
-    check(cub::DeviceRadixSort::SortPairs(
-              nullptr, sort_bytes, static_cast<const std::uint32_t*>(nullptr),
-              static_cast<std::uint32_t*>(nullptr), static_cast<const std::int32_t*>(nullptr),
-              static_cast<std::int32_t*>(nullptr), tokens, 0, bits, launch.stream),
-          "embedding_backward");
+    if (!by_block) sort_by_many(nullptr, sort_bytes, nullptr);
     const std::int64_t pieces = ceil_div(tokens, tokens_per_piece);
     ScratchParts parts;
     const std::size_t table = static_cast<std::size_t>(tokens) * 4;
-    const std::size_t keys = parts.add(table), order = parts.add(table), sorted_keys = parts.add(table),
-                      sorted_order = parts.add(table), sorting = parts.add(sort_bytes),
+    const std::size_t keys = parts.add(table), numbers = parts.add(table), sorted_keys = parts.add(table),
+                      sorted_tokens = parts.add(table), sorting = parts.add(sort_bytes),
                       occurs = parts.add(vocabulary),
                       partials = parts.add(static_cast<std::size_t>(pieces * 2 * width) * sizeof(float));
     auto* scratch = static_cast<char*>(launch.scratch.take(parts.bytes()));
-    const auto words = [&](std::size_t part) { return reinterpret_cast<std::uint32_t*>(scratch + part); };
-    const auto numbers = [&](std::size_t part) { return reinterpret_cast<std::int32_t*>(scratch + part); };
+    auto* unsorted_keys = reinterpret_cast<std::uint32_t*>(scratch + keys);
+    auto* unsorted_tokens = reinterpret_cast<std::int32_t*>(scratch + numbers);
+    order.keys = unsorted_keys;
+    order.sorted_keys = reinterpret_cast<std::uint32_t*>(scratch + sorted_keys);
+    order.sorted_tokens = reinterpret_cast<std::int32_t*>(scratch + sorted_tokens);
 
     auto* occurring = reinterpret_cast<std::uint8_t*>(scratch + occurs);
     check(cudaMemsetAsync(occurring, 0, static_cast<std::size_t>(vocabulary), launch.stream),
           "embedding_backward");
     make_keys<<<ceil_div(tokens, 256), 256, 0, launch.stream>>>(elements<const std::int32_t>(op.ids), tokens,
                                                                 op.first_id, op.padding_id, vocabulary,
-                                                                words(keys), numbers(order), occurring);
+                                                                unsorted_keys, unsorted_tokens, occurring);
     check_launch("embedding_backward");
-    check(cub::DeviceRadixSort::SortPairs(scratch + sorting, sort_bytes, words(keys), words(sorted_keys),
-                                          numbers(order), numbers(sorted_order), tokens, 0, bits,
-                                          launch.stream),
-          "embedding_backward");
+    if (!by_block) sort_by_many(scratch + sorting, sort_bytes, unsorted_tokens);
+    sort_and_clear_rows(launch, order, by_block, op.accumulate ? Tensor() : op.dweight, occurring);
 
     const bool wide = eights_fit(op.dy) && eights_fit(op.dweight);
     const int threads = wide ? threads_for(width) : 256;
@@ -268,8 +214,8 @@ void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
     const dim3 grid(pieces, tiles);
     with_floating(op.dy.dtype(), [&]<class Y>() {
         with_floating(op.dweight.dtype(), [&]<class W>() {
-            const SortedSums<Y, W> sums{words(sorted_keys),
-                                        numbers(sorted_order),
+            const SortedSums<Y, W> sums{order.sorted_keys,
+                                        order.sorted_tokens,
                                         tokens,
                                         vocabulary,
                                         width,
@@ -279,19 +225,12 @@ void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
                                         op.dweight.stride(0),
                                         op.accumulate,
                                         reinterpret_cast<float*>(scratch + partials)};
-            if (!op.accumulate) {
-                const RowGroups groups(vocabulary, width, wide);
-                const auto clear = wide ? clear_rows<W, true> : clear_rows<W, false>;
-                clear<<<groups.blocks(copied_at_once), threads_of_groups, 0, launch.stream>>>(
-                    occurring, sums.dweight, groups, sums.dweight_stride);
-            }
             const auto sum = wide ? sum_pieces<Y, W, 8> : sum_pieces<Y, W, 1>;
             const auto finish = wide ? finish_pieces<Y, W, 8> : finish_pieces<Y, W, 1>;
-            sum<<<grid, threads, 0, launch.stream>>>(sums);
-            finish<<<grid, threads, 0, launch.stream>>>(sums);
+            launch_early("embedding_backward", sum, grid, threads, 0, launch.stream, sums);
+            launch_early("embedding_backward", finish, grid, threads, 0, launch.stream, sums);
         });
     });
-    check_launch("embedding_backward");
 }
 
 }  // namespace drover::cuda
