@@ -226,11 +226,16 @@ class ModelOperations {
         const AdamWLeaf leaf{.param = normal(rows, columns),
                              .gradient = gradient,
                              .exp_avg = empty(rows, columns),
-                             .exp_avg_sq = empty(rows, columns)};
+                             .exp_avg_sq = empty(rows, columns),
+                             .place = {.columns = columns}};
         const Tensor scalars = timer_.constant(DType::f32, {StepScalar::count}, 1e-4);
         // Also says that the updates are not to be skipped.
         timer_.run(ClipFactor{.sums = sums, .scalars = scalars, .max_norm = 1});
         timer_.time("", AdamW{.leaves = {&leaf, 1}, .scalars = scalars});
+        if (dtype_ == DType::bf16)
+            timer_.time("stochastic", AdamW{.leaves = {&leaf, 1},
+                                            .scalars = scalars,
+                                            .rounding = {.stochastic = true, .seed = 42}});
         const AdafactorMatrix matrix{.row_sums = floats({rows}),
                                      .column_sums = floats({columns}),
                                      .row_means = floats({rows}),
@@ -315,7 +320,8 @@ CLI::App* add_bench_ops_command(CLI::App& bench) {
         "rate\n"
         "(GFLOP/s for products and attention, GB/s for what is bound by memory) and its share of what this "
         "machine\n"
-        "can do at best. The norm of the gradients, AdamW and Adafactor are timed on the embedding.\n"
+        "can do at best. The norm of the gradients, AdamW (in bf16 also with stochastic rounding) and\n"
+        "Adafactor are timed on the embedding.\n"
         "Example: drover bench ops --model llama-134m --dtype float32");
     options->add_to(*command);
     auto memory_bound = std::make_shared<bool>(false);

@@ -98,8 +98,12 @@ TEST_F(Bench, OpsRunsEachOperationAlone) {
     const std::string size = " --batch 1 --seq 8 --threads 1 --model ";
     const Json dense = object("bench ops --json --dtype float32" + size + llama());
     EXPECT_EQ(dense.at("operations").size(), 5u * 3 + 19);
-    const Json experts = object("bench ops --json" + size + mixtral());
-    EXPECT_EQ(experts.at("operations").size(), 4u * 3 + 19 + 2 * 3 + 7);
+    const Json experts = object("bench ops --json --dtype bfloat16" + size + mixtral());
+    EXPECT_EQ(experts.at("operations").size(), 4u * 3 + 20 + 2 * 3 + 7);
+    int stochastic = 0;
+    for (const Json& operation : experts.at("operations"))
+        stochastic += operation.at("name") == "adamw" && operation.at("of") == "stochastic";
+    EXPECT_EQ(stochastic, 1);
     for (const Json* report : {&dense, &experts})
         for (const Json& operation : report->at("operations"))
             EXPECT_GT(operation.at("of_peak").get<double>(), 0);

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(chunk_threads, is_any<P> || sizeof(M) == 4 ? 3
     const float clip_factor = scalars[StepScalar::clip_factor];
     void* const param = row.param;
     const void* const gradient = row.gradient;
-    float* const master = row.master;
+    float* const master = stochastic ? nullptr : row.master;  // there is none beside stochastic rounding
     void* const first = Step::moments > 0 ? row.moment[0] : nullptr;
     void* const second = Step::moments > 1 ? row.moment[1] : nullptr;
     const DType param_type = row.param_type, gradient_type = row.gradient_type;
