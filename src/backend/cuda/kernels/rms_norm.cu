@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/block_order.cuh"
 #include "backend/cuda/kernels/early_launch.cuh"
 #include "backend/cuda/kernels/rms_norm_types.cuh"
 
@@ -27,8 +28,8 @@ constexpr int warps_of_block = 4;
 template <class Y, class R, class W, int held, bool row_per_warp>
 __global__ void __launch_bounds__(row_per_warp ? 32 * warps_of_block : most_threads)
     normalise_held(const Operands<Y, R, W> op) {
-    const std::int64_t row =
-        row_per_warp ? std::int64_t{blockIdx.x} * warps_of_block + threadIdx.x / 32 : blockIdx.x;
+    const std::int64_t block = block_from_the_end();
+    const std::int64_t row = row_per_warp ? block * warps_of_block + threadIdx.x / 32 : block;
     wait_for_earlier_kernels();
     if (row >= op.rows) return;
     const int thread = row_per_warp ? threadIdx.x % 32 : threadIdx.x;

@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/block_order.cuh"
 #include "backend/cuda/kernels/early_launch.cuh"
 #include "backend/cuda/kernels/eights.cuh"
 
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(threads)
     rotate_tokens(T* x, const Angles angles, const std::int32_t* positions, std::uint32_t items,
                   std::uint32_t groups_of_pairs, std::uint32_t groups_of_heads, int heads, std::int64_t pairs,
                   std::int64_t token_stride, std::int64_t head_stride, float direction) {
-    const std::uint32_t item = blockIdx.x * threads + threadIdx.x;
+    const std::uint32_t item = block_from_the_end() * threads + threadIdx.x;
     wait_for_earlier_kernels();
     if (item >= items) return;
     const std::uint32_t above = item / groups_of_pairs, token = above / groups_of_heads;

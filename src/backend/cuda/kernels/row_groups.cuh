@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "backend/cuda/kernels/block_order.cuh"
 #include "backend/cuda/kernels/eights.cuh"
 
 /// The elements of a matrix's rows in groups: eight of them, or one where rows are not aligned. Groups of all
@@ -67,7 +68,7 @@ struct RowGroups {
 
     /// A thread's i-th group of `each`, and whether there is one.
     __device__ std::uint32_t group(int i, int each) const {
-        return blockIdx.x * (threads_of_groups * each) + i * threads_of_groups + threadIdx.x;
+        return block_from_the_end() * (threads_of_groups * each) + i * threads_of_groups + threadIdx.x;
     }
 
     struct Place {

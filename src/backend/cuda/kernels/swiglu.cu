@@ -1,3 +1,4 @@
+#include "backend/cuda/kernels/early_launch.cuh"
 #include "backend/cuda/kernels/row_groups.cuh"
 
 namespace drover::cuda {
@@ -25,6 +26,7 @@ __device__ float silu_times(float gate, float up) {
 template <class T, bool wide>
 __global__ void __launch_bounds__(threads_of_groups)
     forward(const Matrix<T> gate_up, const Matrix<T> y, const RowGroups groups, std::int64_t width) {
+    wait_for_earlier_kernels();
     Group<T, wide> gates[unrolled], ups[unrolled];
 #pragma unroll
     for (int i = 0; i < unrolled; ++i) {
@@ -52,6 +54,7 @@ template <class T, bool wide>
 __global__ void __launch_bounds__(threads_of_groups)
     backward(const Matrix<T> gate_up, const Matrix<T> dy, const Matrix<T> dgate_up, const Matrix<T> y,
              const RowGroups groups, std::int64_t width) {
+    wait_for_earlier_kernels();
     Group<T, wide> gates[unrolled], ups[unrolled], dys[unrolled];
 #pragma unroll
     for (int i = 0; i < unrolled; ++i) {
@@ -94,11 +97,10 @@ void swiglu(const Launch& launch, const Swiglu& op) {
     const bool wide = eights_fit(op.y) && eights_fit(op.gate_up, width, op.gate_up.stride(0));
     const RowGroups groups(rows, width, wide);
     with_floating(op.y.dtype(), [&]<class T>() {
-        const auto kernel = wide ? forward<T, true> : forward<T, false>;
-        kernel<<<groups.blocks(unrolled), threads_of_groups, 0, launch.stream>>>(
-            Matrix<T>(op.gate_up), Matrix<T>(op.y), groups, width);
+        launch_early("swiglu", wide ? forward<T, true> : forward<T, false>,
+                     static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
+                     Matrix<T>(op.gate_up), Matrix<T>(op.y), groups, width);
     });
-    check_launch("swiglu");
 }
 
 void swiglu_backward(const Launch& launch, const SwigluBackward& op) {
@@ -108,11 +110,11 @@ void swiglu_backward(const Launch& launch, const SwigluBackward& op) {
                       eights_fit(op.dgate_up, width, op.dgate_up.stride(0)) && eights_fit(op.y);
     const RowGroups groups(rows, width, wide);
     with_floating(op.dy.dtype(), [&]<class T>() {
-        const auto kernel = wide ? backward<T, true> : backward<T, false>;
-        kernel<<<groups.blocks(unrolled), threads_of_groups, 0, launch.stream>>>(
-            Matrix<T>(op.gate_up), Matrix<T>(op.dy), Matrix<T>(op.dgate_up), Matrix<T>(op.y), groups, width);
+        launch_early("swiglu_backward", wide ? backward<T, true> : backward<T, false>,
+                     static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
+                     Matrix<T>(op.gate_up), Matrix<T>(op.dy), Matrix<T>(op.dgate_up), Matrix<T>(op.y), groups,
+                     width);
     });
-    check_launch("swiglu_backward");
 }
 
 }  // namespace drover::cuda
