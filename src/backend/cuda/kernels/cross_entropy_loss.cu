@@ -1,171 +1,141 @@
+#include <cuda_pipeline_primitives.h>
+
 #include <algorithm>
 
 #include "backend/cuda/kernels/cross_entropy_rows.cuh"
 
-// A block keeps a row of logits: every thread its own eights of it, most in shared memory and the last ones
-// in registers. So the logits come from memory once, and nobody waits for another thread's part of a row but
-// for the statistics. As soon as a thread has replaced some of its eights, those of the block's next row are
-// on their way to the same place.
+// A block keeps the row of logits that it works on in shared memory, so that they come from memory once, and
+// the next rows are on their way meanwhile. Every thread sends for its own eights of a row and uses no
+// others, so nobody waits for another thread but for the statistics.
 
 namespace drover::cuda {
 namespace {
 
-/// Eights of a thread are sent for in so many groups, which are waited for one by one.
-constexpr int groups = 2;
+constexpr int threads = 1024, warps = threads / 32;
+/// A KiB of the system and what the block has besides.
+constexpr int other_bytes = 2048;
 
-__device__ inline void copy_16_bytes(void* to_shared, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     static_cast<std::uint32_t>(__cvta_generic_to_shared(to_shared))),
-                 "l"(from)
-                 : "memory");
-}
-__device__ inline void close_group_of_copies() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-/// Of the copies of a row, waits for those of `group` and the ones before. Called with a constant.
-__device__ inline void wait_for_copies(int group) {
-    static_assert(groups == 2);
-    if (group == 0) asm volatile("cp.async.wait_group 1;" ::: "memory");
-    if (group == 1) asm volatile("cp.async.wait_group 0;" ::: "memory");
-}
-
-/// A thread's eights of the rows that its block goes through. Number `slot` holds the elements from
-/// (slot · threads + thread) · 8 on; the last `in_registers` slots are in registers.
-template <class T, int threads, int in_registers>
-struct HeldRow {
+/// A thread's eights of the rows that its block goes through, a few rows at a time. Number `slot` of a row
+/// holds the elements from (slot · threads + thread) · 8 on.
+template <class T, int rows_held>
+class HeldRows {
+  public:
     static_assert(sizeof(T) == 2);
-    uint4* shared;        ///< [slots − in_registers][threads]
-    std::int32_t eights;  ///< of a row
-    std::int32_t in_shared;
-    Eight<T> registers[in_registers > 0 ? in_registers : 1];
 
-    __device__ std::int32_t eight(std::int32_t slot) const {
-        return slot * threads + static_cast<std::int32_t>(threadIdx.x);
-    }
-    __device__ bool has(std::int32_t slot) const { return eight(slot) < eights; }
-    __device__ Eight<T> read(std::int32_t slot) const { return {{shared[eight(slot)]}}; }
-
-    /// What no row reaches is −∞ for good: it changes neither maximum nor sum.
-    __device__ void fill_rest() {
+    /// `shared`: [rows_held][slots][threads].
+    __device__ HeldRows(uint4* shared, std::int32_t width)
+        : shared_(shared), eights_(width / 8), slots_((eights_ + threads - 1) / threads) {
+        // What no row reaches is −∞ for good: it changes neither maximum nor sum.
         const std::uint32_t pair = std::is_same_v<T, bfloat_t> ? 0xFF80FF80u : 0xFC00FC00u;
-        const uint4 lowest_eight = make_uint4(pair, pair, pair, pair);
-        for (std::int32_t slot = 0; slot < in_shared; ++slot)
-            if (!has(slot)) shared[eight(slot)] = lowest_eight;
-#pragma unroll
-        for (int i = 0; i < in_registers; ++i) registers[i].bits[0] = lowest_eight;
+        if (!has(slots_ - 1))
+            for (int row = 0; row < rows_held; ++row)
+                shared_[place(row, slots_ - 1)] = make_uint4(pair, pair, pair, pair);
     }
 
-    /// Slots are gone through from the last to the first. Group g has [first(g + 1), first(g)) of those in
-    /// shared memory.
-    __device__ std::int32_t first(int group) const {
-        return in_shared * (groups - group) / groups;
+    /// Every call counts for wait_for_first(), also one without a row.
+    __device__ void send_for(const T* row, int held) {
+        if (row != nullptr)
+            for (std::int32_t slot = 0; slot < slots_; ++slot)
+                if (has(slot)) __pipeline_memcpy_async(shared_ + place(held, slot), row + first_of(slot), 16);
+        __pipeline_commit();
     }
+    /// Waits for the row that was sent for first of those that have not been waited for.
+    __device__ static void wait_for_first() { __pipeline_wait_prior(rows_held - 1); }
 
-    __device__ void send_for(const T* row, int group) {
-        for (std::int32_t slot = first(group) - 1; slot >= first(group + 1); --slot)
-            if (has(slot)) copy_16_bytes(shared + eight(slot), row + eight(slot) * 8);
-        close_group_of_copies();
-    }
-    __device__ void send_for_registers(const T* row) {
-#pragma unroll
-        for (int i = 0; i < in_registers; ++i)
-            if (has(in_shared + i)) registers[i] = load_eight_streaming(row + eight(in_shared + i) * 8);
-    }
-
-    /// Calls take(slot, eight) from the last slot to the first; before(group) and after(group) around the
-    /// slots of a group.
-    template <class Take, class Before, class After>
-    __device__ void for_each(const Take& take, const Before& before, const After& after) {
-#pragma unroll
-        for (int i = in_registers - 1; i >= 0; --i) take(in_shared + i, registers[i]);
-#pragma unroll
-        for (int group = 0; group < groups; ++group) {
-            before(group);
+    /// Calls take(slot, eight) from the last slot to the first.
+    template <class Take>
+    __device__ void for_each(int held, const Take& take) const {
 #pragma unroll 4
-            for (std::int32_t slot = first(group) - 1; slot >= first(group + 1); --slot)
-                take(slot, read(slot));
-            after(group);
-        }
+        for (std::int32_t slot = slots_ - 1; slot >= 0; --slot) take(slot, read(held, slot));
+    }
+
+    __device__ bool has(std::int32_t slot) const {
+        return slot * threads + static_cast<std::int32_t>(threadIdx.x) < eights_;
+    }
+    /// The number of its first element.
+    __device__ std::int32_t first_of(std::int32_t slot) const {
+        return (slot * threads + static_cast<std::int32_t>(threadIdx.x)) * 8;
     }
 
     /// The first of this thread's elements in the slot that is `value`.
-    __device__ std::int32_t find(float value, std::int32_t slot) const {
-        Eight<T> eight_of_slot = slot < in_shared ? read(slot) : registers[0];
-#pragma unroll
-        for (int i = 1; i < in_registers; ++i)
-            if (slot == in_shared + i) eight_of_slot = registers[i];
-        const T* elements = reinterpret_cast<const T*>(&eight_of_slot);
+    __device__ std::int32_t find(float value, int held, std::int32_t slot) const {
+        float values[8];
+        to_floats(read(held, slot), values);
         std::int32_t at = 0;
 #pragma unroll
         for (int e = 7; e >= 0; --e)
-            if (to_float(elements[e]) == value) at = e;
-        return eight(slot) * 8 + at;
+            if (values[e] == value) at = e;
+        return first_of(slot) + at;
     }
+
+  private:
+    __device__ std::int32_t place(int held, std::int32_t slot) const {
+        return (held * slots_ + slot) * threads + static_cast<std::int32_t>(threadIdx.x);
+    }
+    __device__ Eight<T> read(int held, std::int32_t slot) const {
+        return {{shared_[place(held, slot)]}};
+    }
+
+    uint4* shared_;
+    std::int32_t eights_, slots_;
 };
 
-__device__ inline void nothing(int) {}
-
-/// A thread's share of each step over a row is followed by one meeting of the block: for the largest logit,
-/// for the sum of the exponentials from there, and then everything is known.
-template <class T, int threads, int in_registers, int blocks>
-__global__ void __launch_bounds__(threads, blocks)
-    losses_and_gradients(T* logits, const LossRows rows, const StatisticsOfRows results, std::int64_t count,
-                         std::int32_t in_shared) {
+/// A thread's share of each step over a row is followed by a meeting of the block: for the largest logit, and
+/// for the sum of the exponentials from there.
+template <class T, int rows_held>
+__global__ void __launch_bounds__(threads, 1)
+    losses_and_gradients(T* logits, const LossRows rows, const StatisticsOfRows results, std::int64_t count) {
     constexpr std::int32_t no_index = 0x7FFFFFFF;
-    constexpr int warps = threads / 32;
     extern __shared__ uint4 shared[];
     __shared__ float maxima[warps], sums[warps];
     __shared__ std::int32_t first_of_largest;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) first_of_largest = no_index;
 
-    HeldRow<T, threads, in_registers> held{
-        .shared = shared, .eights = rows.width / 8, .in_shared = in_shared, .registers = {}};
-    held.fill_rest();
-    std::int64_t row = blockIdx.x;
-    held.send_for_registers(logits + row * rows.stride);
-    for (int group = 0; group < groups; ++group) held.send_for(logits + row * rows.stride, group);
+    HeldRows<T, rows_held> held_rows(shared, rows.width);
+    const auto row_of = [&](std::int64_t row) { return row < count ? logits + row * rows.stride : nullptr; };
+    for (int held = 0; held < rows_held; ++held)
+        held_rows.send_for(row_of(blockIdx.x + std::int64_t{held} * gridDim.x), held);
 
-    for (; row < count; row += gridDim.x) {
-        T* const of_row = logits + row * rows.stride;
+    int held = 0;
+    for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {
+        T* const of_row = row_of(row);
         const std::int32_t target = rows.target_of(row);
         // Read before anybody replaces it.
         const float target_logit = threadIdx.x == 0 && target >= 0 ? to_float(of_row[target]) : 0.f;
 
+        held_rows.wait_for_first();
         float own_max = lowest();
         std::int32_t own_slot = 0;
-        held.for_each(
-            [&](std::int32_t slot, const Eight<T>& eight) {
-                const Eight<T> single[1] = {eight};
-                const float largest = largest_of(single);
-                if (largest >= own_max) own_slot = slot;  // of equals the first of the row
-                own_max = fmaxf(own_max, largest);
-            },
-            wait_for_copies, nothing);
+        held_rows.for_each(held, [&](std::int32_t slot, const Eight<T>& eight) {
+            const Eight<T> single[1] = {eight};
+            const float largest = largest_of(single);
+            if (largest >= own_max) own_slot = slot;  // of equals the first of the row
+            own_max = fmaxf(own_max, largest);
+        });
         const float warps_max = warp_max(own_max);
         if (lane == 0) maxima[warp] = warps_max;
         __syncthreads();
-        const float max = warp_max(maxima[lane % warps]);
-        if (own_max == max && max != lowest()) atomicMin(&first_of_largest, held.find(own_max, own_slot));
+        const float max = warp_max(maxima[lane]);
+        if (own_max == max && max != lowest())
+            atomicMin(&first_of_largest, held_rows.find(own_max, held, own_slot));
 
         // A row of −∞ only has exponentials of zero: its share in a larger vocabulary.
-        const ExponentialsFrom<T> exponential(max == lowest() ? 0.f : max);
+        const float reference = max == lowest() ? 0.f : max;
+        const ExponentialsFrom<T> exponential(reference);
         float sum = 0;
-        held.for_each(
-            [&](std::int32_t, const Eight<T>& eight) {
-                float values[8];
-                to_floats(eight, values);
+        held_rows.for_each(held, [&](std::int32_t, const Eight<T>& eight) {
+            float values[8];
+            to_floats(eight, values);
 #pragma unroll
-                for (int e = 0; e < 8; ++e) values[e] = exponential(values[e]);
-                sum += ((values[0] + values[1]) + (values[2] + values[3])) +
-                       ((values[4] + values[5]) + (values[6] + values[7]));
-            },
-            nothing, nothing);
+            for (int e = 0; e < 8; ++e) values[e] = exponential(values[e]);
+            sum += ((values[0] + values[1]) + (values[2] + values[3])) +
+                   ((values[4] + values[5]) + (values[6] + values[7]));
+        });
         sum = warp_sum(sum);
         if (lane == 0) sums[warp] = sum;
         __syncthreads();
-        const float sum_exp =
-            warp_sum(lane < warps ? sums[lane] : 0.f) * exponential.correction(max == lowest() ? 0.f : max);
+        const float sum_exp = warp_sum(sums[lane]) * exponential.correction(reference);
 
         if (threadIdx.x == 0) {
             results.max[row] = max;
@@ -176,60 +146,39 @@ __global__ void __launch_bounds__(threads, blocks)
             rows.write_loss(row, max, sum_exp, target_logit);
             first_of_largest = no_index;  // the next one is looked for behind another meeting
         }
-
         const GradientOfRow<T> gradient(rows, row, max, sum_exp);
-        const bool goes_on = row + gridDim.x < count;
-        const T* const next_row = of_row + (goes_on ? gridDim.x * rows.stride : 0);
-        held.for_each(
-            [&](std::int32_t slot, const Eight<T>& eight) {
-                const std::int32_t at = held.eight(slot) * 8;
-                if (held.has(slot)) store_eight(of_row + at, gradient.of(eight, at));
-            },
-            nothing,
-            [&](int group) {
-                if (!goes_on) return;
-                if (group == 0) held.send_for_registers(next_row);
-                held.send_for(next_row, group);
-            });
+        held_rows.for_each(held, [&](std::int32_t slot, const Eight<T>& eight) {
+            const std::int32_t at = held_rows.first_of(slot);
+            if (held_rows.has(slot)) store_eight(of_row + at, gradient.of(eight, at));
+        });
+        held_rows.send_for(row_of(row + std::int64_t{rows_held} * gridDim.x), held);
+        held = held + 1 == rows_held ? 0 : held + 1;
     }
 }
+static_assert(warps == 32);
 
-/// Starts the kernel if a block can keep a row in this way.
-template <class T, int threads, int in_registers, int blocks>
+/// Whether the kernel was started: so many rows fit into a block's shared memory.
+template <class T, int rows_held>
 bool start(const Launch& launch, const CrossEntropyLoss& op, int most_shared_bytes) {
+    const std::int64_t count = op.gradient.logits.size(0);
     const std::int64_t slots = ceil_div(op.gradient.logits.size(1) / 8, threads);
-    const std::int64_t in_shared = std::max<std::int64_t>(slots - in_registers, 0);
-    const std::int64_t bytes = in_shared * threads * 16;
+    const std::int64_t bytes = rows_held * slots * threads * 16;
     if (bytes > most_shared_bytes) return false;
-    const auto kernel = losses_and_gradients<T, threads, in_registers, blocks>;
+    const auto kernel = losses_and_gradients<T, rows_held>;
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
           "cross_entropy_loss: shared memory");
-    int resident = 0;
-    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, bytes),
-          "cross_entropy_loss: blocks per multiprocessor");
-    if (resident == 0) return false;
-    const std::int64_t count = op.gradient.logits.size(0);
-    const std::int64_t grid = std::min<std::int64_t>(count, std::int64_t{resident} * launch.multiprocessors);
-    kernel<<<grid, threads, bytes, launch.stream>>>(elements<T>(op.gradient.logits),
-                                                    loss_rows_of(op.gradient), statistics_of(op.statistics),
-                                                    count, static_cast<std::int32_t>(in_shared));
+    kernel<<<std::min<std::int64_t>(count, launch.multiprocessors), threads, bytes, launch.stream>>>(
+        elements<T>(op.gradient.logits), loss_rows_of(op.gradient), statistics_of(op.statistics), count);
     check_launch("cross_entropy_loss");
     return true;
 }
 
-/// Several small blocks on a multiprocessor, of which some read while others write, or else one large one.
+/// With less than two rows at a time, memory would stand still while a block computes: the two steps are as
+/// fast then.
 template <class T>
 bool start_in_one_pass(const Launch& launch, const CrossEntropyLoss& op) {
-    int device = 0, shared_bytes = 0, bytes_per_block = 0;
-    check(cudaGetDevice(&device), "cross_entropy_loss: device");
-    check(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
-          "cross_entropy_loss: shared memory");
-    check(cudaDeviceGetAttribute(&bytes_per_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          "cross_entropy_loss: shared memory of a block");
-    // What a block has besides: the statistics of its warps, and a KiB of the system.
-    constexpr int besides = 2048;
-    return start<T, 512, 0, 3>(launch, op, shared_bytes / 2 - besides) ||
-           start<T, 1024, 2, 1>(launch, op, bytes_per_block - besides);
+    const int bytes = largest_shared_memory() - other_bytes;
+    return start<T, 3>(launch, op, bytes) || start<T, 2>(launch, op, bytes);
 }
 
 }  // namespace
