@@ -205,16 +205,14 @@ class ModelOperations {
                                                 .sum_exp = floats({rows}),
                                                 .target_logit = floats({rows}),
                                                 .argmax = indices({rows})};
-        const CrossEntropyGradient gradient{.logits = statistics.logits,
-                                            .targets = targets,
-                                            .max = statistics.max,
-                                            .sum_exp = statistics.sum_exp,
-                                            .target_logit = statistics.target_logit,
-                                            .loss = floats({rows}),
-                                            .scale = timer_.constant(DType::f32, {1}, 1)};
         timer_.time("", statistics);
-        timer_.time("", gradient);
-        timer_.time("", CrossEntropyLoss{statistics, gradient});
+        timer_.time("", CrossEntropyGradient{.logits = statistics.logits,
+                                             .targets = targets,
+                                             .max = statistics.max,
+                                             .sum_exp = statistics.sum_exp,
+                                             .target_logit = statistics.target_logit,
+                                             .loss = floats({rows}),
+                                             .scale = timer_.constant(DType::f32, {1}, 1)});
     }
 
     /// On one leaf, the embedding.

@@ -102,7 +102,6 @@ class Backend {
     virtual void execute(Stream, const CrossEntropyStatistics&) = 0;
     virtual void execute(Stream, const CrossEntropyRescale&) = 0;
     virtual void execute(Stream, const CrossEntropyGradient&) = 0;
-    virtual void execute(Stream, const CrossEntropyLoss&) = 0;
     virtual void execute(Stream, const JitterTokens&) = 0;
     virtual void execute(Stream, const Router&) = 0;
     virtual void execute(Stream, const RouterBackward&) = 0;
@@ -143,7 +142,6 @@ class Backend {
     void check(const CrossEntropyStatistics&) const;
     void check(const CrossEntropyRescale&) const;
     void check(const CrossEntropyGradient&) const;
-    void check(const CrossEntropyLoss&) const;
     void check(const JitterTokens&) const;
     void check(const Router&) const;
     void check(const RouterBackward&) const;

@@ -211,20 +211,6 @@ void Backend::check(const CrossEntropyGradient& op) const {
                    "the vocabulary is smaller than the part of it that is held");
 }
 
-void Backend::check(const CrossEntropyLoss& op) const {
-    check(op.statistics);
-    check(op.gradient);
-    const Operands operands("cross_entropy_loss", device());
-    operands.holds(static_cast<bool>(op.gradient.scale), "scale is missing");
-    const auto same = [](const Tensor& a, const Tensor& b) { return a.raw() == b.raw(); };
-    operands.holds(
-        same(op.statistics.logits, op.gradient.logits) && same(op.statistics.targets, op.gradient.targets) &&
-            same(op.statistics.max, op.gradient.max) && same(op.statistics.sum_exp, op.gradient.sum_exp) &&
-            same(op.statistics.target_logit, op.gradient.target_logit) &&
-            op.statistics.first_id == op.gradient.first_id,
-        "the two steps have different operands");
-}
-
 // --------------------------------------------------------------------------------------------------- general
 
 void Backend::check(const Fill& op) const {

@@ -161,13 +161,6 @@ OperationCost cost(const CrossEntropyGradient& op) {
                         {replaced, op.loss});
 }
 
-OperationCost cost(const CrossEntropyLoss& op) {
-    const CrossEntropyStatistics& s = op.statistics;
-    return memory_bound(
-        "cross-entropy", {s.logits, s.targets},
-        {s.logits, s.max, s.sum_exp, s.target_logit, s.argmax, s.logit_sum, op.gradient.loss});
-}
-
 OperationCost cost(const JitterTokens& op) {
     return memory_bound(op.added ? "embedding noise" : "jitter", {op.x}, {op.x});
 }

@@ -35,7 +35,6 @@ OperationCost cost(const CachedAttention&);
 OperationCost cost(const CrossEntropyStatistics&);
 OperationCost cost(const CrossEntropyRescale&);
 OperationCost cost(const CrossEntropyGradient&);
-OperationCost cost(const CrossEntropyLoss&);
 OperationCost cost(const JitterTokens&);
 OperationCost cost(const Router&);
 OperationCost cost(const RouterBackward&);

@@ -217,13 +217,6 @@ struct CrossEntropyGradient {
     std::int64_t vocabulary = 0;  ///< rows of the whole vocabulary, only with smoothing
 };
 
-/// Both steps, one after the other, over the same logits, where this rank holds the whole vocabulary and the gradient is wanted: a
-/// device that can keep a row reads it once.
-struct CrossEntropyLoss {
-    CrossEntropyStatistics statistics;
-    CrossEntropyGradient gradient;  ///< with scale
-};
-
 // ------------------------------------------------------------------------------------------------------ general
 
 /// Every element becomes `value` (floating types, or integers for integer tensors). May be strided.

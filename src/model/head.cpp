@@ -73,24 +73,19 @@ Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::in
                                             .argmax = b_.argmax.rows(begin, rows),
                                             .logit_sum = b_.logit_sum.first_rows(rows),
                                             .first_id = settings_.vocabulary.begin};
-    const CrossEntropyGradient gradient{.logits = logits,
-                                        .targets = statistics.targets,
-                                        .max = statistics.max,
-                                        .sum_exp = statistics.sum_exp,
-                                        .target_logit = statistics.target_logit,
-                                        .loss = b_.loss.rows(begin, rows),
-                                        .scale = loss_scale,
-                                        .first_id = settings_.vocabulary.begin,
-                                        .smoothing = settings_.label_smoothing,
-                                        .logit_sum = statistics.logit_sum,
-                                        .vocabulary = settings_.vocab_size};
-    if (loss_scale && !b_.local_max) {
-        run_(CrossEntropyLoss{statistics, gradient});
-    } else {
-        run_(statistics);
-        if (b_.local_max) reduce_statistics(b_.local_max.rows(0, rows), statistics);
-        run_(gradient);
-    }
+    run_(statistics);
+    if (b_.local_max) reduce_statistics(b_.local_max.rows(0, rows), statistics);
+    run_(CrossEntropyGradient{.logits = logits,
+                              .targets = statistics.targets,
+                              .max = statistics.max,
+                              .sum_exp = statistics.sum_exp,
+                              .target_logit = statistics.target_logit,
+                              .loss = b_.loss.rows(begin, rows),
+                              .scale = loss_scale,
+                              .first_id = settings_.vocabulary.begin,
+                              .smoothing = settings_.label_smoothing,
+                              .logit_sum = statistics.logit_sum,
+                              .vocabulary = settings_.vocab_size});
     return logits;
 }
 

@@ -97,9 +97,9 @@ TEST_F(Bench, TextNamesWhatWasMeasured) {
 TEST_F(Bench, OpsRunsEachOperationAlone) {
     const std::string size = " --batch 1 --seq 8 --threads 1 --model ";
     const Json dense = object("bench ops --json --dtype float32" + size + llama());
-    EXPECT_EQ(dense.at("operations").size(), 5u * 3 + 20);
+    EXPECT_EQ(dense.at("operations").size(), 5u * 3 + 19);
     const Json experts = object("bench ops --json --dtype bfloat16" + size + mixtral());
-    EXPECT_EQ(experts.at("operations").size(), 4u * 3 + 21 + 2 * 3 + 7);
+    EXPECT_EQ(experts.at("operations").size(), 4u * 3 + 20 + 2 * 3 + 7);
     int stochastic = 0;
     for (const Json& operation : experts.at("operations"))
         stochastic += operation.at("name") == "adamw" && operation.at("of") == "stochastic";
@@ -108,7 +108,7 @@ TEST_F(Bench, OpsRunsEachOperationAlone) {
         for (const Json& operation : report->at("operations"))
             EXPECT_GT(operation.at("of_peak").get<double>(), 0);
     const Json without_products = object("bench ops --json --memory-bound --dtype float32" + size + llama());
-    EXPECT_EQ(without_products.at("operations").size(), 20u - 2);  // without attention
+    EXPECT_EQ(without_products.at("operations").size(), 19u - 2);  // without attention
     for (const Json& operation : without_products.at("operations"))
         EXPECT_TRUE(operation.contains("gb_per_second")) << operation;
 }

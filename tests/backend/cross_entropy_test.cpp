@@ -40,32 +40,6 @@ struct CrossEntropy {
                                        .first_id = first_id});
     }
 
-    /// Both steps at once over `copy` of the logits, into new tensors.
-    CrossEntropy in_one(const Tensor& copy, const Tensor& scale) const {
-        CrossEntropy one = *this;
-        one.logits = copy;
-        const Shape rows = {logits.size(0)};
-        for (Tensor* tensor : {&one.max, &one.sum_exp, &one.target_logit, &one.loss})
-            *tensor = bench.make(DType::f32, rows);
-        one.argmax = bench.make(DType::i32, rows);
-        bench.run(CrossEntropyLoss{.statistics = {.logits = one.logits,
-                                                  .targets = targets,
-                                                  .max = one.max,
-                                                  .sum_exp = one.sum_exp,
-                                                  .target_logit = one.target_logit,
-                                                  .argmax = one.argmax,
-                                                  .first_id = first_id},
-                                   .gradient = {.logits = one.logits,
-                                                .targets = targets,
-                                                .max = one.max,
-                                                .sum_exp = one.sum_exp,
-                                                .target_logit = one.target_logit,
-                                                .loss = one.loss,
-                                                .scale = scale,
-                                                .first_id = first_id}});
-        return one;
-    }
-
     Workbench& bench;
     Tensor logits, targets, max, sum_exp, target_logit, argmax, loss;
     std::int64_t first_id;
@@ -218,51 +192,6 @@ TEST(CrossEntropy, WideRowsMatchTheReference) {
                     gradient.push_back(scale * (std::exp(logit[v] - max) / sum - (v == target ? 1.0 : 0.0)));
             }
             EXPECT_LE(relative_error(after, gradient), dtype == DType::f32 ? 1e-5 : 1.0 / 256);
-        }
-}
-
-/// A GPU keeps several rows of some widths at a time, with more rows than its blocks hold, and takes others
-/// in two steps.
-TEST(CrossEntropy, BothStepsAtOnceGiveWhatTheyGiveOneByOne) {
-    const auto device = Workbench().backend().device();
-    for (DType dtype : activation_types())
-        for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{3, 8},
-                                          {1, 4096},
-                                          {900, 4104},
-                                          {5, 20011},
-                                          {5, 32000},
-                                          {device == Device::cpu || dtype != DType::bf16 ? 3 : 280, 50304},
-                                          {3, 128256}}) {
-            SCOPED_TRACE(testing::Message() << name_of(dtype) << ' ' << rows << " × " << width);
-            Workbench bench;
-            OwnedTensor x = random_normal(DType::f32, {rows, width}, 1, 2);
-            float* const element = x.tensor().data<float>();
-            element[width - 1] = element[width / 2] = 30;  // the first of equals counts
-            element[(rows - 1) * width] = 40;
-            if (rows > 2) element[width + 5] = infinity;
-            OwnedTensor target_of = random_integers({rows}, 2, 0, static_cast<std::int32_t>(width));
-            if (rows > 2) target_of.tensor().data<std::int32_t>()[2] = ignored_target;
-            const OwnedTensor rounded = OwnedTensor::converted(x, dtype);
-            const Tensor targets = bench.put(target_of), scale = bench.put({0.5f});
-            CrossEntropy two(bench, bench.put(rounded), targets);
-            two.gradient(scale);
-            const CrossEntropy one = two.in_one(bench.put(rounded), scale);
-
-            EXPECT_EQ(bench.values_of(one.max), bench.values_of(two.max));
-            EXPECT_EQ(bench.values_of(one.argmax), bench.values_of(two.argmax));
-            EXPECT_EQ(bench.values_of(one.target_logit), bench.values_of(two.target_logit));
-            // The row with an infinite logit, apart: its loss and gradient are no numbers.
-            const std::int64_t begin = rows > 2 ? 2 : 0;
-            EXPECT_LE(relative_error(values(bench.get(one.loss).tensor().rows(begin, rows - begin)),
-                                     values(bench.get(two.loss).tensor().rows(begin, rows - begin))),
-                      1e-6);
-            EXPECT_LE(relative_error(values(bench.get(one.logits).tensor().rows(begin, rows - begin)),
-                                     values(bench.get(two.logits).tensor().rows(begin, rows - begin))),
-                      dtype == DType::f32 ? 1e-6 : 1e-4);
-            if (rows > 2) {
-                EXPECT_TRUE(std::isnan(bench.values_of(one.loss)[1]));
-                EXPECT_EQ(bench.values_of(one.loss)[2], 0);
-            }
         }
 }
 

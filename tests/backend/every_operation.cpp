@@ -66,33 +66,25 @@ std::vector<OwnedTensor> run_swiglu(Workbench& bench, DType dtype) {
     return read(bench, y, dgate_up);
 }
 
-/// At once: rows of whole eights, which a GPU keeps.
-std::vector<OwnedTensor> run_cross_entropy(Workbench& bench, DType dtype, bool at_once) {
-    const std::int64_t columns = at_once ? width / 8 * 8 : width;
-    const Tensor logits = normal(bench, dtype, {rows, columns}, 1, 3);
-    const Tensor targets = bench.put(random_integers({rows}, 2, 0, static_cast<std::int32_t>(columns)));
+std::vector<OwnedTensor> run_cross_entropy(Workbench& bench, DType dtype) {
+    const Tensor logits = normal(bench, dtype, {rows, width}, 1, 3);
+    const Tensor targets = bench.put(random_integers({rows}, 2, 0, width));
     const Tensor max = bench.make(DType::f32, {rows}), sum_exp = bench.make(DType::f32, {rows});
     const Tensor target_logit = bench.make(DType::f32, {rows}), argmax = bench.make(DType::i32, {rows});
     const Tensor loss = bench.make(DType::f32, {rows});
-    const CrossEntropyStatistics statistics{.logits = logits,
-                                            .targets = targets,
-                                            .max = max,
-                                            .sum_exp = sum_exp,
-                                            .target_logit = target_logit,
-                                            .argmax = argmax};
-    const CrossEntropyGradient gradient{.logits = logits,
-                                        .targets = targets,
-                                        .max = max,
-                                        .sum_exp = sum_exp,
-                                        .target_logit = target_logit,
-                                        .loss = loss,
-                                        .scale = bench.put({0.01f})};
-    if (at_once) {
-        bench.run(CrossEntropyLoss{statistics, gradient});
-    } else {
-        bench.run(statistics);
-        bench.run(gradient);
-    }
+    bench.run(CrossEntropyStatistics{.logits = logits,
+                                     .targets = targets,
+                                     .max = max,
+                                     .sum_exp = sum_exp,
+                                     .target_logit = target_logit,
+                                     .argmax = argmax});
+    bench.run(CrossEntropyGradient{.logits = logits,
+                                   .targets = targets,
+                                   .max = max,
+                                   .sum_exp = sum_exp,
+                                   .target_logit = target_logit,
+                                   .loss = loss,
+                                   .scale = bench.put({0.01f})});
     return read(bench, max, sum_exp, target_logit, argmax, loss, logits);
 }
 
@@ -166,9 +158,7 @@ std::vector<OperationCase> every_operation(const std::vector<DType>& types) {
         add("rms_norm", dtype, [=](Workbench& bench) { return run_rms_norm(bench, dtype, dtype); });
         add("rope", dtype, [=](Workbench& bench) { return run_rope(bench, dtype); });
         add("swiglu", dtype, [=](Workbench& bench) { return run_swiglu(bench, dtype); });
-        for (const bool at_once : {false, true})
-            add(at_once ? "cross_entropy_loss" : "cross_entropy", dtype,
-                [=](Workbench& bench) { return run_cross_entropy(bench, dtype, at_once); });
+        add("cross_entropy", dtype, [=](Workbench& bench) { return run_cross_entropy(bench, dtype); });
         add("embedding", dtype, [=](Workbench& bench) { return run_embedding(bench, dtype); });
         add("jitter", dtype, [=](Workbench& bench) { return run_jitter(bench, dtype); });
         add("bias_gradient", dtype, [=](Workbench& bench) { return run_bias_gradient(bench, dtype); });

@@ -128,10 +128,6 @@ class CpuBackend final : public Backend {
             kernels().attention_backward(op);
     }
     void execute(Stream, const EmbeddingBackward& op) override { kernels().embedding_backward(grouped(op)); }
-    void execute(Stream, const CrossEntropyLoss& op) override {
-        kernels().cross_entropy_statistics(op.statistics);
-        kernels().cross_entropy_gradient(op.gradient);
-    }
 
 #define DROVER_FORWARD(kernel, Operation)                \
     void execute(Stream, const Operation& op) override { \

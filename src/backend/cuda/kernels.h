@@ -18,26 +18,26 @@ struct Launch {
     int multiprocessors;
 };
 
-#define DROVER_CUDA_KERNELS(declare)                                                                        \
-    declare(cross_entropy_loss, CrossEntropyLoss) declare(bias_gradient, BiasGradient) declare(             \
-        embedding, Embedding) declare(embedding_backward, EmbeddingBackward) declare(rms_norm, RmsNorm)     \
-        declare(rms_norm_backward, RmsNormBackward) declare(rope, Rope) declare(swiglu, Swiglu)             \
-            declare(swiglu_backward, SwigluBackward) declare(cached_attention, CachedAttention)             \
-                declare(cross_entropy_statistics, CrossEntropyStatistics)                                   \
-                    declare(cross_entropy_rescale, CrossEntropyRescale) declare(                            \
-                        cross_entropy_gradient, CrossEntropyGradient) declare(jitter_tokens, JitterTokens)  \
-                        declare(router, Router) declare(router_backward, RouterBackward)                    \
-                            declare(balance_loss, BalanceLoss) declare(sort_by_expert, SortByExpert)        \
-                                declare(tokens_to_rows, TokensToRows) declare(rows_to_tokens, RowsToTokens) \
-                                    declare(weight_rows, WeightRows) declare(sum_of_squares, SumOfSquares)  \
-                                        declare(clip_factor, ClipFactor) declare(adamw, AdamW)              \
-                                            declare(sgd, Sgd) declare(adagrad, Adagrad)                     \
-                                                declare(rmsprop, Rmsprop)                                   \
-                                                    declare(adafactor_sums, AdafactorSums)                  \
-                                                        declare(adafactor_factors, AdafactorFactors)        \
-                                                            declare(adafactor_squares, AdafactorSquares)    \
-                                                                declare(adafactor_update, AdafactorUpdate)  \
-                                                                    declare(fill, Fill) declare(cast, Cast) \
+#define DROVER_CUDA_KERNELS(declare)                                                                         \
+    declare(bias_gradient, BiasGradient) declare(embedding, Embedding)                                       \
+        declare(embedding_backward, EmbeddingBackward) declare(rms_norm, RmsNorm)                            \
+            declare(rms_norm_backward, RmsNormBackward) declare(rope, Rope) declare(swiglu, Swiglu)          \
+                declare(swiglu_backward, SwigluBackward) declare(cached_attention, CachedAttention) declare( \
+                    cross_entropy_statistics, CrossEntropyStatistics)                                        \
+                    declare(cross_entropy_rescale, CrossEntropyRescale) declare(                             \
+                        cross_entropy_gradient, CrossEntropyGradient) declare(jitter_tokens, JitterTokens)   \
+                        declare(router, Router) declare(router_backward, RouterBackward)                     \
+                            declare(balance_loss, BalanceLoss) declare(sort_by_expert, SortByExpert)         \
+                                declare(tokens_to_rows, TokensToRows) declare(rows_to_tokens, RowsToTokens)  \
+                                    declare(weight_rows, WeightRows) declare(sum_of_squares, SumOfSquares)   \
+                                        declare(clip_factor, ClipFactor) declare(adamw, AdamW)               \
+                                            declare(sgd, Sgd) declare(adagrad, Adagrad)                      \
+                                                declare(rmsprop, Rmsprop)                                    \
+                                                    declare(adafactor_sums, AdafactorSums)                   \
+                                                        declare(adafactor_factors, AdafactorFactors)         \
+                                                            declare(adafactor_squares, AdafactorSquares)     \
+                                                                declare(adafactor_update, AdafactorUpdate)   \
+                                                                    declare(fill, Fill) declare(cast, Cast)  \
                                                                         declare(add, Add) declare(sum, Sum)
 
 #define DROVER_DECLARE(name, Operation) void name(const Launch& launch, const Operation& operation);

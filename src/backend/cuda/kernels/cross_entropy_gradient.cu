@@ -1,4 +1,4 @@
-#include "backend/cuda/kernels/cross_entropy_rows.cuh"
+#include "backend/cuda/kernels/eights.cuh"
 
 namespace drover::cuda {
 namespace {
@@ -8,9 +8,30 @@ constexpr int threads = 256;
 constexpr int unrolled = 4;
 constexpr std::int32_t elements_per_block = threads * unrolled * 8;
 
-__global__ void losses_only(const LossRows rows, std::int64_t count) {
+struct Rows {
+    const std::int32_t* targets;
+    const float *max, *sum_exp, *target_logit;
+    const float* logit_sum;  ///< only with smoothing
+    float* loss;
+    const float* scale;
+    std::int64_t first_id, stride;
+    std::int32_t width;
+    float smoothing, vocabulary;
+
+    __device__ void write_loss(std::int64_t row) const {
+        if (targets[row] == ignored_target) {
+            loss[row] = 0;
+            return;
+        }
+        float value = (max[row] - target_logit[row]) + logf(sum_exp[row]);
+        if (smoothing > 0) value += smoothing * (target_logit[row] - logit_sum[row] / vocabulary);
+        loss[row] = value;
+    }
+};
+
+__global__ void losses_only(const Rows rows, std::int64_t count) {
     const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-    if (row < count) rows.write_loss(row, rows.max[row], rows.sum_exp[row], rows.target_logit[row]);
+    if (row < count) rows.write_loss(row);
 }
 
 /// A block replaces a piece of a row of logits by its gradient, and the first of a row writes the loss.
@@ -18,7 +39,7 @@ __global__ void losses_only(const LossRows rows, std::int64_t count) {
 /// they are taken one by one.
 template <class T>
 __global__ void __launch_bounds__(threads, sizeof(T) == 2 ? 5 : 4)
-    gradient_of_pieces(T* logits, const LossRows rows, std::uint32_t pieces) {
+    gradient_of_pieces(T* logits, const Rows rows, std::uint32_t pieces) {
     const std::uint32_t row = blockIdx.x / pieces, piece = blockIdx.x - row * pieces;
     logits += row * rows.stride;
     constexpr std::int32_t pack = 16 / sizeof(T);
@@ -35,20 +56,40 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 2 ? 5 : 4)
     for (int i = 0; i < unrolled; ++i)
         if (first + i * threads * 8 < end) loaded[i] = load_eight_streaming(logits + first + i * threads * 8);
 
-    const GradientOfRow<T> gradient(rows, row, rows.max[row], rows.sum_exp[row]);
+    const bool ignored = rows.targets[row] == ignored_target;
+    const std::int64_t of_share = rows.targets[row] - rows.first_id;
+    const std::int32_t target =
+        ignored || of_share < 0 || of_share >= rows.width ? -1 : static_cast<std::int32_t>(of_share);
+    const float scale = *rows.scale, max = rows.max[row];
+    const ExponentialsFrom<T> exponential(max);
+    const float factor = scale / rows.sum_exp[row] * exponential.correction(max);
+    const float everywhere = rows.smoothing > 0 ? scale * rows.smoothing / rows.vocabulary : 0.f;
+    const float at_target = scale * (1.f - rows.smoothing);
+    const auto gradient = [&](float logit) { return fmaf(exponential(logit), factor, -everywhere); };
     const auto take_one = [&](std::int32_t at) {
-        logits[at] = from_float<T>(gradient.of(to_float(logits[at]), at));
+        float value = ignored ? 0.f : gradient(to_float(logits[at]));
+        if (at == target) value -= at_target;
+        logits[at] = from_float<T>(value);
     };
     if (piece == 0 && thread < before) take_one(thread);
 #pragma unroll
     for (int i = 0; i < unrolled; ++i) {
         const std::int32_t at = first + i * threads * 8;
         if (at >= end) break;
-        store_eight(logits + at, gradient.of(loaded[i], at));
+        float values[8] = {};
+        if (!ignored) {
+            to_floats(loaded[i], values);
+#pragma unroll
+            for (int e = 0; e < 8; ++e) values[e] = gradient(values[e]);
+        }
+        if (static_cast<std::uint32_t>(target - at) < 8)
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+                if (at + e == target) values[e] -= at_target;
+        store_eight(logits + at, to_eight<T>(values));
     }
     if (piece == pieces - 1 && end + thread < rows.width) take_one(end + thread);
-    if (piece == 0 && thread == 0)
-        rows.write_loss(row, rows.max[row], rows.sum_exp[row], rows.target_logit[row]);
+    if (piece == 0 && thread == 0) rows.write_loss(row);
 }
 
 }  // namespace
@@ -59,7 +100,18 @@ void cross_entropy_gradient(const Launch& launch, const CrossEntropyGradient& op
     const std::int64_t pieces = ceil_div(width, elements_per_block);
     require(width < INT32_MAX - elements_per_block && count * pieces <= INT32_MAX,
             "cross_entropy_gradient: more logits than a grid holds");
-    const LossRows rows = loss_rows_of(op);
+    const Rows rows{.targets = elements<const std::int32_t>(op.targets),
+                    .max = elements<const float>(op.max),
+                    .sum_exp = elements<const float>(op.sum_exp),
+                    .target_logit = elements<const float>(op.target_logit),
+                    .logit_sum = elements<const float>(op.logit_sum),
+                    .loss = elements<float>(op.loss),
+                    .scale = elements<const float>(op.scale),
+                    .first_id = op.first_id,
+                    .stride = op.logits.stride(0),
+                    .width = static_cast<std::int32_t>(width),
+                    .smoothing = op.smoothing,
+                    .vocabulary = static_cast<float>(op.vocabulary)};
     if (!op.scale || width == 0) {
         losses_only<<<ceil_div(count, threads), threads, 0, launch.stream>>>(rows, count);
     } else {

@@ -1,4 +1,4 @@
-#include "backend/cuda/kernels/cross_entropy_rows.cuh"
+#include "backend/cuda/kernels/eights.cuh"
 
 namespace drover::cuda {
 namespace {
@@ -8,6 +8,40 @@ constexpr int threads = 256;
 template <class T>
 inline constexpr int unrolled = sizeof(T) == 2 ? 4 : 2;
 constexpr std::int32_t no_index = 0x7FFFFFFF;
+
+__device__ inline float lowest() {
+    return -__int_as_float(0x7F800000);
+}
+
+template <class T>
+struct PairOf;
+template <>
+struct PairOf<bfloat_t> {
+    using Type = __nv_bfloat162;
+};
+template <>
+struct PairOf<half_t> {
+    using Type = __half2;
+};
+
+/// The largest element that is no NaN.
+template <class T, int count>
+__device__ float largest_of(const Eight<T> (&eights)[count]) {
+    if constexpr (sizeof(T) == 2) {
+        using Pair = typename PairOf<T>::Type;
+        const Pair* pairs = reinterpret_cast<const Pair*>(&eights);
+        Pair largest = pairs[0];
+#pragma unroll
+        for (int i = 1; i < 4 * count; ++i) largest = __hmax2(largest, pairs[i]);
+        return fmaxf(to_float(largest.x), to_float(largest.y));
+    } else {
+        const T* elements = reinterpret_cast<const T*>(&eights);
+        float largest = elements[0];
+#pragma unroll
+        for (int i = 1; i < 8 * count; ++i) largest = fmaxf(largest, elements[i]);
+        return largest;
+    }
+}
 
 /// Online softmax: the largest logit so far, the group of a thread's logits in which it stands (the last one
 /// that was taken, of equals), and the sum of the exponentials from there. NaN is never larger; it shows in
@@ -64,6 +98,11 @@ struct Running {
     }
 };
 
+struct Results {
+    float *max, *sum_exp, *target_logit, *logit_sum;
+    std::int32_t* argmax;
+};
+
 /// A row, cut for the threads of a block: elements before the first 16-byte boundary, groups of `unrolled`
 /// eights per thread, of which the last may be incomplete, and elements behind the last eight.
 template <class T>
@@ -112,7 +151,7 @@ struct CutRow {
 template <class T, bool sums_logits>
 __global__ void __launch_bounds__(threads, 4)
     statistics_of_rows(const T* logits, std::int64_t stride, std::int32_t width, const std::int32_t* targets,
-                       std::int64_t first_id, StatisticsOfRows results) {
+                       std::int64_t first_id, Results results) {
     const std::int64_t row = blockIdx.x;
     const CutRow<T> cut(logits + row * stride, width);
     const auto thread = static_cast<std::int32_t>(threadIdx.x);
@@ -196,7 +235,11 @@ void cross_entropy_statistics(const Launch& launch, const CrossEntropyStatistics
     if (rows == 0) return;
     require(width < no_index - 8 * threads * unrolled<half_t>,
             "cross_entropy_statistics: a vocabulary beyond 31 bits");
-    const StatisticsOfRows results = statistics_of(op);
+    const Results results{.max = elements<float>(op.max),
+                          .sum_exp = elements<float>(op.sum_exp),
+                          .target_logit = elements<float>(op.target_logit),
+                          .logit_sum = elements<float>(op.logit_sum),
+                          .argmax = elements<std::int32_t>(op.argmax)};
     with_floating(op.logits.dtype(), [&]<class T>() {
         const auto kernel = op.logit_sum ? statistics_of_rows<T, true> : statistics_of_rows<T, false>;
         kernel<<<rows, threads, 0, launch.stream>>>(

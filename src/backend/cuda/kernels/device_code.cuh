@@ -136,15 +136,6 @@ inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
     return (a + b - 1) / b;
 }
 
-/// Bytes of shared memory that a block of this GPU may have at most: 99 KiB on some, 227 on others.
-inline int largest_shared_memory() {
-    int device = 0, bytes = 0;
-    check(cudaGetDevice(&device), "the GPU in use");
-    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          "the GPU's shared memory");
-    return bytes;
-}
-
 /// After `kernel<<<…>>>`: reports a launch that was refused.
 inline void check_launch(const char* operation) {
     check(cudaGetLastError(), operation);

@@ -218,6 +218,15 @@ __global__ void __launch_bounds__(most_threads) gradient_any(const Operands<Y, R
     }
 }
 
+/// Bytes that a block of this GPU may have at most: 99 KiB on some, where a ring of rows may not fit.
+int largest_shared_memory() {
+    int device = 0, bytes = 0;
+    check(cudaGetDevice(&device), "the GPU in use");
+    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          "the GPU's shared memory");
+    return bytes;
+}
+
 }  // namespace
 
 void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
