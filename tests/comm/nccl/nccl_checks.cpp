@@ -11,6 +11,7 @@
 #include "comm/collective_checks.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/nccl/nccl_communicators.h"
+#include "comm/times_check.h"
 
 namespace drover {
 namespace {
@@ -54,6 +55,7 @@ void check_all(const Rank& rank) {
     step("overlap", [&] { test::check_overlap(at); });
     step("groups", [&] { test::check_groups(at); });
     step("messages", [&] { test::check_messages(at); });
+    if (rank.world.options().gpu_times) step("times", [&] { test::check_times(at, rank.communicators); });
     for (const int columns : {1, 2})
         if (rank.world.size() % columns == 0) step("mesh", [&] { test::check_mesh(at, columns); });
 }
@@ -69,7 +71,7 @@ Scenario odd_one(WorldOptions options, std::function<void(const Rank&, Communica
 }
 
 const std::map<std::string, Scenario> scenarios = {
-    {"checks", {{.deadline = 120s}, check_all}},
+    {"checks", {{.deadline = 120s, .gpu_times = true}, check_all}},
     {"debug_checks", {{.deadline = 120s, .comm_debug = true}, check_all}},
     // Long enough for ranks that share a GPU to start.
     {"hang", odd_one({.deadline = 15s}, [](const Rank&, Communicator&) { ::pause(); })},
