@@ -25,7 +25,7 @@ OptimizerSettings optimizer_settings(const Arguments& arguments);
 OnNonFinite on_non_finite(const Arguments& arguments);
 
 /// Everything about the engine but how large its batches are.
-TrainEngineOptions engine_options(const Arguments& arguments, const Precision& precision);
+TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision);
 /// Everything about the engine of a process of a mesh, for batches of `rows` rows of up to `row_length`
 /// tokens.
 TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision,

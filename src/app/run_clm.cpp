@@ -323,16 +323,10 @@ class ClmRun {
     }
 
     void add_communication_report(Trainer& trainer) {
-        if (processes_.alone()) {
-            messages_.warning("--comm_stats: one process alone has no collectives.");
-        } else if (backend_->device() != Device::cpu) {
-            messages_.warning(
-                "--comm_stats: collectives between GPUs run on their streams, where they are not timed; "
-                "--profile_step records a step.");
-        } else {
-            communication_.emplace([&world = *processes_.world] { return world.communication_times(); });
-            trainer.add_callback(*communication_);
-        }
+        if (processes_.alone())
+            return messages_.warning("--comm_stats: one process alone has no collectives.");
+        communication_.emplace([this] { return mesh_->communication_times(); });
+        trainer.add_callback(*communication_);
     }
 
     void train(Trainer& trainer) {
