@@ -92,7 +92,8 @@ TrainerSettings trainer_settings(const Arguments& arguments) {
     return settings;
 }
 
-Precision chosen_precision(const Arguments& arguments, std::optional<DType> stored, Device device) {
+Precision chosen_precision(const RunArguments& run, std::optional<DType> stored, Device device) {
+    const Arguments& arguments = run.arguments;
     const std::string asked = arguments.optional_text("dtype").value_or("auto");
     const DType weights =
         asked == "auto" ? stored.value_or(DType::f32) : floating_dtype_from_name(asked, "--dtype");
@@ -112,6 +113,7 @@ Precision chosen_precision(const Arguments& arguments, std::optional<DType> stor
         precision.moments = floating_dtype_from_name(*moments, "--moments_dtype");
     if (arguments.text("residual_dtype") == "float32") precision.residual = DType::f32;
     precision.stochastic_rounding = arguments.flag("stochastic_rounding");
+    if (run.fsdp && run.fsdp->fp32_reduce_scatter) precision.gradients = DType::f32;
     return precision;
 }
 

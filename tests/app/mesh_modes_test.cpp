@@ -35,6 +35,9 @@ const std::vector<Mode> modes{
      "--label_smoothing_factor 0.1 --loss_denominator hf457 "},
     {"SpmdFsdpInTwoSlices", 4, 4, "--spmd_fsdp_sharding --spmd_dcn_parallelism 2", true},
     {"FullShard", 2, 2, "--fsdp full_shard"},
+    {"FullShardWithoutPrefetch", 2, 2,
+     "--fsdp full_shard --fsdp_config '{\"forward_prefetch\": false, \"backward_prefetch\": "
+     "\"NO_PREFETCH\"}'"},
     {"ShardGradOp", 2, 2, "--fsdp 'shard_grad_op auto_wrap'"},
     {"NoShard", 2, 2, "--fsdp no_shard"},
     {"HybridShard", 2, 2, "--fsdp hybrid_shard"},
