@@ -104,7 +104,7 @@ void explain_keys(FsdpSettings& settings, ObjectReader& reader, std::span<const 
                 fmt::format("{}: {}: {}", reader.where(), explained.key, explained.meaning));
 }
 
-/// What is written decides; what is not written is PyTorch's choice, which would be slower here for nothing.
+/// What is written decides; Hugging Face's default would be slower here for nothing.
 void read_prefetch(FsdpSettings& settings, ObjectReader& reader) {
     for (const char* key : {"backward_prefetch", "backward_prefetch_policy"}) {
         if (!reader.has(key)) continue;
