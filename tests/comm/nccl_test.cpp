@@ -136,11 +136,9 @@ TEST(Nccl, TimesCountCollectivesAndWaits) {
     WorldOptions options = ordinary;
     options.gpu_times = true;
     on_ranks(2, options, [](const Rank& rank) {
-        test::check_times(rank.carrier(), rank.communicators);
-        // Events serve again: one step more needs no others.
-        const int events = rank.links.timed_events_made();
-        test::check_times(rank.carrier(), rank.communicators);
-        EXPECT_EQ(rank.links.timed_events_made(), events);
+        for (int i = 0; i < 10; ++i) test::check_times(rank.carrier(), rank.communicators);
+        // Two for each of its three operations and of their waits at most: they serve again.
+        EXPECT_LE(rank.links.timed_events_made(), 12);
     });
 }
 
