@@ -62,6 +62,7 @@ absent=$(ldd "$bundle/bin/drover_nccl.so" "$bundle/bin/drover_mpi.so" "$bundle/b
 for ranks in 2 4; do
     part nccl-$ranks-ranks 180 $ranks "$ranks ranks: all is well" test_comm_nccl
 done
+part nccl-alone 90 1 '1 ranks: all is well' test_comm_nccl alone
 part nccl-debug-mode 180 2 '2 ranks: all is well' test_comm_nccl debug_checks
 part nccl-hang 90 3 'in barrier number 2 on axis data; nothing came from rank 1.' test_comm_nccl hang
 part nccl-throw 60 3 'test_comm_nccl: The disk is full. Make room.' test_comm_nccl throw

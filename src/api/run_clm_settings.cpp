@@ -42,6 +42,13 @@ double optimizer_number(std::string_view key, const std::string& text) {
     return number;
 }
 
+void add_fsdp_settings(CausalLmOptions& options, const FsdpSettings& fsdp) {
+    // The model's only buffers are the tables of rotary angles.
+    if (!fsdp.buffer_dtype.empty())
+        options.rope_rounding = floating_dtype_from_name(fsdp.buffer_dtype, "buffer_dtype");
+    options.gather_ahead = {.forward = fsdp.forward_prefetch, .backward = fsdp.backward_prefetch};
+}
+
 }  // namespace
 
 TrainerSettings trainer_settings(const Arguments& arguments) {
@@ -85,7 +92,8 @@ TrainerSettings trainer_settings(const Arguments& arguments) {
     return settings;
 }
 
-Precision chosen_precision(const Arguments& arguments, std::optional<DType> stored, Device device) {
+Precision chosen_precision(const RunArguments& run, std::optional<DType> stored, Device device) {
+    const Arguments& arguments = run.arguments;
     const std::string asked = arguments.optional_text("dtype").value_or("auto");
     const DType weights =
         asked == "auto" ? stored.value_or(DType::f32) : floating_dtype_from_name(asked, "--dtype");
@@ -105,6 +113,7 @@ Precision chosen_precision(const Arguments& arguments, std::optional<DType> stor
         precision.moments = floating_dtype_from_name(*moments, "--moments_dtype");
     if (arguments.text("residual_dtype") == "float32") precision.residual = DType::f32;
     precision.stochastic_rounding = arguments.flag("stochastic_rounding");
+    if (run.fsdp && run.fsdp->fp32_reduce_scatter) precision.gradients = DType::f32;
     return precision;
 }
 
@@ -147,7 +156,8 @@ OnNonFinite on_non_finite(const Arguments& arguments) {
     return text == "stop" ? OnNonFinite::stop : text == "skip" ? OnNonFinite::skip : OnNonFinite::go_on;
 }
 
-TrainEngineOptions engine_options(const Arguments& arguments, const Precision& precision) {
+TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision) {
+    const Arguments& arguments = run.arguments;
     TrainEngineOptions options;
     options.model.precision = precision;
     options.model.recompute = {recompute_from_name(arguments.text("recompute"), "--recompute")};
@@ -162,15 +172,14 @@ TrainEngineOptions engine_options(const Arguments& arguments, const Precision& p
     options.skip_non_finite = on_non_finite(arguments) != OnNonFinite::go_on;
     if (arguments.text("loss_denominator") == "hf457")
         options.compat.loss_denominator = HfCompat::LossDenominator::all_labels;
+    options.shared_batches = run.batch_is_global;
+    if (run.fsdp) add_fsdp_settings(options.model, *run.fsdp);
     return options;
 }
 
 TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision,
                                   const MeshSettings& mesh, std::int64_t rows, std::int64_t row_length) {
-    TrainEngineOptions options = engine_options(run.arguments, precision);
-    // The model's only buffers are the tables of rotary angles.
-    if (run.fsdp && !run.fsdp->buffer_dtype.empty())
-        options.model.rope_rounding = floating_dtype_from_name(run.fsdp->buffer_dtype, "buffer_dtype");
+    TrainEngineOptions options = engine_options(run, precision);
     options.model.rows = rows;
     options.model.row_length = row_length;
     options.sharding = mesh.sharding;

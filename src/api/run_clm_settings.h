@@ -14,8 +14,9 @@ TrainerSettings trainer_settings(const Arguments& arguments);
 
 /// Weights are in the dtype that --dtype names; "auto", and saying nothing about a model that is loaded, take
 /// the stored one (`stored`, fp32 when that is not known). --bf16 and --fp16 add a master copy to fp32
-/// weights; fp16 needs a GPU.
-Precision chosen_precision(const Arguments& arguments, std::optional<DType> stored, Device device);
+/// weights; fp16 needs a GPU. Gradients are fp32 with a master copy, or where fp32_reduce_scatter of
+/// --fsdp_config wants their sums so.
+Precision chosen_precision(const RunArguments& run, std::optional<DType> stored, Device device);
 /// One line that names every format.
 std::string precision_text(const Precision& precision);
 
@@ -25,7 +26,7 @@ OptimizerSettings optimizer_settings(const Arguments& arguments);
 OnNonFinite on_non_finite(const Arguments& arguments);
 
 /// Everything about the engine but how large its batches are.
-TrainEngineOptions engine_options(const Arguments& arguments, const Precision& precision);
+TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision);
 /// Everything about the engine of a process of a mesh, for batches of `rows` rows of up to `row_length`
 /// tokens.
 TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision,

@@ -8,7 +8,8 @@ void check_devices_alike(const RunRanks& ranks, Device device) {
         "With --device cuda, those without a usable GPU say what is missing; --device cpu needs none.");
 }
 
-RunMesh::RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settings, Backend& backend) {
+RunMesh::RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settings, Backend& backend)
+    : world_(world) {
     if (world == nullptr) {
         mesh_ = std::make_unique<const Mesh>();
         return;
@@ -22,6 +23,13 @@ RunMesh::RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settin
         make = gpus_->maker();
     }
     mesh_ = std::make_unique<const Mesh>(*world, settings.shape, settings.key_value_copies, make);
+}
+
+CommunicationTimes RunMesh::communication_times() {
+    CommunicationTimes times;
+    if (world_ != nullptr) times += world_->communication_times();
+    if (gpus_) times += gpus_->times();
+    return times;
 }
 
 }  // namespace drover

@@ -24,10 +24,15 @@ class RunMesh {
     /// How many ranks have the GPU of this one, itself among them; 1 on the CPU.
     int ranks_of_gpu() const { return gpus_ ? gpus_->ranks_of_gpu() : 1; }
 
+    /// What this rank's collectives took so far, those on its GPU included if the world's options ask for it;
+    /// nothing without a world.
+    CommunicationTimes communication_times();
+
     const Mesh& operator*() const { return *mesh_; }
     const Mesh* operator->() const { return mesh_.get(); }
 
   private:
+    World* world_;
     std::optional<NcclCommunicators> gpus_;
     std::unique_ptr<const Mesh> mesh_;
 };

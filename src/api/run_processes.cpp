@@ -102,7 +102,8 @@ WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& 
     // Ranks that wait for the same one lose patience one after the other: the first tells the others.
     const milliseconds later = milliseconds(1500) * std::min(launch.rank, 10);
     return {.deadline = std::chrono::seconds(arguments.integer("ddp_timeout")) + later,
-            .comm_debug = arguments.flag("comm_debug")};
+            .comm_debug = arguments.flag("comm_debug"),
+            .gpu_times = arguments.flag("comm_stats")};
 }
 
 void check_started_alike(const RunProcesses& processes, const RunArguments& run) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "app/bench_mesh.h"
 #include "app/bench_options.h"
 #include "app/bench_report.h"
 #include "app/commands.h"
@@ -15,6 +16,7 @@
 #include "core/stopwatch.h"
 #include "core/torch_rng.h"
 #include "model/params.h"
+#include "train/communication_report.h"
 #include "train/train_engine.h"
 
 namespace drover {
@@ -31,6 +33,8 @@ struct BenchOptions {
     std::int64_t steps = 8;
     std::int64_t layers = 0;  ///< 0: as many as the config says
     std::string init = "hf";
+    bool fsdp = false;
+    bool comm_stats = false;
 };
 
 /// By the names of run_clm's flags.
@@ -79,6 +83,7 @@ struct Measurements {
     double mfu = 0;
     double first_step_seconds = 0;
     double loss = 0;
+    CommunicationTimes communication;        ///< of the steps after warm-up
     std::int64_t peak_bytes = 0;             ///< of the process, on the host
     std::size_t library_bytes = 0;           ///< on the device, besides the plan
     std::vector<OperationTotal> operations;  ///< of one further step
@@ -86,12 +91,13 @@ struct Measurements {
     MachinePeaks peaks;
 };
 
-Measurements measure(TrainEngine& engine, Backend& backend, std::span<const TokenBatch> batches,
-                     std::int64_t steps) {
+Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh,
+                     std::span<const TokenBatch> batches, std::int64_t steps) {
     constexpr double learning_rate = 1e-5;
     Measurements result;
     std::vector<double> seconds;
     for (std::int64_t i = 0; i < steps; ++i) {
+        if (i == warm_up_steps) result.communication -= mesh.communication_times();
         const Stopwatch watch;
         const auto turn = static_cast<std::size_t>(i) % batches.size();
         result.loss = engine.step(batches.subspan(turn, 1), learning_rate).loss;
@@ -99,6 +105,7 @@ Measurements measure(TrainEngine& engine, Backend& backend, std::span<const Toke
         if (i >= warm_up_steps) seconds.push_back(watch.seconds());
         if (i == 0) result.first_step_seconds = seconds_since_process_start();
     }
+    result.communication += mesh.communication_times();
     result.step_seconds = median(seconds);
 
     {
@@ -125,6 +132,13 @@ std::string device_memory(const Backend& backend, const TrainEngine& engine, con
                        bytes_text(engine.memory_plan().total), bytes_text(m.library_bytes));
 }
 
+Json communication_json(const CommunicationTimes& sums, std::int64_t steps) {
+    const auto counted = static_cast<double>(steps);
+    return {{"collectives", static_cast<double>(sums.collectives) / counted},
+            {"under_way_seconds", sums.busy_seconds / counted},
+            {"waited_seconds", sums.waited_seconds / counted}};
+}
+
 Json json_of(const BenchOptions& options, const ModelConfig& config, const TrainEngine& engine,
              const Backend& backend, const Measurements& m) {
     return {{"model", options.shape.model},
@@ -135,6 +149,7 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"optim", options.optimizer},
             {"recompute", options.recompute},
             {"moe", options.moe},
+            {"fsdp", options.fsdp},
             {"steps", options.steps},
             {"device", backend.description()},
             {"parameters", engine.store().spec().parameter_count()},
@@ -156,7 +171,7 @@ void run_bench(const BenchOptions& options) {
     if (options.layers > 0) config.num_hidden_layers = options.layers;
     const Precision precision = options.shape.precision();
     const std::unique_ptr<Backend> backend = options.shape.backend();
-    const Mesh mesh;
+    BenchMesh mesh(options.fsdp, options.comm_stats, *backend);
     TrainEngine engine(config,
                        {.model = {.precision = precision,
                                   .recompute = {recompute_from_name(options.recompute, "--recompute")},
@@ -167,8 +182,9 @@ void run_bench(const BenchOptions& options) {
                         .optimizer = OptimizerSettings::named(options.optimizer, 0),
                         .max_gradient_norm = 1.0,
                         .compat = {},
-                        .init = init_kind_from_name(options.init, "--init")},
-                       *backend, mesh);
+                        .init = init_kind_from_name(options.init, "--init"),
+                        .sharding = options.fsdp ? Sharding::zero3 : Sharding::replicated},
+                       *backend, *mesh);
     if (!options.shape.json)
         fmt::print("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",
                    backend->description(), options.shape.model,
@@ -179,7 +195,7 @@ void run_bench(const BenchOptions& options) {
     engine.allocate();
     engine.initialize_weights(seed);
     const std::vector<TokenBatch> batches = random_batches(options.shape, config.vocab_size);
-    Measurements m = measure(engine, *backend, batches, options.steps);
+    Measurements m = measure(engine, *backend, mesh, batches, options.steps);
     if (!std::isfinite(m.loss))
         throw Error(fmt::format("The loss became {} within {} steps.", m.loss, options.steps),
                     "Such a run measures nothing; use another config or dtype.");
@@ -187,8 +203,11 @@ void run_bench(const BenchOptions& options) {
     m.tokens_per_second = static_cast<double>(batches[0].tokens()) / m.step_seconds;
     m.flops_per_second = m.tokens_per_second * flops_per_token(config, options.shape.sequence);
     m.mfu = m.flops_per_second / m.peaks.reference_flops(precision.parameters);
+    const std::int64_t counted_steps = options.steps - warm_up_steps;
     if (options.shape.json) {
-        fmt::print("{}\n", json_of(options, config, engine, *backend, m).dump());
+        Json report = json_of(options, config, engine, *backend, m);
+        if (options.comm_stats) report["communication"] = communication_json(m.communication, counted_steps);
+        fmt::print("{}\n", report.dump());
         return;
     }
     fmt::print(
@@ -196,11 +215,11 @@ void run_bench(const BenchOptions& options) {
         "loss {:.3f}\n"
         "first step done {:.2f} s after start; peak resident memory {}{}\n"
         "Machine's peaks: {}\nOne more step of {:.1f} ms, by operation:\n{}",
-        m.tokens_per_second, m.flops_per_second / 1e9, 100 * m.mfu, 1e3 * m.step_seconds,
-        options.steps - warm_up_steps, warm_up_steps, m.loss, m.first_step_seconds,
-        bytes_text(static_cast<std::size_t>(m.peak_bytes)), device_memory(*backend, engine, m),
-        text_of(m.peaks), 1e3 * m.observed_seconds,
+        m.tokens_per_second, m.flops_per_second / 1e9, 100 * m.mfu, 1e3 * m.step_seconds, counted_steps,
+        warm_up_steps, m.loss, m.first_step_seconds, bytes_text(static_cast<std::size_t>(m.peak_bytes)),
+        device_memory(*backend, engine, m), text_of(m.peaks), 1e3 * m.observed_seconds,
         operations_table(m.operations, m.observed_seconds, m.peaks));
+    if (options.comm_stats) fmt::print("{}", communication_text(m.communication, counted_steps));
 }
 
 }  // namespace
@@ -236,6 +255,14 @@ void add_bench_command(CLI::App& app) {
         ->check(CLI::IsMember({"hf", "counter"}));
     command->add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
         ->check(CLI::Range(0, 1 << 12));
+    CLI::Option* fsdp = command->add_flag(
+        "--fsdp", options->fsdp,
+        "as one of several processes with --fsdp full_shard, but alone: weights are gathered block by block "
+        "and gradients scattered, from memory to memory");
+    command
+        ->add_flag("--comm_stats", options->comm_stats,
+                   "say how long collectives were under way in a step, and waited for")
+        ->needs(fsdp);
     const CLI::App* ops = add_bench_ops_command(*command);
     const CLI::App* gmm = add_bench_gmm_command(*command);
     command->callback([=] {

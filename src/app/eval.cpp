@@ -96,8 +96,8 @@ void evaluate(const EvalOptions& options) {
     const TrainerSettings settings = trainer_settings(arguments);
     const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
 
-    TrainEngineOptions engine_settings = engine_options(
-        arguments, chosen_precision(arguments, computed_dtype(source.config), backend->device()));
+    TrainEngineOptions engine_settings =
+        engine_options(run, chosen_precision(run, computed_dtype(source.config), backend->device()));
     engine_settings.evaluation_only = true;
     engine_settings.model.recompute = {Recompute::full};  // nothing is kept for a backward pass
     engine_settings.model.rows = settings.per_device_eval_batch_size;

@@ -14,6 +14,7 @@
 #include "api/speech.h"
 #include "app/busy_machine.h"
 #include "app/commands.h"
+#include "app/process_usage.h"
 #include "app/run_clm_data.h"
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
@@ -93,7 +94,7 @@ class ClmRun {
 
     /// Plans everything, but allocates nothing yet.
     void plan() {
-        precision_ = chosen_precision(arguments_, model_.config.dtype, backend_->device());
+        precision_ = chosen_precision(run_, model_.config.dtype, backend_->device());
         batches_ = deal_batches(mesh_settings_, **mesh_, tokens_.packing.packing, settings_);
         tokens_.row_length = batches_.padded(tokens_.row_length);
         make_engine();
@@ -156,6 +157,8 @@ class ClmRun {
         add_callbacks(trainer);
         if (arguments_.flag("do_train")) train(trainer);
         if (arguments_.flag("do_eval")) evaluate(trainer);
+        say(fmt::format("This process had at most {} of memory resident.",
+                        bytes_text(static_cast<std::size_t>(peak_resident_bytes()))));
         if (!processes_.is_first()) return;
         write_card(trainer);
         fmt::print("{}", summary_.text());
@@ -323,16 +326,10 @@ class ClmRun {
     }
 
     void add_communication_report(Trainer& trainer) {
-        if (processes_.alone()) {
-            messages_.warning("--comm_stats: one process alone has no collectives.");
-        } else if (backend_->device() != Device::cpu) {
-            messages_.warning(
-                "--comm_stats: collectives between GPUs run on their streams, where they are not timed; "
-                "--profile_step records a step.");
-        } else {
-            communication_.emplace([&world = *processes_.world] { return world.communication_times(); });
-            trainer.add_callback(*communication_);
-        }
+        if (processes_.alone())
+            return messages_.warning("--comm_stats: one process alone has no collectives.");
+        communication_.emplace([this] { return mesh_->communication_times(); });
+        trainer.add_callback(*communication_);
     }
 
     void train(Trainer& trainer) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "args/argument_value.h"
 #include "args/object_reader.h"
@@ -75,6 +76,17 @@ struct ExplainedKey {
     const char *key, *meaning;
 };
 constexpr std::array explained_keys{
+    ExplainedKey{"auto_wrap_policy", "the units are the embedding, each block and the head."},
+    ExplainedKey{"min_num_params", "the units are the embedding, each block and the head."},
+    ExplainedKey{"version", "1 and 2 mean the same here."},
+    ExplainedKey{"limit_all_gathers", "there is memory for one block that is gathered ahead, never more."},
+    ExplainedKey{"use_orig_params", "every weight keeps its own name, shape and settings."},
+    ExplainedKey{"sync_module_states",
+                 "nothing is sent: each process draws or reads its own rows, of the same weights."},
+    ExplainedKey{"cpu_ram_efficient_loading",
+                 "each process reads its own rows; none ever holds the whole model."},
+};
+constexpr std::array explained_xla_keys{
     ExplainedKey{"flatten_parameters",
                  "weights are not joined in one vector; each keeps its shape, so that weight decay and "
                  "Adafactor see it, and the weights of a block travel together."},
@@ -84,6 +96,34 @@ constexpr std::array explained_keys{
     ExplainedKey{"pin_layout_in_collective_ops",
                  "it fixes memory layouts that a compiler might change; here nothing changes them."},
 };
+
+void explain_keys(FsdpSettings& settings, ObjectReader& reader, std::span<const ExplainedKey> keys) {
+    for (const ExplainedKey& explained : keys)
+        if (reader.has(explained.key))
+            settings.explanations.push_back(
+                fmt::format("{}: {}: {}", reader.where(), explained.key, explained.meaning));
+}
+
+/// What is written decides; Hugging Face's default would be slower here for nothing.
+void read_prefetch(FsdpSettings& settings, ObjectReader& reader) {
+    for (const char* key : {"backward_prefetch", "backward_prefetch_policy"}) {
+        if (!reader.has(key)) continue;
+        const std::string asked = reader.choice(key, "", {"NO_PREFETCH", "BACKWARD_PRE", "BACKWARD_POST"});
+        settings.backward_prefetch = asked != "NO_PREFETCH";
+        if (asked == "BACKWARD_POST")
+            settings.explanations.push_back(fmt::format(
+                "{}: {}: BACKWARD_POST is taken for BACKWARD_PRE; there is memory for two blocks anyway.",
+                reader.where(), key));
+    }
+    settings.forward_prefetch = reader.flag("forward_prefetch", true);
+    for (const auto& [is_on, pass] :
+         {std::pair(settings.forward_prefetch, "forward"), std::pair(settings.backward_prefetch, "backward")})
+        if (!is_on)
+            settings.explanations.push_back(
+                fmt::format("{}: {}_prefetch is off: in the {} pass a block is gathered when it is needed, "
+                            "not while the one before computes.",
+                            reader.where(), pass, pass));
+}
 
 void read_xla_settings(FsdpSettings& settings, ObjectReader reader, std::vector<std::string>& no_effect) {
     const std::vector<std::string> types{"float32", "bfloat16", "float16"};
@@ -101,10 +141,7 @@ void read_xla_settings(FsdpSettings& settings, ObjectReader reader, std::vector<
         reader.flag(key, false);
     for (const char* key : {"reduce_scatter_bucket_size_mb", "all_gather_bucket_size_mb"})
         reader.integer(key, 0, 0);
-    for (const ExplainedKey& explained : explained_keys)
-        if (reader.has(explained.key))
-            settings.explanations.push_back(
-                fmt::format("{}: {}: {}", reader.where(), explained.key, explained.meaning));
+    explain_keys(settings, reader, explained_xla_keys);
     for (std::string& key : reader.without_effect(
              {"disable_reshard_on_root", "shard_param_on_dim_0", "execute_sharding_on_init",
               "optimization_barrier_in_forward", "optimization_barrier_in_backward",
@@ -123,16 +160,14 @@ void read_config(FsdpSettings& settings, const Json& config, const std::string& 
     const bool grad_ckpt = reader.flag("xla_fsdp_grad_ckpt", false);
     settings.activation_checkpointing = reader.flag("activation_checkpointing", false) || grad_ckpt;
     settings.reshard_after_forward = reader.flag("reshard_after_forward", true);
-    settings.offload =
-        reader.flag("cpu_offload", false) || reader.flag("offload_params", false) || settings.offload;
+    for (const char* key : {"cpu_offload", "offload_params"})
+        if (reader.flag(key, false)) settings.offload = true;
     settings.sharded_state_dict =
         reader.choice("state_dict_type", "FULL_STATE_DICT",
                       {"FULL_STATE_DICT", "SHARDED_STATE_DICT", "LOCAL_STATE_DICT"}) != "FULL_STATE_DICT";
     const std::vector<std::string> policies{"TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"};
     reader.choice("auto_wrap_policy", "TRANSFORMER_BASED_WRAP", policies);
-    const std::vector<std::string> prefetches{"NO_PREFETCH", "BACKWARD_PRE", "BACKWARD_POST"};
-    reader.choice("backward_prefetch", "NO_PREFETCH", prefetches);
-    reader.choice("backward_prefetch_policy", "NO_PREFETCH", prefetches);
+    read_prefetch(settings, reader);
     const std::int64_t version = reader.integer("version", 1, 1);
     if (version > 2)
         reader.fail("version", fmt::format("is {}", version), "Use 1 or 2; they mean the same here.");
@@ -140,12 +175,9 @@ void read_config(FsdpSettings& settings, const Json& config, const std::string& 
     if (reader.flag("cpu_ram_efficient_loading", false) && !sync)
         reader.fail("cpu_ram_efficient_loading", "is true, but sync_module_states is false",
                     "Set sync_module_states to true, or leave both out.");
-    for (const char* key : {"forward_prefetch", "limit_all_gathers", "use_orig_params"})
-        reader.flag(key, true);
-
-    std::vector<std::string> no_effect = reader.without_effect(
-        {"auto_wrap_policy", "backward_prefetch", "backward_prefetch_policy", "version", "sync_module_states",
-         "cpu_ram_efficient_loading", "forward_prefetch", "limit_all_gathers", "use_orig_params"});
+    for (const char* key : {"limit_all_gathers", "use_orig_params"}) reader.flag(key, true);
+    explain_keys(settings, reader, explained_keys);
+    std::vector<std::string> no_effect;
     read_xla_settings(settings, reader.object("xla_fsdp_settings"), no_effect);
     reader.check_all_known();
 
@@ -159,13 +191,9 @@ void read_config(FsdpSettings& settings, const Json& config, const std::string& 
             fmt::format("{}: xla_fsdp_v2 is taken although xla is not true.", where));
     if (!no_effect.empty())
         settings.explanations.push_back(
-            fmt::format("{}: {} tune{} PyTorch's sharding; here every leaf is sharded by rows, the next "
-                        "block is gathered while "
-                        "one computes, and gradients are scattered in the background.",
+            fmt::format("{}: {} tune{} PyTorch/XLA's sharding; here every weight is sharded by rows, and "
+                        "gathers and scatters run beside the computation.",
                         where, fmt::join(no_effect, ", "), no_effect.size() == 1 ? "s" : ""));
-    if (settings.min_num_params > 0)
-        settings.explanations.push_back(fmt::format(
-            "{}: min_num_params is not used; the units are the embedding, each block and the head.", where));
 }
 
 }  // namespace

@@ -30,6 +30,10 @@ struct FsdpSettings {
     bool xla = false;
     bool xla_fsdp_v2 = false;  ///< the batch of the command line is that of all devices
 
+    /// Whether the next block is gathered while one computes; Hugging Face's defaults are not taken over,
+    /// only what is written.
+    bool forward_prefetch = true;
+    bool backward_prefetch = true;
     bool reshard_after_forward = true;  ///< false: gathered weights are kept until backward
     bool fp32_reduce_scatter = false;   ///< gradients are summed in fp32
     std::string compute_dtype{};        ///< of xla_fsdp_settings; empty: as the model

@@ -66,8 +66,7 @@ std::span<const Argument> parallel_arguments() {
             .parallel(),
         flag("comm_stats", "no",
              "At the end, say how long the first process's collectives took in a step, and how much of that "
-             "was "
-             "hidden behind computing (CPUs only).")
+             "was hidden behind computing.")
             .parallel(),
         integer("local_rank", "-1", "Number of the process on its machine.")
             .explained("The launcher (mpirun, srun) says which process this is."),

@@ -127,7 +127,7 @@ template <class ShareOf>
 void reduce_shares(Exchange& exchange, const CollectiveCall& call, const std::byte* whole, std::byte* to,
                    const ShareOf& share) {
     const std::size_t element = size_of(call.dtype);
-    const auto peers = static_cast<std::size_t>(exchange.size() - 1);
+    const auto peers = static_cast<std::size_t>(std::max(exchange.size() - 1, 1));
     // One half is added up while the other is filled.
     const std::size_t half = exchange.scratch().size() / 2 / piece_alignment * piece_alignment;
     const std::size_t piece_bytes =

@@ -28,6 +28,8 @@ struct WorldOptions {
     /// Before each collective and message the ranks compare what they call. Costs a small message per pair of
     /// ranks.
     bool comm_debug = false;
+    /// Collectives on GPUs are timed, which costs a few events each; those on CPUs always are.
+    bool gpu_times = false;
     /// What a rank receives the contributions to a reduction in; made larger where the number of ranks needs
     /// it.
     std::size_t scratch_bytes = std::size_t{16} << 20;
@@ -53,6 +55,19 @@ struct CommunicationTimes {
     /// That callers stood still for collectives and messages; the rest of `busy_seconds` lay behind their
     /// work.
     double waited_seconds = 0;
+
+    CommunicationTimes& operator+=(const CommunicationTimes& more) {
+        collectives += more.collectives;
+        busy_seconds += more.busy_seconds;
+        waited_seconds += more.waited_seconds;
+        return *this;
+    }
+    CommunicationTimes& operator-=(const CommunicationTimes& less) {
+        collectives -= less.collectives;
+        busy_seconds -= less.busy_seconds;
+        waited_seconds -= less.waited_seconds;
+        return *this;
+    }
 };
 
 /// "all_gather number 17 on axis data (24 float32)"

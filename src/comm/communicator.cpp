@@ -49,14 +49,14 @@ bool overlap(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Communicator::Communicator(std::string axis, int size, int rank, Device device)
-    : axis_(std::move(axis)), size_(size), rank_(rank), device_(device) {
+Communicator::Communicator(std::string axis, int size, int rank, Device device, bool idle)
+    : axis_(std::move(axis)), size_(size), rank_(rank), device_(device), idle_(idle) {
     require(size >= 1 && rank >= 0 && rank < size, "a communicator's rank lies outside its axis");
 }
 
 void Communicator::check_operand(const Tensor& x, std::string_view operation) const {
     check(x.packed() && (x.raw() != nullptr || x.numel() == 0), operation, "a tensor is absent or strided");
-    check(x.device() == device_ || size_ == 1, operation, "a tensor lies on another device");
+    check(x.device() == device_ || idle_, operation, "a tensor lies on another device");
 }
 
 /// `whole` is as long as all ranks' parts, and `part` lies outside it or in its own place there.
@@ -65,12 +65,12 @@ void Communicator::check_part(const Tensor& part, const Tensor& whole, std::stri
     check_operand(whole, operation);
     check(part.dtype() == whole.dtype() && whole.numel() == part.numel() * size_, operation, "sizes differ");
     const bool in_place = bytes_of(part) == bytes_of(whole) + part.bytes() * static_cast<std::size_t>(rank_);
-    check(size_ > 1 || part.numel() == 0 || in_place, operation, "over one rank it needs one tensor");
+    check(!idle_ || part.numel() == 0 || in_place, operation, "over one rank it needs one tensor");
     check(in_place || !overlap(part, whole), operation, "the part overlaps other ranks' places");
 }
 
 Pending Communicator::start(Stream stream, const CollectiveCall& call) {
-    if (size_ == 1) return {};
+    if (idle_) return {};
     return {this, do_start(stream, call)};
 }
 
@@ -82,7 +82,7 @@ void Communicator::wait(Stream stream, Pending pending) {
 }
 
 void Communicator::follow(const Pending& earlier) {
-    if (earlier && size_ > 1) do_follow(earlier.operation_);
+    if (earlier && !idle_) do_follow(earlier.operation_);
 }
 
 Pending Communicator::start_comparison(CollectiveCall call) {
@@ -235,7 +235,7 @@ namespace {
 
 class SelfCommunicator final : public Communicator {
   public:
-    explicit SelfCommunicator(std::string axis) : Communicator(std::move(axis), 1, 0, Device::cpu) {}
+    explicit SelfCommunicator(std::string axis) : Communicator(std::move(axis), 1, 0, Device::cpu, true) {}
 
   private:
     void* do_start(Stream, const CollectiveCall&) override { bug("a collective over one rank was started"); }

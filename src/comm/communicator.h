@@ -44,8 +44,9 @@ class [[nodiscard]] Pending {
 /// ranks. Tensors are packed and live on the communicator's device.
 ///
 /// `start_x` enqueues the collective behind the work that is on the stream and returns at once; `wait` makes
-/// later work on the stream see its result; the plain name does both. At size 1 nothing happens: gathering,
-/// scattering and all-to-all then need the caller to pass the same memory twice.
+/// later work on the stream see its result; the plain name does both. An idle axis (of one rank, unless it
+/// was made to copy) does nothing: gathering, scattering and all-to-all then need the caller to pass the same
+/// memory twice.
 ///
 /// On CPUs reductions are made in rank order, bf16 and f16 in fp32 with one rounding at the end, so that
 /// results depend neither on timing nor on what carries the bytes, and `max` and `min` of a NaN and anything
@@ -56,12 +57,14 @@ class [[nodiscard]] Pending {
 /// rank failed. After that, the world and all its communicators can only be destroyed.
 class Communicator {
   public:
-    Communicator(std::string axis, int size, int rank, Device device);
+    Communicator(std::string axis, int size, int rank, Device device, bool idle = false);
     virtual ~Communicator() = default;
     Communicator(const Communicator&) = delete;
     Communicator& operator=(const Communicator&) = delete;
 
     int size() const { return size_; }
+    /// Whether calls do nothing.
+    bool idle() const { return idle_; }
     /// Within the axis.
     int rank() const { return rank_; }
     /// "tp", "data", …, for messages.
@@ -128,7 +131,7 @@ class Communicator {
     Pending start_comparison(CollectiveCall call);
 
   protected:
-    /// Only called at sizes above 1; the call's spans end with it. Returns what the other two take.
+    /// Never called when idle; the call's spans end with it. Returns what the other two take.
     virtual void* do_start(Stream stream, const CollectiveCall& call) = 0;
     virtual void do_wait(Stream stream, void* operation) = 0;
     virtual void do_drop(void* operation) noexcept = 0;
@@ -149,10 +152,17 @@ class Communicator {
     int size_;
     int rank_;
     Device device_;
+    bool idle_;
     std::vector<std::int64_t> counts_;  // of the all_to_all being started; kept for its capacity
 };
 
-/// An axis with one rank.
+/// What an axis with one rank does when a collective is called.
+enum class LonelyAxis : std::uint8_t {
+    idles,
+    copies,  ///< as much as with others, from memory to memory: to measure what sharding costs by itself
+};
+
+/// An idle axis with one rank.
 std::unique_ptr<Communicator> make_self_communicator(std::string axis = "self");
 
 }  // namespace drover

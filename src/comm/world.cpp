@@ -47,7 +47,8 @@ World::~World() {
     if (std::uncaught_exceptions() > exceptions_before_) fail("it ended because of an error of its own.");
 }
 
-std::unique_ptr<Communicator> World::make_communicator(std::string axis, std::vector<int> ranks) {
+std::unique_ptr<Communicator> World::make_communicator(std::string axis, std::vector<int> ranks,
+                                                       LonelyAxis lonely) {
     const auto self = std::find(ranks.begin(), ranks.end(), rank());
     require(self != ranks.end(), "a rank makes a communicator that it is not in");
     std::vector<int> sorted = ranks;
@@ -63,7 +64,7 @@ std::unique_ptr<Communicator> World::make_communicator(std::string axis, std::ve
                 .collectives = next_channel_,
                 .messages = next_channel_ + 1};
     next_channel_ += 2;
-    if (group.size() == 1) return make_self_communicator(group.axis);
+    if (group.size() == 1 && lonely == LonelyAxis::idles) return make_self_communicator(group.axis);
     return std::make_unique<WorldCommunicator>(thread_, std::move(group));
 }
 

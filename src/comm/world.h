@@ -33,7 +33,8 @@ class World {
     /// order. Involves no communication. Every rank must make its communicators in the same order of axes,
     /// its lonely ones too; what they make in the same place must be the same ranks, or ranks that have
     /// nobody in common.
-    std::unique_ptr<Communicator> make_communicator(std::string axis, std::vector<int> ranks);
+    std::unique_ptr<Communicator> make_communicator(std::string axis, std::vector<int> ranks,
+                                                    LonelyAxis lonely = LonelyAxis::idles);
 
     /// The orderly end: no collective follows. Waits until the other ranks have come to it where a launcher's
     /// processes end together (MPI); throws when they fail or do not come.

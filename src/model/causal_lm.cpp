@@ -123,8 +123,9 @@ struct CausalLm::Pass {
     /// blocks for the final norm.
     template <class Look>
     void forward(const Look& look, bool first_piece = true) {
+        const bool ahead = model.options_.gather_ahead.forward;
         store.gather(stream, UnitIndex::embedding);
-        store.gather(stream, UnitIndex::block(0));
+        if (ahead) store.gather(stream, UnitIndex::block(0));
         embed();
         look(-1, activations(0).residual);
         if (model.has_balance_loss() && first_piece) {
@@ -133,7 +134,7 @@ struct CausalLm::Pass {
         }
         Tensor residual, branch;  // the stream, and what must still be added to it
         for (int i = 0; i < blocks; ++i) {
-            store.gather(stream, UnitIndex::block(i) + 1);
+            if (ahead) store.gather(stream, UnitIndex::block(i) + 1);
             const UnitTensors weights = store.get(stream, UnitIndex::block(i));
             const BlockActivations a = activations(i);
             branch = DecoderBlock(context, weights, a, i).forward(residual, branch);
@@ -224,7 +225,7 @@ struct CausalLm::Pass {
     void blocks_backward() {
         store.gather(stream, UnitIndex::block(blocks - 1));
         for (int i = blocks - 1; i >= 0; --i) {
-            if (i > 0) store.gather(stream, UnitIndex::block(i - 1));
+            if (i > 0 && model.options_.gather_ahead.backward) store.gather(stream, UnitIndex::block(i - 1));
             const UnitTensors weights = store.get(stream, UnitIndex::block(i));
             DecoderBlock(context, weights, activations(i), i)
                 .backward(store.grad(stream, UnitIndex::block(i)), dresidual(),

@@ -13,6 +13,13 @@
 namespace drover {
 
 /// What a model must be able to hold at once, and how it trades memory for time.
+/// Whether the next unit's weights are asked for while one computes, or only when they are needed. With
+/// weights that are not sharded there is no difference.
+struct GatherAhead {
+    bool forward = true;
+    bool backward = true;
+};
+
 struct CausalLmOptions {
     Precision precision;
     RecomputePolicy recompute;
@@ -22,6 +29,7 @@ struct CausalLmOptions {
     double label_smoothing = 0;  ///< ε: targets are (1 − ε) · one-hot + ε / V, in training and in evaluation
     std::optional<DType> rope_rounding{};  ///< of the cosines and sines; absent: as the residual stream
     double neftune_alpha = 0;  ///< training adds U(−m, m) to the embeddings, m = alpha / √(row length · H)
+    GatherAhead gather_ahead{};
 };
 
 /// A causal language model: embedding → blocks → head and loss, and back. Weights and gradients are reached

@@ -71,4 +71,11 @@ Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies, const Mak
     host_everyone_ = world.make_communicator("everyone on the host", ranks_of(all));
 }
 
+Mesh Mesh::that_copies(World& world, const MakeLonelyCommunicator& make) {
+    return Mesh(world, {}, 1, [&](const std::string& axis, const std::vector<int>& ranks) {
+        const bool used = axis == "data" || axis == "dcn+data" || axis == "everyone";
+        return make(axis, ranks, used ? LonelyAxis::copies : LonelyAxis::idles);
+    });
+}
+
 }  // namespace drover

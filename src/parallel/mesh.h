@@ -26,6 +26,10 @@ struct MeshPlace {
 
 MeshPlace place_of(const MeshShape& shape, int rank);
 
+/// As MakeCommunicator, which may be asked for axes of one rank that copy.
+using MakeLonelyCommunicator =
+    std::function<std::unique_ptr<Communicator>(std::string axis, std::vector<int> ranks, LonelyAxis lonely)>;
+
 /// The axes of the mesh as one rank sees them. Every rank makes its mesh with the same arguments.
 class Mesh {
   public:
@@ -35,6 +39,10 @@ class Mesh {
     /// hold the same key/value heads (more than one when tp exceeds their number). The axes' communicators
     /// are made by `make`, or by the world, which must outlive the mesh.
     Mesh(World& world, const MeshShape& shape, int key_value_copies = 1, const MakeCommunicator& make = {});
+
+    /// A mesh of one rank whose axes that FSDP uses (data, replicas, everyone) copy: what sharding costs by
+    /// itself can be measured on it. The world has one rank.
+    static Mesh that_copies(World& world, const MakeLonelyCommunicator& make);
 
     const MeshShape& shape() const { return shape_; }
     const MeshPlace& place() const { return place_; }
@@ -56,7 +64,8 @@ class Mesh {
     MeshShape shape_;
     MeshPlace place_;
     std::unique_ptr<Communicator> tp_, data_, dcn_, replicas_, key_value_copies_, everyone_;
-    std::unique_ptr<Communicator> host_replicas_, host_everyone_;  // only where the others are not the world's
+    std::unique_ptr<Communicator> host_replicas_,
+        host_everyone_;  // only where the others are not the world's
 };
 
 }  // namespace drover

@@ -19,7 +19,7 @@ OwnedLeaf own_leaf(const LeafPlacement& leaf, const Tensor& param, const Tensor&
 std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh,
                                              bool tokens_are_split, DType param_dtype,
                                              std::optional<DType> gradient_dtype, Backend& backend) {
-    if (sharding == Sharding::replicated || mesh.data().size() == 1)
+    if (sharding == Sharding::replicated || mesh.data().idle())
         return std::make_unique<ReplicatedStore>(std::move(spec), mesh, tokens_are_split, param_dtype,
                                                  gradient_dtype);
     require(gradient_dtype.has_value(), "a sharded store without gradients");

@@ -29,7 +29,7 @@ ShardedStore::ShardedStore(ParamSpec spec, Sharding sharding, const Mesh& mesh, 
       gradient_dtype_(gradient_dtype),
       backend_(backend),
       placement_(place_parameters(spec_, mesh, true)) {
-    require(mesh.data().size() > 1, "sharding needs several ranks on the data axis");
+    require(!mesh.data().idle(), "sharding over a data axis that does nothing");
 }
 
 // ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ namespace drover {
 /// with, every micro-batch (ZeRO-2, -3).
 class ShardedStore final : public ParamStore {
   public:
-    /// The mesh's data axis has at least two ranks.
+    /// The mesh's data axis is not idle.
     ShardedStore(ParamSpec spec, Sharding sharding, const Mesh& mesh, bool tokens_are_split,
                  DType param_dtype, DType gradient_dtype, Backend& backend);
 

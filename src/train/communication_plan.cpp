@@ -163,9 +163,10 @@ class CommunicationCount {
                              std::int64_t times = 1) {
             add(axis, CollectiveKind::all_reduce, count, dtype, times);
         };
-        using LossDenominator = HfCompat::LossDenominator;
-        if (options_.compat.loss_denominator != LossDenominator::mean_of_micro_batches)
+        if (!takes_means_of_batches(options_))
             sum(mesh_.replicas(), 1, DType::i64);  // targets of the step
+        else if (options_.shared_batches)
+            sum(mesh_.replicas(), 1, DType::i64, micro_batches_);  // targets of a batch
         if (config_.moe.jitter > 0 || options_.model.neftune_alpha > 0)
             sum(mesh_.replicas(), mesh_.replicas().size(), DType::i64, micro_batches_);
         if (config_.has_experts() && config_.moe.balance_loss && options_.model.label_smoothing == 0) {

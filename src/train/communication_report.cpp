@@ -14,23 +14,24 @@ void CommunicationReport::on_step_end(TrainerView&, const StepReport&) {
     if (steps_ == 1) sums_ = {};
     ++steps_;
     const CommunicationTimes end = read_();
-    sums_.collectives += end.collectives - begin_.collectives;
-    sums_.busy_seconds += end.busy_seconds - begin_.busy_seconds;
-    sums_.waited_seconds += end.waited_seconds - begin_.waited_seconds;
+    sums_ += end;
+    sums_ -= begin_;
 }
 
 std::string CommunicationReport::text() const {
-    if (steps_ == 0) return {};
-    const auto counted = static_cast<double>(std::max<std::int64_t>(steps_ - 1, 1));
+    return steps_ == 0 ? "" : communication_text(sums_, std::max<std::int64_t>(steps_ - 1, 1));
+}
+
+std::string communication_text(const CommunicationTimes& sums, std::int64_t steps) {
+    const auto counted = static_cast<double>(steps);
     // Waking up after a collective makes a wait longer than what was waited for.
     const double hidden =
-        sums_.busy_seconds > 0 ? std::max(0.0, 1 - sums_.waited_seconds / sums_.busy_seconds) : 0;
+        sums.busy_seconds > 0 ? std::max(0.0, 1 - sums.waited_seconds / sums.busy_seconds) : 0;
     return fmt::format(
         "Communication: {:.4g} collectives, {:.4g} s per step under way, {:.4g} s waited for; {:.0f} % "
-        "behind "
-        "computing.\n",
-        static_cast<double>(sums_.collectives) / counted, sums_.busy_seconds / counted,
-        sums_.waited_seconds / counted, 100 * hidden);
+        "behind computing.\n",
+        static_cast<double>(sums.collectives) / counted, sums.busy_seconds / counted,
+        sums.waited_seconds / counted, 100 * hidden);
 }
 
 }  // namespace drover

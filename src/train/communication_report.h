@@ -8,6 +8,9 @@
 
 namespace drover {
 
+/// A line with a newline: what collectives took in each of `steps` steps, of which `sums` is the total.
+std::string communication_text(const CommunicationTimes& sums, std::int64_t steps);
+
 /// How long a rank's collectives took in its steps, and how much of that lay behind computing.
 class CommunicationReport final : public TrainerCallback {
   public:

@@ -49,6 +49,13 @@ std::optional<int> layer_in(const std::string& text) {
 
 }  // namespace
 
+bool takes_means_of_batches(const TrainEngineOptions& options) {
+    using LossDenominator = HfCompat::LossDenominator;
+    return options.compat.loss_denominator == LossDenominator::mean_of_micro_batches ||
+           (options.compat.loss_denominator == LossDenominator::all_labels &&
+            options.model.label_smoothing > 0);
+}
+
 TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
                          const Mesh& mesh)
     : options_(options),
@@ -251,9 +258,8 @@ void TrainEngine::set_counters(const EngineState& state) {
 /// What the whole step's loss is divided by, over all micro-batches and ranks; 0 when that is decided per
 /// micro-batch.
 std::int64_t TrainEngine::step_count(std::span<const TokenBatch> micro_batches) {
-    using LossDenominator = HfCompat::LossDenominator;
-    if (options_.compat.loss_denominator == LossDenominator::mean_of_micro_batches) return 0;
-    const bool all_labels = options_.compat.loss_denominator == LossDenominator::all_labels;
+    if (takes_means_of_batches(options_)) return 0;
+    const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels;
     std::int64_t count = 0;
     for (const TokenBatch& micro : micro_batches)
         count += all_labels ? micro.label_count : micro.target_count();
@@ -266,15 +272,18 @@ std::int64_t TrainEngine::sum_over_replicas(std::int64_t count) {
 }
 
 double TrainEngine::loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
-                               std::int64_t step_count) const {
-    if (options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches)
-        step_count =
-            batch.target_count() * static_cast<std::int64_t>(micro_batches.size()) * mesh_.replicas().size();
-    else if (options_.model.label_smoothing > 0 &&
-             options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels)
-        step_count = batch.target_count();  // 4.57's LabelSmoother takes the mean of each micro-batch, and
-                                            // their sum is differentiated
-    return step_count == 0 ? 0.0 : 1.0 / static_cast<double>(step_count);
+                               std::int64_t step_count) {
+    std::int64_t divisor = step_count;
+    if (takes_means_of_batches(options_)) {
+        // 4.57's LabelSmoother takes the mean of each batch, and their sum over micro-batches and replicas is
+        // differentiated; before, it was their mean.
+        const bool averaged =
+            options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches;
+        divisor = options_.shared_batches ? sum_over_replicas(batch.target_count()) : batch.target_count();
+        if (averaged) divisor *= static_cast<std::int64_t>(micro_batches.size());
+        if (averaged && !options_.shared_batches) divisor *= mesh_.replicas().size();
+    }
+    return divisor == 0 ? 0.0 : 1.0 / static_cast<double>(divisor);
 }
 
 /// transformers 5.x adds the experts' balance loss once per micro-batch; earlier it was averaged like the
@@ -333,7 +342,7 @@ void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
                                       .scale = balance_scale / mesh_.replicas().size()});
     }
     store_->finish_gradients(stream_);
-    if (mesh_.replicas().size() > 1) mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
+    mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
     gradient_norm_.run(backend_, stream_, mesh_.everyone(),
                        {.scalars = scalars_,
                         .max_norm = static_cast<float>(options_.max_gradient_norm),

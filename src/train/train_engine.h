@@ -30,6 +30,9 @@ struct TrainEngineOptions {
     HfCompat compat;
     InitKind init = InitKind::hugging_face;  ///< of weights that are drawn
     Sharding sharding = Sharding::replicated;
+    /// The replicas' micro-batches are parts of one, as under SPMD; otherwise each is a batch by itself.
+    /// Older releases take the mean of a batch, so for them it makes a difference.
+    bool shared_batches = false;
     std::uint64_t noise_seed = 42;  ///< of the noise that router_jitter_noise and NEFTune ask for
     bool sequence_parallel =
         false;  ///< between the seams of tensor parallelism, each rank holds its share of the tokens
@@ -41,6 +44,9 @@ struct TrainEngineOptions {
     std::optional<LossScaler::Settings>
         loss_scaling{};  ///< implies skip_non_finite for gradients that overflow
 };
+
+/// Whether the loss is made from the means of batches, as older releases of transformers do.
+bool takes_means_of_batches(const TrainEngineOptions& options);
 
 /// Where a number first was not finite, in the order in which a step computes: weights, forward, backward.
 struct NonFinite {
@@ -150,7 +156,7 @@ class TrainEngine {
     std::vector<double> leaf_sums() const;
     NonFinite find_non_finite(std::span<const TokenBatch> micro_batches);
     double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
-                      std::int64_t step_count) const;
+                      std::int64_t step_count);
     std::int64_t step_count(std::span<const TokenBatch> micro_batches);
     std::int64_t sum_over_replicas(std::int64_t count);
     double balance_scale(std::size_t micro_batches) const;
@@ -170,8 +176,8 @@ class TrainEngine {
 
     MemoryPlan memory_plan_;
     std::unique_ptr<Arena> arena_;
-    Tensor scalars_;         // [StepScalar::count] f32
-    Tensor loss_sum_;        // [1] f64: of the step, over all ranks
+    Tensor scalars_;   // [StepScalar::count] f32
+    Tensor loss_sum_;  // [1] f64: of the step, over all ranks
     StepReading reading_;
     std::vector<float> host_scalars_;
     std::int64_t updates_done_ = 0;

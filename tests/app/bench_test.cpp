@@ -66,6 +66,21 @@ TEST_F(Bench, JsonHoldsTheMeasurements) {
     }
 }
 
+/// FSDP with one process computes the same; what it does besides is to be measured.
+TEST_F(Bench, FsdpAloneComputesTheSame) {
+    for (const std::string& model : {llama(), mixtral()}) {
+        const std::string run = "bench --json --dtype float32 --model " + model + small_;
+        const Json plain = object(run), sharded = object(run + " --fsdp --comm_stats");
+        EXPECT_EQ(plain.at("loss"), sharded.at("loss"));
+        EXPECT_GT(sharded.at("planned_memory_bytes"), plain.at("planned_memory_bytes"));
+        // Each leaf is gathered (but the last block's only once) and scattered.
+        EXPECT_GT(sharded.at("communication").at("collectives").get<double>(), 2 * 2 * 9);
+        EXPECT_GT(sharded.at("communication").at("under_way_seconds").get<double>(), 0);
+        EXPECT_FALSE(plain.contains("communication"));
+    }
+    expect_error("bench --comm_stats --model " + llama(), 2, "--fsdp");
+}
+
 TEST_F(Bench, OperationsOfAStepAreAllThere) {
     const Json report =
         object("bench --json --optim sgd --layers 3 --recompute full --model " + llama() + small_);

@@ -11,6 +11,7 @@ struct Mode {
     std::string flags;
     bool batch_is_global = false;
     std::string config = "llama";
+    std::string of_both{};  ///< what one process is told, too
 };
 
 std::string deepspeed(int stage) {
@@ -30,8 +31,13 @@ const std::vector<Mode> modes{
     {"TwoDimensionsWithoutSequenceParallel", 4, 2, "--spmd_2d_sharding 2 --sequence_parallel no", true},
     {"TwoDimensionsOfOne", 2, 2, "--spmd_2d_sharding 1", true},
     {"SpmdFsdp", 4, 4, "--spmd_fsdp_sharding", true},
+    {"SpmdFsdpWithMeansOfBatches", 2, 2, "--spmd_fsdp_sharding", true, "llama",
+     "--label_smoothing_factor 0.1 --loss_denominator hf457 "},
     {"SpmdFsdpInTwoSlices", 4, 4, "--spmd_fsdp_sharding --spmd_dcn_parallelism 2", true},
     {"FullShard", 2, 2, "--fsdp full_shard"},
+    {"FullShardWithoutPrefetch", 2, 2,
+     "--fsdp full_shard --fsdp_config '{\"forward_prefetch\": false, \"backward_prefetch\": "
+     "\"NO_PREFETCH\"}'"},
     {"ShardGradOp", 2, 2, "--fsdp 'shard_grad_op auto_wrap'"},
     {"NoShard", 2, 2, "--fsdp no_shard"},
     {"HybridShard", 2, 2, "--fsdp hybrid_shard"},
@@ -71,7 +77,7 @@ class MeshModes : public test::MeshRuns, public ::testing::WithParamInterface<Mo
 
 TEST_P(MeshModes, LogsWhatOneProcessDoes) {
     const Mode& mode = GetParam();
-    const std::string settings = common(mode.batch_is_global);
+    const std::string settings = common(mode.batch_is_global) + mode.of_both;
     const test::Outcome alone = train("alone", settings + batch(4));
     ASSERT_EQ(alone.exit_code, 0) << alone.output;
     const test::Outcome together =

@@ -145,10 +145,11 @@ std::string without_times(const std::string& text) {
     static const std::regex settings("(^|\n)\\w+ += [^\n]*\\)(?=\n)"), explanations("(^|\n)--\\w+: [^\n]*"),
         times("'?\\w*_(runtime|per_second)'?\"? *[:=] '?[^',}\n]*'?"), summary("(Steps|Speed): [^\n]*"),
         tokenized("in [0-9.]+ s "), dates("[A-Z][a-z]{2}[0-9]{2}_[0-9-]{8}_[^/\n]*"),
-        events("events\\.out\\.[^\n]*"), estimate("will take about [^\n]*"), busy("Other programs [^\n]*");
+        events("events\\.out\\.[^\n]*"), estimate("will take about [^\n]*"), busy("Other programs [^\n]*"),
+        memory("had at most [^\n]*");
     std::string kept = text;
     for (const std::regex* pattern :
-         {&settings, &explanations, &times, &summary, &tokenized, &dates, &events, &estimate, &busy})
+         {&settings, &explanations, &times, &summary, &tokenized, &dates, &events, &estimate, &busy, &memory})
         kept = std::regex_replace(kept, *pattern, "");
     return kept;
 }

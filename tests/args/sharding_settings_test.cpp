@@ -47,12 +47,31 @@ TEST(Fsdp, Config) {
     EXPECT_TRUE(settings.sharded_state_dict);
     EXPECT_EQ(settings.explanations.size(), 2u);  // state_dict_type, reshard_after_forward
     EXPECT_EQ(fsdp({"full_shard"}, R"({"min_num_params": 1000})").min_num_params, 1000);
-    EXPECT_EQ(fsdp({"full_shard"}, R"({"backward_prefetch": "backward_pre", "use_orig_params": true})")
+    EXPECT_EQ(fsdp({"full_shard"}, R"({"auto_wrap_policy": "NO_WRAP", "version": 2, "use_orig_params": false,
+        "limit_all_gathers": true, "sync_module_states": true, "cpu_ram_efficient_loading": true, "min_num_params": 9})")
                   .explanations.size(),
-              1u);
+              7u);
+    EXPECT_TRUE(fsdp({"full_shard"}, R"({"cpu_offload": true, "offload_params": true})").offload);
     const auto flat = fsdp({"auto_wrap"}, R"({"xla": true, "xla_fsdp_settings": {"opt_flatten_overlap": true,
         "pin_layout_in_collective_ops": false, "flatten_parameters": true}})");
     EXPECT_EQ(flat.explanations.size(), 3u);
+}
+
+/// Hugging Face's defaults are off, but only what is written switches anything off here.
+TEST(Fsdp, Prefetch) {
+    const FsdpSettings plain = fsdp({"full_shard"}, "{}");
+    EXPECT_TRUE(plain.forward_prefetch && plain.backward_prefetch);
+    const FsdpSettings off =
+        fsdp({"full_shard"}, R"({"forward_prefetch": false, "backward_prefetch": "no_prefetch"})");
+    EXPECT_FALSE(off.forward_prefetch || off.backward_prefetch);
+    EXPECT_EQ(off.explanations.size(), 2u);
+    const FsdpSettings on =
+        fsdp({"full_shard"}, R"({"fsdp_forward_prefetch": true, "fsdp_backward_prefetch": "BACKWARD_PRE"})");
+    EXPECT_TRUE(on.forward_prefetch && on.backward_prefetch);
+    EXPECT_EQ(on.explanations.size(), 0u);
+    const FsdpSettings post = fsdp({"full_shard"}, R"({"backward_prefetch_policy": "BACKWARD_POST"})");
+    EXPECT_TRUE(post.backward_prefetch);
+    EXPECT_EQ(post.explanations.size(), 1u);
 }
 
 TEST(Fsdp, ComputeDtypeIsTheFlagForMixedPrecision) {

@@ -1,5 +1,6 @@
 #include "comm/fake_links.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -51,9 +52,12 @@ std::shared_ptr<FakeNetwork> make_fake_network() {
 
 namespace {
 
-/// Counts how often it was recorded, and how often passed.
+/// Counts how often it was recorded, and how often passed; a timed one knows when that last was.
 class FakeEvent {
   public:
+    using Clock = std::chrono::steady_clock;
+
+    explicit FakeEvent(bool timed) : timed_(timed) {}
     std::int64_t record() {
         const std::lock_guard lock(mutex_);
         return ++recorded_;
@@ -66,6 +70,7 @@ class FakeEvent {
         {
             const std::lock_guard lock(mutex_);
             passed_ = std::max(passed_, record);
+            passed_at_ = Clock::now();
         }
         changed_.notify_all();
     }
@@ -77,11 +82,19 @@ class FakeEvent {
         const std::lock_guard lock(mutex_);
         return passed_ == recorded_;
     }
+    /// As CUDA: of an event that was passed since it was last recorded.
+    Clock::time_point time() {
+        const std::lock_guard lock(mutex_);
+        require(timed_ && recorded_ > 0 && passed_ == recorded_, "the time of an event that has none");
+        return passed_at_;
+    }
 
   private:
+    const bool timed_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::int64_t recorded_ = 0, passed_ = 0;
+    Clock::time_point passed_at_;
 };
 
 FakeEvent& event_of(GpuEvent event) {
@@ -130,7 +143,7 @@ class FakeLink final : public GpuLink {
           world_(meeting_->ranks->join(rank)) {
         std::vector<int> ranks(static_cast<std::size_t>(size));
         std::iota(ranks.begin(), ranks.end(), 0);
-        axis_ = world_->make_communicator("fake", ranks);
+        axis_ = world_->make_communicator("fake", ranks, LonelyAxis::copies);
         thread_ = std::thread([this] { run(); });
     }
     ~FakeLink() override {
@@ -225,7 +238,11 @@ std::unique_ptr<GpuLink> FakeLinks::join(const LinkId& id, int size, int rank) {
     return std::make_unique<FakeLink>(network_->meet(id, size), size, rank, broken_, enqueued_);
 }
 GpuEvent FakeLinks::make_event() {
-    return new FakeEvent;
+    return new FakeEvent(false);
+}
+GpuEvent FakeLinks::make_timed_event() {
+    ++timed_events_made_;
+    return new FakeEvent(true);
 }
 void FakeLinks::free_event(GpuEvent event) noexcept {
     delete &event_of(event);
@@ -239,6 +256,9 @@ void FakeLinks::wait(Stream, GpuEvent event) {
 }
 bool FakeLinks::passed(GpuEvent event) {
     return event_of(event).has_passed();
+}
+double FakeLinks::seconds_between(GpuEvent first, GpuEvent second) {
+    return std::chrono::duration<double>(event_of(second).time() - event_of(first).time()).count();
 }
 
 }  // namespace drover::test

@@ -24,14 +24,17 @@ class FakeLinks final : public GpuLinks {
     LinkId make_id() override;
     std::unique_ptr<GpuLink> join(const LinkId& id, int size, int rank) override;
     GpuEvent make_event() override;
+    GpuEvent make_timed_event() override;
     void free_event(GpuEvent event) noexcept override;
     void record(Stream stream, GpuEvent event) override;
     void wait(Stream stream, GpuEvent event) override;
     bool passed(GpuEvent event) override;
+    double seconds_between(GpuEvent first, GpuEvent second) override;
 
     /// Links report an error from now on.
     void break_links() { *broken_ = true; }
     int links_made() const { return links_made_; }
+    int timed_events_made() const { return timed_events_made_; }
     /// Calls of enqueue(), of all links.
     int enqueued() const { return *enqueued_; }
 
@@ -40,6 +43,7 @@ class FakeLinks final : public GpuLinks {
     std::shared_ptr<std::atomic<bool>> broken_ = std::make_shared<std::atomic<bool>>(false);
     std::shared_ptr<std::atomic<int>> enqueued_ = std::make_shared<std::atomic<int>>(0);
     std::atomic<int> links_made_ = 0;
+    std::atomic<int> timed_events_made_ = 0;
 };
 
 }  // namespace drover::test

@@ -9,6 +9,7 @@
 #include "comm/nccl/nccl_communicators.h"
 #include "comm/rank_outcomes.h"
 #include "comm/threads/thread_world.h"
+#include "comm/times_check.h"
 
 namespace drover {
 namespace {
@@ -128,6 +129,39 @@ TEST(Nccl, AGroupThatFailsIsNotHandedOver) {
         EXPECT_EQ(rank.links.enqueued(), 0);
         axis->all_reduce({}, of(x), Reduction::sum);
         EXPECT_EQ(x, std::vector<float>(8, 2.f));
+    });
+}
+
+TEST(Nccl, TimesCountCollectivesAndWaits) {
+    WorldOptions options = ordinary;
+    options.gpu_times = true;
+    on_ranks(2, options, [](const Rank& rank) {
+        for (int i = 0; i < 10; ++i) test::check_times(rank.carrier(), rank.communicators);
+        // Two for each of its three operations and of their waits at most: they serve again.
+        EXPECT_LE(rank.links.timed_events_made(), 12);
+    });
+}
+
+TEST(Nccl, NothingIsTimedUnlessAskedFor) {
+    on_ranks(2, ordinary, [](const Rank& rank) {
+        rank.everyone()->barrier({});
+        EXPECT_EQ(rank.communicators.times().collectives, 0);
+        EXPECT_EQ(rank.links.timed_events_made(), 0);
+    });
+}
+
+/// One rank alone goes the same way as several where it is asked to.
+TEST(Nccl, ALonelyAxisCopiesWhenAskedTo) {
+    on_ranks(1, ordinary, [](const Rank& rank) {
+        const auto make = [&](std::string axis, std::vector<int> ranks) {
+            return rank.communicators.make(std::move(axis), std::move(ranks), LonelyAxis::copies);
+        };
+        EXPECT_FALSE(make("data", {0})->idle());
+        EXPECT_TRUE(rank.everyone()->idle());
+        const test::Carrier at(rank.world, make, nullptr, true);
+        test::check_collectives(at);
+        test::check_groups(at);
+        EXPECT_GT(rank.links.enqueued(), 0);
     });
 }
 

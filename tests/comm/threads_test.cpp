@@ -46,6 +46,19 @@ TEST(Threads, CollectivesPassTheDebugModesChecks) {
     run_as_threads(3, options, test::check_messages);
 }
 
+/// One rank alone goes the same way as several where it is asked to.
+TEST(Threads, ALonelyAxisCopiesWhenAskedTo) {
+    run_as_threads(1, small_pieces, [](World& world) {
+        const auto make = [&](std::string axis, std::vector<int> ranks) {
+            return world.make_communicator(std::move(axis), std::move(ranks), LonelyAxis::copies);
+        };
+        EXPECT_FALSE(make("data", {0})->idle());
+        EXPECT_TRUE(world.make_communicator("data", {0})->idle());
+        test::check_collectives({world, make, nullptr, true});
+        EXPECT_GT(world.communication_times().collectives, 0);
+    });
+}
+
 /// A rank that comes later makes the other one wait, whose collective is under way meanwhile.
 TEST(Threads, TimesCountCollectivesAndWaits) {
     run_as_threads(2, ordinary, [](World& world) {

@@ -188,12 +188,14 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
                                   .rows = share.rows_of(mesh_case.rows),
                                   .row_length = row_length,
                                   .label_smoothing = model.label_smoothing,
-                                  .neftune_alpha = model.neftune_alpha},
+                                  .neftune_alpha = model.neftune_alpha,
+                                  .gather_ahead = {mesh_case.gathers_ahead, mesh_case.gathers_ahead}},
                         .adamw = {},
                         .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
                         .max_gradient_norm = 1.0,
-                        .compat = {},
+                        .compat = model.compat,
                         .sharding = mesh_case.sharding,
+                        .shared_batches = true,
                         .sequence_parallel = mesh_case.sequence_parallel},
                        backend == nullptr ? *own_backend : *backend, mesh);
     engine.allocate();

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/hf_compat.h"
 #include "core/precision.h"
 #include "model/config.h"
 #include "model/recompute.h"
@@ -17,6 +18,7 @@ struct MeshModel {
     ModelConfig config;
     double label_smoothing = 0;
     double neftune_alpha = 0;
+    HfCompat compat{};
 };
 
 /// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose rows divide by
@@ -35,6 +37,7 @@ struct MeshCase {
     std::int64_t rows = 4;  ///< of a micro-batch, over all replicas
     /// Of the last micro-batch in every third step, as where epochs end; 0: as many as the others.
     std::int64_t last_rows = 0;
+    bool gathers_ahead = true;
 
     /// The same work for one process, without recomputing.
     MeshCase alone() const;

@@ -100,6 +100,50 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithLabelSmoothingAndNeftune) {
     }
 }
 
+/// Older releases take the mean of a batch, which here is that of all replicas together.
+TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithMeansOfBatches) {
+    using LossDenominator = HfCompat::LossDenominator;
+    for (const auto& [denominator, smoothing] :
+         {std::pair(LossDenominator::all_labels, 0.2), std::pair(LossDenominator::all_labels, 0.0),
+          std::pair(LossDenominator::mean_of_micro_batches, 0.2)}) {
+        test::MeshModel model = test::mesh_models()[0];
+        model.label_smoothing = smoothing;
+        model.compat.loss_denominator = denominator;
+        std::vector<test::MeshCase> cases = test::mesh_cases(GetParam());
+        std::erase_if(cases, [](const test::MeshCase& mesh_case) {
+            return mesh_case.sharding != Sharding::zero3 || mesh_case.accumulation == 1;
+        });
+        expect_as_one_process(model, cases);
+    }
+}
+
+/// One rank alone that copies goes the way of several, and so do the numbers.
+TEST(CopyingMesh, TrainsAsOneProcessDoes) {
+    omp_set_num_threads(1);
+    constexpr int few_steps = 3;
+    const auto network = test::make_fake_network();
+    for (const test::MeshModel& model : test::mesh_models()) {
+        const test::MeshRun alone = test::train_on_mesh(model, {.accumulation = 2}, Mesh(), few_steps);
+        for (const bool nccl : {false, true})
+            run_as_threads(1, {.gpu_times = true}, [&](World& world) {
+                NcclCommunicators communicators(world, std::make_unique<test::FakeLinks>(network));
+                const auto make = [&](std::string axis, std::vector<int> ranks, LonelyAxis lonely) {
+                    return nccl ? communicators.make(std::move(axis), std::move(ranks), lonely)
+                                : world.make_communicator(std::move(axis), std::move(ranks), lonely);
+                };
+                const Mesh mesh = Mesh::that_copies(world, make);
+                for (const Sharding sharding : {Sharding::zero1, Sharding::zero2, Sharding::zero3}) {
+                    const test::MeshRun run = test::train_on_mesh(
+                        model, {.sharding = sharding, .accumulation = 2}, mesh, few_steps);
+                    EXPECT_EQ(test::compare(run, alone).complaint(), "")
+                        << model.name << ", " << name_of(sharding);
+                }
+                const auto times = nccl ? communicators.times() : world.communication_times();
+                EXPECT_GT(times.collectives, 3 * few_steps * 20);
+            });
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, ThreadsMesh, ::testing::Values(2, 4),
                          [](const auto& ranks) { return std::to_string(ranks.param); });
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "api/mesh_report.h"
+#include "api/run_clm_settings.h"
 #include "core/error.h"
 
 namespace drover {
@@ -87,6 +88,26 @@ TEST(MeshSettings, WhoseTheBatchIs) {
               "they do not suffice.");
     EXPECT_EQ(batch_text(settings("--tensor_parallel_size 2", 4), 6),
               "Every replica takes 6 rows per micro-batch: 12 on 2 replicas.");
+}
+
+/// What --fsdp_config says of the engine.
+TEST(MeshSettings, FsdpConfigReachesTheEngine) {
+    const auto engine = [](const std::string& config) {
+        const RunArguments run = parse(
+            "--dtype bfloat16 --fsdp full_shard" + (config.empty() ? "" : " --fsdp_config " + config), 4);
+        return engine_options(run, chosen_precision(run, std::nullopt, Device::cpu));
+    };
+    const TrainEngineOptions plain = engine("");
+    EXPECT_TRUE(plain.model.gather_ahead.forward && plain.model.gather_ahead.backward);
+    EXPECT_EQ(plain.model.precision.gradients, DType::bf16);
+    EXPECT_FALSE(plain.model.rope_rounding);
+    EXPECT_FALSE(plain.shared_batches);
+    EXPECT_FALSE(engine(R"({"forward_prefetch":false})").model.gather_ahead.forward);
+    EXPECT_FALSE(engine(R"({"backward_prefetch":"NO_PREFETCH"})").model.gather_ahead.backward);
+    EXPECT_EQ(engine(R"({"xla_fsdp_settings":{"fp32_reduce_scatter":true}})").model.precision.gradients,
+              DType::f32);
+    EXPECT_EQ(engine(R"({"xla_fsdp_settings":{"buffer_dtype":"float32"}})").model.rope_rounding, DType::f32);
+    EXPECT_TRUE(engine(R"({"xla":true,"xla_fsdp_v2":true})").shared_batches);
 }
 
 TEST(MeshSettings, SequenceParallelBelongsToTwoDimensions) {

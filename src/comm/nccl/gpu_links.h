@@ -60,6 +60,8 @@ class GpuLinks {
     virtual std::unique_ptr<GpuLink> join(const LinkId& id, int size, int rank) = 0;
 
     virtual GpuEvent make_event() = 0;
+    /// One that knows when it was passed.
+    virtual GpuEvent make_timed_event() = 0;
     virtual void free_event(GpuEvent event) noexcept = 0;
     /// Puts the event into a stream.
     virtual void record(Stream stream, GpuEvent event) = 0;
@@ -67,6 +69,8 @@ class GpuLinks {
     virtual void wait(Stream stream, GpuEvent event) = 0;
     /// Whether the GPU has come past the event since it was last recorded.
     virtual bool passed(GpuEvent event) = 0;
+    /// Between the moments at which the GPU passed two timed events.
+    virtual double seconds_between(GpuEvent first, GpuEvent second) = 0;
 };
 
 }  // namespace drover

@@ -49,7 +49,8 @@ struct LinkOperation {
     // Guarded by the watch's mutex.
     enum class State : std::uint8_t { waiting, enqueued, passed, cancelled };
     State state = State::waiting;
-    int holders = 0;  ///< Pendings that were neither waited for nor dropped
+    bool has_held_stream = false;  ///< a wait for it was timed; belongs to the thread that waits
+    int holders = 0;               ///< Pendings that were neither waited for nor dropped
     bool has_begun = false;
     Clock::time_point began_at;
     std::int64_t last_call = 0;  ///< LinkProgress::started once these calls are counted

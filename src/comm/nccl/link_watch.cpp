@@ -46,7 +46,10 @@ std::string LinkOperation::text() const {
 }
 
 LinkWatch::LinkWatch(World& world, GpuLinks& gpu)
-    : world_(world), gpu_(gpu), notes_(world, [this](std::int64_t key) { return progress_of(key); }) {
+    : world_(world),
+      gpu_(gpu),
+      times_(gpu, world.options().gpu_times),
+      notes_(world, [this](std::int64_t key) { return progress_of(key); }) {
     thread_ = std::thread([this] { run(); });
     pthread_setname_np(thread_.native_handle(), "drover-links");
 }
@@ -262,8 +265,8 @@ LinkOperation* LinkWatch::take(const Group& group, std::int64_t number) {
     if (free_.empty()) {
         auto made = std::make_unique<LinkOperation>();
         made->ready = gpu_.make_event();
-        made->began = gpu_.make_event();
-        made->done = gpu_.make_event();
+        made->began = times_.make_event();
+        made->done = times_.make_event();
         operations_.push_back(std::move(made));
         free_.reserve(operations_.size());
         free_.push_back(operations_.back().get());
@@ -278,6 +281,7 @@ LinkOperation* LinkWatch::take(const Group& group, std::int64_t number) {
     operation->state = LinkOperation::State::waiting;
     operation->holders = 1;
     operation->has_begun = false;
+    operation->has_held_stream = false;
     return operation;
 }
 
@@ -354,6 +358,18 @@ void LinkWatch::wait_enqueued(LinkOperation& operation) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return broken_ || operation.state != LinkOperation::State::waiting; });
     if (broken_) throw_broken();
+}
+
+CommunicationTimes LinkWatch::times() {
+    for (const auto begin = Clock::now();;) {
+        check();
+        {
+            const std::lock_guard lock(mutex_);
+            for (WatchedLink* link : links_) retire_passed(*link);
+            if (times_.collect_waits() && under_way_ == 0) return times_.sums();
+        }
+        pause_after(Clock::now() - begin);
+    }
 }
 
 bool LinkWatch::has_passed(LinkOperation& operation) noexcept {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "comm/nccl/link_operation.h"
+#include "comm/nccl/link_times.h"
 #include "comm/world.h"
 
 namespace drover {
@@ -53,6 +54,10 @@ class LinkWatch {
     void enqueue(WatchedLink& link, LinkOperation& operation);
     /// The link's later operations come after the operation.
     void follow(WatchedLink& link, LinkOperation& operation);
+    /// Later work on the stream comes after the operation, which has been enqueued.
+    void hold_stream(Stream stream, LinkOperation& operation) { times_.hold_stream(stream, operation); }
+    /// Of everything so far, whose end the host waits for; see WorldOptions::gpu_times.
+    CommunicationTimes times();
     /// Returns when the operation has been enqueued.
     void wait_enqueued(LinkOperation& operation);
     /// Whether the GPU is done with the operation, or has nothing to do with it.
@@ -82,6 +87,7 @@ class LinkWatch {
     void run();
     void look();
     void look_at(WatchedLink& link, std::optional<Suspect>& suspect);
+    void retire_passed(WatchedLink& link);
     Suspect suspect_of(const WatchedLink& link, const LinkOperation& operation, std::int64_t call,
                        Clock::duration waited) const;
     [[noreturn]] void throw_timeout(const Suspect& suspect);
@@ -107,6 +113,7 @@ class LinkWatch {
     std::deque<std::unique_ptr<LinkOperation>> operations_;  // all that were ever needed at once
     std::vector<LinkOperation*> free_;
     std::int64_t under_way_ = 0;
+    LinkTimes times_;
     std::optional<Broken> broken_;
     bool aborted_ = false;
     bool ending_ = false;

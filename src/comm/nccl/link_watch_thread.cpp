@@ -39,6 +39,7 @@ void LinkWatch::look() {
     try {
         const std::lock_guard lock(mutex_);
         for (WatchedLink* link : links_) look_at(*link, suspect);
+        times_.collect_waits();
     } catch (const Error&) {
         await_word();
         throw;
@@ -47,19 +48,25 @@ void LinkWatch::look() {
 }
 
 /// With the mutex held.
+void LinkWatch::retire_passed(WatchedLink& link) {
+    while (!link.under_way.empty() && gpu_.passed(link.under_way.front()->done)) {
+        LinkOperation& passed = *link.under_way.front();
+        link.under_way.pop_front();
+        --under_way_;
+        times_.add(passed);
+        link.progress.begun = std::max(link.progress.begun, passed.last_call);
+        passed.state = LinkOperation::State::passed;
+        recycle(passed);
+    }
+}
+
+/// With the mutex held.
 void LinkWatch::look_at(WatchedLink& link, std::optional<Suspect>& suspect) {
     {
         const std::unique_lock lock(link.using_gpu, std::try_to_lock);
         if (lock && !link.aborted && link.gpu != nullptr) static_cast<void>(link.gpu->settled());
     }
-    while (!link.under_way.empty() && gpu_.passed(link.under_way.front()->done)) {
-        LinkOperation& passed = *link.under_way.front();
-        link.under_way.pop_front();
-        --under_way_;
-        link.progress.begun = std::max(link.progress.begun, passed.last_call);
-        passed.state = LinkOperation::State::passed;
-        recycle(passed);
-    }
+    retire_passed(link);
     if (link.under_way.empty()) return;
     LinkOperation& oldest = *link.under_way.front();
     if (!oldest.has_begun && gpu_.passed(oldest.began)) {

@@ -9,7 +9,7 @@ class GpuLinks;
 
 inline constexpr std::string_view nccl_module_name = "drover_nccl.so";
 /// Counts up whenever GpuLinks, GpuLink or a type in them changes.
-inline constexpr int nccl_module_version = 1;
+inline constexpr int nccl_module_version = 2;
 
 }  // namespace drover
 

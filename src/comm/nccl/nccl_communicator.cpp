@@ -71,7 +71,7 @@ void NcclCommunicator::do_wait(Stream stream, void* operation) {
     try {
         watch_.check();
         watch_.wait_enqueued(waited);
-        watch_.gpu().wait(stream, waited.done);
+        watch_.hold_stream(stream, waited);
     } catch (...) {
         watch_.release(waited);
         throw;

@@ -76,10 +76,11 @@ MakeCommunicator NcclCommunicators::maker() {
         [this](std::string axis, std::vector<int> ranks) { return make(std::move(axis), std::move(ranks)); };
 }
 
-std::unique_ptr<Communicator> NcclCommunicators::make(std::string axis, std::vector<int> ranks) {
+std::unique_ptr<Communicator> NcclCommunicators::make(std::string axis, std::vector<int> ranks,
+                                                      LonelyAxis lonely) {
     auto control = world_.make_communicator(axis, ranks);
     auto connection = world_.make_communicator(axis + " (connection)", ranks);
-    if (ranks.size() == 1) return make_self_communicator(std::move(axis));
+    if (ranks.size() == 1 && lonely == LonelyAxis::idles) return make_self_communicator(std::move(axis));
     const auto self = std::find(ranks.begin(), ranks.end(), world_.rank());
     const auto own = static_cast<int>(self - ranks.begin());
     Group group{.axis = std::move(axis), .ranks = std::move(ranks), .rank = own};

@@ -23,12 +23,17 @@ class NcclCommunicators {
     NcclCommunicators& operator=(const NcclCommunicators&) = delete;
 
     /// As World::make_communicator; collective over the given ranks.
-    std::unique_ptr<Communicator> make(std::string axis, std::vector<int> ranks);
+    std::unique_ptr<Communicator> make(std::string axis, std::vector<int> ranks,
+                                       LonelyAxis lonely = LonelyAxis::idles);
     /// For a mesh.
     MakeCommunicator maker();
 
     /// How many ranks have the GPU of this one, itself among them.
     int ranks_of_gpu() const { return ranks_of_gpu_; }
+
+    /// What the collectives took on the GPU, if the world's options ask for that. Waits for those that are
+    /// under way.
+    CommunicationTimes times() { return watch_.times(); }
 
   private:
     WatchedLink& link_of(const Group& group, Communicator& connection);

@@ -11,6 +11,7 @@
 #include "comm/collective_checks.h"
 #include "comm/mpi/mpi_world.h"
 #include "comm/nccl/nccl_communicators.h"
+#include "comm/times_check.h"
 
 namespace drover {
 namespace {
@@ -54,8 +55,20 @@ void check_all(const Rank& rank) {
     step("overlap", [&] { test::check_overlap(at); });
     step("groups", [&] { test::check_groups(at); });
     step("messages", [&] { test::check_messages(at); });
+    if (rank.world.options().gpu_times) step("times", [&] { test::check_times(at, rank.communicators); });
     for (const int columns : {1, 2})
         if (rank.world.size() % columns == 0) step("mesh", [&] { test::check_mesh(at, columns); });
+}
+
+/// One rank whose axes copy.
+void check_alone(const Rank& rank) {
+    const auto make = [&](std::string axis, std::vector<int> ranks) {
+        return rank.communicators.make(std::move(axis), std::move(ranks), LonelyAxis::copies);
+    };
+    const test::Carrier at(rank.world, make, &rank.backend, false);
+    test::check_collectives(at);
+    test::check_groups(at);
+    test::check_times(at, rank.communicators);
 }
 
 /// All ranks pass a barrier; then rank 1 does something else than the others, whose GPUs wait at the next.
@@ -69,7 +82,8 @@ Scenario odd_one(WorldOptions options, std::function<void(const Rank&, Communica
 }
 
 const std::map<std::string, Scenario> scenarios = {
-    {"checks", {{.deadline = 120s}, check_all}},
+    {"checks", {{.deadline = 120s, .gpu_times = true}, check_all}},
+    {"alone", {{.deadline = 60s, .gpu_times = true}, check_alone}},
     {"debug_checks", {{.deadline = 120s, .comm_debug = true}, check_all}},
     // Long enough for ranks that share a GPU to start.
     {"hang", odd_one({.deadline = 15s}, [](const Rank&, Communicator&) { ::pause(); })},

@@ -206,6 +206,11 @@ class NcclLinks final : public GpuLinks {
         cuda::check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event cannot be made");
         return event;
     }
+    GpuEvent make_timed_event() override {
+        cudaEvent_t event = nullptr;
+        cuda::check(cudaEventCreateWithFlags(&event, cudaEventDefault), "an event cannot be made");
+        return event;
+    }
     void free_event(GpuEvent event) noexcept override { cudaEventDestroy(event_of(event)); }
     void record(Stream stream, GpuEvent event) override {
         cuda::check(cudaEventRecord(event_of(event), static_cast<cudaStream_t>(stream.handle)),
@@ -223,6 +228,12 @@ class NcclLinks final : public GpuLinks {
         }
         cuda::check(status, "a collective");
         return true;
+    }
+    double seconds_between(GpuEvent first, GpuEvent second) override {
+        float milliseconds = 0;
+        cuda::check(cudaEventElapsedTime(&milliseconds, event_of(first), event_of(second)),
+                    "the time of a collective cannot be read");
+        return static_cast<double>(milliseconds) / 1e3;
     }
 
   private:

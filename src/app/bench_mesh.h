@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "backend/backend.h"
+#include "comm/nccl/nccl_communicators.h"
+#include "parallel/mesh.h"
+
+namespace drover {
+
+/// The mesh of `drover bench`: one rank, which either has nothing to do with others or, with `copies`, goes
+/// through the motions of FSDP. Its collectives are then real ones of one rank, by NCCL on a GPU and by a
+/// communication thread on the CPU.
+class BenchMesh {
+  public:
+    /// With `timed`, communication_times() knows a GPU's collectives, too.
+    BenchMesh(bool copies, bool timed, Backend& backend);
+
+    const Mesh& operator*() const { return *mesh_; }
+    /// What the collectives took so far.
+    CommunicationTimes communication_times();
+
+  private:
+    std::unique_ptr<World> world_;
+    std::optional<NcclCommunicators> gpu_;
+    std::unique_ptr<const Mesh> mesh_;
+};
+
+}  // namespace drover

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "comm/communication_thread.h"
+#include "comm/nccl/link_operation.h"
+
+namespace drover {
+
+/// What a rank's collectives took by the clock of its GPU, and how long streams stood still for them. The
+/// events that tell it are read when the GPU has passed them, so measuring makes nobody wait; without it
+/// there are none.
+class LinkTimes {
+  public:
+    LinkTimes(GpuLinks& gpu, bool measured) : gpu_(gpu), measured_(measured) {}
+    ~LinkTimes();
+    LinkTimes(const LinkTimes&) = delete;
+    LinkTimes& operator=(const LinkTimes&) = delete;
+
+    /// For the begin or the end of operations.
+    GpuEvent make_event() { return measured_ ? gpu_.make_timed_event() : gpu_.make_event(); }
+    /// The GPU has come past the operation's end. A message is no collective.
+    void add(const LinkOperation& operation);
+
+    /// The stream goes on when the operation is done. What is timed is the first wait for it: the calls of a
+    /// group are waited for one by one, but only the first of them can take any time.
+    void hold_stream(Stream stream, LinkOperation& operation);
+    /// Adds up the waits that streams have behind them; whether that was all.
+    bool collect_waits();
+
+    CommunicationTimes sums();
+
+  private:
+    /// On the waiting stream, with nothing but the wait between them.
+    struct Wait {
+        GpuEvent before = nullptr;
+        GpuEvent after = nullptr;
+    };
+    Wait* take();
+
+    GpuLinks& gpu_;
+    const bool measured_;
+    std::mutex mutex_;  // guards what follows
+    CommunicationTimes sums_;
+    std::deque<Wait> waits_;  // all that were ever needed at once
+    std::vector<Wait*> free_;
+    std::deque<Wait*> under_way_;
+};
+
+}  // namespace drover
