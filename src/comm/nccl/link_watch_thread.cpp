@@ -102,6 +102,9 @@ void LinkWatch::throw_timeout(const Suspect& suspect) {
 std::string LinkWatch::missing(const Suspect& suspect) {
     const auto patience = std::clamp<std::chrono::milliseconds>(world_.options().deadline / 4, 200ms, 2000ms);
     const std::map<int, LinkProgress> answers = notes_.ask(suspect.key, suspect.ranks, patience);
+    // A rank that lost patience a moment earlier has asked all of them and told what it found; then nobody
+    // answers any more.
+    if (answers.size() < suspect.ranks.size()) world_.check();
     std::vector<int> absent, waiting;
     for (const int rank : suspect.ranks) {
         const auto answer = answers.find(rank);
