@@ -140,28 +140,37 @@ TEST(RmsNorm, BackwardAddsTheIncomingGradientAtEveryWidth) {
     const std::vector<std::int64_t> widths = tests_use_cuda()
                                                  ? std::vector<std::int64_t>{33, 256, 768, 776, 2048, 4096}
                                                  : std::vector<std::int64_t>{33, 256, 768};
-    for (const Types& types : all_types())
-        for (const std::int64_t width : widths)
-            // Several rows one after the other, and the last of them not for all.
-            for (const std::int64_t rows : {1, !tests_use_cuda() ? 70 : width < 2048 ? 2500 : 600}) {
+    for (const std::int64_t width : widths)
+        // Several rows one after the other, and the last of them not for all.
+        for (const std::int64_t rows : {1, !tests_use_cuda() ? 70 : width < 2048 ? 2500 : 600}) {
+            const Shape shape = {rows, width};
+            // Random numbers take longer than all the rest: they are the same for all types.
+            const auto normal = [](const Shape& of, unsigned seed, double deviation = 1, double mean = 0) {
+                return random_normal(DType::f32, of, seed, deviation, mean);
+            };
+            const OwnedTensor incoming_numbers = normal(shape, 4),
+                              spread_numbers = normal({rows, width + 16}, 5), dy_numbers = normal(shape, 1),
+                              residual_numbers = normal(shape, 2, 2);
+            for (const Types& types : all_types()) {
                 SCOPED_TRACE(testing::Message() << name_of(types.y) << ' ' << name_of(types.residual) << ' '
                                                 << rows << ' ' << width);
                 Workbench bench;
-                const Shape shape = {rows, width};
-                const Tensor incoming = bench.put(random_normal(types.residual, shape, 4));
+                const auto put = [&](const OwnedTensor& numbers, DType dtype) {
+                    return bench.put(OwnedTensor::converted(numbers, dtype));
+                };
+                const Tensor incoming = put(incoming_numbers, types.residual);
                 // Rows that are further apart than they are wide.
-                const Tensor spread = bench.put(random_normal(types.residual, {rows, width + 16}, 5));
+                const Tensor spread = put(spread_numbers, types.residual);
                 const Tensor alone = bench.make(types.residual, shape),
                              apart = bench.make(types.residual, shape);
                 const Tensor first = bench.make(types.dweight, {width}),
                              second = bench.make(types.dweight, {width});
-                RmsNormBackward backward{
-                    .dy = bench.put(random_normal(types.y, shape, 1)),
-                    .residual_out = bench.put(random_normal(types.residual, shape, 2, 2)),
-                    .weight = bench.put(random_normal(types.weight, {width}, 3, 0.3, 1)),
-                    .rstd = bench.put(random_normal(DType::f32, {rows}, 6, 0.1, 0.5)),
-                    .dresidual = alone,
-                    .dweight = first};
+                RmsNormBackward backward{.dy = put(dy_numbers, types.y),
+                                         .residual_out = put(residual_numbers, types.residual),
+                                         .weight = bench.put(random_normal(types.weight, {width}, 3, 0.3, 1)),
+                                         .rstd = bench.put(random_normal(DType::f32, {rows}, 6, 0.1, 0.5)),
+                                         .dresidual = alone,
+                                         .dweight = first};
                 bench.run(backward);
                 const auto expect_sum = [&](const Tensor& added) {
                     std::vector<double> sum = bench.values_of(alone);
@@ -189,6 +198,7 @@ TEST(RmsNorm, BackwardAddsTheIncomingGradientAtEveryWidth) {
                 bench.run(backward);
                 EXPECT_EQ(values(bench.get(spread).tensor().columns(8, width)), values(of_packed));
             }
+        }
 }
 
 TEST(RmsNorm, AddsXToTheResidualInPlace) {
