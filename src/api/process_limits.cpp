@@ -19,11 +19,16 @@ std::size_t ProcessLimits::allowed_bytes() const {
     return static_cast<std::size_t>(static_cast<double>(device_bytes()) * fraction());
 }
 
-std::uint64_t ProcessLimits::checkpoint_buffer(std::size_t planned) const {
+double ProcessLimits::host_bytes() const {
+    return static_cast<double>(usable_memory()) / processes_.machine.ranks;
+}
+
+std::uint64_t ProcessLimits::checkpoint_buffer(const TrainEngine& engine) const {
     if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
         return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
-    const double host = static_cast<double>(usable_memory()) / processes_.machine.ranks;
-    const double taken = backend_.device() == Device::cpu ? static_cast<double>(planned) : 0;
+    const double host = host_bytes();
+    const std::size_t planned = backend_.device() == Device::cpu ? engine.memory_plan().total : 0;
+    const auto taken = static_cast<double>(planned + engine.host_memory_plan().total);
     return static_cast<std::uint64_t>(std::max(0.0, std::min(host / 4, host * fraction() - taken)));
 }
 
@@ -31,6 +36,12 @@ void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
                           const TrainEngineOptions& options, std::int64_t accumulation_steps,
                           std::int64_t sharing) const {
     const std::size_t needed = engine.memory_plan().total, allowed = allowed_bytes();
+    if (const std::size_t host = engine.host_memory_plan().total; static_cast<double>(host) > host_bytes())
+        throw Error(
+            fmt::format(
+                "The offloaded optimizer needs {} of the host's memory in each process, which may take {}.",
+                bytes_text(host), bytes_text(static_cast<std::size_t>(host_bytes()))),
+            "Use --moments_dtype bfloat16 or --optim adafactor, or shard it over more devices.");
     if (needed <= allowed) return;
     throw Error(fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it.",
                             bytes_text(needed), processes_.alone() ? "" : " in each process",

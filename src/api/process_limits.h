@@ -22,9 +22,9 @@ class ProcessLimits {
     std::size_t device_bytes() const;
     /// Those that --memory_fraction lets the plan take.
     std::size_t allowed_bytes() const;
-    /// Host memory for checkpoints beside a plan of this size. Unless it is given: a quarter of the memory,
-    /// but not what the plan needs.
-    std::uint64_t checkpoint_buffer(std::size_t planned) const;
+    /// Host memory for checkpoints beside a planned engine. Unless it is given: a quarter of the memory, but
+    /// not what the plan needs.
+    std::uint64_t checkpoint_buffer(const TrainEngine& engine) const;
 
     /// Error when a planned engine is larger than it may be. `sharing` replicas share the batch of the
     /// arguments.
@@ -32,6 +32,8 @@ class ProcessLimits {
                std::int64_t accumulation_steps, std::int64_t sharing) const;
 
   private:
+    /// Of the host, for this process.
+    double host_bytes() const;
     double fraction() const { return arguments_.optional_number("memory_fraction").value_or(1); }
 
     const Arguments& arguments_;

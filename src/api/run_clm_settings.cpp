@@ -174,12 +174,16 @@ TrainEngineOptions engine_options(const RunArguments& run, const Precision& prec
         options.compat.loss_denominator = HfCompat::LossDenominator::all_labels;
     options.shared_batches = run.batch_is_global;
     if (run.fsdp) add_fsdp_settings(options.model, *run.fsdp);
+    options.offload_optimizer =
+        (run.fsdp && run.fsdp->offload) || (run.deepspeed && run.deepspeed->offload_optimizer);
     return options;
 }
 
 TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision,
-                                  const MeshSettings& mesh, std::int64_t rows, std::int64_t row_length) {
+                                  const MeshSettings& mesh, Device device, std::int64_t rows,
+                                  std::int64_t row_length) {
     TrainEngineOptions options = engine_options(run, precision);
+    if (device == Device::cpu) options.offload_optimizer = false;  // it is in the host's memory anyway
     options.model.rows = rows;
     options.model.row_length = row_length;
     options.sharding = mesh.sharding;

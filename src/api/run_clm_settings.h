@@ -30,6 +30,7 @@ TrainEngineOptions engine_options(const RunArguments& run, const Precision& prec
 /// Everything about the engine of a process of a mesh, for batches of `rows` rows of up to `row_length`
 /// tokens.
 TrainEngineOptions engine_options(const RunArguments& run, const Precision& precision,
-                                  const MeshSettings& mesh, std::int64_t rows, std::int64_t row_length);
+                                  const MeshSettings& mesh, Device device, std::int64_t rows,
+                                  std::int64_t row_length);
 
 }  // namespace drover

@@ -34,6 +34,7 @@ struct BenchOptions {
     std::int64_t layers = 0;  ///< 0: as many as the config says
     std::string init = "hf";
     bool fsdp = false;
+    bool offload = false;
     bool comm_stats = false;
 };
 
@@ -150,6 +151,7 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"recompute", options.recompute},
             {"moe", options.moe},
             {"fsdp", options.fsdp},
+            {"offload", options.offload},
             {"steps", options.steps},
             {"device", backend.description()},
             {"parameters", engine.store().spec().parameter_count()},
@@ -183,7 +185,8 @@ void run_bench(const BenchOptions& options) {
                         .max_gradient_norm = 1.0,
                         .compat = {},
                         .init = init_kind_from_name(options.init, "--init"),
-                        .sharding = options.fsdp ? Sharding::zero3 : Sharding::replicated},
+                        .sharding = options.fsdp ? Sharding::zero3 : Sharding::replicated,
+                        .offload_optimizer = options.offload},
                        *backend, *mesh);
     if (!options.shape.json)
         fmt::print("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",
@@ -255,6 +258,8 @@ void add_bench_command(CLI::App& app) {
         ->check(CLI::IsMember({"hf", "counter"}));
     command->add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
         ->check(CLI::Range(0, 1 << 12));
+    command->add_flag("--offload", options->offload,
+                      "the optimizer's state in the host's memory, as with --fsdp \"full_shard offload\"");
     CLI::Option* fsdp = command->add_flag(
         "--fsdp", options->fsdp,
         "as one of several processes with --fsdp full_shard, but alone: weights are gathered block by block "

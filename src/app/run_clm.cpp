@@ -106,6 +106,8 @@ class ClmRun {
                         precision_text(precision_)));
         if (!processes_.alone()) describe_mesh();
         say("Memory:\n" + engine_->memory_plan().table());
+        if (engine_->host_memory_plan().total > 0)
+            say("In the host's memory:\n" + engine_->host_memory_plan().table());
         if (backend_->reserved_bytes() > 0)
             say(fmt::format("Besides, CUDA's libraries take up to {} of the GPU.",
                             bytes_text(backend_->reserved_bytes())));
@@ -184,9 +186,7 @@ class ClmRun {
     ParameterCounts parameters() const { return count_parameters(model_.config); }
 
     ProcessLimits limits() const { return {arguments_, processes_, *backend_, *mesh_}; }
-    std::uint64_t checkpoint_buffer() const {
-        return limits().checkpoint_buffer(engine_->memory_plan().total);
-    }
+    std::uint64_t checkpoint_buffer() const { return limits().checkpoint_buffer(*engine_); }
 
     std::string checkpoint_text() const {
         const std::uint64_t bytes =
@@ -206,7 +206,7 @@ class ClmRun {
         const std::int64_t rows =
             batches_.share.rows_of(arguments_.flag("do_train") ? settings_.per_device_train_batch_size
                                                                : settings_.per_device_eval_batch_size);
-        engine_settings_ = engine_options(run_, precision_, mesh_settings_, rows,
+        engine_settings_ = engine_options(run_, precision_, mesh_settings_, backend_->device(), rows,
                                           std::max<std::int64_t>(tokens_.row_length, 1));
         engine_ = std::make_unique<TrainEngine>(model_.config, engine_settings_, *backend_, **mesh_);
         engine_model_ = std::make_unique<EngineModel>(

@@ -225,17 +225,26 @@ class DeepSpeedReader {
         return read;
     }
 
+    /// The other keys of an offload block tune DeepSpeed's copies.
+    static std::string offload_device(ObjectReader& zero, std::string_view key) {
+        if (!zero.has(key)) return "none";
+        return zero.object(key).choice("device", "none", {"none", "cpu", "nvme"});
+    }
+
     void read_zero() {
         ObjectReader zero = reader_.object("zero_optimization");
         const std::int64_t stage = zero.integer("stage", 0, 0);
         if (stage > 3) zero.fail("stage", fmt::format("is {}", stage), "Use 0, 1, 2 or 3.");
         settings_.stage = static_cast<int>(stage);
-        for (const char* key : {"offload_param", "offload_optimizer"}) {
-            if (!zero.has(key)) continue;
-            ObjectReader offload = zero.object(key);
-            if (offload.text("device", "none") != "none")
-                explain(fmt::format("{} is not done; everything stays on the device.", key));
-        }
+        if (offload_device(zero, "offload_param") != "none")
+            explain("offload_param is not done; weights and gradients stay on the device.");
+        const std::string optimizer_device = offload_device(zero, "offload_optimizer");
+        settings_.offload_optimizer = optimizer_device != "none" || zero.flag("cpu_offload", false);
+        if (optimizer_device == "nvme")
+            explain("offload_optimizer keeps the state in the host's memory, not on a disk.");
+        if (settings_.offload_optimizer)
+            explain(
+                "offload_optimizer: the GPU makes the updates, and reaches the state in the host's memory.");
         explain_no_effect(zero,
                           {"allgather_partitions",
                            "allgather_bucket_size",
@@ -266,7 +275,7 @@ class DeepSpeedReader {
             "need no saying: a whole Hugging Face model is always written.");
         explain_no_effect(
             zero,
-            {"cpu_offload", "cpu_offload_params", "cpu_offload_use_pin_memory", "zero_hpz_partition_size",
+            {"cpu_offload_params", "cpu_offload_use_pin_memory", "zero_hpz_partition_size",
              "zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients",
              "mics_shard_size", "mics_hierarchical_params_gather", "legacy_stage1"},
             "is not done here.");

@@ -27,6 +27,8 @@ struct DeepSpeedSettings {
     std::int64_t hysteresis = 2;
     double min_loss_scale = 1;
 
+    bool offload_optimizer = false;  ///< the optimizer's state lies in the host's memory
+
     std::vector<std::string> explanations{};
 };
 

@@ -220,7 +220,9 @@ std::optional<FsdpSettings> read_fsdp_settings(const std::vector<std::string>& w
             "as with shard_grad_op.");
     if (settings.offload)
         settings.explanations.push_back(
-            "--fsdp: offload to the host's memory is not done; weights stay on the device.");
+            "--fsdp: offload keeps the optimizer's state and the fp32 copy of the weights in the host's "
+            "memory; "
+            "weights and gradients stay on the GPU, which makes the updates.");
     return settings;
 }
 

@@ -19,7 +19,7 @@ struct FsdpSettings {
     };
 
     Sharding sharding = Sharding::full_shard;
-    bool offload = false;
+    bool offload = false;  ///< the optimizer's state lies in the host's memory
     bool auto_wrap = false;
 
     /// Blocks to gather as one, by class name; empty: the decoder blocks.

@@ -41,6 +41,9 @@ class Backend {
     /// Host memory that the device reads and writes fastest. A copy from it may still be reading when copy()
     /// returns.
     virtual MemoryBlock allocate_staging(std::size_t bytes) { return allocate_host_memory(bytes); }
+    /// Zeroed memory of the host that operations on the device use as their own: slower, but there may be more
+    /// of it.
+    virtual MemoryBlock allocate_shared(std::size_t bytes) { return allocate(bytes); }
     virtual Stream main_stream() = 0;
     /// Beside the main stream: for copies from and to staging memory that go on while it works.
     virtual Stream copy_stream() = 0;

@@ -18,15 +18,15 @@ class AdafactorOptimizer final : public Optimizer {
           rounding_(context.rounding()),
           mesh_(context.mesh) {}
 
-    void plan(Arena& arena, const ParamStore& store) override {
+    void plan(Arena& state, Arena& scratch, const ParamStore& store) override {
         owned_ = store.owned();
         const StatisticsGroups groups(owned_);
-        plan_matrices(arena, groups);
-        squares_ = arena.make(MemoryUse::scratch, DType::f64,
-                              {static_cast<std::int64_t>(groups.clip_elements.size())});
+        plan_matrices(state, scratch, groups);
+        squares_ = scratch.make(MemoryUse::scratch, DType::f64,
+                                {static_cast<std::int64_t>(groups.clip_elements.size())});
         leaves_.clear();
         leaf_means_.clear();
-        for (std::size_t i = 0; i < owned_.size(); ++i) plan_leaf(arena, owned_[i], groups, groups.leaves[i]);
+        for (std::size_t i = 0; i < owned_.size(); ++i) plan_leaf(state, owned_[i], groups, groups.leaves[i]);
     }
 
     void set_scalars(std::span<float> scalars, std::int64_t step) const override {
@@ -76,11 +76,11 @@ class AdafactorOptimizer final : public Optimizer {
         Tensor rows, columns;
     };
 
-    void plan_matrices(Arena& arena, const StatisticsGroups& groups) {
+    void plan_matrices(Arena& state, Arena& scratch, const StatisticsGroups& groups) {
         std::int64_t total = 0;
         for (const FactoredMatrix& matrix : groups.matrices) total += matrix.rows + matrix.columns;
-        means_ = arena.make(MemoryUse::moments, DType::f32, {total});
-        sums_ = arena.make(MemoryUse::scratch, DType::f32, {total});
+        means_ = state.make(MemoryUse::moments, DType::f32, {total});
+        sums_ = scratch.make(MemoryUse::scratch, DType::f32, {total});
         matrices_.clear();
         std::int64_t next = 0;
         const auto take = [&](std::int64_t count) { return std::exchange(next, next + count); };
@@ -93,19 +93,19 @@ class AdafactorOptimizer final : public Optimizer {
         }
     }
 
-    void plan_leaf(Arena& arena, const OwnedLeaf& part, const StatisticsGroups& groups,
+    void plan_leaf(Arena& state, const OwnedLeaf& part, const StatisticsGroups& groups,
                    const StatisticsGroups::Leaf& group) {
         AdafactorLeaf leaf{.param = part.param,
                            .gradient = part.gradient,
                            .squares = squares_.rows(static_cast<std::int64_t>(group.clip_group), 1),
                            .clipped_elements = static_cast<double>(groups.clip_elements[group.clip_group]),
                            .counted = part.counted,
-                           .master = make_master(arena, precision_, part),
+                           .master = make_master(state, precision_, part),
                            .weight_decay = decay_of(part, settings_.weight_decay),
                            .place = noise_place(part)};
         LeafMeans whole;
         if (group.matrix == StatisticsGroups::no_matrix) {
-            leaf.means = arena.make(MemoryUse::moments, DType::f32, part.param.shape());
+            leaf.means = state.make(MemoryUse::moments, DType::f32, part.param.shape());
         } else {
             const AdafactorMatrix& matrix = matrices_[group.matrix];
             leaf.rows = matrix.row_sums.rows(group.first_row + part.row_begin, part.row_count);

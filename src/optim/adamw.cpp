@@ -10,16 +10,16 @@ class AdamWOptimizer final : public Optimizer {
     AdamWOptimizer(const AdamWSettings& settings, const OptimizerContext& context)
         : settings_(settings), precision_(context.precision), rounding_(context.rounding()) {}
 
-    void plan(Arena& arena, const ParamStore& store) override {
+    void plan(Arena& state, Arena&, const ParamStore& store) override {
         owned_ = store.owned();
         leaves_.clear();
         for (const OwnedLeaf& leaf : owned_) {
             const Shape shape = leaf.param.shape();
             leaves_.push_back({.param = leaf.param,
                                .gradient = leaf.gradient,
-                               .exp_avg = arena.make(MemoryUse::moments, precision_.moments, shape),
-                               .exp_avg_sq = arena.make(MemoryUse::moments, precision_.moments, shape),
-                               .master = make_master(arena, precision_, leaf),
+                               .exp_avg = state.make(MemoryUse::moments, precision_.moments, shape),
+                               .exp_avg_sq = state.make(MemoryUse::moments, precision_.moments, shape),
+                               .master = make_master(state, precision_, leaf),
                                .weight_decay = decay_of(leaf, settings_.weight_decay),
                                .place = noise_place(leaf)});
         }

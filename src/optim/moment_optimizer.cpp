@@ -2,7 +2,7 @@
 
 namespace drover {
 
-void MomentOptimizer::plan(Arena& arena, const ParamStore& store) {
+void MomentOptimizer::plan(Arena& state, Arena&, const ParamStore& store) {
     owned_ = store.owned();
     leaves_.clear();
     for (const OwnedLeaf& leaf : owned_) {
@@ -11,8 +11,8 @@ void MomentOptimizer::plan(Arena& arena, const ParamStore& store) {
                                                               .weight_decay = decay_of(leaf, weight_decay_),
                                                               .place = noise_place(leaf)});
         if (!moment_name_.empty())
-            planned.moment = arena.make(MemoryUse::moments, precision_.moments, leaf.param.shape());
-        planned.master = make_master(arena, precision_, leaf);
+            planned.moment = state.make(MemoryUse::moments, precision_.moments, leaf.param.shape());
+        planned.master = make_master(state, precision_, leaf);
     }
 }
 

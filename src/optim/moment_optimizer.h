@@ -7,7 +7,7 @@ namespace drover {
 /// An optimizer that keeps at most one number per element; what remains is the operation.
 class MomentOptimizer : public Optimizer {
   public:
-    void plan(Arena& arena, const ParamStore& store) override;
+    void plan(Arena& state, Arena& scratch, const ParamStore& store) override;
     void set_scalars(std::span<float> scalars, std::int64_t step) const override;
     Tensor master(std::size_t owned_leaf) const override { return leaves_[owned_leaf].master; }
     std::vector<OptimizerState> state() const override;

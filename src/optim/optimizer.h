@@ -29,8 +29,9 @@ class Optimizer {
   public:
     virtual ~Optimizer() = default;
 
-    /// Takes the state from the arena, after the store has been planned on it; state starts at zero.
-    virtual void plan(Arena& arena, const ParamStore& store) = 0;
+    /// Takes what lasts (moments, master copies) from `state`, where it starts at zero, and what a step needs from
+    /// `scratch`. Both may be the arena that the store has been planned on; `state` may be slower memory.
+    virtual void plan(Arena& state, Arena& scratch, const ParamStore& store) = 0;
     /// What the host must put into the scalars before update number `step` (from 1).
     virtual void set_scalars(std::span<float> scalars, std::int64_t step) const = 0;
     /// Collective over the mesh: some optimizers need sums over whole leaves.

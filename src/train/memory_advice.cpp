@@ -54,6 +54,13 @@ class Planner {
         return fits(options) ? "--moments_dtype bfloat16" : "";
     }
 
+    /// A CPU has one memory.
+    std::string offload(TrainEngineOptions options) const {
+        if (backend_.device() == Device::cpu || options.offload_optimizer) return {};
+        options.offload_optimizer = true;
+        return fits(options) ? "--fsdp \"full_shard offload\"" : "";
+    }
+
   private:
     const ModelConfig& config_;
     Backend& backend_;
@@ -70,7 +77,7 @@ std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& o
     const Planner planner(config, backend, mesh, available, sharing);
     std::vector<std::string> changes;
     for (std::string change : {planner.recompute(options), planner.shorter_moments(options),
-                               planner.smaller_batch(options, accumulation_steps)})
+                               planner.smaller_batch(options, accumulation_steps), planner.offload(options)})
         if (!change.empty()) changes.push_back(std::move(change));
     if (!changes.empty()) return fmt::format("One of these makes it fit: {}.", fmt::join(changes, "; or "));
 

@@ -77,18 +77,19 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
     check_tensor_parallel(config_, mesh.tp().size());
     require(mesh.shape().pp == 1 && mesh.shape().cp == 1,
             "pipeline and context parallelism have no engine yet");
-    Arena measuring = Arena::measuring(backend.device());
-    plan(measuring);
+    Arena measuring = Arena::measuring(backend.device()), state = Arena::measuring(backend.device());
+    plan(measuring, options.offload_optimizer ? state : measuring);
     memory_plan_ = measuring.plan();
+    host_memory_plan_ = state.plan();
     if (options.loss_scaling) loss_scaler_.emplace(*options.loss_scaling);
 }
 
 TrainEngine::~TrainEngine() = default;
 
-void TrainEngine::plan(Arena& arena) {
+void TrainEngine::plan(Arena& arena, Arena& state) {
     store_->plan(arena);
     if (!options_.evaluation_only) {
-        optimizer_->plan(arena, *store_);
+        optimizer_->plan(state, arena, *store_);
         gradient_norm_.plan(arena, *store_);
     }
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
@@ -97,10 +98,16 @@ void TrainEngine::plan(Arena& arena) {
 }
 
 void TrainEngine::allocate() {
-    arena_ =
-        std::make_unique<Arena>(backend_.allocate(memory_plan_.total), memory_plan_.total, backend_.device());
-    plan(*arena_);
-    require(arena_->plan().total == memory_plan_.total, "the allocation differs from its plan");
+    const auto make = [&](MemoryBlock block, std::size_t bytes) {
+        return std::make_unique<Arena>(std::move(block), bytes, backend_.device());
+    };
+    arena_ = make(backend_.allocate(memory_plan_.total), memory_plan_.total);
+    if (options_.offload_optimizer)
+        state_arena_ = make(backend_.allocate_shared(host_memory_plan_.total), host_memory_plan_.total);
+    plan(*arena_, options_.offload_optimizer ? *state_arena_ : *arena_);
+    require(arena_->plan().total == memory_plan_.total &&
+                (!state_arena_ || state_arena_->plan().total == host_memory_plan_.total),
+            "the allocation differs from its plan");
     model_.initialize(stream_);
 }
 

@@ -39,6 +39,8 @@ struct TrainEngineOptions {
     /// A step whose loss or gradient norm is not finite leaves weights, optimizer state and step count as
     /// they were.
     bool skip_non_finite = false;
+    /// The optimizer's moments and master copies lie in memory of the host that the device can reach.
+    bool offload_optimizer = false;
     /// Weights and forward passes alone: no memory for gradients and optimizer, and no steps.
     bool evaluation_only = false;
     std::optional<LossScaler::Settings>
@@ -95,8 +97,10 @@ class TrainEngine {
                 const Mesh& mesh);
     ~TrainEngine();
 
-    /// Bytes by use; exactly what allocate() takes.
+    /// Bytes of the device by use; exactly what allocate() takes.
     const MemoryPlan& memory_plan() const { return memory_plan_; }
+    /// What it takes of the host's memory besides; nothing unless the optimizer is offloaded.
+    const MemoryPlan& host_memory_plan() const { return host_memory_plan_; }
     /// Takes the memory. Weights and optimizer state are zero afterwards.
     void allocate();
 
@@ -144,7 +148,7 @@ class TrainEngine {
     const std::optional<LossScaler>& loss_scaler() const { return loss_scaler_; }
 
   private:
-    void plan(Arena& arena);
+    void plan(Arena& arena, Arena& state);
     Tensor master_of(std::size_t index) const;  ///< absent when there is none
     void write_leaf(WeightUpload& upload, std::size_t index, std::span<const float> values);
     LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
@@ -174,8 +178,8 @@ class TrainEngine {
     GradientNorm gradient_norm_;
     CausalLm model_;
 
-    MemoryPlan memory_plan_;
-    std::unique_ptr<Arena> arena_;
+    MemoryPlan memory_plan_, host_memory_plan_;
+    std::unique_ptr<Arena> arena_, state_arena_;  // the second only when the optimizer is offloaded
     Tensor scalars_;   // [StepScalar::count] f32
     Tensor loss_sum_;  // [1] f64: of the step, over all ranks
     StepReading reading_;

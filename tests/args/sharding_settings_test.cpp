@@ -229,6 +229,18 @@ TEST(DeepSpeed, ChangesTheSettings) {
     EXPECT_EQ(run.arguments.text("recompute"), "full");
 }
 
+TEST(DeepSpeed, OffloadOfTheOptimizerActs) {
+    const auto offloads = [](const std::string& zero) {
+        return deepspeed("{\"zero_optimization\": {\"stage\": 2, " + zero + "}}").offload_optimizer;
+    };
+    EXPECT_TRUE(offloads(R"("offload_optimizer": {"device": "cpu", "pin_memory": true})"));
+    EXPECT_TRUE(offloads(R"("cpu_offload": true)"));
+    EXPECT_FALSE(offloads(R"("offload_optimizer": {"device": "none"})"));
+    EXPECT_FALSE(offloads(R"("offload_param": {"device": "cpu"})"));
+    EXPECT_MENTIONS(deepspeed_error(R"({"zero_optimization": {"offload_optimizer": {"device": "gpu"}}})"),
+                    "device");
+}
+
 TEST(DeepSpeed, BfloatHasAMasterCopyWhateverTypeTheModelHas) {
     const auto master = [](const std::string& flags) {
         return parse_line(plain_run + flags).arguments.optional_flag("master_weights");

@@ -104,10 +104,10 @@ std::vector<Values> updated_leaves(const OptimizerSettings& settings, const Prec
     const auto optimizer = make_optimizer(settings, precision, mesh);
     Arena measuring = Arena::measuring(Device::cpu);
     store->plan(measuring);
-    optimizer->plan(measuring, *store);
+    optimizer->plan(measuring, measuring, *store);
     Arena arena(backend->allocate(measuring.plan().total), measuring.plan().total, Device::cpu);
     store->plan(arena);
-    optimizer->plan(arena, *store);
+    optimizer->plan(arena, arena, *store);
 
     for (std::size_t i = 0; i < store->owned().size(); ++i) {
         const OwnedLeaf& leaf = store->owned()[i];
@@ -310,7 +310,7 @@ std::map<std::string, DType> kept(const std::string& name, const Precision& prec
     const auto optimizer = make_optimizer(settings, precision, mesh);
     Arena arena = Arena::measuring(Device::cpu);
     store->plan(arena);
-    optimizer->plan(arena, *store);
+    optimizer->plan(arena, arena, *store);
     std::map<std::string, DType> result;
     for (const OptimizerState& state : optimizer->state()) {
         EXPECT_TRUE(state.name.ends_with("/" + state.leaf->spec->name)) << state.name;

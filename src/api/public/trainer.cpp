@@ -178,7 +178,7 @@ struct Trainer::Run {
         std::int64_t longest = training_rows->longest();
         if (evaluation_rows) longest = std::max(longest, evaluation_rows->longest());
         engine_settings = engine_options(
-            run, chosen_precision(run, config.dtype, backend->device()), mesh_settings,
+            run, chosen_precision(run, config.dtype, backend->device()), mesh_settings, backend->device(),
             batches.share.rows_of(settings.per_device_train_batch_size), batches.padded(longest));
         engine = std::make_unique<TrainEngine>(config, engine_settings, *backend, **mesh);
         const ProcessLimits limits(run.arguments, *processes, *backend, *mesh);
@@ -191,7 +191,7 @@ struct Trainer::Run {
                                   run.arguments);
             },
             CheckpointOptions{.with_optimizer = !run.arguments.flag("save_only_model"),
-                              .buffer_bytes = limits.checkpoint_buffer(engine->memory_plan().total)},
+                              .buffer_bytes = limits.checkpoint_buffer(*engine)},
             batches.share.parts > 1 ? BatchKind::shared : BatchKind::own);
         training = data_of(*training_rows, training_sampler(settings), StreamEnd::never);
         if (evaluation_rows)

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cstring>
 #include <memory>
 #include <typeindex>
 #include <unordered_map>
@@ -62,6 +63,15 @@ class CudaBackend final : public Backend {
     MemoryBlock allocate_staging(std::size_t bytes) override {
         void* memory = nullptr;
         cuda::check(cudaMallocHost(&memory, bytes), "pinned host memory");
+        return MemoryBlock(memory, [](void* freed) { cudaFreeHost(freed); });
+    }
+    /// Kernels reach pinned memory at the address that it has for the host.
+    MemoryBlock allocate_shared(std::size_t bytes) override {
+        void* memory = nullptr;
+        cuda::check(
+            cudaHostAlloc(&memory, bytes == 0 ? 1 : bytes, cudaHostAllocPortable | cudaHostAllocMapped),
+            bytes_text(bytes) + " of the host's memory");
+        std::memset(memory, 0, bytes);
         return MemoryBlock(memory, [](void* freed) { cudaFreeHost(freed); });
     }
     Stream main_stream() override { return {stream_}; }
