@@ -56,6 +56,7 @@ test-gpu: setup ## test the bundle on this machine's GPU (says so and stops wher
 	    $(call build,release) --target drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program; \
 	    XZ_OPT=-1 scripts/bundle.sh build/release test --tests; \
 	    scripts/test_gpu.sh build/release/drover-test-linux-$$(uname -m); \
+	    scripts/test_gpu_ranks.sh build/release/drover-test-linux-$$(uname -m); \
 	fi
 
 test-asan: setup ## unit tests under the address and undefined-behaviour sanitizers

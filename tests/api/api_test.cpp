@@ -146,6 +146,8 @@ TEST_F(PublicApi, SaysWhatIsWrong) {
     };
     expect(trainer({.optim = "adamq"}), "adamq");
     expect(trainer({.more = {{"no_such_argument", "1"}}}), "no_such_argument");
+    expect(trainer({.more = {{"resume_from_checkpoint", "out/checkpoint-5"}}}),
+           "a Trainer of the C++ API does not act on");
 }
 
 }  // namespace

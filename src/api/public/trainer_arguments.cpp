@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "api/public/parts.h"
@@ -52,9 +54,25 @@ std::vector<std::string> words_of(const TrainerParts& parts) {
     return words;
 }
 
+/// Arguments of run_clm that only the command acts on: a Trainer would take them and do nothing.
+constexpr std::array of_the_command = {
+    "resume_from_checkpoint",   "report_to",  "logging_dir", "early_stopping_patience",
+    "early_stopping_threshold", "comm_stats", "spmd_debug",  "save_final_model",
+    "overwrite_output_dir",     "streaming"};
+
+void check_more(const TrainingArguments& arguments) {
+    for (const auto& [name, value] : arguments.more)
+        if (std::find(of_the_command.begin(), of_the_command.end(), name) != of_the_command.end())
+            throw UsageError(
+                fmt::format("TrainingArguments::more has {}, which a Trainer of the C++ API does not act on.",
+                            name),
+                "Leave it out, or train with drover run_clm.");
+}
+
 }  // namespace
 
 RunArguments checked_arguments(const TrainerParts& parts, int processes) {
+    check_more(parts.args);
     RunArguments run = parse_run_arguments(
         words_of(parts), {.environment = read_environment(), .args_file = {}, .world_size = processes});
     if (run.fsdp && run.fsdp->xla_fsdp_v2 && !fsdp_v2_enabled)
