@@ -94,4 +94,12 @@ inline int expect_gradients(const TrainEngine& engine, const SafetensorsFile& ex
     return compared;
 }
 
+/// An engine's weights and optimizer state.
+inline std::vector<std::vector<double>> everything(const TrainEngine& engine) {
+    std::vector<std::vector<double>> result;
+    for (const OwnedLeaf& leaf : engine.store().owned()) result.push_back(values(leaf.param));
+    for (const OptimizerState& state : engine.optimizer().state()) result.push_back(values(state.tensor));
+    return result;
+}
+
 }  // namespace drover::test

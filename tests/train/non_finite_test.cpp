@@ -9,6 +9,8 @@
 namespace drover {
 namespace {
 
+using test::everything;
+
 class NonFiniteSteps : public ::testing::Test {
   protected:
     std::unique_ptr<TrainEngine> engine(bool skips, const std::string& optimizer = "adamw_torch") {
@@ -31,15 +33,6 @@ class NonFiniteSteps : public ::testing::Test {
 
     static void set(const TrainEngine& engine, std::string_view name, std::int64_t index, float value) {
         test::overwrite(leaf(engine, name).param, index, {&value, 1});
-    }
-
-    /// Weights and optimizer state.
-    static std::vector<std::vector<double>> everything(const TrainEngine& engine) {
-        std::vector<std::vector<double>> result;
-        for (const OwnedLeaf& leaf : engine.store().owned()) result.push_back(test::values(leaf.param));
-        for (const OptimizerState& state : engine.optimizer().state())
-            result.push_back(test::values(state.tensor));
-        return result;
     }
 
     const test::GoldenStep golden_{"gqa_float32"};

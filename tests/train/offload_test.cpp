@@ -6,20 +6,14 @@
 namespace drover {
 namespace {
 
+using test::everything;
+
 class Offload : public ::testing::Test {
   protected:
     TrainEngineOptions options(const std::string& optimizer, const Precision& precision, bool offloaded) {
         TrainEngineOptions result = golden_.options(precision);
         result.optimizer = OptimizerSettings::named(optimizer, 0.1);
         result.offload_optimizer = offloaded;
-        return result;
-    }
-
-    static std::vector<std::vector<double>> everything(const TrainEngine& engine) {
-        std::vector<std::vector<double>> result;
-        for (const OwnedLeaf& leaf : engine.store().owned()) result.push_back(test::values(leaf.param));
-        for (const OptimizerState& state : engine.optimizer().state())
-            result.push_back(test::values(state.tensor));
         return result;
     }
 
