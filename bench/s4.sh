@@ -8,7 +8,8 @@ set -eu
 checkout=$(cd "$(dirname "$0")/.." && pwd)
 program=${1:-$checkout/build/release/drover}
 updates=${2:-8}
-[ $# -lt 2 ] || shift 2
+[ $# -lt 1 ] || shift
+[ $# -lt 1 ] || shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"

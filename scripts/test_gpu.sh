@@ -56,7 +56,7 @@ same_weights() {
 # Name and function of a check.
 check() {
     begin=$(date +%s)
-    if $2 >"$logs/$2.log" 2>&1; then result=passed; else result=FAILED failed=1; fi
+    if $2 >"$logs/$(echo "$1" | tr -c 'a-zA-Z0-9\n' -).log" 2>&1; then result=passed; else result=FAILED failed=1; fi
     printf '%-32s %-18s %4d s\n' "$1" "$result" "$(($(date +%s) - begin))"
 }
 for precision in float32 bfloat16; do

@@ -23,6 +23,11 @@ double ProcessLimits::host_bytes() const {
     return static_cast<double>(usable_memory()) / processes_.machine.ranks;
 }
 
+std::size_t ProcessLimits::allowed_host_bytes() const {
+    constexpr double left_to_others = 0.1;
+    return static_cast<std::size_t>(host_bytes() * fraction() * (1 - left_to_others));
+}
+
 std::uint64_t ProcessLimits::checkpoint_buffer(const TrainEngine& engine) const {
     if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
         return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
@@ -36,17 +41,19 @@ void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
                           const TrainEngineOptions& options, std::int64_t accumulation_steps,
                           std::int64_t sharing) const {
     const std::size_t needed = engine.memory_plan().total, allowed = allowed_bytes();
-    if (const std::size_t host = engine.host_memory_plan().total; static_cast<double>(host) > host_bytes())
+    const std::size_t host = engine.host_memory_plan().total;
+    if (host > allowed_host_bytes())
         throw Error(
             fmt::format(
                 "The offloaded optimizer needs {} of the host's memory in each process, which may take {}.",
-                bytes_text(host), bytes_text(static_cast<std::size_t>(host_bytes()))),
+                bytes_text(host), bytes_text(allowed_host_bytes())),
             "Use --moments_dtype bfloat16 or --optim adafactor, or shard it over more devices.");
     if (needed <= allowed) return;
     throw Error(fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it.",
                             bytes_text(needed), processes_.alone() ? "" : " in each process",
                             bytes_text(allowed), bytes_text(device_bytes())),
-                memory_advice(config, options, accumulation_steps, backend_, *mesh_, allowed, sharing));
+                memory_advice(config, options, accumulation_steps, backend_, *mesh_,
+                              {.device_bytes = allowed, .host_bytes = allowed_host_bytes()}, sharing));
 }
 
 std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes) {

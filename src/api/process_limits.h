@@ -34,6 +34,9 @@ class ProcessLimits {
   private:
     /// Of the host, for this process.
     double host_bytes() const;
+    /// What the plan may take of it. Such memory is never swapped out, so something is left to everybody
+    /// else.
+    std::size_t allowed_host_bytes() const;
     double fraction() const { return arguments_.optional_number("memory_fraction").value_or(1); }
 
     const Arguments& arguments_;

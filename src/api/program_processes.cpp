@@ -73,7 +73,7 @@ void leave(int status, void*) {
         check_same_call(own.processes.ranks, "the end of the program");
         own.processes = {};
         own.world->close();
-        own.world.reset();
+        own.process = 0;  // a Trainer that outlives main() may still look at the world
     } catch (...) {
         end_all(read_launch_environment());
     }
@@ -83,9 +83,11 @@ void begin(Program& own, const LaunchEnvironment& launch, const WorldOptions& wa
     try {
         own.world = begin_world(launch, waits);
     } catch (const QuietEnd& end) {
+        std::fflush(nullptr);
         std::_Exit(end.exit_code());
     } catch (const Error& error) {
         show_end(error);
+        std::fflush(nullptr);
         std::_Exit(error.exit_code());
     }
     own.process = getpid();

@@ -172,7 +172,7 @@ TrainEngineOptions engine_options(const RunArguments& run, const Precision& prec
     options.skip_non_finite = on_non_finite(arguments) != OnNonFinite::go_on;
     if (arguments.text("loss_denominator") == "hf457")
         options.compat.loss_denominator = HfCompat::LossDenominator::all_labels;
-    options.shared_batches = run.batch_is_global;
+    options.shared_batches = run.batch_is_spmd;
     if (run.fsdp) add_fsdp_settings(options.model, *run.fsdp);
     options.offload_optimizer =
         (run.fsdp && run.fsdp->offload) || (run.deepspeed && run.deepspeed->offload_optimizer);

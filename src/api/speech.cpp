@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 namespace drover {
 
@@ -19,7 +20,9 @@ Speech::File Speech::open_log(const RunProcesses& processes, const Arguments& ar
     std::filesystem::create_directories(*folder);
     const std::filesystem::path path =
         std::filesystem::path(*folder) / fmt::format("rank-{}.log", processes.ranks.rank());
-    File file(std::fopen(path.c_str(), "w"));
+    // A program may have several runs one after the other.
+    static std::set<std::filesystem::path> begun;
+    File file(std::fopen(path.c_str(), begun.insert(path).second ? "w" : "a"));
     if (!file)
         throw Error(
             fmt::format("--rank_log_dir: {} cannot be written: {}.", path.string(), std::strerror(errno)),

@@ -162,6 +162,7 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"first_step_seconds", m.first_step_seconds},
             {"peak_memory_bytes", m.peak_bytes},
             {"planned_memory_bytes", engine.memory_plan().total},
+            {"planned_host_memory_bytes", engine.host_memory_plan().total},
             {"library_memory_bytes", m.library_bytes},
             {"loss", m.loss},
             {"peaks", json_of(m.peaks)},
@@ -194,6 +195,8 @@ void run_bench(const BenchOptions& options) {
                    static_cast<double>(engine.store().spec().parameter_count()) / 1e6, options.shape.dtype,
                    options.shape.batch, options.shape.sequence, options.optimizer,
                    engine.memory_plan().table());
+    if (!options.shape.json && engine.host_memory_plan().total > 0)
+        fmt::print("In the host's memory:\n{}", engine.host_memory_plan().table());
     std::fflush(stdout);
     engine.allocate();
     engine.initialize_weights(seed);

@@ -239,12 +239,14 @@ class DeepSpeedReader {
         if (offload_device(zero, "offload_param") != "none")
             explain("offload_param is not done; weights and gradients stay on the device.");
         const std::string optimizer_device = offload_device(zero, "offload_optimizer");
-        settings_.offload_optimizer = optimizer_device != "none" || zero.flag("cpu_offload", false);
+        const bool old_spelling = zero.flag("cpu_offload", false);
+        settings_.offload_optimizer = optimizer_device != "none" || old_spelling;
         if (optimizer_device == "nvme")
             explain("offload_optimizer keeps the state in the host's memory, not on a disk.");
         if (settings_.offload_optimizer)
             explain(
-                "offload_optimizer: the GPU makes the updates, and reaches the state in the host's memory.");
+                "offload_optimizer: a GPU makes the updates itself, and reaches the state in the host's "
+                "memory.");
         explain_no_effect(zero,
                           {"allgather_partitions",
                            "allgather_bucket_size",

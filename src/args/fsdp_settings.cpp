@@ -220,7 +220,8 @@ std::optional<FsdpSettings> read_fsdp_settings(const std::vector<std::string>& w
             "as with shard_grad_op.");
     if (settings.offload)
         settings.explanations.push_back(
-            "--fsdp: offload keeps the optimizer's state and the fp32 copy of the weights in the host's "
+            "--fsdp: on a GPU, offload keeps the optimizer's state and the fp32 copy of the weights in the "
+            "host's "
             "memory; "
             "weights and gradients stay on the GPU, which makes the updates.");
     return settings;

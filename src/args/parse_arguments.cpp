@@ -96,7 +96,10 @@ void apply_deepspeed(RunArguments& run) {
     }
     if (run.deepspeed->recompute && !run.arguments.given("recompute"))
         run.arguments.set("recompute", "full", source);
-    if (run.deepspeed->bf16_has_master && !run.arguments.given("master_weights"))
+    // What asks for bf16 weights alone comes first.
+    const bool bf16_alone = run.arguments.flag("stochastic_rounding") ||
+                            !run.arguments.optional_flag("use_gpu_compatible_precision").value_or(true);
+    if (run.deepspeed->bf16_has_master && !run.arguments.given("master_weights") && !bf16_alone)
         run.arguments.set("master_weights", true, source);
     for (const std::string& line : run.deepspeed->explanations) run.arguments.explain(line);
 }
@@ -150,8 +153,9 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
     apply_deepspeed(run);
     const bool splits_batches = apply_accelerator_config(run.arguments);
     check_combinations(run.arguments);
-    run.batch_is_global = is_on(options.environment, "XLA_USE_SPMD") || asks_for_spmd(run) ||
-                          (run.fsdp && run.fsdp->xla_fsdp_v2) || splits_batches;
+    run.batch_is_spmd = is_on(options.environment, "XLA_USE_SPMD") || asks_for_spmd(run) ||
+                        (run.fsdp && run.fsdp->xla_fsdp_v2);
+    run.batch_is_global = run.batch_is_spmd || splits_batches;
     return run;
 }
 

@@ -19,6 +19,8 @@ struct RunArguments {
     std::optional<DeepSpeedSettings> deepspeed{};
     /// --per_device_train_batch_size is the micro-batch of all devices together.
     bool batch_is_global = false;
+    /// It is one batch, as under SPMD, not cut into batches of the replicas (Accelerate's split_batches).
+    bool batch_is_spmd = false;
     /// Processes that see different batches, as far as the arguments tell: a --deepspeed configuration is
     /// compared with it.
     std::int64_t replicas = 1;

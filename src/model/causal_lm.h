@@ -12,7 +12,6 @@
 
 namespace drover {
 
-/// What a model must be able to hold at once, and how it trades memory for time.
 /// Whether the next unit's weights are asked for while one computes, or only when they are needed. With
 /// weights that are not sharded there is no difference.
 struct GatherAhead {
@@ -20,6 +19,7 @@ struct GatherAhead {
     bool backward = true;
 };
 
+/// What a model must be able to hold at once, and how it trades memory for time.
 struct CausalLmOptions {
     Precision precision;
     RecomputePolicy recompute;

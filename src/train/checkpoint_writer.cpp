@@ -97,7 +97,14 @@ void CheckpointWriter::copy_to_host(const Tensor& source, std::uint64_t offset, 
                   Tensor(to, DType::u8, shape));
 }
 
+/// An offloaded optimizer's state is in the host's memory, and copies from there to there need not keep to a
+/// stream.
+void CheckpointWriter::wait_for_update() {
+    backend_.synchronize(backend_.main_stream());
+}
+
 void CheckpointWriter::take_snapshot() {
+    wait_for_update();
     buffer_.resize(std::max<std::size_t>(buffer_.size(), job_.tensors.part_bytes()));
     std::uint64_t used = 0;
     for (const TensorFiles::Part& part : job_.tensors.parts()) {
@@ -118,6 +125,7 @@ void CheckpointWriter::write_snapshot() {
 }
 
 void CheckpointWriter::stream() {
+    wait_for_update();
     const std::uint64_t piece_bytes = std::min(buffer_bytes_, largest_piece);
     buffer_.resize(std::max<std::size_t>(buffer_.size(), piece_bytes));
     for (const TensorFiles::Part& part : job_.tensors.parts()) {

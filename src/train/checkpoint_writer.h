@@ -56,6 +56,7 @@ class CheckpointWriter {
 
     void start(std::function<void()> work);
     void create_staging();
+    void wait_for_update();
     void take_snapshot();
     void write_snapshot();
     void stream();

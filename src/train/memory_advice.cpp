@@ -14,11 +14,15 @@ constexpr std::array recompute_names = {"none", "selective", "selective_mlp", "f
 /// Plans a run again and again with other options.
 class Planner {
   public:
-    Planner(const ModelConfig& config, Backend& backend, const Mesh& mesh, std::size_t available,
+    Planner(const ModelConfig& config, Backend& backend, const Mesh& mesh, const MemoryLimits& available,
             std::int64_t sharing)
         : config_(config), backend_(backend), mesh_(mesh), available_(available), sharing_(sharing) {}
 
-    bool fits(const TrainEngineOptions& options) const { return plan(options).total <= available_; }
+    bool fits(const TrainEngineOptions& options) const {
+        const TrainEngine engine(config_, options, backend_, mesh_);
+        return engine.memory_plan().total <= available_.device_bytes &&
+               engine.host_memory_plan().total <= available_.host_bytes;
+    }
     MemoryPlan plan(const TrainEngineOptions& options) const {
         return TrainEngine(config_, options, backend_, mesh_).memory_plan();
     }
@@ -54,18 +58,22 @@ class Planner {
         return fits(options) ? "--moments_dtype bfloat16" : "";
     }
 
-    /// A CPU has one memory.
+    /// A CPU has one memory. The word goes with any kind of --fsdp; runs that shard by other flags cannot
+    /// have it.
     std::string offload(TrainEngineOptions options) const {
-        if (backend_.device() == Device::cpu || options.offload_optimizer) return {};
+        const bool sharded_otherwise =
+            options.sharding != Sharding::replicated && mesh_.everyone().size() > 1;
+        if (backend_.device() == Device::cpu || options.offload_optimizer || sharded_otherwise) return {};
         options.offload_optimizer = true;
-        return fits(options) ? "--fsdp \"full_shard offload\"" : "";
+        options.sharding = Sharding::zero3;
+        return fits(options) ? "--fsdp \"full_shard offload\" (with --deepspeed: offload_optimizer)" : "";
     }
 
   private:
     const ModelConfig& config_;
     Backend& backend_;
     const Mesh& mesh_;
-    std::size_t available_;
+    MemoryLimits available_;
     std::int64_t sharing_;  // replicas of a batch
 };
 
@@ -73,7 +81,7 @@ class Planner {
 
 std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& options,
                           std::int64_t accumulation_steps, Backend& backend, const Mesh& mesh,
-                          std::size_t available, std::int64_t sharing) {
+                          const MemoryLimits& available, std::int64_t sharing) {
     const Planner planner(config, backend, mesh, available, sharing);
     std::vector<std::string> changes;
     for (std::string change : {planner.recompute(options), planner.shorter_moments(options),
@@ -98,12 +106,13 @@ std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& o
     const std::size_t states = plan[MemoryUse::parameters] + plan[MemoryUse::gradients] +
                                plan[MemoryUse::moments] + plan[MemoryUse::master];
     const std::size_t others = plan.total - states;
-    if (others < available)
+    const std::size_t bytes = available.device_bytes;
+    if (others < bytes)
         return fmt::format(
             "Even one row with --recompute full needs {}: shard it over {} devices or more (--fsdp "
             "full_shard), or train a "
             "smaller model; --dtype bfloat16 and --optim adafactor also need less.",
-            bytes_text(plan.total), (states + available - others - 1) / (available - others));
+            bytes_text(plan.total), (states + bytes - others - 1) / (bytes - others));
     return fmt::format(
         "Even one row with --recompute full needs {}: use a smaller --block_size or a smaller model.",
         bytes_text(plan.total));

@@ -148,6 +148,7 @@ TEST_F(PublicApi, SaysWhatIsWrong) {
     expect(trainer({.more = {{"no_such_argument", "1"}}}), "no_such_argument");
     expect(trainer({.more = {{"resume_from_checkpoint", "out/checkpoint-5"}}}),
            "a Trainer of the C++ API does not act on");
+    expect(trainer({.more = {{"comm-stats", "yes"}}}), "comm_stats is set");
 }
 
 }  // namespace

@@ -235,6 +235,7 @@ TEST(DeepSpeed, OffloadOfTheOptimizerActs) {
     };
     EXPECT_TRUE(offloads(R"("offload_optimizer": {"device": "cpu", "pin_memory": true})"));
     EXPECT_TRUE(offloads(R"("cpu_offload": true)"));
+    EXPECT_TRUE(offloads(R"("offload_optimizer": {"device": "cpu"}, "cpu_offload": false)"));
     EXPECT_FALSE(offloads(R"("offload_optimizer": {"device": "none"})"));
     EXPECT_FALSE(offloads(R"("offload_param": {"device": "cpu"})"));
     EXPECT_MENTIONS(deepspeed_error(R"({"zero_optimization": {"offload_optimizer": {"device": "gpu"}}})"),
@@ -252,6 +253,7 @@ TEST(DeepSpeed, BfloatHasAMasterCopyWhateverTypeTheModelHas) {
         master("--bf16 --deepspeed {\"bf16\":{\"enabled\":true,\"bf16_master_weights_and_grads\":true}}"),
         std::nullopt);
     EXPECT_EQ(master("--deepspeed {}"), std::nullopt);
+    EXPECT_EQ(master("--bf16 --stochastic_rounding --deepspeed {\"bf16\":{\"enabled\":true}}"), std::nullopt);
 }
 
 }  // namespace

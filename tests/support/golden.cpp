@@ -70,6 +70,7 @@ std::vector<double> values(const Tensor& tensor) {
         for (int i = 0; span > 0 && i < tensor.rank(); ++i) span += (tensor.size(i) - 1) * tensor.stride(i);
         const OwnedTensor host(tensor.dtype(), {span});
         Backend& access = device_access();
+        access.synchronize({});  // another backend's streams may still write it
         access.copy(access.main_stream(), Tensor(tensor.raw(), tensor.dtype(), {span}, Device::cuda), host);
         access.synchronize({});
         return strided_values(tensor, host);

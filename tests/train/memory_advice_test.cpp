@@ -25,12 +25,27 @@ class MemoryAdvice : public testing::Test {
         return TrainEngine(config(), asked, *backend_, mesh_).memory_plan().total;
     }
     std::string advice(const TrainEngineOptions& asked, std::size_t available) {
-        return memory_advice(config(), asked, 3, *backend_, mesh_, available);
+        return memory_advice(config(), asked, 3, *backend_, mesh_,
+                             {.device_bytes = available, .host_bytes = host_bytes_});
     }
 
     std::unique_ptr<Backend> backend_ = test::make_test_backend();
     const Mesh mesh_;
+    std::size_t host_bytes_ = 0;
 };
+
+TEST_F(MemoryAdvice, OffersTheHostsMemoryWhereItIsAnother) {
+    TrainEngineOptions offloaded = options();
+    offloaded.offload_optimizer = true;
+    host_bytes_ = TrainEngine(config(), offloaded, *backend_, mesh_).host_memory_plan().total;
+    const bool has_two_memories = backend_->device() != Device::cpu;
+    const auto mentioned = [&] {
+        return advice(options(), needed(offloaded)).find("full_shard offload") != std::string::npos;
+    };
+    EXPECT_EQ(mentioned(), has_two_memories);
+    --host_bytes_;
+    EXPECT_FALSE(mentioned());
+}
 
 TEST_F(MemoryAdvice, NamesTheSmallestChangeOfEachKind) {
     TrainEngineOptions selective = options(), half = options();

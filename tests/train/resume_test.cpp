@@ -60,6 +60,7 @@ struct ResumeCase {
     SampleOrder order = SampleOrder::shuffled;
     bool evaluates = false;
     std::int64_t added_tokens = 0;
+    bool offloaded = false;
 };
 
 std::ostream& operator<<(std::ostream& out, const ResumeCase& resume_case) {
@@ -90,6 +91,7 @@ const std::vector<ResumeCase>& resume_cases() {
         {.name = "adamw_loss_scaler_skips",
          .loss_scaling = LossScaler::Settings{.initial = 3e38f, .growth_interval = 3}},
         {.name = "adamw_plateau", .saved_step = 6, .schedule = "reduce_lr_on_plateau", .evaluates = true},
+        {.name = "adamw_offloaded", .precision = Precision::with_master(DType::bf16), .offloaded = true},
         {.name = "adafactor_fp32", .optimizer = "adafactor"},
         {.name = "adafactor_bf16_master",
          .optimizer = "adafactor",
@@ -128,6 +130,7 @@ class Resume : public testing::TestWithParam<ResumeCase> {
                                       .label_smoothing = chosen.label_smoothing,
                                       .neftune_alpha = chosen.neftune_alpha},
                             .optimizer = optimizer,
+                            .offload_optimizer = chosen.offloaded,
                             .loss_scaling = chosen.loss_scaling},
                            *backend, test::single_mesh());
         engine.allocate();

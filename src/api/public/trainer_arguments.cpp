@@ -1,8 +1,8 @@
 #include "api/public/trainer_arguments.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -55,26 +55,51 @@ std::vector<std::string> words_of(const TrainerParts& parts) {
 }
 
 /// Arguments of run_clm that only the command acts on: a Trainer would take them and do nothing.
-constexpr std::array of_the_command = {
-    "resume_from_checkpoint",   "report_to",  "logging_dir", "early_stopping_patience",
-    "early_stopping_threshold", "comm_stats", "spmd_debug",  "save_final_model",
-    "overwrite_output_dir",     "streaming"};
+constexpr std::array of_the_command = {"resume_from_checkpoint",
+                                       "report_to",
+                                       "logging_dir",
+                                       "early_stopping_patience",
+                                       "early_stopping_threshold",
+                                       "comm_stats",
+                                       "spmd_debug",
+                                       "save_final_model",
+                                       "overwrite_output_dir",
+                                       "streaming",
+                                       "dry_run",
+                                       "profile_step",
+                                       "profile_epoch",
+                                       "profile_duration_ms",
+                                       "profile_logdir",
+                                       "log_format",
+                                       "max_train_samples",
+                                       "max_eval_samples",
+                                       "block_size",
+                                       "text_column",
+                                       "keep_linebreaks",
+                                       "validation_split_percentage",
+                                       "config_name"};
 
-void check_more(const TrainingArguments& arguments) {
-    for (const auto& [name, value] : arguments.more)
-        if (std::find(of_the_command.begin(), of_the_command.end(), name) != of_the_command.end())
-            throw UsageError(
-                fmt::format("TrainingArguments::more has {}, which a Trainer of the C++ API does not act on.",
-                            name),
-                "Leave it out, or train with drover run_clm.");
+void refuse_what_does_nothing(const TrainerParts& parts, const Arguments& arguments) {
+    std::vector<std::string> names;
+    for (const char* name : of_the_command)
+        if (arguments.given(name)) names.emplace_back(name);
+    if (arguments.text("model_name_or_path") != parts.model.parts()->folder.string())
+        names.emplace_back("model_name_or_path");
+    if (arguments.text("train_file") != parts.train_dataset.parts()->files.files.front().string())
+        names.emplace_back("train_file");
+    if (names.empty()) return;
+    throw UsageError(
+        fmt::format("{} {} set, which a Trainer of the C++ API does not act on.", fmt::join(names, ", "),
+                    names.size() == 1 ? "is" : "are"),
+        "Take it out of TrainingArguments::more or the environment, or train with drover run_clm.");
 }
 
 }  // namespace
 
 RunArguments checked_arguments(const TrainerParts& parts, int processes) {
-    check_more(parts.args);
     RunArguments run = parse_run_arguments(
         words_of(parts), {.environment = read_environment(), .args_file = {}, .world_size = processes});
+    refuse_what_does_nothing(parts, run.arguments);
     if (run.fsdp && run.fsdp->xla_fsdp_v2 && !fsdp_v2_enabled)
         throw Error("The training arguments ask for FSDP v2, which is not enabled.",
                     "Call drover::use_fsdp_v2() before everything else.");

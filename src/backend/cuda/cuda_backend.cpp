@@ -68,11 +68,18 @@ class CudaBackend final : public Backend {
     /// Kernels reach pinned memory at the address that it has for the host.
     MemoryBlock allocate_shared(std::size_t bytes) override {
         void* memory = nullptr;
-        cuda::check(
-            cudaHostAlloc(&memory, bytes == 0 ? 1 : bytes, cudaHostAllocPortable | cudaHostAllocMapped),
-            bytes_text(bytes) + " of the host's memory");
+        if (cudaHostAlloc(&memory, bytes == 0 ? 1 : bytes, cudaHostAllocPortable | cudaHostAllocMapped) !=
+            cudaSuccess) {
+            cudaGetLastError();  // it is told of here, and not once more at the next launch
+            throw Error(
+                fmt::format("The host refused {} of memory that the GPU can reach.", bytes_text(bytes)),
+                "Look for a limit (ulimit -l, a container's memory), or train without offload.");
+        }
         std::memset(memory, 0, bytes);
-        return MemoryBlock(memory, [](void* freed) { cudaFreeHost(freed); });
+        return MemoryBlock(memory, [](void* freed) {
+            cudaDeviceSynchronize();  // a kernel may still write there
+            cudaFreeHost(freed);
+        });
     }
     Stream main_stream() override { return {stream_}; }
     Stream copy_stream() override { return {copy_stream_}; }
