@@ -1,7 +1,5 @@
 #pragma once
 
-#include <unordered_map>
-
 #include "backend/cuda/kernels/device_code.cuh"
 
 /// Kernels that are brought to the multiprocessors while the kernel before them ends, instead of after it:
@@ -25,17 +23,19 @@ __device__ inline void let_next_kernel_in() {
 #endif
 }
 
-/// Whether the kernel's code waits: code that was made for an older GPU does not, even if a newer one runs
-/// it.
-inline bool can_be_early(const void* kernel) {
-    thread_local std::unordered_map<const void*, bool> known;
-    const auto [entry, is_new] = known.try_emplace(kernel, false);
-    if (is_new) {
-        cudaFuncAttributes attributes{};
-        check(cudaFuncGetAttributes(&attributes, kernel), "a kernel's attributes");
-        entry->second = attributes.ptxVersion >= 90;
-    }
-    return entry->second;
+/// Code that was made for an older GPU does not wait, even if a newer one runs it; where there is such code,
+/// no kernel is early.
+constexpr bool all_code_waits() {
+    for (const int architecture : {__CUDA_ARCH_LIST__})
+        if (architecture < 900) return false;
+    return true;
+}
+
+inline bool kernels_can_be_early() {
+    int device = 0, major = 0;
+    check(cudaGetDevice(&device), "the GPU in use");
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "the GPU's capability");
+    return all_code_waits() && major >= 9;
 }
 
 /// As kernel<<<blocks, threads, shared_bytes, stream>>>(arguments…), and reports a launch that was refused.
@@ -52,7 +52,7 @@ void launch_early(const char* operation, void (*kernel)(Parameters...), dim3 blo
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
     config.attrs = &early;
-    config.numAttrs = can_be_early(reinterpret_cast<const void*>(kernel)) ? 1 : 0;
+    config.numAttrs = kernels_can_be_early() ? 1 : 0;
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), operation);
 }
 
