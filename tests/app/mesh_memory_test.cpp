@@ -1,4 +1,4 @@
-#include <regex>
+#include <sstream>
 
 #include "app/mesh_runs.h"
 
@@ -43,24 +43,27 @@ class MeshMemory : public test::MeshRuns {
                      "--rank_log_dir logs " +
                          more);
         EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-        Measured measured{.planned = number(outcome.output, "\n  total +"),
-                          .checkpoint = number(outcome.output, "part of a checkpoint has about "),
+        Measured measured{.planned = mebibytes_behind("\n  total ", outcome.output),
+                          .checkpoint = mebibytes_behind("part of a checkpoint has about ", outcome.output),
                           .peaks = {},
                           .output = outcome.output};
         for (int rank = 0; rank < processes; ++rank)
-            measured.peaks.push_back(
-                number(rank == 0 ? outcome.output
-                                 : read_text_file(folder_ / "logs" / fmt::format("rank-{}.log", rank)),
-                       "This process had at most "));
+            measured.peaks.push_back(mebibytes_behind(
+                "This process had at most ",
+                rank == 0 ? outcome.output
+                          : read_text_file(folder_ / "logs" / fmt::format("rank-{}.log", rank))));
         return measured;
     }
 
-    /// What follows the pattern; 0 when it is not there.
-    static double number(const std::string& text, const std::string& pattern) {
-        std::smatch found;
-        if (!std::regex_search(text, found, std::regex(pattern + "([0-9.]+) ([KMG])iB"))) return 0;
-        const double scale = found[2] == "K" ? 1.0 / 1024 : found[2] == "M" ? 1 : 1024;
-        return scale * std::stod(found[1]);
+    /// The MiB that follow `words`; 0 when they are not there.
+    static double mebibytes_behind(const std::string& words, const std::string& text) {
+        const std::size_t at = text.find(words);
+        if (at == std::string::npos) return 0;
+        std::istringstream rest(text.substr(at + words.size()));
+        double amount = 0;
+        std::string unit;
+        rest >> amount >> unit;
+        return amount * (unit.starts_with("KiB") ? 1.0 / 1024 : unit.starts_with("GiB") ? 1024 : 1);
     }
 
     const std::string new_model_ = fmt::format("--config_name '{}' ", (folder_ / "large.json").string());
