@@ -21,7 +21,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test bundle test-kills test-mesh test-gpu test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo test bundle test-kills test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
 # Several goals of one command line share build folders, and every build is parallel inside.
 .NOTPARALLEL:
 
@@ -47,17 +47,24 @@ bundle: setup ## pack program and libraries for machines like this one: build/re
 	@$(call build,release) --target drover $(if $(findstring --tests,$(BUNDLE)),test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program)
 	@XZ_OPT=-T0 scripts/bundle.sh build/release "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" $(BUNDLE)
 
-test-gpu: setup ## test the bundle on this machine's GPU (says so and stops where there is none)
+# On this machine's GPU, from a bundle: the script that is named behind it.
+define on_gpu
 	@if ! nvidia-smi >/dev/null 2>&1; then \
-	    echo 'test-gpu: skipped, because nvidia-smi finds no GPU here.'; \
+	    echo '$@: skipped, because nvidia-smi finds no GPU here.'; \
 	else \
 	    set -e; \
 	    $(call configure,release); \
 	    $(call build,release) --target drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program; \
 	    XZ_OPT=-1 scripts/bundle.sh build/release test --tests; \
-	    scripts/test_gpu.sh build/release/drover-test-linux-$$(uname -m); \
-	    scripts/test_gpu_ranks.sh build/release/drover-test-linux-$$(uname -m); \
+	    $(1) build/release/drover-test-linux-$$(uname -m); \
 	fi
+endef
+
+test-gpu: setup ## test the bundle on this machine's GPU (says so and stops where there is none)
+	$(call on_gpu,scripts/test_gpu.sh)
+
+test-gpu-ranks: setup ## several ranks of the bundle, sharing this machine's GPUs through NCCL
+	$(call on_gpu,scripts/test_gpu_ranks.sh)
 
 test-asan: setup ## unit tests under the address and undefined-behaviour sanitizers
 	@$(call configure,asan)
@@ -69,7 +76,7 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-kills test-mesh test-gpu test-asan test-tsan fuzz ## test, test-kills, test-mesh, test-gpu, test-asan, test-tsan and fuzz
+test-full: test test-kills test-mesh test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
 
 test-kills: setup ## kill -9 a run KILLS times while it saves, and go on
 	@$(call configure,release)

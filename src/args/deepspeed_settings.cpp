@@ -203,7 +203,8 @@ class DeepSpeedReader {
         ObjectReader bf16 = reader_.object("bf16");
         comparison_.flag(bf16, "enabled", bf16_asked, "--bf16");
         settings_.bf16 = bf16.is_auto("enabled") ? bf16_asked : bf16.flag("enabled", false);
-        settings_.bf16_has_master = settings_.bf16 && !bf16.flag("bf16_master_weights_and_grads", false);
+        const bool bf16_alone = bf16.flag("bf16_master_weights_and_grads", false);
+        settings_.bf16_has_master = settings_.bf16 && !bf16_alone;
         explain_no_effect(bf16, {"immediate_grad_update", "check_grad_overflow"},
                           "has nothing to act on here.");
         bf16.check_all_known();

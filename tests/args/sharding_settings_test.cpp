@@ -253,6 +253,8 @@ TEST(DeepSpeed, BfloatHasAMasterCopyWhateverTypeTheModelHas) {
         master("--bf16 --deepspeed {\"bf16\":{\"enabled\":true,\"bf16_master_weights_and_grads\":true}}"),
         std::nullopt);
     EXPECT_EQ(master("--deepspeed {}"), std::nullopt);
+    EXPECT_EQ(master("--deepspeed {\"bf16\":{\"enabled\":false,\"bf16_master_weights_and_grads\":false}}"),
+              std::nullopt);
     EXPECT_EQ(master("--bf16 --stochastic_rounding --deepspeed {\"bf16\":{\"enabled\":true}}"), std::nullopt);
 }
 
