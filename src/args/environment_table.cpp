@@ -46,6 +46,8 @@ constexpr std::array variables{
     EnvironmentVariable{"DROVER_GROUPED_GEMM", "",
                         "cublas, streams or kernel: how a GPU multiplies experts' matrices, where their sizes "
                         "allow it; unset: by their sizes."},
+    EnvironmentVariable{"DROVER_CUDA_GRAPHS", "",
+                        "0: forward and backward are not recorded; a GPU gets each operation by itself."},
     EnvironmentVariable{"OMP_NUM_THREADS", "threads", "CPU threads; of a list, the first number."},
     EnvironmentVariable{"NEURON_RT_STOCHASTIC_ROUNDING_EN", "stochastic_rounding",
                         "1: round updates of bfloat16 weights at random."},

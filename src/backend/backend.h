@@ -6,6 +6,7 @@
 #include "backend/machine_peaks.h"
 #include "backend/operation_observer.h"
 #include "backend/ops.h"
+#include "backend/recorder.h"
 #include "backend/stream.h"
 #include "core/arena.h"
 
@@ -41,13 +42,15 @@ class Backend {
     /// Host memory that the device reads and writes fastest. A copy from it may still be reading when copy()
     /// returns.
     virtual MemoryBlock allocate_staging(std::size_t bytes) { return allocate_host_memory(bytes); }
-    /// Zeroed memory of the host that operations on the device use as their own: slower, but there may be more
-    /// of it.
+    /// Zeroed memory of the host that operations on the device use as their own: slower, but there may be
+    /// more of it.
     virtual MemoryBlock allocate_shared(std::size_t bytes) { return allocate(bytes); }
     virtual Stream main_stream() = 0;
     /// Beside the main stream: for copies from and to staging memory that go on while it works.
     virtual Stream copy_stream() = 0;
     virtual std::unique_ptr<Fence> make_fence() = 0;
+    /// For sequences that run on this backend, whose operands live as long as the recorder.
+    virtual std::unique_ptr<Recorder> make_recorder() { return std::make_unique<Recorder>(); }
     /// Waits until everything enqueued on the stream is done; on a stream without a handle: on the whole
     /// device.
     virtual void synchronize(Stream stream) = 0;
@@ -86,6 +89,15 @@ class Backend {
         observer_->begin(what, stream);
         execute(stream, operation);
         observer_->end(what, stream);
+    }
+
+    /// The recorder's run(); but an observer is told of every operation, so under its eyes each is enqueued.
+    void run_recorded(Recorder& recorder, Stream stream, const RecordingKey& key,
+                      const std::function<void()>& enqueue) {
+        if (observer_ == nullptr)
+            recorder.run(stream, key, enqueue);
+        else
+            enqueue();
     }
 
   protected:

@@ -57,9 +57,13 @@ class ParamStore {
     virtual UnitTensors get(Stream stream, int unit) = 0;
     virtual void release(Stream stream, int unit) = 0;
 
-    /// The first gradients of an optimizer step overwrite, later ones accumulate. Every unit is reduced once
-    /// per micro-batch.
-    virtual void begin_step(int micro_batches) = 0;
+    /// What a micro-batch is in its optimizer step.
+    struct Turn {
+        bool first = true;  ///< its gradients overwrite; those of later ones are added
+        bool last = true;   ///< then the step's gradients are complete
+    };
+    /// Every unit is reduced once per micro-batch.
+    virtual void begin_micro_batch(Turn turn) = 0;
     virtual UnitGradients grad(Stream stream, int unit) = 0;
     virtual void reduce(Stream stream, int unit) = 0;
     /// After the last micro-batch: every owned gradient is whole, in stream order.

@@ -17,7 +17,6 @@ void ReplicatedStore::plan(Arena& arena) {
     weights_.assign(placement_.size(), {});
     gradients_.assign(placement_.size(), {});
     written_.assign(placement_.size(), false);
-    micro_batches_left_.assign(placement_.size(), 0);
     owned_.clear();
     for (std::size_t unit = 0; unit < placement_.size(); ++unit)
         for (const StoragePlacement& storage : placement_[unit].storages) {
@@ -36,9 +35,9 @@ void ReplicatedStore::plan(Arena& arena) {
         }
 }
 
-void ReplicatedStore::begin_step(int micro_batches) {
-    written_.assign(written_.size(), false);
-    micro_batches_left_.assign(micro_batches_left_.size(), micro_batches);
+void ReplicatedStore::begin_micro_batch(Turn turn) {
+    written_.assign(written_.size(), !turn.first);
+    last_micro_batch_ = turn.last;
 }
 
 UnitGradients ReplicatedStore::grad(Stream, int unit) {
@@ -50,8 +49,8 @@ UnitGradients ReplicatedStore::grad(Stream, int unit) {
 }
 
 void ReplicatedStore::reduce(Stream stream, int unit) {
+    if (!last_micro_batch_) return;
     const auto index = static_cast<std::size_t>(unit);
-    if (--micro_batches_left_[index] > 0) return;
     const std::size_t earlier = pending_.size();
     start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placement_[index], gradients_[index],
                                pending_);

@@ -22,7 +22,7 @@ class ReplicatedStore final : public ParamStore {
     void release(Stream, int) override {}
     void weights_changed() override {}
 
-    void begin_step(int micro_batches) override;
+    void begin_micro_batch(Turn turn) override;
     UnitGradients grad(Stream stream, int unit) override;
     void reduce(Stream stream, int unit) override;
     void finish_gradients(Stream stream) override;
@@ -39,7 +39,7 @@ class ReplicatedStore final : public ParamStore {
     std::vector<std::vector<Tensor>> weights_;    // [unit][storage]
     std::vector<std::vector<Tensor>> gradients_;  // [unit][storage]
     std::vector<bool> written_;                   // this step's gradients of the unit have been begun
-    std::vector<int> micro_batches_left_;         // until the unit's gradients are complete
+    bool last_micro_batch_ = true;
     std::vector<Pending> pending_;
     std::vector<OwnedLeaf> owned_;
 };

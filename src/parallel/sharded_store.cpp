@@ -73,7 +73,6 @@ void ShardedStore::plan(Arena& arena) {
     if (scatters_each_micro_batch_) plan_incoming(arena);
     plan_owned(arena);
     scattered_before_.assign(placement_.size(), false);
-    micro_batches_left_.assign(placement_.size(), 0);
 }
 
 void ShardedStore::plan_incoming(Arena& arena) {
@@ -182,9 +181,10 @@ void ShardedStore::weights_changed() {
 // ----------------------------------------------------------------------------------------------------
 // gradients
 
-void ShardedStore::begin_step(int micro_batches) {
+void ShardedStore::begin_micro_batch(Turn turn) {
+    last_micro_batch_ = turn.last;
+    if (!turn.first) return;
     scattered_before_.assign(scattered_before_.size(), false);
-    micro_batches_left_.assign(micro_batches_left_.size(), micro_batches);
     for (Slot& slot : gradient_slots_) slot.unit = -1;
 }
 
@@ -202,8 +202,7 @@ UnitGradients ShardedStore::grad(Stream stream, int unit) {
 void ShardedStore::reduce(Stream stream, int unit) {
     Slot& slot = gradient_slots_[static_cast<std::size_t>(gradient_slot(unit))];
     slot.in_use = false;
-    const bool last = --micro_batches_left_[static_cast<std::size_t>(unit)] == 0;
-    if (!scatters_each_micro_batch_ && !last) return;
+    if (!scatters_each_micro_batch_ && !last_micro_batch_) return;
 
     const UnitPlacement& placed = placement_[static_cast<std::size_t>(unit)];
     start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placed, slot.storages, slot.pending);

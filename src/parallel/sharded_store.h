@@ -25,7 +25,7 @@ class ShardedStore final : public ParamStore {
     void release(Stream stream, int unit) override;
     void weights_changed() override;
 
-    void begin_step(int micro_batches) override;
+    void begin_micro_batch(Turn turn) override;
     UnitGradients grad(Stream stream, int unit) override;
     void reduce(Stream stream, int unit) override;
     void finish_gradients(Stream stream) override;
@@ -78,7 +78,7 @@ class ShardedStore final : public ParamStore {
         weight_shards_;  // [unit]; each [shard_rows, …]: the owned rows, then padding on the last ranks
     std::vector<LeafTensors> gradient_shards_;  // [unit]; likewise
     std::vector<bool> scattered_before_;        // this step's owned gradients of the unit hold something
-    std::vector<int> micro_batches_left_;       // until the unit's gradients are complete
+    bool last_micro_batch_ = true;
     std::vector<OwnedLeaf> owned_;
 };
 

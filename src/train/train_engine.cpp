@@ -73,7 +73,9 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
                                 options.model.precision, mesh)),
       model_(config_, options.model, backend, *store_, parallel_, mesh.replicas()),
       reading_(backend),
-      host_scalars_(StepScalar::count, 0.0f) {
+      recorder_(backend.make_recorder()),
+      host_scalars_(StepScalar::count, 0.0f),
+      parameter_count_(store_->spec().parameter_count()) {
     check_tensor_parallel(config_, mesh.tp().size());
     require(mesh.shape().pp == 1 && mesh.shape().cp == 1,
             "pipeline and context parallelism have no engine yet");
@@ -320,11 +322,32 @@ void TrainEngine::upload_scalars() {
     backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
 }
 
+/// A micro-batch of the same shape has the same operations again if the host has no part in them:
+/// collectives, the experts' numbers of tokens, sequences within rows and noise go through it. And it is
+/// worth recording if the device is done so soon that it might wait for the host: more tokens times
+/// parameters than this take a GPU a tenth of a second, in which the host gets far ahead.
+bool TrainEngine::is_recorded(const MicroBatch& micro) const {
+    constexpr double most_work = 8e12;
+    const double work = static_cast<double>(micro.tokens()) * static_cast<double>(parameter_count_);
+    return mesh_.everyone().size() == 1 && options_.sharding == Sharding::replicated &&
+           !config_.has_experts() && !micro.sequences.begin && !micro.noise && work <= most_work;
+}
+
+void TrainEngine::forward_backward(const MicroBatch& micro, ParamStore::Turn turn, double balance_scale) {
+    const auto enqueue = [&] {
+        store_->begin_micro_batch(turn);
+        model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1), balance_scale);
+    };
+    if (!is_recorded(micro)) return enqueue();
+    const RecordingKey key = {reinterpret_cast<std::intptr_t>(micro.ids.raw()), micro.sequences.rows,
+                              micro.sequences.row_length, turn.first};
+    backend_.run_recorded(*recorder_, stream_, key, enqueue);
+}
+
 /// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for the device.
 void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
     require(!options_.evaluation_only, "a step of an engine that only evaluates");
     const std::int64_t count = step_count(micro_batches);
-    store_->begin_step(static_cast<int>(micro_batches.size()));
     host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
         const TokenBatch& batch = micro_batches[i];
@@ -334,9 +357,8 @@ void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
         MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
         micro.noise = noise_of(batch, i);
         const double balance_scale = this->balance_scale(micro_batches.size());
-        model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1),
-                                balance_scale * gradient_scale());
-
+        forward_backward(micro, {.first = i == 0, .last = i + 1 == micro_batches.size()},
+                         balance_scale * gradient_scale());
         backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()),
                                   .out = loss_sum_,
                                   .accumulate = i > 0,

@@ -163,6 +163,8 @@ class TrainEngine {
                       std::int64_t step_count);
     std::int64_t step_count(std::span<const TokenBatch> micro_batches);
     std::int64_t sum_over_replicas(std::int64_t count);
+    void forward_backward(const MicroBatch& micro, ParamStore::Turn turn, double balance_scale);
+    bool is_recorded(const MicroBatch& micro) const;
     double balance_scale(std::size_t micro_batches) const;
     bool has_noise() const { return config_.moe.jitter > 0 || options_.model.neftune_alpha > 0; }
     std::optional<TokenNoise> noise_of(const TokenBatch& batch, std::size_t micro_batch);
@@ -180,10 +182,12 @@ class TrainEngine {
 
     MemoryPlan memory_plan_, host_memory_plan_;
     std::unique_ptr<Arena> arena_, state_arena_;  // the second only when the optimizer is offloaded
-    Tensor scalars_;   // [StepScalar::count] f32
-    Tensor loss_sum_;  // [1] f64: of the step, over all ranks
+    Tensor scalars_;                              // [StepScalar::count] f32
+    Tensor loss_sum_;                             // [1] f64: of the step, over all ranks
     StepReading reading_;
+    std::unique_ptr<Recorder> recorder_;  // of forward and backward
     std::vector<float> host_scalars_;
+    std::int64_t parameter_count_;
     std::int64_t updates_done_ = 0;
     std::optional<LossScaler> loss_scaler_;
 };

@@ -11,7 +11,7 @@ namespace {
 
 using test::Workbench;
 
-struct Recorder final : OperationObserver {
+struct EventList final : OperationObserver {
     void begin(const OperationCost& cost, Stream) override {
         events.push_back("begin " + std::string(cost.name));
     }
@@ -25,9 +25,9 @@ struct Recorder final : OperationObserver {
 TEST(OperationObserver, SeesEachOperationOnceAndInOrder) {
     Workbench bench;
     const Tensor x = bench.make(DType::f32, {4, 4}), y = bench.make(DType::f32, {4, 4});
-    Recorder recorder;
+    EventList observer;
     bench.run(Fill{.x = x, .value = 1});  // before anybody watches
-    bench.backend().observe(&recorder);
+    bench.backend().observe(&observer);
     bench.run(Fill{.x = y, .value = 2});
     bench.run(Gemm::forward(x, y, bench.make(DType::f32, {4, 4})));
     bench.run(Add{.into = x, .x = y});
@@ -35,7 +35,7 @@ TEST(OperationObserver, SeesEachOperationOnceAndInOrder) {
     bench.run(Fill{.x = x, .value = 1});
     const std::vector<std::string> expected = {"begin fill",       "end fill",  "begin gemm forward",
                                                "end gemm forward", "begin add", "end add"};
-    EXPECT_EQ(recorder.events, expected);
+    EXPECT_EQ(observer.events, expected);
 }
 
 TEST(OperationObserver, EveryOperationCostsSomethingAndGivesTheSameBits) {

@@ -10,6 +10,7 @@
 #include "backend/cuda/cudnn_attention.h"
 #include "backend/cuda/event_fence.h"
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/graph_recorder.h"
 #include "backend/cuda/grouped_gemm.h"
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/marks.h"
@@ -84,6 +85,10 @@ class CudaBackend final : public Backend {
     Stream main_stream() override { return {stream_}; }
     Stream copy_stream() override { return {copy_stream_}; }
     std::unique_ptr<Fence> make_fence() override { return std::make_unique<EventFence>(); }
+    std::unique_ptr<Recorder> make_recorder() override {
+        if (!graphs_wanted()) return std::make_unique<Recorder>();
+        return std::make_unique<GraphRecorder>(scratch_);
+    }
     void synchronize(Stream stream) override {
         cuda::check(stream.handle == nullptr
                         ? cudaDeviceSynchronize()

@@ -10,7 +10,7 @@ class Backend;
 
 inline constexpr std::string_view cuda_module_name = "drover_cuda.so";
 /// Counts up whenever Backend, an operation or a type in them changes.
-inline constexpr int cuda_module_version = 4;
+inline constexpr int cuda_module_version = 5;
 
 }  // namespace drover
 

@@ -25,6 +25,7 @@ Scratch::~Scratch() {
 void* Scratch::take(std::size_t bytes) {
     if (bytes > capacity_) {
         capacity_ = 0;  // should this fail
+        ++moves_;
         replace(memory_, bytes, "an operation's scratch memory");
         capacity_ = bytes;
     }

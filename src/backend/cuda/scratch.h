@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace drover::cuda {
@@ -22,10 +23,13 @@ class Scratch {
     T* take_array(std::size_t count) {
         return static_cast<T*>(take(count * sizeof(T)));
     }
+    /// How often it had to grow, and so lies elsewhere than before.
+    std::int64_t moves() const { return moves_; }
 
   private:
     void* memory_ = nullptr;
     std::size_t capacity_ = 0;
+    std::int64_t moves_ = 0;
 };
 
 /// Where the parts of one operation's scratch memory begin, one behind the other, each aligned to 256.

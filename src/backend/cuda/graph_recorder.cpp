@@ -1,0 +1,69 @@
+#include "backend/cuda/graph_recorder.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "backend/cuda/cuda_error.h"
+
+namespace drover::cuda {
+namespace {
+
+/// A training step has four (two sets of batch buffers, first and later micro-batches), and four more for a
+/// short last batch. Batches of ever new lengths shall not fill the memory with graphs.
+constexpr std::size_t most_sequences = 32;
+
+}  // namespace
+
+void GraphRecorder::run(Stream stream, const RecordingKey& key, const std::function<void()>& enqueue) {
+    const auto found = sequences_.find(key);
+    if (found == sequences_.end()) {
+        if (sequences_.size() < most_sequences) sequences_.emplace(key, Sequence{});
+        return enqueue();
+    }
+    Sequence& sequence = found->second;
+    const auto on = static_cast<cudaStream_t>(stream.handle);
+    if (!sequence.refused && (!sequence.graph || sequence.moves != scratch_.moves())) {
+        // An old graph has run to its end: scratch memory waits for the device before it moves.
+        sequence.graph = record(on, enqueue);
+        sequence.moves = scratch_.moves();
+        sequence.refused = !sequence.graph;
+    }
+    if (sequence.refused) return enqueue();
+    check(cudaGraphLaunch(sequence.graph.get(), on), "a recorded sequence of operations");
+}
+
+/// Nothing when it cannot be recorded. Nothing runs.
+GraphRecorder::Graph GraphRecorder::record(cudaStream_t stream, const std::function<void()>& enqueue) {
+    // Other threads, which write checkpoints, may do as they like meanwhile.
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "the recording of operations");
+    bool enqueued = true;
+    try {
+        enqueue();
+    } catch (const Error&) {  // whatever it was, it is told of when the sequence runs as it is
+        enqueued = false;
+    }
+    cudaGraph_t recorded = nullptr;
+    cudaGraphExec_t graph = nullptr;
+    const bool ended = cudaStreamEndCapture(stream, &recorded) == cudaSuccess;
+    if (!ended || !enqueued || cudaGraphInstantiate(&graph, recorded, 0) != cudaSuccess) graph = nullptr;
+    if (recorded != nullptr) cudaGraphDestroy(recorded);
+    if (graph == nullptr) cudaGetLastError();  // or the next launch would be blamed
+    return Graph(graph);
+}
+
+GraphRecorder::~GraphRecorder() {
+    if (!sequences_.empty()) cudaDeviceSynchronize();  // one of them may be running
+}
+
+bool graphs_wanted() {
+    constexpr const char* name = "DROVER_CUDA_GRAPHS";
+    const char* value = std::getenv(name);
+    if (value == nullptr || std::string_view(value) == "1") return true;
+    if (std::string_view(value) == "0") return false;
+    throw Error(fmt::format("{} is \"{}\".", name, value),
+                "Set it to 0, so that a GPU gets every operation by itself, or unset it.");
+}
+
+}  // namespace drover::cuda

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <memory>
+
+#include "backend/cuda/scratch.h"
+#include "backend/recorder.h"
+
+namespace drover::cuda {
+
+/// Remembers sequences as CUDA graphs. The first time a sequence runs as it is, and takes what memory it
+/// needs; the second time it is recorded; from then on it is replayed. A sequence that cannot be recorded, or
+/// comes when there are many already, always runs as it is.
+class GraphRecorder final : public Recorder {
+  public:
+    /// Operations keep addresses in this scratch memory; when it has moved, they are recorded anew.
+    explicit GraphRecorder(const Scratch& scratch) : scratch_(scratch) {}
+    ~GraphRecorder() override;
+
+    void run(Stream stream, const RecordingKey& key, const std::function<void()>& enqueue) override;
+
+  private:
+    struct Destroy {
+        void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+    };
+    using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy>;
+    struct Sequence {
+        Graph graph;
+        std::int64_t moves = 0;  ///< of the scratch memory, before it was recorded
+        bool refused = false;
+    };
+
+    static Graph record(cudaStream_t stream, const std::function<void()>& enqueue);
+
+    const Scratch& scratch_;
+    std::map<RecordingKey, Sequence> sequences_;
+};
+
+/// Whether sequences are to be recorded: DROVER_CUDA_GRAPHS is not 0.
+bool graphs_wanted();
+
+}  // namespace drover::cuda
