@@ -8,6 +8,8 @@ namespace {
 
 /// Tiles of the library, whose names there count columns of the result first.
 enum Tile : std::uint32_t {
+    tile_128x128 = CUBLASLT_MATMUL_TILE_128x128,
+    tile_144x128 = CUBLASLT_MATMUL_TILE_144x128,
     tile_256x128 = CUBLASLT_MATMUL_TILE_256x128,
     tile_128x256 = CUBLASLT_MATMUL_TILE_128x256,
     tile_128x160 = CUBLASLT_MATMUL_TILE_128x160,
@@ -38,15 +40,22 @@ std::initializer_list<Tile> better_than(std::uint32_t guess, const ProductShape&
     static constexpr std::initializer_list<Tile> forward = {tile_176x128, tile_256x128, tile_128x160},
                                                  data_gradient = {tile_128x160, tile_128x256, tile_256x128},
                                                  weight_gradient = {tile_256x128, tile_128x256},
-                                                 short_sums = {tile_128x160};
+                                                 short_forward = {tile_176x128, tile_144x128, tile_256x128},
+                                                 wide_short_sums = {tile_128x160},
+                                                 narrow_short_sums = {tile_128x128};
+    constexpr std::int64_t short_sum = 1024;
     const bool makes_weights = shape.transpose_a;
-    if (guess == tile_192x192 || guess == tile_320x128)
-        return makes_weights ? weight_gradient : shape.transpose_b ? forward : data_gradient;
+    if (guess == tile_192x192 || guess == tile_320x128) {
+        if (makes_weights) return weight_gradient;
+        if (!shape.transpose_b) return data_gradient;
+        return shape.k <= short_sum ? short_forward : forward;
+    }
+    if (makes_weights || guess != tile_256x128) return none;
     // Where a tile's sums are soon done, smaller tiles hide the writing of results better.
-    constexpr std::int64_t short_sum = 1024, many_columns = 2048;
-    const bool writes_much =
-        shape.k <= short_sum && shape.n >= (shape.transpose_b ? 2 * many_columns : many_columns);
-    return !makes_weights && writes_much && guess == tile_256x128 ? short_sums : none;
+    constexpr std::int64_t many_columns = 2048, few_columns = 1024;
+    if (shape.k <= short_sum && shape.n >= (shape.transpose_b ? 2 * many_columns : many_columns))
+        return wide_short_sums;
+    return shape.k <= 2 * short_sum && shape.n <= few_columns ? narrow_short_sums : none;
 }
 
 }  // namespace
