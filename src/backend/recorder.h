@@ -25,6 +25,8 @@ class Recorder {
     /// the same operands, so what differs from time to time must come from the device's memory. `enqueue` may
     /// be called once, twice or not at all; it runs operations on this stream and waits for nothing.
     virtual void run(Stream, const RecordingKey&, const std::function<void()>& enqueue) { enqueue(); }
+    /// How often a sequence was given to the device from memory.
+    virtual std::int64_t replays() const { return 0; }
 };
 
 }  // namespace drover

@@ -329,7 +329,7 @@ void TrainEngine::upload_scalars() {
 bool TrainEngine::is_recorded(const MicroBatch& micro) const {
     constexpr double most_work = 8e12;
     const double work = static_cast<double>(micro.tokens()) * static_cast<double>(parameter_count_);
-    return mesh_.everyone().size() == 1 && options_.sharding == Sharding::replicated &&
+    return mesh_.everyone().idle() && options_.sharding == Sharding::replicated &&
            !config_.has_experts() && !micro.sequences.begin && !micro.noise && work <= most_work;
 }
 

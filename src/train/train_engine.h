@@ -142,6 +142,7 @@ class TrainEngine {
 
     const HfCompat& compat() const { return options_.compat; }
     const ParamStore& store() const { return *store_; }
+    const Recorder& recorder() const { return *recorder_; }
     const Optimizer& optimizer() const { return *optimizer_; }
     std::int64_t updates_done() const { return updates_done_; }
     /// Absent unless asked for.

@@ -11,11 +11,11 @@ void check(cudaError_t status, std::string_view what) {
         throw Error(
             fmt::format("The GPU has no room for {}.", what),
             "Stop what else uses it (nvidia-smi shows that), or take a smaller batch or more recompute.");
-    throw Error(
-        fmt::format("The GPU failed: {} ({}: {}).", what, cudaGetErrorName(status),
-                    cudaGetErrorString(status)),
-        "Run again with CUDA_LAUNCH_BLOCKING=1 to see which operation it was; dmesg shows faults of the "
-        "hardware.");
+    throw Error(fmt::format("The GPU failed: {} ({}: {}).", what, cudaGetErrorName(status),
+                            cudaGetErrorString(status)),
+                "Run again with CUDA_LAUNCH_BLOCKING=1 DROVER_CUDA_GRAPHS=0 to see which operation it was; "
+                "dmesg shows "
+                "faults of the hardware.");
 }
 
 }  // namespace drover::cuda

@@ -15,7 +15,7 @@ struct ProductShape {
 
 /// Which of cuBLASLt's candidates (from its best guess on) to take. The library guesses for a cool GPU; in a
 /// training step the power limit sets the clock, and there its tiles of 192 × 192 and 320 × 128 lose to
-/// narrower ones (measured in runs of a quarter of a second, bench/h200.md). A function of shape and
+/// narrower ones, as 256 × 128 does where sums are short (measured, bench/h200.md). A function of shape and
 /// candidates alone, so that every run gives the same bits.
 std::size_t chosen_candidate(std::span<const cublasLtMatmulHeuristicResult_t> candidates,
                              const ProductShape& shape);

@@ -32,25 +32,39 @@ void GraphRecorder::run(Stream stream, const RecordingKey& key, const std::funct
     }
     if (sequence.refused) return enqueue();
     check(cudaGraphLaunch(sequence.graph.get(), on), "a recorded sequence of operations");
+    ++replays_;
 }
 
-/// Nothing when it cannot be recorded. Nothing runs.
+/// Nothing when it cannot be recorded, which is said once. Nothing runs.
 GraphRecorder::Graph GraphRecorder::record(cudaStream_t stream, const std::function<void()>& enqueue) {
-    // Other threads, which write checkpoints, may do as they like meanwhile.
+    // Other threads may copy and allocate meanwhile. Should one wait for the whole device, nothing is
+    // recorded.
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "the recording of operations");
     bool enqueued = true;
     try {
         enqueue();
-    } catch (const Error&) {  // whatever it was, it is told of when the sequence runs as it is
+    } catch (...) {  // whatever it was, it comes again when the sequence runs as it is
         enqueued = false;
     }
     cudaGraph_t recorded = nullptr;
-    cudaGraphExec_t graph = nullptr;
-    const bool ended = cudaStreamEndCapture(stream, &recorded) == cudaSuccess;
-    if (!ended || !enqueued || cudaGraphInstantiate(&graph, recorded, 0) != cudaSuccess) graph = nullptr;
+    cudaGraphExec_t made = nullptr;
+    cudaError_t status = cudaStreamEndCapture(stream, &recorded);
+    if (status == cudaSuccess && enqueued) status = cudaGraphInstantiate(&made, recorded, 0);
+    Graph graph(status == cudaSuccess ? made : nullptr);
+    // Now, or the first launch would take the graph's memory, and fail where there is none.
+    if (graph) status = cudaGraphUpload(graph.get(), stream);
+    if (status != cudaSuccess) graph.reset();
     if (recorded != nullptr) cudaGraphDestroy(recorded);
-    if (graph == nullptr) cudaGetLastError();  // or the next launch would be blamed
-    return Graph(graph);
+    if (!graph) refuse(status);
+    return graph;
+}
+
+void GraphRecorder::refuse(cudaError_t status) {
+    cudaGetLastError();  // or the next launch would be blamed
+    if (refusal_said_) return;
+    refusal_said_ = true;
+    fmt::print(stderr, "Operations are not recorded, which makes small steps slower{}\n",
+               status == cudaSuccess ? std::string(".") : fmt::format(": {}.", cudaGetErrorString(status)));
 }
 
 GraphRecorder::~GraphRecorder() {

@@ -20,6 +20,7 @@ class GraphRecorder final : public Recorder {
     ~GraphRecorder() override;
 
     void run(Stream stream, const RecordingKey& key, const std::function<void()>& enqueue) override;
+    std::int64_t replays() const override { return replays_; }
 
   private:
     struct Destroy {
@@ -28,14 +29,17 @@ class GraphRecorder final : public Recorder {
     using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy>;
     struct Sequence {
         Graph graph;
-        std::int64_t moves = 0;  ///< of the scratch memory, before it was recorded
+        std::int64_t moves = 0;  ///< of the scratch memory, until it was recorded
         bool refused = false;
     };
 
-    static Graph record(cudaStream_t stream, const std::function<void()>& enqueue);
+    void refuse(cudaError_t status);
+    Graph record(cudaStream_t stream, const std::function<void()>& enqueue);
 
     const Scratch& scratch_;
     std::map<RecordingKey, Sequence> sequences_;
+    std::int64_t replays_ = 0;
+    bool refusal_said_ = false;
 };
 
 /// Whether sequences are to be recorded: DROVER_CUDA_GRAPHS is not 0.
