@@ -14,8 +14,7 @@ void check(cudaError_t status, std::string_view what) {
     throw Error(fmt::format("The GPU failed: {} ({}: {}).", what, cudaGetErrorName(status),
                             cudaGetErrorString(status)),
                 "Run again with CUDA_LAUNCH_BLOCKING=1 DROVER_CUDA_GRAPHS=0 to see which operation it was; "
-                "dmesg shows "
-                "faults of the hardware.");
+                "dmesg shows faults of the hardware.");
 }
 
 }  // namespace drover::cuda
