@@ -46,6 +46,8 @@ constexpr std::array variables{
     EnvironmentVariable{"DROVER_GROUPED_GEMM", "",
                         "cublas, streams or kernel: how a GPU multiplies experts' matrices, where their sizes "
                         "allow it; unset: by their sizes."},
+    EnvironmentVariable{"DROVER_ATTENTION_PIECE_MB", "",
+                        "MiB that a piece of attention's backward may take on a GPU; unset: 4096."},
     EnvironmentVariable{"DROVER_CUDA_GRAPHS", "",
                         "0: forward and backward are not recorded; a GPU gets each operation by itself."},
     EnvironmentVariable{"OMP_NUM_THREADS", "threads", "CPU threads; of a list, the first number."},

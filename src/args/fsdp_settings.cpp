@@ -221,9 +221,7 @@ std::optional<FsdpSettings> read_fsdp_settings(const std::vector<std::string>& w
     if (settings.offload)
         settings.explanations.push_back(
             "--fsdp: on a GPU, offload keeps the optimizer's state and the fp32 copy of the weights in the "
-            "host's "
-            "memory; "
-            "weights and gradients stay on the GPU, which makes the updates.");
+            "host's memory; weights and gradients stay on the GPU, which makes the updates.");
     return settings;
 }
 

@@ -37,8 +37,8 @@ void GraphRecorder::run(Stream stream, const RecordingKey& key, const std::funct
 
 /// Nothing when it cannot be recorded, which is said once. Nothing runs.
 GraphRecorder::Graph GraphRecorder::record(cudaStream_t stream, const std::function<void()>& enqueue) {
-    // Other threads may copy and allocate meanwhile. Should one wait for the whole device, nothing is
-    // recorded.
+    // Other threads may copy and allocate meanwhile. Waiting for the whole device would fail in them, and end
+    // the recording.
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "the recording of operations");
     bool enqueued = true;
     try {
