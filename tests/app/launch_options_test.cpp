@@ -190,6 +190,30 @@ TEST(MpirunCommandLine, OnOneMachine) {
                      "logs", "--files_alone", "tell", "me"}));
 }
 
+TEST(MpirunCommandLine, OnOneMachineProcessesUseSharedMemoryAlone) {
+    MpirunPlan plan = plan_of_tell();
+    plan.one_machine = true;
+    plan.preload = "libmine.so";
+    EXPECT_EQ(mpirun_words(plan),
+              (Words{"mpirun", "-np", "1", "--mca", "btl", "^tcp,ofi,openib", "-x", "NCCL_SOCKET_IFNAME=lo",
+                     "-x", "LD_PRELOAD=libmine.so", "--map-by", "slot", "--bind-to", "none", "/opt/drover",
+                     "launch-process", "tell", "me"}));
+    const Words chosen{
+        "--mca", "btl", "self,tcp", "-x", "LD_PRELOAD=libother.so", "-x", "NCCL_SOCKET_IFNAME=eth0"};
+    plan.more = chosen;
+    Words expected{"mpirun", "-np", "1", "--map-by", "slot", "--bind-to", "none"};
+    expected.insert(expected.end(), chosen.begin(), chosen.end());
+    for (const char* word : {"/opt/drover", "launch-process", "tell", "me"}) expected.push_back(word);
+    EXPECT_EQ(mpirun_words(plan), expected);
+    plan.more.clear();
+    plan.preload.reset();
+    plan.connections_chosen = true;
+    plan.variables = {"NCCL_SOCKET_IFNAME"};
+    EXPECT_EQ(mpirun_words(plan),
+              (Words{"mpirun", "-np", "1", "--map-by", "slot", "--bind-to", "none", "-x",
+                     "NCCL_SOCKET_IFNAME", "/opt/drover", "launch-process", "tell", "me"}));
+}
+
 TEST(MpirunCommandLine, OnTheMachinesOfAHostfile) {
     MpirunPlan plan = plan_of_tell();
     plan.hostfile = "hosts";
@@ -280,8 +304,10 @@ TEST(MpirunCommandLine, HostfilesAreReadAsMpirunReadsThem) {
     const std::filesystem::path file = testing::TempDir() + "/launch_hosts";
     std::ofstream(file) << "# machines\n\na slots=2 max_slots=4\nb   # no slots\n c slots=1\nc slots=2\n";
     EXPECT_EQ(read_hostfile(file), (std::vector<LaunchHost>{{"a", 2}, {"b", 0}, {"c", 3}}));
-    std::ofstream(file) << "a slots=two\n";
-    EXPECT_THROW(read_hostfile(file), Error);
+    for (const char* wrong : {"two", "0", "-1", "2x", ""}) {
+        std::ofstream(file) << "a slots=" << wrong << "\n";
+        EXPECT_THROW(read_hostfile(file), Error) << wrong;
+    }
     std::ofstream(file) << "# nobody\n";
     EXPECT_THROW(read_hostfile(file), Error);
     std::filesystem::remove(file);
