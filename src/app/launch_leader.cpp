@@ -45,7 +45,7 @@ std::string count_text(int count, std::string_view one, std::string_view several
 
 class Leader {
   public:
-    Leader(const LaunchOptions& options, int processes, FileDescriptor listener, const std::string& address)
+    Leader(const LaunchOptions& options, int processes, std::optional<MeetingPlace> place)
         : options_(options), mpirun_(find_mpirun()), signals_(loop_) {
         plan_.major_version = mpirun_.major_version;
         plan_.drover = std::filesystem::read_symlink("/proc/self/exe");
@@ -57,9 +57,9 @@ class Leader {
         plan_.files_alone = options.files_alone;
         plan_.more = options.mpirun_arguments;
         if (!options.log.empty()) log_.emplace(options.log);
-        if (!listener.is_open()) return;
-        rendezvous_.emplace(loop_, std::move(listener),
-                            Rendezvous::Settings{address, options.nodes, processes, options.job_id});
+        if (!place) return;
+        rendezvous_.emplace(loop_, std::move(place->listener),
+                            Rendezvous::Settings{place->address, options.nodes, processes, place->key});
         daemons_.emplace(loop_, *rendezvous_);
         rendezvous_->on_message([this](int node, const LaunchMessage& message) { hear(node, message); });
     }
@@ -237,9 +237,8 @@ class Leader {
 
 }  // namespace
 
-int lead_job(const LaunchOptions& options, int processes, FileDescriptor listener,
-             const std::string& address) {
-    Leader leader(options, processes, std::move(listener), address);
+int lead_job(const LaunchOptions& options, int processes, std::optional<MeetingPlace> place) {
+    Leader leader(options, processes, std::move(place));
     try {
         return leader.run();
     } catch (const Error& error) {
