@@ -57,12 +57,14 @@ class LaunchSecurity : public testing::Test {
 };
 
 const LaunchMessage run_daemon{LaunchSubject::run, {1}, {"orted", "-mca", "ess", "env"}};
+const LaunchMessage end_job{LaunchSubject::finish, {9}, {""}};
 
 TEST_F(LaunchSecurity, AFalseNode0IsNotObeyed) {
     const std::string challenge =
         encode_launch_message({LaunchSubject::challenge, {launch_protocol}, {new_launch_challenge()}});
     const std::string welcome = encode_launch_message({LaunchSubject::welcome, {1}, {}});
-    const std::string command = encode_launch_message(run_daemon);
+    // A node that obeyed would end with this status.
+    const std::string command = encode_launch_message(run_daemon) + encode_launch_message(end_job);
     for (const std::string& bytes :
          {command, welcome + command, challenge + command, challenge + welcome + command}) {
         const FileDescriptor listener = listen_on("127.0.0.1", port_);
@@ -81,6 +83,7 @@ TEST_F(LaunchSecurity, Node0MustHaveTheSecret) {
     const auto hello = false_node_0.welcome(wrong_key, 1);
     ASSERT_TRUE(hello);
     false_node_0.send(run_daemon);
+    false_node_0.send(end_job);
     EXPECT_EQ(node->exit_code(), 1) << node->output();
     EXPECT_TRUE(contains(node->output(), "was not sent with the job's secret")) << node->output();
     EXPECT_EQ(what_was_started(), "");
@@ -106,7 +109,7 @@ TEST_F(LaunchSecurity, TheDaemonGetsAFixedSetOfArguments) {
     EXPECT_EQ(what_was_started(), "");
     EXPECT_EQ(answer(run_daemon.texts), "");
     EXPECT_EQ(what_was_started(), "-mca ess env\n");
-    node_0.send({LaunchSubject::finish, {9}, {""}});
+    node_0.send(end_job);
     EXPECT_EQ(node->exit_code(), 9) << node->output();
 }
 
