@@ -16,11 +16,11 @@ constexpr std::array<std::string_view, 5> flags{"--leave-session-attached", "--a
 constexpr std::array<std::string_view, 5> introductions{"-mca", "--mca", "--prtemca", "--pmixmca", "--omca"};
 
 /// Parameters without which there is no daemon, and those that mpirun makes of the launcher's own words.
-constexpr std::array<std::string_view, 28> parameters{"ess",
+constexpr std::array<std::string_view, 29> parameters{"ess",
                                                       "ess_base_jobid",
                                                       "ess_base_nspace",
                                                       "ess_base_num_procs",
-                                                      "ess_base_vpid",  //
+                                                      "ess_base_vpid",
                                                       "orte_hnp_uri",
                                                       "prte_hnp_uri",
                                                       "orte_parent_uri",
@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 28> parameters{"ess",
                                                       "orte_timestamp_output",
                                                       "orte_debug",
                                                       "orte_debug_daemons",
-                                                      "orte_report_bindings",  //
+                                                      "orte_report_bindings",
                                                       "plm",
                                                       "plm_rsh_no_tree_spawn",
                                                       "plm_ssh_no_tree_spawn",
@@ -43,9 +43,10 @@ constexpr std::array<std::string_view, 28> parameters{"ess",
                                                       "rmaps_base_no_schedule_local",
                                                       "hwloc_base_binding_policy",
                                                       "hwloc_base_report_bindings",
-                                                      "mca_base_component_show_load_errors"};
-/// And those that choose networks.
-constexpr std::array<std::string_view, 2> endings{"_if_include", "_if_exclude"};
+                                                      "mca_base_component_show_load_errors",
+                                                      "PREFIXES"};
+/// And those that choose networks, or say how much is reported.
+constexpr std::array<std::string_view, 3> endings{"_if_include", "_if_exclude", "_verbose"};
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
     throw Error(fmt::format("Open MPI's daemon is not started with {}.", what), remedy);

@@ -237,9 +237,27 @@ TEST(LaunchDaemonRules, TakeWhatMpirunSends) {
                        "-mca",
                        "pmix",
                        "^s1,s2,cray,isolated"}));
-    EXPECT_TRUE(takes({"prted", "--leave-session-attached", "--allow-run-as-root", "--prtemca", "ess", "env",
-                       "--prtemca", "ess_base_nspace", "prterun-a-1@0", "--prtemca", "prte_hnp_uri", "x",
-                       "--prtemca", "plm_ssh_agent", "/opt/drover launch-agent"}));
+    EXPECT_TRUE(takes({"prted",
+                       "--leave-session-attached",
+                       "--allow-run-as-root",
+                       "--prtemca",
+                       "ess",
+                       "env",
+                       "--prtemca",
+                       "ess_base_nspace",
+                       "prterun-a-1@0",
+                       "--prtemca",
+                       "prte_hnp_uri",
+                       "x",
+                       "--prtemca",
+                       "PREFIXES",
+                       "errmgr,ess,filem",
+                       "--prtemca",
+                       "pmix_session_server",
+                       "1",
+                       "--prtemca",
+                       "plm_ssh_agent",
+                       "/opt/drover launch-agent"}));
     EXPECT_TRUE(takes({"orted"}));
 }
 
