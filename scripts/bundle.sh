@@ -20,7 +20,7 @@ for program in $programs; do
     install -s "$found" "$folder/bin/"
 done
 # Modules are looked for beside the program. Arrow's libraries are larger than all the rest; its module stays out.
-for module in drover_cuda.so drover_nccl.so drover_mpi.so; do
+for module in drover_cuda.so drover_nccl.so drover_mpi.so drover_loopback.so; do
     [ ! -e "$build/$module" ] || install -s "$build/$module" "$folder/bin/"
 done
 cp -r examples/configs "$folder/share/drover/"

@@ -26,8 +26,10 @@ void check_world(const World& world, const LaunchEnvironment& launch) {
     throw Error(
         fmt::format("{} says that {} processes were started, but MPI sees {}.", launch.told_by,
                     launch.processes, world.size()),
-        "Start them with the mpirun of the MPI library that this program uses (Open MPI), or with srun "
-        "--mpi=pmix.");
+        fmt::format(
+            "Start them with drover launch --nproc_per_node {}, with the mpirun of the MPI library that "
+            "this program uses (Open MPI), or with srun --mpi=pmix.",
+            launch.processes));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "app/launch_node.h"
 #include "app/launch_options.h"
 #include "app/launch_process.h"
+#include "app/launch_secret.h"
 #include "core/error.h"
 
 namespace drover {
@@ -24,9 +25,10 @@ LaunchEnvironmentVariables read_variables() {
     for (const char* name :
          {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT",
           "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_RESTARTS", "NNODES", "NODE_RANK", "MASTER_ADDR",
-          "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK"})
+          "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", launch_secret_variable})
         if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
             variables[name] = value;
+    unsetenv(launch_secret_variable);  // what the job runs need not know it
     return variables;
 }
 
@@ -46,18 +48,29 @@ int launch(const LaunchFlags& flags) {
     for (const std::string& remark : options.remarks) fmt::print(stderr, "drover: {}\n", remark);
     const int processes = count_processes(options.processes);
     if (options.hostfile.empty()) say_shares(processes);
-    if (options.nodes == 1) return lead_job(options, processes, {}, {});
+    if (options.nodes == 1) return lead_job(options, processes, std::nullopt);
 
     const std::string address = ipv4_address_of(options.master_address);
-    const bool may_lead =
+    const bool leads =
         options.node_rank == 0 || (options.node_rank == any_node && network_of_own_address(address));
     FileDescriptor listener;
-    if (may_lead) listener = listen_on(address, options.master_port);
-    if (listener.is_open()) return lead_job(options, processes, std::move(listener), address);
-    if (options.node_rank == 0)
-        throw Error(fmt::format("Another program listens on {}:{}.", address, options.master_port),
-                    "Choose another port with --master_port, the same on every node.");
-    return follow_job(options, address, processes);
+    if (leads) {
+        listener = listen_on(address, options.master_port);
+        if (!listener.is_open())
+            throw Error(
+                fmt::format("Another program listens on {}:{}.", address, options.master_port),
+                options.node_rank == 0
+                    ? "Choose another port with --master_port, the same on every node."
+                    : "This machine has the address, so this launcher would be node 0: choose another port "
+                      "with "
+                      "--master_port, or give --node_rank where several launchers run on one machine.");
+    }
+    const std::string secret = options.secret_file.empty()
+                                   ? options.secret
+                                   : read_secret_file(options.secret_file, leads, options.join_timeout);
+    const LaunchKey key(secret, options.job_id);
+    if (leads) return lead_job(options, processes, MeetingPlace{std::move(listener), address, key});
+    return follow_job(options, address, processes, key);
 }
 
 /// A command that is started by another part of the launcher, never by users.

@@ -7,7 +7,9 @@
 #include <cstdlib>
 
 #include "app/launch_connection.h"
+#include "app/launch_daemon_words.h"
 #include "app/launch_network.h"
+#include "app/launch_shown.h"
 #include "app/launch_tee.h"
 #include "core/error.h"
 
@@ -84,10 +86,6 @@ class ShellLine {
 
 }  // namespace
 
-bool is_daemon_name(std::string_view name) {
-    return name == "orted" || name == "prted";
-}
-
 std::vector<std::string> daemon_words(std::string_view command_line) {
     std::vector<std::string> found;
     ShellLine line(command_line);
@@ -120,9 +118,10 @@ int run_launch_agent(const std::vector<std::string>& words) {
         pollfd asked{.fd = launcher.descriptor(), .events = POLLIN, .revents = 0};
         poll(&asked, 1, -1);
         for (const LaunchMessage& message : launcher.receive()) {
-            if (message.subject == LaunchSubject::output) write_all(STDERR_FILENO, message.texts[0]);
+            if (message.subject == LaunchSubject::output)
+                write_all(STDERR_FILENO, shown_lines(message.texts[0]));
             if (message.subject != LaunchSubject::ended) continue;
-            if (!message.texts[0].empty()) fmt::print(stderr, "drover: {}\n", message.texts[0]);
+            if (!message.texts[0].empty()) fmt::print(stderr, "drover: {}\n", shown_text(message.texts[0]));
             return message.numbers[1];
         }
     }

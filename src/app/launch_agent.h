@@ -14,9 +14,6 @@ constexpr const char* launch_socket_variable = "DROVER_LAUNCH_SOCKET";
 /// line would start anything else, or needs a shell to be understood.
 std::vector<std::string> daemon_words(std::string_view command_line);
 
-/// Whether this is the name of Open MPI's daemon, without a folder.
-bool is_daemon_name(std::string_view name);
-
 /// What mpirun calls in place of ssh: host, then words for a shell there. Hands them to node 0's launcher,
 /// shows what comes back, and returns the daemon's exit status.
 int run_launch_agent(const std::vector<std::string>& words);

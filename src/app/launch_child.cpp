@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -28,24 +29,39 @@ Pipe make_pipe() {
 }
 
 /// Runs in the child. Only calls that are allowed between fork and exec.
-[[noreturn]] void become(const LaunchChild::Settings& settings, char* const* words, pid_t parent, int output,
-                         int errors, int problem) {
+[[noreturn]] void become(const LaunchChild::Settings& settings, char* const* words, char* const* variables,
+                         pid_t parent, int output, int errors, int problem) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, settings.end_signal);
     if (getppid() != parent) _exit(127);
+    for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2})
+        ::signal(number, number == settings.ignored_signal ? SIG_IGN : SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);
-    for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2})
-        ::signal(number, SIG_DFL);
     const int nothing = open("/dev/null", O_RDONLY);
     if (nothing >= 0) dup2(nothing, STDIN_FILENO);
     if (output >= 0) dup2(output, STDOUT_FILENO);
     if (errors >= 0) dup2(errors, STDERR_FILENO);
-    execv(settings.file.c_str(), words);
+    execve(settings.file.c_str(), words, variables);
     const int reason = errno;
     [[maybe_unused]] const ssize_t written = write(problem, &reason, sizeof reason);
     _exit(127);
+}
+
+/// This program's environment, but for the variables that are given. Points into both.
+std::vector<char*> environment_with(const std::vector<std::string>& given) {
+    std::vector<char*> variables;
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+        const std::string_view name =
+            std::string_view(*entry).substr(0, std::string_view(*entry).find('=') + 1);
+        if (std::none_of(given.begin(), given.end(),
+                         [&](const std::string& other) { return other.starts_with(name); }))
+            variables.push_back(*entry);
+    }
+    for (const std::string& variable : given) variables.push_back(const_cast<char*>(variable.c_str()));
+    variables.push_back(nullptr);
+    return variables;
 }
 
 bool is_program(const std::filesystem::path& file) {
@@ -74,6 +90,7 @@ LaunchChild::LaunchChild(const Settings& settings) {
     std::vector<char*> words;
     for (const std::string& word : settings.words) words.push_back(const_cast<char*>(word.c_str()));
     words.push_back(nullptr);
+    std::vector<char*> variables = environment_with(settings.variables);
     Pipe output, errors, problem = make_pipe();
     if (settings.captured) {
         output = make_pipe();
@@ -82,8 +99,8 @@ LaunchChild::LaunchChild(const Settings& settings) {
     const pid_t parent = getpid();
     process_ = fork();
     if (process_ == 0)
-        become(settings, words.data(), parent, output.writing.number(), errors.writing.number(),
-               problem.writing.number());
+        become(settings, words.data(), variables.data(), parent, output.writing.number(),
+               errors.writing.number(), problem.writing.number());
     if (process_ < 0)
         throw Error(
             fmt::format("No process for {} could be made: {}.", settings.file.native(), std::strerror(errno)),

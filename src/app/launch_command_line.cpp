@@ -59,6 +59,16 @@ void add_nodes(Words& words, const MpirunPlan& plan) {
     add(words, {"--mca", "btl_tcp_if_include", plan.network});
 }
 
+/// Processes of one machine meet through shared memory. NCCL's first connections have to go through a
+/// network.
+void keep_inside(Words& words, const MpirunPlan& plan) {
+    if (!plan.connections_chosen && !mentions(plan.more, "btl"))
+        add(words, {"--mca", "btl", "^tcp,ofi,openib"});
+    constexpr const char* nccl_network = "NCCL_SOCKET_IFNAME";
+    if (!has(plan.variables, nccl_network) && !mentions(plan.more, nccl_network))
+        add(words, {"-x", fmt::format("{}=lo", nccl_network)});
+}
+
 }  // namespace
 
 std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
@@ -76,6 +86,8 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
     } else {
         add(words, {"-np", std::to_string(plan.processes)});
     }
+    if (plan.one_machine) keep_inside(words, plan);
+    if (plan.preload && !mentions(plan.more, "LD_PRELOAD")) add(words, {"-x", "LD_PRELOAD=" + *plan.preload});
     if (plan.oversubscribe) words.push_back("--oversubscribe");
     if (!mentions(plan.more, "map-by")) add(words, {"--map-by", mapping});
     // Processes divide a machine by their number of threads; bound to one core, all threads would share it.

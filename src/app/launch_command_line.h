@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ struct MpirunPlan {
     int hostfile_machines = 0;
     std::vector<LaunchHost> nodes{};  ///< instead: machines where a launcher waits, node 0 first
     std::string network{};            ///< that connects them, as 10.0.0.0/24; empty: mpirun looks for one
+    /// All processes are on this machine: none of them listens where others could connect.
+    bool one_machine = false;
+    bool connections_chosen = false;  ///< by the user, who has set OMPI_MCA_btl
+    /// What LD_PRELOAD is for the processes, where it is something else for mpirun.
+    std::optional<std::string> preload{};
     bool oversubscribe = false;
     bool as_root = false;
     std::filesystem::path log_folder{};    ///< where every process's output gets a file; empty: none

@@ -15,10 +15,15 @@ class LaunchConnection {
 
     int descriptor() const { return socket_.number(); }
     const FileDescriptor& socket() const { return socket_; }
-    /// Messages of any size, now that the other side is known.
-    void trust() { reader_.allow(largest_launch_message); }
+    /// From now on messages have marks, and may have any size.
+    void seal(const LaunchSeal& sent, const LaunchSeal& received);
 
-    /// What has come. Error when it is no message.
+    /// Takes in the bytes that have come.
+    void read();
+    /// The next message out of them, or nothing yet. Error when it is no message, or not sealed as it should
+    /// be at this moment.
+    std::optional<LaunchMessage> next() { return reader_.next(); }
+    /// Both: all messages that have come.
     std::vector<LaunchMessage> receive();
     /// Whether the other side is gone.
     bool is_lost() const { return lost_; }
@@ -28,6 +33,7 @@ class LaunchConnection {
   private:
     FileDescriptor socket_;
     LaunchMessageReader reader_;
+    std::optional<LaunchSeal> seal_;
     bool lost_ = false;
 };
 

@@ -49,8 +49,13 @@ Mpirun find_mpirun() {
 }
 
 LaunchJob::LaunchJob(LaunchLoop& loop, const Mpirun& mpirun, const std::vector<std::string>& words,
-                     LaunchLog* log)
-    : mpirun_({.file = mpirun.file, .words = words, .captured = log != nullptr}) {
+                     const std::vector<std::string>& variables, LaunchLog* log)
+    // The signal may come before mpirun is ready for it; it is repeated.
+    : mpirun_({.file = mpirun.file,
+               .words = words,
+               .captured = log != nullptr,
+               .ignored_signal = end_signal_of_jobs,
+               .variables = variables}) {
     if (log == nullptr) return;
     const auto tee = [log](int terminal) {
         return [log, terminal](std::string_view bytes) {
@@ -64,12 +69,14 @@ LaunchJob::LaunchJob(LaunchLoop& loop, const Mpirun& mpirun, const std::vector<s
 
 std::optional<int> LaunchJob::status() {
     see_to_the_end();
-    const std::optional<int> status = mpirun_.status();
+    std::optional<int> status = mpirun_.status();
     if (status && output_) {
         // What was printed last is in the pipes; a process that outlives mpirun may hold them open.
         while (output_->read_on()) continue;
         while (errors_->read_on()) continue;
     }
+    // A launch_process that was only being loaded has died of the signal in place of handing SIGTERM on.
+    if (end_asked_ && status == 128 + end_signal_of_jobs) status = 128 + SIGTERM;
     return status;
 }
 

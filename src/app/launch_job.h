@@ -23,10 +23,13 @@ class LaunchJob {
   public:
     using Clock = std::chrono::steady_clock;
 
-    /// With a log, everything that it prints goes there as well.
-    LaunchJob(LaunchLoop& loop, const Mpirun& mpirun, const std::vector<std::string>& words, LaunchLog* log);
+    /// `variables` are mpirun's in place of this program's. With a log, everything that it prints goes there
+    /// as well.
+    LaunchJob(LaunchLoop& loop, const Mpirun& mpirun, const std::vector<std::string>& words,
+              const std::vector<std::string>& variables, LaunchLog* log);
 
-    /// Its exit status once it has ended. To be called every second or more often: it sees to what was asked.
+    /// Its exit status once it has ended; 128 + SIGTERM when it was asked to end before its programs were
+    /// there. To be called every second or more often: it sees to what was asked.
     std::optional<int> status();
 
     /// Asks the processes to end: SIGTERM to every program. After `patience` they are killed.

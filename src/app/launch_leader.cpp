@@ -15,6 +15,7 @@
 #include "app/launch_network.h"
 #include "app/launch_signals.h"
 #include "core/error.h"
+#include "core/program_module.h"
 
 extern char** environ;
 
@@ -44,7 +45,7 @@ std::string count_text(int count, std::string_view one, std::string_view several
 
 class Leader {
   public:
-    Leader(const LaunchOptions& options, int processes, FileDescriptor listener, const std::string& address)
+    Leader(const LaunchOptions& options, int processes, std::optional<MeetingPlace> place)
         : options_(options), mpirun_(find_mpirun()), signals_(loop_) {
         plan_.major_version = mpirun_.major_version;
         plan_.drover = std::filesystem::read_symlink("/proc/self/exe");
@@ -56,9 +57,9 @@ class Leader {
         plan_.files_alone = options.files_alone;
         plan_.more = options.mpirun_arguments;
         if (!options.log.empty()) log_.emplace(options.log);
-        if (!listener.is_open()) return;
-        rendezvous_.emplace(loop_, std::move(listener),
-                            Rendezvous::Settings{address, options.nodes, processes, options.job_id});
+        if (!place) return;
+        rendezvous_.emplace(loop_, std::move(place->listener),
+                            Rendezvous::Settings{place->address, options.nodes, processes, place->key});
         daemons_.emplace(loop_, *rendezvous_);
         rendezvous_->on_message([this](int node, const LaunchMessage& message) { hear(node, message); });
     }
@@ -136,7 +137,26 @@ class Leader {
                 std::find_if(options_.mpirun_arguments.begin(), options_.mpirun_arguments.end(),
                              [](const std::string& word) { return word.find("_if_") != std::string::npos; });
         if (one_network && !told && plan_.nodes.size() > 1) plan_.network = *network;
+        if (plan_.nodes.size() == 1) {
+            plan_.variables = variables_to_pass(whole_environment());
+            stay_on_loopback();
+        }
         setenv(launch_socket_variable, daemons_->socket_name().c_str(), 1);
+    }
+
+    /// Nobody on another machine has to reach anything of a job of this one, so nobody shall.
+    void stay_on_loopback() {
+        plan_.one_machine = true;
+        plan_.connections_chosen = std::getenv("OMPI_MCA_btl") != nullptr;
+        const ProgramModule module = load_program_module("drover_loopback.so", "DROVER_LOOPBACK_MODULE");
+        if (module.handle == nullptr || module.place.find_first_of(" :") != std::string::npos)
+            return say(fmt::format(
+                "mpirun listens on all networks of this machine: {}.",
+                module.handle == nullptr ? module.reason : module.place + " has a space or a colon"));
+        const char* before = std::getenv("LD_PRELOAD");
+        plan_.preload = before == nullptr ? "" : before;
+        mpirun_variables_ = {fmt::format("LD_PRELOAD={}{}{}", module.place, plan_.preload->empty() ? "" : ":",
+                                         *plan_.preload)};
     }
 
     void plan_machines() {
@@ -144,6 +164,7 @@ class Leader {
         const int cores = usable_cores();
         if (options_.hostfile.empty()) {
             plan_.oversubscribe = plan_.processes > cores;
+            stay_on_loopback();
             return;
         }
         plan_.hostfile = options_.hostfile;
@@ -159,7 +180,7 @@ class Leader {
     }
 
     int run_once(const std::vector<std::string>& words) {
-        LaunchJob job(loop_, mpirun_, words, log_ ? &*log_ : nullptr);
+        LaunchJob job(loop_, mpirun_, words, mpirun_variables_, log_ ? &*log_ : nullptr);
         std::optional<int> status;
         while (!(status = job.status())) {
             loop_.wait(200ms);
@@ -205,6 +226,7 @@ class Leader {
     LaunchLoop loop_;
     LaunchSignals signals_;
     MpirunPlan plan_;
+    std::vector<std::string> mpirun_variables_;
     std::optional<LaunchLog> log_;
     std::optional<Rendezvous> rendezvous_;
     std::optional<LaunchDaemons> daemons_;
@@ -215,9 +237,8 @@ class Leader {
 
 }  // namespace
 
-int lead_job(const LaunchOptions& options, int processes, FileDescriptor listener,
-             const std::string& address) {
-    Leader leader(options, processes, std::move(listener), address);
+int lead_job(const LaunchOptions& options, int processes, std::optional<MeetingPlace> place) {
+    Leader leader(options, processes, std::move(place));
     try {
         return leader.run();
     } catch (const Error& error) {

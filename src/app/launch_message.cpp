@@ -17,7 +17,7 @@ constexpr std::size_t most_words = 4096;
 std::optional<Shape> shape_of(LaunchSubject subject) {
     switch (subject) {
         case LaunchSubject::hello:
-            return Shape{4, 2, 2};
+            return Shape{4, 2, 8};
         case LaunchSubject::welcome:
             return Shape{1, 0, 0};
         case LaunchSubject::refused:
@@ -31,6 +31,7 @@ std::optional<Shape> shape_of(LaunchSubject subject) {
         case LaunchSubject::stop:
             return Shape{1, 0, 0};
         case LaunchSubject::finish:
+        case LaunchSubject::challenge:
             return Shape{1, 1, 1};
     }
     return std::nullopt;
@@ -85,7 +86,7 @@ LaunchMessage decode(std::string_view bytes) {
 
 }  // namespace
 
-std::string encode_launch_message(const LaunchMessage& message) {
+std::string encode_launch_message(const LaunchMessage& message, LaunchSeal* seal) {
     const std::optional<Shape> shape = shape_of(message.subject);
     require(shape && message.numbers.size() == shape->numbers && message.texts.size() >= shape->least_texts,
             "a launcher's message of another shape than its subject's");
@@ -99,17 +100,34 @@ std::string encode_launch_message(const LaunchMessage& message) {
         throw Error(fmt::format("A command line of {} bytes and {} words is too long for another node.",
                                 body.size(), message.texts.size()),
                     "Put settings into a file.");
+    if (seal != nullptr) body += seal->mark(body);
     std::string bytes;
     put(bytes, static_cast<std::uint32_t>(body.size()));
     return bytes + body;
 }
 
+LaunchMessage LaunchMessageReader::open(std::string_view bytes) {
+    if (!seal_) return decode(bytes);
+    if (bytes.size() > LaunchSeal::mark_bytes) {
+        const std::string_view body = bytes.substr(0, bytes.size() - LaunchSeal::mark_bytes);
+        if (seal_->takes(body, bytes.substr(body.size()))) {
+            proven_ = true;
+            return decode(body);
+        }
+    }
+    if (!proven_ && static_cast<LaunchSubject>(bytes[0]) == LaunchSubject::refused) return decode(bytes);
+    throw Error("What came over the launcher's port was not sent with the job's secret.",
+                "Another program or another job has the port, or --rdzv_id or the secret differs between the "
+                "nodes.");
+}
+
 std::optional<LaunchMessage> LaunchMessageReader::next() {
     if (bytes_.size() < 4) return std::nullopt;
     const std::size_t length = Cursor(bytes_).number();
-    if (length == 0 || length > largest_) fail(fmt::format("it would have {} bytes", length));
+    if (length == 0 || length > largest_ + (seal_ ? LaunchSeal::mark_bytes : 0))
+        fail(fmt::format("it would have {} bytes", length));
     if (bytes_.size() < 4 + length) return std::nullopt;
-    LaunchMessage message = decode(std::string_view(bytes_).substr(4, length));
+    LaunchMessage message = open(std::string_view(bytes_).substr(4, length));
     bytes_.erase(0, 4 + length);
     return message;
 }

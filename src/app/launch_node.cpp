@@ -4,13 +4,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 
-#include "app/launch_agent.h"
 #include "app/launch_child.h"
 #include "app/launch_connection.h"
+#include "app/launch_daemon_words.h"
 #include "app/launch_network.h"
+#include "app/launch_shown.h"
 #include "app/launch_signals.h"
 #include "app/launch_tee.h"
 #include "core/error.h"
@@ -20,6 +22,10 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+
+/// How long node 0 may take to answer on a connection, and how soon it is tried again.
+constexpr std::chrono::seconds patience_with_node_0{30};
+constexpr std::chrono::milliseconds between_connections{250};
 
 /// A daemon that runs here, and where its output goes.
 class Daemon {
@@ -45,10 +51,8 @@ class Daemon {
     }
 
   private:
-    /// Only Open MPI's daemon, and only the one that this node finds by itself.
+    /// The one that this node finds by itself.
     static std::filesystem::path find(const std::string& name) {
-        if (!is_daemon_name(name))
-            throw Error(fmt::format("\"{}\" is not Open MPI's daemon.", name), "Nothing else is started.");
         const auto file = find_program(name);
         if (!file)
             throw Error(fmt::format("{} of Open MPI is not in PATH.", name),
@@ -63,8 +67,8 @@ class Daemon {
 
 class Follower {
   public:
-    Follower(const LaunchOptions& options, const std::string& address, int processes)
-        : options_(options), address_(address), processes_(processes), signals_(loop_) {}
+    Follower(const LaunchOptions& options, const std::string& address, int processes, const LaunchKey& key)
+        : options_(options), address_(address), processes_(processes), key_(key), signals_(loop_) {}
 
     int run() {
         join();
@@ -79,42 +83,64 @@ class Follower {
     }
 
   private:
+    /// Comes back with a rank, or with a status. A connection that ends before node 0 has shown that it is
+    /// the one is made anew: node 0 may have been too busy with strangers.
     void join() {
         const Clock::time_point deadline = Clock::now() + options_.join_timeout;
-        bool told = false;
-        while (!node_0_) {
-            if (FileDescriptor socket = connect_to(address_, options_.master_port); socket.is_open()) {
-                node_0_ = std::make_unique<LaunchConnection>(std::move(socket), largest_launch_message);
-                break;
-            }
-            if (Clock::now() > deadline)
-                throw Error(
-                    fmt::format("Node 0 did not come to {}:{} within {} s.", address_, options_.master_port,
-                                options_.join_timeout.count()),
-                    "Start drover launch with --node_rank 0 there, or see what keeps this machine from "
-                    "reaching it.");
-            if (!std::exchange(told, true))
-                fmt::print(stderr, "drover: Waiting for node 0 at {}:{}.\n", address_, options_.master_port);
-            loop_.wait(250ms);
-            leave_on_signal();
-        }
-        char name[256] = "";
-        gethostname(name, sizeof name - 1);
-        node_0_->send({.subject = LaunchSubject::hello,
-                       .numbers = {launch_protocol, options_.node_rank, options_.nodes, processes_},
-                       .texts = {options_.job_id, name}});
-        loop_.watch(node_0_->descriptor(), [this] { hear(); });
+        bool told = false, answered = false;
         while (rank_ == any_node && !status_) {
-            loop_.wait(200ms);
+            if (!node_0_ && Clock::now() > connected_ + between_connections) connect();
+            if (!node_0_ && !answered && !std::exchange(told, true))
+                fmt::print(stderr, "drover: Waiting for node 0 at {}:{}.\n", address_, options_.master_port);
+            answered = answered || node_0_;
+            loop_.wait(between_connections);
             leave_on_signal();
-            if (Clock::now() > deadline)
-                leave(fmt::format("What listens at {}:{} does not answer as node 0 of a job.", address_,
-                                  options_.master_port),
-                      "Look whether another program has the port, and choose one with --master_port.");
+            if (node_0_ && Clock::now() > connected_ + patience_with_node_0) let_go();
+            if (rank_ != any_node || status_ || Clock::now() <= deadline) continue;
+            if (answered)
+                throw Error(fmt::format("What listens at {}:{} does not answer as node 0 of a job.", address_,
+                                        options_.master_port),
+                            "Look whether another program has the port, and choose one with --master_port.");
+            throw Error(fmt::format("Node 0 did not come to {}:{} within {} s.", address_,
+                                    options_.master_port, options_.join_timeout.count()),
+                        "Start drover launch with --node_rank 0 there, or see what keeps this machine from "
+                        "reaching it.");
         }
         if (rank_ != any_node)
             fmt::print(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows what the job prints.\n",
                        rank_, options_.nodes, address_, options_.master_port);
+    }
+
+    void connect() {
+        FileDescriptor socket = connect_to(address_, options_.master_port);
+        if (!socket.is_open()) return;
+        connected_ = Clock::now();
+        greeted_ = false;
+        node_0_ = std::make_unique<LaunchConnection>(std::move(socket), largest_launch_hello);
+        loop_.watch(node_0_->descriptor(), [this] { hear(); });
+    }
+
+    void let_go() {
+        loop_.forget(node_0_->descriptor());
+        node_0_.reset();
+    }
+
+    /// Shows that this node has the key. What comes from now on must show the same.
+    void answer(const LaunchMessage& challenge) {
+        if (challenge.numbers[0] != launch_protocol)
+            return leave(fmt::format("The drover of node 0 at {}:{} is another version.", address_,
+                                     options_.master_port),
+                         "Install the same one on every node.");
+        char name[256] = "";
+        gethostname(name, sizeof name - 1);
+        LaunchMessage hello{.subject = LaunchSubject::hello,
+                            .numbers = {launch_protocol, options_.node_rank, options_.nodes, processes_},
+                            .texts = {new_launch_challenge(), name}};
+        const LaunchSeals seals = key_.seals(challenge.texts[0], hello.texts[0]);
+        hello.texts.push_back(key_.proof(challenge.texts[0], hello));
+        node_0_->send(hello);
+        node_0_->seal(seals.node, seals.node_0);
+        greeted_ = true;
     }
 
     void leave_on_signal() {
@@ -124,13 +150,15 @@ class Follower {
 
     void hear() {
         try {
-            for (const LaunchMessage& message : node_0_->receive()) take(message);
+            node_0_->read();
+            while (const std::optional<LaunchMessage> message = node_0_->next()) take(*message);
         } catch (const Error& error) {
             return leave(error.cause(), error.remedy());
         }
-        if (node_0_->is_lost() && !status_)
-            leave(fmt::format("The launcher of node 0 at {} is gone, and the job with it.", address_),
-                  "See there why it ended.");
+        if (!node_0_->is_lost() || status_) return;
+        if (rank_ == any_node) return let_go();
+        leave(fmt::format("The launcher of node 0 at {} is gone, and the job with it.", address_),
+              "See there why it ended.");
     }
 
     void leave(const std::string& reason, const std::string& remedy) {
@@ -139,19 +167,34 @@ class Follower {
         remedy_ = remedy;
     }
 
+    /// Nothing is done for anybody who has not shown by the seal of a welcome that it is node 0.
     void take(const LaunchMessage& message) {
-        if (message.subject == LaunchSubject::refused)
-            leave(fmt::format("Node 0 at {}:{} refused this node: {}.", address_, options_.master_port,
-                              message.texts[0]),
-                  "The nodes of a job need the same --nnodes and --rdzv_id, and numbers of their own.");
-        if (message.subject == LaunchSubject::welcome) rank_ = message.numbers[0];
+        if (status_) return;
+        if (rank_ == any_node) return meet(message);
         if (message.subject == LaunchSubject::run) return start(message.numbers[0], message.texts);
         if (message.subject == LaunchSubject::stop)
             for (const auto& [number, daemon] : daemons_) daemon->end();
         if (message.subject == LaunchSubject::finish) {
-            if (!message.texts[0].empty()) fmt::print(stderr, "drover: {}\n", message.texts[0]);
+            if (!message.texts[0].empty()) fmt::print(stderr, "drover: {}\n", shown_text(message.texts[0]));
             status_ = message.numbers[0];
         }
+    }
+
+    void meet(const LaunchMessage& message) {
+        if (!greeted_ && message.subject == LaunchSubject::challenge) return answer(message);
+        if (greeted_ && message.subject == LaunchSubject::welcome && message.numbers[0] > 0) {
+            rank_ = message.numbers[0];
+            return;
+        }
+        if (message.subject == LaunchSubject::refused)
+            return leave(
+                fmt::format("Node 0 at {}:{} refused this node: {}.", address_, options_.master_port,
+                            shown_text(message.texts[0])),
+                "The nodes of a job need the same --nnodes, --rdzv_id and secret, and numbers of their "
+                "own.");
+        leave(fmt::format("What listens at {}:{} does not answer as node 0 of a job.", address_,
+                          options_.master_port),
+              "Look whether another program has the port, and choose one with --master_port.");
     }
 
     void start(int number, const std::vector<std::string>& words) {
@@ -161,6 +204,11 @@ class Follower {
                 {.subject = LaunchSubject::output, .numbers = {number}, .texts = {std::string(bytes)}});
         };
         try {
+            check_daemon_words(words, {.drover = std::filesystem::read_symlink("/proc/self/exe"),
+                                       .mpirun_arguments = options_.mpirun_arguments,
+                                       .is_set = [](const std::string& name) {
+                                           return std::getenv(name.c_str()) != nullptr;
+                                       }});
             daemons_[number] = std::make_unique<Daemon>(loop_, words, show);
         } catch (const Error& error) {
             daemons_.erase(number);
@@ -196,7 +244,7 @@ class Follower {
     }
 
     void end_daemons() {
-        loop_.forget(node_0_->descriptor());
+        if (node_0_) loop_.forget(node_0_->descriptor());
         // Those of a job that has ended are about to end by themselves.
         const Clock::time_point patience = Clock::now() + (reason_.empty() ? 2s : 0s);
         while (!daemons_.empty()) {
@@ -210,10 +258,13 @@ class Follower {
     const LaunchOptions& options_;
     const std::string address_;
     const int processes_;
+    const LaunchKey key_;
     LaunchLoop loop_;
     LaunchSignals signals_;
     std::unique_ptr<LaunchConnection> node_0_;
-    int rank_ = any_node;
+    Clock::time_point connected_;
+    bool greeted_ = false;                            // on the present connection
+    int rank_ = any_node;                             // known when node 0 is
     std::map<int, std::unique_ptr<Daemon>> daemons_;  // by number of the command
     bool end_asked_ = false;
     std::optional<int> status_;
@@ -222,8 +273,9 @@ class Follower {
 
 }  // namespace
 
-int follow_job(const LaunchOptions& options, const std::string& address, int processes) {
-    return Follower(options, address, processes).run();
+int follow_job(const LaunchOptions& options, const std::string& address, int processes,
+               const LaunchKey& key) {
+    return Follower(options, address, processes, key).run();
 }
 
 }  // namespace drover

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "app/launch_message.h"
+#include "app/launch_secret.h"
 #include "core/error.h"
 
 namespace drover {
@@ -109,6 +110,24 @@ class Reader {
         if (options_.job_id.size() > most_id_bytes)
             throw UsageError(fmt::format("--rdzv_id has {} bytes.", options_.job_id.size()),
                              fmt::format("Give at most {}.", most_id_bytes));
+        read_secret();
+    }
+
+    void read_secret() {
+        options_.secret_file = flags_.secret_file;
+        if (!options_.secret_file.empty()) return;
+        if (const Given secret = variable(launch_secret_variable)) {
+            check_secret(secret.text, launch_secret_variable);
+            options_.secret = secret.text;
+            return;
+        }
+        options_.remarks.push_back(options_.job_id == LaunchOptions{}.job_id
+                                       ? "This job has no secret: whoever reaches node 0's port can join it, "
+                                         "and whoever answers there "
+                                         "is taken for node 0. Give every node the same --secret_file."
+                                       : "The nodes know each other by --rdzv_id alone, which others may "
+                                         "guess or see in the list of "
+                                         "processes. Give every node the same --secret_file.");
     }
 
     void read_node_rank() {

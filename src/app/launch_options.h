@@ -16,7 +16,7 @@ namespace drover {
 /// The flags of `drover launch` as they were typed; empty: not given. Their names are torchrun's.
 struct LaunchFlags {
     std::string nproc_per_node, nnodes, node_rank, master_addr, master_port;
-    std::string rdzv_endpoint, rdzv_id, rdzv_conf, max_restarts, shutdown_timeout, redirects;
+    std::string rdzv_endpoint, rdzv_id, secret_file, rdzv_conf, max_restarts, shutdown_timeout, redirects;
     std::string hostfile, log, log_dir, mpirun_args;
     bool standalone = false, exec = false, module = false;
     std::vector<std::string> explained;  ///< lines about flags that mean nothing here
@@ -40,6 +40,8 @@ struct LaunchOptions {
     std::string master_address{};  ///< as given: a name or an address
     int master_port = 29500;
     std::string job_id = "none";
+    std::string secret{};  ///< of the environment; empty: that of the file, or none
+    std::filesystem::path secret_file{};
     std::chrono::seconds join_timeout{600};
     int max_restarts = 0;
     std::optional<std::chrono::seconds> shutdown_timeout{};  ///< absent: as long as it takes

@@ -5,20 +5,18 @@
 #include <algorithm>
 
 #include "app/launch_network.h"
+#include "app/launch_shown.h"
 #include "core/error.h"
 
 namespace drover {
 namespace {
 
-constexpr std::chrono::seconds patience_with_strangers{10};
+/// From connecting to showing that it belongs to the job, which takes a launcher no longer than the network.
+constexpr std::chrono::seconds patience_with_strangers{5};
 constexpr std::size_t most_strangers = 256;
-
-/// A name from outside, which must not steer the terminal that shows it.
-std::string shown_name(std::string name) {
-    std::ranges::replace_if(
-        name, [](unsigned char byte) { return byte < 0x20 || byte > 0x7e; }, '?');
-    return name;
-}
+/// So many wrong answers from one address, and it is not heard for a while: guessing takes forever.
+constexpr int most_failures = 8;
+constexpr std::chrono::seconds failures_count_for{60};
 
 }  // namespace
 
@@ -35,11 +33,33 @@ Rendezvous::~Rendezvous() {
 
 void Rendezvous::take_connection() {
     FileDescriptor socket = accept_connection(listener_);
-    if (!socket.is_open() || strangers_.size() >= most_strangers) return;
+    if (!socket.is_open()) return;
+    const std::string address = peer_address(socket);
+    if (is_shut_out(address)) return;
+    if (strangers_.size() >= most_strangers) drop_one_stranger();
     const int descriptor = socket.number();
-    strangers_[descriptor] = {std::make_unique<LaunchConnection>(std::move(socket), largest_launch_hello),
-                              std::chrono::steady_clock::now()};
+    Stranger stranger{std::make_unique<LaunchConnection>(std::move(socket), largest_launch_hello), address,
+                      new_launch_challenge(), Clock::now()};
+    stranger.connection->send(
+        {.subject = LaunchSubject::challenge, .numbers = {launch_protocol}, .texts = {stranger.challenge}});
+    strangers_[descriptor] = std::move(stranger);
     loop_.watch(descriptor, [this, descriptor] { hear_stranger(descriptor); });
+}
+
+void Rendezvous::drop_one_stranger() {
+    std::map<std::string, int> by_address;
+    for (const auto& [descriptor, stranger] : strangers_) ++by_address[stranger.address];
+    const auto before = [&](const auto& one, const auto& other) {
+        const int mine = by_address[one.second.address], others = by_address[other.second.address];
+        return mine != others ? mine > others : one.second.since < other.second.since;
+    };
+    drop_stranger(std::ranges::min_element(strangers_, before)->first);
+}
+
+bool Rendezvous::is_shut_out(const std::string& address) const {
+    const auto found = failures_.find(address);
+    return found != failures_.end() && found->second.count >= most_failures &&
+           Clock::now() < found->second.forgotten;
 }
 
 void Rendezvous::drop_stranger(int descriptor) {
@@ -48,11 +68,12 @@ void Rendezvous::drop_stranger(int descriptor) {
 }
 
 void Rendezvous::tidy() {
-    const auto too_early = std::chrono::steady_clock::now() - patience_with_strangers;
+    const auto too_early = Clock::now() - patience_with_strangers;
     std::vector<int> silent;
     for (const auto& [descriptor, stranger] : strangers_)
         if (stranger.since < too_early) silent.push_back(descriptor);
     for (const int descriptor : silent) drop_stranger(descriptor);
+    std::erase_if(failures_, [](const auto& entry) { return entry.second.forgotten < Clock::now(); });
 }
 
 void Rendezvous::hear_stranger(int descriptor) {
@@ -70,9 +91,15 @@ void Rendezvous::hear_stranger(int descriptor) {
     answer(std::move(stranger), messages[0]);
 }
 
+std::string Rendezvous::doubt(const Stranger& stranger, const LaunchMessage& hello) const {
+    if (hello.numbers[0] != launch_protocol || hello.texts.size() != 3)
+        return "its drover is another version than that of node 0";
+    if (!equal_in_constant_time(hello.texts[2], settings_.key.proof(stranger.challenge, hello)))
+        return "it belongs to another job (--rdzv_id) or has another secret";
+    return {};
+}
+
 std::string Rendezvous::objection(const LaunchMessage& hello, int& rank) const {
-    if (hello.numbers[0] != launch_protocol) return "its drover is another version than that of node 0";
-    if (hello.texts[0] != settings_.job_id) return "it belongs to another job (--rdzv_id)";
     if (hello.numbers[2] != settings_.nodes)
         return fmt::format("it expects {} nodes, node 0 expects {}", hello.numbers[2], settings_.nodes);
     if (hello.numbers[3] < 1 || hello.numbers[3] > 65536) return "it has no number of processes";
@@ -86,21 +113,32 @@ std::string Rendezvous::objection(const LaunchMessage& hello, int& rank) const {
     return {};
 }
 
+void Rendezvous::refuse(Stranger& stranger, const std::string& reason) {
+    fmt::print(stderr, "drover: A node at {} was refused: {}.\n", stranger.address, reason);
+    stranger.connection->send({.subject = LaunchSubject::refused, .texts = {reason}});
+}
+
 void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
-    LaunchConnection& connection = *stranger.connection;
-    int rank = 0;
-    const std::string address = peer_address(connection.socket());
-    if (const std::string reason = objection(hello, rank); !reason.empty()) {
-        fmt::print(stderr, "drover: A node at {} was refused: {}.\n", address, reason);
-        connection.send({.subject = LaunchSubject::refused, .texts = {reason}});
+    if (const std::string reason = doubt(stranger, hello); !reason.empty()) {
+        refuse(stranger, reason);
+        Failures& failures = failures_[stranger.address];
+        failures.forgotten = Clock::now() + failures_count_for;
+        if (++failures.count == most_failures)
+            fmt::print(stderr, "drover: {} was refused {} times and is not heard for {} s.\n",
+                       stranger.address, most_failures, failures_count_for.count());
         return;
     }
-    connection.trust();
+    LaunchConnection& connection = *stranger.connection;
+    const LaunchSeals seals = settings_.key.seals(stranger.challenge, hello.texts[0]);
+    connection.seal(seals.node_0, seals.node);
+    int rank = 0;
+    if (const std::string reason = objection(hello, rank); !reason.empty()) return refuse(stranger, reason);
     connection.send({.subject = LaunchSubject::welcome, .numbers = {rank}});
     fmt::print(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank,
-               shown_name(hello.texts[1]), address, hello.numbers[3], hello.numbers[3] == 1 ? "" : "es");
+               shown_text(hello.texts[1]), stranger.address, hello.numbers[3],
+               hello.numbers[3] == 1 ? "" : "es");
     loop_.watch(connection.descriptor(), [this, rank] { hear_node(rank); });
-    nodes_[rank] = {std::move(stranger.connection), address, hello.numbers[3]};
+    nodes_[rank] = {std::move(stranger.connection), stranger.address, hello.numbers[3]};
 }
 
 void Rendezvous::hear_node(int rank) {
@@ -110,7 +148,7 @@ void Rendezvous::hear_node(int rank) {
         for (const LaunchMessage& message : connection.receive())
             if (take_) take_(rank, message);
     } catch (const Error& error) {
-        fmt::print(stderr, "drover: Node {}: {}\n", rank, error.what());
+        fmt::print(stderr, "drover: Node {}: {}\n", rank, shown_text(error.what()));
         gone = true;
     }
     if (!gone && !connection.is_lost()) return;

@@ -20,7 +20,7 @@ class Rendezvous {
         std::string address;  ///< of node 0, on which it listens
         int nodes;
         int processes;  ///< of node 0
-        std::string job_id;
+        LaunchKey key;  ///< without which nobody is taken in
     };
     /// Called with the node and what it says, once it is taken in.
     using TakeMessage = std::function<void(int node, const LaunchMessage&)>;
@@ -31,7 +31,7 @@ class Rendezvous {
     Rendezvous& operator=(const Rendezvous&) = delete;
 
     void on_message(TakeMessage take) { take_ = std::move(take); }
-    /// To be called now and then: lets go of those who connect and say nothing.
+    /// To be called now and then: lets go of those who connect and do not show in time who they are.
     void tidy();
 
     bool is_complete() const { return missing().empty(); }
@@ -53,16 +53,30 @@ class Rendezvous {
         std::string address;
         int processes;
     };
+    using Clock = std::chrono::steady_clock;
     struct Stranger {
         std::unique_ptr<LaunchConnection> connection;
-        std::chrono::steady_clock::time_point since;
+        std::string address;
+        std::string challenge;
+        Clock::time_point since;
+    };
+    /// Connections from an address that did not have the key.
+    struct Failures {
+        int count = 0;
+        Clock::time_point forgotten;  ///< when they no longer count
     };
 
     void take_connection();
+    /// Makes room for another stranger: the address that has the most loses its oldest.
+    void drop_one_stranger();
+    bool is_shut_out(const std::string& address) const;
+    void refuse(Stranger& stranger, const std::string& reason);
     void hear_stranger(int descriptor);
     void hear_node(int rank);
     void answer(Stranger stranger, const LaunchMessage& hello);
-    /// Why a node cannot be taken in; empty when it can, and then its rank is in `rank`.
+    /// Why this cannot be a node of the job; empty when it is one.
+    std::string doubt(const Stranger& stranger, const LaunchMessage& hello) const;
+    /// Why a node of the job cannot be taken in; empty when it can, and then its rank is in `rank`.
     std::string objection(const LaunchMessage& hello, int& rank) const;
     void drop_stranger(int descriptor);
 
@@ -70,8 +84,9 @@ class Rendezvous {
     FileDescriptor listener_;
     Settings settings_;
     TakeMessage take_;
-    std::map<int, Stranger> strangers_;  // by descriptor
-    std::map<int, Node> nodes_;          // by rank; node 0 is not among them
+    std::map<int, Stranger> strangers_;         // by descriptor
+    std::map<std::string, Failures> failures_;  // by address
+    std::map<int, Node> nodes_;                 // by rank; node 0 is not among them
 };
 
 /// "node 1", "nodes 1, 2 and 5".

@@ -461,6 +461,8 @@ void run_clm(const std::vector<std::string>& words) {
             fmt::print("{}", run.arguments.flag("help_markdown") ? markdown_page() : help_text());
         return;
     }
+    if (launch.foreign) let_first_speak(launch);
+    refuse_foreign_launcher(launch, "run_clm …");
     SignalThread signals;  // before anything starts threads
     run_in_processes(launch, world_options(run.arguments, launch), [&](RunProcesses& processes) {
         processes.ranks.together([&] {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "app/launch_agent.h"
+#include "app/launch_daemon_words.h"
 #include "app/launch_network.h"
 #include "core/error.h"
 
@@ -16,7 +17,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 const std::vector<LaunchMessage> examples{
-    {LaunchSubject::hello, {launch_protocol, any_node, 4, 8}, {"job", "host"}},
+    {LaunchSubject::hello, {launch_protocol, any_node, 4, 8}, {"challenge", "host", "proof"}},
     {LaunchSubject::welcome, {3}, {}},
     {LaunchSubject::refused, {}, {"another job"}},
     {LaunchSubject::run, {1}, {"orted", "", std::string("\0x", 2)}},
@@ -24,6 +25,7 @@ const std::vector<LaunchMessage> examples{
     {LaunchSubject::ended, {1, 137}, {""}},
     {LaunchSubject::stop, {15}, {}},
     {LaunchSubject::finish, {-1}, {"why"}},
+    {LaunchSubject::challenge, {launch_protocol}, {std::string(32, '\xff')}},
 };
 
 TEST(LaunchMessages, ComeOutAsTheyWentIn) {
@@ -48,6 +50,76 @@ TEST(LaunchMessages, BoundsAreKept) {
     EXPECT_THROW(encode_launch_message(long_one), Error);
     long_one.texts = {std::string(largest_launch_message, 'x')};
     EXPECT_THROW(encode_launch_message(long_one), Error);
+}
+
+const LaunchKey key("a secret", "job");
+
+LaunchMessageReader sealed_reader(const LaunchSeal& seal, const std::string& bytes) {
+    LaunchMessageReader reader(largest_launch_message);
+    reader.expect(seal);
+    reader.add(bytes);
+    return reader;
+}
+
+TEST(LaunchSeals, MessagesComeInOrderFromWhoHasTheKey) {
+    LaunchSeals seals = key.seals("challenge", "answer");
+    const LaunchSeals fresh = seals;
+    std::string bytes;
+    for (const LaunchMessage& message : examples) bytes += encode_launch_message(message, &seals.node);
+    LaunchMessageReader reader = sealed_reader(fresh.node, bytes);
+    std::vector<LaunchMessage> read;
+    while (auto message = reader.next()) read.push_back(*message);
+    EXPECT_EQ(read, examples);
+
+    const std::string first = bytes.substr(0, bytes.find("proof") + 5 + LaunchSeal::mark_bytes);
+    const std::string second = bytes.substr(first.size());
+    EXPECT_EQ(sealed_reader(fresh.node, first).next(), examples[0]);
+    // Left out, repeated, sent back, of another connection, of another job.
+    EXPECT_THROW(sealed_reader(fresh.node, second).next(), Error);
+    LaunchMessageReader repeated = sealed_reader(fresh.node, first + first);
+    EXPECT_TRUE(repeated.next());
+    EXPECT_THROW(repeated.next(), Error);
+    EXPECT_THROW(sealed_reader(fresh.node_0, first).next(), Error);
+    EXPECT_THROW(sealed_reader(key.seals("challenge", "other").node, first).next(), Error);
+    EXPECT_THROW(sealed_reader(key.seals("other", "answer").node, first).next(), Error);
+    EXPECT_THROW(sealed_reader(LaunchKey("secret", "job").seals("challenge", "answer").node, first).next(),
+                 Error);
+    EXPECT_THROW(sealed_reader(LaunchKey("a secret", "b").seals("challenge", "answer").node, first).next(),
+                 Error);
+    for (std::size_t place = 4; place < first.size(); ++place) {
+        std::string changed = first;
+        changed[place] = static_cast<char>(changed[place] ^ 1);
+        EXPECT_THROW(sealed_reader(fresh.node, changed).next(), Error) << place;
+    }
+}
+
+TEST(LaunchSeals, ARefusalNeedsNoneUntilTheOtherSideIsKnown) {
+    LaunchSeals seals = key.seals("challenge", "answer");
+    const LaunchSeal fresh = seals.node_0;
+    const std::string refusal = encode_launch_message(examples[2]);
+    EXPECT_EQ(sealed_reader(fresh, refusal).next(), examples[2]);
+    EXPECT_THROW(sealed_reader(fresh, encode_launch_message(examples[1])).next(), Error);
+    LaunchMessageReader reader =
+        sealed_reader(fresh, encode_launch_message(examples[1], &seals.node_0) + refusal);
+    EXPECT_EQ(reader.next(), examples[1]);
+    EXPECT_THROW(reader.next(), Error);
+}
+
+TEST(LaunchKeys, AProofIsOfOneChallengeAndOneHello) {
+    LaunchMessage hello = examples[0];
+    const std::string proof = key.proof("challenge", hello);
+    hello.texts[2] = "another proof";
+    EXPECT_EQ(key.proof("challenge", hello), proof);
+    EXPECT_NE(key.proof("other", hello), proof);
+    EXPECT_NE(LaunchKey("a secret", "other").proof("challenge", hello), proof);
+    for (std::size_t number = 0; number < 4; ++number) {
+        LaunchMessage other = hello;
+        ++other.numbers[number];
+        EXPECT_NE(key.proof("challenge", other), proof) << number;
+    }
+    hello.texts[1] = "other";
+    EXPECT_NE(key.proof("challenge", hello), proof);
+    EXPECT_NE(new_launch_challenge(), new_launch_challenge());
 }
 
 /// Reads until nothing more comes; whether all of it was messages.
@@ -103,6 +175,106 @@ TEST(LaunchDaemonWords, NothingElseIsStarted) {
          {"rm -rf x", "", "orted; rm x", "orted && rm x", "orted $(rm x)", "orted `rm x`", "orted \"$HOME\"",
           "orted > file", "orted | sh", "PATH=x orted", "sh -c orted", "orted 'open", "myorted"})
         EXPECT_THROW(daemon_words(line), Error) << line;
+}
+
+bool takes(const Words& words, const DaemonRules& rules = {.drover = "/opt/drover"}) {
+    try {
+        check_daemon_words(words, rules);
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+TEST(LaunchDaemonRules, TakeWhatMpirunSends) {
+    // Of Open MPI 4.1 and 5.0.
+    EXPECT_TRUE(takes({"orted",
+                       "-mca",
+                       "orte_leave_session_attached",
+                       "1",
+                       "-mca",
+                       "ess",
+                       "env",
+                       "-mca",
+                       "ess_base_jobid",
+                       "1108213760",
+                       "-mca",
+                       "ess_base_vpid",
+                       "1",
+                       "-mca",
+                       "ess_base_num_procs",
+                       "2",
+                       "-mca",
+                       "orte_node_regex",
+                       "vm,[2:10].1.2.3@0(2)",
+                       "-mca",
+                       "orte_hnp_uri",
+                       "1108213760.0;tcp://127.0.0.1:45801",
+                       "--mca",
+                       "plm_rsh_no_tree_spawn",
+                       "1",
+                       "--mca",
+                       "ras",
+                       "^slurm,gridengine,tm,lsf",
+                       "--mca",
+                       "oob_tcp_if_include",
+                       "10.0.0.0/8",
+                       "--mca",
+                       "btl_tcp_if_include",
+                       "10.0.0.0/8",
+                       "-mca",
+                       "plm",
+                       "rsh",
+                       "-mca",
+                       "plm_rsh_agent",
+                       "/opt/drover launch-agent",
+                       "-mca",
+                       "rmaps_base_mapping_policy",
+                       "slot",
+                       "-mca",
+                       "hwloc_base_binding_policy",
+                       "none",
+                       "-mca",
+                       "pmix",
+                       "^s1,s2,cray,isolated"}));
+    EXPECT_TRUE(takes({"prted",
+                       "--leave-session-attached",
+                       "--allow-run-as-root",
+                       "--prtemca",
+                       "ess",
+                       "env",
+                       "--prtemca",
+                       "ess_base_nspace",
+                       "prterun-a-1@0",
+                       "--prtemca",
+                       "prte_hnp_uri",
+                       "x",
+                       "--prtemca",
+                       "PREFIXES",
+                       "errmgr,ess,filem",
+                       "--prtemca",
+                       "pmix_session_server",
+                       "1",
+                       "--prtemca",
+                       "plm_ssh_agent",
+                       "/opt/drover launch-agent"}));
+    EXPECT_TRUE(takes({"orted"}));
+}
+
+TEST(LaunchDaemonRules, RefuseWhatComesFromNode0Alone) {
+    for (const Words& words :
+         {Words{}, Words{"touch"}, Words{"/usr/bin/orted"}, Words{"orted", "x"},
+          Words{"orted", "--prefix", "/x"}, Words{"orted", "-mca", "mca_base_component_path", "/x"},
+          Words{"orted", "-mca", "orte_fork_agent", "/x"},
+          Words{"orted", "-mca", "mca_base_param_files", "/x"}, Words{"orted", "-mca", "ess"},
+          Words{"orted", "-mca", "plm_rsh_agent", "/tmp/mine launch-agent"}, Words{"orted", "-tune", "/x"}})
+        EXPECT_FALSE(takes(words)) << words.size();
+    // What the node's own user has given too is taken.
+    const Words words{"orted", "-mca", "orte_tmpdir_base", "/x"};
+    EXPECT_FALSE(takes(words));
+    EXPECT_TRUE(takes(words, {.mpirun_arguments = {"--mca", "orte_tmpdir_base", "/x"}}));
+    EXPECT_TRUE(takes(
+        words, {.is_set = [](const std::string& name) { return name == "OMPI_MCA_orte_tmpdir_base"; }}));
 }
 
 TEST(LaunchNetwork, KnowsItsOwnAddresses) {

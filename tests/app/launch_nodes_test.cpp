@@ -8,10 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <thread>
 
-#include "app/launch_connection.h"
-#include "app/launch_network.h"
+#include "app/launch_peers.h"
 #include "app/launch_runs.h"
 
 namespace drover {
@@ -20,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::BackgroundRun;
 using test::contains;
+using test::free_port;
 using test::Outcome;
 using test::run;
 
@@ -106,7 +105,9 @@ TEST_F(LaunchNodes, ANodeOfAnotherJobIsRefused) {
     const auto first = start(0, "--node_rank 0 --rdzv_id mine", "sum");
     const auto other = start(1, "--node_rank 1 --rdzv_id yours", "sum");
     EXPECT_EQ(other->exit_code(), 1);
-    EXPECT_TRUE(contains(other->output(), "refused this node: it belongs to another job (--rdzv_id)."))
+    EXPECT_TRUE(contains(other->output(),
+                         "refused this node: it belongs to another job (--rdzv_id) or has "
+                         "another secret."))
         << other->output();
     // Node 0 goes on waiting, and takes the right one.
     const auto second = start(1, "--node_rank 1 --rdzv_id mine", "sum");
@@ -144,19 +145,13 @@ TEST_F(LaunchNodes, ALauncherThatDiesEndsTheJob) {
     }
 }
 
-/// A port of this machine that nobody listens on.
-int free_port() {
-    int port = 20'000 + getpid() % 10'000;  // tests run side by side
-    while (!listen_on("127.0.0.1", port).is_open()) ++port;
-    return port;
-}
-
 TEST(LaunchOneMachine, MayPlaySeveralNodes) {
     const fs::path folder = testing::TempDir() + "/launch_one_" + std::to_string(getpid());
     fs::create_directories(folder);
-    const std::string arguments =
-        fmt::format("launch --nnodes 2 --rdzv_endpoint 127.0.0.1:{} --exec {} sum", free_port(), program);
-    BackgroundRun one(arguments, folder / "one"), two(arguments, folder / "two");
+    const std::string place = fmt::format("--nnodes 2 --rdzv_endpoint 127.0.0.1:{}", free_port());
+    const std::string job = fmt::format("{} --exec {} sum", place, program);
+    BackgroundRun one("launch --node_rank 0 " + job, folder / "one");
+    BackgroundRun two("launch --node_rank 1 " + job, folder / "two");
     EXPECT_EQ(one.exit_code(), 0) << one.output();
     EXPECT_EQ(two.exit_code(), 0) << two.output();
     EXPECT_TRUE(contains(one.output() + two.output(), "rank 1 of 2: sum 3\n"))
@@ -177,87 +172,6 @@ TEST(LaunchOneMachine, NamesTheNodesThatDoNotCome) {
     const Outcome elsewhere = run("launch --nnodes 2 --node_rank 0 --master_addr 192.0.2.77 run_clm");
     EXPECT_TRUE(contains(elsewhere.output, "drover: Node 0 cannot listen on 192.0.2.77:29500: "))
         << elsewhere.output;
-}
-
-/// Connects, sends bytes, and waits for the other side to close.
-bool is_closed_on(int port, const std::string& bytes) {
-    FileDescriptor socket;
-    for (int tries = 0; tries < 500 && !socket.is_open(); ++tries) {
-        socket = connect_to("127.0.0.1", port);
-        if (!socket.is_open()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    if (!socket.is_open() || write(socket.number(), bytes.data(), bytes.size()) < 0) return false;
-    char byte;
-    return read(socket.number(), &byte, 1) <= 0;
-}
-
-TEST(LaunchOneMachine, SendsStrangersAway) {
-    const int port = free_port();
-    const fs::path output = testing::TempDir() + "/launch_strangers_" + std::to_string(getpid());
-    const std::string arguments =
-        fmt::format("launch --nnodes 2 --rdzv_endpoint 127.0.0.1:{} --exec {} sum", port, program);
-    BackgroundRun first(arguments, output);
-    EXPECT_TRUE(is_closed_on(port, "GET / HTTP/1.1\r\nHost: drover\r\n\r\n"));
-    EXPECT_TRUE(is_closed_on(port, std::string(1000, '\xff')));
-    // A command without a hello before it.
-    EXPECT_TRUE(is_closed_on(port, encode_launch_message({LaunchSubject::run, {1}, {"orted"}})));
-    const Outcome second = run(arguments);
-    EXPECT_EQ(second.exit_code, 0) << second.output;
-    EXPECT_EQ(first.exit_code(), 0) << first.output();
-    fs::remove(output);
-}
-
-TEST(LaunchOneMachine, ShowsNoControlCharactersOfOtherNodes) {
-    const int port = free_port();
-    const fs::path output = testing::TempDir() + "/launch_name_" + std::to_string(getpid());
-    BackgroundRun first(fmt::format("launch --nnodes 3 --node_rank 0 --rdzv_conf join_timeout=2 "
-                                    "--rdzv_endpoint 127.0.0.1:{} run_clm",
-                                    port),
-                        output);
-    // It is answered.
-    EXPECT_FALSE(is_closed_on(
-        port, encode_launch_message(
-                  {LaunchSubject::hello, {launch_protocol, 1, 3, 1}, {"none", "name\x1b[2J\r\xc2\x9b"}})));
-    EXPECT_EQ(first.exit_code(), 1) << first.output();
-    EXPECT_TRUE(contains(first.output(), "drover: Node 1 has come: name?[2J??? at 127.0.0.1, 1 process.\n"))
-        << first.output();
-    fs::remove(output);
-}
-
-/// A listener that takes one node in and gives it a command.
-TEST(LaunchOneMachine, RunsNothingButTheDaemon) {
-    const int port = free_port();
-    const FileDescriptor listener = listen_on("127.0.0.1", port);
-    const fs::path output = testing::TempDir() + "/launch_daemon_" + std::to_string(getpid());
-    BackgroundRun node(
-        fmt::format("launch --nnodes 2 --node_rank 1 --rdzv_endpoint 127.0.0.1:{} --exec true", port),
-        output);
-    FileDescriptor socket;
-    for (int tries = 0; tries < 5000 && !socket.is_open(); ++tries) {
-        socket = accept_connection(listener);
-        if (!socket.is_open()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    ASSERT_TRUE(socket.is_open());
-    LaunchConnection connection(std::move(socket), largest_launch_message);
-    const auto next = [&] {
-        std::vector<LaunchMessage> messages;
-        for (int tries = 0; tries < 5000 && messages.empty() && !connection.is_lost(); ++tries) {
-            messages = connection.receive();
-            if (messages.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-        }
-        return messages.empty() ? LaunchMessage{LaunchSubject::stop} : messages.front();
-    };
-    EXPECT_EQ(next().subject, LaunchSubject::hello);
-    connection.send({LaunchSubject::welcome, {1}, {}});
-    connection.send({LaunchSubject::run, {5}, {"touch", "launch_was_here"}});
-    EXPECT_EQ(next(),
-              (LaunchMessage{LaunchSubject::ended,
-                             {5, 1},
-                             {"Node 1: \"touch\" is not Open MPI's daemon. Nothing else is started."}}));
-    EXPECT_FALSE(fs::exists("launch_was_here"));
-    connection.send({LaunchSubject::finish, {9}, {""}});
-    EXPECT_EQ(node.exit_code(), 9) << node.output();
-    fs::remove(output);
 }
 
 }  // namespace

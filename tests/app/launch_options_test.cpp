@@ -87,9 +87,10 @@ TEST(LaunchOptions, NodesMeetAtTheMasterOrTheEndpoint) {
     EXPECT_EQ(options.master_port, 400);
     EXPECT_EQ(options.job_id, "secret");
     EXPECT_EQ(options.join_timeout.count(), 30);
-    ASSERT_EQ(options.remarks.size(), 2u);
+    ASSERT_EQ(options.remarks.size(), 3u);
     EXPECT_EQ(options.remarks[0], "A job does not grow or shrink; 4 nodes are waited for.");
-    EXPECT_TRUE(options.remarks[1].starts_with("--rdzv_conf is_host has no effect."));
+    EXPECT_TRUE(options.remarks[1].starts_with("The nodes know each other by --rdzv_id alone"));
+    EXPECT_TRUE(options.remarks[2].starts_with("--rdzv_conf is_host has no effect."));
 }
 
 TEST(LaunchOptions, TheEnvironmentSpeaksWhereFlagsDoNot) {
@@ -112,8 +113,9 @@ TEST(LaunchOptions, TheEnvironmentSpeaksWhereFlagsDoNot) {
     options = read_launch_options(flags_of_run_clm(), platform);
     EXPECT_EQ(options.nodes, 2);
     EXPECT_EQ(options.node_rank, 1);
-    EXPECT_EQ(options.remarks, (Words{"WORLD_SIZE=2 is taken as the number of nodes.",
-                                      "RANK=1 is taken as the number of this node."}));
+    ASSERT_EQ(options.remarks.size(), 3u);
+    EXPECT_EQ(options.remarks[0], "WORLD_SIZE=2 is taken as the number of nodes.");
+    EXPECT_EQ(options.remarks[2], "RANK=1 is taken as the number of this node.");
     platform["LOCAL_RANK"] = "0";
     EXPECT_EQ(read_launch_options(flags_of_run_clm(), platform).nodes, 1);
     EXPECT_EQ(read_launch_options(flags_of_run_clm(), {{"WORLD_SIZE", "2"}}).nodes, 1);
@@ -121,6 +123,20 @@ TEST(LaunchOptions, TheEnvironmentSpeaksWhereFlagsDoNot) {
     flags = flags_of_run_clm();
     flags.standalone = true;
     EXPECT_EQ(read_launch_options(flags, by_name).nodes, 1);
+}
+
+TEST(LaunchOptions, WhatProtectsAJobOfSeveralNodesIsSaid) {
+    LaunchFlags flags = flags_of_nodes("2");
+    ASSERT_EQ(read_launch_options(flags, {}).remarks.size(), 1u);
+    EXPECT_TRUE(read_launch_options(flags, {}).remarks[0].starts_with("This job has no secret: "));
+    LaunchOptions options = read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", "0123456789abcdef"}});
+    EXPECT_EQ(options.secret, "0123456789abcdef");
+    EXPECT_TRUE(options.remarks.empty());
+    EXPECT_THROW(read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", "0123456789abcde"}}), Error);
+    flags.secret_file = "file";
+    options = read_launch_options(flags, {});
+    EXPECT_EQ(options.secret_file, "file");
+    EXPECT_TRUE(options.remarks.empty());
 }
 
 TEST(LaunchOptions, ScriptsAndModulesOfTorchrunMeanRunClm) {
@@ -188,6 +204,30 @@ TEST(MpirunCommandLine, OnOneMachine) {
               (Words{"mpirun", "--allow-run-as-root", "-np", "2", "--oversubscribe", "--map-by", "slot",
                      "--tag-output", "--bind-to", "numa", "/opt/drover", "launch-process", "--log_dir",
                      "logs", "--files_alone", "tell", "me"}));
+}
+
+TEST(MpirunCommandLine, OnOneMachineProcessesUseSharedMemoryAlone) {
+    MpirunPlan plan = plan_of_tell();
+    plan.one_machine = true;
+    plan.preload = "libmine.so";
+    EXPECT_EQ(mpirun_words(plan),
+              (Words{"mpirun", "-np", "1", "--mca", "btl", "^tcp,ofi,openib", "-x", "NCCL_SOCKET_IFNAME=lo",
+                     "-x", "LD_PRELOAD=libmine.so", "--map-by", "slot", "--bind-to", "none", "/opt/drover",
+                     "launch-process", "tell", "me"}));
+    const Words chosen{
+        "--mca", "btl", "self,tcp", "-x", "LD_PRELOAD=libother.so", "-x", "NCCL_SOCKET_IFNAME=eth0"};
+    plan.more = chosen;
+    Words expected{"mpirun", "-np", "1", "--map-by", "slot", "--bind-to", "none"};
+    expected.insert(expected.end(), chosen.begin(), chosen.end());
+    for (const char* word : {"/opt/drover", "launch-process", "tell", "me"}) expected.push_back(word);
+    EXPECT_EQ(mpirun_words(plan), expected);
+    plan.more.clear();
+    plan.preload.reset();
+    plan.connections_chosen = true;
+    plan.variables = {"NCCL_SOCKET_IFNAME"};
+    EXPECT_EQ(mpirun_words(plan),
+              (Words{"mpirun", "-np", "1", "--map-by", "slot", "--bind-to", "none", "-x",
+                     "NCCL_SOCKET_IFNAME", "/opt/drover", "launch-process", "tell", "me"}));
 }
 
 TEST(MpirunCommandLine, OnTheMachinesOfAHostfile) {
@@ -280,8 +320,10 @@ TEST(MpirunCommandLine, HostfilesAreReadAsMpirunReadsThem) {
     const std::filesystem::path file = testing::TempDir() + "/launch_hosts";
     std::ofstream(file) << "# machines\n\na slots=2 max_slots=4\nb   # no slots\n c slots=1\nc slots=2\n";
     EXPECT_EQ(read_hostfile(file), (std::vector<LaunchHost>{{"a", 2}, {"b", 0}, {"c", 3}}));
-    std::ofstream(file) << "a slots=two\n";
-    EXPECT_THROW(read_hostfile(file), Error);
+    for (const char* wrong : {"two", "0", "-1", "2x", ""}) {
+        std::ofstream(file) << "a slots=" << wrong << "\n";
+        EXPECT_THROW(read_hostfile(file), Error) << wrong;
+    }
     std::ofstream(file) << "# nobody\n";
     EXPECT_THROW(read_hostfile(file), Error);
     std::filesystem::remove(file);

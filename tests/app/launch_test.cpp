@@ -1,5 +1,6 @@
 // `drover launch` with a real mpirun, on this machine.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,6 +30,16 @@ class Launch : public testing::Test {
         fs::create_directories(folder_);
     }
     ~Launch() override { fs::remove_all(folder_); }
+
+    /// A program that says it is Open MPI's mpirun, and then runs this in a shell.
+    void make_mpirun(const std::string& script) const {
+        std::ofstream(folder_ / "mpirun")
+            << "#!/bin/sh\n"
+            << "[ \"$1\" = --version ] && echo 'mpirun (Open MPI) 4.1.4' && exit\n"
+            << script << "\n";
+        fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
+    }
+    std::string with_own_mpirun() const { return "PATH=" + folder_.native() + ":\"$PATH\""; }
 
     const fs::path folder_;
 };
@@ -133,6 +144,20 @@ TEST_F(Launch, AJobThatFailsIsStartedAgain) {
     EXPECT_EQ(read_text_file(folder_ / "starts"), "x\nx\n");
 }
 
+TEST_F(Launch, AJobIsStartedAgainNoMoreOftenThanAsked) {
+    const fs::path starts = folder_ / "starts";
+    // One that is started for ever succeeds at last, lest the test last as long.
+    make_mpirun(fmt::format("echo x >> {0}; [ $(wc -l < {0}) -lt 9 ] && exit 5; exit 0", starts.native()));
+    for (const int restarts : {0, 2}) {
+        fs::remove(starts);
+        const Outcome outcome =
+            launch_with(with_own_mpirun(), fmt::format("--max_restarts {} --exec true", restarts));
+        EXPECT_EQ(outcome.exit_code, 5) << outcome.output;
+        EXPECT_EQ(read_text_file(starts).size(), 2u * static_cast<std::size_t>(1 + restarts))
+            << outcome.output;
+    }
+}
+
 TEST_F(Launch, AMissingMpirunIsNamedWithWhatToInstall) {
     const Outcome outcome = launch_with("PATH=" + folder_.string(), "--nproc_per_node 2 run_clm");
     EXPECT_EQ(outcome.exit_code, 1);
@@ -204,6 +229,28 @@ TEST_F(Launch, ASignalLetsEveryProcessSave) {
     EXPECT_TRUE(contains(job.run().output(), "rank 0 has saved\n")) << job.run().output();
     EXPECT_TRUE(contains(job.run().output(), "rank 1 has saved\n")) << job.run().output();
     expect_ended(job.processes());
+}
+
+/// A signal may come before mpirun listens to it, or when it has just ceased to.
+TEST_F(Launch, TheSignalDoesNotEndAnMpirunThatIsNotReady) {
+    const fs::path ready = folder_ / "ready", going = folder_ / "going";
+    const auto end_of = [&](int status) {
+        fs::remove(ready);
+        fs::remove(going);
+        make_mpirun(fmt::format("touch {}; while [ ! -e {} ]; do sleep 0.05; done; exit {}", ready.native(),
+                                going.native(), status));
+        BackgroundRun job("launch --exec true", folder_ / "output", "env " + with_own_mpirun());
+        EXPECT_TRUE(job.wait_until([&] { return fs::exists(ready); }));
+        job.send(SIGTERM);
+        // It has come to the launcher, which has handed it on.
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        std::ofstream{going};
+        return job.exit_code();
+    };
+    EXPECT_EQ(end_of(0), 0);
+    // A process of the job was not ready, and mpirun says so.
+    EXPECT_EQ(end_of(128 + SIGUSR2), 128 + SIGTERM);
+    EXPECT_EQ(end_of(3), 3);
 }
 
 TEST_F(Launch, ASecondSignalKills) {

@@ -35,6 +35,66 @@ TEST(LaunchEnvironment, ABatchScriptIsAlone) {
     expect(read({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}), 0, 1);
 }
 
+TEST(LaunchEnvironment, TheShellsOfSlurmAreAlone) {
+    // salloc on the login node; a batch step and an interactive one, whose numbers newer versions show.
+    expect(read({{"SLURM_NTASKS", "8"}}), 0, 1);
+    for (const char* step : {"4294967291", "4294967290"})
+        expect(read({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", step}}), 0, 1);
+    // Only srun has a second process.
+    expect(read({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "1"}}), 1, 8);
+}
+
+std::string refusal(const std::map<std::string, std::string>& variables) {
+    const LaunchEnvironment found = read(variables);
+    EXPECT_FALSE(found.has_others());
+    try {
+        refuse_foreign_launcher(found, "run_clm …");
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(LaunchEnvironment, ForeignLaunchersAreRefusedWithTheCommandThatWorks) {
+    const std::string two =
+        "WORLD_SIZE is 2: another launcher has started 2 processes, which would each train alone. Use ";
+    const std::string otherwise = "; to train in one process, unset WORLD_SIZE and RANK.";
+    std::map<std::string, std::string> torchrun{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}};
+    const std::string one_machine =
+        two + "drover launch --nproc_per_node 2 run_clm … in place of that launcher" + otherwise;
+    EXPECT_EQ(refusal(torchrun), one_machine);
+    EXPECT_EQ(read(torchrun).rank, 1);
+    torchrun["LOCAL_WORLD_SIZE"] = "2";
+    EXPECT_EQ(refusal(torchrun), one_machine);
+    torchrun.insert({{"GROUP_RANK", "1"}, {"MASTER_ADDR", "10.0.0.1"}});
+    torchrun["LOCAL_WORLD_SIZE"] = "1";
+    EXPECT_EQ(refusal(torchrun), two +
+                                     "drover launch --nnodes 2 --node_rank 1 --master_addr 10.0.0.1 "
+                                     "--nproc_per_node 1 run_clm … in place of that launcher" +
+                                     otherwise);
+    EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}}),
+              two + "drover launch run_clm … on every machine" + otherwise);
+}
+
+TEST(LaunchEnvironment, NobodyIsRefusedWhoIsAloneOrWasStartedByMpirun) {
+    EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}}), "");
+    EXPECT_EQ(refusal({{"WORLD_SIZE", "2"}}), "");
+    EXPECT_EQ(refusal({{"RANK", ""}, {"WORLD_SIZE", ""}}), "");
+    EXPECT_EQ(refusal({{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "0"}}), "");
+    EXPECT_EQ(refusal({{"OMPI_COMM_WORLD_SIZE", "1"},
+                       {"OMPI_COMM_WORLD_RANK", "0"},
+                       {"RANK", "1"},
+                       {"WORLD_SIZE", "2"}}),
+              "");
+    const LaunchEnvironment launched = read({{"OMPI_COMM_WORLD_SIZE", "2"},
+                                             {"OMPI_COMM_WORLD_RANK", "1"},
+                                             {"RANK", "1"},
+                                             {"WORLD_SIZE", "2"},
+                                             {"LOCAL_RANK", "1"}});
+    expect(launched, 1, 2);
+    EXPECT_FALSE(launched.foreign);
+}
+
 TEST(LaunchEnvironment, TheStepCountsNotTheJob) {
     expect(read({{"SLURM_NTASKS", "8"},
                  {"SLURM_STEP_NUM_TASKS", "1"},

@@ -119,6 +119,7 @@ struct Trainer::Run {
     /// Checks the arguments, which concern the processes too.
     void find_processes(const TrainerParts& parts) {
         const LaunchEnvironment launch = read_launch_environment();
+        refuse_foreign_launcher(launch, own_program_words());
         std::exception_ptr refusal;  // of this process; the others may have been given something else
         try {
             run = checked_arguments(parts, launch.processes);

@@ -50,6 +50,14 @@ int wait() {
     return 0;
 }
 
+/// Joins the world, then waits as above.
+int hold() {
+    const auto world = make_mpi_world();
+    int status = 0;
+    run_rank(*world, [&](World&) { status = wait(); });
+    return status;
+}
+
 /// The variables that a program of torchrun's looks at.
 int tell() {
     for (const char* name :
@@ -68,6 +76,7 @@ int main(int argc, char** argv) {
     const std::string what = argc > 1 ? argv[1] : "";
     if (what == "sum") return drover::sum();
     if (what == "wait") return drover::wait();
+    if (what == "hold") return drover::hold();
     if (what == "tell") return drover::tell();
     if (what == "fail") return std::getenv("RANK") == std::string("1") ? 7 : 0;
     return 2;

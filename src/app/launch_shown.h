@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace drover {
+
+/// What came over the network, fit for a terminal: every byte that is not printable ASCII is written as \xNN,
+/// so that nothing in it can steer the terminal or pass for another line.
+std::string shown_text(std::string_view text);
+/// The same with line ends and tabs as they are, for output of several lines.
+std::string shown_lines(std::string_view text);
+
+}  // namespace drover

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace drover {
+
+/// What SHA-256 makes of a message.
+using Sha256Digest = std::array<unsigned char, 32>;
+
+/// SHA-256 (FIPS 180-4) of bytes that come in pieces.
+class Sha256 {
+  public:
+    Sha256& add(std::string_view bytes);
+    /// The digest of everything added. Nothing can be added afterwards.
+    Sha256Digest digest();
+
+  private:
+    void take_block(const unsigned char* block);
+
+    std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                        0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    std::array<unsigned char, 64> block_{};
+    std::size_t held_ = 0;      // bytes in block_
+    std::uint64_t length_ = 0;  // of the message so far
+};
+
+/// HMAC-SHA-256 (RFC 2104): only who has the key can make it.
+Sha256Digest hmac_sha256(std::string_view key, std::string_view message);
+
+/// The bytes of a digest as text of a message.
+std::string_view bytes_of(const Sha256Digest& digest);
+
+/// Whether two texts are equal, in a time that does not tell where they differ.
+bool equal_in_constant_time(std::string_view one, std::string_view other);
+
+/// Bytes that nobody can predict, from the system's generator.
+std::string unpredictable_bytes(std::size_t count);
+
+}  // namespace drover
