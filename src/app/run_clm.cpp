@@ -20,6 +20,7 @@
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
 #include "core/python_text.h"
+#include "core/counted.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
@@ -117,10 +118,11 @@ class ClmRun {
         if (training_) {
             const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
             const double tokens = plan.trained_samples * static_cast<double>(tokens_.row_length);
-            say(fmt::format("{}, {} updates of {} rows, about {} tokens",
+            say(fmt::format("{}, {} of {}, about {} tokens",
                             plan.streamed ? "Rows as they are read"
-                                          : fmt::format("{} rows, {} epochs", plan.examples, plan.epochs),
-                            plan.max_steps, plan.total_batch_size,
+                                          : fmt::format("{}, {}", counted(plan.examples, "row"),
+                                                        counted(plan.epochs, "epoch")),
+                            counted(plan.max_steps, "update"), counted(plan.total_batch_size, "row"),
                             with_thousands(static_cast<std::int64_t>(tokens))));
             // What depends on the number of steps could not be compared before.
             if (const Json& deepspeed = arguments_.json("deepspeed"); !deepspeed.is_null())

@@ -4,6 +4,7 @@
 
 #include "api/find_model.h"
 #include "core/content_hash.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/stopwatch.h"
 #include "data/block_size.h"
@@ -123,10 +124,10 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
         TokenCache::Entry entry = cache.get(*rows, model.tokenizer, packing, default_tokenize_threads(),
                                             make_again && arguments.flag("overwrite_cache"));
         const TokenFileHeader& header = entry.file.rows().header();
-        messages.info(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
-                                  packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
-                                  entry.made ? "tokenized" : "found", watch.seconds(),
-                                  entry.file.path().string()));
+        messages.info(
+            fmt::format("{}: {} of {} tokens, {} in {:.2f} s ({})", split, counted(header.rows, "row"),
+                        packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
+                        entry.made ? "tokenized" : "found", watch.seconds(), entry.file.path().string()));
         entry.file.rows().check_vocabulary(model.config.vocab_size);
         source.row_length = std::max(
             source.row_length, packing.block_size > 0 ? packing.block_size : longest_row(entry.file.rows()));
