@@ -128,10 +128,12 @@ class ClmRun {
             if (const Json& deepspeed = arguments_.json("deepspeed"); !deepspeed.is_null())
                 read_deepspeed_settings(deepspeed, "--deepspeed", arguments_,
                                         {.world_size = run_.replicas, .total_steps = plan.max_steps});
-            if (arguments_.flag("dry_run"))
-                say(time_estimate(tokens, parameters().active,
-                                  backend_->measure_peaks().flops(precision_.parameters),
-                                  processes_.ranks.size()));
+            // One process measures while the others wait: its processors may be theirs, too.
+            if (arguments_.flag("dry_run") && processes_.is_first())
+                say(time_estimate(
+                    tokens, parameters().active,
+                    limits().peak_of_all(backend_->measure_peaks().flops(precision_.parameters)),
+                    processes_.ranks.size()));
             if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
         }
         limits().check(*engine_, model_.config, engine_settings_, settings_.gradient_accumulation_steps,
@@ -287,7 +289,9 @@ class ClmRun {
         if (first && !no_bar) {
             // Measuring takes a moment, which is worth it where somebody watches.
             const bool watched = isatty(STDERR_FILENO) != 0;
-            bar_.emplace(watched ? backend_->measure_peaks().reference_flops(precision_.parameters) : 0);
+            bar_.emplace(watched ? limits().peak_of_all(
+                                       backend_->measure_peaks().reference_flops(precision_.parameters))
+                                 : 0);
             trainer.add_callback(*bar_);
         }
         trainer.add_callback(non_finite_watch_);
