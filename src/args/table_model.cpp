@@ -39,9 +39,9 @@ std::span<const Argument> model_arguments() {
         flag("flash_attention", "no", "Use the fused attention kernel.")
             .explained("Attention is always tiled and fused, with the flag or without."),
         flag("gmm", "no", "Mixtral: grouped products over the sorted tokens of all experts (the default)."),
-        flag("gmm_stack", "no", "Mixtral: the same products from weights kept per expert.")
-            .explained(
-                "Weights per expert and grouped products are the same storage here, so this runs as --gmm."),
+        flag("gmm_stack", "no",
+             "Mixtral: the same products from weights that are copied together for each of them; for "
+             "comparison: equal numbers, more memory and time."),
         flag("static", "no", "Mixtral: every expert sees every token; slow, for comparison."),
         flag("peft_lora", "no", "Train low-rank adapters instead of the weights.")
             .explained("Low-rank adapters are not made here; all weights are trained."),

@@ -65,6 +65,7 @@ const std::vector<ActingFlag> acting_flags{
     {"fp16", "yes", {}, true},
     {"gradient_checkpointing", "yes"},
     {"group_by_length", "yes", {{"packing", "none"}, {"pad_token", "eos"}}},
+    {"gmm_stack", "yes", mixtral},
     {"help", "yes"},
     {"help_markdown", "yes"},
     {"include_tokens_per_second", "yes"},

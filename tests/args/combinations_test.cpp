@@ -179,7 +179,6 @@ TEST(EnvironmentVariables, SetWhatTheCommandLineDoesNot) {
     EXPECT_EQ(with({{"PJRT_DEVICE", "CPU"}}).text("device"), "cpu");
     EXPECT_EQ(with({{"PJRT_DEVICE", "GPU"}}).text("device"), "cuda");
     EXPECT_EQ(with({{"PJRT_DEVICE", ""}}).text("device"), "auto");
-    EXPECT_TRUE(with({{"XLA_HLO_DEBUG", "1"}}).flag("scope_names"));
     EXPECT_TRUE(with({{"NEURON_EXTRACT_GRAPHS_ONLY", "1"}}).flag("dry_run"));
     EXPECT_EQ(with({{"PROFILE_DURATION_MS", "5"}}).integer("profile_duration_ms"), 5);
     const Arguments wandb = with({{"WANDB_API_KEY", "x"}, {"WANDB_PROJECT", "y"}});
@@ -195,3 +194,10 @@ TEST(EnvironmentVariables, SetWhatTheCommandLineDoesNot) {
 
 }  // namespace
 }  // namespace drover
+    // What has nothing to act on says so, and sets nothing.
+    for (const char* name : {"XLA_IR_DEBUG", "XLA_HLO_DEBUG", "HF_TOKEN", "XLA_PERSISTENT_CACHE_PATH"}) {
+        const Arguments arguments = with({{name, "1"}});
+        EXPECT_EQ(arguments.explanations().size(), 1u) << name;
+        EXPECT_TRUE(has_line(arguments, std::string(name) + ": ")) << name;
+        EXPECT_EQ(arguments.to_json(), with({}).to_json()) << name;
+    }
