@@ -160,7 +160,8 @@ TrainEngineOptions engine_options(const RunArguments& run, const Precision& prec
     const Arguments& arguments = run.arguments;
     TrainEngineOptions options;
     options.model.precision = precision;
-    options.model.recompute = {recompute_from_name(arguments.text("recompute"), "--recompute")};
+    options.model.recompute = {.kind = recompute_from_name(arguments.text("recompute"), "--recompute"),
+                               .blocks = arguments.optional_integer("recompute_blocks").value_or(INT64_MAX)};
     options.model.moe_mode = moe_mode(arguments);
     options.model.label_smoothing = arguments.number("label_smoothing_factor");
     options.model.neftune_alpha = arguments.optional_number("neftune_noise_alpha").value_or(0);

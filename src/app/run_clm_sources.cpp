@@ -32,6 +32,14 @@ ModelConfig find_config(const Arguments& arguments) {
     }();
     if (const auto overrides = arguments.optional_text("config_overrides"))
         config = with_config_overrides(config, *overrides);
+    const std::int64_t layers = arguments.integer("num_layer"), width = arguments.integer("hidden_size");
+    if (width > 0 && width != config.hidden_size && arguments.has("model_name_or_path") &&
+        !arguments.has("config_name"))
+        throw UsageError(fmt::format("--hidden_size is {}, but the weights of {} are {} wide.", width,
+                                     arguments.text("model_name_or_path"), config.hidden_size),
+                         "Leave it out, or name the config alone, with --config_name, to start from random "
+                         "weights.");
+    if (layers > 0 || width > 0) config = with_sizes(config, layers, width);
     return config;
 }
 

@@ -43,8 +43,8 @@ std::span<const Argument> model_arguments() {
              "Mixtral: the same products from weights that are copied together for each of them; for "
              "comparison: equal numbers, more memory and time."),
         flag("static", "no", "Mixtral: every expert sees every token; slow, for comparison."),
-        flag("peft_lora", "no", "Train low-rank adapters instead of the weights.")
-            .explained("Low-rank adapters are not made here; all weights are trained."),
+        flag("peft_lora", "no",
+             "Train low-rank adapters instead of the weights; known but not available, so yes is refused."),
         choice("init", "hf|counter", "hf",
                "How new weights are drawn: hf gives those of transformers for the seed; counter draws every "
                "element by its "
@@ -52,10 +52,14 @@ std::span<const Argument> model_arguments() {
         flag("spmd_defer_init", "no", "Make each weight only where it is kept.")
             .explained("Always so: no process ever makes a weight that it does not keep, and the values are "
                        "those of the model's own init."),
-        integer("num_layer", "-1", "Number of layers, in place of the config's.")
-            .explained("The number of layers is the config's; change num_hidden_layers in config.json."),
-        integer("hidden_size", "-1", "Width of the model, in place of the config's.")
-            .explained("The width is the config's; change hidden_size in config.json."),
+        integer("num_layer", "-1",
+                "Number of layers, in place of the config's; -1: the config's. Of loaded weights the first "
+                "layers are taken, and layers that they lack are drawn.")
+            .at_least(-1),
+        integer("hidden_size", "-1",
+                "Width of the model, in place of the config's; -1: the config's. head_dim follows, "
+                "intermediate_size stays. Not another one than that of loaded weights.")
+            .at_least(-1),
     };
     return rows;
 }

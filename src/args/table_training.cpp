@@ -104,6 +104,10 @@ std::span<const Argument> precision_arguments() {
         flag("spmd_grad_chkpt", "no", "Keep only the inputs of the blocks, as --recompute full."),
         choice("half_precision_backend", "auto|apex|cpu_amp|cuda_amp", "auto",
                "Which library mixes precisions.")
+        integer("recompute_blocks", "",
+                "With --recompute or what stands for it: only the first so many blocks; the others keep "
+                "everything. Unset: all blocks.")
+            .at_least(1),
             .explained("Mixed precision is built in; no library is chosen."),
         choice("fp16_backend", "auto|apex|cuda_amp", "auto", "Which library mixes precisions.")
             .explained("Mixed precision is built in; no library is chosen."),
