@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "api/choose_backend.h"
+#include "api/lost_updates.h"
 #include "api/mesh_report.h"
 #include "api/model_texts.h"
 #include "api/process_limits.h"
@@ -19,8 +20,8 @@
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
-#include "core/python_text.h"
 #include "core/counted.h"
+#include "core/python_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
@@ -147,6 +148,11 @@ class ClmRun {
         processes_.ranks.together([&] { engine_->allocate(); });
         const Stopwatch preparation;
         processes_.ranks.together([&] { prepare_weights(); });
+        if (arguments_.flag("do_train"))
+            if (const std::string lost =
+                    lost_updates_warning(*engine_, engine_settings_, settings_.learning_rate);
+                !lost.empty())
+                messages_.warning(lost);
         const std::vector<std::string> aligned = align_special_tokens(
             {.bos = model_.tokenizer->bos(), .eos = model_.tokenizer->eos(), .pad = model_.tokenizer->pad()},
             model_.config, model_.generation);

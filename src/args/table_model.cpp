@@ -29,8 +29,13 @@ std::span<const Argument> model_arguments() {
         flag("trust_remote_code", "no", "Allow Python code that comes with a model.")
             .explained("Code that comes with a model is never run; Llama and Mixtral need none."),
         choice("dtype", "auto|bfloat16|float16|float32", "",
-               "Number format of the weights, also of a model that starts from random ones; unset: float32 "
-               "from a config, auto (as stored) from weights."),
+               "Number format of the weights, also of a model that starts from random ones; auto, or unset: "
+               "what config.json says, else float32. --hf_compat changes what unset means."),
+        choice("hf_compat", "5|4.57|4.43", "5",
+               "Release of transformers whose numbers a run has, where releases differ. 4.57: loaded weights "
+               "are float32 unless --dtype says otherwise, the loss is divided as --loss_denominator hf457 "
+               "says, Mixtral's experts are drawn as single layers. 4.43: new weights are float32, too, the "
+               "loss is the mean of the micro-batches' means, and Mixtral's norms have weight decay."),
         flag("low_cpu_mem_usage", "no", "Build the model without a second copy in memory.")
             .explained("There is never a second copy of the model in memory."),
         choice("attn_implementation", "eager|sdpa|flash_attention_2|flash_attention_3|flex_attention", "",

@@ -113,7 +113,7 @@ std::span<const Argument> neuron_arguments() {
         flag("avoid_saving_lower_precision_weights", "no", "Leave bfloat16 weights out of checkpoints.")
             .explained("A checkpoint is always a model folder that transformers can load."),
         flag("use_fp32_optimizer", "no", "Optimizer state in fp32.")
-            .explained("Use --moments_dtype float32, and --bf16 for an fp32 master copy."),
+            .explained("Use --moments_dtype float32, and --master_weights yes for an fp32 master copy."),
         flag("use_meta_device_init", "no", "Build the model without storage first.")
             .explained("Always so: no process ever makes a weight that it does not keep."),
         flag("use_deferred_init", "no", "Build the model without storage first.")

@@ -73,6 +73,7 @@ const std::vector<ActingFlag> acting_flags{
       {"per_device_train_batch_size", "1"}}},
     {"group_by_length", "yes", {{"packing", "none"}, {"pad_token", "eos"}}},
     {"help", "yes"},
+    {"hf_compat", "4.57"},
     {"hidden_size", "64"},
     {"help_markdown", "yes"},
     {"include_tokens_per_second", "yes"},

@@ -9,9 +9,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What flags make of the model that a run trains: its sizes and memory.
+/// What flags make of the model that a run trains: its sizes, number formats and memory.
 class RunClmModel : public test::CheckpointRuns {
   protected:
+    /// A model of one layer in bfloat16.
+    static std::string saved() { return test::golden_path("run_clm/saved").string(); }
+
     /// A run that names a model has its config from there.
     test::Outcome train(const std::string& output, const std::string& more) const {
         std::string line = words(output, more);
@@ -35,6 +38,9 @@ class RunClmModel : public test::CheckpointRuns {
         const fs::path file = folder_ / name;
         std::ofstream(file) << config;
         return file.string();
+    }
+    static bool warns(const test::Outcome& outcome) {
+        return outcome.output.find("WARNING: most updates will be lost") != std::string::npos;
     }
 };
 
@@ -99,6 +105,57 @@ TEST_F(RunClmModel, TheFirstBlocksAloneAreRecomputed) {
     EXPECT_LT(all, first);
     EXPECT_EQ(weights("first"), weights("kept"));
     EXPECT_EQ(weights("all"), weights("kept"));
+}
+
+TEST_F(RunClmModel, UpdatesThatBfloat16LosesAreAnnounced) {
+    const std::string bf16 = "--model_name_or_path " + saved() + " --bf16 --max_steps 1 ";
+    const std::string at_start = short_run("lost", bf16 + "--learning_rate 1e-4").output;
+    std::smatch said;
+    ASSERT_TRUE(std::regex_search(
+        at_start, said,
+        std::regex("learning rate, 0\\.0001, the first update is too small to change (\\d+) % of (\\S+)\\. ")))
+        << at_start;
+    EXPECT_NE(at_start.find("--master_weights yes"), std::string::npos);
+    EXPECT_NE(at_start.find("--stochastic_rounding"), std::string::npos);
+
+    // It is what then happens.
+    const SafetensorsFile before(fs::path(saved()) / "model.safetensors"),
+        after(folder_ / "lost/model.safetensors");
+    const std::vector<double> old_values = test::values(before.tensor(said[2].str())),
+                              new_values = test::values(after.tensor(said[2].str()));
+    double unchanged = 0;
+    for (std::size_t i = 0; i < old_values.size(); ++i) unchanged += old_values[i] == new_values[i];
+    EXPECT_NEAR(100 * unchanged / static_cast<double>(old_values.size()), std::stod(said[1]), 5);
+
+    for (const char* remedy :
+         {"--learning_rate 1e-4 --master_weights yes", "--learning_rate 1e-4 --stochastic_rounding",
+          "--learning_rate 0.5", "--learning_rate 1e-4 --dtype float32",
+          "--learning_rate 1e-4 --hf_compat 4.57", "--learning_rate 0"})
+        EXPECT_FALSE(warns(short_run("well", bf16 + remedy + " --overwrite_output_dir"))) << remedy;
+    EXPECT_TRUE(warns(short_run("drawn", "--max_steps 1 --learning_rate 1e-4 --config_name " +
+                                             changed_config("bf16.json", {{"torch_dtype", "bfloat16"}}))));
+}
+
+TEST_F(RunClmModel, OlderReleasesTakeFloat32WhereNothingIsSaid) {
+    const std::string loaded = "--model_name_or_path " + saved() + " ",
+                      drawn = "--config_name " + changed_config("bf16.json", {{"dtype", "bfloat16"}}) + " ";
+    struct Case {
+        std::string flags, dtype;
+    };
+    for (const Case& one :
+         {Case{loaded, "bfloat16"}, Case{loaded + "--hf_compat 4.57", "float32"},
+          Case{loaded + "--hf_compat 4.43", "float32"}, Case{drawn, "bfloat16"},
+          Case{drawn + "--hf_compat 4.57", "bfloat16"}, Case{drawn + "--hf_compat 4.43", "float32"},
+          Case{loaded + "--hf_compat 4.57 --dtype auto", "bfloat16"}}) {
+        short_run("out", one.flags + " --max_steps 1 --overwrite_output_dir");
+        EXPECT_EQ(config("out").at("dtype"), one.dtype) << one.flags;
+    }
+    // The rest of such a release: here, what the loss is divided by.
+    short_run("by_release", "--hf_compat 4.57");
+    short_run("by_denominator", "--loss_denominator hf457");
+    EXPECT_EQ(test::timeless_history(folder_ / "by_release/trainer_state.json"),
+              test::timeless_history(folder_ / "by_denominator/trainer_state.json"));
+    EXPECT_EQ(weights("by_release"), weights("by_denominator"));
 }
 
 TEST_F(RunClmModel, AFolderForTensorBoardGetsItsFile) {
