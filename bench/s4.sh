@@ -20,14 +20,6 @@ export MODEL="$work/config.json" DATA="--train_file $checkout/examples/data/tiny
 for BS in 1 2 3; do
     export BS
     for mode in native deepspeed torchacc; do
-        case $mode in
-        # The published file's batch, for one process instead of eight.
-        deepspeed) export FSDP_CONFIG="$work/ds-$BS.json"
-            sed -e "s/\"train_batch_size\": 8/\"train_batch_size\": $BS/" \
-                -e "s/\"train_micro_batch_size_per_gpu\": 1/\"train_micro_batch_size_per_gpu\": $BS/" \
-                "$checkout/examples/commands/llama3_fsdp_ds.json" >"$FSDP_CONFIG" ;;
-        *) unset FSDP_CONFIG ;;
-        esac
         "$checkout/examples/commands/llama3_sharded.sh" $mode --tokenizer_name "$checkout/examples/tokenizers/shakespeare-4k" \
             --max_steps "$updates" --save_final_model no "$@" >"$work/log" 2>&1 || true
         awk -v head="$BS | $mode" -v tokens=$((BS * 4096)) '

@@ -16,7 +16,7 @@ std::filesystem::path find_pretrained(const std::string& name, std::string_view 
         fmt::format(
             "{} is \"{}\": there is no such file or folder, and the Hugging Face cache {} does not hold it.",
             what, name, folder.string()),
-        "Give a local path, or download it once with `huggingface-cli download`.");
+        "Give a local path, or download it once with `hf download`.");
 }
 
 }  // namespace drover

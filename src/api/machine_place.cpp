@@ -28,24 +28,32 @@ bool share_a_processor(const std::vector<int>& a, const std::vector<int>& b) {
 
 }  // namespace
 
+double MachinePlace::own_share(int threads) const {
+    const int busy = std::min(threads, allowed);
+    return std::min(1.0, static_cast<double>(allowed) / (static_cast<double>(busy) * sharing));
+}
+
 MachinePlace place_on_machine(const std::vector<RankOnMachine>& ranks, int rank) {
     const RankOnMachine& own = ranks[static_cast<std::size_t>(rank)];
     MachinePlace place{.ranks = 0};
     std::map<std::string, int> counts;
-    int sharing = 0, blocks = 0;
+    int blocks = 0;
+    place.allowed = std::max(1, static_cast<int>(own.processors.size()));
+    place.sharing = 0;
     for (std::size_t other = 0; other < ranks.size(); ++other) {
         ++counts[ranks[other].machine];
         if (other == 0 || ranks[other].machine != ranks[other - 1].machine) ++blocks;
         if (ranks[other].machine != own.machine) continue;
         ++place.ranks;
         if (static_cast<int>(other) < rank) ++place.rank;
-        if (share_a_processor(own.processors, ranks[other].processors)) ++sharing;
+        if (share_a_processor(own.processors, ranks[other].processors)) ++place.sharing;
     }
     place.machines = static_cast<int>(counts.size());
     place.even = blocks == place.machines &&
                  std::all_of(counts.begin(), counts.end(),
                              [&](const auto& count) { return count.second == place.ranks; });
-    place.processors = std::max(1, static_cast<int>(own.processors.size()) / std::max(1, sharing));
+    place.sharing = std::max(1, place.sharing);
+    place.processors = std::max(1, place.allowed / place.sharing);
     return place;
 }
 

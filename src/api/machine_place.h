@@ -11,6 +11,12 @@ struct MachinePlace {
     int machines = 1;    ///< of the run
     bool even = true;    ///< every machine has as many ranks, which follow each other
     int processors = 1;  ///< that this rank may keep busy
+    int allowed = 1;     ///< processors that it may run on, those of other ranks included
+    int sharing = 1;     ///< ranks that may run on any of these, itself included
+
+    /// Of the processors that so many threads keep busy while the other ranks wait, the share that is left
+    /// when all ranks compute.
+    double own_share(int threads) const;
 };
 
 /// What one rank knows of itself.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/counted.h"
 #include "data/batch_share.h"
 
 namespace drover {
@@ -27,8 +28,8 @@ std::string mesh_table(const MeshSettings& settings, const MachinePlace& machine
                        bool every_rank) {
     const MeshShape& shape = settings.shape;
     const int ranks = shape.ranks();
-    std::string text = fmt::format("{} processes on {} machine{}, {}:\n", ranks, machine.machines,
-                                   machine.machines == 1 ? "" : "s", name_of(settings.sharding));
+    std::string text = fmt::format("{} on {}, {}:\n", counted(ranks, "process", "processes"),
+                                   counted(machine.machines, "machine"), name_of(settings.sharding));
     const auto line = [&](std::string_view axis, int size, std::string_view what) {
         if (size > 1) text += fmt::format("  {:<5}{:>4}  {}\n", axis, size, what);
     };
@@ -54,11 +55,11 @@ std::string mesh_table(const MeshSettings& settings, const MachinePlace& machine
 std::string batch_text(const MeshSettings& settings, std::int64_t rows) {
     const std::int64_t replicas = settings.replicas();
     if (!settings.batch_is_global)
-        return fmt::format("Every replica takes {} rows per micro-batch: {} on {} replicas.", rows,
-                           rows * replicas, replicas);
+        return fmt::format("Every replica takes {} per micro-batch: {} on {}.", counted(rows, "row"),
+                           rows * replicas, counted(replicas, "replica"));
     const std::int64_t each = BatchShare{.parts = replicas}.rows_of(rows);
-    return fmt::format("The micro-batch of all processes together has {} rows, {} on each of {} replicas{}.",
-                       rows, each, replicas,
+    return fmt::format("The micro-batch of all processes together has {}, {} on {}{}.", counted(rows, "row"),
+                       each, replicas == 1 ? "1 replica" : fmt::format("each of {} replicas", replicas),
                        each * replicas == rows ? "" : " with masked rows where they do not suffice");
 }
 

@@ -1,6 +1,7 @@
 #include "api/process_limits.h"
 
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,6 +38,13 @@ std::uint64_t ProcessLimits::checkpoint_buffer(const TrainEngine& engine) const 
     return static_cast<std::uint64_t>(std::max(0.0, std::min(host / 4, host * fraction() - taken)));
 }
 
+double ProcessLimits::peak_of_all(double own) const {
+    const double share = backend_.device() == Device::cpu
+                             ? processes_.machine.own_share(omp_get_max_threads())
+                             : 1.0 / mesh_.ranks_of_gpu();
+    return own * share * processes_.ranks.size();
+}
+
 void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
                           const TrainEngineOptions& options, std::int64_t accumulation_steps,
                           std::int64_t sharing) const {
@@ -58,9 +66,7 @@ void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
 
 std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes) {
     constexpr double usual_share_of_peak = 0.7;
-    const double together = peak * processes;
-    const double seconds =
-        6 * static_cast<double>(active_parameters) * tokens / (usual_share_of_peak * together);
+    const double seconds = 6 * static_cast<double>(active_parameters) * tokens / (usual_share_of_peak * peak);
     const std::string time = seconds < 120    ? fmt::format("{:.0f} s", std::ceil(seconds))
                              : seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
                                               : fmt::format("{:.1f} h", seconds / 3600);
@@ -68,7 +74,7 @@ std::string time_estimate(double tokens, std::int64_t active_parameters, double 
         "The updates will take about {} at {:.0f} % of {} {:.0f} GFLOP/s; evaluations and checkpoints come "
         "on top.",
         time, 100 * usual_share_of_peak,
-        processes == 1 ? "this machine's" : fmt::format("{} processes'", processes), together / 1e9);
+        processes == 1 ? "this machine's" : fmt::format("{} processes'", processes), peak / 1e9);
 }
 
 }  // namespace drover

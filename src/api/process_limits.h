@@ -26,6 +26,10 @@ class ProcessLimits {
     /// not what the plan needs.
     std::uint64_t checkpoint_buffer(const TrainEngine& engine) const;
 
+    /// What all processes can do per second when this one alone, with its threads, can do `own`: processors
+    /// and GPUs that several of them share count once.
+    double peak_of_all(double own) const;
+
     /// Error when a planned engine is larger than it may be. `sharing` replicas share the batch of the
     /// arguments.
     void check(const TrainEngine& engine, const ModelConfig& config, const TrainEngineOptions& options,
@@ -46,7 +50,7 @@ class ProcessLimits {
 };
 
 /// How long the updates take for `tokens` through a model with so many active parameters: six operations per
-/// token and parameter, at the rate that a step usually reaches. `peak` is one process's.
+/// token and parameter, at the rate that a step usually reaches. `peak` is that of all processes.
 std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes);
 
 }  // namespace drover

@@ -92,9 +92,26 @@ TrainerSettings trainer_settings(const Arguments& arguments) {
     return settings;
 }
 
+HfCompat hf_compat(const Arguments& arguments) {
+    const std::string& release = arguments.text("hf_compat");
+    HfCompat compat = release == "4.43"   ? HfCompat::v4_43()
+                      : release == "4.57" ? HfCompat::v4_57()
+                                          : HfCompat();
+    if (arguments.given("loss_denominator"))
+        compat.loss_denominator = arguments.text("loss_denominator") == "hf457"
+                                      ? HfCompat::LossDenominator::all_labels
+                                      : HfCompat::LossDenominator::target_tokens;
+    return compat;
+}
+
 Precision chosen_precision(const RunArguments& run, std::optional<DType> stored, Device device) {
     const Arguments& arguments = run.arguments;
-    const std::string asked = arguments.optional_text("dtype").value_or("auto");
+    const HfCompat::UnsetDtype unset = hf_compat(arguments).unset_dtype;
+    const bool unset_is_float32 =
+        unset == HfCompat::UnsetDtype::float32 ||
+        (unset == HfCompat::UnsetDtype::float32_when_loaded && arguments.has("model_name_or_path"));
+    const std::string asked =
+        arguments.optional_text("dtype").value_or(unset_is_float32 ? "float32" : "auto");
     const DType weights =
         asked == "auto" ? stored.value_or(DType::f32) : floating_dtype_from_name(asked, "--dtype");
     const bool half = weights == DType::f16 || arguments.flag("fp16");
@@ -160,7 +177,8 @@ TrainEngineOptions engine_options(const RunArguments& run, const Precision& prec
     const Arguments& arguments = run.arguments;
     TrainEngineOptions options;
     options.model.precision = precision;
-    options.model.recompute = {recompute_from_name(arguments.text("recompute"), "--recompute")};
+    options.model.recompute = {.kind = recompute_from_name(arguments.text("recompute"), "--recompute"),
+                               .blocks = arguments.optional_integer("recompute_blocks").value_or(INT64_MAX)};
     options.model.moe_mode = moe_mode(arguments);
     options.model.label_smoothing = arguments.number("label_smoothing_factor");
     options.model.neftune_alpha = arguments.optional_number("neftune_noise_alpha").value_or(0);
@@ -170,8 +188,7 @@ TrainEngineOptions engine_options(const RunArguments& run, const Precision& prec
     options.max_gradient_norm = arguments.number("max_grad_norm");
     options.noise_seed = static_cast<std::uint64_t>(arguments.integer("seed"));
     options.skip_non_finite = on_non_finite(arguments) != OnNonFinite::go_on;
-    if (arguments.text("loss_denominator") == "hf457")
-        options.compat.loss_denominator = HfCompat::LossDenominator::all_labels;
+    options.compat = hf_compat(arguments);
     options.shared_batches = run.batch_is_spmd;
     if (run.fsdp) add_fsdp_settings(options.model, *run.fsdp);
     options.offload_optimizer =

@@ -12,10 +12,13 @@ namespace drover {
 /// The loop's settings, finished.
 TrainerSettings trainer_settings(const Arguments& arguments);
 
-/// Weights are in the dtype that --dtype names; "auto", and saying nothing about a model that is loaded, take
-/// the stored one (`stored`, fp32 when that is not known). --bf16 and --fp16 add a master copy to fp32
-/// weights; fp16 needs a GPU. Gradients are fp32 with a master copy, or where fp32_reduce_scatter of
-/// --fsdp_config wants their sums so.
+/// What --hf_compat and --loss_denominator say.
+HfCompat hf_compat(const Arguments& arguments);
+
+/// Weights are in the dtype that --dtype names; "auto" takes that of the config (`stored`, fp32 when it says
+/// nothing), and so does saying nothing, unless --hf_compat names a release that takes fp32. --bf16 and
+/// --fp16 add a master copy to fp32 weights; fp16 needs a GPU. Gradients are fp32 with a master copy, or
+/// where fp32_reduce_scatter of --fsdp_config wants their sums so.
 Precision chosen_precision(const RunArguments& run, std::optional<DType> stored, Device device);
 /// One line that names every format.
 std::string precision_text(const Precision& precision);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "app/command_words.h"
 #include "app/commands.h"
 #include "app/launch_agent.h"
 #include "app/launch_leader.h"
@@ -102,6 +103,10 @@ void add_launch_command(CLI::App& app) {
         "docs/launch.md.");
     command->callback([command, flags] {
         flags->words = command->remaining();
+        if (!flags->words.empty() && flags->words.front().starts_with("--"))
+            if (const std::string meant = nearest_flag(*command, flags->words.front()); !meant.empty())
+                throw UsageError(fmt::format("The flag {} is unknown.", flags->words.front()),
+                                 fmt::format("Did you mean {}?", meant));
         // A job's status is any number, where errors of this program have theirs.
         std::exit(launch(*flags));
     });

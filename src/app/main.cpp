@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -6,12 +7,15 @@
 
 #include "api/messages.h"
 #include "api/run_processes.h"
+#include "app/command_words.h"
 #include "app/commands.h"
 #include "core/error.h"
 
 int main(int argc, char** argv) {
-    CLI::App app("Trains Llama models from the configs, data and checkpoints that Hugging Face users have.",
-                 "drover");
+    CLI::App app(
+        "Trains Llama and Mixtral models from the configs, data and checkpoints that Hugging Face users "
+        "have.",
+        "drover");
     app.set_version_flag("--version", DROVER_VERSION);
     app.require_subcommand(1);
     drover::add_run_clm_command(app);
@@ -29,9 +33,15 @@ int main(int argc, char** argv) {
         return 2;
     }
     try {
-        app.parse(argc, argv);
+        std::vector<std::string> words = drover::known_spellings(app, {argv + 1, argv + argc});
+        std::reverse(words.begin(), words.end());  // as CLI11 takes them
+        app.parse(words);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+        if (!app.remaining(true).empty()) {                      // often the reason for another error, too
+            drover::show_end(drover::not_expected(app));
+            return 2;
+        }
         std::fprintf(
             stderr, "drover: %s\nRun `drover %s--help` to see what is known.\n", error.what(),
             app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "api/choose_backend.h"
+#include "api/lost_updates.h"
 #include "api/mesh_report.h"
 #include "api/model_texts.h"
 #include "api/process_limits.h"
@@ -19,6 +20,7 @@
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
+#include "core/counted.h"
 #include "core/python_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
@@ -117,19 +119,22 @@ class ClmRun {
         if (training_) {
             const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
             const double tokens = plan.trained_samples * static_cast<double>(tokens_.row_length);
-            say(fmt::format("{}, {} updates of {} rows, about {} tokens",
+            say(fmt::format("{}, {} of {}, about {} tokens",
                             plan.streamed ? "Rows as they are read"
-                                          : fmt::format("{} rows, {} epochs", plan.examples, plan.epochs),
-                            plan.max_steps, plan.total_batch_size,
+                                          : fmt::format("{}, {}", counted(plan.examples, "row"),
+                                                        counted(plan.epochs, "epoch")),
+                            counted(plan.max_steps, "update"), counted(plan.total_batch_size, "row"),
                             with_thousands(static_cast<std::int64_t>(tokens))));
             // What depends on the number of steps could not be compared before.
             if (const Json& deepspeed = arguments_.json("deepspeed"); !deepspeed.is_null())
                 read_deepspeed_settings(deepspeed, "--deepspeed", arguments_,
                                         {.world_size = run_.replicas, .total_steps = plan.max_steps});
-            if (arguments_.flag("dry_run"))
-                say(time_estimate(tokens, parameters().active,
-                                  backend_->measure_peaks().flops(precision_.parameters),
-                                  processes_.ranks.size()));
+            // One process measures while the others wait: its processors may be theirs, too.
+            if (arguments_.flag("dry_run") && processes_.is_first())
+                say(time_estimate(
+                    tokens, parameters().active,
+                    limits().peak_of_all(backend_->measure_peaks().flops(precision_.parameters)),
+                    processes_.ranks.size()));
             if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
         }
         limits().check(*engine_, model_.config, engine_settings_, settings_.gradient_accumulation_steps,
@@ -143,6 +148,11 @@ class ClmRun {
         processes_.ranks.together([&] { engine_->allocate(); });
         const Stopwatch preparation;
         processes_.ranks.together([&] { prepare_weights(); });
+        if (arguments_.flag("do_train"))
+            if (const std::string lost =
+                    lost_updates_warning(*engine_, engine_settings_, settings_.learning_rate);
+                !lost.empty())
+                messages_.warning(lost);
         const std::vector<std::string> aligned = align_special_tokens(
             {.bos = model_.tokenizer->bos(), .eos = model_.tokenizer->eos(), .pad = model_.tokenizer->pad()},
             model_.config, model_.generation);
@@ -285,7 +295,9 @@ class ClmRun {
         if (first && !no_bar) {
             // Measuring takes a moment, which is worth it where somebody watches.
             const bool watched = isatty(STDERR_FILENO) != 0;
-            bar_.emplace(watched ? backend_->measure_peaks().reference_flops(precision_.parameters) : 0);
+            bar_.emplace(watched ? limits().peak_of_all(
+                                       backend_->measure_peaks().reference_flops(precision_.parameters))
+                                 : 0);
             trainer.add_callback(*bar_);
         }
         trainer.add_callback(non_finite_watch_);

@@ -4,6 +4,7 @@
 
 #include "api/find_model.h"
 #include "core/content_hash.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/stopwatch.h"
 #include "data/block_size.h"
@@ -31,6 +32,14 @@ ModelConfig find_config(const Arguments& arguments) {
     }();
     if (const auto overrides = arguments.optional_text("config_overrides"))
         config = with_config_overrides(config, *overrides);
+    const std::int64_t layers = arguments.integer("num_layer"), width = arguments.integer("hidden_size");
+    if (width > 0 && width != config.hidden_size && arguments.has("model_name_or_path") &&
+        !arguments.has("config_name"))
+        throw UsageError(fmt::format("--hidden_size is {}, but the weights of {} are {} wide.", width,
+                                     arguments.text("model_name_or_path"), config.hidden_size),
+                         "Leave it out, or name the config alone, with --config_name, to start from random "
+                         "weights.");
+    if (layers > 0 || width > 0) config = with_sizes(config, layers, width);
     return config;
 }
 
@@ -123,10 +132,10 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
         TokenCache::Entry entry = cache.get(*rows, model.tokenizer, packing, default_tokenize_threads(),
                                             make_again && arguments.flag("overwrite_cache"));
         const TokenFileHeader& header = entry.file.rows().header();
-        messages.info(fmt::format("{}: {} rows of {} tokens, {} in {:.2f} s ({})", split, header.rows,
-                                  packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
-                                  entry.made ? "tokenized" : "found", watch.seconds(),
-                                  entry.file.path().string()));
+        messages.info(
+            fmt::format("{}: {} of {} tokens, {} in {:.2f} s ({})", split, counted(header.rows, "row"),
+                        packing.block_size > 0 ? std::to_string(packing.block_size) : "varying",
+                        entry.made ? "tokenized" : "found", watch.seconds(), entry.file.path().string()));
         entry.file.rows().check_vocabulary(model.config.vocab_size);
         source.row_length = std::max(
             source.row_length, packing.block_size > 0 ? packing.block_size : longest_row(entry.file.rows()));

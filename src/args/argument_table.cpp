@@ -18,6 +18,7 @@ constexpr std::array aliases{
     ArgumentAlias{"push_to_hub_token", "hub_token"},
     ArgumentAlias{"push_to_hub_model_id", "hub_model_id"},
     ArgumentAlias{"xla_cache_path", "tuning_cache"},
+    ArgumentAlias{"gc_cnt", "recompute_blocks"},
     // run_llama_nxd.py
     ArgumentAlias{"lr", "learning_rate"},
     ArgumentAlias{"beta1", "adam_beta1"},
@@ -27,7 +28,6 @@ constexpr std::array aliases{
     ArgumentAlias{"training_dir", "dataset_name"},
     ArgumentAlias{"pretrained_weight_dir", "model_name_or_path"},
     ArgumentAlias{"logging_interval", "logging_steps"},
-    ArgumentAlias{"tb_dir", "logging_dir"},
     ArgumentAlias{"use_amp", "bf16"},
     ArgumentAlias{"use_flash_attention", "flash_attention"},
     ArgumentAlias{"use_sequence_parallel", "sequence_parallel"},

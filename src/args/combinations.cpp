@@ -125,6 +125,19 @@ void check_sources(const Arguments& arguments) {
         throw UsageError("--pad_token is given, but packed blocks have no padding.", "Add --packing none.");
 }
 
+void check_model(const Arguments& arguments) {
+    if (arguments.flag("peft_lora"))
+        throw UsageError("--peft_lora asks for low-rank adapters, which cannot be trained here.",
+                         "Leave it out to train all weights.");
+    for (const char* name : {"num_layer", "hidden_size"})
+        if (arguments.integer(name) == 0)
+            throw UsageError(fmt::format("--{} is 0.", name), "Use a number above 0, or -1: the config's.");
+    if (arguments.has("recompute_blocks") && arguments.text("recompute") == "none")
+        throw UsageError(fmt::format("--recompute_blocks is {}, but nothing is recomputed.",
+                                     arguments.integer("recompute_blocks")),
+                         "Add --recompute full, or leave it out.");
+}
+
 void check_streaming(const Arguments& arguments) {
     if (!arguments.flag("streaming")) return;
     if (arguments.flag("do_train") && arguments.integer("max_steps") <= 0)
@@ -180,6 +193,7 @@ void check_combinations(const Arguments& arguments) {
     check_best_model(arguments);
     check_schedule(arguments);
     check_sources(arguments);
+    check_model(arguments);
     check_streaming(arguments);
     check_parallel(arguments);
     check_loading(arguments);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "args/object_reader.h"
+#include "core/counted.h"
 #include "core/error.h"
 
 namespace drover {
@@ -82,11 +83,12 @@ class DeepSpeedReader {
                            "--per_device_train_batch_size");
         comparison_.number(reader_, "gradient_accumulation_steps", static_cast<double>(accumulation),
                            "--gradient_accumulation_steps");
-        comparison_.number(reader_, "train_batch_size",
-                           static_cast<double>(micro) * static_cast<double>(accumulation) *
-                               static_cast<double>(run_.world_size),
-                           fmt::format("{} process{} · batch {} · accumulation {}", run_.world_size,
-                                       run_.world_size == 1 ? "" : "es", micro, accumulation));
+        comparison_.number(
+            reader_, "train_batch_size",
+            static_cast<double>(micro) * static_cast<double>(accumulation) *
+                static_cast<double>(run_.world_size),
+            fmt::format("{} · batch {} · accumulation {}", counted(run_.world_size, "process", "processes"),
+                        micro, accumulation));
         const double clip = arguments_.number("max_grad_norm");
         comparison_.number(reader_, "gradient_clipping", clip, "--max_grad_norm");
         if (!reader_.has("gradient_clipping") && clip > 0)

@@ -13,6 +13,8 @@
 namespace drover {
 namespace {
 
+constexpr std::string_view scope_names =
+    "Errors name the layer and the weight, and traces the operations, with it and without.";
 constexpr std::string_view neuron_only = "It tunes another vendor's runtime, which is not used here.";
 
 constexpr std::array variables{
@@ -22,17 +24,23 @@ constexpr std::array variables{
     EnvironmentVariable{"XLA_DOWNCAST_BF16", "dtype", "1: as XLA_USE_BF16."},
     EnvironmentVariable{"XLA_USE_SPMD", "",
                         "1: the batch of the command line is the batch of all devices together."},
-    EnvironmentVariable{"XLA_IR_DEBUG", "scope_names", "1: scope names in errors and traces."},
-    EnvironmentVariable{"XLA_HLO_DEBUG", "scope_names", "1: scope names in errors and traces."},
+    EnvironmentVariable{"XLA_IR_DEBUG", "", "1: scope names in errors and traces.", Standing::explained,
+                        scope_names},
+    EnvironmentVariable{"XLA_HLO_DEBUG", "", "1: scope names in errors and traces.", Standing::explained,
+                        scope_names},
     EnvironmentVariable{"PJRT_ALLOCATOR_FRACTION", "memory_fraction",
                         "Largest share of the device's memory that the plan may take."},
-    EnvironmentVariable{"XLA_PERSISTENT_CACHE_PATH", "tuning_cache", "Folder where tuning results are kept."},
+    EnvironmentVariable{"XLA_PERSISTENT_CACHE_PATH", "", "Folder where compiled programs are kept.",
+                        Standing::explained,
+                        "There is no compiler whose results could be kept: the program is compiled already."},
     EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch", "Epoch (from 0) of the step to trace."},
     EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."},
     EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."},
     EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the trace."},
     EnvironmentVariable{"TENSORBOARD_LOGGING_DIR", "logging_dir", "Folder of the TensorBoard file."},
-    EnvironmentVariable{"HF_TOKEN", "token", "Access token for gated models and datasets."},
+    EnvironmentVariable{"HF_TOKEN", "", "Access token for gated models and datasets.", Standing::explained,
+                        "Nothing is downloaded, so no token is used: models and datasets come from local "
+                        "folders and from the Hub's cache."},
     EnvironmentVariable{"HF_HOME", "",
                         "Folder of Hugging Face's caches, where models and datasets are looked for."},
     EnvironmentVariable{"HF_HUB_CACHE", "", "Folder of models and tokenizers, in place of $HF_HOME/hub."},
@@ -42,10 +50,14 @@ constexpr std::array variables{
                         "Folder of prepared datasets, in place of $HF_HOME/datasets."},
     EnvironmentVariable{"XDG_CACHE_HOME", "", "Folder of caches in general, in place of ~/.cache."},
     EnvironmentVariable{"DROVER_CACHE", "", "Folder of token files and other things made by this program."},
-    EnvironmentVariable{"DROVER_CPU_ISA", "", "avx2 or avx512: use no more than these instructions."},
-    EnvironmentVariable{"DROVER_GROUPED_GEMM", "",
-                        "cublas, streams or kernel: how a GPU multiplies experts' matrices, where their sizes "
-                        "allow it; unset: by their sizes."},
+    EnvironmentVariable{
+        "DROVER_CPU_ISA", "",
+        "avx2, avx512 or amx: use these instructions and no better ones; unset: the best that the "
+        "processor has."},
+    EnvironmentVariable{
+        "DROVER_GROUPED_GEMM", "",
+        "cublas, streams or kernel: how a GPU multiplies experts' matrices, where their sizes "
+        "allow it; unset: by their sizes."},
     EnvironmentVariable{"DROVER_ATTENTION_PIECE_MB", "",
                         "MiB that a piece of attention's backward may take on a GPU; unset: 4096."},
     EnvironmentVariable{"DROVER_CUDA_GRAPHS", "",

@@ -80,6 +80,14 @@ void imply_from_neuron_names(Arguments& arguments) {
         arguments.imply("lr_scheduler_type", "cosine_with_min_lr", "--min_lr");
         arguments.imply("lr_scheduler_kwargs", Json{{"min_lr", *lowest}}, "--min_lr");
     }
+    if (const auto folder = arguments.optional_text("tb_dir")) {
+        if (arguments.given("logging_dir") && arguments.text("logging_dir") != *folder)
+            throw UsageError(fmt::format("--tb_dir {} and --logging_dir {} name two folders for TensorBoard.",
+                                         *folder, arguments.text("logging_dir")),
+                             "Keep one of them.");
+        arguments.imply("logging_dir", *folder, "--tb_dir");
+        arguments.imply("report_to", Json::array({"tensorboard"}), "--tb_dir");
+    }
     if (const auto masters = arguments.optional_flag("use_gpu_compatible_precision")) {
         arguments.imply("master_weights", *masters, "--use_gpu_compatible_precision");
         arguments.imply("stochastic_rounding", !*masters, "--use_gpu_compatible_precision");

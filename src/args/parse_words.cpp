@@ -32,6 +32,11 @@ class WordParser {
 
   private:
     void parse_flag(const std::string& word) {
+        if (word.ends_with(".json") && !is_flag(word))
+            throw UsageError(
+                fmt::format("{} stands beside other words, but a file of arguments is all of them.", word),
+                fmt::format("Write the other settings into the file and give it alone: drover run_clm {}",
+                            word));
         if (!is_flag(word))
             throw UsageError(fmt::format("\"{}\" stands where a flag is expected.", word),
                              "Flags start with two hyphens; quote values that hold spaces.");

@@ -29,8 +29,13 @@ std::span<const Argument> model_arguments() {
         flag("trust_remote_code", "no", "Allow Python code that comes with a model.")
             .explained("Code that comes with a model is never run; Llama and Mixtral need none."),
         choice("dtype", "auto|bfloat16|float16|float32", "",
-               "Number format of the weights, also of a model that starts from random ones; unset: float32 "
-               "from a config, auto (as stored) from weights."),
+               "Number format of the weights, also of a model that starts from random ones; auto, or unset: "
+               "what config.json says, else float32. --hf_compat changes what unset means."),
+        choice("hf_compat", "5|4.57|4.43", "5",
+               "Release of transformers whose numbers a run has, where releases differ. 4.57: loaded weights "
+               "are float32 unless --dtype says otherwise, the loss is divided as --loss_denominator hf457 "
+               "says, Mixtral's experts are drawn as single layers. 4.43: new weights are float32, too, the "
+               "loss is the mean of the micro-batches' means, and Mixtral's norms have weight decay."),
         flag("low_cpu_mem_usage", "no", "Build the model without a second copy in memory.")
             .explained("There is never a second copy of the model in memory."),
         choice("attn_implementation", "eager|sdpa|flash_attention_2|flash_attention_3|flex_attention", "",
@@ -39,12 +44,12 @@ std::span<const Argument> model_arguments() {
         flag("flash_attention", "no", "Use the fused attention kernel.")
             .explained("Attention is always tiled and fused, with the flag or without."),
         flag("gmm", "no", "Mixtral: grouped products over the sorted tokens of all experts (the default)."),
-        flag("gmm_stack", "no", "Mixtral: the same products from weights kept per expert.")
-            .explained(
-                "Weights per expert and grouped products are the same storage here, so this runs as --gmm."),
+        flag("gmm_stack", "no",
+             "Mixtral: the same products from weights that are copied together for each of them; for "
+             "comparison: equal numbers, more memory and time."),
         flag("static", "no", "Mixtral: every expert sees every token; slow, for comparison."),
-        flag("peft_lora", "no", "Train low-rank adapters instead of the weights.")
-            .explained("Low-rank adapters are not made here; all weights are trained."),
+        flag("peft_lora", "no",
+             "Train low-rank adapters instead of the weights; known but not available, so yes is refused."),
         choice("init", "hf|counter", "hf",
                "How new weights are drawn: hf gives those of transformers for the seed; counter draws every "
                "element by its "
@@ -52,10 +57,14 @@ std::span<const Argument> model_arguments() {
         flag("spmd_defer_init", "no", "Make each weight only where it is kept.")
             .explained("Always so: no process ever makes a weight that it does not keep, and the values are "
                        "those of the model's own init."),
-        integer("num_layer", "-1", "Number of layers, in place of the config's.")
-            .explained("The number of layers is the config's; change num_hidden_layers in config.json."),
-        integer("hidden_size", "-1", "Width of the model, in place of the config's.")
-            .explained("The width is the config's; change hidden_size in config.json."),
+        integer("num_layer", "-1",
+                "Number of layers, in place of the config's; -1: the config's. Of loaded weights the first "
+                "layers are taken, and layers that they lack are drawn.")
+            .at_least(-1),
+        integer("hidden_size", "-1",
+                "Width of the model, in place of the config's; -1: the config's. head_dim follows, "
+                "intermediate_size stays. Not another one than that of loaded weights.")
+            .at_least(-1),
     };
     return rows;
 }

@@ -113,7 +113,7 @@ std::span<const Argument> neuron_arguments() {
         flag("avoid_saving_lower_precision_weights", "no", "Leave bfloat16 weights out of checkpoints.")
             .explained("A checkpoint is always a model folder that transformers can load."),
         flag("use_fp32_optimizer", "no", "Optimizer state in fp32.")
-            .explained("Use --moments_dtype float32, and --bf16 for an fp32 master copy."),
+            .explained("Use --moments_dtype float32, and --master_weights yes for an fp32 master copy."),
         flag("use_meta_device_init", "no", "Build the model without storage first.")
             .explained("Always so: no process ever makes a weight that it does not keep."),
         flag("use_deferred_init", "no", "Build the model without storage first.")
@@ -130,6 +130,7 @@ std::span<const Argument> neuron_arguments() {
             .explained("All buffers are planned before the first step; none is freed or made later."),
         text("trace_file_path", "", "File for a timeline of the pipeline.")
             .explained("Use --profile_step and --profile_logdir for a trace."),
+        text("tb_dir", "", "Folder for TensorBoard's file: --report_to tensorboard with this --logging_dir."),
         text("metrics_file", "results.json", "File for the results.")
             .explained("Results are in all_results.json in --output_dir."),
     };

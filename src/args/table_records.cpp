@@ -125,16 +125,16 @@ std::span<const Argument> profile_arguments() {
         integer("profile_duration_ms", "20000", "How long to trace; also PROFILE_DURATION_MS.").at_least(1),
         text("profile_logdir", "",
              "Folder for the trace; unset: profile/ in --output_dir; also PROFILE_LOGDIR."),
-        flag("scope_names", "no", "Name scopes in errors and traces; also XLA_IR_DEBUG and XLA_HLO_DEBUG.")
+        flag("scope_names", "no", "Name scopes in errors and traces.")
             .explained("Errors name the layer and the weight without it, and traces the operations."),
-        text("tuning_cache", "", "Folder where tuning results are kept; also XLA_PERSISTENT_CACHE_PATH.")
-            .explained("Nothing is compiled or tuned before a run on the CPU, so there is nothing to keep."),
+        text("tuning_cache", "", "Folder where compiled programs and tuning results are kept.")
+            .explained("There is no compiler whose results could be kept: the program is compiled already."),
         integer("xla_execution_time_step", "-1", "Measure one step alone.")
             .explained("Every step is timed; the summary gives the median."),
         flag("xla_measure_avg_step_time", "no", "Measure the mean step time.")
             .explained("Every step is timed; the summary gives the median."),
         flag("xla_cache_single_writer", "no", "One process writes the compile cache.")
-            .explained("The tuning cache is always written by one process."),
+            .explained("There is no compile cache to write."),
         words("debug", "", "Python debugging aids.")
             .explained("Values that are not finite are found by --on_nan, which names the tensor."),
         flag("tpu_metrics_debug", "no", "Print TPU metrics.").explained("There is no TPU here."),

@@ -82,7 +82,10 @@ std::span<const Argument> optimization_arguments() {
 std::span<const Argument> precision_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        flag("bf16", "no", "Train in bfloat16 with an fp32 master copy of the weights."),
+        flag("bf16", "no",
+             "Train in bfloat16. Float32 weights get an fp32 master copy; weights that are bfloat16 already, "
+             "by --dtype, checkpoint or config, have none, as in transformers: small updates are then lost "
+             "unless --master_weights yes or --stochastic_rounding is given."),
         flag("fp16", "no", "Train in float16 with an fp32 master copy and loss scaling."),
         flag("bf16_full_eval", "no", "Evaluate with weights rounded to bfloat16, outside training.")
             .explained("Evaluation computes in the format that training does; --dtype bfloat16 chooses it "
@@ -90,7 +93,10 @@ std::span<const Argument> precision_arguments() {
         flag("fp16_full_eval", "no", "Evaluate with weights rounded to float16, outside training.")
             .explained("Evaluation computes in the format that training does."),
         maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU; a CPU multiplies fp32 numbers as fp32."),
-        maybe("master_weights", "Keep an fp32 copy of the weights; unset: with --bf16 and --fp16, else not."),
+        maybe(
+            "master_weights",
+            "Keep an fp32 copy of the weights; unset: with --bf16 where the weights are float32, and always "
+            "with float16."),
         choice("moments_dtype", "float32|bfloat16", "",
                "Number format of the optimizer's moments; unset: that of the gradients."),
         choice("residual_dtype", "compute|float32", "compute",
@@ -98,6 +104,10 @@ std::span<const Argument> precision_arguments() {
         flag("stochastic_rounding", "no", "Round updates of bfloat16 weights at random, without bias."),
         choice("recompute", "none|selective|selective_mlp|full", "none",
                "What is made again in backward instead of kept; the numbers do not change."),
+        integer("recompute_blocks", "",
+                "With --recompute or what stands for it: only the first so many blocks; the others keep "
+                "everything. Unset: all blocks.")
+            .at_least(1),
         flag("gradient_checkpointing", "no", "Keep only the inputs of the blocks, as --recompute full."),
         json("gradient_checkpointing_kwargs", "Settings of gradient checkpointing.")
             .explained("use_reentrant chooses between two Python mechanisms; there is one here."),
@@ -110,7 +120,7 @@ std::span<const Argument> precision_arguments() {
         text("fp16_opt_level", "O1", "Apex's level of mixed precision.")
             .explained("Apex is not used; --fp16 is fp32 master weights with float16 compute."),
         flag("xla_autocast", "no", "Cast to bfloat16 inside operations.")
-            .explained("Use --bf16: bfloat16 compute with an fp32 master copy."),
+            .explained("Use --bf16 with --dtype float32: bfloat16 compute with an fp32 master copy."),
     };
     return rows;
 }

@@ -21,14 +21,24 @@ struct HfCompat {
     /// Mixtral's experts are drawn as fused 3-D tensors, without constructor draws (5.x), or as Linear
     /// layers.
     bool mixtral_experts_fused = true;
-    /// The learning rate in a log record is the one the step used (4.51+), or the next one.
-    bool logs_used_learning_rate = true;
+    /// The format of weights for which none is asked.
+    enum class UnsetDtype : std::uint8_t {
+        as_stored,            ///< what config.json says (5.x)
+        float32_when_loaded,  ///< of loaded weights float32, of new ones what config.json says (4.49 … 4.57)
+        float32,              ///< always (≤ 4.48)
+    };
+    UnsetDtype unset_dtype = UnsetDtype::as_stored;
 
+    static HfCompat v4_57() {
+        return {.loss_denominator = LossDenominator::all_labels,
+                .mixtral_experts_fused = false,
+                .unset_dtype = UnsetDtype::float32_when_loaded};
+    }
     static HfCompat v4_43() {
         return {.loss_denominator = LossDenominator::mean_of_micro_batches,
                 .mixtral_norms_decayed = true,
                 .mixtral_experts_fused = false,
-                .logs_used_learning_rate = false};
+                .unset_dtype = UnsetDtype::float32};
     }
 };
 

@@ -149,6 +149,16 @@ ModelConfig with_config_overrides(const ModelConfig& config, std::string_view ov
     return ModelConfig::parse(changed.dump(), "--config_overrides");
 }
 
+ModelConfig with_sizes(const ModelConfig& config, std::int64_t layers, std::int64_t width) {
+    Json changed = config.json;
+    if (layers > 0) changed["num_hidden_layers"] = layers;
+    if (width > 0) {
+        changed["hidden_size"] = width;
+        if (config.head_dim * config.num_attention_heads == config.hidden_size) changed.erase("head_dim");
+    }
+    return ModelConfig::parse(changed.dump(), width > 0 ? "With --hidden_size" : "With --num_layer");
+}
+
 std::string ModelConfig::saved_text(DType saved_dtype) const {
     Json saved = class_defaults(*this);
     for (const auto& [key, value] : json.items()) {

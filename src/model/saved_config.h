@@ -16,6 +16,11 @@ inline constexpr const char* transformers_version = "5.15.1";
 /// trained.
 ModelConfig with_config_overrides(const ModelConfig& config, std::string_view overrides);
 
+/// The config with another number of layers or another width, as run_llama_nxd.py takes them; below 1 the
+/// config's. The numbers of heads and intermediate_size stay. head_dim follows the width, unless the config
+/// has one that is not the width over the heads. Error when the result is not a config that can be trained.
+ModelConfig with_sizes(const ModelConfig& config, std::int64_t layers, std::int64_t width);
+
 /// generation_config.json as transformers derives it from a model's config.
 Json derived_generation_config(const ModelConfig& config);
 /// The text to save: sorted keys, two spaces, final newline. `generation` is a derived one, or what was read

@@ -34,7 +34,8 @@ class Planner {
              kind <= static_cast<int>(Recompute::full); ++kind) {
             options.model.recompute = {static_cast<Recompute>(kind)};
             if (fits(options))
-                return fmt::format("--recompute {}", recompute_names[static_cast<std::size_t>(kind)]);
+                return fmt::format("--recompute {}{}", recompute_names[static_cast<std::size_t>(kind)],
+                                   everywhere ? "" : " without --recompute_blocks");
         }
         return {};
     }
@@ -100,7 +101,10 @@ std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& o
                 return recomputing;
             }(),
             accumulation_steps);
-        return fmt::format("Use --recompute full and {}.", batch);
+        return fmt::format(
+            "Use --recompute full{} and {}.",
+            options.model.recompute.blocks < config.num_hidden_layers ? " without --recompute_blocks" : "",
+            batch);
     }
     const MemoryPlan plan = planner.plan(smallest);
     const std::size_t states = plan[MemoryUse::parameters] + plan[MemoryUse::gradients] +

@@ -71,8 +71,7 @@ void ProgressBar::on_step_end(TrainerView& view, const StepReport& step) {
     if (peak_flops_ > 0 && numbers_.seconds > 0) {
         const double flops =
             6.0 * static_cast<double>(numbers_.tokens) * static_cast<double>(view.parameters.multiplied);
-        numbers_.share_of_peak =
-            flops / numbers_.seconds / peak_flops_ / static_cast<double>(view.settings.replicas);
+        numbers_.share_of_peak = flops / numbers_.seconds / peak_flops_;
     }
     const bool last = numbers_.step >= numbers_.steps;
     if (view.state.is_local_process_zero && (due() || (last && width_ > 0)))

@@ -28,8 +28,8 @@ std::string progress_text(const ProgressNumbers& numbers, int width);
 /// be added before whoever prints records.
 class ProgressBar final : public TrainerCallback {
   public:
-    /// `peak_flops`: what the machine can do per second in the dtype of the products; 0 when that is not
-    /// known.
+    /// `peak_flops`: what all processes together can do per second in the dtype of the products; 0 when that
+    /// is not known.
     explicit ProgressBar(double peak_flops = 0);
     /// For tests: writes to `out` as if it were a terminal of `width` columns (0: none).
     ProgressBar(double peak_flops, std::FILE* out, int width);

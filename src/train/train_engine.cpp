@@ -125,6 +125,28 @@ void TrainEngine::write_leaf(WeightUpload& upload, std::size_t index, std::span<
     if (const Tensor master = master_of(index)) upload.write(values, master);
 }
 
+WeightSample TrainEngine::sample_weights(std::int64_t most) const {
+    const std::span<const OwnedLeaf> owned = store_->owned();
+    const auto is_matrix = [](const OwnedLeaf& leaf) {
+        return leaf.spec->shape.rank() == 2 && leaf.param.numel() > 0;
+    };
+    // The middle is in a block: embeddings have rows that are never trained.
+    auto leaf =
+        std::find_if(owned.begin() + static_cast<std::ptrdiff_t>(owned.size() / 2), owned.end(), is_matrix);
+    if (leaf == owned.end()) leaf = std::find_if(owned.begin(), owned.end(), is_matrix);
+    if (leaf == owned.end()) return {};
+    const std::int64_t count = std::min(most, leaf->param.numel());
+    const Tensor part = leaf->param.view({leaf->param.numel(), 1}).rows(0, count);
+    std::vector<std::byte> bytes(part.bytes());
+    const Tensor host(bytes.data(), part.dtype(), part.shape());
+    backend_.copy(stream_, part, host);
+    backend_.synchronize(stream_);
+    WeightSample sample{.leaf = leaf->spec->name,
+                        .values = std::vector<float>(static_cast<std::size_t>(count))};
+    read_rows(host, 0, count, Tensor::of(sample.values.data(), {count, 1}));
+    return sample;
+}
+
 void TrainEngine::initialize_weights(std::uint64_t seed) {
     const NewWeights init(config_, options_.compat, seed, options_.init);
     const GrownLeaves grown = grow_vocabulary(config_, init.generator_behind(),

@@ -50,6 +50,12 @@ struct TrainEngineOptions {
 /// Whether the loss is made from the means of batches, as older releases of transformers do.
 bool takes_means_of_batches(const TrainEngineOptions& options);
 
+/// Some of a model's weights, as they are computed with.
+struct WeightSample {
+    std::string leaf;
+    std::vector<float> values;
+};
+
 /// Where a number first was not finite, in the order in which a step computes: weights, forward, backward.
 struct NonFinite {
     std::string where;  ///< "the gradient of model.layers.3.mlp.up_proj.weight", "the output of layer 3
@@ -103,6 +109,10 @@ class TrainEngine {
     const MemoryPlan& host_memory_plan() const { return host_memory_plan_; }
     /// Takes the memory. Weights and optimizer state are zero afterwards.
     void allocate();
+
+    /// At most `most` weights of a matrix of which this rank owns a part. Waits for the device; not
+    /// collective.
+    WeightSample sample_weights(std::int64_t most) const;
 
     /// Draws the weights, for Hugging Face's kind of init as it does for `seed`.
     void initialize_weights(std::uint64_t seed);

@@ -91,6 +91,31 @@ TEST_F(PublicApi, TrainsWithTheLossesOfTransformers) {
     EXPECT_NE(text, model.generate(tokens, "To be", sampling));
 }
 
+/// What a Trainer of a bfloat16 model says on standard error.
+TEST_F(PublicApi, UpdatesThatBfloat16LosesAreAnnounced) {
+    const auto tokens = tokenizer();
+    const auto rows = data(tokens);
+    const auto said = [&](const std::map<std::string, std::string>& more) {
+        drover::Trainer trainer{
+            {.model = drover::CausalLM::from_pretrained(model_id(), {.torch_dtype = "bfloat16"}),
+             .train_dataset = rows["train"],
+             .args = {.output_dir = folder_ / "output",
+                      .max_steps = 1,
+                      .save_strategy = "no",
+                      .disable_tqdm = true,
+                      .more = more},
+             .data_collator = drover::DataCollatorForLanguageModeling(tokens)}};
+        testing::internal::CaptureStderr();
+        trainer.train();
+        return testing::internal::GetCapturedStderr();
+    };
+    const std::string lost = said({});
+    EXPECT_NE(lost.find("most updates will be lost"), std::string::npos) << lost;
+    EXPECT_NE(lost.find("5e-05"), std::string::npos) << lost;
+    for (const char* remedy : {"master_weights", "stochastic_rounding"})
+        EXPECT_EQ(said({{remedy, "yes"}}).find("will be lost"), std::string::npos) << remedy;
+}
+
 TEST_F(PublicApi, FsdpArgumentsNameTheBlock) {
     const auto arguments = drover::fsdp_v2_training_args(drover::CausalLM::from_pretrained(model_id()));
     EXPECT_EQ(arguments.fsdp, "full_shard");

@@ -1,5 +1,3 @@
-#include <fstream>
-
 #include "app/mesh_runs.h"
 
 namespace drover {
@@ -56,21 +54,19 @@ TEST_F(ExampleCommands, Llama3Sharded) {
     fs::create_directories(folder_ / "model");
     fs::copy(tokenizer(), folder_ / "model", fs::copy_options::recursive);
     fs::copy_file(config("llama"), folder_ / "model/config.json", fs::copy_options::overwrite_existing);
-    // The file of the guide is for eight processes.
-    Json deepspeed = read_json_file(test::example_path("commands/llama3_fsdp_ds.json"));
-    deepspeed["train_batch_size"] = 2;
-    std::ofstream(folder_ / "ds.json") << deepspeed;
 
     const std::string variables = "MODEL=model SEQLEN=32 BS=1 JOB_NAME=job";
     for (const char* mode : {"native", "torchacc"})
         expect_trained(run("llama3_sharded.sh", variables, std::string(mode) + " --num_train_epochs 1"), 4);
     const double torchacc = history("out").back().at("train_loss");
-    const test::Outcome outcome =
-        run("llama3_sharded.sh", variables + " FSDP_CONFIG=ds.json", "deepspeed --num_train_epochs 1");
-    expect_trained(outcome, 4);
+    expect_trained(run("llama3_sharded.sh", variables, "deepspeed --num_train_epochs 1"), 4);
     // Three names for one mode.
     EXPECT_DOUBLE_EQ(history("out").back().at("train_loss").get<double>(), torchacc);
     EXPECT_TRUE(fs::exists(folder_ / "job.log"));
+    // The file is for any number of processes and rows.
+    expect_trained(
+        run("llama3_sharded.sh", "MODEL=model SEQLEN=32 BS=2 JOB_NAME=job", "deepspeed --num_train_epochs 1"),
+        2);
 }
 
 }  // namespace

@@ -56,6 +56,12 @@ TEST(Combinations, AreRefusedWithASentence) {
              Refused{"--accelerator_config {\"gradient_accumulation_kwargs\":{\"num_steps\":2}}",
                      "num_steps"},
              Refused{"--warmup_steps -1", "--warmup_steps is -1"},
+             Refused{"--peft_lora", "low-rank adapters"},
+             Refused{"--num_layer 0", "--num_layer is 0"},
+             Refused{"--hidden_size -2", "--hidden_size is -2"},
+             Refused{"--recompute_blocks 2", "nothing is recomputed"},
+             Refused{"--recompute full --recompute_blocks 0", "--recompute_blocks is 0"},
+             Refused{"--tb_dir a --logging_dir b", "two folders"},
          })
         EXPECT_MENTIONS(error_of_line(plain_run + refused.flags), refused.mentions) << refused.flags;
 }
@@ -143,6 +149,25 @@ TEST(Implications, NamesOfTheTensorParallelScript) {
     EXPECT_TRUE(arguments.flag("stochastic_rounding"));
 }
 
+TEST(Implications, AFolderForTensorBoardAsksForItsFile) {
+    const auto with = [](const std::string& flags) { return parse_line(plain_run + flags).arguments; };
+    const Arguments alone = with("--tb_dir board");
+    EXPECT_EQ(alone.words("report_to"), std::vector<std::string>{"tensorboard"});
+    EXPECT_EQ(alone.text("logging_dir"), "board");
+    EXPECT_TRUE(alone.explanations().empty());
+    const Arguments without = with("--tb_dir board --report_to none");
+    EXPECT_TRUE(without.words("report_to").empty());
+    EXPECT_TRUE(has_line(without, "nothing is written there"));
+}
+
+TEST(Implications, RecomputeOfTheFirstBlocksGoesWithEveryNameOfIt) {
+    for (const char* flags :
+         {"--recompute selective --recompute_blocks 3", "--gradient_checkpointing --gc_cnt 3",
+          "--use_selective_checkpoint 1 --recompute-blocks 3"})
+        EXPECT_EQ(parse_line(plain_run + flags).arguments.optional_integer("recompute_blocks"), 3) << flags;
+    EXPECT_NO_THROW(parse_line(plain_run + "--peft_lora no"));
+}
+
 TEST(GlobalBatch, OnlyWithTheSingleProgramView) {
     EXPECT_FALSE(parse_line(plain_run).batch_is_global);
     EXPECT_FALSE(parse_line(plain_run + "--fsdp full_shard --fsdp_config {\"xla\":true}").batch_is_global);
@@ -179,12 +204,18 @@ TEST(EnvironmentVariables, SetWhatTheCommandLineDoesNot) {
     EXPECT_EQ(with({{"PJRT_DEVICE", "CPU"}}).text("device"), "cpu");
     EXPECT_EQ(with({{"PJRT_DEVICE", "GPU"}}).text("device"), "cuda");
     EXPECT_EQ(with({{"PJRT_DEVICE", ""}}).text("device"), "auto");
-    EXPECT_TRUE(with({{"XLA_HLO_DEBUG", "1"}}).flag("scope_names"));
     EXPECT_TRUE(with({{"NEURON_EXTRACT_GRAPHS_ONLY", "1"}}).flag("dry_run"));
     EXPECT_EQ(with({{"PROFILE_DURATION_MS", "5"}}).integer("profile_duration_ms"), 5);
     const Arguments wandb = with({{"WANDB_API_KEY", "x"}, {"WANDB_PROJECT", "y"}});
     EXPECT_EQ(wandb.explanations().size(), 1u);
     EXPECT_TRUE(has_line(wandb, "WANDB_*"));
+    // What has nothing to act on says so, and sets nothing.
+    for (const char* name : {"XLA_IR_DEBUG", "XLA_HLO_DEBUG", "HF_TOKEN", "XLA_PERSISTENT_CACHE_PATH"}) {
+        const Arguments arguments = with({{name, "1"}});
+        EXPECT_EQ(arguments.explanations().size(), 1u) << name;
+        EXPECT_TRUE(has_line(arguments, std::string(name) + ": ")) << name;
+        EXPECT_EQ(arguments.to_json(), with({}).to_json()) << name;
+    }
     EXPECT_MENTIONS(error_of_line(plain_run, {.environment = {{"PJRT_DEVICE", "ABACUS"}}}),
                     "environment variable PJRT_DEVICE is \"abacus\"");
     EXPECT_MENTIONS(error_of_line(plain_run, {.environment = {{"PJRT_ALLOCATOR_FRACTION", "97"}}}),

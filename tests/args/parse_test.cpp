@@ -57,6 +57,12 @@ TEST(ParseWords, UniqueBeginningsAreEnough) {
     EXPECT_MENTIONS(error, "--warmup_steps");
 }
 
+TEST(ParseWords, AFileOfArgumentsStandsAlone) {
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"cfg.json", "--learning_rate", "2e-3"}, {"--do_train", "yes", "cfg.json"}})
+        EXPECT_MENTIONS(words_error(words), "give it alone: drover run_clm cfg.json");
+}
+
 TEST(ParseWords, BooleanWords) {
     for (const char* yes : {"yes", "true", "t", "y", "1", "TRUE", "Yes"})
         EXPECT_TRUE(words_only({"--do_train", yes}).flag("do_train")) << yes;

@@ -125,5 +125,23 @@ TEST(MachinePlace, FollowsFromHostsAndProcessors) {
     EXPECT_EQ(place_on_machine({{"a", {0}}, {"a", {0}}, {"a", {0}}}, 2).processors, 1);
 }
 
+/// A machine's processors are counted once, however many ranks measure what they can do.
+TEST(MachinePlace, RanksShareWhatTheirThreadsKeepBusy) {
+    const std::vector<int> all{0, 1, 2, 3};
+    const auto share = [](const std::vector<RankOnMachine>& ranks, int threads) {
+        return place_on_machine(ranks, 0).own_share(threads);
+    };
+    const std::vector<RankOnMachine> two{{"a", all}, {"a", all}};
+    EXPECT_EQ(share(two, 2), 1);    // half of the processors each
+    EXPECT_EQ(share(two, 1), 1);    // some are idle
+    EXPECT_EQ(share(two, 4), 0.5);  // --threads 4: both want all of them
+    EXPECT_EQ(share(two, 8), 0.5);
+    const std::vector<RankOnMachine> crowd{{"a", {0}}, {"a", {0}}, {"a", {0}}, {"a", {0}}};
+    EXPECT_EQ(share(crowd, 1), 0.25);
+    EXPECT_EQ(share({{"a", all}, {"b", all}}, 4), 1);
+    EXPECT_EQ(share({{"a", {0, 1}}, {"a", {2, 3}}}, 2), 1);
+    EXPECT_EQ(MachinePlace().own_share(8), 1);
+}
+
 }  // namespace
 }  // namespace drover

@@ -90,6 +90,19 @@ TEST(ProgressBar, LeavesTheLineBeforeARecordIsPrinted) {
     EXPECT_TRUE(text.ends_with("\x1b[K\r\x1b[K")) << text;
 }
 
+TEST(ProgressBar, TheShareIsOfThePeakOfAllProcesses) {
+    for (const std::int64_t replicas : {1, 4}) {  // with tensor parallelism or SPMD, fewer than processes
+        PlayedRun run;
+        run.settings.replicas = replicas;
+        std::FILE* out = std::tmpfile();
+        ProgressBar bar(4e11, out, 100);
+        bar.on_train_begin(run.view);
+        run.step(bar, 0.5);
+        const std::string text = contents(out);
+        EXPECT_NE(text.find("8.2k tok/s 12% of peak"), std::string::npos) << text;
+    }
+}
+
 TEST(ProgressBar, WithoutATerminalAShortRunIsQuiet) {
     PlayedRun run;
     std::FILE* out = std::tmpfile();

@@ -41,6 +41,8 @@ TEST(StepPlan, WarmUp) {
     EXPECT_EQ(warmup_steps_of({}, 100), 0);
     EXPECT_EQ(warmup_steps_of({.warmup_steps = 7.0, .warmup_ratio = 0.5}, 100), 7);
     EXPECT_EQ(warmup_steps_of({.warmup_steps = 0.031}, 100), 4);
+    EXPECT_EQ(warmup_steps_of({.warmup_steps = 1.0}, 100), 1);  // a step, not all of them
+    EXPECT_EQ(warmup_steps_of({.warmup_steps = 0.99}, 100), 99);
     EXPECT_EQ(warmup_steps_of({.warmup_ratio = 0.1}, 101), 11);
 }
 

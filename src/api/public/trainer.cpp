@@ -7,6 +7,7 @@
 
 #include "api/batch_form.h"
 #include "api/choose_backend.h"
+#include "api/lost_updates.h"
 #include "api/mesh_report.h"
 #include "api/model_texts.h"
 #include "api/process_limits.h"
@@ -236,6 +237,9 @@ struct Trainer::Run {
             const LoadReport report = engine->load_weights(weights, settings.seed);
             if (const std::string text = report.text(); !text.empty()) messages().warning(text);
         });
+        if (const std::string lost = lost_updates_warning(*engine, engine_settings, settings.learning_rate);
+            !lost.empty())
+            messages().warning(lost);
         align_special_tokens({.bos = tokenizer->bos(), .eos = tokenizer->eos(), .pad = collator.pad_id},
                              config, generation);
         // Hugging Face turns the cache of generation off for training and saves it so.

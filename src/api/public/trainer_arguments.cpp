@@ -58,6 +58,7 @@ std::vector<std::string> words_of(const TrainerParts& parts) {
 constexpr std::array of_the_command = {"resume_from_checkpoint",
                                        "report_to",
                                        "logging_dir",
+                                       "tb_dir",
                                        "early_stopping_patience",
                                        "early_stopping_threshold",
                                        "comm_stats",
@@ -77,7 +78,9 @@ constexpr std::array of_the_command = {"resume_from_checkpoint",
                                        "text_column",
                                        "keep_linebreaks",
                                        "validation_split_percentage",
-                                       "config_name"};
+                                       "config_name",
+                                       "num_layer",
+                                       "hidden_size"};
 
 void refuse_what_does_nothing(const TrainerParts& parts, const Arguments& arguments) {
     std::vector<std::string> names;
