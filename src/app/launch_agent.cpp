@@ -9,6 +9,7 @@
 #include "app/launch_connection.h"
 #include "app/launch_network.h"
 #include "app/launch_tee.h"
+#include "core/console.h"
 #include "core/error.h"
 
 namespace drover {
@@ -122,7 +123,7 @@ int run_launch_agent(const std::vector<std::string>& words) {
         for (const LaunchMessage& message : launcher.receive()) {
             if (message.subject == LaunchSubject::output) write_all(STDERR_FILENO, message.texts[0]);
             if (message.subject != LaunchSubject::ended) continue;
-            if (!message.texts[0].empty()) fmt::print(stderr, "drover: {}\n", message.texts[0]);
+            if (!message.texts[0].empty()) print_log(stderr, "drover: {}\n", message.texts[0]);
             return message.numbers[1];
         }
     }

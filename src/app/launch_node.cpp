@@ -13,6 +13,7 @@
 #include "app/launch_network.h"
 #include "app/launch_signals.h"
 #include "app/launch_tee.h"
+#include "core/console.h"
 #include "core/error.h"
 
 namespace drover {
@@ -94,7 +95,7 @@ class Follower {
                     "Start drover launch with --node_rank 0 there, or see what keeps this machine from "
                     "reaching it.");
             if (!std::exchange(told, true))
-                fmt::print(stderr, "drover: Waiting for node 0 at {}:{}.\n", address_, options_.master_port);
+                print_log(stderr, "drover: Waiting for node 0 at {}:{}.\n", address_, options_.master_port);
             loop_.wait(250ms);
             leave_on_signal();
         }
@@ -113,8 +114,8 @@ class Follower {
                       "Look whether another program has the port, and choose one with --master_port.");
         }
         if (rank_ != any_node)
-            fmt::print(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows what the job prints.\n",
-                       rank_, options_.nodes, address_, options_.master_port);
+            print_log(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows what the job prints.\n",
+                      rank_, options_.nodes, address_, options_.master_port);
     }
 
     void leave_on_signal() {
@@ -149,7 +150,7 @@ class Follower {
         if (message.subject == LaunchSubject::stop)
             for (const auto& [number, daemon] : daemons_) daemon->end();
         if (message.subject == LaunchSubject::finish) {
-            if (!message.texts[0].empty()) fmt::print(stderr, "drover: {}\n", message.texts[0]);
+            if (!message.texts[0].empty()) print_log(stderr, "drover: {}\n", message.texts[0]);
             status_ = message.numbers[0];
         }
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/launch_network.h"
+#include "core/console.h"
 #include "core/error.h"
 
 namespace drover {
@@ -91,14 +92,14 @@ void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
     int rank = 0;
     const std::string address = peer_address(connection.socket());
     if (const std::string reason = objection(hello, rank); !reason.empty()) {
-        fmt::print(stderr, "drover: A node at {} was refused: {}.\n", address, reason);
+        print_log(stderr, "drover: A node at {} was refused: {}.\n", address, reason);
         connection.send({.subject = LaunchSubject::refused, .texts = {reason}});
         return;
     }
     connection.trust();
     connection.send({.subject = LaunchSubject::welcome, .numbers = {rank}});
-    fmt::print(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank,
-               shown_name(hello.texts[1]), address, hello.numbers[3], hello.numbers[3] == 1 ? "" : "es");
+    print_log(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank, shown_name(hello.texts[1]),
+              address, hello.numbers[3], hello.numbers[3] == 1 ? "" : "es");
     loop_.watch(connection.descriptor(), [this, rank] { hear_node(rank); });
     nodes_[rank] = {std::move(stranger.connection), address, hello.numbers[3]};
 }
@@ -110,7 +111,7 @@ void Rendezvous::hear_node(int rank) {
         for (const LaunchMessage& message : connection.receive())
             if (take_) take_(rank, message);
     } catch (const Error& error) {
-        fmt::print(stderr, "drover: Node {}: {}\n", rank, error.what());
+        print_log(stderr, "drover: Node {}: {}\n", rank, error.what());
         gone = true;
     }
     if (!gone && !connection.is_lost()) return;
