@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "core/console.h"
+
 namespace drover {
 
 Messages::Messages(std::string_view level, std::FILE* out, std::string before_lines)
@@ -21,13 +23,11 @@ void Messages::warning(std::string_view text) const {
 }
 
 void Messages::say(std::string_view text) const {
-    fmt::print(out_, "{}{}\n", before_lines_, text);
-    std::fflush(out_);
+    print_log(out_, "{}{}\n", before_lines_, text);
 }
 
 void show_end(const Error& error) {
-    fmt::print(stderr, "drover: {}\n", error.what());
-    std::fflush(stderr);
+    print_log(stderr, "drover: {}\n", error.what());
 }
 
 }  // namespace drover

@@ -12,8 +12,10 @@
 namespace drover {
 
 std::size_t ProcessLimits::device_bytes() const {
-    const int sharing = backend_.device() == Device::cpu ? processes_.machine.ranks : mesh_.ranks_of_gpu();
-    return backend_.available_bytes() / static_cast<std::size_t>(sharing);
+    const bool on_host = backend_.device() == Device::cpu;
+    const int sharing = on_host ? processes_.machine.ranks : mesh_.ranks_of_gpu();
+    const std::size_t share = backend_.available_bytes() / static_cast<std::size_t>(sharing);
+    return on_host ? std::min(share, address_space_left().value_or(share)) : share;
 }
 
 std::size_t ProcessLimits::allowed_bytes() const {
@@ -21,7 +23,8 @@ std::size_t ProcessLimits::allowed_bytes() const {
 }
 
 double ProcessLimits::host_bytes() const {
-    return static_cast<double>(usable_memory()) / processes_.machine.ranks;
+    const std::size_t share = usable_memory() / static_cast<std::size_t>(processes_.machine.ranks);
+    return static_cast<double>(std::min(share, address_space_left().value_or(share)));
 }
 
 std::size_t ProcessLimits::allowed_host_bytes() const {
@@ -57,11 +60,13 @@ void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
                 bytes_text(host), bytes_text(allowed_host_bytes())),
             "Use --moments_dtype bfloat16 or --optim adafactor, or shard it over more devices.");
     if (needed <= allowed) return;
-    throw Error(fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it.",
-                            bytes_text(needed), processes_.alone() ? "" : " in each process",
-                            bytes_text(allowed), bytes_text(device_bytes())),
-                memory_advice(config, options, accumulation_steps, backend_, *mesh_,
-                              {.device_bytes = allowed, .host_bytes = allowed_host_bytes()}, sharing));
+    throw Error(
+        fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it{}.",
+                    bytes_text(needed), processes_.alone() ? "" : " in each process", bytes_text(allowed),
+                    bytes_text(device_bytes()),
+                    backend_.device() == Device::cpu ? fmt::format(": {}", memory_limits_text()) : ""),
+        memory_advice(config, options, accumulation_steps, backend_, *mesh_,
+                      {.device_bytes = allowed, .host_bytes = allowed_host_bytes()}, sharing));
 }
 
 std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes) {

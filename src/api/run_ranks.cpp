@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <new>
 #include <numeric>
 
+#include "core/failure.h"
 #include "core/json.h"
 
 namespace drover {
@@ -28,12 +27,9 @@ FailureOfRank own_failure(const std::exception_ptr& problem, std::string_view be
         std::rethrow_exception(problem);
     } catch (const Error& error) {
         return shown(error.cause(), error.remedy(), error.exit_code());
-    } catch (const std::filesystem::filesystem_error& error) {
-        return shown(fmt::format("{}.", error.what()), "Check the path and its permissions.", 1);
-    } catch (const std::bad_alloc&) {
-        return shown("The machine has too little memory for this.", "Use a smaller batch or model.", 1);
-    } catch (const std::exception& error) {
-        return shown(error.what(), "", 1);
+    } catch (const std::exception& failure) {
+        const Error error = explain_failure(failure, "working in this process");
+        return shown(error.cause(), error.remedy(), error.exit_code());
     }
 }
 

@@ -12,6 +12,7 @@
 #include "app/bench_report.h"
 #include "app/commands.h"
 #include "app/process_usage.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/stopwatch.h"
 #include "core/torch_rng.h"
@@ -190,14 +191,13 @@ void run_bench(const BenchOptions& options) {
                         .offload_optimizer = options.offload},
                        *backend, *mesh);
     if (!options.shape.json)
-        fmt::print("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",
-                   backend->description(), options.shape.model,
-                   static_cast<double>(engine.store().spec().parameter_count()) / 1e6, options.shape.dtype,
-                   options.shape.batch, options.shape.sequence, options.optimizer,
-                   engine.memory_plan().table());
+        print_result("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",
+                     backend->description(), options.shape.model,
+                     static_cast<double>(engine.store().spec().parameter_count()) / 1e6, options.shape.dtype,
+                     options.shape.batch, options.shape.sequence, options.optimizer,
+                     engine.memory_plan().table());
     if (!options.shape.json && engine.host_memory_plan().total > 0)
-        fmt::print("In the host's memory:\n{}", engine.host_memory_plan().table());
-    std::fflush(stdout);
+        print_result("In the host's memory:\n{}", engine.host_memory_plan().table());
     engine.allocate();
     engine.initialize_weights(seed);
     const std::vector<TokenBatch> batches = random_batches(options.shape, config.vocab_size);
@@ -213,10 +213,10 @@ void run_bench(const BenchOptions& options) {
     if (options.shape.json) {
         Json report = json_of(options, config, engine, *backend, m);
         if (options.comm_stats) report["communication"] = communication_json(m.communication, counted_steps);
-        fmt::print("{}\n", report.dump());
+        print_result("{}\n", report.dump());
         return;
     }
-    fmt::print(
+    print_result(
         "{:.0f} tok/s, {:.1f} GFLOP/s, MFU {:.1f} %; {:.1f} ms per step, median of {} after {} for warm-up; "
         "loss {:.3f}\n"
         "first step done {:.2f} s after start; peak resident memory {}{}\n"
@@ -225,7 +225,7 @@ void run_bench(const BenchOptions& options) {
         warm_up_steps, m.loss, m.first_step_seconds, bytes_text(static_cast<std::size_t>(m.peak_bytes)),
         device_memory(*backend, engine, m), text_of(m.peaks), 1e3 * m.observed_seconds,
         operations_table(m.operations, m.observed_seconds, m.peaks));
-    if (options.comm_stats) fmt::print("{}", communication_text(m.communication, counted_steps));
+    if (options.comm_stats) print_result("{}", communication_text(m.communication, counted_steps));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "app/bench_options.h"
 #include "app/commands.h"
 #include "app/operation_timer.h"
+#include "core/console.h"
 #include "core/counter_rng.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -164,17 +165,17 @@ void run_bench_gmm(const GmmOptions& options) {
                              {"dtype", options.dtype},
                              {"tokens", options.tokens},
                              {"products", list}};
-        fmt::print("{}\n", report.dump());
+        print_result("{}\n", report.dump());
         return;
     }
-    fmt::print("{}; experts' products in {}, {} tokens, TFLOP/s\n  {:<16} {:<28} {:<12}", description,
-               options.dtype, options.tokens, "E,H,I,chosen", "product", "of");
-    for (const std::string& way : ways) fmt::print(" {:>9}", way);
-    fmt::print("\n");
+    print_result("{}; experts' products in {}, {} tokens, TFLOP/s\n  {:<16} {:<28} {:<12}", description,
+                 options.dtype, options.tokens, "E,H,I,chosen", "product", "of");
+    for (const std::string& way : ways) print_result(" {:>9}", way);
+    print_result("\n");
     for (const Row& row : rows) {
-        fmt::print("  {:<16} {:<28} {:<12}", row.mixture, row.product, row.place);
-        for (const double rate : row.rates) fmt::print(" {:>9.3f}", rate);
-        fmt::print("\n");
+        print_result("  {:<16} {:<28} {:<12}", row.mixture, row.product, row.place);
+        for (const double rate : row.rates) print_result(" {:>9.3f}", rate);
+        print_result("\n");
     }
 }
 

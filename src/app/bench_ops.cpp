@@ -8,6 +8,7 @@
 #include "app/bench_report.h"
 #include "app/commands.h"
 #include "app/operation_timer.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "model/block_shape.h"
 #include "model/head.h"
@@ -266,11 +267,12 @@ std::string microseconds(double seconds) {
 
 void print_table(const std::vector<TimedOperation>& operations, const MachinePeaks& peaks) {
     constexpr std::string_view line = "  {:<28} {:<18} {:>13} {:>16} {:>8}\n";
-    fmt::print(fmt::runtime(line), "operation", "of", "time", "rate", "of peak");
+    print_result(fmt::runtime(line), "operation", "of", "time", "rate", "of peak");
     for (const TimedOperation& operation : operations) {
         const OperationRate rate = rate_of(operation.cost, operation.seconds, peaks);
-        fmt::print(fmt::runtime(line), operation.cost.name, operation.place, microseconds(operation.seconds),
-                   text_of(rate), fmt::format("{:.1f} %", 100 * rate.of_peak));
+        print_result(fmt::runtime(line), operation.cost.name, operation.place,
+                     microseconds(operation.seconds), text_of(rate),
+                     fmt::format("{:.1f} %", 100 * rate.of_peak));
     }
 }
 
@@ -300,11 +302,12 @@ void run_bench_ops(const BenchShape& bench, bool products) {
                              {"device", backend->description()},
                              {"peaks", json_of(peaks)},
                              {"operations", json_of(timer.results(), peaks)}};
-        fmt::print("{}\n", report.dump());
+        print_result("{}\n", report.dump());
         return;
     }
-    fmt::print("{}; operations of {} in {}, {} × {} tokens, each alone\nMachine's peaks: {}\n",
-               backend->description(), bench.model, bench.dtype, bench.batch, bench.sequence, text_of(peaks));
+    print_result("{}; operations of {} in {}, {} × {} tokens, each alone\nMachine's peaks: {}\n",
+                 backend->description(), bench.model, bench.dtype, bench.batch, bench.sequence,
+                 text_of(peaks));
     print_table(timer.results(), peaks);
 }
 

@@ -9,6 +9,8 @@
 #include <limits>
 #include <thread>
 
+#include "args/words.h"
+
 namespace drover {
 namespace {
 
@@ -21,12 +23,17 @@ int others_running() {
     return std::max(0, running - 1);
 }
 
+/// As OpenMP has read it: GOMP_SPINCOUNT comes first, and main() sets it where the user says nothing.
+bool threads_spin() {
+    const char* count = std::getenv("GOMP_SPINCOUNT");
+    const char* policy = std::getenv("OMP_WAIT_POLICY");
+    return count == nullptr && (policy == nullptr || lower_case(policy) != "passive");
+}
+
 }  // namespace
 
 std::string busy_machine_hint(int threads) {
-    if (threads < 2) return {};
-    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"})
-        if (std::getenv(name) != nullptr) return {};
+    if (threads < 2 || !threads_spin()) return {};
     int others = std::numeric_limits<int>::max();  // a single look may catch somebody who is done at once
     for (int look = 0; look < 3; ++look) {
         others = std::min(others, others_running());

@@ -8,6 +8,7 @@
 #include "api/run_clm_settings.h"
 #include "app/commands.h"
 #include "app/run_clm_sources.h"
+#include "core/console.h"
 #include "core/python_text.h"
 #include "train/engine_model.h"
 #include "train/evaluation.h"
@@ -22,7 +23,7 @@ struct EvalOptions {
 };
 
 void say(const std::string& line) {
-    fmt::print(stderr, "{}\n", line);
+    print_log(stderr, "{}\n", line);
 }
 
 /// The same settings as a command line of run_clm, whose code finds and tokenizes the data.
@@ -119,11 +120,11 @@ void evaluate(const EvalOptions& options) {
                          {"accuracy", summary.accuracy},
                          {"samples", data.samples()}};
     if (options.json) {
-        fmt::print("{}\n", python_json_line(result));
+        print_result("{}\n", python_json_line(result));
         return;
     }
-    fmt::print("loss       {:.6f}\nperplexity {:.4f}\naccuracy   {:.4f}\nsamples    {}\n", summary.loss,
-               perplexity(summary.loss), summary.accuracy, data.samples());
+    print_result("loss       {:.6f}\nperplexity {:.4f}\naccuracy   {:.4f}\nsamples    {}\n", summary.loss,
+                 perplexity(summary.loss), summary.accuracy, data.samples());
 }
 
 }  // namespace

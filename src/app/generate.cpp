@@ -4,12 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
+#include <limits>
 #include <memory>
 
 #include "api/choose_backend.h"
 #include "api/find_model.h"
 #include "app/commands.h"
+#include "core/console.h"
 #include "core/json.h"
 #include "core/python_text.h"
 #include "generate/generator.h"
@@ -29,11 +31,20 @@ struct GenerateOptions {
     bool json = false, logits = false;
 };
 
+/// CLI11 would take -1 for the largest number, and nothing for 0.
+std::string whole_number(const std::string& text) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && value >= 0) return {};
+    return fmt::format("\"{}\" is not a whole number from 0 to {}", text,
+                       std::numeric_limits<std::int64_t>::max());
+}
+
 /// Prompt tokens that go through the model at once: enough to keep its products busy.
 constexpr std::int64_t prefill_tokens = 512;
 
 void say(const std::string& line) {
-    fmt::print(stderr, "{}\n", line);
+    print_log(stderr, "{}\n", line);
 }
 
 /// The model's own dtype unless --dtype names another; float16, in which nothing is computed here, becomes
@@ -73,10 +84,7 @@ class TextPrinter {
     void finish() { print(decoder_.finish() + "\n"); }
 
   private:
-    static void print(const std::string& text) {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
-    }
+    static void print(const std::string& text) { write_result(text); }
     StreamingDecoder decoder_;
 };
 
@@ -121,14 +129,14 @@ void generate(GenerateOptions options) {
     if (options.json || !tokenizer) {
         const std::vector<TokenId> ids = generator.generate(prompt, settings);
         if (!options.json) {
-            fmt::print("{}\n", fmt::join(ids, ","));
+            print_result("{}\n", fmt::join(ids, ","));
             return;
         }
         Json result = {{"ids", ids},
                        {"text", tokenizer ? Json(tokenizer->decode(ids, true)) : Json()},
                        {"prompt_ids", prompt}};
         if (options.logits) result["logits"] = generator.prompt_logits();
-        fmt::print("{}\n", python_json_line(result));
+        print_result("{}\n", python_json_line(result));
         return;
     }
     TextPrinter printer(tokenizer);
@@ -156,7 +164,8 @@ void add_generate_command(CLI::App& app) {
                         "folder or file of the tokenizer; that of the model folder when empty");
     CLI::Option* prompt = command->add_option("--prompt", options->prompt, "text to continue");
     command->add_option("--prompt_ids", options->prompt_ids, "token ids to continue: 1,15043,3186")
-        ->delimiter(',');
+        ->delimiter(',')
+        ->check(whole_number);
     command->add_option("--max_new_tokens", options->generation.max_new_tokens, "tokens to add at most")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
     command->add_option("--temperature", sampling.temperature,
@@ -164,7 +173,7 @@ void add_generate_command(CLI::App& app) {
     command->add_option("--top_k", sampling.top_k, "choose among the k likeliest tokens; 0: all");
     command->add_option("--top_p", sampling.top_p,
                         "choose among the likeliest tokens that together have this probability");
-    command->add_option("--seed", sampling.seed, "the same seed gives the same text");
+    command->add_option("--seed", sampling.seed, "the same seed gives the same text")->check(whole_number);
     command->add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
     command->add_option("--device", options->device, "auto takes a GPU when there is one")
         ->check(CLI::IsMember({"auto", "cpu", "cuda"}));

@@ -15,6 +15,7 @@
 #include "app/launch_options.h"
 #include "app/launch_process.h"
 #include "app/launch_secret.h"
+#include "core/console.h"
 #include "core/error.h"
 
 namespace drover {
@@ -41,12 +42,12 @@ void say_shares(int processes) {
         line += fmt::format(" on {} core{}, which they share", cores, cores == 1 ? "" : "s");
     if (std::getenv("OMP_NUM_THREADS") == nullptr)
         line += fmt::format("; OMP_NUM_THREADS={}{}", threads, processes == 1 ? "" : " for each");
-    fmt::print(stderr, "drover: {}.\n", line);
+    print_log(stderr, "drover: {}.\n", line);
 }
 
 int launch(const LaunchFlags& flags) {
     const LaunchOptions options = read_launch_options(flags, read_variables());
-    for (const std::string& remark : options.remarks) fmt::print(stderr, "drover: {}\n", remark);
+    for (const std::string& remark : options.remarks) print_log(stderr, "drover: {}\n", remark);
     const int processes = count_processes(options.processes);
     if (options.hostfile.empty()) say_shares(processes);
     if (options.nodes == 1) return lead_job(options, processes, std::nullopt);

@@ -11,6 +11,7 @@
 #include "app/launch_network.h"
 #include "app/launch_shown.h"
 #include "app/launch_tee.h"
+#include "core/console.h"
 #include "core/error.h"
 
 namespace drover {
@@ -121,7 +122,7 @@ int run_launch_agent(const std::vector<std::string>& words) {
             if (message.subject == LaunchSubject::output)
                 write_all(STDERR_FILENO, shown_lines(message.texts[0]));
             if (message.subject != LaunchSubject::ended) continue;
-            if (!message.texts[0].empty()) fmt::print(stderr, "drover: {}\n", shown_text(message.texts[0]));
+            if (!message.texts[0].empty()) print_log(stderr, "drover: {}\n", shown_text(message.texts[0]));
             return message.numbers[1];
         }
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "app/launch_machine.h"
 #include "app/launch_network.h"
 #include "app/launch_signals.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/program_module.h"
 
@@ -25,7 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 
 void say(const std::string& line) {
-    fmt::print(stderr, "drover: {}\n", line);
+    print_log(stderr, "drover: {}\n", line);
 }
 
 LaunchEnvironmentVariables whole_environment() {
@@ -57,6 +59,7 @@ class Leader {
         plan_.files_alone = options.files_alone;
         plan_.more = options.mpirun_arguments;
         if (!options.log.empty()) log_.emplace(options.log);
+        watch_reader();
         if (!place) return;
         rendezvous_.emplace(loop_, std::move(place->listener),
                             Rendezvous::Settings{place->address, options.nodes, processes, place->key});
@@ -90,6 +93,17 @@ class Leader {
     }
 
   private:
+    /// mpirun, which writes to the same pipe, would not mind a reader that has gone, and in the end kill the
+    /// job.
+    void watch_reader() {
+        struct stat status {};
+        if (fstat(STDOUT_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return;
+        loop_.watch(STDOUT_FILENO, [this] {
+            loop_.forget(STDOUT_FILENO);
+            nodes_signals_.push_back(SIGPIPE);
+        });
+    }
+
     void wait_for_nodes() {
         using Clock = std::chrono::steady_clock;
         const Clock::time_point deadline = Clock::now() + options_.join_timeout;
@@ -201,6 +215,8 @@ class Leader {
     void take_signal(LaunchJob& job, int number) {
         if (!asks_for_the_end(number)) return job.pass(number);
         if (job.end_asked()) {
+            // A closing terminal or pipe may send its signal more than once, and beside another.
+            if (number == SIGHUP || number == SIGPIPE) return;
             say("A second signal: the processes are killed.");
             return job.force_end();
         }

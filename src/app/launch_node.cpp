@@ -15,6 +15,7 @@
 #include "app/launch_shown.h"
 #include "app/launch_signals.h"
 #include "app/launch_tee.h"
+#include "core/console.h"
 #include "core/error.h"
 
 namespace drover {
@@ -91,7 +92,7 @@ class Follower {
         while (rank_ == any_node && !status_) {
             if (!node_0_ && Clock::now() > connected_ + between_connections) connect();
             if (!node_0_ && !answered && !std::exchange(told, true))
-                fmt::print(stderr, "drover: Waiting for node 0 at {}:{}.\n", address_, options_.master_port);
+                print_log(stderr, "drover: Waiting for node 0 at {}:{}.\n", address_, options_.master_port);
             answered = answered || node_0_;
             loop_.wait(between_connections);
             leave_on_signal();
@@ -107,8 +108,8 @@ class Follower {
                         "reaching it.");
         }
         if (rank_ != any_node)
-            fmt::print(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows what the job prints.\n",
-                       rank_, options_.nodes, address_, options_.master_port);
+            print_log(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows what the job prints.\n",
+                      rank_, options_.nodes, address_, options_.master_port);
     }
 
     void connect() {
@@ -175,7 +176,7 @@ class Follower {
         if (message.subject == LaunchSubject::stop)
             for (const auto& [number, daemon] : daemons_) daemon->end();
         if (message.subject == LaunchSubject::finish) {
-            if (!message.texts[0].empty()) fmt::print(stderr, "drover: {}\n", shown_text(message.texts[0]));
+            if (!message.texts[0].empty()) print_log(stderr, "drover: {}\n", shown_text(message.texts[0]));
             status_ = message.numbers[0];
         }
     }

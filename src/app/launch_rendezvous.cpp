@@ -6,6 +6,7 @@
 
 #include "app/launch_network.h"
 #include "app/launch_shown.h"
+#include "core/console.h"
 #include "core/error.h"
 
 namespace drover {
@@ -114,7 +115,7 @@ std::string Rendezvous::objection(const LaunchMessage& hello, int& rank) const {
 }
 
 void Rendezvous::refuse(Stranger& stranger, const std::string& reason) {
-    fmt::print(stderr, "drover: A node at {} was refused: {}.\n", stranger.address, reason);
+    print_log(stderr, "drover: A node at {} was refused: {}.\n", stranger.address, reason);
     stranger.connection->send({.subject = LaunchSubject::refused, .texts = {reason}});
 }
 
@@ -124,8 +125,8 @@ void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
         Failures& failures = failures_[stranger.address];
         failures.forgotten = Clock::now() + failures_count_for;
         if (++failures.count == most_failures)
-            fmt::print(stderr, "drover: {} was refused {} times and is not heard for {} s.\n",
-                       stranger.address, most_failures, failures_count_for.count());
+            print_log(stderr, "drover: {} was refused {} times and is not heard for {} s.\n",
+                      stranger.address, most_failures, failures_count_for.count());
         return;
     }
     LaunchConnection& connection = *stranger.connection;
@@ -134,9 +135,8 @@ void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
     int rank = 0;
     if (const std::string reason = objection(hello, rank); !reason.empty()) return refuse(stranger, reason);
     connection.send({.subject = LaunchSubject::welcome, .numbers = {rank}});
-    fmt::print(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank,
-               shown_text(hello.texts[1]), stranger.address, hello.numbers[3],
-               hello.numbers[3] == 1 ? "" : "es");
+    print_log(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank, shown_text(hello.texts[1]),
+              stranger.address, hello.numbers[3], hello.numbers[3] == 1 ? "" : "es");
     loop_.watch(connection.descriptor(), [this, rank] { hear_node(rank); });
     nodes_[rank] = {std::move(stranger.connection), stranger.address, hello.numbers[3]};
 }
@@ -148,7 +148,7 @@ void Rendezvous::hear_node(int rank) {
         for (const LaunchMessage& message : connection.receive())
             if (take_) take_(rank, message);
     } catch (const Error& error) {
-        fmt::print(stderr, "drover: Node {}: {}\n", rank, shown_text(error.what()));
+        print_log(stderr, "drover: Node {}: {}\n", rank, shown_text(error.what()));
         gone = true;
     }
     if (!gone && !connection.is_lost()) return;

@@ -12,6 +12,7 @@
 
 #include "app/launch_loop.h"
 #include "app/launch_tee.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/sha256.h"
 
@@ -86,16 +87,15 @@ std::string read_secret_file(const fs::path& file, bool is_node_0, std::chrono::
         if (errno != ENOENT) fail(file, "read");
         if (is_node_0) {
             make_secret_file(file);
-            fmt::print(stderr, "drover: {} has a new secret; every node of the job needs this file.\n",
-                       file.native());
+            print_log(stderr, "drover: {} has a new secret; every node of the job needs this file.\n",
+                      file.native());
             continue;
         }
         if (std::chrono::steady_clock::now() > deadline)
             throw Error(fmt::format("The secret file {} is not there.", file.native()),
                         "Node 0 makes it; where the folder is not shared, copy it to every node.");
         if (!std::exchange(told, true))
-            fmt::print(stderr, "drover: Waiting for the secret file {}, which node 0 makes.\n",
-                       file.native());
+            print_log(stderr, "drover: Waiting for the secret file {}, which node 0 makes.\n", file.native());
         std::this_thread::sleep_for(250ms);
     }
 }

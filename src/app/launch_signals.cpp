@@ -8,7 +8,7 @@
 namespace drover {
 
 bool asks_for_the_end(int signal_number) {
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR2})
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR2})
         if (signal_number == number) return true;
     return false;
 }
@@ -16,7 +16,7 @@ bool asks_for_the_end(int signal_number) {
 LaunchSignals::LaunchSignals(LaunchLoop& loop) : loop_(loop) {
     sigset_t watched;
     sigemptyset(&watched);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGCHLD})
         sigaddset(&watched, number);
     require(sigprocmask(SIG_BLOCK, &watched, &before_) == 0, "signals that cannot be blocked");
     descriptor_ = FileDescriptor(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));

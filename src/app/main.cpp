@@ -1,17 +1,48 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
-#include <filesystem>
-#include <new>
 
 #include "api/messages.h"
 #include "api/run_processes.h"
 #include "app/command_words.h"
 #include "app/commands.h"
+#include "app/process_start.h"
 #include "core/error.h"
+#include "core/failure.h"
+
+namespace {
+
+/// "running drover eval".
+std::string doing_of(int count, const char* const* words) {
+    return count > 1 && words[1][0] != '-' ? fmt::format("running drover {}", words[1]) : "running drover";
+}
+
+/// An exception that leaves a thread would end the program by an abort.
+[[noreturn]] void end_by_terminate() {
+    drover::Error error("The program failed by a fault of its own in one of its threads.",
+                        "Please report it.");
+    try {
+        if (std::current_exception()) std::rethrow_exception(std::current_exception());
+    } catch (const drover::Error& problem) {
+        error = problem;
+    } catch (const std::exception& problem) {
+        error = drover::explain_failure(problem, "working in a thread");
+    } catch (...) {
+    }
+    drover::show_end(error);
+    std::_Exit(1);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
+    drover::open_standard_descriptors();
+    drover::choose_thread_waits(argv);
+    std::set_terminate(end_by_terminate);
     CLI::App app(
         "Trains Llama and Mixtral models from the configs, data and checkpoints that Hugging Face users "
         "have.",
@@ -51,12 +82,8 @@ int main(int argc, char** argv) {
     } catch (const drover::Error& error) {
         drover::show_end(error);
         return error.exit_code();
-    } catch (const std::filesystem::filesystem_error& error) {
-        std::fprintf(stderr, "drover: %s. Check the path and its permissions.\n", error.what());
-        return 1;
-    } catch (const std::bad_alloc&) {
-        std::fprintf(stderr,
-                     "drover: The machine has too little memory for this. Use a smaller batch or model.\n");
+    } catch (const std::exception& problem) {
+        drover::show_end(drover::explain_failure(problem, doing_of(argc, argv)));
         return 1;
     }
     return 0;

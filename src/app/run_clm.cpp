@@ -20,7 +20,9 @@
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
+#include "core/console.h"
 #include "core/counted.h"
+#include "core/failure.h"
 #include "core/python_text.h"
 #include "core/stopwatch.h"
 #include "model/saved_config.h"
@@ -173,9 +175,8 @@ class ClmRun {
                         bytes_text(static_cast<std::size_t>(peak_resident_bytes()))));
         if (!processes_.is_first()) return;
         write_card(trainer);
-        fmt::print("{}", summary_.text());
-        if (communication_) fmt::print("{}", communication_->text());
-        std::fflush(stdout);
+        write_log(stdout, summary_.text());
+        if (communication_) write_log(stdout, communication_->text());
         if (tensor_board_) say(fmt::format("TensorBoard's file is {}.", tensor_board_->written().string()));
         say(fmt::format("The files are in {}.", settings_.output_dir.string()));
     }
@@ -374,8 +375,7 @@ class ClmRun {
     void report(std::string_view split, const Json& metrics) const {
         if (!processes_.is_first()) return;
         fs::create_directories(settings_.output_dir);
-        fmt::print("{}", metrics_table(split, metrics));
-        std::fflush(stdout);
+        write_log(stdout, metrics_table(split, metrics));
         save_metrics(settings_.output_dir, split, metrics);
     }
 
@@ -445,15 +445,18 @@ void run_in_process(const RunArguments& run, const RunProcesses& processes, Sign
         agree_on_resume_point(ranks, arguments, [&](const std::string& line) { messages.info(line); })};
     messages.info(arguments.settings_text(arguments.flag("dry_run")));
     std::optional<ClmRun> clm;
-    ranks.together([&] { clm.emplace(setting, signals); });
-    clm->find_data();
-    ranks.together([&] { clm->choose_device(); });
+    const auto together = [&](std::string_view doing, const std::function<void()>& work) {
+        ranks.together([&] { explain_failures(doing, work); });
+    };
+    together("reading the model", [&] { clm.emplace(setting, signals); });
+    explain_failures("reading the data", [&] { clm->find_data(); });
+    together("choosing the device", [&] { clm->choose_device(); });
     clm->join_mesh();
-    ranks.together([&] {
+    together("planning the run", [&] {
         clm->plan();
         clm->describe();
     });
-    if (!arguments.flag("dry_run")) clm->go();
+    if (!arguments.flag("dry_run")) explain_failures("training", [&] { clm->go(); });
 }
 
 void run_clm(const std::vector<std::string>& words) {
@@ -470,7 +473,7 @@ void run_clm(const std::vector<std::string>& words) {
     }
     if (run.asks_for_help) {
         if (launch.rank == 0)
-            fmt::print("{}", run.arguments.flag("help_markdown") ? markdown_page() : help_text());
+            write_result(run.arguments.flag("help_markdown") ? markdown_page() : help_text());
         return;
     }
     if (launch.foreign) let_first_speak(launch);

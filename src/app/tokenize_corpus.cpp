@@ -5,6 +5,7 @@
 
 #include "app/tokenize.h"
 #include "app/tokenize_progress.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "data/block_size.h"
@@ -40,7 +41,7 @@ PackingOptions packing_options(const TokenizeOptions& options, const Tokenizer& 
     }
     const BlockSizeChoice choice = choose_block_size(options.block_size, tokenizer.model_max_length(),
                                                      positions_beside(options.tokenizer));
-    if (!choice.warning.empty()) fmt::print(stderr, "drover: warning: {}\n", choice.warning);
+    if (!choice.warning.empty()) print_log(stderr, "drover: warning: {}\n", choice.warning);
     packing.block_size = choice.block_size;
     return packing;
 }
@@ -98,7 +99,7 @@ void fill_cache(const TokenizeOptions& options) {
         TokenCache(folder).get(*dataset, tokenizer, packing, options.threads, options.overwrite,
                                [&](const TokenStreamProgress& now) { progress.show(last = now); });
     if (entry.made) progress.finish(last);
-    fmt::print("{} {}\n", entry.file.path().string(), entry.made ? "was made." : "was there.");
+    print_result("{} {}\n", entry.file.path().string(), entry.made ? "was made." : "was there.");
 }
 
 }  // namespace drover

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "app/tokenize.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "data/ordered_pipeline.h"
@@ -50,10 +51,7 @@ void convert_lines(
                 lines.out += '\n';
             }
         });
-    while (const Lines* lines = pipeline.next())
-        if (std::fwrite(lines->out.data(), 1, lines->out.size(), stdout) != lines->out.size())
-            throw Error("Standard output cannot be written.", "Check where it goes.");
-    if (std::fflush(stdout) != 0) throw Error("Standard output cannot be written.", "Check where it goes.");
+    while (const Lines* lines = pipeline.next()) write_result(lines->out);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "app/tokenize.h"
 #include "app/tokenize_progress.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "data/arrow_tokens.h"
 #include "data/token_stream.h"
@@ -53,7 +54,7 @@ void tokenize_for_llama(const TokenizeOptions& options) {
         return block;
     });
     progress.finish(stream.progress());
-    fmt::print("{} blocks of {} tokens are in {}.\n", blocks, block_size, folder.string());
+    print_result("{} blocks of {} tokens are in {}.\n", blocks, block_size, folder.string());
 }
 
 }  // namespace drover

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/console.h"
+
 namespace drover {
 namespace {
 
@@ -25,15 +27,14 @@ void TokenizeProgress::show(const TokenStreamProgress& progress) {
     const double seconds = watch_.seconds();
     if (seconds < next_time_) return;
     next_time_ = seconds + (on_terminal_ ? 0.2 : 10);
-    fmt::print(stderr, "{}{}{}", on_terminal_ ? "\r" : "", speed_text(progress, seconds),
-               on_terminal_ ? "\x1b[K" : "\n");
-    std::fflush(stderr);
+    print_log(stderr, "{}{}{}", on_terminal_ ? "\r" : "", speed_text(progress, seconds),
+              on_terminal_ ? "\x1b[K" : "\n");
 }
 
 void TokenizeProgress::finish(const TokenStreamProgress& progress) {
-    fmt::print(stderr, "{}{} in {:.1f} s; {} rows to train on, {} tokens dropped\n",
-               on_terminal_ ? "\r\x1b[K" : "", speed_text(progress, watch_.seconds()), watch_.seconds(),
-               progress.rows, progress.dropped);
+    print_log(stderr, "{}{} in {:.1f} s; {} rows to train on, {} tokens dropped\n",
+              on_terminal_ ? "\r\x1b[K" : "", speed_text(progress, watch_.seconds()), watch_.seconds(),
+              progress.rows, progress.dropped);
 }
 
 }  // namespace drover

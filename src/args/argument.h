@@ -67,6 +67,13 @@ struct Argument {
 /// The words that the tables are written with.
 namespace table {
 
+/// Limits of what is multiplied with each other: rows, tokens of a row, micro-batches; and updates. No run
+/// comes near them, and products of them can still be counted or noticed to be too large.
+constexpr double most_of_a_batch = 2147483647;
+constexpr double most_updates = 1e12;
+constexpr double most_threads = 4096;
+constexpr double most_seconds = 1e9;
+
 constexpr Argument flag(std::string_view name, std::string_view default_text, std::string_view help) {
     return {.name = name, .type = ArgumentType::boolean, .default_text = default_text, .help = help};
 }

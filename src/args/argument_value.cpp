@@ -25,6 +25,18 @@ constexpr std::array synonyms{
     Synonym{"none", "no"},
 };
 
+/// Arguments are kept as JSON and saved with every checkpoint.
+void check_utf8(std::string_view text, std::string_view where) {
+    const Json value(text);
+    try {
+        value.dump();
+    } catch (const Json::type_error&) {
+        throw UsageError(fmt::format("{} is {}, which is not UTF-8.", where,
+                                     value.dump(-1, ' ', false, Json::error_handler_t::replace)),
+                         "Write it as UTF-8; a file can be given another name or a symbolic link.");
+    }
+}
+
 Json read_choice(const Argument& argument, std::string_view text, std::string_view where) {
     const std::vector<std::string> choices = split_words(argument.choices, '|');
     const auto known = [&](std::string_view word) {
@@ -41,12 +53,13 @@ Json read_choice(const Argument& argument, std::string_view text, std::string_vi
                      fmt::format("Use {}.", either_of(choices)));
 }
 
-void check_range(const Argument& argument, double value, std::string_view where) {
+void check_range(const Argument& argument, double value, std::string_view written, std::string_view where) {
     if (value >= argument.least && value <= argument.most) return;
     throw UsageError(
-        fmt::format("{} is {}, which is too {}.", where, value, value < argument.least ? "small" : "large"),
-        std::isinf(argument.most)
-            ? fmt::format("Use {} or more.", argument.least)
+        fmt::format("{} is {}, which is too {}.", where, written, value < argument.least ? "small" : "large"),
+        std::isinf(argument.most) ? fmt::format("Use {} or more.", argument.least)
+        : std::isinf(argument.least)
+            ? fmt::format("Use {} or less.", argument.most)
             : fmt::format("Use a number from {} to {}.", argument.least, argument.most));
 }
 
@@ -54,10 +67,14 @@ Json read_integer(const Argument& argument, std::string_view text, std::string_v
     const std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error == std::errc::result_out_of_range && end == digits.data() + digits.size())
+        throw UsageError(fmt::format("{} is {}, which is too {}.", where, text,
+                                     digits.starts_with('-') ? "small" : "large"),
+                         "Use a number of fewer digits.");
     if (error != std::errc() || end != digits.data() + digits.size())
         throw UsageError(fmt::format("{} is \"{}\", which is not a whole number.", where, text),
                          "Write digits only, for example 8.");
-    check_range(argument, static_cast<double>(value), where);
+    check_range(argument, static_cast<double>(value), text, where);
     return value;
 }
 
@@ -66,7 +83,7 @@ Json read_number(const Argument& argument, std::string_view text, std::string_vi
     if (!value)
         throw UsageError(fmt::format("{} is \"{}\", which is not a finite number.", where, text),
                          "Write it as 3, 0.5 or 5e-5.");
-    check_range(argument, *value, where);
+    check_range(argument, *value, text, where);
     return *value;
 }
 
@@ -137,6 +154,7 @@ std::string with_home(std::string_view path) {
 }
 
 Json value_from_text(const Argument& argument, std::string_view text, std::string_view where) {
+    check_utf8(text, where);
     switch (argument.type) {
         case ArgumentType::boolean:
         case ArgumentType::optional_boolean:
@@ -167,12 +185,12 @@ Json value_from_json(const Argument& argument, const Json& value, std::string_vi
         return value;
     if (argument.is_boolean() && value.is_boolean()) return value;
     if (value.is_number() && argument.type == ArgumentType::number) {
-        check_range(argument, value.get<double>(), where);
+        check_range(argument, value.get<double>(), value.dump(), where);
         return value.get<double>();
     }
     if (argument.type == ArgumentType::integer && value.is_number() && std::abs(value.get<double>()) < 9e15 &&
         value.get<double>() == std::floor(value.get<double>())) {
-        check_range(argument, value.get<double>(), where);
+        check_range(argument, value.get<double>(), value.dump(), where);
         return value.get<std::int64_t>();
     }
     if (argument.type == ArgumentType::choice && value.is_boolean())

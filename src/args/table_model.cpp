@@ -89,7 +89,8 @@ std::span<const Argument> data_arguments() {
         integer("block_size", "",
                 "Tokens per sequence; unset: what tokenizer and model allow, at most 1024 "
                 "where the tokenizer has no limit.")
-            .at_least(1),
+            .at_least(1)
+            .at_most(most_of_a_batch),
         flag("overwrite_cache", "no", "Tokenize again even when the token cache has the blocks."),
         integer("validation_split_percentage", "5",
                 "Share of the training rows used for evaluation when there is no validation data.")

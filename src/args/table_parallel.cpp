@@ -59,7 +59,10 @@ std::span<const Argument> parallel_arguments() {
         integer("context_parallel_size", "1", "Processes that share each sequence.").at_least(1).parallel(),
         flag("use_zero1_optimizer", "no", "Shard the optimizer's state over the data-parallel processes.")
             .parallel(),
-        integer("ddp_timeout", "1800", "Seconds that a process waits for the others.").at_least(1).parallel(),
+        integer("ddp_timeout", "1800", "Seconds that a process waits for the others.")
+            .at_least(1)
+            .at_most(most_seconds)
+            .parallel(),
         flag("comm_debug", "no",
              "Compare what the processes exchange before every collective, and name those that disagree; "
              "slow.")
@@ -87,8 +90,12 @@ std::span<const Argument> parallel_arguments() {
 std::span<const Argument> neuron_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        integer("train_batch_size", "", "Sequences per data-parallel process and update.").at_least(1),
-        integer("num_microbatches", "1", "Micro-batches that --train_batch_size is cut into.").at_least(1),
+        integer("train_batch_size", "", "Sequences per data-parallel process and update.")
+            .at_least(1)
+            .at_most(most_of_a_batch),
+        integer("num_microbatches", "1", "Micro-batches that --train_batch_size is cut into.")
+            .at_least(1)
+            .at_most(most_of_a_batch),
         number("min_lr", "", "Lowest learning rate; chooses cosine_with_min_lr unless a schedule is given.")
             .at_least(0),
         integer("constant_steps", "0", "Updates at the lowest rate at the end of the schedule.")

@@ -14,7 +14,9 @@ std::span<const Argument> evaluation_arguments() {
                "Updates between evaluations; below 1 a share of all updates; unset: --logging_steps.")
             .at_least(0),
         number("eval_delay", "0", "Updates or epochs before the first evaluation.").at_least(0),
-        integer("per_device_eval_batch_size", "8", "Sequences per device in evaluation.").at_least(1),
+        integer("per_device_eval_batch_size", "8", "Sequences per device in evaluation.")
+            .at_least(1)
+            .at_most(most_of_a_batch),
         flag("eval_on_start", "no", "Evaluate once before training."),
         flag("prediction_loss_only", "no", "Leave accuracy out of the evaluation."),
         flag("load_best_model_at_end", "no", "End with the best checkpoint instead of the last."),

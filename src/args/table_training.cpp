@@ -21,7 +21,7 @@ std::span<const Argument> run_arguments() {
              "Print settings, precisions, memory plan, steps, tokens and time, and stop before step 1."),
         choice("device", "auto|cpu|cuda", "auto", "Where to train; auto takes a GPU when there is one."),
         flag("use_cpu", "no", "Train on the CPU, as --device cpu."),
-        integer("threads", "", "CPU threads; unset: one per core.").at_least(1),
+        integer("threads", "", "CPU threads; unset: one per core.").at_least(1).at_most(most_threads),
         number("memory_fraction", "", "Largest share of the device's memory that the plan may take.")
             .at_least(0)
             .at_most(1),
@@ -42,10 +42,14 @@ std::span<const Argument> optimization_arguments() {
         integer("per_device_train_batch_size", "8",
                 "Sequences per device and micro-batch; the whole micro-batch with any --spmd flag but "
                 "--spmd_debug, xla_fsdp_v2 or XLA_USE_SPMD=1.")
-            .at_least(1),
-        integer("gradient_accumulation_steps", "1", "Micro-batches per update.").at_least(1),
+            .at_least(1)
+            .at_most(most_of_a_batch),
+        integer("gradient_accumulation_steps", "1", "Micro-batches per update.")
+            .at_least(1)
+            .at_most(most_of_a_batch),
         number("num_train_epochs", "3.0", "How often to go through the data; may be a fraction.").at_least(0),
-        integer("max_steps", "-1", "Number of updates; above 0 it replaces --num_train_epochs."),
+        integer("max_steps", "-1", "Number of updates; above 0 it replaces --num_train_epochs.")
+            .at_most(most_updates),
         number("learning_rate", "5e-05", "Highest learning rate.").at_least(0),
         choice("lr_scheduler_type",
                "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|"
@@ -55,7 +59,9 @@ std::span<const Argument> optimization_arguments() {
         number("warmup_ratio", "0.0", "Share of the updates used for warm-up; --warmup_steps comes first.")
             .at_least(0)
             .at_most(1),
-        number("warmup_steps", "0", "Updates used for warm-up; below 1 a share of all updates.").at_least(0),
+        number("warmup_steps", "0", "Updates used for warm-up; below 1 a share of all updates.")
+            .at_least(0)
+            .at_most(most_updates),
         choice("optim", all_optimizer_names, "adamw_torch",
                "Optimizer. AdamW in any of its forms, adafactor, sgd, adagrad and rmsprop run here."),
         text("optim_args", "", "Settings of the optimizer, \"key=value,key=value\"."),

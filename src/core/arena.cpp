@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <limits>
+
+#include "core/machine_memory.h"
 
 namespace drover {
 
@@ -60,6 +63,10 @@ std::string MemoryPlan::table() const {
 
 MemoryBlock allocate_host_memory(std::size_t bytes) {
     if (bytes == 0) bytes = 1;
+    // The system promises more than there is, and kills who believes it.
+    if (bytes > std::min(usable_memory(), address_space_left().value_or(bytes)))
+        throw Error(fmt::format("{} of memory are needed, but {}.", bytes_text(bytes), memory_limits_text()),
+                    "Use a smaller batch, a shorter block or a smaller model, or raise the limit.");
     void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED)
         throw Error(fmt::format("The system refused {} of memory.", bytes_text(bytes)),
@@ -68,16 +75,38 @@ MemoryBlock allocate_host_memory(std::size_t bytes) {
     return MemoryBlock(address, [bytes](void* block) { munmap(block, bytes); });
 }
 
+namespace {
+
+/// Far more than any machine has, and little enough that such numbers can be added and multiplied by small
+/// ones.
+constexpr std::size_t largest_plan = std::size_t{1} << 56;
+
+[[noreturn]] void refuse_plan(const Shape& shape) {
+    throw Error(fmt::format("The run would need more than {} of memory: one of its buffers has the shape {}.",
+                            bytes_text(largest_plan), shape.text()),
+                "Use a smaller batch, a shorter block or a smaller model.");
+}
+
+std::size_t aligned_bytes(DType dtype, const Shape& shape) {
+    std::size_t bytes = size_of(dtype);
+    for (const std::int64_t size : shape)
+        if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(size), &bytes)) refuse_plan(shape);
+    if (bytes > largest_plan) refuse_plan(shape);
+    return (bytes + Arena::alignment - 1) / Arena::alignment * Arena::alignment;
+}
+
+}  // namespace
+
 Arena Arena::measuring(Device device) {
-    return Arena(device, std::numeric_limits<std::size_t>::max());
+    return Arena(device, largest_plan);
 }
 
 Arena::Arena(MemoryBlock block, std::size_t bytes, Device device)
     : block_(std::move(block)), capacity_(bytes), device_(device) {}
 
 Tensor Arena::make(MemoryUse use, DType dtype, const Shape& shape) {
-    const std::size_t payload = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-    const std::size_t bytes = (payload + alignment - 1) / alignment * alignment;
+    const std::size_t bytes = aligned_bytes(dtype, shape);
+    if (is_measuring() && bytes > capacity_ - used_) refuse_plan(shape);
     require(bytes <= capacity_ - used_, "the arena is smaller than its plan");
     // A measuring arena hands out addresses near zero: distinct, never null, and a fault when touched by
     // mistake.

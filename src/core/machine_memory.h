@@ -3,15 +3,22 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace drover {
 
-/// The host memory that this process may use: what is installed, or less where a container (its control
-/// group) is limited.
+/// The host memory that the processes of this container may use together: what is installed, or less where
+/// their control group is limited.
 std::size_t usable_memory();
 
-/// The limit of the control group whose files are in `folder` (memory.max, or memory/memory.limit_in_bytes of
-/// the older kind); absent when there is none.
-std::optional<std::size_t> memory_limit_of_group(const std::filesystem::path& folder);
+/// The smallest limit of this process's control group and of those that hold it, of either version; absent
+/// when there is none. `root` is where /proc and the mounted groups are looked for.
+std::optional<std::size_t> control_group_limit(const std::filesystem::path& root = "/");
+
+/// What this process may still take of its address space (RLIMIT_AS, `ulimit -v`); absent without a limit.
+std::optional<std::size_t> address_space_left();
+
+/// All of this in words: "the machine has 31.0 GiB, of which its control group may take 4.00 GiB".
+std::string memory_limits_text();
 
 }  // namespace drover

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 
 #include "core/error.h"
@@ -89,7 +90,6 @@ EventFile::EventFile(const std::filesystem::path& folder, double seconds)
                                  host_name(), getpid())) {
     std::error_code ignored;  // opening the file says what is wrong
     std::filesystem::create_directories(folder, ignored);
-    file_.open(path_, std::ios::binary | std::ios::app);
     write(double_field(1, seconds) + bytes_field(3, "brain.Event:2"));
 }
 
@@ -110,10 +110,22 @@ void EventFile::add_text(double seconds, std::int64_t step, std::string_view tag
 }
 
 void EventFile::write(std::string_view event) {
-    file_ << tf_record(event) << std::flush;
-    if (!file_)
-        throw Error(fmt::format("TensorBoard's file {} cannot be written.", path_.string()),
-                    "Choose another --logging_dir, or leave out --report_to.");
+    errno = 0;
+    if (!file_.is_open()) file_.open(path_, std::ios::binary | std::ios::app);
+    const std::string record = tf_record(event);
+    file_ << record << std::flush;
+    if (file_) {
+        bytes_ += record.size();
+        return;
+    }
+    const std::string reason = std::strerror(errno != 0 ? errno : EIO);
+    // Readers take half an event for the end of the file, whatever follows.
+    file_.close();
+    file_.clear();
+    std::error_code ignored;
+    if (bytes_ > 0) std::filesystem::resize_file(path_, bytes_, ignored);
+    throw Error(fmt::format("TensorBoard's file {} cannot be written: {}.", path_.string(), reason),
+                "Choose another --logging_dir, or leave out --report_to.");
 }
 
 }  // namespace drover

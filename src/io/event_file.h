@@ -22,7 +22,9 @@ class EventFile {
   public:
     using Scalar = std::pair<std::string, double>;
 
-    /// Creates the file, in a folder that is made if needed. `seconds` is the time since 1970.
+    /// Creates the file, in a folder that is made if needed. `seconds` is the time since 1970. This and the
+    /// functions below throw an Error when the file cannot be written; it then ends with its last whole
+    /// event, and later events are tried again.
     EventFile(const std::filesystem::path& folder, double seconds);
 
     void add_scalars(double seconds, std::int64_t step, std::span<const Scalar> scalars);
@@ -36,6 +38,7 @@ class EventFile {
 
     std::filesystem::path path_;
     std::ofstream file_;
+    std::uintmax_t bytes_ = 0;  // of whole events
 };
 
 }  // namespace drover

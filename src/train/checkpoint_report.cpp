@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 
+#include "core/console.h"
 #include "core/python_text.h"
 
 namespace drover {
@@ -50,7 +51,7 @@ constexpr std::array compared_arguments = {
 void CheckpointReport::on_save_failed(TrainerView& view, const std::filesystem::path& folder,
                                       const std::string& why) {
     if (!view.settings.is_world_process_zero) return;
-    fmt::print(
+    print_log(
         stderr,
         "{} could not be written, and the run goes on without it; earlier checkpoints are as they were. {}\n",
         folder.filename().string(), why);
@@ -58,7 +59,7 @@ void CheckpointReport::on_save_failed(TrainerView& view, const std::filesystem::
 
 void CheckpointReport::on_rotation_failed(TrainerView& view, const std::string& why) {
     if (!view.settings.is_world_process_zero) return;
-    fmt::print(stderr, "A checkpoint beyond --save_total_limit stays for now. {}\n", why);
+    print_log(stderr, "A checkpoint beyond --save_total_limit stays for now. {}\n", why);
 }
 
 std::string changed_settings(const TrainerSettings& settings, const TrainerState& fresh,

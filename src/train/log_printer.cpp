@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/console.h"
 #include "core/python_text.h"
 
 namespace drover {
@@ -42,8 +43,7 @@ std::string log_line(const Json& record, std::int64_t step, LogFormat format, Lo
 
 void LogPrinter::on_log(TrainerView& view, const Json& record) {
     if (!training_ && format_ != LogFormat::json && style_ == LogStyle::beside_bar) return;
-    fmt::print(out_, "{}\n", log_line(record, view.state.global_step, format_, style_));
-    std::fflush(out_);
+    print_log(out_, "{}\n", log_line(record, view.state.global_step, format_, style_));
 }
 
 }  // namespace drover

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <optional>
 #include <vector>
 
 namespace drover {
@@ -19,7 +20,14 @@ class Planner {
         : config_(config), backend_(backend), mesh_(mesh), available_(available), sharing_(sharing) {}
 
     bool fits(const TrainEngineOptions& options) const {
-        const TrainEngine engine(config_, options, backend_, mesh_);
+        // Some plans are beyond what can be counted.
+        std::optional<TrainEngine> planned;
+        try {
+            planned.emplace(config_, options, backend_, mesh_);
+        } catch (const Error&) {
+            return false;
+        }
+        const TrainEngine& engine = *planned;
         return engine.memory_plan().total <= available_.device_bytes &&
                engine.host_memory_plan().total <= available_.host_bytes;
     }
@@ -42,15 +50,19 @@ class Planner {
 
     /// The largest smaller micro-batch that fits, with as many rows per update.
     std::string smaller_batch(TrainEngineOptions options, std::int64_t accumulation_steps) const {
+        // Fewer rows never need more, so a few plans find the most rows that fit: as many as a device can
+        // hold. The divisor is looked for below them, for a batch that does not fit may have any size.
         const std::int64_t rows = options.model.rows;
-        for (std::int64_t parts = 2; parts <= rows; ++parts) {
-            if (rows % parts != 0) continue;
-            options.model.rows = rows / parts;
-            if (fits(options))
-                return fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
-                                   rows / parts * sharing_, accumulation_steps * parts);
+        std::int64_t fitting = 0, beyond = rows;
+        while (beyond - fitting > 1) {
+            options.model.rows = fitting + (beyond - fitting) / 2;
+            (fits(options) ? fitting : beyond) = options.model.rows;
         }
-        return {};
+        while (fitting > 0 && rows % fitting != 0) --fitting;
+        std::int64_t steps = 0;
+        if (fitting == 0 || __builtin_mul_overflow(accumulation_steps, rows / fitting, &steps)) return {};
+        return fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
+                           fitting * sharing_, steps);
     }
 
     std::string shorter_moments(TrainEngineOptions options) const {

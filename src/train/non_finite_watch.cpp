@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "core/console.h"
 #include "train/agreed_error.h"
 
 namespace drover {
@@ -17,7 +18,7 @@ void NonFiniteWatch::on_step_end(TrainerView& view, const StepReport& step) {
             what,
             "Lower --learning_rate or --max_grad_norm, look at the data, or use --on_nan skip to leave such "
             "steps out.");
-    if (view.state.is_world_process_zero) fmt::print(stderr, "{} The step was skipped.\n", what);
+    if (view.state.is_world_process_zero) print_log(stderr, "{} The step was skipped.\n", what);
 }
 
 }  // namespace drover

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <iterator>
 
+#include "core/console.h"
 #include "core/dtype.h"
 #include "core/error.h"
 
@@ -124,11 +125,19 @@ void StepTracer::on_train_end(TrainerView&) {
 void StepTracer::finish() {
     backend_.observe(nullptr);
     tracing_ = false;
+    try {
+        write();
+    } catch (const std::exception& error) {
+        print_log(stderr, "The run goes on without its trace. {}\n", error.what());
+    }
+    backend_.forget_marks();
+}
+
+void StepTracer::write() {
     const std::filesystem::path folder = settings_.folder / "plugins" / "profile" / run_name();
     std::filesystem::create_directories(folder);
     const std::filesystem::path file = folder / (host_name() + ".trace.json.gz");
     write_gzip(file, trace_.text());
-    backend_.forget_marks();
     written_ = file;
 }
 

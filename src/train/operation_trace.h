@@ -56,7 +56,8 @@ struct TraceSettings {
 };
 
 /// Traces the operations of some steps and writes them to
-/// <folder>/plugins/profile/<run>/<host>.trace.json.gz, where TensorBoard looks for it.
+/// <folder>/plugins/profile/<run>/<host>.trace.json.gz, where TensorBoard looks for it. Where that cannot be
+/// written, standard error says so, and the run goes on.
 class StepTracer final : public TrainerCallback {
   public:
     /// `backend`, which must outlive it, has no other observer while steps are traced.
@@ -74,6 +75,7 @@ class StepTracer final : public TrainerCallback {
 
   private:
     void finish();
+    void write();
 
     Backend& backend_;
     TraceSettings settings_;

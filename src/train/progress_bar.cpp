@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/console.h"
 #include "core/python_text.h"
 
 namespace drover {
@@ -88,8 +89,7 @@ void ProgressBar::on_log(TrainerView&, const Json&) {
 }
 
 void ProgressBar::on_train_end(TrainerView&) {
-    if (drawn_) fmt::print(out_, "\n");
-    std::fflush(out_);
+    if (drawn_) print_log(out_, "\n");
     drawn_ = false;
 }
 
@@ -102,18 +102,16 @@ bool ProgressBar::due() {
 
 void ProgressBar::draw(const std::string& text) {
     if (width_ > 0)
-        fmt::print(out_, "\r{}\x1b[K", text);
+        print_log(out_, "\r{}\x1b[K", text);
     else
-        fmt::print(out_, "{}\n", text);
-    std::fflush(out_);
+        print_log(out_, "{}\n", text);
     drawn_ = width_ > 0;
 }
 
 /// The next step draws it again.
 void ProgressBar::clear() {
     if (!drawn_) return;
-    fmt::print(out_, "\r\x1b[K");
-    std::fflush(out_);
+    print_log(out_, "\r\x1b[K");
     drawn_ = false;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "core/console.h"
 #include "train/run_summary.h"
 
 namespace drover {
@@ -34,14 +35,12 @@ std::string evaluation_banner(const TrainerView& view, std::int64_t samples) {
 
 void RunBanner::on_train_begin(TrainerView& view) {
     if (!view.state.is_world_process_zero) return;
-    fmt::print(stderr, "{}", training_banner(view));
-    std::fflush(stderr);
+    write_log(stderr, training_banner(view));
 }
 
 void RunBanner::on_evaluate_begin(TrainerView& view, std::int64_t samples) {
     if (!view.state.is_world_process_zero) return;
-    fmt::print(stderr, "{}", evaluation_banner(view, samples));
-    std::fflush(stderr);
+    write_log(stderr, evaluation_banner(view, samples));
 }
 
 }  // namespace drover

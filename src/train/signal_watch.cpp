@@ -9,6 +9,7 @@ void SignalWatch::on_train_begin(TrainerView&) {
 }
 
 void SignalWatch::on_step_end(TrainerView& view, const StepReport&) {
+    signals_.take_own();
     const auto agreed = [&](int number) { return agree_ ? agree_(number) : number; };
     const int end = agreed(signals_.end_asked());
     const bool save = agreed(signals_.take_save_asked() ? 1 : 0) != 0;
@@ -22,12 +23,24 @@ void SignalWatch::on_step_end(TrainerView& view, const StepReport&) {
 int SignalWatch::release() {
     if (!watching_) return 0;
     watching_ = false;
+    signals_.take_own();
     const int asked = signals_.disarm();
     return ended_by_ == 0 ? asked : 0;
 }
 
 const char* signal_name(int number) {
-    return number == SIGTERM ? "SIGTERM" : number == SIGINT ? "SIGINT" : "a signal";
+    switch (number) {
+        case SIGTERM:
+            return "SIGTERM";
+        case SIGINT:
+            return "SIGINT";
+        case SIGHUP:
+            return "SIGHUP";
+        case SIGPIPE:
+            return "SIGPIPE";
+        default:
+            return "a signal";
+    }
 }
 
 }  // namespace drover

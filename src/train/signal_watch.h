@@ -7,8 +7,9 @@
 
 namespace drover {
 
-/// Lets signals end a run in order: on SIGTERM or SIGINT the step is finished and saved, and the run ends; a
-/// second one ends the program at once. SIGUSR1 saves and goes on.
+/// Lets signals end a run in order: on SIGTERM, SIGINT, SIGHUP or SIGPIPE (the reader of the log is gone) the
+/// step is finished and saved, and the run ends; a second SIGTERM or SIGINT ends the program at once. SIGUSR1
+/// saves and goes on.
 ///
 /// Signals are taken from the beginning of training until this is destroyed or release() is called.
 class SignalWatch final : public TrainerCallback {

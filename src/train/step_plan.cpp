@@ -10,13 +10,21 @@ namespace drover {
 namespace {
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-    return (value + by - 1) / by;
+    return value / by + (value % by != 0 ? 1 : 0);
 }
 
 std::int64_t whole_steps(double steps) {
     if (!(steps < 9e18))
         throw UsageError("The run has more steps than can be counted.", "Use fewer epochs, or --max_steps.");
     return static_cast<std::int64_t>(std::ceil(steps));
+}
+
+std::int64_t product(std::int64_t a, std::int64_t b) {
+    std::int64_t result = 0;
+    if (__builtin_mul_overflow(a, b, &result))
+        throw UsageError("The run has more samples than can be counted.",
+                         "Use a smaller batch, or smaller --gradient_accumulation_steps or --max_steps.");
+    return result;
 }
 
 }  // namespace
@@ -33,11 +41,12 @@ StepPlan make_step_plan(const TrainerSettings& settings, std::int64_t batches_pe
         throw UsageError("The length of an epoch is not known, so the number of steps is not known either.",
                          "Give --max_steps.");
     plan.batches_per_epoch =
-        plan.streamed ? settings.max_steps * settings.gradient_accumulation_steps : batches_per_epoch;
+        plan.streamed ? product(settings.max_steps, settings.gradient_accumulation_steps) : batches_per_epoch;
     plan.updates_per_epoch = divide_up(plan.batches_per_epoch, settings.gradient_accumulation_steps);
     plan.total_batch_size =
-        settings.per_device_train_batch_size * settings.gradient_accumulation_steps * settings.replicas;
-    plan.examples = plan.streamed ? plan.total_batch_size * settings.max_steps : examples;
+        product(product(settings.per_device_train_batch_size, settings.gradient_accumulation_steps),
+                settings.replicas);
+    plan.examples = plan.streamed ? product(plan.total_batch_size, settings.max_steps) : examples;
     if (settings.max_steps > 0) {
         plan.max_steps = settings.max_steps;
         plan.epochs = plan.streamed ? std::numeric_limits<std::int64_t>::max()

@@ -7,6 +7,9 @@
 #include <ctime>
 #include <vector>
 
+#include "core/console.h"
+#include "core/error.h"
+
 namespace drover {
 namespace {
 
@@ -45,10 +48,21 @@ void TensorBoard::on_train_begin(TrainerView& view) {
 
 void TensorBoard::on_log(TrainerView& view, const Json& record) {
     if (!view.state.is_world_process_zero) return;
+    try {
+        write(view.state.global_step, record);
+    } catch (const Error& error) {
+        if (!failed_)
+            print_log(stderr, "{} Records are left out of it until it can be, and the run goes on.\n",
+                      error.cause());
+        failed_ = true;
+    }
+}
+
+void TensorBoard::write(std::int64_t step, const Json& record) {
     std::vector<EventFile::Scalar> scalars;
     for (const auto& [key, value] : record.items())
         if (value.is_number()) scalars.emplace_back(tag_of(key), value.get<double>());
-    file().add_scalars(seconds_since_1970(), view.state.global_step, scalars);
+    file().add_scalars(seconds_since_1970(), step, scalars);
 }
 
 }  // namespace drover

@@ -12,6 +12,9 @@ std::filesystem::path default_tensor_board_folder();
 
 /// Writes every record to a file of TensorBoard, under the names that Hugging Face's callback gives them:
 /// train/loss, train/learning_rate, eval/loss, … The file is made when there is something to write.
+///
+/// A file that cannot be made when training begins is an Error. Later on a record that cannot be written is
+/// left out, which is said once on standard error, and the run goes on.
 class TensorBoard final : public TrainerCallback {
   public:
     /// `arguments` and `config` are shown as texts.
@@ -26,10 +29,12 @@ class TensorBoard final : public TrainerCallback {
 
   private:
     EventFile& file();
+    void write(std::int64_t step, const Json& record);
 
     std::filesystem::path folder_;
     std::string arguments_, config_;
     std::optional<EventFile> file_;
+    bool failed_ = false;
 };
 
 }  // namespace drover

@@ -16,6 +16,12 @@ namespace drover {
 namespace {
 
 void check_options(const TrainEngineOptions& options, Device device) {
+    // Their ids alone would fill a memory of terabytes; products with a model's sizes can still be counted.
+    constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
+    if (options.model.rows > most_tokens / std::max<std::int64_t>(options.model.row_length, 1))
+        throw Error(fmt::format("A micro-batch of {} rows with {} tokens each fits into no device.",
+                                options.model.rows, options.model.row_length),
+                    "Use a smaller --per_device_train_batch_size or --block_size.");
     const Precision& precision = options.model.precision;
     for (const DType dtype :
          {precision.parameters, precision.residual, precision.gradients, precision.moments})
@@ -351,8 +357,8 @@ void TrainEngine::upload_scalars() {
 bool TrainEngine::is_recorded(const MicroBatch& micro) const {
     constexpr double most_work = 8e12;
     const double work = static_cast<double>(micro.tokens()) * static_cast<double>(parameter_count_);
-    return mesh_.everyone().idle() && options_.sharding == Sharding::replicated &&
-           !config_.has_experts() && !micro.sequences.begin && !micro.noise && work <= most_work;
+    return mesh_.everyone().idle() && options_.sharding == Sharding::replicated && !config_.has_experts() &&
+           !micro.sequences.begin && !micro.noise && work <= most_work;
 }
 
 void TrainEngine::forward_backward(const MicroBatch& micro, ParamStore::Turn turn, double balance_scale) {

@@ -95,6 +95,9 @@ TEST(GenerateCommand, RefusesWhatMakesNoSense) {
     expect_refusal(generate("llama", "--prompt_ids 1 --top_p 2"), 2, "--top_p is 2");
     expect_refusal(generate("llama", "--prompt_ids 999"), 1, "The token id 999 is not below");
     expect_refusal(generate("llama", "--prompt_ids 1 --dtype int8"), 1, "--dtype");
+    expect_refusal(generate("llama", "--prompt_ids ''"), 2, "is not a whole number");
+    for (const char* seed : {"-1", "18446744073709551616", "1.5", "''"})
+        expect_refusal(generate("llama", std::string("--prompt_ids 1 --seed ") + seed), 2, "--seed: ");
     expect_refusal("generate --model /nowhere --prompt a", 1, "/nowhere");
     expect_refusal(generate("llama", "--prompt_ids 1 --device cuda"), 1, "CUDA");
 }

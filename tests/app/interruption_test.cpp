@@ -20,6 +20,13 @@ class Interruption : public test::CheckpointRuns {
     std::unique_ptr<BackgroundRun> start(const std::string& more) const {
         return std::make_unique<BackgroundRun>(words("out", "--max_steps 1000000 " + more), folder_ / "log");
     }
+    /// Starts such a run behind a pipe whose reader takes one line; `launcher` stands before the command.
+    Outcome read_one_line(const std::string& launcher, const std::string& more) const {
+        return test::run_shell(
+            fmt::format("{{ {} {} {} 2>errors; echo $? >code; }} | head -1", DROVER_BINARY, launcher,
+                        words("out", "--max_steps 1000000 --save_strategy no " + more)),
+            folder_.path().string());
+    }
     bool has_record() const {
         return fs::exists(folder_ / "log") &&
                read_text_file(folder_ / "log").find("{'loss'") != std::string::npos;
@@ -27,7 +34,8 @@ class Interruption : public test::CheckpointRuns {
 };
 
 TEST_F(Interruption, ASignalEndsTheRunWithACheckpointThatGoesOn) {
-    for (const auto& [signal_number, name] : {std::pair{SIGTERM, "SIGTERM"}, std::pair{SIGINT, "SIGINT"}}) {
+    for (const auto& [signal_number, name] : {std::pair{SIGTERM, "SIGTERM"}, std::pair{SIGINT, "SIGINT"},
+                                              std::pair{SIGHUP, "SIGHUP"}, std::pair{SIGPIPE, "SIGPIPE"}}) {
         fs::remove_all(folder_ / "out");
         fs::remove(folder_ / "log");
         const auto run = start("--save_strategy no");
@@ -62,6 +70,50 @@ TEST_F(Interruption, ASecondSignalStopsAtOnce) {
     EXPECT_TRUE(steps_in("out").empty());
 }
 
+/// A terminal that closes may send SIGHUP more than once, and a scheduler SIGTERM beside it.
+TEST_F(Interruption, AHangUpIsNoSecondSignal) {
+    const auto run = start("--gradient_accumulation_steps 10 --logging_steps 1 --save_steps 1000000");
+    ASSERT_TRUE(run->wait_until([&] { return has_record(); })) << run->output();
+    run->send(SIGSTOP);
+    run->send(SIGHUP);
+    run->send(SIGTERM);  // both are pending when it goes on
+    run->send(SIGCONT);
+    run->send(SIGHUP);
+    const int code = run->exit_code();
+    EXPECT_TRUE(code == 128 + SIGHUP || code == 128 + SIGTERM) << code;
+    EXPECT_EQ(steps_in("out").size(), 1u) << run->output();
+}
+
+TEST_F(Interruption, AHangUpThatIsIgnoredAtTheStartStaysIgnored) {
+    const BackgroundRun run(words("out", "--max_steps 1000000 --save_strategy no"), folder_ / "log", "nohup");
+    ASSERT_TRUE(run.wait_until([&] { return has_record(); })) << run.output();
+    run.send(SIGHUP);
+    run.send(SIGUSR1);
+    ASSERT_TRUE(run.wait_until([&] { return steps_in("out").size() == 1; })) << run.output();
+    run.send(SIGUSR1);  // it trains on
+    EXPECT_TRUE(run.wait_until([&] { return steps_in("out").size() == 2; })) << run.output();
+}
+
+/// As with `| head -1`; the log of errors goes elsewhere.
+TEST_F(Interruption, AReaderThatLeavesEndsTheRunWithACheckpoint) {
+    const Outcome outcome = read_one_line("", "--logging_steps 1");
+    const std::string errors = read_text_file(folder_ / "errors");
+    EXPECT_EQ(read_text_file(folder_ / "code"), "141\n") << errors;
+    EXPECT_TRUE(outcome.output.starts_with("{'loss'")) << outcome.output;
+    EXPECT_NE(errors.find("Stopped by SIGPIPE after step"), std::string::npos) << errors;
+    ASSERT_EQ(steps_in("out").size(), 1u) << errors;
+    EXPECT_EQ(find_damage(checkpoint("out", steps_in("out")[0])), std::nullopt);
+}
+
+/// mpirun writes to the pipe, and the launcher notices that nobody reads it.
+TEST_F(Interruption, AReaderThatLeavesEndsALaunchedJobWithACheckpoint) {
+    read_one_line("launch --nproc_per_node 2", "--logging_steps 20");
+    const std::string errors = read_text_file(folder_ / "errors");
+    EXPECT_NE(errors.find("Stopped by SIGTERM after step"), std::string::npos) << errors;
+    ASSERT_EQ(steps_in("out").size(), 1u) << errors;
+    EXPECT_EQ(find_damage(checkpoint("out", steps_in("out")[0])), std::nullopt);
+}
+
 TEST_F(Interruption, Usr1SavesAndGoesOn) {
     const auto run = start("--save_strategy no");
     ASSERT_TRUE(run->wait_until([&] { return has_record(); })) << run->output();
@@ -84,7 +136,7 @@ TEST_F(Interruption, OneThreadTakesSignals) {
         const std::string status = read_text_file(thread.path() / "status");
         const std::uint64_t blocked = std::stoull(status.substr(status.find("SigBlk:") + 7), nullptr, 16);
         ++threads;
-        for (const int number : {SIGTERM, SIGINT, SIGUSR1})
+        for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGPIPE})
             if ((blocked >> (number - 1) & 1) == 0) {
                 ++taking;
                 break;

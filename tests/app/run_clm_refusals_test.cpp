@@ -69,6 +69,36 @@ TEST_F(RunClmRefuses, WrongCommandLines) {
     expect_refused("--early_stopping_threshold 2", 2, "early_stopping_patience");
 }
 
+/// Such numbers were multiplied, and the products were not what they should be.
+TEST_F(RunClmRefuses, NumbersThatCannotBeCountedWith) {
+    expect_refused("--max_steps 9223372036854775807", 2,
+                   "--max_steps is 9223372036854775807, which is too large");
+    expect_refused("--max_steps 9223372036854775808", 2,
+                   "--max_steps is 9223372036854775808, which is too large");
+    expect_refused("--warmup_steps 1e19", 2, "--warmup_steps is 1e19, which is too large");
+    expect_refused("--per_device_train_batch_size 1000000000000000", 2, "which is too large");
+    expect_refused("--block_size 4611686018427387904", 2, "which is too large");
+    expect_refused("--gradient_accumulation_steps 9223372036854775807", 2, "which is too large");
+    expect_refused("--threads 1000000000", 2, "--threads is 1000000000, which is too large");
+    expect_refused("--ddp_timeout 9223372036854775807", 2, "which is too large");
+    // Each is allowed, but not all together.
+    expect_refused(
+        "--per_device_train_batch_size 2147483647 --gradient_accumulation_steps 2147483647 "
+        "--streaming --max_steps 1000000000000",
+        2, "more samples than can be counted");
+    // A prime, which took the search for a smaller batch minutes.
+    expect_refused("--per_device_train_batch_size 2147483647", 1,
+                   "--per_device_train_batch_size 1 --gradient_accumulation_steps 2147483647");
+}
+
+TEST_F(RunClmRefuses, TextThatIsNotUtf8) {
+    for (const char* flag : {"--output_dir", "--train_file", "--text_column", "--pad_token", "--config_name"})
+        expect_refused(std::string(flag) + " \"$(printf 'caf\\351')\"", 2, "which is not UTF-8");
+    setenv("PROFILE_LOGDIR", "caf\xe9", 1);
+    expect_refused("", 2, "which is not UTF-8");
+    unsetenv("PROFILE_LOGDIR");
+}
+
 TEST_F(RunClmRefuses, MissingFiles) {
     expect_refused("--train_file /nowhere/text.txt", 1, "/nowhere/text.txt");
     expect_refused("--config_name nobody/nothing", 1, "nobody/nothing");

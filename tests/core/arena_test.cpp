@@ -53,6 +53,20 @@ TEST(ArenaDeathTest, MoreThanPlannedIsABug) {
     EXPECT_DEATH(arena.make(MemoryUse::batch, DType::u8, {1}), "smaller than its plan");
 }
 
+/// Sizes come from command lines and configs.
+TEST(Arena, APlanThatCannotBeCountedIsRefused) {
+    const std::int64_t large = std::int64_t{1} << 40;
+    Arena arena = Arena::measuring(Device::cpu);
+    EXPECT_THROW(arena.make(MemoryUse::scratch, DType::f32, {large, large}), Error);
+    EXPECT_THROW(arena.make(MemoryUse::scratch, DType::f32, {large, large, large, large}), Error);
+    for (int i = 0; i < 4; ++i) arena.make(MemoryUse::scratch, DType::f32, {large, 1 << 12});
+    EXPECT_THROW(arena.make(MemoryUse::scratch, DType::f32, {large, 1 << 12}), Error);
+}
+
+TEST(Arena, MoreMemoryThanThereIsIsRefused) {
+    EXPECT_THROW(allocate_host_memory(std::size_t{1} << 50), Error);
+}
+
 TEST(Arena, BytesInWords) {
     EXPECT_EQ(bytes_text(17), "17 bytes");
     EXPECT_EQ(bytes_text(1536), "1.50 KiB");

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "support/file_size_limit.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -41,6 +42,24 @@ TEST(EventFile, SaysWhenItCannotBeWritten) {
     const test::TemporaryFolder folder;
     write_file_atomically(folder / "taken", "a file");
     EXPECT_THROW(EventFile(folder / "taken/runs", 0), Error);
+}
+
+/// A disk that fills and has room again: no half event stays in between.
+TEST(EventFile, GoesOnBehindTheLastWholeEvent) {
+    const test::TemporaryFolder folder;
+    EventFile file(folder / "runs", 0);
+    const EventFile::Scalar loss{"train/loss", 8.319};
+    const auto beginning = std::filesystem::file_size(file.path());
+    file.add_scalars(1, 1, {&loss, 1});
+    const std::string before = read_text_file(file.path());
+    {
+        const test::FileSizeLimit full(before.size() + 10);
+        EXPECT_THROW(file.add_scalars(2, 2, {&loss, 1}), Error);
+        EXPECT_THROW(file.add_scalars(3, 3, {&loss, 1}), Error);
+    }
+    EXPECT_EQ(read_text_file(file.path()), before);
+    file.add_scalars(4, 4, {&loss, 1});
+    EXPECT_EQ(read_text_file(file.path()).size(), 2 * before.size() - beginning);
 }
 
 }  // namespace

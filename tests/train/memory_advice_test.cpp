@@ -82,6 +82,24 @@ TEST_F(MemoryAdvice, CombinesWhenOneChangeIsNotEnough) {
         << text;
 }
 
+/// Every number below a batch of this size was tried once.
+TEST_F(MemoryAdvice, FindsDivisorsOfAnyBatch) {
+    TrainEngineOptions huge = options(), few = options();
+    huge.model.row_length = few.model.row_length = 8;
+    few.model.rows = 7;
+    huge.model.rows = 2147483647;  // a prime
+    EXPECT_NE(advice(huge, needed(few))
+                  .find("--per_device_train_batch_size 1 --gradient_accumulation_steps "
+                        "6442450941"),
+              std::string::npos);
+    huge.model.rows = 2147483640;
+    EXPECT_NE(advice(huge, needed(few))
+                  .find("--per_device_train_batch_size 6 --gradient_accumulation_steps "
+                        "1073741820"),
+              std::string::npos)
+        << advice(huge, needed(few));
+}
+
 TEST_F(MemoryAdvice, SaysOverHowManyDevicesToShard) {
     TrainEngineOptions smallest = options();
     smallest.model.recompute = {Recompute::full};

@@ -18,6 +18,7 @@
 #include "api/run_clm_settings.h"
 #include "api/run_mesh.h"
 #include "api/speech.h"
+#include "core/console.h"
 #include "core/content_hash.h"
 #include "model/saved_config.h"
 #include "train/engine_model.h"
@@ -69,8 +70,7 @@ void report_failure(const std::string& program, const std::exception& error) {
     } catch (const Error&) {
         // No launcher has set what cannot be read.
     }
-    fmt::print(stderr, "{}: {}\n", program, error.what());
-    std::fflush(stderr);
+    print_log(stderr, "{}: {}\n", program, error.what());
 }
 
 /// The parts of a run, as `drover run_clm` puts them together. Where there are other processes, all make

@@ -16,6 +16,7 @@
 #include "backend/cuda/marks.h"
 #include "backend/cuda/module_interface.h"
 #include "backend/cuda/peaks.h"
+#include "core/console.h"
 
 namespace drover::cuda {
 namespace {
@@ -175,8 +176,8 @@ class CudaBackend final : public Backend {
         if (cudnn_attention_.takes(op)) return true;
         if (op.q.dtype() != DType::f32 && !refusal_said_) {
             refusal_said_ = true;
-            fmt::print(stderr, "Attention runs on the plain kernel, which is slower: {}\n",
-                       cudnn_attention_.refusal());
+            print_log(stderr, "Attention runs on the plain kernel, which is slower: {}\n",
+                      cudnn_attention_.refusal());
         }
         return false;
     }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "backend/cuda/cuda_error.h"
+#include "core/console.h"
 
 namespace drover::cuda {
 namespace {
@@ -63,8 +64,8 @@ void GraphRecorder::refuse(cudaError_t status) {
     cudaGetLastError();  // or the next launch would be blamed
     if (refusal_said_) return;
     refusal_said_ = true;
-    fmt::print(stderr, "Operations are not recorded, which makes small steps slower{}\n",
-               status == cudaSuccess ? std::string(".") : fmt::format(": {}.", cudaGetErrorString(status)));
+    print_log(stderr, "Operations are not recorded, which makes small steps slower{}\n",
+              status == cudaSuccess ? std::string(".") : fmt::format(": {}.", cudaGetErrorString(status)));
 }
 
 GraphRecorder::~GraphRecorder() {

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "comm/nccl/nccl_communicator.h"
+#include "core/console.h"
 #include "core/machine_identity.h"
 
 namespace drover {
@@ -67,8 +68,7 @@ void NcclCommunicators::tell_apart_ranks_of_one_gpu() {
     setenv("NCCL_HOSTID", fmt::format("drover-rank-{}", world_.rank()).c_str(), 0);
     if (one_machine) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
     if (world_.rank() == 0)
-        fmt::print(stderr,
-                   "Ranks share a GPU: NCCL carries their data as between machines, which is slow.\n");
+        print_log(stderr, "Ranks share a GPU: NCCL carries their data as between machines, which is slow.\n");
 }
 
 MakeCommunicator NcclCommunicators::maker() {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string_view>
+
+/// What the program says: a log, which must never end what is being done, or a result, which must arrive.
+namespace drover {
+
+/// Writes to a log and flushes it. A log that cannot be written (a full disk, a closed terminal) is no
+/// reason to stop: what was to be said is lost, and the first time that `out` fails is said on standard
+/// error, if that is another file and can be written.
+void write_log(std::FILE* out, std::string_view text);
+
+/// Writes to standard output and flushes it; Error when that cannot be written.
+void write_result(std::string_view text);
+
+/// write_log() with fmt's formatting.
+template <class... Values>
+void print_log(std::FILE* out, fmt::format_string<Values...> format, Values&&... values) {
+    write_log(out, fmt::vformat(format, fmt::make_format_args(values...)));
+}
+
+/// write_result() with fmt's formatting.
+template <class... Values>
+void print_result(fmt::format_string<Values...> format, Values&&... values) {
+    write_result(fmt::vformat(format, fmt::make_format_args(values...)));
+}
+
+}  // namespace drover
