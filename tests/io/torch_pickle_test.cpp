@@ -212,6 +212,22 @@ TEST(TorchPickle, TheListIsThis) {
     }
 }
 
+TEST(TorchPickle, OnlyTextIsEncodedAndOnlyAsLatin1) {
+    const auto text = [](const std::string& word) {
+        return std::string("\x8c") + static_cast<char>(word.size()) + word;
+    };
+    const auto encoded = [&](const std::string& arguments) {
+        return test::accepts_pickle_program("\x80\x04" + text("_codecs") + text("encode") + "\x93(" +
+                                            arguments + "tR.");
+    };
+    EXPECT_TRUE(encoded(text("word") + text("latin1")));
+    EXPECT_TRUE(encoded(text("word")));
+    EXPECT_FALSE(encoded(text("word") + text("utf-8")));
+    EXPECT_FALSE(encoded(text("word") + text("latin1") + text("strict")));
+    EXPECT_FALSE(encoded(""));
+    EXPECT_FALSE(encoded("K\1"));
+}
+
 TEST(TorchPickle, ChecksumsOfStoragesAreVerified) {
     std::string bytes = read_text_file(test::golden_path("pickle/values_protocol2.pt"));
     const float six = 6;
