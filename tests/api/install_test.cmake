@@ -50,6 +50,7 @@ function(expect_loaded what module)
 endfunction()
 
 set(ENV{OMP_NUM_THREADS} 1)
+set(ENV{XDG_CACHE_HOME} ${WORK}/cache)
 set(mpirun ${MPIRUN} --allow-run-as-root --oversubscribe --bind-to none -n 2)
 file(COPY ${SOURCE}/tests/golden/run_clm/saved/ ${SOURCE}/examples/tokenizers/shakespeare-4k/ DESTINATION ${WORK}/model)
 

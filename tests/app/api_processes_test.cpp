@@ -133,13 +133,16 @@ TEST_F(ApiProcesses, ATrainedModelSpeaksAsItWasSaved) {
         for (int rank = 0; rank < one.processes; ++rank) {
             EXPECT_EQ(said(rank, "trained"), said(rank, "saved")) << one.scenario << " " << outcome.output;
             EXPECT_NE(said(rank, "trained"), said(rank, "untrained")) << one.scenario;
-            if (one.spread)
+            if (one.spread) {
                 EXPECT_NE(said(rank, "refused").find("went with the Trainer"), std::string::npos)
                     << outcome.output;
-            else
+            } else {
                 EXPECT_EQ(said(rank, "left"), said(rank, "saved")) << outcome.output;
+            }
         }
-        if (!one.spread) EXPECT_EQ(said(1, "alone"), said(1, "saved")) << outcome.output;
+        if (!one.spread) {
+            EXPECT_EQ(said(1, "alone"), said(1, "saved")) << outcome.output;
+        }
     }
 }
 
