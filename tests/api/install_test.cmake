@@ -80,6 +80,11 @@ expect_loaded("Training on two processes" drover_mpi.so)
 if(NOT output MATCHES "2 processes on 1 machine" OR NOT EXISTS ${WORK}/processes/model.safetensors)
   fail("Two processes did not train as one:\n${output}")
 endif()
+run_installed("Launching two processes" ${drover} launch --nproc_per_node 2 ${train} --train_file ${text_file} --output_dir ${WORK}/launched)
+expect_loaded("Launching two processes" drover_mpi.so)
+if(NOT EXISTS ${WORK}/launched/model.safetensors)
+  fail("The launched processes did not train:\n${output}")
+endif()
 
 # A module that is not there is looked for in the tree alone, and that is said.
 file(GLOB_RECURSE mpi ${WORK}/program/*drover_mpi.so)
