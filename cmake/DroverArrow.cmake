@@ -1,6 +1,8 @@
 # Arrow C++ with parquet, as drover::arrow, for the optional module drover_arrow.so: from the system, else from the
 # pyarrow wheel that scripts/setup.sh puts into the user's cache (or from the folder in DROVER_ARROW_ROOT, one that holds
 # include/ and libarrow.so*). Without it there is no such target and everything else is built.
+# DROVER_ARROW_LIBRARIES are the wheel's libraries, which are installed beside the module, and DROVER_ARROW_LICENSES their licences;
+# both are empty where Arrow is the system's.
 
 set(DROVER_ARROW_ROOT "" CACHE PATH "Folder with include/ and libarrow.so* (a pyarrow package); empty: search")
 
@@ -25,6 +27,8 @@ else()
       target_include_directories(drover_system_arrow SYSTEM INTERFACE ${root}/include)
       target_link_libraries(drover_system_arrow INTERFACE ${parquet_library} ${arrow_library})
       add_library(drover::arrow ALIAS drover_system_arrow)
+      set(DROVER_ARROW_LIBRARIES ${arrow_library} ${parquet_library})
+      file(GLOB DROVER_ARROW_LICENSES ${root}/../LICENSE* ${root}/../NOTICE*)
     endif()
   endforeach()
 endif()

@@ -19,3 +19,23 @@ function(drover_library name)
   target_include_directories(drover_${flat} PUBLIC ${include_root})
   target_link_libraries(drover_${flat} PUBLIC ${ARG_USES} PRIVATE drover_flags ${ARG_PRIVATE})
 endfunction()
+
+# drover_install_module(drover_mpi)
+# drover_install_module(drover_arrow LIBRARIES … LICENSES …)
+#
+# Installs what the program and the library load when it is needed into a folder where both look (core/program_module.cpp), with
+# either of them. LIBRARIES are those that it needs and that are not the machine's own: they go beside it, with their licences.
+
+function(drover_install_module name)
+  cmake_parse_arguments(ARG "" "" "LIBRARIES;LICENSES" ${ARGN})
+  if(ARG_LIBRARIES)
+    set_target_properties(${name} PROPERTIES INSTALL_RPATH "\$ORIGIN")
+  else()
+    set_target_properties(${name} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  endif()
+  foreach(component program sdk)
+    install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/drover COMPONENT ${component})
+    install(FILES ${ARG_LIBRARIES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/drover COMPONENT ${component})
+    install(FILES ${ARG_LICENSES} DESTINATION ${CMAKE_INSTALL_DATADIR}/drover/licenses/${name} COMPONENT ${component})
+  endforeach()
+endfunction()

@@ -22,7 +22,8 @@ DROVER_INLINE_NAMESPACE v1 {
     };
 
     /// A causal language model in a folder of safetensors: type llama or mixtral. Weights are read when they
-    /// are needed. Cheap to copy.
+    /// are needed. A Trainer trains it in place: from then on the weights of the model and of its copies are
+    /// the trained ones. Cheap to copy.
     class DROVER_EXPORT CausalLM {
       public:
         /// A folder, or a repository that is in the Hugging Face cache.
@@ -32,7 +33,9 @@ DROVER_INLINE_NAMESPACE v1 {
         std::int64_t num_parameters() const;
         std::int64_t vocab_size() const;
 
-        /// The text that follows the prompt.
+        /// The text that follows the prompt. Where several processes have trained the model and none has all
+        /// of its weights, all of them call this together. Throws when such weights, or weights that there
+        /// was no memory to keep, went with their Trainer.
         std::string generate(const Tokenizer& tokenizer, const std::string& prompt,
                              const GenerationOptions& options = {}) const;
 

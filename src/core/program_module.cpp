@@ -12,25 +12,54 @@
 namespace drover {
 namespace {
 
-/// The folder of the file that holds this code; empty when nobody knows.
-std::filesystem::path own_folder() {
-    Dl_info place{};
-    if (dladdr(reinterpret_cast<void*>(&own_folder), &place) == 0 || place.dli_fname == nullptr) return {};
+namespace fs = std::filesystem;
+
+/// The folder of the program; empty when nobody knows.
+fs::path program_folder() {
     std::error_code unknown;
-    return std::filesystem::canonical(place.dli_fname, unknown).parent_path();
+    return fs::read_symlink("/proc/self/exe", unknown).parent_path();
 }
 
-std::vector<std::filesystem::path> module_places(std::string_view file_name,
-                                                 const char* environment_variable) {
+/// The folder of the shared library that holds this code; empty when that is no library, or nobody knows.
+fs::path library_folder() {
+    Dl_info place{};
+    if (dladdr(reinterpret_cast<void*>(&library_folder), &place) == 0 || place.dli_fname == nullptr)
+        return {};
+    std::error_code unknown;
+    const fs::path name = place.dli_fname;
+    if (!name.has_parent_path()) return {};  // the program, as the shell found it
+    const fs::path file = fs::canonical(name, unknown);
+    return file == fs::read_symlink("/proc/self/exe", unknown) ? fs::path() : file.parent_path();
+}
+
+bool is_inside(const fs::path& folder, const fs::path& outer) {
+    return std::mismatch(outer.begin(), outer.end(), folder.begin(), folder.end()).first == outer.end();
+}
+
+/// Where modules may be. The build folder counts only for what lies in it: an installed program must not
+/// take up a module of another build.
+std::vector<fs::path> module_folders() {
+    std::vector<fs::path> folders;
+    std::error_code absent;
+    const fs::path build = fs::canonical(DROVER_BUILD_FOLDER, absent);
+    const auto add = [&](const fs::path& own, std::string_view installed) {
+        if (own.empty()) return;
+        folders.push_back(own);
+        folders.push_back((own / installed).lexically_normal());
+        if (!build.empty() && is_inside(own, build)) folders.push_back(build);
+    };
+    add(program_folder(), DROVER_MODULES_FROM_PROGRAM);
+    add(library_folder(), "drover");
+    return folders;
+}
+
+std::vector<fs::path> module_places(std::string_view file_name, const char* environment_variable) {
     if (const char* given = std::getenv(environment_variable); given != nullptr && *given != '\0')
         return {given};
-    std::vector<std::filesystem::path> places;
-    std::error_code unknown;
-    const auto program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-    for (const std::filesystem::path& folder : {unknown ? std::filesystem::path() : program.parent_path(),
-                                                own_folder(), std::filesystem::path(DROVER_MODULE_FOLDER)})
-        if (const auto place = folder / file_name;
-            !folder.empty() && std::find(places.begin(), places.end(), place) == places.end())
+    std::vector<fs::path> places;
+    for (const fs::path& folder : module_folders())
+        if (const fs::path place = folder / file_name;
+            std::find(places.begin(), places.end(), place) == places.end())
             places.push_back(place);
     return places;
 }
@@ -42,7 +71,7 @@ ProgramModule load_program_module(std::string_view file_name, const char* enviro
     for (const auto& place : module_places(file_name, environment_variable)) {
         looked_at.push_back(place.string());
         std::error_code ignored;
-        if (!std::filesystem::exists(place, ignored)) continue;
+        if (!fs::exists(place, ignored)) continue;
         void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (handle == nullptr) return {.reason = fmt::format("its module cannot be loaded ({})", dlerror())};
         return {.handle = handle, .place = place.string()};

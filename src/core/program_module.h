@@ -5,9 +5,9 @@
 
 namespace drover {
 
-/// A shared library that belongs to the program and is loaded only when it is needed: beside the program,
-/// beside the library that holds this code, or in the folder where it was built. An environment variable may
-/// name the file instead.
+/// A shared library that belongs to the program and is loaded only when it is needed: beside the program or
+/// the library that holds this code, in lib/drover of the tree in which they are installed, or, for programs
+/// in the build folder, there. An environment variable may name the file instead.
 struct ProgramModule {
     void* handle = nullptr;  ///< for dlsym; nullptr when it could not be loaded
     std::string place;       ///< the file that was loaded

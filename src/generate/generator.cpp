@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/json.h"
 
 namespace drover {
 
@@ -41,21 +40,24 @@ DType stored_dtype(const std::filesystem::path& path) {
 }
 
 std::vector<std::int32_t> end_ids(const ModelConfig& config, const std::filesystem::path& folder) {
+    const auto file = folder / "generation_config.json";
+    return end_ids(config, std::filesystem::exists(file) ? read_json_file(file) : Json(), file.string());
+}
+
+std::vector<std::int32_t> end_ids(const ModelConfig& config, const Json& generation,
+                                  const std::string& place) {
     std::vector<std::int32_t> ids;
-    if (const auto file = folder / "generation_config.json"; std::filesystem::exists(file)) {
-        const Json generation = read_json_file(file);
-        const Json ends = generation.is_object() ? generation.value("eos_token_id", Json()) : Json();
-        const auto add = [&](const Json& id) {
-            if (!id.is_number_integer())
-                throw Error(fmt::format("{}: eos_token_id is {}.", file.string(), ends.dump()),
-                            "It must be an integer or a list of integers.");
-            ids.push_back(id.get<std::int32_t>());
-        };
-        if (ends.is_array())
-            for (const Json& id : ends) add(id);
-        else if (!ends.is_null())
-            add(ends);
-    }
+    const Json ends = generation.is_object() ? generation.value("eos_token_id", Json()) : Json();
+    const auto add = [&](const Json& id) {
+        if (!id.is_number_integer())
+            throw Error(fmt::format("{}: eos_token_id is {}.", place, ends.dump()),
+                        "It must be an integer or a list of integers.");
+        ids.push_back(id.get<std::int32_t>());
+    };
+    if (ends.is_array())
+        for (const Json& id : ends) add(id);
+    else if (!ends.is_null())
+        add(ends);
     if (ids.empty())
         for (const std::int64_t id : config.eos_token_ids) ids.push_back(static_cast<std::int32_t>(id));
     return ids;

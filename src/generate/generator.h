@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/json.h"
 #include "generate/sampling.h"
 #include "io/model_folder.h"
 #include "model/inference_model.h"
@@ -21,6 +22,9 @@ DType stored_dtype(const std::filesystem::path& path);
 /// The ids that end a text: those of generation_config.json beside the weights if it names any, else those of
 /// config.json.
 std::vector<std::int32_t> end_ids(const ModelConfig& config, const std::filesystem::path& folder);
+/// The same for what is in that file; `place` is its name for messages.
+std::vector<std::int32_t> end_ids(const ModelConfig& config, const Json& generation,
+                                  const std::string& place);
 
 struct GenerationSettings {
     SamplingSettings sampling;

@@ -227,6 +227,26 @@ LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::fi
     return report;
 }
 
+void TrainEngine::take_weights(const std::function<std::vector<float>(const LeafSpec&)>& whole_leaf,
+                               std::uint64_t seed) {
+    const GrownLeaves grown = grow_vocabulary(config_, TorchRng(seed), whole_leaf);
+    std::vector<float> values;
+    WeightUpload upload(backend_, stream_);
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
+        const OwnedLeaf& leaf = store_->owned()[i];
+        values.resize(static_cast<std::size_t>(leaf.param.numel()));
+        if (!grown.fill(leaf, values)) {
+            std::vector<float> whole = whole_leaf(*leaf.spec);
+            read_block(Tensor::of(whole.data(),
+                                  {leaf.spec->shape[0], leaf.spec->shape.numel() / leaf.spec->shape[0]}),
+                       leaf.row_begin, leaf.row_count, leaf.column_begin, leaf.column_count,
+                       Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
+        }
+        write_leaf(upload, i, values);
+    }
+    store_->weights_changed();
+}
+
 void TrainEngine::save_weights(const std::filesystem::path& folder, const SaveModelOptions& options) const {
     CheckpointWriter writer(backend_, mesh_, 0);
     CheckpointJob job{.folder = folder,

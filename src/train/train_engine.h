@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -119,6 +120,10 @@ class TrainEngine {
     /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Tensors that it
     /// lacks are drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
     LoadReport load_weights(const std::filesystem::path& path, std::uint64_t seed);
+    /// Takes the weights that `whole_leaf` gives, for every leaf on every rank in the same order. A
+    /// vocabulary that is to be resized is larger than theirs.
+    void take_weights(const std::function<std::vector<float>(const LeafSpec&)>& whole_leaf,
+                      std::uint64_t seed);
     /// Writes config.json and the weights, of which the master copy where there is one, for transformers to
     /// load. Collective: every rank writes its parts.
     void save_weights(const std::filesystem::path& folder, const SaveModelOptions& options = {}) const;

@@ -116,6 +116,88 @@ TEST_F(PublicApi, UpdatesThatBfloat16LosesAreAnnounced) {
         EXPECT_EQ(said({{remedy, "yes"}}).find("will be lost"), std::string::npos) << remedy;
 }
 
+/// What a model says before it is trained, by its Trainer, and as it was saved.
+class TrainedModel : public PublicApi {
+  protected:
+    drover::Trainer trainer(const drover::CausalLM& model,
+                            std::map<std::string, std::string> more = {}) const {
+        const auto tokens = tokenizer();
+        const auto rows = data(tokens);
+        return drover::Trainer{{.model = model,
+                                .train_dataset = rows["train"],
+                                .args = {.output_dir = output(),
+                                         .max_steps = 3,
+                                         .learning_rate = 1e-2,
+                                         .save_strategy = "no",
+                                         .disable_tqdm = true,
+                                         .more = std::move(more)},
+                                .data_collator = drover::DataCollatorForLanguageModeling(tokens),
+                                .eval_dataset = rows["train"]}};
+    }
+    std::string output() const { return folder_ / "output"; }
+    std::string said_by(const drover::CausalLM& model) const {
+        return model.generate(tokenizer(), "To be", {.max_new_tokens = 24, .temperature = 1, .seed = 3});
+    }
+    std::string said_by(const std::string& folder, const std::string& dtype = "float32") const {
+        return said_by(drover::CausalLM::from_pretrained(folder, {.torch_dtype = dtype}));
+    }
+};
+
+TEST_F(TrainedModel, SpeaksWithItsNewWeights) {
+    for (const std::string dtype : {"float32", "bfloat16"}) {
+        const auto model = drover::CausalLM::from_pretrained(model_id(), {.torch_dtype = dtype});
+        const drover::CausalLM copy = model;
+        const std::string before = said_by(model);
+        {
+            auto training = trainer(model);
+            training.evaluate();
+            EXPECT_EQ(said_by(model), before);
+            training.train();
+            training.save_model(output());
+            EXPECT_NE(said_by(output(), dtype), before);
+            EXPECT_EQ(said_by(model), said_by(output(), dtype)) << dtype;
+        }
+        EXPECT_EQ(said_by(copy), said_by(output(), dtype)) << "without its Trainer, in " << dtype;
+    }
+    EXPECT_NE(said_by(model_id()), said_by(output()));  // the folder that it came from is as it was
+}
+
+TEST_F(TrainedModel, IsWhatASecondTrainerBeginsWith) {
+    const auto model = drover::CausalLM::from_pretrained(model_id());
+    double untrained = 0, trained = 0;
+    {
+        auto first = trainer(model);
+        untrained = first.evaluate().at("eval_loss");
+        first.train();
+        trained = first.evaluate().at("eval_loss");
+        EXPECT_NEAR(trainer(model).evaluate().at("eval_loss"), trained, 1e-6);
+    }
+    auto second = trainer(model);
+    EXPECT_NEAR(second.evaluate().at("eval_loss"), trained, 1e-6);
+    EXPECT_LT(trained, untrained - 0.1);
+    second.train();
+    second.save_model(output());
+    EXPECT_EQ(said_by(model), said_by(output()));
+}
+
+TEST_F(TrainedModel, IsTheBestOneWhereThatIsLoadedAtTheEnd) {
+    const auto model = drover::CausalLM::from_pretrained(model_id());
+    // The rate rises with every step, to one that destroys the model: the first checkpoint is the best.
+    auto training = trainer(model, {{"save_strategy", "steps"},
+                                    {"save_steps", "1"},
+                                    {"eval_strategy", "steps"},
+                                    {"eval_steps", "1"},
+                                    {"warmup_steps", "3"},
+                                    {"learning_rate", "3"},
+                                    {"load_best_model_at_end", "True"}});
+    training.train();
+    const auto state = nlohmann::json::parse(std::ifstream(fs::path(output()) / "trainer_state.json"));
+    const std::string best = state.at("best_model_checkpoint"), last = fs::path(output()) / "checkpoint-3";
+    ASSERT_NE(best, last);
+    EXPECT_EQ(said_by(model), said_by(best));
+    EXPECT_NE(said_by(model), said_by(last));
+}
+
 TEST_F(PublicApi, FsdpArgumentsNameTheBlock) {
     const auto arguments = drover::fsdp_v2_training_args(drover::CausalLM::from_pretrained(model_id()));
     EXPECT_EQ(arguments.fsdp, "full_shard");

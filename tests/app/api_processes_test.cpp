@@ -113,6 +113,39 @@ TEST_F(ApiProcesses, FourProcessesInTwoDimensionsTrainEvaluateAndSaveAsOne) {
     compare_with_one(4, "train_2d", {"total_flos"});  // rows are padded to an even length
 }
 
+TEST_F(ApiProcesses, ATrainedModelSpeaksAsItWasSaved) {
+    struct Case {
+        int processes;
+        std::string scenario;
+        bool spread;  ///< no process has all weights
+    };
+    for (const Case& one :
+         {Case{2, "speak", true}, Case{4, "speak_2d", true}, Case{2, "speak_whole", false}}) {
+        const test::Outcome outcome = program(one.processes, one.scenario, "out_" + one.scenario);
+        ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+        const auto said = [&](int rank, const std::string& who) {
+            const std::string before = fmt::format("rank {}, {}: ", rank, who);
+            const auto at = outcome.output.find(before);
+            if (at == std::string::npos) return "nothing by " + who;
+            const auto begin = at + before.size();
+            return outcome.output.substr(begin, outcome.output.find('\n', begin) - begin);
+        };
+        for (int rank = 0; rank < one.processes; ++rank) {
+            EXPECT_EQ(said(rank, "trained"), said(rank, "saved")) << one.scenario << " " << outcome.output;
+            EXPECT_NE(said(rank, "trained"), said(rank, "untrained")) << one.scenario;
+            if (one.spread) {
+                EXPECT_NE(said(rank, "refused").find("went with the Trainer"), std::string::npos)
+                    << outcome.output;
+            } else {
+                EXPECT_EQ(said(rank, "left"), said(rank, "saved")) << outcome.output;
+            }
+        }
+        if (!one.spread) {
+            EXPECT_EQ(said(1, "alone"), said(1, "saved")) << outcome.output;
+        }
+    }
+}
+
 TEST_F(ApiProcesses, WhatAllCannotDoIsShownOnce) {
     expect_shown_once(finetune(3, "out", "absent"), "The tokenizer's model_id is \"absent\"", 1);
     const fs::path weights = folder_ / "model" / "model.safetensors";

@@ -71,6 +71,7 @@ TEST(ParseWords, BooleanWords) {
     EXPECT_TRUE(words_only({"--do_train", "--do_eval"}).flag("do_train"));
     EXPECT_TRUE(words_only({"--bf16=true"}).flag("bf16"));
     EXPECT_FALSE(words_only({"--no_save_final_model"}).flag("save_final_model"));
+    EXPECT_FALSE(words_only({"--no_save_fin"}).flag("save_final_model"));
     EXPECT_TRUE(words_only({"--no_cuda"}).flag("use_cpu"));
     EXPECT_MENTIONS(words_error({"--do_train", "maybe"}), "\"maybe\"");
     EXPECT_MENTIONS(words_error({"--no_bf16=yes"}), "takes no value");

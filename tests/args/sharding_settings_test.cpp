@@ -208,6 +208,9 @@ TEST(DeepSpeed, BadConfigs) {
                     "two numbers");
     EXPECT_MENTIONS(deepspeed_error(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})"),
                     "adam_w_mode");
+    EXPECT_MENTIONS(
+        deepspeed_error(R"({"optimizer": {"type": "Adam", "params": {"bias_correction": false}}})"),
+        "bias_correction");
     EXPECT_MENTIONS(deepspeed_error(R"({"scheduler": {"type": "OneCycle"}})"), "WarmupLR");
     EXPECT_MENTIONS(deepspeed_error(R"({"gradient_clipping": "lots"})"), "gradient_clipping is \"lots\"");
     EXPECT_MENTIONS(deepspeed_error(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})"),

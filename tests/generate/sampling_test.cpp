@@ -56,6 +56,14 @@ TEST(Sampling, TopPKeepsTheLikeliestThatReachIt) {
     EXPECT_EQ(draws(logs({0.6, 0.4}), {.temperature = 1, .top_p = 0.01}, 500).at(0), 500);
 }
 
+/// As in transformers, tokens go while what has gone is at most 1 − p: equal probabilities are exact.
+TEST(Sampling, TopPDropsWhatReachesTheRestExactly) {
+    EXPECT_EQ(draws({0, 0}, {.temperature = 1, .top_p = 0.5}, 500).size(), 1u);
+    EXPECT_EQ(draws({0, 0, 0, 0}, {.temperature = 1, .top_p = 0.75}, 2000).size(), 3u);
+    EXPECT_EQ(draws({0, 0, 0, 0}, {.temperature = 1, .top_p = 0.5}, 2000).size(), 2u);
+    EXPECT_EQ(draws({0, 0, 0, 0}, {.temperature = 1, .top_p = 0.51}, 2000).size(), 3u);
+}
+
 TEST(Sampling, TopPLooksAtWhatTopKAndTemperatureLeft) {
     // Of the two that are left, the first has 0.4 / 0.7 = 0.57.
     const std::vector<float> logits = logs({0.4, 0.3, 0.2, 0.1});

@@ -194,5 +194,13 @@ TEST(SafetensorsRejects, WhatIsNotAFile) {
     expect_error([&] { SafetensorsFile file(folder / "pipe"); }, {"pipe", "not a regular file"});
 }
 
+TEST(SafetensorsLimits, TheLargestSizeBesideAZeroIsRead) {
+    const TemporaryFolder folder;
+    write_raw(folder / "file.safetensors",
+              one_tensor(R"("dtype":"F32","shape":[9223372036854775807,0],"data_offsets":[0,0])"));
+    const SafetensorsFile file(folder / "file.safetensors");
+    EXPECT_EQ(file.header().entries.at(0).shape, (std::vector<std::int64_t>{9223372036854775807, 0}));
+}
+
 }  // namespace
 }  // namespace drover

@@ -179,6 +179,55 @@ TEST(TorchPickle, TheListIsAllThatMayBeNamed) {
     }
 }
 
+/// Word for word: whoever allows one more name says so here too, with what is made of it.
+TEST(TorchPickle, TheListIsThis) {
+    using enum PickleName::Meaning;
+    const std::vector<std::pair<std::string_view, PickleName::Meaning>> expected = {
+        {"collections.OrderedDict", ordered_dict},
+        {"torch._utils._rebuild_tensor_v2", tensor},
+        {"torch._utils._rebuild_parameter", parameter},
+        {"torch.Size", size},
+        {"torch.device", device},
+        {"_codecs.encode", encode},
+        {"torch.FloatStorage", storage},
+        {"torch.DoubleStorage", storage},
+        {"torch.HalfStorage", storage},
+        {"torch.BFloat16Storage", storage},
+        {"torch.LongStorage", storage},
+        {"torch.IntStorage", storage},
+        {"torch.ShortStorage", storage},
+        {"torch.CharStorage", storage},
+        {"torch.ByteStorage", storage},
+        {"torch.BoolStorage", storage},
+        {"numpy.core.multiarray._reconstruct", closed},
+        {"numpy._core.multiarray._reconstruct", closed},
+        {"numpy.core.multiarray.scalar", closed},
+        {"numpy._core.multiarray.scalar", closed},
+        {"numpy.ndarray", closed},
+        {"numpy.dtype", closed}};
+    ASSERT_EQ(pickle_names.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(pickle_names[i].full_name, expected[i].first);
+        EXPECT_EQ(pickle_names[i].meaning, expected[i].second) << expected[i].first;
+    }
+}
+
+TEST(TorchPickle, OnlyTextIsEncodedAndOnlyAsLatin1) {
+    const auto text = [](const std::string& word) {
+        return std::string("\x8c") + static_cast<char>(word.size()) + word;
+    };
+    const auto encoded = [&](const std::string& arguments) {
+        return test::accepts_pickle_program("\x80\x04" + text("_codecs") + text("encode") + "\x93(" +
+                                            arguments + "tR.");
+    };
+    EXPECT_TRUE(encoded(text("word") + text("latin1")));
+    EXPECT_TRUE(encoded(text("word")));
+    EXPECT_FALSE(encoded(text("word") + text("utf-8")));
+    EXPECT_FALSE(encoded(text("word") + text("latin1") + text("strict")));
+    EXPECT_FALSE(encoded(""));
+    EXPECT_FALSE(encoded("K\1"));
+}
+
 TEST(TorchPickle, ChecksumsOfStoragesAreVerified) {
     std::string bytes = read_text_file(test::golden_path("pickle/values_protocol2.pt"));
     const float six = 6;

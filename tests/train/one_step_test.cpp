@@ -124,6 +124,30 @@ TEST(ExpertModes, GiveTheSameGradients) {
         }
 }
 
+/// The same micro-batch twice: its cross-entropy is a mean, so it stays; the balance loss is added for each
+/// micro-batch, or averaged like the rest up to transformers 4.45.
+TEST(ExpertBalance, IsAddedOrAveragedOverMicroBatches) {
+    const auto backend = test::make_test_backend();
+    const test::GoldenStep golden("mixtral_aux_top2_float32");
+    const std::vector<TokenBatch> once = {golden.batch()}, twice = {golden.batch(), golden.batch()};
+    TrainEngineOptions options = golden.options(Precision::fp32());
+    const auto added = golden.engine(*backend, options);
+    const double balance = added->evaluate(once[0]).balance_loss;
+    ASSERT_GT(balance, 0.01);
+    EXPECT_NEAR(added->accumulate_gradients(twice).loss, added->accumulate_gradients(once).loss + balance,
+                1e-5);
+
+    options.compat = HfCompat::v4_43();
+    const auto alone = golden.engine(*backend, options), averaged = golden.engine(*backend, options);
+    const StepResult expected = alone->accumulate_gradients(once);
+    EXPECT_NEAR(averaged->accumulate_gradients(twice).loss, expected.loss, 1e-6);
+    for (std::size_t i = 0; i < alone->store().owned().size(); ++i)
+        EXPECT_LE(
+            test::relative_error(averaged->store().owned()[i].gradient, alone->store().owned()[i].gradient),
+            1e-5)
+            << alone->store().owned()[i].spec->name;
+}
+
 TEST(ExpertCounts, ActiveParametersOfMixtral) {
     const ModelConfig config = ModelConfig::from_path(test::example_path("configs/mixtral-8x7b.json"));
     EXPECT_EQ(make_param_spec(config).parameter_count(), 46'702'792'704);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/public/trained_weights.h"
 #include "data/resolve_dataset.h"
 #include "drover/data.h"
 #include "drover/model.h"
@@ -26,6 +27,10 @@ struct CausalLM::Parts {
     std::filesystem::path folder;
     ModelConfig config;
     std::string dtype;  ///< as run_clm's --dtype has it
+    /// Null until a Trainer trains the model; then its weights are these, for all copies of the model.
+    mutable std::shared_ptr<TrainedWeights> trained{};
+
+    const ModelConfig& current_config() const { return trained ? trained->config() : config; }
 };
 
 struct Split::Parts {

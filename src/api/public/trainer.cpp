@@ -20,6 +20,8 @@
 #include "api/speech.h"
 #include "core/console.h"
 #include "core/content_hash.h"
+#include "core/machine_memory.h"
+#include "generate/generator.h"
 #include "model/saved_config.h"
 #include "train/engine_model.h"
 #include "train/log_printer.h"
@@ -40,7 +42,7 @@ std::map<std::string, double> numbers_in(const Json& record) {
 }
 
 ModelConfig config_of(const TrainerParts& parts) {
-    ModelConfig config = parts.model.parts()->config;
+    ModelConfig config = parts.model.parts()->current_config();
     const std::int64_t tokens = parts.data_collator.tokenizer().size();
     if (tokens > config.vocab_size) config.resize_vocabulary(tokens);
     return config;
@@ -101,6 +103,8 @@ struct Trainer::Run {
     std::optional<LogPrinter> printer;
     std::optional<drover::Trainer> loop;
     bool has_weights = false;
+    std::shared_ptr<const CausalLM::Parts> trained_model;
+    std::shared_ptr<TrainedWeights> trained;  ///< null until training begins
 
     explicit Run(const TrainerParts& parts) {
         find_processes(parts);
@@ -113,6 +117,25 @@ struct Trainer::Run {
             make_engine();
             make_loop();
         });
+    }
+
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+    /// Whoever still has the model keeps its trained weights, where there is room for them beside the engine.
+    ~Run() {
+        if (!trained) return;
+        const bool is_used = trained_model.use_count() > 1 && trained_model->trained == trained;
+        const std::size_t on_host = engine->host_memory_plan().total +
+                                    (backend->device() == Device::cpu ? engine->memory_plan().total : 0);
+        const std::size_t share = usable_memory() / static_cast<std::size_t>(processes->machine.ranks);
+        const bool stays = is_used && !trained->are_spread() && on_host + trained->copy_bytes() <= share;
+        try {
+            if (stays) trained->keep_copy();
+        } catch (const std::exception&) {
+            trained->let_go();  // whoever asks for them is told that they are gone
+        }
+        if (!stays) trained->let_go();
     }
 
     const Messages& messages() const { return speech->messages(); }
@@ -145,7 +168,8 @@ struct Trainer::Run {
         settings.is_local_process_zero = processes->machine.rank == 0;
         watch.emplace(on_non_finite(run.arguments));
         config = config_of(parts);
-        weights = parts.model.parts()->folder;
+        trained_model = parts.model.parts();
+        weights = trained_model->folder;
         tokenizer = parts.data_collator.tokenizer().parts()->tokenizer;
         collator = {.pad_id = parts.data_collator.tokenizer().pad_token_id(),
                     .ignore_every_pad_id = true,
@@ -233,10 +257,23 @@ struct Trainer::Run {
         describe();
         // Nothing in these is collective, and a file that no rank can read is shown once.
         processes->ranks.together([&] { engine->allocate(); });
-        processes->ranks.together([&] {
-            const LoadReport report = engine->load_weights(weights, settings.seed);
-            if (const std::string text = report.text(); !text.empty()) messages().warning(text);
-        });
+        if (const auto earlier = trained_model->trained) {
+            processes->ranks.together([&] {
+                earlier->check_there();
+                const std::int64_t rows =
+                    config.rows_before_resize > 0 ? config.rows_before_resize : config.vocab_size;
+                if (rows != earlier->config().vocab_size)
+                    throw Error("Another Trainer has enlarged the model's vocabulary in the meantime.",
+                                "Make this Trainer after the other has trained.");
+            });
+            engine->take_weights([&](const LeafSpec& leaf) { return earlier->whole_leaf(leaf.name); },
+                                 settings.seed);
+        } else {
+            processes->ranks.together([&] {
+                const LoadReport report = engine->load_weights(weights, settings.seed);
+                if (const std::string text = report.text(); !text.empty()) messages().warning(text);
+            });
+        }
         if (const std::string lost = lost_updates_warning(*engine, engine_settings, settings.learning_rate);
             !lost.empty())
             messages().warning(lost);
@@ -249,6 +286,12 @@ struct Trainer::Run {
 
     TrainOutput train() {
         need_weights();
+        if (!trained) {
+            trained = std::make_shared<TrainedWeights>(
+                *engine, *backend, **mesh, config,
+                end_ids(config, generation, (weights / "generation_config.json").string()));
+            trained_model->trained = trained;
+        }
         const Json metrics = loop->train();
         loop->save_state();
         TrainOutput output;

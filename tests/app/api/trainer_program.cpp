@@ -13,6 +13,7 @@ namespace {
 struct Scene {
     std::string model, quotes, output_dir;
     bool two_dimensions = false;  ///< tensor parallelism too, in place of FSDP v2
+    bool sharded = true;          ///< false: whole weights in every process
 };
 
 int rank_here() {
@@ -20,31 +21,42 @@ int rank_here() {
     return text == nullptr ? 0 : std::atoi(text);
 }
 
-drover::Trainer make_trainer(const Scene& scene, const std::string& model_id, double learning_rate = 5e-3) {
+std::string in_one_line(std::string text) {
+    for (char& letter : text)
+        if (letter == '\n') letter = '|';
+    return text;
+}
+
+drover::Trainer make_trainer(const Scene& scene, const std::string& model_id, const drover::CausalLM& model,
+                             double learning_rate = 5e-3) {
     auto tokenizer = drover::Tokenizer::from_pretrained(model_id);
     tokenizer.add_special_tokens({{"pad_token", tokenizer.eos_token()}});
-    const auto model = drover::CausalLM::from_pretrained(model_id, {.torch_dtype = "float32"});
     const auto data = drover::Dataset::load(scene.quotes).map([&](const drover::Row& row) {
         return tokenizer(row["quote"]);
     });
     std::map<std::string, std::string> more;
     if (scene.two_dimensions) more = {{"spmd_2d_sharding", "2"}, {"spmd_grad_chkpt", "True"}};
     if (const char* device = std::getenv("DROVER_TEST_DEVICE")) more["device"] = device;
-    return drover::Trainer{{.model = model,
-                            .train_dataset = data["train"],
-                            .args = {.output_dir = scene.output_dir,
-                                     .per_device_train_batch_size = 22,  // 200 rows: the last batch has 2
-                                     .per_device_eval_batch_size = 30,
-                                     .max_steps = 12,
-                                     .learning_rate = learning_rate,
-                                     .logging_steps = 3,
-                                     .save_steps = 6,
-                                     .disable_tqdm = true,
-                                     .fsdp = scene.two_dimensions ? drover::FsdpTrainingArguments{}
-                                                                  : drover::fsdp_v2_training_args(model),
-                                     .more = more},
-                            .data_collator = drover::DataCollatorForLanguageModeling(tokenizer),
-                            .eval_dataset = data["train"]}};
+    return drover::Trainer{
+        {.model = model,
+         .train_dataset = data["train"],
+         .args = {.output_dir = scene.output_dir,
+                  .per_device_train_batch_size = 22,  // 200 rows: the last batch has 2
+                  .per_device_eval_batch_size = 30,
+                  .max_steps = 12,
+                  .learning_rate = learning_rate,
+                  .logging_steps = 3,
+                  .save_steps = 6,
+                  .disable_tqdm = true,
+                  .fsdp = scene.two_dimensions || !scene.sharded ? drover::FsdpTrainingArguments{}
+                                                                 : drover::fsdp_v2_training_args(model),
+                  .more = more},
+         .data_collator = drover::DataCollatorForLanguageModeling(tokenizer),
+         .eval_dataset = data["train"]}};
+}
+
+drover::Trainer make_trainer(const Scene& scene, const std::string& model_id, double learning_rate = 5e-3) {
+    return make_trainer(scene, model_id, drover::CausalLM::from_pretrained(model_id), learning_rate);
 }
 
 void tell_evaluation(drover::Trainer& trainer, const char* when) {
@@ -66,9 +78,37 @@ void train(const Scene& scene) {
     tell_evaluation(trained, "again");
 }
 
+/// What the trained model says, by itself and as it was saved; and once its Trainer is gone.
+void speak(const Scene& scene) {
+    const auto model = drover::CausalLM::from_pretrained(scene.model);
+    const auto tokenizer = drover::Tokenizer::from_pretrained(scene.model);
+    const auto said_by = [&](const drover::CausalLM& speaker) {
+        return speaker.generate(tokenizer, "To be", {.max_new_tokens = 16});
+    };
+    const auto tell = [](const char* who, const std::string& text) {
+        std::printf("rank %d, %s: %s\n", rank_here(), who, in_one_line(text).c_str());
+    };
+    tell("untrained", said_by(model));
+    {
+        auto trainer = make_trainer(scene, scene.model, model);
+        trainer.train();
+        trainer.save_model(scene.output_dir);
+        tell("trained", said_by(model));
+        if (!scene.sharded && rank_here() == 1) tell("alone", said_by(model));
+    }
+    tell("saved", said_by(drover::CausalLM::from_pretrained(scene.output_dir)));
+    try {
+        tell("left", said_by(model));
+    } catch (const std::runtime_error& error) {
+        tell("refused", error.what());
+    }
+}
+
 void run(const std::string& scenario, const Scene& scene) {
     if (scenario == "train" || scenario == "train_2d") {
         train(scene);
+    } else if (scenario.starts_with("speak")) {
+        speak(scene);
     } else if (scenario == "unlike") {
         make_trainer(scene, scene.model, rank_here() == 1 ? 1e-3 : 5e-3);
     } else if (scenario == "save_on_one") {
@@ -91,7 +131,8 @@ int main(int argc, char** argv) try {
     run(argv[1], {.model = argv[2],
                   .quotes = argv[3],
                   .output_dir = argv[4],
-                  .two_dimensions = std::string(argv[1]) == "train_2d"});
+                  .two_dimensions = std::string(argv[1]).ends_with("_2d"),
+                  .sharded = std::string(argv[1]) != "speak_whole"});
     return 0;
 } catch (const std::exception& error) {
     drover::report_failure("trainer_program", error);
