@@ -184,7 +184,7 @@ class Backend {
     OperationObserver* observer_ = nullptr;
 };
 
-/// The CPU backend. Kernels are chosen by what the processor can do; DROVER_CPU_ISA=avx2|avx512 forces a
+/// The CPU backend. Kernels are chosen by what the processor can do; DROVER_CPU_ISA=avx2|avx512|amx forces a
 /// level. Error on a processor without AVX2.
 std::unique_ptr<Backend> make_cpu_backend();
 

@@ -86,6 +86,10 @@ TEST(MeshSettings, WhoseTheBatchIs) {
               "The micro-batch of all processes together has 6 rows, 2 on each of 4 replicas with masked "
               "rows where "
               "they do not suffice.");
+    EXPECT_EQ(batch_text(settings("--tensor_parallel_size 4", 4), 1),
+              "Every replica takes 1 row per micro-batch: 1 on 1 replica.");
+    EXPECT_EQ(batch_text(settings("--spmd_2d_sharding 4", 4), 1),
+              "The micro-batch of all processes together has 1 row, 1 on 1 replica.");
     EXPECT_EQ(batch_text(settings("--tensor_parallel_size 2", 4), 6),
               "Every replica takes 6 rows per micro-batch: 12 on 2 replicas.");
 }
