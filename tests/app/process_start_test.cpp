@@ -79,6 +79,13 @@ TEST_F(ProcessStart, ThreadsThatCannotBeStartedAreNamed) {
               std::string::npos)
         << outcome.output;
     EXPECT_NE(outcome.output.find("`ulimit -u`"), std::string::npos) << outcome.output;
+    // OpenMP's own threads, where the program has no other.
+    const test::Outcome openmp =
+        test::run_shell(stacks + " && " DROVER_BINARY " generate --prompt_ids 1 --threads 4 --model '" +
+                        test::golden_path("generate/llama").string() + "' 2>&1");
+    EXPECT_EQ(openmp.exit_code, 1) << openmp.output;
+    EXPECT_NE(openmp.output.find("drover: Of 4 threads, the system started 1"), std::string::npos)
+        << openmp.output;
 }
 
 }  // namespace
