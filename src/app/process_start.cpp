@@ -15,7 +15,7 @@ namespace {
 
 /// How often a waiting thread looks before it sleeps, with a pause instruction each time: some tens of
 /// microseconds. bench/cpu.md has the measurements.
-constexpr const char* spin_count = "1000";
+constexpr const char* spin_count = "2000";
 
 bool computes(const char* command) {
     constexpr std::array<std::string_view, 4> commands{"run_clm", "generate", "eval", "bench"};

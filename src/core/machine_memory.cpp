@@ -36,7 +36,7 @@ struct Hierarchy {
     const char* limit_file() const { return unified ? "memory.max" : "memory.limit_in_bytes"; }
 };
 
-/// Lines are "36 35 98:0 /root /mounted/at options … - type source options".
+/// Lines are "36 35 98:0 /group /mounted/at options … - type source options".
 std::vector<Hierarchy> mounted_hierarchies(const fs::path& proc) {
     std::vector<Hierarchy> found;
     std::ifstream file(proc / "self/mountinfo");

@@ -31,14 +31,14 @@ TEST_F(ProcessStart, WaitingThreadsSpinShortly) {
     for (const char* command : {"run_clm --help", "generate --help", "eval --help", "bench --help"}) {
         const std::string settings = openmp_settings("", command);
         if (settings.empty()) GTEST_SKIP() << "this OpenMP library does not say how threads wait";
-        EXPECT_NE(settings.find("GOMP_SPINCOUNT = '1000'"), std::string::npos) << command << "\n" << settings;
+        EXPECT_NE(settings.find("GOMP_SPINCOUNT = '2000'"), std::string::npos) << command << "\n" << settings;
     }
-    EXPECT_EQ(openmp_settings("", "launch --help").find("'1000'"), std::string::npos);
+    EXPECT_EQ(openmp_settings("", "launch --help").find("'2000'"), std::string::npos);
 }
 
 TEST_F(ProcessStart, TheUserSaysHowThreadsWait) {
     const std::string active = openmp_settings("OMP_WAIT_POLICY=active", "run_clm --help");
-    EXPECT_EQ(active.find("'1000'"), std::string::npos) << active;
+    EXPECT_EQ(active.find("'2000'"), std::string::npos) << active;
     EXPECT_EQ(std::count(active.begin(), active.end(), '\n'), 1) << active;  // loaded once
     const std::string count = openmp_settings("GOMP_SPINCOUNT=77", "run_clm --help");
     EXPECT_NE(count.find("'77'"), std::string::npos) << count;
@@ -50,7 +50,7 @@ TEST_F(ProcessStart, TheProcessStaysTheSame) {
     ASSERT_TRUE(run.wait_until([&] { return run.output().find("{'loss'") != std::string::npos; }))
         << run.output();
     const std::string place = fmt::format("/proc/{}/", run.process());
-    EXPECT_NE(read_text_file(place + "environ").find("GOMP_SPINCOUNT=1000"), std::string::npos);
+    EXPECT_NE(read_text_file(place + "environ").find("GOMP_SPINCOUNT=2000"), std::string::npos);
     EXPECT_EQ(read_text_file(place + "comm"), "drover\n");
     EXPECT_TRUE(read_text_file(place + "cmdline").starts_with(std::string(DROVER_BINARY) + '\0' + "run_clm"));
 }
@@ -79,6 +79,13 @@ TEST_F(ProcessStart, ThreadsThatCannotBeStartedAreNamed) {
               std::string::npos)
         << outcome.output;
     EXPECT_NE(outcome.output.find("`ulimit -u`"), std::string::npos) << outcome.output;
+    // OpenMP's own threads, where the program has no other.
+    const test::Outcome openmp =
+        test::run_shell(stacks + " && " DROVER_BINARY " generate --prompt_ids 1 --threads 4 --model '" +
+                        test::golden_path("generate/llama").string() + "' 2>&1");
+    EXPECT_EQ(openmp.exit_code, 1) << openmp.output;
+    EXPECT_NE(openmp.output.find("drover: Of 4 threads, the system started 1"), std::string::npos)
+        << openmp.output;
 }
 
 }  // namespace

@@ -110,12 +110,12 @@ TEST(ParseWords, UnknownFlagsAreNamedWithTheNearest) {
 
 TEST(ParseWords, WrongValuesAreNamedWithWhatIsAllowed) {
     EXPECT_MENTIONS(words_error({"--block_size", "1e3"}), "\"1e3\"");
-    EXPECT_MENTIONS(words_error({"--block_size", "0"}), "Use 1 or more");
+    EXPECT_MENTIONS(words_error({"--block_size", "0"}), "Use a number from 1 to 2147483647");
     EXPECT_MENTIONS(words_error({"--validation_split_percentage", "101"}), "from 0 to 100");
     EXPECT_MENTIONS(words_error({"--learning_rate", "fast"}), "\"fast\"");
     EXPECT_MENTIONS(words_error({"--learning_rate", "nan"}), "finite");
     EXPECT_MENTIONS(words_error({"--learning_rate", "1e-3x"}), "\"1e-3x\"");
-    EXPECT_MENTIONS(words_error({"--block_size", "99999999999999999999"}), "whole number");
+    EXPECT_MENTIONS(words_error({"--block_size", "99999999999999999999"}), "which is too large");
     const std::string strategy = words_error({"--save_strategy", "step"});
     EXPECT_MENTIONS(strategy, "the nearest is steps");
     EXPECT_MENTIONS(strategy, "no, steps, epoch or best");
