@@ -355,13 +355,14 @@ def main():
     ignored = read_ignored()
     if options.again:
         # The lines may have moved since; the same change of the same line is the same mutant.
-        survivors = {(r["path"], r["original"].strip(), r["changed"].strip()): r["id"] for r in earlier.values()
-                     if r["outcome"] == "survived"}
+        made = list(all_mutants(ignored))
         mutants = []
-        for mutant in all_mutants(ignored):
-            if mutant.key() in survivors:
-                mutant.id = survivors.pop(mutant.key())
-                mutants.append(mutant)
+        for r in [r for r in earlier.values() if r["outcome"] == "survived"]:
+            key = (r["path"], r["original"].strip(), r["changed"].strip())
+            alike = [mutant for mutant in made if mutant.key() == key]
+            if alike:
+                mutants.append(min(alike, key=lambda mutant: abs(mutant.number - r["number"])))
+                mutants[-1].id = r["id"]
         earlier = {key: r for key, r in earlier.items() if r["outcome"] != "survived"}
     else:
         mutants = chosen_mutants(options.count, options.seed, ignored)
