@@ -9,6 +9,7 @@
 #include "api/lost_updates.h"
 #include "api/mesh_report.h"
 #include "api/model_texts.h"
+#include "api/output_folder.h"
 #include "api/process_limits.h"
 #include "api/run_clm_settings.h"
 #include "api/run_mesh.h"
@@ -25,6 +26,7 @@
 #include "core/failure.h"
 #include "core/python_text.h"
 #include "core/stopwatch.h"
+#include "io/checkpoint_manifest.h"
 #include "model/saved_config.h"
 #include "parallel/store_layout.h"
 #include "train/checkpoint_folders.h"
@@ -50,11 +52,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* state_file = "trainer_state.json";
+
+TrainerState saved_state(const fs::path& folder) {
+    const fs::path file = folder / state_file;
+    return TrainerState::parse(read_text_file(file), file.string());
+}
+
 /// What a run is made of besides its files.
 struct ClmSetting {
     const RunArguments& run;
     const RunProcesses& processes;
     const Speech& speech;
+    const OutputFolder* folder;  ///< null: nothing is written
     std::optional<fs::path> resume_point;
 };
 
@@ -69,6 +79,7 @@ class ClmRun {
           processes_(setting.processes),
           speech_(setting.speech),
           messages_(speech_.messages()),
+          folder_(setting.folder),
           resume_point_(setting.resume_point),
           settings_(trainer_settings(arguments_)),
           model_(find_model_and_tokenizer(arguments_)),
@@ -119,7 +130,7 @@ class ClmRun {
             say(placement_table(make_param_spec(model_.config), **mesh_, mesh_settings_.sharding,
                                 precision_.parameters));
         if (training_) {
-            const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
+            const StepPlan plan = planned();
             const double tokens = plan.trained_samples * static_cast<double>(tokens_.row_length);
             say(fmt::format("{}, {} of {}, about {} tokens",
                             plan.streamed ? "Rows as they are read"
@@ -138,6 +149,7 @@ class ClmRun {
                     limits().peak_of_all(backend_->measure_peaks().flops(precision_.parameters)),
                     processes_.ranks.size()));
             if (settings_.save_strategy != IntervalStrategy::no) say(checkpoint_text());
+            if (const std::string warning = space_text(); !warning.empty()) messages_.warning(warning);
         }
         limits().check(*engine_, model_.config, engine_settings_, settings_.gradient_accumulation_steps,
                        batches_.share.parts);
@@ -146,6 +158,8 @@ class ClmRun {
     }
 
     void go() {
+        complete_ = is_complete();
+        if (complete_ && !arguments_.flag("do_eval")) return;
         // Nothing in these is collective, and a file that no rank can read is shown once.
         processes_.ranks.together([&] { engine_->allocate(); });
         const Stopwatch preparation;
@@ -167,14 +181,16 @@ class ClmRun {
         model_.config.json["use_cache"] = arguments_.flag("use_cache");
 
         Trainer trainer(settings_, *engine_model_, training_.get(), evaluation_.get(),
-                        {.model_preparation_seconds = preparation.seconds()});
+                        {.model_preparation_seconds = preparation.seconds(),
+                         .before_writing = [this] { folder_->check_still_ours(); }});
         add_callbacks(trainer);
-        if (arguments_.flag("do_train")) train(trainer);
+        if (complete_) trainer.adopt(*resumed_state_);
+        if (arguments_.flag("do_train") && !complete_) train(trainer);
         if (arguments_.flag("do_eval")) evaluate(trainer);
         say(fmt::format("This process had at most {} of memory resident.",
                         bytes_text(static_cast<std::size_t>(peak_resident_bytes()))));
         if (!processes_.is_first()) return;
-        write_card(trainer);
+        if (!complete_) write_card(trainer);
         write_log(stdout, summary_.text());
         if (communication_) write_log(stdout, communication_->text());
         if (tensor_board_) say(fmt::format("TensorBoard's file is {}.", tensor_board_->written().string()));
@@ -213,6 +229,24 @@ class ClmRun {
                               bytes_text(checkpoint_buffer())));
     }
 
+    RunFacts facts() const {
+        return {.data = tokens_.train_hash,
+                .tokenizer = model_.tokenizer->fingerprint(),
+                .total_batch = settings_.per_device_train_batch_size * settings_.replicas *
+                               settings_.gradient_accumulation_steps};
+    }
+
+    /// Of the first file that is to be written: a checkpoint, or the model alone.
+    std::string space_text() const {
+        const bool checkpoints = settings_.save_strategy != IntervalStrategy::no;
+        if (!checkpoints && !arguments_.flag("save_final_model")) return "";
+        const bool with_optimizer = checkpoints && !arguments_.flag("save_only_model");
+        return space_warning(
+            settings_.output_dir,
+            engine_->saved_tensors(with_optimizer, SaveModelOptions{}.max_shard_bytes).file_bytes(),
+            checkpoints ? "A checkpoint" : "The model");
+    }
+
     void make_engine() {
         const std::int64_t rows =
             batches_.share.rows_of(arguments_.flag("do_train") ? settings_.per_device_train_batch_size
@@ -227,7 +261,8 @@ class ClmRun {
                                   *model_.tokenizer, arguments_);
             },
             CheckpointOptions{.with_optimizer = !arguments_.flag("save_only_model"),
-                              .buffer_bytes = checkpoint_buffer()},
+                              .buffer_bytes = checkpoint_buffer(),
+                              .facts = facts()},
             batches_.share.parts > 1 ? BatchKind::shared : BatchKind::own);
         if (arguments_.flag("do_train"))
             training_ = training_data(arguments_, settings_, model_, tokens_, batches_);
@@ -235,7 +270,50 @@ class ClmRun {
             evaluation_ = evaluation_data(arguments_, settings_, model_, tokens_, batches_);
     }
 
+    /// Whether the run that is asked for was made before, to its end: then nothing of it is written again.
+    bool is_complete() const {
+        int complete = 0;
+        processes_.ranks.together([&] {
+            // The state is the last file that a run writes.
+            if (!processes_.is_first() || !resume_point_ || !fs::exists(settings_.output_dir / state_file))
+                return;
+            if (arguments_.flag("save_final_model") && !holds_weights(settings_.output_dir)) return;
+            const std::int64_t done = saved_state(*resume_point_).global_step, wanted = planned().max_steps;
+            if (done < wanted || ended_at() < wanted) return;
+            say(
+                fmt::format("Training is already complete: {} of {} steps. Nothing of it is written again; "
+                            "--overwrite_output_dir starts anew.",
+                            done, wanted));
+            complete = 1;
+        });
+        return processes_.ranks.largest(complete) != 0;
+    }
+
+    /// The step at which the run that --output_dir holds has ended; 0 where that is not known.
+    std::int64_t ended_at() const {
+        try {
+            return saved_state(settings_.output_dir).global_step;
+        } catch (const Error&) {
+            return 0;  // then it is written again
+        }
+    }
+
+    StepPlan planned() const { return Trainer(settings_, *engine_model_, training_.get(), nullptr).plan(); }
+
+    /// The model that the complete run ended with.
+    fs::path trained_model() const {
+        if (arguments_.flag("save_final_model")) return settings_.output_dir;
+        if (settings_.load_best_model_at_end && resumed_state_->best_model_checkpoint)
+            return *resumed_state_->best_model_checkpoint;
+        return *resume_point_;
+    }
+
     void prepare_weights() {
+        if (complete_) {
+            resumed_state_ = saved_state(*resume_point_);
+            engine_model_->load(trained_model());
+            return;
+        }
         if (resume_point_) {
             resume();
             return;
@@ -251,21 +329,30 @@ class ClmRun {
     }
 
     void resume() {
-        const fs::path state = *resume_point_ / "trainer_state.json";
-        resumed_state_ = TrainerState::parse(read_text_file(state), state.string());
+        resumed_state_ = saved_state(*resume_point_);
         resumed_loop_ = engine_model_->resume(*resume_point_);
-        const StepPlan plan = Trainer(settings_, *engine_model_, training_.get(), nullptr).plan();
+        const StepPlan plan = planned();
         const TrainerState fresh = TrainerState::begin(settings_, plan.max_steps, plan.epochs);
-        const fs::path arguments = *resume_point_ / "training_args.json";
         for (const std::string& warning :
-             {changed_settings(settings_, fresh, *resumed_state_),
-              fs::exists(arguments) ? changed_arguments(arguments_.to_json(), read_json_file(arguments))
-                                    : ""})
+             {changed_settings(settings_, fresh, *resumed_state_), what_changed()})
             if (!warning.empty()) messages_.warning(warning);
         say("  Continuing training from checkpoint, will skip to saved global_step");
         say(fmt::format("  Continuing training from epoch {}",
                         resumed_state_->global_step / plan.updates_per_epoch));
         say(fmt::format("  Continuing training from global step {}", resumed_state_->global_step));
+    }
+
+    /// What makes the resumed run another one than that which was stopped, in one warning.
+    std::string what_changed() const {
+        std::string lines;
+        const fs::path arguments = *resume_point_ / "training_args.json";
+        if (fs::exists(arguments))
+            lines += changed_arguments(arguments_.to_json(), read_json_file(arguments));
+        lines += changed_config(model_.config, ModelConfig::from_path(*resume_point_));
+        if (resumed_loop_)
+            lines += changed_facts(facts(), RunFacts::from(CheckpointManifest::read(*resume_point_).state));
+        if (lines.empty()) return "";
+        return "Warning: The resumed run will not be the one that was stopped, for these differ: " + lines;
     }
 
     /// Runs until the end or a signal.
@@ -362,6 +449,7 @@ class ClmRun {
     void evaluate(Trainer& trainer) {
         say("*** Evaluate ***");
         Json metrics = trainer.evaluate();
+        folder_->check_still_ours();
         metrics["eval_samples"] = samples(evaluation_->samples(), "max_eval_samples");
         metrics["perplexity"] = std::exp(metrics.at("eval_loss").get<double>());
         report("eval", metrics);
@@ -398,7 +486,9 @@ class ClmRun {
     const RunProcesses& processes_;
     const Speech& speech_;
     const Messages& messages_;
+    const OutputFolder* folder_;
     std::optional<fs::path> resume_point_;
+    bool complete_ = false;
     std::optional<TrainerState> resumed_state_;
     std::optional<LoopState> resumed_loop_;  // absent for a checkpoint of Hugging Face's
     TrainerSettings settings_;
@@ -440,8 +530,16 @@ void run_in_process(const RunArguments& run, const RunProcesses& processes, Sign
     ranks.together([&] { speech.emplace(processes, arguments); });
     const Messages& messages = speech->messages();
     for (const std::string& line : arguments.explanations()) messages.warning(line);
+    // Before anything that takes long, and before leftovers of a run that may not have ended are removed.
+    std::optional<OutputFolder> folder;
+    std::optional<SignalThread::LastAct> unlock;
+    if (!arguments.flag("dry_run")) {
+        folder.emplace(ranks, arguments, messages);
+        unlock.emplace(signals, [&folder] { folder->release(); });
+        folder->take();
+    }
     const ClmSetting setting{
-        run, processes, *speech,
+        run, processes, *speech, folder ? &*folder : nullptr,
         agree_on_resume_point(ranks, arguments, [&](const std::string& line) { messages.info(line); })};
     messages.info(arguments.settings_text(arguments.flag("dry_run")));
     std::optional<ClmRun> clm;

@@ -11,9 +11,12 @@
 /// How a run of `drover run_clm` goes on from a checkpoint, and how it ends early.
 namespace drover {
 
-/// The complete checkpoint that --resume_from_checkpoint or --output_dir asks to go on from; nothing: the run
-/// starts anew. Removes what interrupted saves left in --output_dir. Error when there is nothing to go on
-/// from where that is asked for, and when another model's files would be written over.
+/// Whether a folder holds a model.
+bool holds_weights(const std::filesystem::path& folder);
+
+/// The complete checkpoint that --resume_from_checkpoint, --loading_step or --output_dir asks to go on from;
+/// nothing: the run starts anew. Removes what interrupted saves left in --output_dir. Error when there is
+/// nothing to go on from where that is asked for, and when another model's files would be written over.
 std::optional<std::filesystem::path> find_resume_point(const Arguments& arguments,
                                                        const std::function<void(const std::string&)>& say);
 

@@ -122,6 +122,7 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
     if (arguments.flag("streaming")) {
         messages.info("The text is read, tokenized and packed in order while it is used; nothing is kept.");
         if (train) source.streamed.train = splits.train;
+        if (train) source.train_hash = "files " + splits.train->quick_fingerprint();
         if (evaluate) source.streamed.validation = splits.validation;
         source.row_length = packing.block_size;
         return source;
@@ -142,6 +143,7 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
         return std::make_unique<TokenFile>(std::move(entry.file));
     };
     if (train) source.train = tokens_of(splits.train, "train");
+    if (train) source.train_hash = "content " + splits.train->fingerprint();
     if (evaluate) source.validation = tokens_of(splits.validation, "validation");
     return source;
 }

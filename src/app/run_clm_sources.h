@@ -36,6 +36,7 @@ struct TokenSource {
     PackingOptions packing;
     std::int64_t row_length = 0;  ///< of the longest row
     std::string name;             ///< of the dataset, for the model card
+    std::string train_hash{};     ///< of the text to train on, for RunFacts
 };
 
 /// Error unless all ranks have the same config and tokenizer. Collective.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <filesystem>
 
 #include "args/parse_arguments.h"
 #include "args/words.h"
@@ -176,6 +177,28 @@ void check_parallel(const Arguments& arguments) {
                          "Use a divisor.");
 }
 
+/// A run writes files and folders with names of its own choice.
+void check_output(const Arguments& arguments) {
+    const std::filesystem::path folder = arguments.text("output_dir");
+    if (folder.empty()) throw UsageError("--output_dir is empty.", "Name a folder.");
+    if (std::filesystem::absolute(folder).lexically_normal() == "/")
+        throw UsageError("--output_dir is /, the root of the file system.",
+                         "Name a folder that is for this run alone.");
+}
+
+void check_resume(const Arguments& arguments) {
+    if (!arguments.given("loading_step")) return;
+    const std::string& step = arguments.text("loading_step");
+    const bool number =
+        !step.empty() && step.size() < 19 && step.find_first_not_of("0123456789") == std::string::npos;
+    if (!number && step != "-1" && step != "latest_if_exists")
+        throw UsageError(fmt::format("--loading_step is \"{}\", which names no checkpoint.", step),
+                         "Use the number of a step, latest_if_exists, or -1 to load none.");
+    if (arguments.has("resume_from_checkpoint"))
+        throw UsageError("--loading_step and --resume_from_checkpoint both name a checkpoint.",
+                         "Keep one of them.");
+}
+
 void check_loading(const Arguments& arguments) {
     if (arguments.integer("dataloader_num_workers") == 0 && arguments.has("dataloader_prefetch_factor"))
         throw UsageError("--dataloader_prefetch_factor is given, but --dataloader_num_workers is 0.",
@@ -197,6 +220,8 @@ void check_combinations(const Arguments& arguments) {
     check_streaming(arguments);
     check_parallel(arguments);
     check_loading(arguments);
+    check_output(arguments);
+    check_resume(arguments);
 }
 
 }  // namespace drover

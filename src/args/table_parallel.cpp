@@ -107,8 +107,9 @@ std::span<const Argument> neuron_arguments() {
         integer("checkpoint_freq", "", "As --save_steps; below 1 no checkpoints are written."),
         text("checkpoint_dir", "", "As --output_dir, unless that is given."),
         integer("num_kept_checkpoint", "", "As --save_total_limit; below 1 all are kept."),
-        text("loading_step", "-1", "Step of the checkpoint to load: a number, latest_if_exists or -1.")
-            .explained("Use --resume_from_checkpoint with the checkpoint's folder."),
+        text("loading_step", "",
+             "Checkpoint of --output_dir to go on from: the number of its step; latest_if_exists: the newest "
+             "complete one; -1: none, and the run starts anew even if there are some."),
         flag("save_load_xser", "yes", "One file per tensor.")
             .explained("Checkpoints are safetensors files, which any number of processes reads in parts."),
         flag("async_checkpoint_saving", "no", "Write checkpoints in the background.")

@@ -11,6 +11,8 @@ std::span<const Argument> run_arguments() {
         text("output_dir", "trainer_output", "Folder for the model and the results."),
         flag("overwrite_output_dir", "no",
              "Start anew even if --output_dir holds files or checkpoints; nothing is deleted."),
+        flag("steal_lock", "no",
+             "Take --output_dir from the run that has locked it, which then stops at its next checkpoint."),
         flag("do_train", "no", "Train."),
         flag("do_eval", "no", "Evaluate; an --eval_strategy other than no also asks for it."),
         flag("do_predict", "no", "Predict on a test set.")

@@ -73,6 +73,12 @@ std::uint64_t TensorFiles::part_bytes() const {
     return bytes;
 }
 
+std::uint64_t TensorFiles::file_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const File& file : files_) bytes += file.layout.file_size();
+    return bytes;
+}
+
 void create_files(StagedFolder& folder, const TensorFiles& files) {
     const auto write_text = [&](const std::string& name, const std::string& text) {
         folder.write(name, {.row_bytes = text.size()}, reinterpret_cast<const std::byte*>(text.data()));

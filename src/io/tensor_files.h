@@ -39,6 +39,8 @@ class TensorFiles {
     const std::vector<Part>& parts() const { return parts_; }
     /// Of this rank's parts.
     std::uint64_t part_bytes() const;
+    /// Of all files, whoever writes them.
+    std::uint64_t file_bytes() const;
 
   private:
     std::vector<File> files_;

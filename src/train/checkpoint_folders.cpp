@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <limits>
+#include <stdexcept>
 #include <string_view>
 #include <tuple>
 
@@ -31,12 +32,13 @@ std::vector<Checkpoint> find_checkpoints(const fs::path& output_dir) {
     if (!fs::is_directory(output_dir)) return found;
     for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
         const std::string name = entry.path().filename().string();
-        if (!entry.is_directory() || !name.starts_with(prefix)) continue;
+        std::error_code unreadable;
+        if (!name.starts_with(prefix) || !entry.is_directory(unreadable)) continue;
         std::int64_t step = 0;
         const char* end = name.data() + name.size();
         const auto parsed = std::from_chars(name.data() + prefix.size(), end, step);
         if (parsed.ec != std::errc() || parsed.ptr != end) continue;
-        found.push_back({entry.path(), step, entry.last_write_time()});
+        found.push_back({entry.path(), step, entry.last_write_time(unreadable)});
     }
     std::sort(found.begin(), found.end(),
               [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });
@@ -60,7 +62,11 @@ fs::path checkpoint_folder(const fs::path& output_dir, std::int64_t step) {
 }
 
 std::optional<std::string> why_not_resumable(const fs::path& checkpoint) {
-    return is_hf_checkpoint(checkpoint) ? find_hf_damage(checkpoint) : find_damage(checkpoint);
+    try {
+        return is_hf_checkpoint(checkpoint) ? find_hf_damage(checkpoint) : find_damage(checkpoint);
+    } catch (const fs::filesystem_error& error) {
+        return fmt::format("it cannot be read ({})", error.code().message());
+    }
 }
 
 std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
@@ -88,7 +94,7 @@ std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
             candidate.saved_at = is_hf_checkpoint(checkpoint.path)
                                      ? milliseconds_since_1970(checkpoint.written)
                                      : CheckpointManifest::read(checkpoint.path).saved_at;
-        } catch (const Error&) {
+        } catch (const std::runtime_error&) {  // an Error, or one of the file system
             // Looked at first, so that what is wrong with it is said.
             candidate.saved_at = std::numeric_limits<std::int64_t>::max();
         }

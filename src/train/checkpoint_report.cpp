@@ -19,8 +19,12 @@ constexpr std::array compared_arguments = {
     "bf16",
     "block_size",
     "data_seed",
+    "dataset_config_name",
+    "dataset_name",
     "dtype",
+    "fp16",
     "gradient_accumulation_steps",
+    "keep_linebreaks",
     "label_smoothing_factor",
     "learning_rate",
     "loss_denominator",
@@ -36,11 +40,15 @@ constexpr std::array compared_arguments = {
     "optim",
     "optim_args",
     "packing",
+    "pad_token",
     "residual_dtype",
     "seed",
     "stochastic_rounding",
+    "streaming",
+    "text_column",
     "train_file",
-    "dataset_name",
+    "train_sampling_strategy",
+    "validation_split_percentage",
     "warmup_ratio",
     "warmup_steps",
     "weight_decay",
@@ -88,9 +96,7 @@ std::string changed_arguments(const Json& now, const Json& saved) {
         lines += fmt::format("\n\t{}: {} (now) != {} (training_args.json of the checkpoint)", name,
                              python_repr(now.at(name)), python_repr(saved.at(name)));
     }
-    if (lines.empty()) return "";
-    return "Warning: The resumed run will not be the one that was stopped, for these arguments differ: " +
-           lines;
+    return lines;
 }
 
 }  // namespace drover

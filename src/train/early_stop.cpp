@@ -1,7 +1,10 @@
 #include "train/early_stop.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
+#include "train/agreed_error.h"
 #include "train/learning_rate.h"
 
 namespace drover {
@@ -28,11 +31,19 @@ std::optional<std::pair<std::string, Json>> EarlyStop::exported_state() const {
 }
 
 void EarlyStop::import_state(const Json& states) {
+    constexpr const char* attributes = "attributes";
+    constexpr const char* counter = "early_stopping_patience_counter";
     if (!states.contains(exported_name)) return;
     const Json& state = states.at(exported_name);
-    if (state.contains("attributes"))
-        without_improvement_ =
-            state.at("attributes").value("early_stopping_patience_counter", std::int64_t{0});
+    if (!state.contains(attributes) || !state.at(attributes).contains(counter)) return;
+    const Json& count = state.at(attributes).at(counter);
+    // Every rank reads the same.
+    if (!count.is_number_integer() || count.get<std::int64_t>() < 0)
+        throw AgreedError(fmt::format("The trainer_state.json of the checkpoint has {} as {} of {}, which is "
+                                      "not a count.",
+                                      count.dump(), counter, exported_name),
+                          "Resume from another checkpoint.");
+    without_improvement_ = count.get<std::int64_t>();
 }
 
 }  // namespace drover

@@ -120,7 +120,9 @@ void EngineModel::save_checkpoint(const CheckpointRequest& request) {
          .tensors = engine_.saved_tensors(checkpoints_.with_optimizer, checkpoints_.max_shard_bytes),
          .texts = std::move(texts),
          .more_files = after_save_,
-         .state = {{"loop", request.loop.json()}, {"engine", engine_.counters().json()}}});
+         .state = {{"loop", request.loop.json()},
+                   {"engine", engine_.counters().json()},
+                   {"run", checkpoints_.facts.json()}}});
 }
 
 void EngineModel::load(const std::filesystem::path& folder) {

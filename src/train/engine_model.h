@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "train/run_facts.h"
 #include "train/train_engine.h"
 #include "train/training_model.h"
 
@@ -11,6 +12,7 @@ struct CheckpointOptions {
     bool with_optimizer = true;                           ///< false: --save_only_model
     std::uint64_t buffer_bytes = std::uint64_t{1} << 30;  ///< see CheckpointWriter
     std::uint64_t max_shard_bytes = SaveModelOptions{}.max_shard_bytes;
+    RunFacts facts{};
 };
 
 /// What an evaluated batch of a replica is.

@@ -29,6 +29,10 @@ double best_model_metric(const TrainerSettings& settings, const Json& metrics) {
             fmt::format("--metric_for_best_model asks for {}, which evaluation does not report.", key),
             fmt::format("Choose one of: {}.", known));
     }
+    if (!metrics.at(key).is_number())
+        throw Error(fmt::format("--metric_for_best_model asks for {}, which is {} and not a number.", key,
+                                metrics.at(key).dump()),
+                    "Choose another metric, or another checkpoint if it comes from there.");
     return metrics.at(key).get<double>();
 }
 

@@ -51,6 +51,11 @@ void SignalThread::arm() {
     armed_ = true;
 }
 
+void SignalThread::set_last_act(std::function<void()> act) {
+    const std::lock_guard lock(mutex_);
+    last_act_ = std::move(act);
+}
+
 void SignalThread::watch() {
     constexpr timespec a_moment{.tv_sec = 0, .tv_nsec = 100'000'000};
     while (!done_) {
@@ -71,6 +76,9 @@ void SignalThread::take(int number) {
     const std::lock_guard lock(mutex_);
     if (!armed_) {
         // As if nobody watched: the default action, or whatever the program was started with.
+        struct sigaction action {};
+        sigaction(number, nullptr, &action);
+        if (action.sa_handler == SIG_DFL && last_act_) last_act_();
         sigset_t only;
         sigemptyset(&only);
         sigaddset(&only, number);
@@ -89,6 +97,7 @@ void SignalThread::take(int number) {
     if (insists && insisted_) {
         constexpr char message[] = "\ndrover: A second signal: stopped at once, without saving.\n";
         [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
+        if (last_act_) last_act_();
         _exit(128 + number);
     }
     if (insists) insisted_ = true;

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -27,6 +28,21 @@ class SignalThread {
     /// Returns end_asked() as of then.
     int disarm();
 
+    /// Something that is done, in the thread of this class, before a signal ends the program at once; for as
+    /// long as it lives. One at a time.
+    class LastAct {
+      public:
+        LastAct(SignalThread& signals, std::function<void()> act) : signals_(signals) {
+            signals_.set_last_act(std::move(act));
+        }
+        ~LastAct() { signals_.set_last_act({}); }
+        LastAct(const LastAct&) = delete;
+        LastAct& operator=(const LastAct&) = delete;
+
+      private:
+        SignalThread& signals_;
+    };
+
     /// The first signal since arm() that asks for the end, or 0: any but SIGUSR1. A second SIGTERM or SIGINT
     /// ends the program at once, with exit code 128 + its number.
     int end_asked() const { return end_asked_; }
@@ -37,14 +53,16 @@ class SignalThread {
     bool take_save_asked() { return save_asked_.exchange(false); }
 
   private:
+    void set_last_act(std::function<void()> act);
     void watch();
     void take(int number);
 
     sigset_t watched_{}, before_{};
     sigset_t pipe_{};  // SIGPIPE where it is watched
     std::mutex mutex_;
-    bool armed_ = false;     // under the mutex
-    bool insisted_ = false;  // under the mutex: SIGTERM or SIGINT has come
+    bool armed_ = false;              // under the mutex
+    bool insisted_ = false;           // under the mutex: SIGTERM or SIGINT has come
+    std::function<void()> last_act_;  // under the mutex
     std::atomic<bool> done_{false}, save_asked_{false};
     std::atomic<int> end_asked_{0};
     std::thread thread_;

@@ -56,6 +56,11 @@ Json Trainer::train(const TrainerState* resumed, const LoopState* loop) {
     return nullptr;
 }
 
+void Trainer::adopt(const TrainerState& ended) {
+    state_ = ended;
+    trained_ = true;
+}
+
 /// Where an epoch's samples go on. Hugging Face counts updates; a loop's state counts samples, and so finds
 /// the place also when batches have another size now.
 BatchPosition Trainer::first_batch(const LoopState* loop) const {
@@ -205,6 +210,7 @@ Json Trainer::finish_training() {
 
     if (settings_.load_best_model_at_end && state_.best_model_checkpoint)
         model_.load(*state_.best_model_checkpoint);
+    options_.before_writing();
     if (settings_.is_world_process_zero && state_.best_model_checkpoint && settings_.save_total_limit == 1)
         keep_only_checkpoint(settings_.output_dir, *state_.best_model_checkpoint);
     tell(&TrainerCallback::on_train_end);
@@ -313,6 +319,7 @@ bool Trainer::note_best(const Json& metrics) {
 
 void Trainer::save_checkpoint() {
     settle_checkpoint(true);
+    options_.before_writing();
     store_flos();
     const std::filesystem::path folder = checkpoint_folder(settings_.output_dir, state_.global_step);
     if (state_.best_global_step) {

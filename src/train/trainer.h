@@ -18,6 +18,9 @@ struct TrainerOptions {
     /// How long it took to make the model ready. Reported by evaluations outside training, as Hugging Face
     /// does, unless the model was trained before.
     std::optional<double> model_preparation_seconds{};
+    /// Called before files of output_dir are written over or removed, on every rank at the same time; may
+    /// throw an AgreedError, which ends the run.
+    std::function<void()> before_writing = [] {};
 };
 
 /// The loop of Hugging Face's Trainer 5: the order of its work, its counting, its records and its state.
@@ -37,6 +40,8 @@ class Trainer {
     /// without it, they are as Hugging Face's are after a resume. A run that a callback interrupts
     /// (TrainerControl::interrupted) ends without its last record.
     Json train(const TrainerState* resumed = nullptr, const LoopState* loop = nullptr);
+    /// The state of a run that has ended: evaluations are then of the model that it trained.
+    void adopt(const TrainerState& ended);
     /// Evaluates, logs and returns the metrics.
     Json evaluate();
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/python_text.h"
@@ -24,11 +25,82 @@ Json or_null(const std::optional<Value>& value) {
     return value ? Json(*value) : Json(nullptr);
 }
 
-template <class Value>
-std::optional<Value> optional_value(const Json& json, const char* key) {
-    if (!json.contains(key) || json.at(key).is_null()) return std::nullopt;
-    return json.at(key).get<Value>();
-}
+/// The values of a trainer_state.json that somebody else may have written. What is of another type or out of
+/// range is an Error.
+class StateReader {
+  public:
+    StateReader(const Json& json, std::string_view where) : json_(json), where_(where) {
+        if (!json.is_object()) refuse("it is not an object");
+    }
+
+    const Json& at(const char* key) const {
+        if (!json_.contains(key)) refuse(fmt::format("it has no {}", key));
+        return json_.at(key);
+    }
+    /// Absent and null are the same.
+    bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+
+    double number(const char* key) const {
+        if (!at(key).is_number()) refuse_value(key, "a number");
+        return at(key).get<double>();
+    }
+    /// Python may have written it as a float.
+    std::int64_t count(const char* key) const { return count_in(at(key), key); }
+    /// The largest integer stands for a stream's, which nobody knows.
+    std::int64_t epochs(const char* key) const {
+        constexpr auto unknown = std::numeric_limits<std::int64_t>::max();
+        return at(key) == Json(unknown) ? unknown : count(key);
+    }
+    /// A number of steps stays as it is written.
+    const Json& steps(const char* key) const {
+        if (!at(key).is_number() || !(number(key) >= 0 && number(key) <= most))
+            refuse_value(key, "a number of steps");
+        return at(key);
+    }
+    std::string text(const char* key) const {
+        if (!at(key).is_string()) refuse_value(key, "a text");
+        return at(key).get<std::string>();
+    }
+    const Json& object(const char* key) const {
+        if (!at(key).is_object()) refuse_value(key, "an object");
+        return at(key);
+    }
+    /// Objects, each with the number of a step; those of evaluations with numbers.
+    const Json& records(const char* key) const {
+        if (!at(key).is_array()) refuse_value(key, "a list");
+        for (const Json& record : at(key)) {
+            if (!record.is_object() || !record.contains("step")) refuse_value(key, "a list of records");
+            count_in(record.at("step"), "the step of a record");
+            if (!record.contains("eval_loss")) continue;
+            if (!record.contains("epoch")) refuse("an evaluation has no epoch");
+            for (const char* name : {"epoch", "eval_loss", "eval_accuracy"})
+                if (record.contains(name) && !record.at(name).is_number())
+                    refuse(fmt::format("the {} of an evaluation is not a number", name));
+        }
+        return at(key);
+    }
+
+    [[noreturn]] void refuse(std::string_view reason) const {
+        throw Error(fmt::format("{} is not the state of a training run: {}.", where_, reason),
+                    "Resume from another checkpoint.");
+    }
+
+  private:
+    static constexpr double most = 1e15;  // whole numbers up to here are exact
+
+    std::int64_t count_in(const Json& value, std::string_view name) const {
+        const double number = value.is_number() ? value.get<double>() : -1;
+        if (!(number >= 0 && number <= most) || number != std::floor(number))
+            refuse(fmt::format("{} is not a count", name));
+        return value.get<std::int64_t>();
+    }
+    [[noreturn]] void refuse_value(const char* key, std::string_view kind) const {
+        refuse(fmt::format("its {} is not {}", key, kind));
+    }
+
+    const Json& json_;
+    std::string_view where_;
+};
 
 }  // namespace
 
@@ -89,27 +161,25 @@ std::string TrainerState::text() const {
 
 TrainerState TrainerState::parse(std::string_view text, std::string_view where) {
     const Json json = parse_python_json(text, where);
+    const StateReader reader(json, where);
     TrainerState state;
-    try {
-        state.logging_steps = json.at("logging_steps");
-        state.eval_steps = json.value("eval_steps", Json(500));
-        state.save_steps = json.at("save_steps");
-        if (!json.at("epoch").is_number_integer()) state.epoch = optional_value<double>(json, "epoch");
-        state.global_step = json.at("global_step");
-        state.max_steps = json.at("max_steps");
-        state.num_train_epochs = json.at("num_train_epochs");
-        state.train_batch_size = optional_value<std::int64_t>(json, "train_batch_size").value_or(0);
-        state.num_input_tokens_seen = json.value("num_input_tokens_seen", std::int64_t{0});
-        state.total_flos = json.at("total_flos");
-        state.log_history = json.at("log_history");
-        state.best_metric = optional_value<double>(json, "best_metric");
-        state.best_global_step = optional_value<std::int64_t>(json, "best_global_step");
-        state.best_model_checkpoint = optional_value<std::string>(json, "best_model_checkpoint");
-        state.stateful_callbacks = json.value("stateful_callbacks", Json::object());
-    } catch (const nlohmann::json::exception& failure) {
-        throw Error(fmt::format("{} is not the state of a training run: {}.", where, failure.what()),
-                    "Resume from another checkpoint.");
-    }
+    state.logging_steps = reader.steps("logging_steps");
+    if (reader.has("eval_steps")) state.eval_steps = reader.steps("eval_steps");
+    state.save_steps = reader.steps("save_steps");
+    if (!reader.at("epoch").is_number_integer() && reader.has("epoch")) state.epoch = reader.number("epoch");
+    state.global_step = reader.count("global_step");
+    state.max_steps = reader.count("max_steps");
+    state.num_train_epochs = reader.epochs("num_train_epochs");
+    if (reader.has("train_batch_size")) state.train_batch_size = reader.count("train_batch_size");
+    if (reader.has("num_input_tokens_seen"))
+        state.num_input_tokens_seen = reader.count("num_input_tokens_seen");
+    state.total_flos = reader.number("total_flos");
+    state.log_history = reader.records("log_history");
+    if (reader.has("best_metric")) state.best_metric = reader.number("best_metric");
+    if (reader.has("best_global_step")) state.best_global_step = reader.count("best_global_step");
+    if (reader.has("best_model_checkpoint"))
+        state.best_model_checkpoint = reader.text("best_model_checkpoint");
+    if (reader.has("stateful_callbacks")) state.stateful_callbacks = reader.object("stateful_callbacks");
     return state;
 }
 

@@ -99,6 +99,7 @@ TEST_F(ResumeCommand, DoesWhatItIsTold) {
     const Outcome no = train("out", more + " --resume_from_checkpoint False");
     EXPECT_EQ(no.exit_code, 1);
     EXPECT_NE(no.output.find("--overwrite_output_dir"), std::string::npos) << no.output;
+    EXPECT_NE(no.output.find("--resume_from_checkpoint is False, but"), std::string::npos) << no.output;
 
     const Outcome anew = train("out", more + " --overwrite_output_dir");
     EXPECT_EQ(anew.exit_code, 0) << anew.output;
@@ -127,6 +128,159 @@ TEST_F(ResumeCommand, DoesWhatItIsTold) {
     const Outcome other = train("out", "--max_steps 9 --optim adafactor");
     EXPECT_EQ(other.exit_code, 1);
     EXPECT_NE(other.output.find("--optim"), std::string::npos) << other.output;
+}
+
+TEST_F(ResumeCommand, LoadingStepNamesTheCheckpoint) {
+    const std::string more = "--max_steps 6 --save_steps 2";
+    ASSERT_EQ(train("whole", more).exit_code, 0);
+    const auto copy_to = [&](const std::string& output) {
+        fs::create_directories(folder_ / output);
+        for (const std::int64_t step : {2, 4})
+            fs::copy(checkpoint("whole", step), checkpoint(output, step), fs::copy_options::recursive);
+    };
+    copy_to("second");
+    const Outcome second = train("second", more + " --loading_step 2");
+    ASSERT_EQ(second.exit_code, 0) << second.output;
+    EXPECT_NE(second.output.find("Continuing training from global step 2\n"), std::string::npos)
+        << second.output;
+    test::expect_equal_state(checkpoint("second", 6), checkpoint("whole", 6));
+
+    copy_to("latest");
+    const Outcome latest = train("latest", more + " --loading_step latest_if_exists");
+    ASSERT_EQ(latest.exit_code, 0) << latest.output;
+    EXPECT_NE(latest.output.find("Continuing training from global step 4\n"), std::string::npos)
+        << latest.output;
+    EXPECT_EQ(train("empty", more + " --loading_step latest_if_exists").exit_code, 0);
+
+    copy_to("none");
+    const Outcome none = train("none", more + " --loading_step -1 --seed 7");
+    ASSERT_EQ(none.exit_code, 0) << none.output;
+    EXPECT_EQ(none.output.find("Continuing training"), std::string::npos) << none.output;
+    ASSERT_EQ(train("anew", more + " --seed 7").exit_code, 0);
+    EXPECT_EQ(read_text_file(folder_ / "none/model.safetensors"),
+              read_text_file(folder_ / "anew/model.safetensors"));
+
+    const Outcome absent = train("latest", more + " --loading_step 3");
+    EXPECT_EQ(absent.exit_code, 1) << absent.output;
+    EXPECT_NE(absent.output.find("checkpoint-3"), std::string::npos) << absent.output;
+    EXPECT_NE(absent.output.find("There are checkpoint-2, checkpoint-4"), std::string::npos) << absent.output;
+    EXPECT_EQ(train("latest", more + " --loading_step two").exit_code, 2);
+    EXPECT_EQ(train("latest", more + " --loading_step 2 --resume_from_checkpoint True").exit_code, 2);
+}
+
+TEST_F(ResumeCommand, ACompleteRunIsLeftAsItIs) {
+    const std::string validation =
+        fmt::format(" --validation_file '{}'", test::golden_path("run_clm/validation.txt").string());
+    ASSERT_EQ(train("out", "--max_steps 4 --save_steps 2" + validation).exit_code, 0);
+    const auto contents = [&] {
+        std::map<std::string, std::string> files;
+        for (const auto& entry : fs::recursive_directory_iterator(folder_ / "out"))
+            if (entry.is_regular_file()) files[entry.path().string()] = read_text_file(entry.path());
+        return files;
+    };
+    const auto before = contents();
+    const Outcome again = train("out", "--max_steps 4 --save_steps 2 --learning_rate 1" + validation);
+    EXPECT_EQ(again.exit_code, 0) << again.output;
+    EXPECT_NE(again.output.find("already complete: 4 of 4 steps"), std::string::npos) << again.output;
+    EXPECT_EQ(contents(), before);
+
+    const Outcome evaluated =
+        train("out", "--max_steps 4 --save_steps 2 --learning_rate 1 --do_eval" + validation);
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+    EXPECT_NE(evaluated.output.find("already complete"), std::string::npos) << evaluated.output;
+    auto after = contents();
+    const Json results = read_json_file(folder_ / "out/eval_results.json");
+    EXPECT_GT(results.at("epoch").get<double>(), 0);
+    for (const char* name : {"eval_results.json", "all_results.json"})
+        after.erase((folder_ / "out" / name).string());
+    auto trained = before;
+    trained.erase((folder_ / "out/all_results.json").string());
+    EXPECT_EQ(after, trained);
+    // It is the trained model that was evaluated.
+    const Outcome alone =
+        train("alone", fmt::format("--do_train no --do_eval --model_name_or_path '{}' --config_name '{}' {}",
+                                   (folder_ / "out").string(), (folder_ / "out").string(), validation));
+    EXPECT_EQ(alone.exit_code, 0) << alone.output;
+    EXPECT_EQ(read_json_file(folder_ / "alone/eval_results.json").at("eval_loss"), results.at("eval_loss"));
+
+    // A run that was killed behind its last checkpoint has more to write.
+    const std::string model = read_text_file(folder_ / "out/model.safetensors");
+    fs::remove(folder_ / "out/model.safetensors");
+    EXPECT_EQ(train("out", "--max_steps 4 --save_steps 2" + validation).exit_code, 0);
+    EXPECT_EQ(read_text_file(folder_ / "out/model.safetensors"), model);
+}
+
+TEST_F(ResumeCommand, WhatIsNotAsItWasIsListed) {
+    const Json config = read_json_file(test::golden_path("run_clm/configs/llama.json"));
+    const std::string text = read_text_file(test::golden_path("run_clm/train.txt"));
+    const auto put = [&](const char* name, const std::string& content) {
+        write_file_atomically(folder_ / name, content);
+        return (folder_ / name).string();
+    };
+    put("config.json", config.dump());
+    put("train.txt", text);
+    const std::string files =
+        fmt::format("--config_name '{}' --train_file '{}' ", (folder_ / "config.json").string(),
+                    (folder_ / "train.txt").string());
+    ASSERT_EQ(train("whole", files + "--max_steps 2 --save_steps 2").exit_code, 0);
+
+    const auto goes_on = [&](const std::string& more) {
+        fs::remove_all(folder_ / "out");
+        fs::create_directories(folder_ / "out");
+        fs::copy(checkpoint("whole", 2), checkpoint("out", 2), fs::copy_options::recursive);
+        return train("out", files + "--max_steps 3 --save_strategy no " + more);
+    };
+    const auto expect_listed = [&](const std::string& more, const std::vector<std::string>& lines) {
+        const Outcome outcome = goes_on(more);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+        const std::size_t block = outcome.output.find("will not be the one that was stopped");
+        ASSERT_NE(block, std::string::npos) << outcome.output;
+        EXPECT_EQ(outcome.output.find("will not be the one that was stopped", block + 1), std::string::npos);
+        for (const std::string& line : lines)
+            EXPECT_NE(outcome.output.find("\n\t" + line, block), std::string::npos) << line << "\n"
+                                                                                    << outcome.output;
+    };
+    const Outcome alike = goes_on("");
+    EXPECT_EQ(alike.exit_code, 0) << alike.output;
+    EXPECT_EQ(alike.output.find("hash of"), std::string::npos) << alike.output;
+    EXPECT_EQ(alike.output.find("\n\tconfig "), std::string::npos) << alike.output;
+
+    expect_listed("--gradient_accumulation_steps 2", {"rows of an update, over all processes: 4 (now) != 2"});
+    expect_listed("--streaming", {"streaming: True (now) != False"});
+    expect_listed("--train_sampling_strategy sequential", {"train_sampling_strategy: 'sequential'"});
+    Json edited = config;
+    edited["rope_theta"] = 500000.0;
+    edited["rms_norm_eps"] = 1e-3;
+    put("config.json", edited.dump());
+    put("train.txt", "A first line that was not there.\n" + text);
+    expect_listed("", {"config rope_theta: 500000.0 (now) != 10000.0 (checkpoint)",
+                       "config rms_norm_eps: 0.001 (now)", "hash of the training text: 'content "});
+    put("config.json", config.dump());
+    put("train.txt", text);
+    // A tokenizer in which two tokens have changed places.
+    const fs::path tokenizer = fs::path(DROVER_SOURCE_DIR) / "examples/tokenizers/shakespeare-4k";
+    fs::copy(tokenizer, folder_ / "tokenizer", fs::copy_options::recursive);
+    std::string json = read_text_file(tokenizer / "tokenizer.json");
+    const std::size_t first = json.find(": 2992,"), second = json.find(": 2993,");
+    ASSERT_TRUE(first != std::string::npos && second != std::string::npos);
+    std::swap(json[first + 5], json[second + 5]);
+    put("tokenizer/tokenizer.json", json);
+    expect_listed(fmt::format("--tokenizer_name '{}'", (folder_ / "tokenizer").string()),
+                  {"hash of the tokenizer: "});
+}
+
+/// Not even root can follow a link to itself.
+TEST_F(ResumeCommand, AnUnreadableCheckpointIsPassedOver) {
+    ASSERT_EQ(train("out", "--max_steps 4 --save_steps 2").exit_code, 0);
+    fs::create_directories(checkpoint("out", 6));
+    for (const char* name : {"optimizer.pt", "trainer_state.json", "drover_state.json"})
+        fs::create_symlink(name, checkpoint("out", 6) / name);
+    const Outcome outcome = train("out", "--max_steps 5 --save_steps 2");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("checkpoint-6 is not a complete checkpoint, and is passed over"),
+              std::string::npos)
+        << outcome.output;
+    EXPECT_NE(outcome.output.find("global step 4\n"), std::string::npos) << outcome.output;
 }
 
 TEST_F(ResumeCommand, AModelAloneIsNotResumedFrom) {

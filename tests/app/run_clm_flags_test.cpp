@@ -129,6 +129,8 @@ const std::vector<ActingFlag> acting_flags{
 const std::map<std::string, std::string> shown_elsewhere{
     {"dataset_config_name", "tests/data/resolve_dataset_test.cpp chooses among configurations"},
     {"gmm", "names the default"},
+    {"loading_step", "ResumeCommand.LoadingStepNamesTheCheckpoint"},
+    {"steal_lock", "OutputFolderOfRuns.IsTakenWithStealLockAndTheOtherRunWritesNoMore"},
     {"ignore_data_skip", "needs a checkpoint to resume from; the loop's tests resume with it"},
     {"overwrite_output_dir", "RunClmFlags.AFolderWithAModelIsNotWrittenOver"},
     {"profile_duration_ms", "a time; tests/train/trainer_parts_test.cpp ends traces with it"},

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "io/checkpoint_manifest.h"
+#include "io/file_calls.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -62,6 +66,45 @@ TEST_F(StagedFolders, TakeThePlaceOfAnEarlierFolder) {
     publish("checkpoint-1", "later");
     EXPECT_EQ(read_text_file(folder_ / "checkpoint-1/file"), "later");
     EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1.partial"));
+}
+
+/// A power failure after any of the calls leaves the folder whole, or not there.
+TEST_F(StagedFolders, AreOnTheDiskBeforeTheyAreSeen) {
+    using Calls = std::vector<std::string>;
+    const std::string parent = folder_.path().filename().string();
+    test::FileCalls calls;
+    for (const bool replaces : {false, true}) {
+        StagedFolder staged(folder_ / "checkpoint-1");
+        staged.create();
+        staged.create_file("file", 3);
+        staged.write("file", {.row_bytes = 3}, bytes_of("abc"));
+        EXPECT_EQ(calls.take(), Calls());
+        staged.flush();
+        EXPECT_EQ(calls.take(), Calls{"fsync file"});
+        // Other ranks have files there too, and some are written by others.
+        std::ofstream(staged.staging() / "other") << "def";
+        staged.seal();
+        Calls sealed = calls.take();
+        std::sort(sealed.begin(), sealed.end());
+        EXPECT_EQ(sealed, (Calls{"fsync file", "fsync other"}));
+        staged.publish();
+        const Calls published = calls.take();
+        const std::string verb = replaces ? "exchange" : "rename";
+        ASSERT_GE(published.size(), 3u);
+        EXPECT_EQ(published[0], "fsync checkpoint-1.partial");
+        EXPECT_EQ(published[1], verb + " checkpoint-1.partial checkpoint-1");
+        EXPECT_EQ(published[2], "fsync " + parent);
+    }
+}
+
+TEST_F(StagedFolders, PutFilesOnTheDiskBeforeTheyReplaceOthers) {
+    test::FileCalls calls;
+    StagedFolder staged(folder_ / "model");
+    staged.create();
+    std::ofstream(staged.staging() / "a.json") << "{}";
+    staged.seal();
+    staged.publish_files_into(folder_ / "out");
+    EXPECT_EQ(calls.take(), (std::vector<std::string>{"fsync a.json", "rename a.json a.json", "fsync out"}));
 }
 
 /// Two ranks with the columns of one matrix, as a row-parallel weight is split.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "train/early_stop.h"
 #include "train/replayed_model.h"
 
 namespace drover {
@@ -20,11 +21,14 @@ class CountingModel final : public TrainingModel {
         return {.losses = {skipped ? INFINITY : number}, .gradient_norm = 1, .skipped = skipped};
     }
     std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t rows) override {
-        return {{.loss = 1, .rows = rows, .targets = 10, .correct = 5},
+        return {{.loss = learns ? 1.0 / static_cast<double>(rates.size()) : 1,
+                 .rows = rows,
+                 .targets = 10,
+                 .correct = 5},
                 {.loss = 4, .rows = 1, .targets = 10, .correct = 0}};
     }
     void save(const std::filesystem::path&) override {}
-    void load(const std::filesystem::path&) override {}
+    void load(const std::filesystem::path& folder) override { loaded = folder; }
     void save_checkpoint(const CheckpointRequest& request) override { requests.push_back(request); }
     std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) override {
         if (settled == requests.size() || (!wait && behind)) return std::nullopt;
@@ -37,6 +41,8 @@ class CountingModel final : public TrainingModel {
     }
 
     double skipped_update = 0;
+    bool learns = false;           ///< evaluations become better
+    std::filesystem::path loaded;  ///< the last folder
     bool behind = false;           ///< checkpoints are only finished when they are waited for
     std::size_t failing_save = 0;  ///< from 1
     std::vector<CheckpointRequest> requests;
@@ -254,6 +260,118 @@ TEST_F(TrainerLoop, AResumedRunFindsItsSamplesWhenBatchesAreOfAnotherSize) {
     // Three batches are left of the epoch's five.
     EXPECT_EQ(model_.windows, (std::vector<std::size_t>{2}));
     EXPECT_EQ(resumed.state().global_step, 3);
+}
+
+TEST_F(TrainerLoop, ASkipBeforeTheCheckpointStaysOneAfterIt) {
+    model_.skipped_update = 2;
+    Trainer trainer(settings(1), model_, &training_, nullptr);
+    Interrupter interrupter(3);
+    trainer.add_callback(interrupter);
+    trainer.train();
+    const TrainerState state = TrainerState::parse(model_.requests.at(0).trainer_state, "state");
+    const LoopState loop = model_.requests[0].loop;
+    Trainer resumed(settings(1), model_, &training_, nullptr);
+    resumed.train(&state, &loop);
+    EXPECT_EQ(model_.rates, (std::vector<double>{1, 0.8, 0.8, 0.6, 1 - 0.6}));
+}
+
+/// Says where it was opened.
+class WatchedData final : public test::SampledData {
+  public:
+    using SampledData::SampledData;
+    std::unique_ptr<BatchStream> open(BatchPosition start) override {
+        opened.push_back(start);
+        return SampledData::open(start);
+    }
+
+    std::vector<BatchPosition> opened;
+
+  private:
+    std::int32_t token(std::int64_t, std::int64_t) const override { return 0; }
+    std::int64_t fresh(std::int64_t, std::int64_t rows) const override { return rows; }
+};
+
+/// Counts the epochs that a run begins.
+class EpochCounter final : public TrainerCallback {
+  public:
+    void on_epoch_begin(TrainerView&) override { ++epochs; }
+    int epochs = 0;
+};
+
+/// Batches of three came to the ninth of ten samples; of batches of four there are two in an epoch, which the
+/// nine have used up.
+TEST_F(TrainerLoop, AResumedRunBeginsTheNextEpochWhereNoBatchIsLeft) {
+    WatchedData fours({.samples = 10, .batch_size = 4, .drop_last = true}, 16, StreamEnd::never);
+    TrainerSettings larger = settings(3);
+    larger.per_device_train_batch_size = 4;
+    TrainerState state = TrainerState::begin(larger, 6, 3);
+    state.global_step = 3;
+    const LoopState loop{.step = 3, .schedule_steps = 3, .last_logged_step = 3, .epoch = 0, .samples = 9};
+    Trainer resumed(larger, model_, &fours, nullptr);
+    EpochCounter counter;
+    resumed.add_callback(counter);
+    resumed.train(&state, &loop);
+    ASSERT_EQ(fours.opened.size(), 1u);
+    EXPECT_EQ(fours.opened[0].epoch, 1);
+    EXPECT_EQ(fours.opened[0].step, 0);
+    EXPECT_EQ(counter.epochs, 2);
+    EXPECT_EQ(resumed.state().global_step, 6);
+}
+
+TEST_F(TrainerLoop, ACheckpointThatCouldNotBeWrittenIsNotTheBest) {
+    TrainerSettings best = settings(1);
+    best.save_strategy = best.eval_strategy = IntervalStrategy::steps;
+    best.save_steps = best.eval_steps = 2;
+    best.metric_for_best_model = "loss";
+    best.load_best_model_at_end = true;
+    model_.learns = true;
+    model_.failing_save = 3;  // the last one, behind which there is no other
+    Trainer trainer(best, model_, &training_, &evaluation_);
+    trainer.train();
+    ASSERT_EQ(model_.requests.size(), 3u);
+    const TrainerState last = TrainerState::parse(model_.requests[2].trainer_state, "state");
+    EXPECT_EQ(last.best_model_checkpoint, model_.requests[2].folder.string());
+    EXPECT_EQ(trainer.state().best_model_checkpoint, std::nullopt);
+    EXPECT_EQ(model_.loaded, "");
+}
+
+TEST_F(TrainerLoop, PatienceIsNotRenewedByAResume) {
+    TrainerSettings watched = settings(2);
+    watched.eval_strategy = IntervalStrategy::steps;
+    watched.eval_steps = 1;
+    watched.metric_for_best_model = "loss";
+    // All evaluations are alike: the first is the best, and the third after it ends the run.
+    Trainer whole(watched, model_, &training_, &evaluation_);
+    EarlyStop stop_of_whole(3, 0);
+    whole.add_callback(stop_of_whole);
+    whole.train();
+    EXPECT_EQ(whole.state().global_step, 4);
+
+    Trainer stopped(watched, model_, &training_, &evaluation_);
+    EarlyStop stop_of_stopped(3, 0), stop_of_resumed(3, 0);
+    Interrupter interrupter(3);
+    stopped.add_callback(stop_of_stopped);
+    stopped.add_callback(interrupter);
+    stopped.train();
+    const TrainerState state = TrainerState::parse(model_.requests.at(0).trainer_state, "state");
+    const LoopState loop = model_.requests[0].loop;
+    Trainer resumed(watched, model_, &training_, &evaluation_);
+    resumed.add_callback(stop_of_resumed);
+    resumed.train(&state, &loop);
+    EXPECT_EQ(resumed.state().global_step, 4);
+}
+
+TEST_F(TrainerLoop, NothingIsWrittenWhereThatIsForbidden) {
+    TrainerSettings saving = settings(1);
+    saving.save_strategy = IntervalStrategy::steps;
+    saving.save_steps = 2;
+    int asked = 0;
+    Trainer trainer(saving, model_, &training_, nullptr, {.before_writing = [&] {
+                        if (++asked == 2) throw Error("Another run writes there.");
+                    }});
+    EXPECT_THROW(trainer.train(), Error);
+    EXPECT_EQ(model_.requests.size(), 1u);
+    EXPECT_EQ(model_.rates.size(), 4u);
 }
 
 TEST_F(TrainerLoop, ARunThatIsCompleteTrainsNoMore) {

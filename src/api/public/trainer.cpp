@@ -10,6 +10,7 @@
 #include "api/lost_updates.h"
 #include "api/mesh_report.h"
 #include "api/model_texts.h"
+#include "api/output_folder.h"
 #include "api/process_limits.h"
 #include "api/program_processes.h"
 #include "api/public/mapped_rows.h"
@@ -102,6 +103,7 @@ struct Trainer::Run {
     RunBanner banner;
     std::optional<LogPrinter> printer;
     std::optional<drover::Trainer> loop;
+    const OutputFolder* locked_folder = nullptr;  ///< while train() writes to it
     bool has_weights = false;
     std::shared_ptr<const CausalLM::Parts> trained_model;
     std::shared_ptr<TrainedWeights> trained;  ///< null until training begins
@@ -216,8 +218,12 @@ struct Trainer::Run {
                 write_model_texts(folder, config, engine->saved_dtype(), generation, *tokenizer,
                                   run.arguments);
             },
-            CheckpointOptions{.with_optimizer = !run.arguments.flag("save_only_model"),
-                              .buffer_bytes = limits.checkpoint_buffer(*engine)},
+            CheckpointOptions{
+                .with_optimizer = !run.arguments.flag("save_only_model"),
+                .buffer_bytes = limits.checkpoint_buffer(*engine),
+                .facts = {.tokenizer = tokenizer->fingerprint(),
+                          .total_batch = settings.per_device_train_batch_size * settings.replicas *
+                                         settings.gradient_accumulation_steps}},
             batches.share.parts > 1 ? BatchKind::shared : BatchKind::own);
         training = data_of(*training_rows, training_sampler(settings), StreamEnd::never);
         if (evaluation_rows)
@@ -232,7 +238,8 @@ struct Trainer::Run {
     }
 
     void make_loop() {
-        loop.emplace(settings, *model, training.get(), evaluation.get());
+        loop.emplace(settings, *model, training.get(), evaluation.get(),
+                     TrainerOptions{.before_writing = [this] { locked_folder->check_still_ours(); }});
         const bool with_bar =
             processes->is_first() && !run.arguments.optional_flag("disable_tqdm").value_or(false);
         if (with_bar) loop->add_callback(bar.emplace());
@@ -285,6 +292,10 @@ struct Trainer::Run {
     }
 
     TrainOutput train() {
+        OutputFolder locked(processes->ranks, run.arguments, messages());
+        locked.take();
+        locked_folder = &locked;
+        warn_of_little_space();
         need_weights();
         if (!trained) {
             trained = std::make_shared<TrainedWeights>(
@@ -301,6 +312,14 @@ struct Trainer::Run {
         for (const Json& record : loop->state().log_history)
             if (record.contains("loss")) output.losses.push_back(record.at("loss").get<double>());
         return output;
+    }
+
+    void warn_of_little_space() const {
+        if (settings.save_strategy == IntervalStrategy::no) return;
+        const TensorFiles files =
+            engine->saved_tensors(!run.arguments.flag("save_only_model"), SaveModelOptions{}.max_shard_bytes);
+        const std::string warning = space_warning(settings.output_dir, files.file_bytes(), "A checkpoint");
+        if (!warning.empty()) messages().warning(warning);
     }
 
     std::map<std::string, double> evaluate() {

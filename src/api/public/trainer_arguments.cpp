@@ -56,6 +56,7 @@ std::vector<std::string> words_of(const TrainerParts& parts) {
 
 /// Arguments of run_clm that only the command acts on: a Trainer would take them and do nothing.
 constexpr std::array of_the_command = {"resume_from_checkpoint",
+                                       "loading_step",
                                        "report_to",
                                        "logging_dir",
                                        "tb_dir",
