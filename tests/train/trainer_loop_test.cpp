@@ -20,8 +20,8 @@ class CountingModel final : public TrainingModel {
         return {.losses = {skipped ? INFINITY : number}, .gradient_norm = 1, .skipped = skipped};
     }
     std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t rows) override {
-        return {{.loss = 1, .rows = rows, .targets = 10, .correct = 5},
-                {.loss = 4, .rows = 1, .targets = 10, .correct = 0}};
+        return {{.loss = first_loss, .rows = rows, .targets = 10, .correct = 5},
+                {.loss = second_loss, .rows = 1, .targets = 10, .correct = 0}};
     }
     void save(const std::filesystem::path&) override {}
     void load(const std::filesystem::path&) override {}
@@ -36,6 +36,7 @@ class CountingModel final : public TrainingModel {
         return {.total = 10, .active = 10, .without_embeddings = 7};
     }
 
+    std::optional<double> first_loss = 1, second_loss = 4;
     double skipped_update = 0;
     bool behind = false;           ///< checkpoints are only finished when they are waited for
     std::size_t failing_save = 0;  ///< from 1
@@ -112,6 +113,14 @@ TEST_F(TrainerLoop, EvaluationWeighsReplicasBySamples) {
     EXPECT_EQ(metrics.at("eval_accuracy").get<double>(), 0.25);
     EXPECT_FALSE(metrics.contains("eval_model_preparation_time"));
     EXPECT_EQ(metrics.at("epoch"), 0);
+}
+
+TEST_F(TrainerLoop, EvaluationLeavesOutBatchesWithoutTargets) {
+    model_.second_loss = std::nullopt;
+    Trainer trainer(settings(1), model_, nullptr, &evaluation_);
+    EXPECT_EQ(trainer.evaluate().at("eval_loss").get<double>(), 1);
+    model_.first_loss = std::nullopt;
+    EXPECT_TRUE(std::isnan(trainer.evaluate().at("eval_loss").get<double>())) << "as Hugging Face has it";
 }
 
 TEST_F(TrainerLoop, TokensPerSecond) {
