@@ -8,8 +8,10 @@
 #include "api/run_processes.h"
 #include "app/commands.h"
 #include "core/error.h"
+#include "core/shortened_files.h"
 
 int main(int argc, char** argv) {
+    drover::name_shortened_files();
     CLI::App app("Trains Llama models from the configs, data and checkpoints that Hugging Face users have.",
                  "drover");
     app.set_version_flag("--version", DROVER_VERSION);
