@@ -50,35 +50,21 @@ RunArguments run_arguments(const EvalOptions& options) {
     return parse_run_arguments(words, {.environment = read_environment(), .args_file = {}});
 }
 
-/// Model and rows to evaluate.
-struct EvalSource {
-    ModelConfig config;
-    std::filesystem::path weights;
-    std::unique_ptr<TokenFile> rows;
-    std::int64_t row_length = 0;
-};
-
-/// A token file needs no tokenizer.
-EvalSource from_token_file(const EvalOptions& options, const Arguments& arguments) {
-    if (options.block_size > 0 || !options.text_column.empty())
-        throw UsageError(fmt::format("{} is a token file, whose rows are fixed.", options.data),
-                         "Leave out --block_size and --text_column.");
-    EvalSource source;
-    source.weights = find_model(options.model, "--model", arguments);
-    source.config = ModelConfig::from_path(source.weights);
-    source.rows = std::make_unique<TokenFile>(options.data);
-    source.rows->rows().verify();
-    source.rows->rows().check_vocabulary(source.config.vocab_size);
-    for (const std::int64_t length : source.rows->rows().lengths())
-        source.row_length = std::max(source.row_length, length);
-    return source;
-}
-
-EvalSource from_text(const Arguments& arguments) {
+/// A token file needs no tokenizer; where there is one, they must belong together.
+ModelSource find_eval_model(const EvalOptions& options, const Arguments& arguments) {
+    const std::filesystem::path weights = find_model(options.model, "--model", arguments);
+    const bool has_tokenizer = !options.tokenizer.empty() ||
+                               std::filesystem::exists(weights / "tokenizer.json") ||
+                               std::filesystem::exists(weights / "tokenizer.model");
+    if (!has_tokenizer && is_token_file(options.data))
+        return {
+            .config = ModelConfig::from_path(weights), .weights = weights, .generation = {}, .tokenizer = {}};
     ModelSource model = find_model_and_tokenizer(arguments);
-    TokenSource tokens = find_tokens_together(RunProcesses{}, arguments, model, Messages("info"));
-    return {std::move(model.config), std::move(model.weights), std::move(tokens.validation),
-            tokens.row_length};
+    if (const std::int64_t rows = model.config.rows_before_resize; rows > 0)
+        throw Error(fmt::format("The tokenizer has {} tokens, but the model's vocabulary only {}.",
+                                model.config.vocab_size, rows),
+                    "Name the tokenizer that belongs to this model with --tokenizer.");
+    return model;
 }
 
 /// float16, in which nothing is computed here, becomes float32.
@@ -92,8 +78,8 @@ void evaluate(const EvalOptions& options) {
     if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
     const RunArguments run = run_arguments(options);
     const Arguments& arguments = run.arguments;
-    const EvalSource source =
-        is_token_file(options.data) ? from_token_file(options, arguments) : from_text(arguments);
+    const ModelSource source = find_eval_model(options, arguments);
+    const TokenSource tokens = find_tokens_together(RunProcesses{}, arguments, source, Messages("info"));
     const TrainerSettings settings = trainer_settings(arguments);
     const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
 
@@ -102,19 +88,22 @@ void evaluate(const EvalOptions& options) {
     engine_settings.evaluation_only = true;
     engine_settings.model.recompute = {Recompute::full};  // nothing is kept for a backward pass
     engine_settings.model.rows = settings.per_device_eval_batch_size;
-    engine_settings.model.row_length = std::max<std::int64_t>(source.row_length, 1);
+    engine_settings.model.row_length = std::max<std::int64_t>(tokens.row_length, 1);
     const Mesh mesh;
     TrainEngine engine(source.config, engine_settings, *backend, mesh);
     engine.allocate();
     if (const std::string text = engine.load_weights(source.weights, settings.seed).text(); !text.empty())
         say(text);
     EngineModel model(engine, source.config, *backend, mesh);
-    TokenFileData data(source.rows->rows(),
+    TokenFileData data(*tokens.validation.rows,
                        {.sampler = evaluation_sampler(settings),
                         .collator = {.pad_id = 0, .ignore_every_pad_id = false},
                         .max_samples = arguments.optional_integer("max_eval_samples")},
                        StreamEnd::after_one_epoch);
     const EvaluationSummary summary = evaluate_all(model, data, [](std::int64_t, std::int64_t) {});
+    if (summary.targets == 0)
+        throw Error(fmt::format("No row of {} has a token to predict.", options.data),
+                    "Rows need at least two tokens.");
     const Json result = {{"loss", summary.loss},
                          {"perplexity", perplexity(summary.loss)},
                          {"accuracy", summary.accuracy},
@@ -136,20 +125,24 @@ void add_eval_command(CLI::App& app) {
         "Measures a model on a text: loss, perplexity and accuracy, as run_clm's evaluation has them.\n"
         "Example: drover eval --model out --data held-out.txt --block_size 1024");
     command->option_defaults()->always_capture_default();
+    constexpr std::int64_t largest_count = std::int64_t{1} << 30;
     command->add_option("--model", options->model, "model folder, or a repository in the Hugging Face cache")
         ->required();
-    command->add_option("--data", options->data, "text, JSON or CSV file, or a token file")
+    command
+        ->add_option("--data", options->data,
+                     "text, JSON or CSV file, a token file, or a folder with input_ids")
         ->required()
-        ->check(CLI::ExistingFile);
+        ->check(CLI::ExistingPath);
     command->add_option("--tokenizer", options->tokenizer,
                         "folder or file of the tokenizer; that of the model when empty");
     command->add_option("--text_column", options->text_column,
                         "column of a JSON or CSV file; \"text\" or the first");
     command->add_option("--block_size", options->block_size, "tokens per row; 0: as run_clm chooses")
-        ->check(CLI::NonNegativeNumber);
-    command->add_option("--batch_size", options->batch_size, "rows per batch")->check(CLI::PositiveNumber);
+        ->check(CLI::Range(std::int64_t{0}, largest_count));
+    command->add_option("--batch_size", options->batch_size, "rows per batch")
+        ->check(CLI::Range(std::int64_t{1}, largest_count));
     command->add_option("--max_samples", options->max_samples, "only the first rows; 0: all")
-        ->check(CLI::NonNegativeNumber);
+        ->check(CLI::Range(std::int64_t{0}, largest_count));
     command->add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
     command->add_option("--device", options->device, "auto takes a GPU when there is one")
         ->check(CLI::IsMember({"auto", "cpu", "cuda"}));

@@ -13,6 +13,7 @@
 #include "app/process_start.h"
 #include "core/error.h"
 #include "core/failure.h"
+#include "core/shortened_files.h"
 
 namespace {
 
@@ -43,6 +44,7 @@ int main(int argc, char** argv) {
     drover::open_standard_descriptors();
     drover::choose_thread_waits(argv);
     std::set_terminate(end_by_terminate);
+    drover::name_shortened_files();
     CLI::App app(
         "Trains Llama and Mixtral models from the configs, data and checkpoints that Hugging Face users "
         "have.",

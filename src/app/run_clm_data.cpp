@@ -9,8 +9,8 @@ namespace drover {
 namespace {
 
 /// Blocks are never padded, and every token of theirs is a label.
-TokenId pad_id(const Arguments& arguments, const Tokenizer& tokenizer) {
-    if (arguments.text("packing") == "hf") return 0;
+TokenId pad_id(const Arguments& arguments, Packing packing, const Tokenizer& tokenizer) {
+    if (packing == Packing::hf) return 0;
     const std::string name = arguments.optional_text("pad_token").value_or("");
     if (name == "unk") {
         if (const auto unk = tokenizer.unk()) return *unk;
@@ -26,40 +26,29 @@ TokenId pad_id(const Arguments& arguments, const Tokenizer& tokenizer) {
     return choose_pad_id(tokenizer, name == "eos");
 }
 
-CollatorOptions collator(const Arguments& arguments, const ModelSource& model, const BatchForm& form) {
-    return {.pad_id = pad_id(arguments, *model.tokenizer),
-            .ignore_every_pad_id = arguments.text("packing") == "none",
-            .pad_to_multiple_of = form.row_multiple};
-}
-
-/// One of the two: text that is streamed, or a file of tokens.
-struct Rows {
-    const SharedRows& streamed;
-    const std::unique_ptr<TokenFile>& file;
-};
-
-std::unique_ptr<TrainingData> make_data(const Rows& rows, const Arguments& arguments,
-                                        const ModelSource& model, const TokenSource& tokens,
-                                        SamplerOptions sampler, const BatchForm& form,
-                                        const char* max_samples_flag, StreamEnd end) {
+std::unique_ptr<TrainingData> make_data(const TokenSplit& split, const Arguments& arguments,
+                                        const ModelSource& model, SamplerOptions sampler,
+                                        const BatchForm& form, const char* max_samples_flag, StreamEnd end) {
     const auto max_samples = arguments.optional_integer(max_samples_flag);
-    if (!rows.streamed)
-        return std::make_unique<TokenFileData>(rows.file->rows(),
-                                               LoaderOptions{.sampler = std::move(sampler),
-                                                             .collator = collator(arguments, model, form),
-                                                             .max_samples = max_samples},
-                                               end, form.share);
-    PackingOptions packing = tokens.packing;
+    const CollatorOptions collator{.pad_id = pad_id(arguments, split.packing.packing, *model.tokenizer),
+                                   .ignore_every_pad_id = split.packing.packing == Packing::none,
+                                   .pad_to_multiple_of = form.row_multiple};
+    if (!split.streamed)
+        return std::make_unique<TokenFileData>(
+            *split.rows,
+            LoaderOptions{.sampler = std::move(sampler), .collator = collator, .max_samples = max_samples},
+            end, form.share);
+    PackingOptions packing = split.packing;
     packing.max_rows = max_samples;
     return std::make_unique<TextStreamData>(
-        TextStreamOptions{.rows = rows.streamed,
+        TextStreamOptions{.rows = split.streamed,
                           .tokenizer = model.tokenizer,
                           .packing = packing,
                           .dealing = {.batch_size = sampler.batch_size,
                                       .ranks = sampler.ranks,
                                       .rank = sampler.rank,
                                       .split_batches = sampler.split_batches},
-                          .collator = collator(arguments, model, form),
+                          .collator = collator,
                           .vocab_size = model.config.vocab_size,
                           .end = end,
                           .share = form.share});
@@ -78,15 +67,15 @@ std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const Tr
     } else if (order == "sequential") {
         sampler.order = SampleOrder::sequential;
     }
-    return make_data({tokens.streamed.train, tokens.train}, arguments, model, tokens, std::move(sampler),
-                     form, "max_train_samples", StreamEnd::never);
+    return make_data(tokens.train, arguments, model, std::move(sampler), form, "max_train_samples",
+                     StreamEnd::never);
 }
 
 std::unique_ptr<TrainingData> evaluation_data(const Arguments& arguments, const TrainerSettings& settings,
                                               const ModelSource& model, const TokenSource& tokens,
                                               const BatchForm& form) {
-    return make_data({tokens.streamed.validation, tokens.validation}, arguments, model, tokens,
-                     evaluation_sampler(settings), form, "max_eval_samples", StreamEnd::after_one_epoch);
+    return make_data(tokens.validation, arguments, model, evaluation_sampler(settings), form,
+                     "max_eval_samples", StreamEnd::after_one_epoch);
 }
 
 }  // namespace drover

@@ -71,7 +71,10 @@ void add_tokenize_command(CLI::App& app) {
     command->add_option("--text_column", options->text_column,
                         "column to read; else \"text\" if there is one, else the first");
     command->add_option("--keep_linebreaks", options->keep_linebreaks, "txt: rows end with their line break");
-    command->add_option("--block_size", options->block_size, "tokens per row")->check(CLI::Range(1, 1 << 30));
+    command
+        ->add_option("--block_size", options->block_size,
+                     "tokens per row; with --packing none, what is longer is cut off")
+        ->check(CLI::Range(2, 1 << 30));
     command->add_option("--packing", options->packing,
                         "hf: as run_clm, which drops the rest of every 1,000 rows; lossless: drops nothing; "
                         "none: a row is an example");

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/row_source.h"
+#include "data/file_rows.h"
 #include "text/tokenizer.h"
 
 namespace drover {
@@ -51,8 +51,12 @@ void print_texts(const TokenizeOptions& options);
 /// --inspect: header, check of the data, and the first rows.
 void inspect_token_file(const TokenizeOptions& options);
 /// The rows that --input or --dataset name; `notes` is that of ReadOptions.
-std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options,
-                                              const std::filesystem::path& notes = {});
+std::shared_ptr<const FileRows> open_corpus(const TokenizeOptions& options,
+                                            const std::filesystem::path& notes = {});
+/// Error when writing `output`, a file or a folder, would destroy a file of the input, or become a part of
+/// it.
+void refuse_own_input(const TokenizeOptions& options, const FileRows& dataset,
+                      const std::filesystem::path& output);
 /// --output: a corpus → a token file.
 void tokenize_corpus(const TokenizeOptions& options);
 /// --cache: the same, into the cache where training looks for it.

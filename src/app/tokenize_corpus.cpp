@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -33,14 +34,13 @@ PackingOptions packing_options(const TokenizeOptions& options, const Tokenizer& 
                            .block_size = 0,
                            .workers = options.workers,
                            .max_rows = options.max_samples};
-    if (packing.packing == Packing::none) {
-        if (options.block_size)
-            throw UsageError("--packing none makes a row of every text, so --block_size has no meaning.",
-                             "Leave one of them out.");
-        return packing;
-    }
-    const BlockSizeChoice choice = choose_block_size(options.block_size, tokenizer.model_max_length(),
-                                                     positions_beside(options.tokenizer));
+    const bool whole_rows = packing.packing == Packing::none;
+    // A file keeps whole rows: who trains on them cuts them as his model wants. In the cache lies what
+    // training would make.
+    if (whole_rows && !options.block_size && !options.cache) return packing;
+    const auto choose = whole_rows ? choose_longest_row : choose_block_size;
+    const BlockSizeChoice choice =
+        choose(options.block_size, tokenizer.model_max_length(), positions_beside(options.tokenizer));
     if (!choice.warning.empty()) print_log(stderr, "drover: warning: {}\n", choice.warning);
     packing.block_size = choice.block_size;
     return packing;
@@ -48,8 +48,8 @@ PackingOptions packing_options(const TokenizeOptions& options, const Tokenizer& 
 
 }  // namespace
 
-std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options,
-                                              const std::filesystem::path& notes) {
+std::shared_ptr<const FileRows> open_corpus(const TokenizeOptions& options,
+                                            const std::filesystem::path& notes) {
     if (options.input.empty() == options.dataset.empty())
         throw UsageError(options.input.empty() ? "Neither --input nor --dataset is given."
                                                : "Both --input and --dataset are given.",
@@ -58,6 +58,7 @@ std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options,
                                                       .dataset_config_name = options.dataset_config_name,
                                                       .train_files = options.input,
                                                       .text_column = options.text_column,
+                                                      .is_one_text = true,
                                                       .keep_linebreaks = options.keep_linebreaks,
                                                       .notes = notes});
     const DatasetSplit* split = resolved.find(options.split);
@@ -70,17 +71,42 @@ std::shared_ptr<const RowDataset> open_corpus(const TokenizeOptions& options,
     return std::make_shared<FileRows>(split->files, split->options);
 }
 
+void refuse_own_input(const TokenizeOptions& options, const FileRows& dataset,
+                      const std::filesystem::path& output) {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    const fs::path place = fs::weakly_canonical(output, ignored);
+    const auto refuse = [&](std::string_view what) {
+        throw Error(fmt::format("The output {} {}.", output.string(), what), "Name another place for it.");
+    };
+    const auto lies_in = [&](const fs::path& inner, const fs::path& folder) {
+        return std::mismatch(folder.begin(), folder.end(), inner.begin(), inner.end()).first == folder.end();
+    };
+    for (const fs::path& file : dataset.files()) {
+        // What is written first has a name of its own beside the output.
+        for (const char* suffix : {"", ".partial", ".lock", ".ends.partial"})
+            if (fs::equivalent(output.string() + suffix, file, ignored))
+                refuse(fmt::format("is the input {}", file.string()));
+        if (lies_in(fs::weakly_canonical(file, ignored), place))
+            refuse(fmt::format("holds the input {}", file.string()));
+    }
+    if (fs::is_directory(options.dataset, ignored) &&
+        lies_in(place, fs::weakly_canonical(options.dataset, ignored)))
+        refuse(fmt::format("lies in the input folder {}", options.dataset));
+}
+
 void tokenize_corpus(const TokenizeOptions& options) {
     const std::filesystem::path output = options.output;
     if (std::filesystem::is_directory(output))
         throw Error(fmt::format("{} is a folder.", options.output), "Name a file that shall be written.");
+    const std::shared_ptr<const FileRows> dataset = open_corpus(options);
+    refuse_own_input(options, *dataset, output);
     // Two that write the same file would get into each other's way; the second one finds it there.
     const FileLock lock(options.output + ".lock");
     if (std::filesystem::exists(output) && !options.overwrite)
         throw Error(fmt::format("{} exists.", options.output), "Use --overwrite, or name another file.");
     const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(options);
     const PackingOptions packing = packing_options(options, *tokenizer);
-    const std::shared_ptr<const RowDataset> dataset = open_corpus(options);
     TokenizeProgress progress;
     TokenStreamProgress last;
     write_token_file(output, *dataset, tokenizer, packing, options.threads,

@@ -38,7 +38,8 @@ void tokenize_for_llama(const TokenizeOptions& options) {
     if (options.input.empty() && options.dataset.empty())
         throw UsageError("The corpus is not given.",
                          "Name it with --input raw.en.tgz (the raw English Wikicorpus) or --dataset.");
-    const std::shared_ptr<const RowDataset> dataset = open_corpus(options);
+    const std::shared_ptr<const FileRows> dataset = open_corpus(options);
+    refuse_own_input(options, *dataset, folder);
     if (options.overwrite) remove_earlier(folder);
 
     TokenStream stream(*dataset, tokenizer,

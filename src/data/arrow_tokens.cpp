@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "data/arrow_library.h"
-#include "data/dataset_folder.h"
 
 namespace drover {
 namespace {
@@ -129,20 +128,12 @@ struct ArrowTokenDataset::Shard {
     std::int64_t begin = 0;
 };
 
-ArrowTokenDataset::ArrowTokenDataset(const fs::path& folder) {
-    std::error_code ignored;
-    if (!fs::exists(folder / "state.json", ignored))
-        throw Error(fmt::format("{} is not a dataset that save_to_disk wrote: it has no state.json.",
-                                folder.string()),
-                    fs::exists(folder / "dataset_dict.json", ignored) ? "Name the folder of one split in it."
-                                                                      : "Check the path.");
-    for (const DatasetSplit& split : read_dataset_folder(folder, "")) {
-        for (const fs::path& path : split.files) {
-            auto shard = std::make_unique<Shard>(path);
-            shard->begin = size_;
-            size_ += shard->file.row_count();
-            shards_.push_back(std::move(shard));
-        }
+ArrowTokenDataset::ArrowTokenDataset(const std::vector<fs::path>& files) {
+    for (const fs::path& path : files) {
+        auto shard = std::make_unique<Shard>(path);
+        shard->begin = size_;
+        size_ += shard->file.row_count();
+        shards_.push_back(std::move(shard));
     }
 }
 
@@ -161,25 +152,19 @@ void ArrowTokenDataset::read(std::int64_t index, Block& block) {
     };
     block.ids.clear();
     block.labels.clear();
+    const auto is_id = [](std::int64_t id) {
+        return id >= 0 && id <= std::numeric_limits<std::int32_t>::max();
+    };
+    constexpr std::int64_t no_target = -100;
     for (std::int64_t i = 0; i < tokens.count; ++i) {
         const std::int64_t id = tokens.ids[i];
-        if (id < 0 || id > std::numeric_limits<std::int32_t>::max())
-            fail(fmt::format("{} is not a token id", id));
+        const std::int64_t label = tokens.labels != nullptr ? tokens.labels[i] : id;
+        if (!is_id(id)) fail(fmt::format("{} is not a token id", id));
         if (tokens.mask != nullptr && tokens.mask[i] != 1) fail("the block is padded");
+        if (!is_id(label) && label != no_target) fail(fmt::format("{} is not a label", label));
         block.ids.push_back(static_cast<std::int32_t>(id));
-        block.labels.push_back(tokens.labels != nullptr ? tokens.labels[i] : id);
+        block.labels.push_back(static_cast<std::int32_t>(label));
     }
-}
-
-std::string ArrowTokenDataset::fingerprint() const {
-    ContentHash hash;
-    hash.add("arrow tokens 1");
-    for (const auto& shard : shards_) {
-        ContentHash content;
-        content.add_file(shard->path);
-        hash.add(content.hex());
-    }
-    return hash.hex();
 }
 
 }  // namespace drover

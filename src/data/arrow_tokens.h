@@ -21,25 +21,24 @@ std::int64_t write_arrow_token_dataset(const std::filesystem::path& folder, cons
                                        const std::string& split = "train",
                                        std::int64_t shard_bytes = 500'000'000);
 
-/// Blocks of tokens in a folder that save_to_disk wrote, in any order. Used by one thread at a time.
+/// Blocks of tokens in the Arrow files of a folder that save_to_disk wrote, in any order. Used by one thread
+/// at a time.
 class ArrowTokenDataset {
   public:
     struct Block {
         std::vector<std::int32_t> ids;
-        std::vector<std::int64_t>
+        std::vector<std::int32_t>
             labels;  ///< equal to the ids where the folder has no labels; −100 for no target
     };
 
-    /// `folder` is that of one split.
-    explicit ArrowTokenDataset(const std::filesystem::path& folder);
+    /// The data files of one split.
+    explicit ArrowTokenDataset(const std::vector<std::filesystem::path>& files);
     ~ArrowTokenDataset();
 
     std::int64_t size() const { return size_; }
-    /// Replaces `block` by number `index`. Error for ids that are negative or not 32-bit numbers, and for a
-    /// block with padding (zeros in attention_mask).
+    /// Replaces `block` by number `index`. Error for ids that are negative or not 32-bit numbers, for labels
+    /// that are neither −100 nor such an id, and for a block with padding (zeros in attention_mask).
     void read(std::int64_t index, Block& block);
-    /// A hash of the files, in hexadecimal.
-    std::string fingerprint() const;
 
   private:
     struct Shard;

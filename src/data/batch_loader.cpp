@@ -13,7 +13,7 @@ namespace {
 /// Makes one batch after the other; lives on the prefetcher's thread.
 class BatchMaker {
   public:
-    BatchMaker(const TokenRows& rows, BatchSampler sampler, CausalCollator collator, BatchPosition start,
+    BatchMaker(const TrainingRows& rows, BatchSampler sampler, CausalCollator collator, BatchPosition start,
                std::optional<std::int64_t> epochs)
         : rows_(rows),
           sampler_(std::move(sampler)),
@@ -26,24 +26,25 @@ class BatchMaker {
         if (epochs_ && position_.epoch >= *epochs_) return std::nullopt;
         const std::vector<std::int64_t> samples = sampler_.batch(position_.epoch, position_.step);
         ids_.resize(samples.size());
-        for (std::size_t i = 0; i < samples.size(); ++i) rows_.read(samples[i], ids_[i]);
-        LoadedBatch loaded{position_, collator_.collate(ids_), sampler_.fresh(position_.step)};
+        labels_.resize(samples.size());
+        for (std::size_t i = 0; i < samples.size(); ++i) rows_.read(samples[i], ids_[i], labels_[i]);
+        LoadedBatch loaded{position_, collator_.collate(ids_, labels_), sampler_.fresh(position_.step)};
         ++position_.step;
         return loaded;
     }
 
   private:
-    const TokenRows& rows_;
+    const TrainingRows& rows_;
     BatchSampler sampler_;
     CausalCollator collator_;
     BatchPosition position_;
     std::optional<std::int64_t> epochs_;
-    std::vector<std::vector<TokenId>> ids_;
+    std::vector<std::vector<TokenId>> ids_, labels_;
 };
 
 }  // namespace
 
-BatchLoader::BatchLoader(const TokenRows& rows, LoaderOptions options) {
+BatchLoader::BatchLoader(const TrainingRows& rows, LoaderOptions options) {
     options.sampler.samples = std::min(rows.size(), options.max_samples.value_or(rows.size()));
     if (options.sampler.order == SampleOrder::by_length) {
         options.sampler.lengths = rows.lengths();

@@ -7,7 +7,7 @@
 #include "data/collator.h"
 #include "data/prefetcher.h"
 #include "data/sampler.h"
-#include "data/token_file.h"
+#include "data/training_rows.h"
 
 namespace drover {
 
@@ -24,20 +24,20 @@ struct LoadedBatch {
 };
 
 struct LoaderOptions {
-    SamplerOptions sampler;  ///< samples (and lengths, where needed) are taken from the file
+    SamplerOptions sampler;  ///< samples (and lengths, where needed) are taken from the rows
     CollatorOptions collator;
-    std::optional<std::int64_t> max_samples;  ///< use only the first rows of the file
+    std::optional<std::int64_t> max_samples;  ///< use only the first rows
     BatchPosition start;                      ///< nothing before it is read
     std::optional<std::int64_t> epochs;       ///< the end; without it epochs follow each other for ever
     std::size_t prefetch = 4;                 ///< batches made ahead
 };
 
-/// The batches of a rank from a token file, made ahead on another thread.
+/// The batches of a rank from rows of tokens, made ahead on another thread.
 class BatchLoader {
   public:
-    /// `rows` must outlive the loader. Error when the file has too few rows for one batch, UsageError when
+    /// `rows` must outlive the loader. Error when there are too few rows for one batch, UsageError when
     /// the options contradict each other.
-    BatchLoader(const TokenRows& rows, LoaderOptions options);
+    BatchLoader(const TrainingRows& rows, LoaderOptions options);
 
     std::int64_t batches_per_epoch() const { return batches_per_epoch_; }
     /// Nothing at the end of the last epoch. Rethrows what went wrong while reading.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "core/error.h"
@@ -25,6 +27,9 @@ class FileStream : public ByteStream {
     explicit FileStream(std::string path) : path_(std::move(path)) {
         file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
         if (file_ < 0) fail();
+        struct stat status {};
+        if (fstat(file_, &status) == 0 && S_ISREG(status.st_mode))
+            size_ = static_cast<std::size_t>(status.st_size);
     }
     ~FileStream() override { close(file_); }
     FileStream(const FileStream&) = delete;
@@ -33,6 +38,8 @@ class FileStream : public ByteStream {
     std::size_t read(char* into, std::size_t size) override {
         for (;;) {
             const ssize_t count = ::read(file_, into, size);
+            if (count == 0 && size > 0 && read_ < size_) fail_shortened();
+            read_ += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
             if (count >= 0) return static_cast<std::size_t>(count);
             if (errno != EINTR) fail();
         }
@@ -53,8 +60,16 @@ class FileStream : public ByteStream {
                     "Check the path and its permissions.");
     }
 
+    [[noreturn]] void fail_shortened() const {
+        throw Error(fmt::format("{} became shorter while it was read: it ends after {} of {} bytes.", path_,
+                                read_, size_),
+                    "Put the whole file back and start again.");
+    }
+
     std::string path_;
     int file_;
+    std::size_t size_ = 0;  ///< when it was opened; 0 for what has none, such as a pipe
+    std::size_t read_ = 0;
 };
 
 [[noreturn]] void fail_truncated(const std::string& path) {
@@ -199,20 +214,30 @@ std::unique_ptr<ByteStream> memory_byte_stream(std::string_view bytes) {
 }
 
 ByteWindow::ByteWindow(std::unique_ptr<ByteStream> stream)
-    : stream_(std::move(stream)), buffer_(first_size) {}
+    : stream_(std::move(stream)), buffer_(nullptr, &std::free), size_(0) {
+    resize(first_size);
+}
+
+void ByteWindow::resize(std::size_t size) {
+    void* const grown = std::realloc(buffer_.get(), size);
+    if (grown == nullptr) throw std::bad_alloc();
+    static_cast<void>(buffer_.release());  // realloc has freed it, or it is the same
+    buffer_.reset(static_cast<char*>(grown));
+    size_ = size;
+}
 
 bool ByteWindow::grow() {
     if (at_end_) return false;
     if (begin_ > 0) {
-        std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
+        std::memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
         end_ -= begin_;
         begin_ = 0;
     }
     // What is left over must not lead to small reads, and small files need no large buffer.
-    if (filled_ && buffer_.size() < block_size) buffer_.resize(block_size);
-    if (buffer_.size() - end_ < buffer_.size() / 2) buffer_.resize(buffer_.size() * 2);
-    const std::size_t room = buffer_.size() - end_;
-    const std::size_t count = stream_->read(buffer_.data() + end_, room);
+    if (filled_ && size_ < block_size) resize(block_size);
+    if (size_ - end_ < size_ / 2) resize(size_ * 2);
+    const std::size_t room = size_ - end_;
+    const std::size_t count = stream_->read(buffer_.get() + end_, room);
     end_ += count;
     filled_ = count == room;
     at_end_ = count == 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -32,15 +33,19 @@ class ByteWindow {
     explicit ByteWindow(std::unique_ptr<ByteStream> stream);
 
     /// What was read and not dropped. Invalidated by grow().
-    std::string_view bytes() const { return {buffer_.data() + begin_, end_ - begin_}; }
+    std::string_view bytes() const { return {buffer_.get() + begin_, end_ - begin_}; }
     void drop(std::size_t count) { begin_ += count; }
     /// Reads more bytes behind those there are; false at the end of the stream.
     bool grow();
     bool at_end() const { return at_end_; }
 
   private:
+    void resize(std::size_t size);
+
     std::unique_ptr<ByteStream> stream_;
-    std::vector<char> buffer_;
+    /// Grown by realloc, which moves large buffers without copying or touching them.
+    std::unique_ptr<char, decltype(&std::free)> buffer_;
+    std::size_t size_;
     std::size_t begin_ = 0;
     std::size_t end_ = 0;
     bool filled_ = false;  ///< the last read left no room

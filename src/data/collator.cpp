@@ -35,7 +35,8 @@ std::int64_t CausalCollator::padded_length(std::int64_t longest) {
     return (*bucket + multiple - 1) / multiple * multiple;
 }
 
-LabelledBatch CausalCollator::collate(std::span<const std::vector<TokenId>> rows) {
+LabelledBatch CausalCollator::collate(std::span<const std::vector<TokenId>> rows,
+                                      std::span<const std::vector<TokenId>> labels) {
     std::size_t longest = 0;
     for (const std::vector<TokenId>& row : rows) longest = std::max(longest, row.size());
     LabelledBatch batch{.rows = static_cast<std::int64_t>(rows.size()),
@@ -43,11 +44,17 @@ LabelledBatch CausalCollator::collate(std::span<const std::vector<TokenId>> rows
     const auto count = static_cast<std::size_t>(batch.rows * batch.row_length);
     batch.ids.reserve(count);
     batch.labels.reserve(count);
-    for (const std::vector<TokenId>& row : rows) {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::vector<TokenId>& row = rows[i];
         batch.lengths.push_back(static_cast<std::int32_t>(row.size()));
         batch.ids.insert(batch.ids.end(), row.begin(), row.end());
-        for (const TokenId id : row)
-            batch.labels.push_back(options_.ignore_every_pad_id && id == options_.pad_id ? no_label : id);
+        if (i < labels.size() && !labels[i].empty()) {
+            require(labels[i].size() == row.size(), "a row has a label for every id");
+            batch.labels.insert(batch.labels.end(), labels[i].begin(), labels[i].end());
+        } else {
+            for (const TokenId id : row)
+                batch.labels.push_back(options_.ignore_every_pad_id && id == options_.pad_id ? no_label : id);
+        }
         batch.ids.resize(batch.lengths.size() * static_cast<std::size_t>(batch.row_length), options_.pad_id);
         batch.labels.resize(batch.ids.size(), no_label);
     }

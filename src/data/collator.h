@@ -35,7 +35,10 @@ class CausalCollator {
     /// UsageError when the options make no sense.
     explicit CausalCollator(CollatorOptions options);
 
-    LabelledBatch collate(std::span<const std::vector<TokenId>> rows);
+    /// Labels are made from the ids, but for rows that have `labels` of their own (as many as ids); those
+    /// are taken as they are.
+    LabelledBatch collate(std::span<const std::vector<TokenId>> rows,
+                          std::span<const std::vector<TokenId>> labels = {});
 
   private:
     std::int64_t padded_length(std::int64_t longest);

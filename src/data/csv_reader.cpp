@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
@@ -19,14 +21,18 @@ std::vector<std::string> header_names(const RowBatch& cells) {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < cells.size(); ++i)
         names.push_back(cells[i].empty() ? fmt::format("Unnamed: {}", i) : std::string(cells[i]));
-    const std::vector<std::string> given = names;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        const auto taken = [&](const std::string& name) {
-            return std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), name) !=
-                       names.begin() + static_cast<std::ptrdiff_t>(i) ||
-                   (name != given[i] && std::find(given.begin(), given.end(), name) != given.end());
-        };
-        for (int copy = 1; taken(names[i]); ++copy) names[i] = fmt::format("{}.{}", given[i], copy);
+    const std::unordered_set<std::string> given(names.begin(), names.end());
+    std::unordered_set<std::string> made;
+    // A name once taken stays taken, so the next copy of a name is looked for behind the last one.
+    std::unordered_map<std::string, int> copies;
+    for (std::string& name : names) {
+        if (made.insert(name).second) continue;
+        int& copy = copies[name];
+        std::string numbered;
+        do numbered = fmt::format("{}.{}", name, ++copy);
+        while (given.contains(numbered) || made.contains(numbered));
+        made.insert(numbered);
+        name = std::move(numbered);
     }
     return names;
 }

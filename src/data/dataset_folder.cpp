@@ -14,6 +14,7 @@
 #include "core/json.h"
 #include "data/dataset_card.h"
 #include "data/glob.h"
+#include "data/inner_path.h"
 
 namespace drover {
 namespace {
@@ -127,16 +128,19 @@ void keep_one_format(std::vector<DatasetSplit>& splits, const fs::path& folder) 
 }
 
 std::vector<DatasetSplit> splits_of_config(const fs::path& folder, const CardConfig& config) {
+    const auto refuse = [&](std::string_view key, std::string_view path) {
+        throw Error(fmt::format("{} names {} {}, which is not inside the folder.",
+                                (folder / "README.md").string(), key, path),
+                    "Name the files with train_file and validation_file.");
+    };
+    if (!is_inner_path(config.data_dir)) refuse("data_dir", config.data_dir);
     std::vector<DatasetSplit> splits;
     if (config.data_files.empty()) splits = splits_by_name(folder / config.data_dir);
     for (const CardConfig::Files& listed : config.data_files) {
         Files files;
         for (const std::string& pattern : listed.patterns) {
-            if (fs::path(pattern).is_absolute() || pattern.find("..") != std::string::npos ||
-                pattern.find("://") != std::string::npos)
-                throw Error(fmt::format("{} names the data files {}, which are not inside the folder.",
-                                        (folder / "README.md").string(), pattern),
-                            "Name the files with train_file and validation_file.");
+            if (!is_inner_path(pattern) || pattern.find("://") != std::string::npos)
+                refuse("data_files", pattern);
             add_new(files, data_files(folder / config.data_dir, pattern));
         }
         // A copy for training may do without the test split; without the others it would mean another
@@ -194,8 +198,7 @@ DatasetSplit saved_split(const fs::path& folder, std::string name) {
         if (!entry.is_object() || !entry.contains("filename") || !entry["filename"].is_string())
             fail("has a data file without a name");
         const fs::path file = entry["filename"].get<std::string>();
-        if (file.empty() || file.has_parent_path() || file == "..")
-            fail("names a data file outside its folder");
+        if (!is_inner_name(file)) fail("names a data file outside its folder");
         split.files.push_back(folder / file);
     }
     if (split.files.empty()) fail("lists no data files");
@@ -212,7 +215,7 @@ std::vector<DatasetSplit> saved_splits(const fs::path& folder) {
     std::vector<DatasetSplit> splits;
     if (names.is_object() && names.contains("splits") && names["splits"].is_array())
         for (const Json& name : names["splits"])
-            if (name.is_string() && !fs::path(name.get<std::string>()).has_parent_path())
+            if (name.is_string() && is_inner_name(name.get<std::string>()))
                 splits.push_back(saved_split(folder / name.get<std::string>(), name.get<std::string>()));
     if (splits.empty())
         throw Error(fmt::format("{} lists no splits.", list.string()),

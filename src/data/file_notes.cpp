@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 
@@ -13,6 +14,18 @@
 
 namespace drover {
 namespace {
+
+/// Whether a file may no longer change within the resolution of its times. A time of modification may have
+/// whole seconds, and some file systems count in twos; ctime is the kernel's, which ticks often.
+bool is_settled(const struct stat& status) {
+    constexpr std::int64_t nanoseconds = 1'000'000'000;
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const auto age = [&](const timespec& time) {
+        return (now.tv_sec - time.tv_sec) * nanoseconds + now.tv_nsec - time.tv_nsec;
+    };
+    return age(status.st_mtim) >= 2 * nanoseconds && age(status.st_ctim) >= nanoseconds / 10;
+}
 
 struct stat status_of(const std::filesystem::path& file) {
     struct stat status {};
@@ -26,8 +39,10 @@ struct stat status_of(const std::filesystem::path& file) {
 
 std::filesystem::path FileNotes::place(const std::filesystem::path& file, const std::string& kind) const {
     const struct stat status = status_of(file);
-    const std::string state = fmt::format("{} {} {}.{:09} {}", status.st_dev, status.st_size,
-                                          status.st_mtim.tv_sec, status.st_mtim.tv_nsec, status.st_ino);
+    // The time of modification can be set; that of the last change of anything (ctime) cannot.
+    const std::string state =
+        fmt::format("{} {} {}.{:09} {}.{:09} {}", status.st_dev, status.st_size, status.st_mtim.tv_sec,
+                    status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_ino);
     const std::string key =
         ContentHash().add(std::filesystem::weakly_canonical(file).string()).add(state).hex();
     return folder_ / (key + "." + kind);
@@ -49,10 +64,8 @@ std::string FileNotes::remember(const std::filesystem::path& file, const std::st
     const std::filesystem::path noted = place(file, kind);
     if (std::filesystem::exists(noted)) return read_text_file(noted);
     std::string text = find_out();
-    // Not when the file changed meanwhile, nor when it may change again within the resolution of its time.
-    constexpr std::time_t settled_seconds = 2;
-    const bool settled = std::time(nullptr) - status_of(file).st_mtim.tv_sec >= settled_seconds;
-    if (settled && place(file, kind) == noted) write(noted, text);
+    // Not when the file changed meanwhile, nor when it may change again without a trace.
+    if (is_settled(status_of(file)) && place(file, kind) == noted) write(noted, text);
     return text;
 }
 

@@ -8,8 +8,8 @@
 namespace drover {
 
 /// What was found out about files (content hash, number of rows, …), kept in a folder by path, size,
-/// modification time and inode, so that a big corpus is read only once. Safe with several processes: each
-/// note is a file that is written whole.
+/// modification time, change time and inode, so that a big corpus is read only once. Safe with several
+/// processes: each note is a file that is written whole.
 class FileNotes {
   public:
     /// With an empty folder nothing is remembered.

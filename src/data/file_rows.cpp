@@ -101,6 +101,8 @@ FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options
         columns_ = file_columns(files_[i], formats_[i], options_);
     RowBatch first_row;
     if (!columns_.empty()) {
+        if (options_.is_one_text && options_.text_column.empty())
+            refuse_conversations(columns_, files_.front().string());
         text_column_ = choose_text_column(columns_, options_.text_column, files_.front().string());
         open(0)->next(first_row, 1);
     }

@@ -18,9 +18,12 @@ namespace drover {
 struct ReadOptions {
     std::optional<RowFormat> format;  ///< nothing: what the file's name says
     std::string text_column;          ///< empty: "text" if there is such a column, else the first
-    bool keep_linebreaks = true;      ///< text files: rows end in "\n"
-    std::string json_field;           ///< JSON files: the rows are the list under this key
-    char csv_delimiter = ',';         ///< .csv files (.tsv files have a tab)
+    /// With an empty text_column: columns that look like prompts and answers, or like conversations, are an
+    /// Error (refuse_conversations).
+    bool is_one_text = false;
+    bool keep_linebreaks = true;  ///< text files: rows end in "\n"
+    std::string json_field;       ///< JSON files: the rows are the list under this key
+    char csv_delimiter = ',';     ///< .csv files (.tsv files have a tab)
     /// Folder of FileNotes: files whose hash or number of rows is known from there are not read again. Empty:
     /// no memory.
     std::filesystem::path notes;

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "core/error.h"
 #include "core/json.h"
+#include "data/inner_path.h"
 
 namespace drover {
 namespace {
@@ -40,12 +42,19 @@ std::optional<fs::path> find_hub_snapshot(const fs::path& cache, std::string_vie
                                           std::string_view revision) {
     std::string name = fmt::format("{}--{}", kind, id);
     if (const std::size_t slash = name.find('/'); slash != std::string::npos) name.replace(slash, 1, "--");
+    if (!is_inner_name(name)) return std::nullopt;
+    if (!is_inner_path(revision))
+        throw Error(fmt::format("The revision \"{}\" of {} leads out of the cache.", revision, id),
+                    "Name a branch, a tag or a commit.");
     const fs::path repository = cache / name;
     std::error_code ignored;
     std::string commit(revision);
     if (const fs::path reference = repository / "refs" / revision; fs::is_regular_file(reference, ignored)) {
         commit = read_text_file(reference);
         commit.erase(commit.find_last_not_of(" \r\n") + 1);
+        if (!commit.empty() && !is_inner_name(commit))
+            throw Error(fmt::format("{} names \"{}\", which is not a commit.", reference.string(), commit),
+                        "Fetch the repository again; the file was damaged or changed.");
     }
     const fs::path snapshot = repository / "snapshots" / commit;
     if (commit.empty() || !fs::is_directory(snapshot, ignored)) return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.h"
@@ -25,15 +26,16 @@ void for_each_member(JsonScanner& scanner, std::string_view place, Value&& value
             std::string key;
             scanner.string(key);
             scanner.expect(':');
-            if (std::find(keys.begin(), keys.end(), key) != keys.end())
-                throw Error(fmt::format("{} has the key \"{}\" twice in one row.", place, key),
-                            "Remove one of them.");
             value(key);
             keys.push_back(std::move(key));
         } while (scanner.take(','));
         scanner.expect('}');
     }
     scanner.end();
+    std::sort(keys.begin(), keys.end());
+    if (const auto twice = std::adjacent_find(keys.begin(), keys.end()); twice != keys.end())
+        throw Error(fmt::format("{} has the key \"{}\" twice in one row.", place, *twice),
+                    "Remove one of them.");
 }
 
 void check_utf8(std::string_view row, const JsonRows& rows) {
@@ -109,6 +111,7 @@ std::vector<std::string> json_columns(std::unique_ptr<ByteStream> stream, const 
     constexpr std::int64_t looked_at = 10 << 20;
     JsonRows rows(std::move(stream), name, field);
     std::vector<std::string> columns;
+    std::unordered_set<std::string> known;
     std::string_view row;
     while (rows.offset() < looked_at && rows.next(row)) {
         check_utf8(row, rows);
@@ -117,7 +120,7 @@ std::vector<std::string> json_columns(std::unique_ptr<ByteStream> stream, const 
         if (scanner.peek() != '{') return {"text"};
         for_each_member(scanner, place, [&](const std::string& key) {
             scanner.skip_value();
-            if (std::find(columns.begin(), columns.end(), key) == columns.end()) columns.push_back(key);
+            if (known.insert(key).second) columns.push_back(key);
         });
     }
     return columns;

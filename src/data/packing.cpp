@@ -30,14 +30,14 @@ Packing packing_from_name(std::string_view name, std::string_view where) {
 
 Packer::Packer(Packing packing, std::int64_t block_size, Sink sink)
     : packing_(packing), block_size_(static_cast<std::size_t>(block_size)), sink_(std::move(sink)) {
-    require(packing == Packing::none ? block_size == 0 : block_size > 0,
-            "blocks need a size, and rows that are not packed have none");
-    open_block_.reserve(block_size_);
+    require(packing == Packing::none ? block_size >= 0 : block_size > 0, "blocks need a size");
 }
 
 void Packer::add(std::span<const TokenId> ids) {
     if (packing_ == Packing::none) {
-        sink_(ids);
+        const std::size_t kept = block_size_ == 0 ? ids.size() : std::min(ids.size(), block_size_);
+        dropped_ += static_cast<std::int64_t>(ids.size() - kept);
+        sink_(ids.first(kept));
         return;
     }
     while (!ids.empty()) {

@@ -31,7 +31,7 @@ class Packer {
   public:
     using Sink = std::function<void(std::span<const TokenId> row)>;
 
-    /// `block_size` is at least 1, and 0 under Packing::none.
+    /// `block_size` is at least 1. Under Packing::none it is the length that rows are cut to, or 0.
     Packer(Packing packing, std::int64_t block_size, Sink sink);
 
     /// One row of text.

@@ -10,10 +10,14 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "data/arrow_library.h"
 #include "data/columns.h"
 #include "data/dataset_folder.h"
 #include "data/glob.h"
 #include "data/hub_cache.h"
+#include "data/inner_path.h"
+#include "data/token_datasets.h"
+#include "data/token_file.h"
 
 namespace drover {
 namespace {
@@ -24,6 +28,14 @@ std::vector<fs::path> expand(const std::vector<std::string>& names) {
     std::vector<fs::path> files;
     for (const std::string& name : names) {
         std::error_code ignored;
+        if (fs::exists(fs::path(name) / "state.json", ignored)) {  // one split that save_to_disk wrote
+            for (const DatasetSplit& split : read_dataset_folder(name, ""))
+                files.insert(files.end(), split.files.begin(), split.files.end());
+            continue;
+        }
+        if (fs::exists(fs::path(name) / "dataset_dict.json", ignored))
+            throw Error(fmt::format("{} is a dataset of several splits.", name),
+                        "Give it as dataset_name, or name the folder of one split in it.");
         if (!is_pattern(name) || fs::exists(name, ignored)) {
             files.emplace_back(name);
             continue;
@@ -136,6 +148,9 @@ ResolvedDataset by_name(const DatasetRequest& request) {
     const std::string& name = request.dataset_name;
     const std::string& config = request.dataset_config_name;
     std::error_code ignored;
+    if (!is_inner_path(config))
+        throw Error(fmt::format("dataset_config_name is \"{}\", which leads out of the dataset.", config),
+                    "Give the name of a config, or of a folder inside the dataset.");
     if (fs::is_regular_file(name, ignored)) return {name, {{"train", {name}, {}}}};
     if (fs::is_directory(name, ignored)) {
         if (config.starts_with("raw_"))
@@ -172,10 +187,54 @@ ResolvedDataset by_name(const DatasetRequest& request) {
         "\"hf download --repo-type dataset\".");
 }
 
-SharedRows open_split(const DatasetSplit& split, const std::string& column) {
+bool is_arrow(const fs::path& file, const ReadOptions& options) {
+    return (options.format ? options.format : known_format(file)) == RowFormat::arrow;
+}
+
+/// Whether the rows of a split are its token ids: where a column is named, or there is one of text, they are
+/// that column.
+bool holds_token_ids(const DatasetSplit& split) {
+    if (!is_arrow(split.files.front(), split.options) || !split.options.text_column.empty()) return false;
+    const std::vector<std::string> columns = ArrowFile(split.files.front()).columns();
+    const auto has = [&](std::string_view name) {
+        return std::find(columns.begin(), columns.end(), name) != columns.end();
+    };
+    return has("input_ids") && !has("text");
+}
+
+/// `other` says the text column where the request does not.
+SharedRows open_split(const DatasetSplit& split, const SharedRows& other = nullptr) {
+    if (is_token_file(split.files.front())) {
+        if (!split.options.text_column.empty())
+            throw UsageError(
+                fmt::format("{} is a token file, which has no columns.", split.files.front().string()),
+                "Leave out --text_column.");
+        return open_token_files(split.files, split.options.notes);
+    }
+    if (holds_token_ids(split)) return open_arrow_tokens(split.files, split.options.notes);
     ReadOptions options = split.options;
-    if (!column.empty()) options.text_column = column;
+    if (other != nullptr && other->token_form() == nullptr) options.text_column = other->text_column();
     return std::make_shared<FileRows>(split.files, std::move(options));
+}
+
+/// Error where a share of 0 or 100 % leaves nothing for what is to be done.
+void check_percent(const SplitRule& rule) {
+    const auto refuse = [&](std::string_view work) {
+        throw UsageError(fmt::format("There is nothing to {}: no validation data is given, and "
+                                     "--validation_split_percentage is {}.",
+                                     work, rule.validation_percent),
+                         "Give --validation_file, or a percentage between 0 and 100.");
+    };
+    if (rule.do_eval && rule.validation_percent == 0) refuse("evaluate");
+    if (rule.do_train && rule.validation_percent == 100) refuse("train on");
+}
+
+void check_share(bool needed, const RowDataset& share, std::string_view name, const SplitRule& rule,
+                 const RowDataset& whole) {
+    if (needed && share.row_count() == 0)
+        throw Error(fmt::format("With --validation_split_percentage {} no row of {} is {} data.",
+                                rule.validation_percent, whole.row_count(), name),
+                    "Give --validation_file, more rows, or another percentage.");
 }
 
 }  // namespace
@@ -204,6 +263,7 @@ ResolvedDataset resolve_dataset(const DatasetRequest& request) {
     }
     for (DatasetSplit& split : dataset.splits) {
         split.options.text_column = request.text_column;
+        split.options.is_one_text = request.is_one_text;
         split.options.notes = request.notes;
     }
     return dataset;
@@ -221,17 +281,21 @@ TrainAndValidation load_train_and_validation(const DatasetRequest& request, cons
                     "Name the training files with train_file.");
     }
     if (validation == nullptr) {
-        const SharedRows rows = open_split(*train, "");
-        return rule.streaming ? split_streaming(rows, rule.validation_percent)
-                              : split_by_percent(rows, rule.validation_percent);
+        check_percent(rule);
+        const SharedRows rows = open_split(*train);
+        if (rule.streaming) return split_streaming(rows, rule.validation_percent);
+        const TrainAndValidation both = split_by_percent(rows, rule.validation_percent);
+        check_share(rule.do_eval, *both.validation, "validation", rule, *rows);
+        check_share(rule.do_train, *both.train, "training", rule, *rows);
+        return both;
     }
-    if (train == nullptr) return {nullptr, open_split(*validation, "")};
+    if (train == nullptr) return {nullptr, open_split(*validation)};
     if (rule.do_train) {
-        const SharedRows rows = open_split(*train, "");
-        return {rows, open_split(*validation, rows->text_column())};
+        const SharedRows rows = open_split(*train);
+        return {rows, open_split(*validation, rows)};
     }
-    const SharedRows rows = open_split(*validation, "");
-    return {open_split(*train, rows->text_column()), rows};
+    const SharedRows rows = open_split(*validation);
+    return {open_split(*train, rows), rows};
 }
 
 }  // namespace drover

@@ -23,6 +23,7 @@ struct DatasetRequest {
     std::vector<std::string> validation_files;
 
     std::string text_column;
+    bool is_one_text = false;  ///< see ReadOptions::is_one_text
     bool keep_linebreaks =
         true;  ///< for text files given as files; datasets by name have none, as in run_clm.py
     std::filesystem::path notes;  ///< see ReadOptions::notes
@@ -50,10 +51,12 @@ struct SplitRule {
     int validation_percent = 5;  ///< used when there is no split "validation"
     bool streaming = false;
     bool do_train = true;  ///< false: the validation split says which column holds the text
+    bool do_eval = false;  ///< a validation split without rows is an Error
 };
 
 /// The splits "train" and "validation". Without the latter, a part of train takes its place; without the
-/// former, train is null. The text column is chosen once for both.
+/// former, train is null. The text column is chosen once for both. Files of token ids (token files, and Arrow
+/// files with the column input_ids) give rows with a token_form().
 TrainAndValidation load_train_and_validation(const DatasetRequest& request, const SplitRule& rule);
 
 }  // namespace drover

@@ -7,7 +7,29 @@
 #include <string_view>
 #include <vector>
 
+#include "data/packing.h"
+#include "data/training_rows.h"
+
 namespace drover {
+
+/// How rows of token ids were made.
+struct TokenForm {
+    std::string name;  ///< of the first file
+    Packing packing = Packing::hf;
+    std::int64_t block_size = 0;  ///< 0 when rows have lengths of their own
+    std::int64_t workers = 1;     ///< that blocks of Packing::hf were made for
+    std::string tokenizer{};      ///< its fingerprint; empty where the files do not say
+    std::int64_t largest_id = 0;
+    bool rows_are_final =
+        false;  ///< blocks or examples; otherwise a row is a text, which is still to be packed
+    bool may_have_labels = false;
+
+    /// Whether rows of both may follow each other.
+    bool is_like(const TokenForm& other) const {
+        return packing == other.packing && block_size == other.block_size && workers == other.workers &&
+               tokenizer == other.tokenizer;
+    }
+};
 
 /// Consecutive rows of text, back to back in one buffer.
 struct RowBatch {
@@ -57,6 +79,11 @@ class RowDataset {
     virtual std::string fingerprint() const = 0;
     /// The same from the files' names and sizes, without reading them: it may miss a change.
     virtual std::string quick_fingerprint() const = 0;
+
+    /// Null for rows of text. Otherwise rows are token ids: what open() gives are their bytes (of TokenId),
+    /// and token_rows() gives any of them at any time.
+    virtual const TokenForm* token_form() const { return nullptr; }
+    virtual std::shared_ptr<const TrainingRows> token_rows() const { return nullptr; }
 };
 
 }  // namespace drover

@@ -82,6 +82,12 @@ class RowSubset : public RowDataset {
     const std::string& text_column() const override { return rows_->text_column(); }
     std::string fingerprint() const override { return of_whole(rows_->fingerprint()); }
     std::string quick_fingerprint() const override { return of_whole(rows_->quick_fingerprint()); }
+    const TokenForm* token_form() const override { return rows_->token_form(); }
+    std::shared_ptr<const TrainingRows> token_rows() const override {
+        if (rows_->token_form() == nullptr) return nullptr;
+        require(pattern_.period == 1, "rows that are not read in order are a range");
+        return training_row_range(rows_->token_rows(), pattern_.begin, pattern_.end);
+    }
 
   private:
     std::string of_whole(std::string_view fingerprint) const {

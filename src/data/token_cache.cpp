@@ -19,7 +19,8 @@ namespace {
 std::string identity(const std::filesystem::path& path) {
     struct stat status {};
     if (stat(path.c_str(), &status) != 0) return {};
-    return fmt::format("{} {}.{}", status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+    return fmt::format("{} {}.{} {}.{}", status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
+                       status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
 }
 
 /// The file if it is there and sound.

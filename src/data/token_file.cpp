@@ -65,10 +65,9 @@ void TokenRows::read(std::int64_t row, std::vector<TokenId>& ids) const {
     for (std::uint64_t i = first; i < last; ++i) ids[i - first] = token_at(data, header_.token_bytes, i);
 }
 
-std::vector<std::int64_t> TokenRows::lengths() const {
-    std::vector<std::int64_t> all(header_.rows);
-    for (std::int64_t row = 0; row < size(); ++row) all[static_cast<std::size_t>(row)] = length(row);
-    return all;
+void TokenRows::read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const {
+    read(row, ids);
+    labels.clear();
 }
 
 void TokenRows::verify() const {

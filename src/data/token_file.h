@@ -11,6 +11,7 @@
 
 #include "core/mapped_file.h"
 #include "data/packing.h"
+#include "data/training_rows.h"
 #include "text/tokenizer.h"
 
 namespace drover {
@@ -44,19 +45,19 @@ struct TokenFileHeader {
 };
 
 /// The rows of a token file that lies in memory.
-class TokenRows {
+class TokenRows final : public TrainingRows {
   public:
     /// Takes constant time. `file` must stay where it is; `name` is used in errors.
     TokenRows(std::string_view file, std::string name);
 
     const TokenFileHeader& header() const { return header_; }
-    std::int64_t size() const { return static_cast<std::int64_t>(header_.rows); }
-    /// Tokens in a row. With blocks of one size only the last row may be shorter (lossless packing).
-    std::int64_t length(std::int64_t row) const;
+    std::int64_t size() const override { return static_cast<std::int64_t>(header_.rows); }
+    /// With blocks of one size only the last row may be shorter (lossless packing).
+    std::int64_t length(std::int64_t row) const override;
     /// Replaces `ids` by the row.
     void read(std::int64_t row, std::vector<TokenId>& ids) const;
-    /// Lengths of all rows.
-    std::vector<std::int64_t> lengths() const;
+    /// The same; every id is its own label.
+    void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override;
 
     /// Reads everything: Error when the checksum is wrong, an id is not below the vocabulary, or the row ends
     /// do not ascend.

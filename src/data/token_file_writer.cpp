@@ -24,7 +24,8 @@ TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, const Tokeni
     : path_(path), file_(path, 0) {
     header_.vocabulary = static_cast<std::uint64_t>(tokenizer.size());
     header_.token_bytes = header_.vocabulary <= std::uint64_t{1} << 16 ? 2 : 4;
-    header_.block_size = static_cast<std::uint64_t>(options.block_size);
+    header_.block_size =
+        options.packing == Packing::none ? 0 : static_cast<std::uint64_t>(options.block_size);
     header_.packing = options.packing;
     header_.workers = static_cast<std::uint32_t>(options.workers);
     header_.tokenizer = tokenizer.fingerprint();

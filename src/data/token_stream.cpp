@@ -1,6 +1,7 @@
 #include "data/token_stream.h"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -46,6 +47,14 @@ class PieceReader {
     std::int64_t rows_to_ask_ = 8;
 };
 
+/// For rows that are token ids already.
+void copy_ids(Piece& piece) {
+    piece.ids.resize(piece.text.bytes.size() / sizeof(TokenId));
+    if (!piece.ids.empty()) std::memcpy(piece.ids.data(), piece.text.bytes.data(), piece.text.bytes.size());
+    piece.ends.clear();
+    for (const std::size_t end : piece.text.ends) piece.ends.push_back(end / sizeof(TokenId));
+}
+
 void tokenize(const Tokenizer& tokenizer, Piece& piece) {
     piece.ids.clear();
     piece.ends.clear();
@@ -74,7 +83,12 @@ class TokenStream::State {
               [reader = std::make_shared<PieceReader>(dataset, groups_for(dataset, options))](Piece& piece) {
                   return (*reader)(piece);
               },
-              [tokenizer = std::move(tokenizer)](Piece& piece) { tokenize(*tokenizer, piece); }) {}
+              [tokenizer = std::move(tokenizer), is_text = dataset.token_form() == nullptr](Piece& piece) {
+                  if (is_text)
+                      tokenize(*tokenizer, piece);
+                  else
+                      copy_ids(piece);
+              }) {}
 
     bool next(std::vector<TokenId>& row) {
         if (max_rows_ && progress_.rows >= *max_rows_) return false;

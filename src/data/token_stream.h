@@ -13,7 +13,8 @@ namespace drover {
 
 struct PackingOptions {
     Packing packing = Packing::hf;
-    std::int64_t block_size = 1024;  ///< 0 under Packing::none
+    /// Tokens per block. Under Packing::none the longest row: what is longer is cut off there; 0: nothing is.
+    std::int64_t block_size = 1024;
     /// preprocessing_num_workers: under hf the blocks depend on it. The other packings do not.
     std::int64_t workers = 1;
     /// Stop after this many rows (max_train_samples, max_eval_samples).
@@ -29,9 +30,10 @@ struct TokenStreamProgress {
     std::int64_t dropped = 0;
 };
 
-/// Rows of text → token ids → rows to train on, in order. A thread reads, `threads` threads tokenize, and the
-/// caller packs as it takes rows. What comes out depends on the options alone, never on `threads`. Memory is
-/// bounded: some pieces of about 128 KiB of text per thread (or of one row, where a row is longer).
+/// Rows of text (or of token ids) → token ids → rows to train on, in order. A thread reads, `threads` threads
+/// tokenize, and the caller packs as it takes rows. What comes out depends on the options alone, never on
+/// `threads`. Memory is bounded: some pieces of about 128 KiB of text per thread (or of one row, where a row
+/// is longer).
 class TokenStream {
   public:
     /// `dataset` must outlive the stream. Its rows are counted first when options.workers > 1 under hf.

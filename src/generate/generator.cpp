@@ -54,6 +54,7 @@ std::vector<std::int32_t> end_ids(const ModelConfig& config, const Json& generat
                         "It must be an integer or a list of integers.");
         ids.push_back(id.get<std::int32_t>());
     };
+    if (generation.is_object() && generation.contains("eos_token_id") && ends.is_null()) return {};
     if (ends.is_array())
         for (const Json& id : ends) add(id);
     else if (!ends.is_null())

@@ -20,7 +20,7 @@ LoadReport load_weights(InferenceModel& model, Backend& backend, const std::file
 DType stored_dtype(const std::filesystem::path& path);
 
 /// The ids that end a text: those of generation_config.json beside the weights if it names any, else those of
-/// config.json.
+/// config.json. None where the file that decides says null.
 std::vector<std::int32_t> end_ids(const ModelConfig& config, const std::filesystem::path& folder);
 /// The same for what is in that file; `place` is its name for messages.
 std::vector<std::int32_t> end_ids(const ModelConfig& config, const Json& generation,

@@ -161,8 +161,8 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     }
 
     config.pad_token_id = reader.token_ids("pad_token_id", {-1}).at(0);
-    config.bos_token_id = reader.token_ids("bos_token_id", {1}).at(0);
-    config.eos_token_ids = reader.token_ids("eos_token_id", {2});
+    config.bos_token_id = reader.is_null("bos_token_id") ? -1 : reader.token_ids("bos_token_id", {1}).at(0);
+    if (!reader.is_null("eos_token_id")) config.eos_token_ids = reader.token_ids("eos_token_id", {2});
     if (reader.has("pad_token_id"))
         check_token_id(reader, "pad_token_id", config.pad_token_id, config.vocab_size);
     if (reader.has("bos_token_id"))

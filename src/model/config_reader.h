@@ -28,6 +28,12 @@ class ConfigReader {
         return found != object_.end() && !found->is_null();
     }
 
+    /// Whether the file says that there is none, rather than nothing.
+    bool is_null(std::string_view key) const {
+        const auto found = object_.find(key);
+        return found != object_.end() && found->is_null();
+    }
+
     [[noreturn]] void fail(std::string_view key, std::string_view what, std::string_view remedy) const {
         throw Error(fmt::format("{}: {} {}.", where_, key, what), remedy);
     }

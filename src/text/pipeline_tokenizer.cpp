@@ -99,10 +99,17 @@ void PipelineTokenizer::encode_segment(std::string_view segment, bool at_start, 
         if (part.id) {
             ids.push_back(*part.id);
         } else if (parts_.pre_tokenizer) {
-            workspace.pieces.start_with(part.text, at_start && part.text.data() == segment.data());
-            parts_.pre_tokenizer->apply(workspace.pieces);
-            for (const Pieces::Piece& piece : workspace.pieces.list)
-                parts_.model->encode(piece.text, workspace.scratch, ids);
+            // A list of pieces is several times as large as its text.
+            constexpr std::size_t at_once = 1 << 18;
+            for (std::string_view rest = part.text; !rest.empty();) {
+                const std::size_t end =
+                    rest.size() <= 2 * at_once ? rest.size() : parts_.pre_tokenizer->find_cut(rest, at_once);
+                workspace.pieces.start_with(rest.substr(0, end), at_start && rest.data() == segment.data());
+                parts_.pre_tokenizer->apply(workspace.pieces);
+                for (const Pieces::Piece& piece : workspace.pieces.list)
+                    parts_.model->encode(piece.text, workspace.scratch, ids);
+                rest.remove_prefix(end);
+            }
         } else {
             parts_.model->encode(part.text, workspace.scratch, ids);
         }

@@ -52,6 +52,15 @@ class Splitter {
             add(piece, {done, piece.text.size()}, invert_, first, last_matched, pieces);
     }
 
+    std::size_t find_cut(std::string_view text, std::size_t wanted) const {
+        const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+        // Other behaviours join pieces across the cut.
+        if (behavior_ != Behavior::isolated || !pattern_->allows_cut_between_words()) return text.size();
+        for (std::size_t i = std::max<std::size_t>(wanted, 1); i + 1 < text.size(); ++i)
+            if (text[i] == ' ' && is_letter(text[i - 1]) && is_letter(text[i + 1])) return i;
+        return text.size();
+    }
+
   private:
     void add(const Pieces::Piece& whole, Span span, bool matched, std::size_t first, bool& last_matched,
              Pieces& pieces) const {
@@ -96,6 +105,9 @@ class Split : public PreTokenizer {
         for (const Pieces::Piece& piece : pieces.list) splitter_.split(piece, pieces);
         pieces.list.swap(pieces.next);
     }
+    std::size_t find_cut(std::string_view text, std::size_t wanted) const override {
+        return splitter_.find_cut(text, wanted);
+    }
 
   private:
     Splitter splitter_;
@@ -110,6 +122,10 @@ class ByteLevel : public PreTokenizer {
                 std::make_unique<Splitter>(regex_pattern(gpt2_pattern, fields.where()), Behavior::isolated);
     }
     bool yields_bytes() const override { return yields_bytes_; }
+    /// The second part begins with a space, so none is put before it.
+    std::size_t find_cut(std::string_view text, std::size_t wanted) const override {
+        return splitter_ ? splitter_->find_cut(text, wanted) : text.size();
+    }
     void apply(Pieces& pieces) const override {
         pieces.next.clear();
         for (Pieces::Piece piece : pieces.list) {
@@ -185,6 +201,10 @@ class Sequence : public PreTokenizer {
     bool yields_bytes() const override { return !members_.empty() && members_.back()->yields_bytes(); }
     void apply(Pieces& pieces) const override {
         for (const auto& member : members_) member->apply(pieces);
+    }
+    /// The members after the first see pieces that the cut does not change.
+    std::size_t find_cut(std::string_view text, std::size_t wanted) const override {
+        return members_.empty() ? text.size() : members_.front()->find_cut(text, wanted);
     }
 
   private:

@@ -167,6 +167,8 @@ class KnownPattern : public SplitPattern {
             i = end;
         }
     }
+    // A run of letters is the end of a match, whatever follows; and nothing in the pattern looks back.
+    bool allows_cut_between_words() const override { return true; }
 };
 
 class PcrePattern : public SplitPattern {

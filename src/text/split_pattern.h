@@ -14,6 +14,9 @@ class SplitPattern {
     virtual ~SplitPattern() = default;
     /// Appends all matches in order, without overlaps and without empty ones. `text` is UTF-8.
     virtual void find_all(std::string_view text, std::vector<Span>& matches) const = 0;
+    /// Whether a text can be cut before a space that stands between two ASCII letters: the matches of both
+    /// parts are then those of the whole.
+    virtual bool allows_cut_between_words() const { return false; }
 };
 
 /// The patterns of Llama-3 and GPT-2, which have matchers of their own.

@@ -20,11 +20,13 @@ TokenBatch with_targets_in(const TokenBatch& batch, std::int64_t rows) {
 }
 
 /// The results of a batch from those of its parts. A part's loss is divided by the mean number of targets of
-/// the parts, so the mean of the losses is the batch's.
+/// the parts that have any, so the mean of those parts' losses is the batch's.
 BatchEvaluation one_batch(const std::vector<BatchEvaluation>& parts) {
     BatchEvaluation whole;
+    const auto with_targets =
+        std::count_if(parts.begin(), parts.end(), [](const BatchEvaluation& part) { return part.loss; });
     for (const BatchEvaluation& part : parts) {
-        whole.loss += part.loss / static_cast<double>(parts.size());
+        if (part.loss) whole.loss = whole.loss.value_or(0) + *part.loss / static_cast<double>(with_targets);
         whole.rows += part.rows;
         whole.targets += part.targets;
         whole.correct += part.correct;
@@ -65,8 +67,7 @@ UpdateOutcome EngineModel::update(std::span<const TokenBatch> micro_batches, dou
 
 std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std::int64_t rows) {
     const EvaluationResult whole = engine_.evaluate(batch);
-    BatchEvaluation own{
-        .loss = whole.batch_loss(), .rows = rows, .targets = whole.targets, .correct = whole.correct};
+    BatchEvaluation own{.rows = rows, .targets = whole.targets, .correct = whole.correct};
     if (batches_ == BatchKind::own && repeats_rows(batch, rows)) {
         const EvaluationResult fresh = engine_.evaluate(with_targets_in(batch, rows));
         own.targets = fresh.targets;
@@ -74,14 +75,14 @@ std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std:
     }
 
     const std::vector<double> numbers =
-        gather({own.loss, static_cast<double>(own.rows), static_cast<double>(own.targets),
-                static_cast<double>(own.correct)});
+        gather({whole.targets > 0 ? 1.0 : 0.0, whole.batch_loss(), static_cast<double>(own.rows),
+                static_cast<double>(own.targets), static_cast<double>(own.correct)});
     std::vector<BatchEvaluation> all;
-    for (std::size_t i = 0; i < numbers.size(); i += 4)
-        all.push_back({.loss = numbers[i],
-                       .rows = static_cast<std::int64_t>(numbers[i + 1]),
-                       .targets = static_cast<std::int64_t>(numbers[i + 2]),
-                       .correct = static_cast<std::int64_t>(numbers[i + 3])});
+    for (std::size_t i = 0; i < numbers.size(); i += 5)
+        all.push_back({.loss = numbers[i] > 0 ? std::optional(numbers[i + 1]) : std::nullopt,
+                       .rows = static_cast<std::int64_t>(numbers[i + 2]),
+                       .targets = static_cast<std::int64_t>(numbers[i + 3]),
+                       .correct = static_cast<std::int64_t>(numbers[i + 4])});
     return batches_ == BatchKind::own ? all : std::vector{one_batch(all)};
 }
 

@@ -1,6 +1,7 @@
 #include "train/evaluation.h"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace drover {
@@ -46,15 +47,18 @@ EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const E
     const auto stream = data.open({});
     while (const std::optional<TrainingBatch> batch = stream->next()) {
         for (const BatchEvaluation& result : model.evaluate(batch->tokens, batch->fresh)) {
-            losses.insert(losses.end(), static_cast<std::size_t>(result.rows),
-                          static_cast<float>(result.loss));
+            if (result.loss)
+                losses.insert(losses.end(), static_cast<std::size_t>(result.rows),
+                              static_cast<float>(*result.loss));
             targets += result.targets;
             correct += result.correct;
         }
         progress(++summary.batches, data.batches_per_epoch());
     }
-    summary.loss = numpy_mean(losses);
-    summary.accuracy = static_cast<double>(correct) / static_cast<double>(targets);
+    constexpr double undefined = std::numeric_limits<double>::quiet_NaN();
+    summary.targets = targets;
+    summary.loss = losses.empty() ? undefined : static_cast<double>(numpy_mean(losses));
+    summary.accuracy = targets == 0 ? undefined : static_cast<double>(correct) / static_cast<double>(targets);
     return summary;
 }
 

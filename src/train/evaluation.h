@@ -11,8 +11,11 @@ namespace drover {
 
 /// An evaluation over all replicas.
 struct EvaluationSummary {
-    double loss = 0;      ///< mean over samples of the loss of their batch, as numpy sums it in fp32
-    double accuracy = 0;  ///< share of targets that were the likeliest token
+    /// Mean over samples of the loss of their batch, as numpy sums it in fp32. Batches without targets have
+    /// none and are left out; NaN when there is no other.
+    double loss = 0;
+    double accuracy = 0;  ///< share of targets that were the likeliest token; NaN when there are none
+    std::int64_t targets = 0;
     std::int64_t batches = 0;
 };
 

@@ -542,9 +542,11 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
                             options_.model.label_smoothing == 0;
     EvaluationResult result{
         .loss_sum = loss_sum, .rows = batch.rows, .targets = batch.target_count(), .correct = correct};
-    result.denominator =
-        static_cast<double>(sum_over_replicas(all_labels ? batch.label_count : result.targets)) /
-        static_cast<double>(mesh_.replicas().size());
+    const std::int64_t counted = all_labels ? batch.label_count : result.targets;
+    const std::int64_t all_counted = sum_over_replicas(result.targets > 0 ? counted : 0);
+    const std::int64_t with_targets = sum_over_replicas(result.targets > 0 ? 1 : 0);
+    if (with_targets > 0)
+        result.denominator = static_cast<double>(all_counted) / static_cast<double>(with_targets);
     if (model_.balance_loss()) {
         backend_.copy(stream_, model_.balance_loss(), Tensor::of(&result.balance_loss, {1}));
         backend_.synchronize(stream_);

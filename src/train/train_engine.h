@@ -83,9 +83,9 @@ struct EvaluationResult {
     std::int64_t rows = 0;
     std::int64_t targets = 0;
     std::int64_t correct = 0;  ///< targets that were the likeliest token
-    /// What the loss is divided by: the mean over the replicas of their numbers of targets (of labels, where
-    /// older releases count those), so that replicas with equal rows have the true mean of all as the mean of
-    /// theirs.
+    /// What the loss is divided by: the mean of the numbers of targets (of labels, where older releases count
+    /// those) of the replicas that have any, so that such replicas with equal rows have the true mean of all
+    /// as the mean of theirs.
     double denominator = 0;
     double balance_loss =
         0;  ///< of the experts, over all replicas, times its coefficient; 0 when it is not part of the loss

@@ -8,7 +8,7 @@ namespace {
 
 class LoaderStream final : public BatchStream {
   public:
-    LoaderStream(const TokenRows& rows, const LoaderOptions& options, const BatchShare& share)
+    LoaderStream(const TrainingRows& rows, const LoaderOptions& options, const BatchShare& share)
         : share_(share), loader_(rows, options) {}
 
     std::optional<TrainingBatch> next() override {
@@ -64,7 +64,7 @@ SamplerOptions evaluation_sampler(const TrainerSettings& settings) {
     return options;
 }
 
-TokenFileData::TokenFileData(const TokenRows& rows, LoaderOptions options, StreamEnd end, BatchShare share)
+TokenFileData::TokenFileData(const TrainingRows& rows, LoaderOptions options, StreamEnd end, BatchShare share)
     : rows_(rows),
       options_(std::move(options)),
       end_(end),

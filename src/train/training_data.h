@@ -49,15 +49,15 @@ TrainingBatch to_training_batch(const LoadedBatch& loaded, const BatchShare& sha
 SamplerOptions training_sampler(const TrainerSettings& settings);
 SamplerOptions evaluation_sampler(const TrainerSettings& settings);
 
-/// Where streams over the rows of a token file end.
+/// Where streams over rows end.
 enum class StreamEnd : std::uint8_t { never, after_one_epoch };
 
-/// The rows of a token file, through a BatchLoader per stream.
+/// Rows of tokens that lie in files, through a BatchLoader per stream.
 class TokenFileData final : public TrainingData {
   public:
     /// `rows` must outlive it. Start and end of `options` are not used. With a share, the options' sampler
     /// deals whole batches to everyone.
-    TokenFileData(const TokenRows& rows, LoaderOptions options, StreamEnd end, BatchShare share = {});
+    TokenFileData(const TrainingRows& rows, LoaderOptions options, StreamEnd end, BatchShare share = {});
 
     std::int64_t samples() const override { return samples_; }
     std::int64_t batches_per_epoch() const override { return batches_per_epoch_; }
@@ -65,7 +65,7 @@ class TokenFileData final : public TrainingData {
     std::unique_ptr<BatchStream> open(BatchPosition start) override;
 
   private:
-    const TokenRows& rows_;
+    const TrainingRows& rows_;
     LoaderOptions options_;
     StreamEnd end_;
     BatchShare share_;

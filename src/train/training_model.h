@@ -24,8 +24,9 @@ struct UpdateOutcome {
 
 /// An evaluated batch of one replica.
 struct BatchEvaluation {
-    double loss =
-        0;  ///< as Hugging Face computes a batch's: mean over targets, plus the experts' balance loss
+    /// As Hugging Face computes a batch's: mean over targets, plus the experts' balance loss. Nothing for a
+    /// batch without a single target.
+    std::optional<double> loss{};
     std::int64_t rows = 0;     ///< that are no repetitions; see LoadedBatch::fresh
     std::int64_t targets = 0;  ///< of those rows
     std::int64_t correct = 0;

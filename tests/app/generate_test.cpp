@@ -134,8 +134,9 @@ TEST_F(EvalCommand, TakesTokenFiles) {
         json_of(eval(golden("run_clm/validation.txt"), "--block_size 64 --json --tokenizer " + tokenizer_)));
     EXPECT_EQ(json_of(eval(file, "--json --max_samples 5 --batch_size 2")).at("samples"), 5);
     const test::Outcome fixed = run(eval(file, "--block_size 32"));
-    EXPECT_EQ(fixed.exit_code, 2);
-    EXPECT_NE(fixed.output.find("is a token file, whose rows are fixed"), std::string::npos) << fixed.output;
+    EXPECT_EQ(fixed.exit_code, 1);
+    EXPECT_NE(fixed.output.find("has rows of 64 tokens, but --block_size is 32"), std::string::npos)
+        << fixed.output;
 }
 
 TEST_F(EvalCommand, PrintsATable) {

@@ -188,6 +188,58 @@ TEST_F(TokenizeCommand, BadInput) {
     EXPECT_FALSE(std::filesystem::exists(path("out.partial")));
 }
 
+TEST_F(TokenizeCommand, TheInputIsNeverWrittenOver) {
+    const std::string text = "First Citizen:\nBefore we proceed any further, hear me speak.\n";
+    const std::string input = write("a.txt", text);
+    std::filesystem::create_symlink(input, path("link.tokens"));
+    std::filesystem::create_hard_link(input, path("hard.tokens"));
+    std::filesystem::create_directory(path("folder"));
+    std::filesystem::create_hard_link(input, path("folder/a.txt"));
+    const auto refuses = [&](const std::string& arguments, const std::string& part) {
+        expect_error("--overwrite --block_size 4 " + arguments + tokenizer, 1, part);
+        EXPECT_EQ(read_text_file(input), text) << arguments;
+    };
+    refuses("--input " + input + " --output " + input, "is the input");
+    refuses("--input " + input + " --output " + path("./folder/../a.txt"), "is the input");
+    refuses("--input " + input + " --output " + path("link.tokens"), "is the input");
+    refuses("--input " + input + " --output " + path("hard.tokens"), "is the input");
+    refuses("--input '" + path("*.txt") + "' --output " + input, "is the input");
+    refuses("--dataset " + path("folder") + " --output " + path("folder/a.txt"), "is the input");
+    refuses("--dataset " + path("folder") + " --output " + path("folder/new.tokens"),
+            "lies in the input folder");
+    std::filesystem::copy_file(input, path("b.lock"));
+    refuses("--input " + path("b.lock") + " --output " + path("b"), "");
+    EXPECT_EQ(read_text_file(path("b.lock")), text);
+
+    // The folder that --llama-version writes, and would empty first.
+    for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
+        std::filesystem::copy_file(bundled + file, folder_.path().string() + file);
+    const std::string earlier = "wikicorpus_llama2_tokenized_4k";
+    std::filesystem::create_directory(path(earlier.c_str()));
+    for (const char* name : {"/state.json", "/dataset_info.json", "/a.txt"})
+        write((earlier + name).c_str(), std::string(name) == "/a.txt" ? text : "{}");
+    const Outcome outcome = test::run_in(
+        folder_.path().string(), "tokenize --overwrite --llama-version 2 --input " + earlier + "/a.txt");
+    EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+    EXPECT_NE(outcome.output.find("holds the input"), std::string::npos) << outcome.output;
+    EXPECT_EQ(read_text_file(path((earlier + "/a.txt").c_str())), text);
+}
+
+TEST_F(TokenizeCommand, LongRowsCanBeCut) {
+    ASSERT_EQ(
+        run("tokenize --packing none --block_size 4 --output " + path("cut.tokens") + tokenizer + corpus)
+            .exit_code,
+        0);
+    ASSERT_EQ(run("tokenize --packing none --output " + path("whole.tokens") + tokenizer + corpus).exit_code,
+              0);
+    const std::string cut = run("tokenize --rows 2 --inspect " + path("cut.tokens")).output,
+                      whole = run("tokenize --rows 2 --inspect " + path("whole.tokens")).output;
+    EXPECT_NE(cut.find("rows:            40000"), std::string::npos) << cut;
+    const std::string row = cut.substr(cut.find("row 1: "));
+    EXPECT_EQ(std::count(row.begin(), row.end(), ','), 3) << row;
+    EXPECT_NE(whole.find(row.substr(0, row.find(']'))), std::string::npos) << whole;
+}
+
 TEST_F(TokenizeCommand, UsageErrors) {
     expect_error("", 2, "Nothing to do");
     expect_error("--ids --decode" + tokenizer, 2, "Several things");
@@ -195,8 +247,7 @@ TEST_F(TokenizeCommand, UsageErrors) {
     expect_error("--output x" + tokenizer, 2, "Neither --input nor --dataset");
     expect_error("--output x --dataset y" + tokenizer + corpus, 2, "Both --input and --dataset");
     expect_error("--output x --packing best" + tokenizer + corpus, 2, "--packing");
-    expect_error("--output x --packing none --block_size 8" + tokenizer + corpus, 2, "--block_size");
-    expect_error("--output x --block_size 0" + tokenizer + corpus, 2, "--block_size");
+    expect_error("--output x --block_size 1" + tokenizer + corpus, 2, "--block_size");
     expect_error("--output x --workers 0" + tokenizer + corpus, 2, "--workers");
     expect_error("--llama-version 4" + corpus, 2, "--llama-version");
     expect_error("--llama-version 3" + tokenizer + corpus, 2, "--llama-version fixes");

@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "data/arrow_library.h"
 #include "data/arrow_tokens.h"
+#include "data/dataset_folder.h"
 #include "data/file_rows.h"
 #include "data/read_all.h"
 #include "data/resolve_dataset.h"
@@ -91,13 +92,13 @@ TEST_F(Arrow, DamagedFilesAreErrors) {
 
 TEST_F(Arrow, TokenBlocksOfTheDatasetsLibraryReadBack) {
     const Json blocks = read_json_file(test::golden_path("readers/arrow.json"))["tokens"]["blocks"];
-    ArrowTokenDataset tokens(test::golden_path("readers/tokens"));
+    ArrowTokenDataset tokens(read_dataset_folder(test::golden_path("readers/tokens"), "").front().files);
     ASSERT_EQ(tokens.size(), static_cast<std::int64_t>(blocks.size()));
     ArrowTokenDataset::Block block;
     for (const std::size_t i : {4, 0, 3, 1, 2}) {
         tokens.read(static_cast<std::int64_t>(i), block);
         EXPECT_EQ(block.ids, blocks[i].get<std::vector<std::int32_t>>());
-        std::vector<std::int64_t> labels = blocks[i].get<std::vector<std::int64_t>>();
+        std::vector<std::int32_t> labels = blocks[i].get<std::vector<std::int32_t>>();
         labels.back() = -100;
         EXPECT_EQ(block.labels, labels);
     }
@@ -120,13 +121,13 @@ TEST_F(Arrow, TokenBlocksAreWrittenAsTheDatasetsLibraryWritesThem) {
     };
     EXPECT_EQ(write_arrow_token_dataset(folder / "blocks", next, "train", 100000), count);
 
-    ArrowTokenDataset tokens(folder / "blocks");
+    ArrowTokenDataset tokens(read_dataset_folder(folder / "blocks", "").front().files);
     ASSERT_EQ(tokens.size(), count);
     ArrowTokenDataset::Block block;
     for (std::int32_t i = 0; i < count; ++i) {
         tokens.read(i, block);
         ASSERT_EQ(block.ids, block_of(i)) << i;
-        ASSERT_EQ(block.labels, std::vector<std::int64_t>(block.ids.begin(), block.ids.end())) << i;
+        ASSERT_EQ(block.labels, block.ids) << i;
     }
     const Json state = read_json_file(folder / "blocks/state.json");
     EXPECT_EQ(state["_data_files"].size(), 2U);

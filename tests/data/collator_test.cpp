@@ -25,6 +25,13 @@ TEST(Collator, PadsToTheLongestRowAndIgnoresEveryPadId) {
     EXPECT_EQ(batch.lengths, (Ids{3, 5, 0}));
 }
 
+TEST(Collator, LabelsThatAreGivenStay) {
+    CausalCollator collator({.pad_id = 2});
+    const std::vector<std::vector<TokenId>> labels{{}, {-100, 8, 9, -100, 2}, {}};
+    const LabelledBatch batch = collator.collate(rows, labels);
+    EXPECT_EQ(batch.labels, (Ids{5, -100, 6, -100, -100, -100, 8, 9, -100, 2, -100, -100, -100, -100, -100}));
+}
+
 TEST(Collator, EqualsTransformers) {
     const Json golden = read_json_file(test::golden_path("samplers.json"))["collated"];
     EXPECT_EQ(golden.size(), 4u);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,11 @@
 #include "text/tokenizer.h"
 
 namespace drover::test {
+
+/// Waits until a file whose modification time was set back counts as one that nobody writes any more.
+inline void let_settle() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+}
 
 /// Bytes are ids 3 to 258, after pad (0), BOS (1) and EOS (2); a text begins with BOS.
 class ByteTokenizer : public Tokenizer {

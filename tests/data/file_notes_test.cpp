@@ -5,6 +5,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "data/fakes.h"
 #include "data/file_rows.h"
 #include "support/golden.h"
 
@@ -18,6 +19,7 @@ class Notes : public ::testing::Test {
         age_ += 10;
         std::filesystem::last_write_time(
             file_, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(1000 - age_));
+        test::let_settle();
     }
     FileRows rows() { return FileRows({file_}, {.notes = folder_ / "notes"}); }
     /// Replaces the content of every note whose name ends so; returns how many there are.
@@ -58,6 +60,17 @@ TEST_F(Notes, AFileIsHashedOnce) {
     EXPECT_NE(rows().fingerprint(), first);
     write("a\nb\nc\n");
     EXPECT_EQ(rows().fingerprint(), first) << "the content counts, not the time";
+}
+
+TEST_F(Notes, AFileThatIsWrittenOverInPlaceWithItsOldTimeIsSeen) {
+    write("a\nb\nc\n");
+    const auto time = std::filesystem::last_write_time(file_);
+    const std::string before = rows().fingerprint();
+    EXPECT_EQ(rows().row_count(), 3);
+    std::fstream(file_) << "a\n\n\n\n\n";  // the same inode and size
+    std::filesystem::last_write_time(file_, time);
+    EXPECT_NE(rows().fingerprint(), before);
+    EXPECT_EQ(rows().row_count(), 5);
 }
 
 }  // namespace

@@ -83,6 +83,12 @@ TEST(Packer, NoneKeepsRowsAsTheyAre) {
               (Rows{{1, 2}, {}, {3, 4, 5}, {6}, {7, 8, 9, 10, 11, 12, 13}}));
 }
 
+TEST(Packer, NoneCutsRowsThatAreTooLong) {
+    const Packed packed = pack(Packing::none, 2, two_groups);
+    EXPECT_EQ(packed.rows, (Rows{{1, 2}, {}, {3, 4}, {6}, {7, 8}}));
+    EXPECT_EQ(packed.dropped, 6);
+}
+
 TEST(Packing, Names) {
     for (const Packing packing : {Packing::hf, Packing::lossless, Packing::none})
         EXPECT_EQ(packing_from_name(packing_name(packing), "--packing"), packing);
@@ -105,6 +111,13 @@ TEST(BlockSize, FollowsRunClm) {
     EXPECT_EQ(choose_block_size(8192, 4096, 100).block_size, 4096);
     EXPECT_NE(choose_block_size(8192, 4096, 100).warning, "");
     EXPECT_THROW(choose_block_size(0, 4096, 100), UsageError);
+    EXPECT_THROW(choose_block_size(1, 4096, 100), UsageError) << "there is nothing to predict";
+    EXPECT_EQ(choose_longest_row({}, 1e30, 4096).block_size, 4096);
+    EXPECT_EQ(choose_longest_row({}, 2048, 4096).block_size, 2048);
+    EXPECT_EQ(choose_longest_row({}, 1e30, 0).block_size, 0);
+    EXPECT_EQ(choose_longest_row(64, 1e30, 4096).block_size, 64);
+    EXPECT_EQ(choose_longest_row(64, 32, 4096).block_size, 32);
+    EXPECT_THROW(choose_longest_row(1, 4096, 100), UsageError);
     EXPECT_THROW(choose_block_size(64, 0, 100), Error);
 }
 

@@ -1,8 +1,10 @@
 // What users are told about files that cannot be read.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "data/columns.h"
 #include "data/csv_reader.h"
 #include "data/file_rows.h"
 #include "data/read_all.h"
@@ -37,6 +39,44 @@ TEST_F(ReaderErrors, Text) {
     EXPECT_EQ(error("a.txt.gz", "plain\n"), "a.txt.gz is not gzip data, although its name says so.");
     EXPECT_EQ(error("a.parquet.gz", "x"),
               "The name of a.parquet.gz does not end like a format that can be read.");
+}
+
+TEST_F(ReaderErrors, ColumnsOfWhichNoSingleOneIsTheText) {
+    const ReadOptions text{.is_one_text = true};
+    EXPECT_EQ(
+        error("a.jsonl", R"({"prompt": "p", "completion": "c"})", text),
+        "a.jsonl has the columns \"prompt\" and \"completion\", and no single one of its columns is the "
+        "whole text.");
+    EXPECT_EQ(error("a.jsonl", R"({"id": "1", "messages": [{"role": "user", "content": "x"}]})", text),
+              "a.jsonl has the column \"messages\", and no single one of its columns is the whole text.");
+    EXPECT_NE(error("a.csv", "instruction,input,output\na,b,c\n", text), "");
+    EXPECT_EQ(error("a.csv", "instruction,output,text\na,b,c\n", text), "") << "there is a text";
+    EXPECT_EQ(error("a.csv", "title,body\na,b\n", text), "") << "as Hugging Face: the first column";
+    EXPECT_EQ(error("a.csv", "prompt,completion\na,b\n", {.text_column = "prompt", .is_one_text = true}), "")
+        << "it was named";
+    EXPECT_EQ(error("a.csv", "prompt,completion\na,b\n"), "") << "columns are read one by one";
+}
+
+TEST(Columns, OneLineSaysWhichAreUsed) {
+    EXPECT_EQ(columns_line({"body"}, "body"), "The text is in the column \"body\".");
+    EXPECT_EQ(columns_line({"id", "body", "url"}, "body"),
+              "The text is in the column \"body\"; not used: id, url.");
+    EXPECT_EQ(columns_line({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"}, "a"),
+              "The text is in the column \"a\"; not used: b, c, d, e, f, g, h, i, j, k and 2 more.");
+}
+
+/// What compares every name with every other one would be at this for hours.
+TEST_F(ReaderErrors, AHundredThousandColumns) {
+    std::string names, cells, keys = "{";
+    for (int i = 0; i < 100'000; ++i) {
+        names += i == 0 ? "a" : ",a";
+        cells += i == 0 ? "x" : ",x";
+        keys += fmt::format("{}\"k{}\": \"x\"", i == 0 ? "" : ", ", i);
+    }
+    EXPECT_EQ(error("a.csv", names + "\n" + cells + "\n", {.text_column = "a.99999"}), "");
+    EXPECT_EQ(error("a.jsonl", keys + "}\n" + keys + "}\n", {.text_column = "k99999"}), "");
+    EXPECT_EQ(error("a.jsonl", keys + ", \"k7\": \"y\"}\n", {.text_column = "k99999"}),
+              "a.jsonl, line 1 has the key \"k7\" twice in one row.");
 }
 
 TEST_F(ReaderErrors, MissingFileAndFolder) {

@@ -151,10 +151,41 @@ TEST_F(ResolveDataset, IncompleteAndUnusableFoldersAreErrors) {
     says(error_of([&] { resolve_dataset({.dataset_name = at("saved")}); }),
          "names a data file outside its folder");
     write("card/README.md", "---\nconfigs:\n- config_name: a\n  data_files: ../x.txt\n---\n");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("card")}); }), "which are not inside the folder");
+    says(error_of([&] { resolve_dataset({.dataset_name = at("card")}); }), "which is not inside the folder");
     write("setting/README.md", "---\nconfigs:\n- config_name: a\n  data_files: x.csv\n  skiprows: 3\n---\n");
     says(error_of([&] { resolve_dataset({.dataset_name = at("setting")}); }),
          "sets \"skiprows\", which is not known");
+}
+
+TEST_F(ResolveDataset, NothingLeadsOutOfADatasetOrTheCache) {
+    write("secret/train.txt", "secret\n");
+    write("box/data/README.md", "---\nconfigs:\n- config_name: a\n  data_dir: ../../secret\n---\n");
+    says(error_of([&] { resolve_dataset({.dataset_name = at("box/data")}); }),
+         "names data_dir ../../secret, which is not inside the folder");
+    write("box/absolute/README.md",
+          "---\nconfigs:\n- config_name: a\n  data_dir: " + at("secret") + "\n---\n");
+    says(error_of([&] { resolve_dataset({.dataset_name = at("box/absolute")}); }),
+         "which is not inside the folder");
+    write("box/plain/train.txt", "a\n");
+    for (const std::string& config : {std::string("../../secret"), std::string(".."), at("secret")})
+        says(error_of(
+                 [&] { resolve_dataset({.dataset_name = at("box/plain"), .dataset_config_name = config}); }),
+             "which leads out of the dataset");
+    write("box/saved/dataset_dict.json", R"({"splits": [".."]})");
+    write("box/state.json", R"({"_data_files": [{"filename": "x.arrow"}]})");
+    says(error_of([&] { resolve_dataset({.dataset_name = at("box/saved")}); }), "lists no splits");
+
+    write("hf/hub/datasets--owner--name/refs/main", "../../../../secret");
+    says(error_of([&] { resolve_dataset({.dataset_name = "owner/name"}); }), "which is not a commit");
+    write("hf/hub/datasets--owner--name/refs/main", "..");
+    says(error_of([&] { resolve_dataset({.dataset_name = "owner/name"}); }), "which is not a commit");
+    says(error_of([&] { resolve_dataset({.dataset_name = "owner/name", .revision = "../../../../secret"}); }),
+         "leads out of the cache");
+    write("hf/hub/datasets--owner--name/refs/feature/one", "abc\n");
+    write("hf/hub/datasets--owner--name/snapshots/abc/train.txt", "a\n");
+    EXPECT_EQ(rows(resolve_dataset({.dataset_name = "owner/name", .revision = "feature/one"}), "train"),
+              Rows{"a"})
+        << "branches may have a slash";
 }
 
 TEST_F(ResolveDataset, TrainAndValidation) {

@@ -172,6 +172,7 @@ TEST_F(Cache, FileHashesAreRememberedUntilTheFileChanges) {
         std::ofstream(file) << text;
         std::filesystem::last_write_time(
             file, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(seconds_ago));
+        test::let_settle();
     };
     write("one", 100);
     EXPECT_EQ(notes.hash(file), ContentHash().add_file(file).hex());

@@ -165,6 +165,10 @@ TEST(EndIds, GenerationConfigComesFirst) {
     EXPECT_EQ(end_ids(config, folder.path()), (std::vector<std::int32_t>{7, 8}));
     write_file_atomically(folder / "generation_config.json", R"({"eos_token_id": 7})");
     EXPECT_EQ(end_ids(config, folder.path()), std::vector<std::int32_t>{7});
+    write_file_atomically(folder / "generation_config.json", R"({"eos_token_id": null})");
+    EXPECT_EQ(end_ids(config, folder.path()), std::vector<std::int32_t>{}) << "null is none";
+    write_file_atomically(folder / "generation_config.json", R"({"top_k": 5})");
+    EXPECT_EQ(end_ids(config, folder.path()), (std::vector<std::int32_t>{2, 3}));
     write_file_atomically(folder / "generation_config.json", R"({"eos_token_id": "x"})");
     EXPECT_THROW(end_ids(config, folder.path()), Error);
 }

@@ -48,7 +48,8 @@ TEST(Config, ParameterCountsOfTheReleasedModels) {
 }
 
 TEST(Config, DefaultsOfMixtral) {
-    const ModelConfig config = ModelConfig::parse(R"({"model_type": "mixtral", "sliding_window": null})", "x");
+    const ModelConfig config =
+        ModelConfig::parse(R"({"model_type": "mixtral", "sliding_window": null})", "x");
     EXPECT_TRUE(config.has_experts());
     EXPECT_EQ(config.moe.experts, 8);
     EXPECT_EQ(config.moe.chosen, 2);
@@ -88,6 +89,10 @@ TEST(Config, TokenIdsMayBeLists) {
         ModelConfig::parse(R"({"eos_token_id": [5, 7], "pad_token_id": 3, "bos_token_id": null})", "x");
     EXPECT_EQ(config.eos_token_ids, (std::vector<std::int64_t>{5, 7}));
     EXPECT_EQ(config.pad_token_id, 3);
+    EXPECT_EQ(config.bos_token_id, -1);
+    EXPECT_EQ(ModelConfig::parse(R"({"eos_token_id": null})", "x").eos_token_ids, std::vector<std::int64_t>{})
+        << "null is none, not the default";
+    EXPECT_EQ(ModelConfig::parse("{}", "x").eos_token_ids, std::vector<std::int64_t>{2});
 }
 
 TEST(Config, AbsurdOnesAreRefusedByName) {
@@ -121,7 +126,8 @@ TEST(Config, AbsurdOnesAreRefusedByName) {
     expect(R"({"tie_word_embeddings": "yes"})", "tie_word_embeddings is \"yes\"");
     expect(R"({"torch_dtype": "int8"})", "torch_dtype is \"int8\"");
     expect(R"({"model_type": "mixtral", "num_local_experts": 0})", "num_local_experts is 0");
-    expect(R"({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5})", "num_experts_per_tok is 5");
+    expect(R"({"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 5})",
+           "num_experts_per_tok is 5");
     expect(R"({"model_type": "mixtral", "router_jitter_noise": -0.1})", "router_jitter_noise is -0.1");
     expect(R"({"model_type": "mixtral", "router_jitter_noise": 1.5})", "router_jitter_noise is 1.5");
     expect(R"({"model_type": "mixtral", "router_jitter_noise": "some"})", "router_jitter_noise is \"some\"");

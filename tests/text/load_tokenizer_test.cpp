@@ -35,6 +35,39 @@ TEST(LoadTokenizer, TheSmallestFile) {
     EXPECT_FALSE(tokenizer->bos() || tokenizer->eos() || tokenizer->pad() || tokenizer->unk());
 }
 
+/// As in Hugging Face's library: an unknown token waits for the next known character, and bytes that come
+/// between the two stand before it.
+TEST(LoadTokenizer, BytesComeBeforeAnUnknownTokenThatWaits) {
+    const auto tokenizer = load_text(
+        R"({"model": {"type": "BPE", "unk_token": "u", "byte_fallback": true, "fuse_unk": true,
+                      "vocab": {"u": 0, "a": 1, "<0x62>": 2, "<0x64>": 3}, "merges": []}})");
+    EXPECT_EQ(encoded(*tokenizer, "cba"), (std::vector<TokenId>{2, 0, 1}));
+    EXPECT_EQ(encoded(*tokenizer, "acbda"), (std::vector<TokenId>{1, 2, 3, 0, 1}));
+    EXPECT_EQ(encoded(*tokenizer, "cb"), (std::vector<TokenId>{2, 0}));
+    EXPECT_EQ(encoded(*tokenizer, "bca"), (std::vector<TokenId>{2, 0, 1}));
+}
+
+/// A long text is handled part by part where the pattern is known to allow it, and gives what it gives as a
+/// whole: the same pattern in brackets is not known.
+TEST(LoadTokenizer, LongTextsAreCutWhereItMakesNoDifference) {
+    Json file = read_json_file(std::filesystem::path(example_tokenizer("shakespeare-4k")) / "tokenizer.json");
+    const auto known = load_text(file.dump());
+    int changed = 0;
+    for (Json& step : file.at("pre_tokenizer").at("pretokenizers"))
+        if (step.at("type") == "Split") {
+            step["pattern"]["Regex"] = "(?:" + step["pattern"]["Regex"].get<std::string>() + ")";
+            ++changed;
+        }
+    ASSERT_EQ(changed, 1);
+    const auto whole = load_text(file.dump());
+    const std::vector<std::string> lines =
+        test::lines_of(DROVER_SOURCE_DIR "/examples/data/tinyshakespeare/text.txt");
+    const std::vector<std::string> joints = {" ", "  ", "\n ", " \n", "'s a", " '", ". A", "a b", "9 b", "\u00e9 a"};
+    std::string text;
+    for (std::size_t i = 0; text.size() < (3U << 19); ++i) text += lines[i % lines.size()] + joints[i % joints.size()];
+    EXPECT_EQ(encoded(*known, text), encoded(*whole, text));
+}
+
 TEST(LoadTokenizer, UnsupportedComponentsAreNamed) {
     const auto with = [](const char* key, const Json& value) {
         Json file = Json::parse(small_tokenizer);

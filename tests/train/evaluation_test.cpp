@@ -35,6 +35,18 @@ INSTANTIATE_TEST_SUITE_P(Models, Evaluation,
                          ::testing::Values("gqa", "gqa_padded", "mixtral_aux_top2", "mixtral_padded_aux"),
                          [](const auto& model) { return std::string(model.param); });
 
+/// A label of −100 is no target wherever it stands, nor is it counted; the first label of a row is counted,
+/// though nothing predicts it.
+TEST(TokenBatches, LabelsInsideARowMayBeNone) {
+    const std::vector<std::int32_t> ids = {1, 2, 3, 4, 5, 6, 7, 8};
+    const std::vector<std::int32_t> labels = {1, ignored_target, 3, 4, ignored_target, 6, ignored_target, 8};
+    const TokenBatch batch = TokenBatch::from_labels(2, 4, ids, labels);
+    EXPECT_EQ(batch.targets, (std::vector<std::int32_t>{ignored_target, 3, 4, ignored_target,  //
+                                                        6, ignored_target, 8, ignored_target}));
+    EXPECT_EQ(batch.target_count(), 4);
+    EXPECT_EQ(batch.label_count, 5);
+}
+
 TEST(TokenBatches, SomeRowsKeepTheirSequences) {
     std::vector<std::int32_t> ids(24);
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);

@@ -21,11 +21,11 @@ class CountingModel final : public TrainingModel {
         return {.losses = {skipped ? INFINITY : number}, .gradient_norm = 1, .skipped = skipped};
     }
     std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t rows) override {
-        return {{.loss = learns ? 1.0 / static_cast<double>(rates.size()) : 1,
+        return {{.loss = learns ? 1.0 / static_cast<double>(rates.size()) : first_loss,
                  .rows = rows,
                  .targets = 10,
                  .correct = 5},
-                {.loss = 4, .rows = 1, .targets = 10, .correct = 0}};
+                {.loss = second_loss, .rows = 1, .targets = 10, .correct = 0}};
     }
     void save(const std::filesystem::path&) override {}
     void load(const std::filesystem::path& folder) override { loaded = folder; }
@@ -40,6 +40,7 @@ class CountingModel final : public TrainingModel {
         return {.total = 10, .active = 10, .without_embeddings = 7};
     }
 
+    std::optional<double> first_loss = 1, second_loss = 4;
     double skipped_update = 0;
     bool learns = false;           ///< evaluations become better
     std::filesystem::path loaded;  ///< the last folder
@@ -118,6 +119,14 @@ TEST_F(TrainerLoop, EvaluationWeighsReplicasBySamples) {
     EXPECT_EQ(metrics.at("eval_accuracy").get<double>(), 0.25);
     EXPECT_FALSE(metrics.contains("eval_model_preparation_time"));
     EXPECT_EQ(metrics.at("epoch"), 0);
+}
+
+TEST_F(TrainerLoop, EvaluationLeavesOutBatchesWithoutTargets) {
+    model_.second_loss = std::nullopt;
+    Trainer trainer(settings(1), model_, nullptr, &evaluation_);
+    EXPECT_EQ(trainer.evaluate().at("eval_loss").get<double>(), 1);
+    model_.first_loss = std::nullopt;
+    EXPECT_TRUE(std::isnan(trainer.evaluate().at("eval_loss").get<double>())) << "as Hugging Face has it";
 }
 
 TEST_F(TrainerLoop, TokensPerSecond) {

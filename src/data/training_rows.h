@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace drover {
+
+/// Rows of token ids that batches are made of, in any order and from any thread.
+class TrainingRows {
+  public:
+    virtual ~TrainingRows() = default;
+
+    virtual std::int64_t size() const = 0;
+    /// Tokens in a row.
+    virtual std::int64_t length(std::int64_t row) const = 0;
+    /// Replaces `ids` and `labels` by the row's. Labels are those of Hugging Face (aligned with the ids, −100
+    /// for no target), and empty where every id is its own label.
+    virtual void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const = 0;
+
+    /// Lengths of all rows.
+    std::vector<std::int64_t> lengths() const;
+    /// The largest of them; 0 when there are no rows.
+    virtual std::int64_t longest() const;
+};
+
+/// Rows [begin, end) of `rows`.
+std::shared_ptr<const TrainingRows> training_row_range(std::shared_ptr<const TrainingRows> rows,
+                                                       std::int64_t begin, std::int64_t end);
+
+}  // namespace drover
