@@ -198,6 +198,36 @@ TEST_F(TrainedModel, IsTheBestOneWhereThatIsLoadedAtTheEnd) {
     EXPECT_NE(said_by(model), said_by(last));
 }
 
+TEST_F(PublicApi, TakesItsFolderBeforeItTrains) {
+    const auto tokens = tokenizer();
+    const auto model = drover::CausalLM::from_pretrained(model_id(), {.torch_dtype = "float32"});
+    const auto rows = data(tokens);
+    std::ofstream(folder_ / "file") << "x";
+    const auto train_into = [&](const std::string& output_dir) {
+        return message_of([&] {
+            drover::Trainer trainer{
+                {.model = model,
+                 .train_dataset = rows["train"],
+                 .args = {.output_dir = output_dir,
+                          .per_device_train_batch_size = 8,
+                          .max_steps = 1,
+                          .save_strategy = "no",
+                          .disable_tqdm = true},
+                 .data_collator = drover::DataCollatorForLanguageModeling(tokens, {.mlm = false})}};
+            trainer.train();
+        });
+    };
+    EXPECT_NE(train_into(folder_ / "file/output").find("cannot be made"), std::string::npos);
+    EXPECT_NE(train_into("/").find("--output_dir is /"), std::string::npos);
+    EXPECT_EQ(train_into(folder_ / "output"), "nothing was thrown");
+    EXPECT_TRUE(fs::exists(folder_ / "output/trainer_state.json"));
+    EXPECT_FALSE(fs::exists(folder_ / "output/drover.lock"));
+    // One that nobody has written yet belongs to somebody for a moment, and then to nobody.
+    std::ofstream(folder_ / "output/drover.lock").close();
+    EXPECT_EQ(train_into(folder_ / "output"), "nothing was thrown");
+    EXPECT_FALSE(fs::exists(folder_ / "output/drover.lock"));
+}
+
 TEST_F(PublicApi, FsdpArgumentsNameTheBlock) {
     const auto arguments = drover::fsdp_v2_training_args(drover::CausalLM::from_pretrained(model_id()));
     EXPECT_EQ(arguments.fsdp, "full_shard");
