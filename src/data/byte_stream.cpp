@@ -38,7 +38,7 @@ class FileStream : public ByteStream {
     std::size_t read(char* into, std::size_t size) override {
         for (;;) {
             const ssize_t count = ::read(file_, into, size);
-            if (count == 0 && size > 0 && read_ < size_) fail_shortened();
+            if (count == 0 && size > 0 && read_ < size_) fail_shortened(path_, read_, size_);
             read_ += static_cast<std::size_t>(std::max<ssize_t>(count, 0));
             if (count >= 0) return static_cast<std::size_t>(count);
             if (errno != EINTR) fail();
@@ -58,12 +58,6 @@ class FileStream : public ByteStream {
     [[noreturn]] void fail() const {
         throw Error(fmt::format("Cannot read {}: {}.", path_, std::strerror(errno)),
                     "Check the path and its permissions.");
-    }
-
-    [[noreturn]] void fail_shortened() const {
-        throw Error(fmt::format("{} became shorter while it was read: it ends after {} of {} bytes.", path_,
-                                read_, size_),
-                    "Put the whole file back and start again.");
     }
 
     std::string path_;
@@ -190,6 +184,12 @@ class MemoryStream : public ByteStream {
 };
 
 }  // namespace
+
+void fail_shortened(const std::string& path, std::uintmax_t bytes, std::uintmax_t before) {
+    throw Error(fmt::format("{} became shorter while it was read: it ends after {} of {} bytes.", path, bytes,
+                            before),
+                "Put the whole file back and start again.");
+}
 
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path) {
     const std::string name = path.string();

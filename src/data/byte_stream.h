@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -19,6 +20,9 @@ class ByteStream {
     /// read, or when compressed data is damaged or stops too early.
     virtual std::size_t read(char* into, std::size_t size) = 0;
 };
+
+/// The Error of a file that had more bytes when it was first looked at.
+[[noreturn]] void fail_shortened(const std::string& path, std::uintmax_t bytes, std::uintmax_t before);
 
 /// Opens a file; one that begins as gzip or Zstandard data is decompressed on the way, whatever its name.
 /// Error for a name ending in .gz or .zst whose content is something else.

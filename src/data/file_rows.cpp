@@ -91,7 +91,9 @@ FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options
         formats_.push_back(options_.format ? *options_.format : format_of(file));
         open_byte_stream(file);
         std::error_code unknown;
-        if (std::filesystem::file_size(file, unknown) != 0 || unknown) continue;
+        const std::uintmax_t size = std::filesystem::file_size(file, unknown);
+        sizes_.push_back(unknown ? 0 : size);
+        if (size != 0 || unknown) continue;
         // Among other files one without rows does no harm, unless its format wants a header.
         const bool may_be_empty = formats_.back() == RowFormat::text || formats_.back() == RowFormat::json;
         if (++empty == files_.size() || !may_be_empty)
@@ -113,6 +115,11 @@ FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options
 }
 
 std::unique_ptr<FileReader> FileRows::open_file(std::size_t index) const {
+    // A stream reads its files once per epoch: one that was cut in between is no smaller dataset.
+    std::error_code unknown;
+    if (const std::uintmax_t size = std::filesystem::file_size(files_[index], unknown);
+        !unknown && size < sizes_[index])
+        fail_shortened(files_[index].string(), size, sizes_[index]);
     return open_file_rows(files_[index], formats_[index], text_column_, options_);
 }
 

@@ -61,6 +61,7 @@ class FileRows : public RowDataset {
 
     std::vector<std::filesystem::path> files_;
     std::vector<RowFormat> formats_;
+    std::vector<std::uintmax_t> sizes_;  ///< when the files were first opened; 0 where nobody knows
     ReadOptions options_;
     std::vector<std::string> columns_;
     std::string text_column_;

@@ -130,7 +130,7 @@ TEST_F(RunClmRefuses, AFolderThatHoldsAModel) {
 TEST_F(RunClmRefuses, NothingInADryRunButSaysThePlan) {
     const Outcome outcome = run("--dry_run");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-    for (const char* words : {"Memory:", "total", "learning_rate  ", "1 updates", "weights float32"})
+    for (const char* words : {"Memory:", "total", "learning_rate  ", "1 update of ", "weights float32"})
         EXPECT_NE(outcome.output.find(words), std::string::npos) << words << "\n" << outcome.output;
     EXPECT_FALSE(fs::exists(folder_ / "out"));
 }

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
+#include "data/byte_stream.h"
 #include "data/columns.h"
 #include "data/csv_reader.h"
 #include "data/file_rows.h"
@@ -39,6 +41,27 @@ TEST_F(ReaderErrors, Text) {
     EXPECT_EQ(error("a.txt.gz", "plain\n"), "a.txt.gz is not gzip data, although its name says so.");
     EXPECT_EQ(error("a.parquet.gz", "x"),
               "The name of a.parquet.gz does not end like a format that can be read.");
+}
+
+TEST_F(ReaderErrors, AFileThatIsCutWhileItIsRead) {
+    const auto file = folder_ / "a.txt";
+    test::write_bytes(file, std::string(3 << 20, 'x') + "\n");
+    const auto stream = open_byte_stream(file);
+    std::string some(1 << 20, ' ');
+    ASSERT_EQ(stream->read(some.data(), some.size()), some.size());
+    std::filesystem::resize_file(file, 5000);
+    EXPECT_EQ(error_of([&] { stream->read(some.data(), some.size()); }),
+              file.string() + " became shorter while it was read: it ends after 1048576 of 3145729 bytes.");
+}
+
+TEST_F(ReaderErrors, AFileThatIsCutBetweenTwoPasses) {
+    const auto file = folder_ / "a.txt";
+    test::write_bytes(file, "one\ntwo\nthree\n");
+    const FileRows rows({file}, {});
+    EXPECT_EQ(test::read_all(rows).size(), 3);
+    std::filesystem::resize_file(file, 8);
+    EXPECT_EQ(error_of([&] { test::read_all(rows); }),
+              file.string() + " became shorter while it was read: it ends after 8 of 14 bytes.");
 }
 
 TEST_F(ReaderErrors, ColumnsOfWhichNoSingleOneIsTheText) {
