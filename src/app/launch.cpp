@@ -114,10 +114,12 @@ void add_launch_command(CLI::App& app) {
     CLI::App* agent = add_hidden_command(app, "launch-agent");
     agent->callback([agent] { std::exit(run_launch_agent(agent->remaining())); });
     CLI::App* process = add_hidden_command(app, "launch-process");
-    auto logs = std::make_shared<ProcessLogs>();
-    process->add_option("--log_dir", logs->folder);
-    process->add_flag("--files_alone", logs->files_alone);
-    process->callback([process, logs] { std::exit(run_launch_process(process->remaining(), *logs)); });
+    auto settings = std::make_shared<ProcessSettings>();
+    process->add_option("--preloaded", settings->preloaded);
+    process->add_option("--log_dir", settings->logs);
+    process->add_flag("--files_alone", settings->files_alone);
+    process->callback(
+        [process, settings] { std::exit(run_launch_process(process->remaining(), *settings)); });
 }
 
 }  // namespace drover

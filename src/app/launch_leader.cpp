@@ -151,14 +151,15 @@ class Leader {
                 std::find_if(options_.mpirun_arguments.begin(), options_.mpirun_arguments.end(),
                              [](const std::string& word) { return word.find("_if_") != std::string::npos; });
         if (one_network && !told && plan_.nodes.size() > 1) plan_.network = *network;
-        if (plan_.nodes.size() == 1) {
-            plan_.variables = variables_to_pass(whole_environment());
-            stay_on_loopback();
-        }
+        if (plan_.nodes.size() == 1) stay_on_loopback();
         setenv(launch_socket_variable, daemons_->socket_name().c_str(), 1);
     }
 
-    /// Nobody on another machine has to reach anything of a job of this one, so nobody shall.
+    /// Nobody on another machine has to reach anything of a job of this one, so nobody shall. The processes
+    /// have mpirun's environment; it is not named on its command line, where Open MPI takes variables only as
+    /// long as mca_base_env_list does not name some.
+        if (std::getenv("NCCL_SOCKET_IFNAME") == nullptr)
+            mpirun_variables_.push_back("NCCL_SOCKET_IFNAME=lo");
     void stay_on_loopback() {
         plan_.one_machine = true;
         plan_.connections_chosen = std::getenv("OMPI_MCA_btl") != nullptr;
@@ -168,16 +169,16 @@ class Leader {
                 "mpirun listens on all networks of this machine: {}.",
                 module.handle == nullptr ? module.reason : module.place + " has a space or a colon"));
         const char* before = std::getenv("LD_PRELOAD");
-        plan_.preload = before == nullptr ? "" : before;
-        mpirun_variables_ = {fmt::format("LD_PRELOAD={}{}{}", module.place, plan_.preload->empty() ? "" : ":",
-                                         *plan_.preload)};
+        plan_.preloaded = module.place;
+        mpirun_variables_.push_back(before == nullptr
+                                        ? "LD_PRELOAD=" + module.place
+                                        : fmt::format("LD_PRELOAD={}:{}", module.place, before));
     }
 
     void plan_machines() {
-        plan_.variables = variables_to_pass(whole_environment());
-        const int cores = usable_cores();
         if (options_.hostfile.empty()) {
             plan_.oversubscribe = plan_.processes > cores;
+        plan_.variables = variables_to_pass(whole_environment());
             stay_on_loopback();
             return;
         }

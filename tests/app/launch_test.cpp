@@ -75,6 +75,24 @@ TEST_F(Launch, ProcessesHaveTorchrunsVariablesAndTheirShareOfThreads) {
     const std::string threads = std::to_string(std::max(1, usable_cores() / 2));
     for (const char* rank : {"0", "1"})
         EXPECT_TRUE(contains(outcome.output, std::string("RANK=") + rank + " WORLD_SIZE=2 LOCAL_RANK=" +
+TEST_F(Launch, ProgramsDoNotGetTheLibraryThatMpirunLoads) {
+    const std::string tell = "--exec sh -c 'echo \"preload ${LD_PRELOAD-not set}, $NCCL_SOCKET_IFNAME\"'";
+    for (const char* more : {"", "--mpirun_args '-x LD_PRELOAD' "}) {
+        const Outcome outcome = launch_with("-u LD_PRELOAD -u NCCL_SOCKET_IFNAME", more + tell);
+        EXPECT_TRUE(contains(outcome.output, "preload not set, lo\n")) << outcome.output;
+        const Outcome given = launch_with("LD_PRELOAD=libm.so.6 NCCL_SOCKET_IFNAME=eth7", more + tell);
+        EXPECT_TRUE(contains(given.output, "preload libm.so.6, eth7\n")) << given.output;
+    }
+}
+
+/// Open MPI takes variables from this list or from -x, not from both.
+TEST_F(Launch, VariablesMayBeNamedToOpenMpiInAList) {
+    const Outcome outcome = launch_with("OMPI_MCA_mca_base_env_list=NOTE=here HF_HOME=/home/hf",
+                                        "--exec sh -c 'echo $NOTE $HF_HOME'");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "here /home/hf\n")) << outcome.output;
+}
+
                                                  rank + " LOCAL_WORLD_SIZE=2 OMP_NUM_THREADS=" + threads))
             << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "drover: 2 processes")) << outcome.output;
