@@ -207,8 +207,10 @@ class Follower {
         try {
             check_daemon_words(words, {.drover = std::filesystem::read_symlink("/proc/self/exe"),
                                        .mpirun_arguments = options_.mpirun_arguments,
-                                       .is_set = [](const std::string& name) {
-                                           return std::getenv(name.c_str()) != nullptr;
+                                       .variable = [](const std::string& name) {
+                                           const char* value = std::getenv(name.c_str());
+                                           return value == nullptr ? std::nullopt
+                                                                   : std::optional<std::string>(value);
                                        }});
             daemons_[number] = std::make_unique<Daemon>(loop_, words, show);
         } catch (const Error& error) {
