@@ -27,10 +27,12 @@ LaunchEnvironmentVariables read_variables() {
     for (const char* name :
          {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT",
           "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_RESTARTS", "NNODES", "NODE_RANK", "MASTER_ADDR",
-          "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", launch_secret_variable})
+          "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK"})
         if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
             variables[name] = value;
     unsetenv(launch_secret_variable);  // what the job runs need not know it
+    // An empty one is refused: somebody meant to protect the job.
+    if (const char* secret = std::getenv(launch_secret_variable)) variables[launch_secret_variable] = secret;
     return variables;
 }
 

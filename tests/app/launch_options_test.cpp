@@ -133,6 +133,9 @@ TEST(LaunchOptions, WhatProtectsAJobOfSeveralNodesIsSaid) {
     EXPECT_EQ(options.secret, "0123456789abcdef");
     EXPECT_TRUE(options.remarks.empty());
     EXPECT_THROW(read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", "0123456789abcde"}}), Error);
+    EXPECT_THROW(read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", ""}}), Error);
+    flags.secret_file = "";
+    EXPECT_EQ(cause_of_refusal(flags), "--secret_file is \"\".");
     flags.secret_file = "file";
     options = read_launch_options(flags, {});
     EXPECT_EQ(options.secret_file, "file");
