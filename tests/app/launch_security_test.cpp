@@ -137,16 +137,40 @@ TEST_F(LaunchSecurity, ANodeNeedsTheSecretAndTheSameJob) {
         << node_0->output();
 }
 
-TEST_F(LaunchSecurity, GuessesAreLimited) {
+TEST_F(LaunchSecurity, GuessesAreLimitedAndKeepNoNodeOut) {
     const auto node_0 = start_node_0();
     for (int guess = 0; guess < 8; ++guess) {
         const auto answer = connect().greet(wrong_key, launch_protocol, 1, 2);
         ASSERT_TRUE(answer && answer->subject == LaunchSubject::refused) << guess;
     }
-    // Now even the right secret is not heard from this address.
-    EXPECT_FALSE(connect().greet(right_key, launch_protocol, 1, 2));
-    EXPECT_TRUE(contains(node_0->output(), "127.0.0.1 was refused 8 times and is not heard for 60 s."))
+    // From now on most that come from this address get no challenge.
+    std::optional<LaunchMessage> answer;
+    for (int tries = 0; tries < 100 && !(answer && answer->subject == LaunchSubject::refused); ++tries)
+        answer = connect().next();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->subject, LaunchSubject::refused);
+    EXPECT_TRUE(contains(answer->texts[0], "too many wrong answers")) << answer->texts[0];
+    EXPECT_TRUE(contains(node_0->output(), "127.0.0.1 was refused 8 times and may answer once a second"))
         << node_0->output();
+    // But a node of the job comes in.
+    const auto node = start_node();
+    EXPECT_EQ(node->exit_code(), 0) << node->output();
+    EXPECT_EQ(node_0->exit_code(), 0) << node_0->output();
+}
+
+TEST_F(LaunchSecurity, ANodeThatIsTurnedAwayLearnsWhyAndComesAgain) {
+    const FileDescriptor listener = listen_on("127.0.0.1", port_);
+    const auto node = start_node();
+    // The first connection is turned away, the second ends without a word.
+    LaunchPeer(test::accept_when_ready(listener))
+        .send({LaunchSubject::refused, {}, {"too many wrong answers"}});
+    test::accept_when_ready(listener).close();
+    LaunchPeer node_0(test::accept_when_ready(listener));
+    ASSERT_TRUE(node_0.welcome(right_key, 1));
+    node_0.send(end_job);
+    EXPECT_EQ(node->exit_code(), 9) << node->output();
+    EXPECT_TRUE(contains(node->output(), "turned this node away: too many wrong answers;")) << node->output();
+    EXPECT_TRUE(contains(node->output(), "gave no answer; this node tries again.")) << node->output();
 }
 
 TEST_F(LaunchSecurity, WhatIsShownCannotSteerTheTerminal) {
@@ -212,30 +236,6 @@ TEST_F(LaunchSecurity, Node0MakesTheSecretFile) {
     EXPECT_TRUE(contains(guessable->output(), "has 5 characters")) << guessable->output();
 }
 
-/// Numbers of the sockets that a process has open.
-std::set<std::string> sockets_of(const std::string& process) {
-    std::set<std::string> numbers;
-    std::error_code gone;
-    for (const auto& entry : fs::directory_iterator("/proc/" + process + "/fd", gone)) {
-        const std::string target = fs::read_symlink(entry.path(), gone).string();
-        if (target.starts_with("socket:[")) numbers.insert(target.substr(8, target.size() - 9));
-    }
-    return numbers;
-}
-
-/// The processes that a process has started, theirs, and so on.
-std::vector<std::string> family_of(const std::string& process) {
-    std::vector<std::string> family{process};
-    std::error_code gone;
-    for (const auto& task : fs::directory_iterator("/proc/" + process + "/task", gone)) {
-        std::ifstream children(task.path() / "children");
-        for (std::string child; children >> child;)
-            for (const std::string& member : family_of(child)) family.push_back(member);
-    }
-    return family;
-}
-
-/// The addresses on which a process takes connections, as the kernel writes them.
 /// As a script gives them whose variable is not set.
 TEST_F(LaunchSecurity, AnEmptySecretIsRefused) {
     const std::string job =
@@ -305,6 +305,30 @@ TEST_F(LaunchSecurity, ASecretThatCannotBeWrittenLeavesNoFile) {
     EXPECT_TRUE(fs::is_empty(place));
 }
 
+/// Numbers of the sockets that a process has open.
+std::set<std::string> sockets_of(const std::string& process) {
+    std::set<std::string> numbers;
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator("/proc/" + process + "/fd", gone)) {
+        const std::string target = fs::read_symlink(entry.path(), gone).string();
+        if (target.starts_with("socket:[")) numbers.insert(target.substr(8, target.size() - 9));
+    }
+    return numbers;
+}
+
+/// The processes that a process has started, theirs, and so on.
+std::vector<std::string> family_of(const std::string& process) {
+    std::vector<std::string> family{process};
+    std::error_code gone;
+    for (const auto& task : fs::directory_iterator("/proc/" + process + "/task", gone)) {
+        std::ifstream children(task.path() / "children");
+        for (std::string child; children >> child;)
+            for (const std::string& member : family_of(child)) family.push_back(member);
+    }
+    return family;
+}
+
+/// The addresses on which a process takes connections, as the kernel writes them.
 std::vector<std::string> listening_addresses(const std::string& process) {
     const std::set<std::string> own = sockets_of(process);
     std::vector<std::string> addresses;
