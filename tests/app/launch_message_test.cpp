@@ -9,6 +9,7 @@
 #include "app/launch_agent.h"
 #include "app/launch_daemon_words.h"
 #include "app/launch_network.h"
+#include "app/launch_shown.h"
 #include "core/error.h"
 
 namespace drover {
@@ -261,7 +262,6 @@ TEST(LaunchDaemonRules, TakeWhatMpirunSends) {
     EXPECT_TRUE(takes({"orted"}));
 }
 
-TEST(LaunchDaemonRules, RefuseWhatComesFromNode0Alone) {
 TEST(LaunchDaemonRules, TakeWhatMpirunMakesOfItsFlags) {
     // --rank-by, --display-map, --display-topo, --display-allocation and so on, as Open MPI 4.1 sends them.
     for (const char* name :
@@ -277,6 +277,7 @@ TEST(LaunchDaemonRules, TakeWhatMpirunMakesOfItsFlags) {
     EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--output-filename"}}));
 }
 
+TEST(LaunchDaemonRules, RefuseWhatComesFromNode0Alone) {
     for (const Words& words :
          {Words{}, Words{"touch"}, Words{"/usr/bin/orted"}, Words{"orted", "x"},
           Words{"orted", "--prefix", "/x"}, Words{"orted", "-mca", "mca_base_component_path", "/x"},
