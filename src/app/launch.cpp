@@ -16,6 +16,7 @@
 #include "app/launch_process.h"
 #include "app/launch_secret.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 
 namespace drover {
@@ -30,18 +31,17 @@ LaunchEnvironmentVariables read_variables() {
           "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK"})
         if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
             variables[name] = value;
-    unsetenv(launch_secret_variable);  // what the job runs need not know it
     // An empty one is refused: somebody meant to protect the job.
     if (const char* secret = std::getenv(launch_secret_variable)) variables[launch_secret_variable] = secret;
+    unsetenv(launch_secret_variable);  // what the job runs need not know it
     return variables;
 }
 
 /// How the processes of this machine divide it.
 void say_shares(int processes) {
     const int cores = usable_cores(), threads = threads_per_process(processes);
-    std::string line = fmt::format("{} process{}", processes, processes == 1 ? "" : "es");
-    if (processes > cores)
-        line += fmt::format(" on {} core{}, which they share", cores, cores == 1 ? "" : "s");
+    std::string line = counted(processes, "process", "processes");
+    if (processes > cores) line += fmt::format(" on {}, which they share", counted(cores, "core"));
     if (std::getenv("OMP_NUM_THREADS") == nullptr)
         line += fmt::format("; OMP_NUM_THREADS={}{}", threads, processes == 1 ? "" : " for each");
     print_log(stderr, "drover: {}.\n", line);

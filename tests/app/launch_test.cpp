@@ -51,14 +51,7 @@ Outcome launch(const std::string& arguments) {
 
 /// The same with variables in front.
 Outcome launch_with(const std::string& variables, const std::string& arguments) {
-    Outcome outcome;
-    FILE* pipe =
-        popen(("env " + variables + " " + DROVER_BINARY + " launch " + arguments + " 2>&1").c_str(), "r");
-    char buffer[4096];
-    while (const std::size_t count = fread(buffer, 1, sizeof buffer, pipe))
-        outcome.output.append(buffer, count);
-    outcome.exit_code = WEXITSTATUS(pclose(pipe));
-    return outcome;
+    return test::run_shell("env " + variables + " " + DROVER_BINARY + " launch " + arguments + " 2>&1");
 }
 
 TEST_F(Launch, ProcessesAreOneWorld) {
@@ -75,6 +68,13 @@ TEST_F(Launch, ProcessesHaveTorchrunsVariablesAndTheirShareOfThreads) {
     const std::string threads = std::to_string(std::max(1, usable_cores() / 2));
     for (const char* rank : {"0", "1"})
         EXPECT_TRUE(contains(outcome.output, std::string("RANK=") + rank + " WORLD_SIZE=2 LOCAL_RANK=" +
+                                                 rank + " LOCAL_WORLD_SIZE=2 OMP_NUM_THREADS=" + threads))
+            << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "drover: 2 processes")) << outcome.output;
+    EXPECT_TRUE(contains(launch_with("OMP_NUM_THREADS=5", "--exec " + program + " tell").output,
+                         "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 OMP_NUM_THREADS=5"));
+}
+
 TEST_F(Launch, ProgramsDoNotGetTheLibraryThatMpirunLoads) {
     const std::string tell = "--exec sh -c 'echo \"preload ${LD_PRELOAD-not set}, $NCCL_SOCKET_IFNAME\"'";
     for (const char* more : {"", "--mpirun_args '-x LD_PRELOAD' "}) {
@@ -91,13 +91,6 @@ TEST_F(Launch, VariablesMayBeNamedToOpenMpiInAList) {
                                         "--exec sh -c 'echo $NOTE $HF_HOME'");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "here /home/hf\n")) << outcome.output;
-}
-
-                                                 rank + " LOCAL_WORLD_SIZE=2 OMP_NUM_THREADS=" + threads))
-            << outcome.output;
-    EXPECT_TRUE(contains(outcome.output, "drover: 2 processes")) << outcome.output;
-    EXPECT_TRUE(contains(launch_with("OMP_NUM_THREADS=5", "--exec " + program + " tell").output,
-                         "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 OMP_NUM_THREADS=5"));
 }
 
 TEST_F(Launch, TheProgramsStatusIsTheLaunchers) {
@@ -215,6 +208,14 @@ bool is_alive(pid_t process) {
     return text[text.rfind(')') + 2] != 'Z';
 }
 
+/// Whether a signal has come to a process that has not taken it yet.
+bool is_pending(int number, pid_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/status");
+    for (std::string name, value; file >> name;)
+        if (name == "ShdPnd:" && file >> value) return (std::stoull(value, nullptr, 16) >> (number - 1)) & 1;
+    return false;
+}
+
 void expect_ended(const std::vector<pid_t>& processes) {
     for (const pid_t process : processes) {
         for (int tries = 0; tries < 10'000 && is_alive(process); ++tries)
@@ -260,8 +261,8 @@ TEST_F(Launch, TheSignalDoesNotEndAnMpirunThatIsNotReady) {
         BackgroundRun job("launch --exec true", folder_ / "output", "env " + with_own_mpirun());
         EXPECT_TRUE(job.wait_until([&] { return fs::exists(ready); }));
         job.send(SIGTERM);
-        // It has come to the launcher, which has handed it on.
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        // The launcher hands it on as soon as it has taken it, and looks at mpirun's end only then.
+        EXPECT_TRUE(job.wait_until([&] { return !is_pending(SIGTERM, job.process()); }));
         std::ofstream{going};
         return job.exit_code();
     };
