@@ -64,16 +64,30 @@ std::string flags_for(const ReadVariable& read, int processes, int on_machine) {
                        read("MASTER_ADDR").value_or("ADDRESS"), on_machine);
 }
 
+/// What a launcher said whose processes find each other.
+LaunchEnvironment read_launchers(const ReadVariable& read) {
+    for (const Launcher& launcher : launchers) {
+        const auto processes = read(launcher.processes), rank = read(launcher.rank);
+        if (!processes || !rank) continue;
+        if (launcher.needs_step && !is_in_step_of_srun(read, number_of(launcher.rank, *rank))) continue;
+        return told(launcher, *processes, *rank);
+    }
+    return {};
+}
+
 /// torchrun, accelerate and deepspeed give every process these; some platforms give them to every machine.
-LaunchEnvironment read_torchrun(const ReadVariable& read) {
+/// They may have been started by another launcher: `outer` is what that one said. drover launch gives both
+/// the same numbers.
+LaunchEnvironment read_torchrun(const ReadVariable& read, const LaunchEnvironment& outer) {
     constexpr Launcher torchrun{"WORLD_SIZE", "RANK"};
     const auto processes = read(torchrun.processes), rank = read(torchrun.rank);
-    if (processes.value_or("").empty() || rank.value_or("").empty()) return {};
+    if (processes.value_or("").empty() || rank.value_or("").empty()) return outer;
     const LaunchEnvironment found = told(torchrun, *processes, *rank);
-    if (found.processes == 1) return {};
+    if (found.processes <= outer.processes) return outer;
     const std::string on_machine = read("LOCAL_WORLD_SIZE").value_or("");
     ForeignLauncher foreign{.variable = torchrun.processes,
                             .processes = found.processes,
+                            .started_in = outer.processes,
                             .one_per_machine = read("LOCAL_RANK").value_or("").empty()};
     if (!foreign.one_per_machine)
         foreign.flags = flags_for(read, found.processes,
@@ -84,13 +98,7 @@ LaunchEnvironment read_torchrun(const ReadVariable& read) {
 }  // namespace
 
 LaunchEnvironment read_launch_environment(const ReadVariable& read) {
-    for (const Launcher& launcher : launchers) {
-        const auto processes = read(launcher.processes), rank = read(launcher.rank);
-        if (!processes || !rank) continue;
-        if (launcher.needs_step && !is_in_step_of_srun(read, number_of(launcher.rank, *rank))) continue;
-        return told(launcher, *processes, *rank);
-    }
-    return read_torchrun(read);
+    return read_torchrun(read, read_launchers(read));
 }
 
 void refuse_foreign_launcher(const LaunchEnvironment& launch, std::string_view program) {
@@ -99,9 +107,11 @@ void refuse_foreign_launcher(const LaunchEnvironment& launch, std::string_view p
     throw Error(
         fmt::format("{} is {}: another launcher has started {} processes, which would each train alone.",
                     foreign.variable, foreign.processes, foreign.processes),
-        fmt::format("Use drover launch {}{}{}; to train in one process, unset WORLD_SIZE and RANK.",
-                    foreign.flags, program,
-                    foreign.one_per_machine ? " on every machine" : " in place of that launcher"));
+        fmt::format("Use drover launch {}{}{}; to train in {}, unset WORLD_SIZE and RANK.", foreign.flags,
+                    program, foreign.one_per_machine ? " on every machine" : " in place of that launcher",
+                    foreign.started_in == 1
+                        ? "one process"
+                        : fmt::format("the {} processes of mpirun or srun", foreign.started_in)));
 }
 
 std::string own_program_words() {

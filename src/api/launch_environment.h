@@ -12,6 +12,7 @@ namespace drover {
 struct ForeignLauncher {
     std::string variable{};  ///< that gave their number
     int processes = 1;
+    int started_in = 1;            ///< as many processes of mpirun or srun; 1 also where there was neither
     bool one_per_machine = false;  ///< as platforms start containers, not one per GPU
     std::string flags{};           ///< with which drover launch starts as many
 };
@@ -30,8 +31,9 @@ struct LaunchEnvironment {
 using ReadVariable = std::function<std::optional<std::string>(const char* name)>;
 
 /// Open MPI's and PMI's variables, then Slurm's where a job step (srun) started the process: a batch script
-/// and the shell of salloc have SLURM_NTASKS too, but are alone. Where there are none of them, torchrun's
-/// (RANK and WORLD_SIZE) show a foreign launcher. Error when a number is not one, or the rank lies outside.
+/// and the shell of salloc have SLURM_NTASKS too, but are alone. Where torchrun's (RANK and WORLD_SIZE) tell
+/// of more processes than those, they show a foreign launcher: `srun -n 1 torchrun` starts one. Error when a
+/// number is not one, or the rank lies outside.
 LaunchEnvironment read_launch_environment(const ReadVariable& read);
 /// The same from the environment of this process.
 LaunchEnvironment read_launch_environment();

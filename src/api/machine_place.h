@@ -15,7 +15,8 @@ struct MachinePlace {
     int sharing = 1;     ///< ranks that may run on any of these, itself included
 
     /// Of the processors that so many threads keep busy while the other ranks wait, the share that is left
-    /// when all ranks compute.
+    /// when all ranks compute. Two ranks that may run on the same 4 processors: 1 with 2 threads each, ½
+    /// with 4.
     double own_share(int threads) const;
 };
 

@@ -74,22 +74,29 @@ std::string nearest_flag(const CLI::App& command, const std::string& flag) {
 UsageError not_expected(const CLI::App& app) {
     const CLI::App& command = named_command(app);
     const std::string name = full_name(command);
-    const std::string help = fmt::format("`{} --help` lists its flags.", name);
-    std::vector<std::string> flags, others;
+    std::vector<std::string> flags, others, commands, meant;
+    for (const CLI::App* inner : command.get_subcommands({})) commands.push_back(inner->get_name());
+    bool value_may_follow = false;
     for (const std::string& word : app.remaining(true)) {
-        if (is_flag(word))
+        if (is_flag(word)) {
             flags.push_back(word.substr(0, word.find('=')));
-        else
+        } else if (!value_may_follow) {
             others.push_back(fmt::format("\"{}\"", word));
+            if (std::string nearest = nearest_name(word, commands); !nearest.empty())
+                meant.push_back(std::move(nearest));
+        }
+        value_may_follow = is_flag(word) && word.find('=') == std::string::npos;
     }
-    if (flags.empty())
-        return UsageError(fmt::format("`{}` does not expect {}.", name, fmt::join(others, ", ")),
-                          fmt::format("Values follow their flags. {}", help));
-    std::vector<std::string> meant;
     for (const std::string& flag : flags)
         if (std::string nearest = nearest_flag(command, flag); !nearest.empty())
             meant.push_back(std::move(nearest));
-    return UsageError(fmt::format("`{}` has no flag {}.", name, either_of(flags)),
+    std::string problem;
+    if (!flags.empty()) problem = fmt::format("has no flag {}", either_of(flags));
+    if (!others.empty())
+        problem += fmt::format("{}does not expect {}", flags.empty() ? "" : " and ", fmt::join(others, ", "));
+    const std::string help = fmt::format("{}`{} --help` lists its flags.",
+                                         flags.empty() ? "Values follow their flags. " : "", name);
+    return UsageError(fmt::format("`{}` {}.", name, problem),
                       meant.empty() ? help : fmt::format("Did you mean {}?", fmt::join(meant, " and ")));
 }
 

@@ -20,7 +20,8 @@ std::vector<std::string> known_spellings(const CLI::App& app, std::vector<std::s
 /// is near.
 std::string nearest_flag(const CLI::App& command, const std::string& flag);
 
-/// For words that no command took: names them in their order, and the flags that they are near.
+/// For words that no command took: names them in their order, and the flags and commands that they are near.
+/// The word behind an unknown flag counts as its value.
 UsageError not_expected(const CLI::App& app);
 
 }  // namespace drover

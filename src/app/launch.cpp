@@ -16,6 +16,7 @@
 #include "app/launch_process.h"
 #include "app/launch_secret.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 
 namespace drover {
@@ -27,9 +28,11 @@ LaunchEnvironmentVariables read_variables() {
     for (const char* name :
          {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT",
           "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_MAX_RESTARTS", "NNODES", "NODE_RANK", "MASTER_ADDR",
-          "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", launch_secret_variable})
+          "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK"})
         if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
             variables[name] = value;
+    // An empty one is refused: somebody meant to protect the job.
+    if (const char* secret = std::getenv(launch_secret_variable)) variables[launch_secret_variable] = secret;
     unsetenv(launch_secret_variable);  // what the job runs need not know it
     return variables;
 }
@@ -37,9 +40,8 @@ LaunchEnvironmentVariables read_variables() {
 /// How the processes of this machine divide it.
 void say_shares(int processes) {
     const int cores = usable_cores(), threads = threads_per_process(processes);
-    std::string line = fmt::format("{} process{}", processes, processes == 1 ? "" : "es");
-    if (processes > cores)
-        line += fmt::format(" on {} core{}, which they share", cores, cores == 1 ? "" : "s");
+    std::string line = counted(processes, "process", "processes");
+    if (processes > cores) line += fmt::format(" on {}, which they share", counted(cores, "core"));
     if (std::getenv("OMP_NUM_THREADS") == nullptr)
         line += fmt::format("; OMP_NUM_THREADS={}{}", threads, processes == 1 ? "" : " for each");
     print_log(stderr, "drover: {}.\n", line);
@@ -114,10 +116,12 @@ void add_launch_command(CLI::App& app) {
     CLI::App* agent = add_hidden_command(app, "launch-agent");
     agent->callback([agent] { std::exit(run_launch_agent(agent->remaining())); });
     CLI::App* process = add_hidden_command(app, "launch-process");
-    auto logs = std::make_shared<ProcessLogs>();
-    process->add_option("--log_dir", logs->folder);
-    process->add_flag("--files_alone", logs->files_alone);
-    process->callback([process, logs] { std::exit(run_launch_process(process->remaining(), *logs)); });
+    auto settings = std::make_shared<ProcessSettings>();
+    process->add_option("--preloaded", settings->preloaded);
+    process->add_option("--log_dir", settings->logs);
+    process->add_flag("--files_alone", settings->files_alone);
+    process->callback(
+        [process, settings] { std::exit(run_launch_process(process->remaining(), *settings)); });
 }
 
 }  // namespace drover

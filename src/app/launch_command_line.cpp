@@ -7,6 +7,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "app/launch_parameters.h"
 #include "args/environment_table.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -59,16 +60,6 @@ void add_nodes(Words& words, const MpirunPlan& plan) {
     add(words, {"--mca", "btl_tcp_if_include", plan.network});
 }
 
-/// Processes of one machine meet through shared memory. NCCL's first connections have to go through a
-/// network.
-void keep_inside(Words& words, const MpirunPlan& plan) {
-    if (!plan.connections_chosen && !mentions(plan.more, "btl"))
-        add(words, {"--mca", "btl", "^tcp,ofi,openib"});
-    constexpr const char* nccl_network = "NCCL_SOCKET_IFNAME";
-    if (!has(plan.variables, nccl_network) && !mentions(plan.more, nccl_network))
-        add(words, {"-x", fmt::format("{}=lo", nccl_network)});
-}
-
 }  // namespace
 
 std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
@@ -86,8 +77,9 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
     } else {
         add(words, {"-np", std::to_string(plan.processes)});
     }
-    if (plan.one_machine) keep_inside(words, plan);
-    if (plan.preload && !mentions(plan.more, "LD_PRELOAD")) add(words, {"-x", "LD_PRELOAD=" + *plan.preload});
+    // Processes of one machine meet through shared memory.
+    if (plan.one_machine && !plan.connections_chosen && values_of_parameter(plan.more, "btl").empty())
+        add(words, {"--mca", "btl", "^tcp,ofi,openib"});
     if (plan.oversubscribe) words.push_back("--oversubscribe");
     if (!mentions(plan.more, "map-by")) add(words, {"--map-by", mapping});
     // Processes divide a machine by their number of threads; bound to one core, all threads would share it.
@@ -96,6 +88,7 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
         if (!has(plan.more, name)) add(words, {"-x", name});
     words.insert(words.end(), plan.more.begin(), plan.more.end());
     add(words, {plan.drover.native(), "launch-process"});
+    if (!plan.preloaded.empty()) add(words, {"--preloaded", plan.preloaded});
     if (!plan.log_folder.empty()) add(words, {"--log_dir", plan.log_folder.native()});
     if (plan.files_alone) words.push_back("--files_alone");
     words.insert(words.end(), plan.program.begin(), plan.program.end());

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +32,7 @@ struct MpirunPlan {
     /// All processes are on this machine: none of them listens where others could connect.
     bool one_machine = false;
     bool connections_chosen = false;  ///< by the user, who has set OMPI_MCA_btl
-    /// What LD_PRELOAD is for the processes, where it is something else for mpirun.
-    std::optional<std::string> preload{};
+    std::string preloaded{};          ///< the library in LD_PRELOAD that mpirun alone needs; empty: none
     bool oversubscribe = false;
     bool as_root = false;
     std::filesystem::path log_folder{};    ///< where every process's output gets a file; empty: none

@@ -68,8 +68,9 @@ void add_launch_flags(CLI::App& command, LaunchFlags& flags) {
     option("--rdzv_endpoint", flags.rdzv_endpoint,
            "ADDRESS:PORT of node 0, in place of both; nodes without a number get one");
     option("--rdzv_id", flags.rdzv_id, "name of the job, the same on every node; others are refused");
-    option("--secret_file", flags.secret_file,
-           "file with the job's secret, the same on every node; node 0 makes it; else DROVER_LAUNCH_SECRET");
+    command.add_option_function<std::string>(
+        both_spellings("--secret_file"), [&flags](const std::string& file) { flags.secret_file = file; },
+        "file with the job's secret, the same on every node; node 0 makes it; else DROVER_LAUNCH_SECRET");
     option("--rdzv_conf", flags.rdzv_conf, "join_timeout=SECONDS: how long nodes wait for each other (600)");
     command.add_flag("--standalone", flags.standalone, "one node, whatever the environment says");
     option("--max_restarts", flags.max_restarts, "how often a job that fails is started again (0)");

@@ -44,7 +44,7 @@ class LaunchKey {
     /// Shows node 0, which gave the challenge, that the sender of this hello has the key. The hello's own
     /// proof, if it has one already, does not count.
     std::string proof(std::string_view challenge, const LaunchMessage& hello) const;
-    /// For one connection: both sides have added something that was never used before.
+    /// For one connection: both sides have added 32 random bytes.
     LaunchSeals seals(std::string_view challenge, std::string_view answer) const;
 
   private:
@@ -53,7 +53,7 @@ class LaunchKey {
     Sha256Digest key_;
 };
 
-/// Something that was never used before.
+/// 32 random bytes.
 std::string new_launch_challenge();
 
 }  // namespace drover

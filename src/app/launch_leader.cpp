@@ -16,6 +16,7 @@
 #include "app/launch_network.h"
 #include "app/launch_signals.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/program_module.h"
 
@@ -39,10 +40,6 @@ LaunchEnvironmentVariables whole_environment() {
             variables.emplace(text.substr(0, equals), text.substr(equals + 1));
     }
     return variables;
-}
-
-std::string count_text(int count, std::string_view one, std::string_view several) {
-    return fmt::format("{} {}", count, count == 1 ? one : several);
 }
 
 class Leader {
@@ -138,7 +135,7 @@ class Leader {
         if (static_cast<int>(plan_.nodes.size()) < options_.nodes)
             say(fmt::format("{} nodes have {} between them; each machine's processes are started together.",
                             options_.nodes,
-                            count_text(static_cast<int>(plan_.nodes.size()), "address", "addresses")));
+                            counted(static_cast<int>(plan_.nodes.size()), "address", "addresses")));
         const auto network = network_of_own_address(plan_.nodes.front().name);
         const bool one_network =
             network && std::all_of(plan_.nodes.begin(), plan_.nodes.end(), [&](const LaunchHost& node) {
@@ -151,36 +148,37 @@ class Leader {
                 std::find_if(options_.mpirun_arguments.begin(), options_.mpirun_arguments.end(),
                              [](const std::string& word) { return word.find("_if_") != std::string::npos; });
         if (one_network && !told && plan_.nodes.size() > 1) plan_.network = *network;
-        if (plan_.nodes.size() == 1) {
-            plan_.variables = variables_to_pass(whole_environment());
-            stay_on_loopback();
-        }
+        if (plan_.nodes.size() == 1) stay_on_loopback();
         setenv(launch_socket_variable, daemons_->socket_name().c_str(), 1);
     }
 
-    /// Nobody on another machine has to reach anything of a job of this one, so nobody shall.
+    /// Nobody on another machine has to reach anything of a job of this one, so nobody shall. The processes
+    /// have mpirun's environment; it is not named on its command line, where Open MPI takes variables only as
+    /// long as mca_base_env_list does not name some.
     void stay_on_loopback() {
         plan_.one_machine = true;
         plan_.connections_chosen = std::getenv("OMPI_MCA_btl") != nullptr;
+        if (std::getenv("NCCL_SOCKET_IFNAME") == nullptr)
+            mpirun_variables_.push_back("NCCL_SOCKET_IFNAME=lo");
         const ProgramModule module = load_program_module("drover_loopback.so", "DROVER_LOOPBACK_MODULE");
         if (module.handle == nullptr || module.place.find_first_of(" :") != std::string::npos)
             return say(fmt::format(
                 "mpirun listens on all networks of this machine: {}.",
                 module.handle == nullptr ? module.reason : module.place + " has a space or a colon"));
         const char* before = std::getenv("LD_PRELOAD");
-        plan_.preload = before == nullptr ? "" : before;
-        mpirun_variables_ = {fmt::format("LD_PRELOAD={}{}{}", module.place, plan_.preload->empty() ? "" : ":",
-                                         *plan_.preload)};
+        plan_.preloaded = module.place;
+        mpirun_variables_.push_back(before == nullptr
+                                        ? "LD_PRELOAD=" + module.place
+                                        : fmt::format("LD_PRELOAD={}:{}", module.place, before));
     }
 
     void plan_machines() {
-        plan_.variables = variables_to_pass(whole_environment());
-        const int cores = usable_cores();
         if (options_.hostfile.empty()) {
-            plan_.oversubscribe = plan_.processes > cores;
+            plan_.oversubscribe = plan_.processes > usable_cores();
             stay_on_loopback();
             return;
         }
+        plan_.variables = variables_to_pass(whole_environment());
         plan_.hostfile = options_.hostfile;
         const std::vector<LaunchHost> machines = read_hostfile(options_.hostfile);
         plan_.hostfile_machines = static_cast<int>(machines.size());
@@ -188,7 +186,7 @@ class Leader {
             if (machine.processes == 0 || plan_.processes <= machine.processes) continue;
             plan_.oversubscribe = true;
             say(fmt::format("{} gets {} processes, more than its {} in {}; they share processors.",
-                            machine.name, plan_.processes, count_text(machine.processes, "slot", "slots"),
+                            machine.name, plan_.processes, counted(machine.processes, "slot"),
                             options_.hostfile.native()));
         }
     }

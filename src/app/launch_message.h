@@ -16,7 +16,7 @@ enum class LaunchSubject : std::uint8_t {
     hello = 1,  ///< node → node 0: protocol, node rank or any_node, nodes, processes; challenge, host name,
                 ///< proof (LaunchKey). Other protocols may have other texts.
     welcome,    ///< its answer: node rank
-    refused,    ///< or: ; reason
+    refused,    ///< or: ; reason. In place of a challenge: come again in a moment
     run,        ///< run this: number of the command; words (from the starter of a daemon: host, then words)
     output,     ///< what the command printed: its number; bytes
     ended,      ///< it has ended: its number, exit status; why it could not be run, or nothing

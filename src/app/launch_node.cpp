@@ -28,6 +28,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds patience_with_node_0{30};
 constexpr std::chrono::milliseconds between_connections{250};
 
+constexpr const char* other_program =
+    "Look whether another program, or an older drover, has the port; choose one with --master_port, and "
+    "install "
+    "the same drover on every node.";
+
 /// A daemon that runs here, and where its output goes.
 class Daemon {
   public:
@@ -96,12 +101,14 @@ class Follower {
             answered = answered || node_0_;
             loop_.wait(between_connections);
             leave_on_signal();
-            if (node_0_ && Clock::now() > connected_ + patience_with_node_0) let_go();
+            if (node_0_ && Clock::now() > connected_ + patience_with_node_0) try_again();
             if (rank_ != any_node || status_ || Clock::now() <= deadline) continue;
-            if (answered)
-                throw Error(fmt::format("What listens at {}:{} does not answer as node 0 of a job.", address_,
-                                        options_.master_port),
-                            "Look whether another program has the port, and choose one with --master_port.");
+            if (!turned_away_.empty())
+                throw Error(
+                    fmt::format("Node 0 at {}:{} turned this node away: {}.", address_, options_.master_port,
+                                turned_away_),
+                    "Look for launchers with another secret or --rdzv_id that have this node's address.");
+            if (answered) throw Error(what_listens("does not answer as node 0 of a job."), other_program);
             throw Error(fmt::format("Node 0 did not come to {}:{} within {} s.", address_,
                                     options_.master_port, options_.join_timeout.count()),
                         "Start drover launch with --node_rank 0 there, or see what keeps this machine from "
@@ -116,14 +123,21 @@ class Follower {
         FileDescriptor socket = connect_to(address_, options_.master_port);
         if (!socket.is_open()) return;
         connected_ = Clock::now();
-        greeted_ = false;
+        greeted_ = sent_away_ = false;
         node_0_ = std::make_unique<LaunchConnection>(std::move(socket), largest_launch_hello);
         loop_.watch(node_0_->descriptor(), [this] { hear(); });
     }
 
-    void let_go() {
+    /// Lets go of a connection that has not made this a node of the job.
+    void try_again() {
+        if (!greeted_ && !sent_away_ && !std::exchange(silence_told_, true))
+            print_log(stderr, "drover: {}\n", what_listens("gave no answer; this node tries again."));
         loop_.forget(node_0_->descriptor());
         node_0_.reset();
+    }
+
+    std::string what_listens(std::string_view does) const {
+        return fmt::format("What listens at {}:{} {}", address_, options_.master_port, does);
     }
 
     /// Shows that this node has the key. What comes from now on must show the same.
@@ -157,7 +171,7 @@ class Follower {
             return leave(error.cause(), error.remedy());
         }
         if (!node_0_->is_lost() || status_) return;
-        if (rank_ == any_node) return let_go();
+        if (rank_ == any_node) return try_again();
         leave(fmt::format("The launcher of node 0 at {} is gone, and the job with it.", address_),
               "See there why it ended.");
     }
@@ -187,15 +201,22 @@ class Follower {
             rank_ = message.numbers[0];
             return;
         }
+        if (!greeted_ && message.subject == LaunchSubject::refused) {
+            sent_away_ = true;
+            if (turned_away_.empty())
+                print_log(stderr,
+                          "drover: Node 0 at {}:{} turned this node away: {}; this node tries again.\n",
+                          address_, options_.master_port, shown_text(message.texts[0]));
+            turned_away_ = shown_text(message.texts[0]);
+            return;
+        }
         if (message.subject == LaunchSubject::refused)
             return leave(
                 fmt::format("Node 0 at {}:{} refused this node: {}.", address_, options_.master_port,
                             shown_text(message.texts[0])),
                 "The nodes of a job need the same --nnodes, --rdzv_id and secret, and numbers of their "
                 "own.");
-        leave(fmt::format("What listens at {}:{} does not answer as node 0 of a job.", address_,
-                          options_.master_port),
-              "Look whether another program has the port, and choose one with --master_port.");
+        leave(what_listens("does not answer as node 0 of a job."), other_program);
     }
 
     void start(int number, const std::vector<std::string>& words) {
@@ -207,8 +228,10 @@ class Follower {
         try {
             check_daemon_words(words, {.drover = std::filesystem::read_symlink("/proc/self/exe"),
                                        .mpirun_arguments = options_.mpirun_arguments,
-                                       .is_set = [](const std::string& name) {
-                                           return std::getenv(name.c_str()) != nullptr;
+                                       .variable = [](const std::string& name) {
+                                           const char* value = std::getenv(name.c_str());
+                                           return value == nullptr ? std::nullopt
+                                                                   : std::optional<std::string>(value);
                                        }});
             daemons_[number] = std::make_unique<Daemon>(loop_, words, show);
         } catch (const Error& error) {
@@ -264,7 +287,9 @@ class Follower {
     LaunchSignals signals_;
     std::unique_ptr<LaunchConnection> node_0_;
     Clock::time_point connected_;
-    bool greeted_ = false;                            // on the present connection
+    bool greeted_ = false, sent_away_ = false;  // on the present connection
+    bool silence_told_ = false;
+    std::string turned_away_;                         // why, the last time
     int rank_ = any_node;                             // known when node 0 is
     std::map<int, std::unique_ptr<Daemon>> daemons_;  // by number of the command
     bool end_asked_ = false;

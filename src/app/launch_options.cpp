@@ -114,11 +114,15 @@ class Reader {
     }
 
     void read_secret() {
-        options_.secret_file = flags_.secret_file;
-        if (!options_.secret_file.empty()) return;
-        if (const Given secret = variable(launch_secret_variable)) {
-            check_secret(secret.text, launch_secret_variable);
-            options_.secret = secret.text;
+        if (flags_.secret_file) {
+            if (flags_.secret_file->empty())
+                throw UsageError("--secret_file is \"\".", "Name a file, the same on every node.");
+            options_.secret_file = *flags_.secret_file;
+            return;
+        }
+        if (const auto secret = environment_.find(launch_secret_variable); secret != environment_.end()) {
+            check_secret(secret->second, launch_secret_variable);
+            options_.secret = secret->second;
             return;
         }
         options_.remarks.push_back(options_.job_id == LaunchOptions{}.job_id

@@ -16,8 +16,9 @@ namespace drover {
 /// The flags of `drover launch` as they were typed; empty: not given. Their names are torchrun's.
 struct LaunchFlags {
     std::string nproc_per_node, nnodes, node_rank, master_addr, master_port;
-    std::string rdzv_endpoint, rdzv_id, secret_file, rdzv_conf, max_restarts, shutdown_timeout, redirects;
+    std::string rdzv_endpoint, rdzv_id, rdzv_conf, max_restarts, shutdown_timeout, redirects;
     std::string hostfile, log, log_dir, mpirun_args;
+    std::optional<std::string> secret_file;  ///< an empty one is a mistake, not a job without a secret
     bool standalone = false, exec = false, module = false;
     std::vector<std::string> explained;  ///< lines about flags that mean nothing here
     std::vector<std::string> words;      ///< what is to be started, and its arguments

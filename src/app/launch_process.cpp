@@ -35,6 +35,16 @@ void set_environment() {
     setenv("OMP_NUM_THREADS", std::to_string(threads_per_process(processes)).c_str(), 0);
 }
 
+/// Programs get the LD_PRELOAD that was there before the launcher put its library in front.
+void take_out(const std::string& library) {
+    const char* loaded = std::getenv("LD_PRELOAD");
+    if (library.empty() || loaded == nullptr) return;
+    if (loaded == library)
+        unsetenv("LD_PRELOAD");
+    else if (const std::string text = loaded; text.starts_with(library + ":"))
+        setenv("LD_PRELOAD", text.substr(library.size() + 1).c_str(), 1);
+}
+
 /// Ends this process as its program was ended, so that mpirun reports it as such; without a second core file.
 [[noreturn]] void end_by(int signal_number) {
     constexpr rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
@@ -51,17 +61,17 @@ void set_environment() {
 /// The program of this process, and what it prints.
 class Program {
   public:
-    Program(LaunchLoop& loop, const std::vector<std::string>& words, const ProcessLogs& logs)
+    Program(LaunchLoop& loop, const std::vector<std::string>& words, const ProcessSettings& settings)
         : child_({.file = find(words.front()),
                   .words = words,
-                  .captured = !logs.folder.empty(),
+                  .captured = !settings.logs.empty(),
                   .end_signal = SIGKILL}) {
-        if (logs.folder.empty()) return;
+        if (settings.logs.empty()) return;
         const char* rank = std::getenv("RANK");
         const std::filesystem::path folder =
-            logs.folder / fmt::format("rank.{}", rank == nullptr ? "0" : rank);
-        output_.emplace(loop, child_.output(), folder / "stdout", logs.files_alone ? -1 : STDOUT_FILENO);
-        errors_.emplace(loop, child_.errors(), folder / "stderr", logs.files_alone ? -1 : STDERR_FILENO);
+            settings.logs / fmt::format("rank.{}", rank == nullptr ? "0" : rank);
+        output_.emplace(loop, child_.output(), folder / "stdout", settings.files_alone ? -1 : STDOUT_FILENO);
+        errors_.emplace(loop, child_.errors(), folder / "stderr", settings.files_alone ? -1 : STDERR_FILENO);
     }
 
     /// Its group is its own: mpirun signals the group of this process, and would reach it too.
@@ -99,13 +109,14 @@ class Program {
 
 }  // namespace
 
-int run_launch_process(const std::vector<std::string>& words, const ProcessLogs& logs) {
+int run_launch_process(const std::vector<std::string>& words, const ProcessSettings& settings) {
     if (words.empty()) throw UsageError("No program is given.", "drover launch starts this command.");
     const pid_t daemon = getppid();
+    take_out(settings.preloaded);
     set_environment();
     LaunchLoop loop;
     LaunchSignals signals(loop);
-    Program program(loop, words, logs);
+    Program program(loop, words, settings);
     bool end_asked = false;
     std::optional<std::chrono::steady_clock::time_point> alone_since;
     while (!program.status()) {

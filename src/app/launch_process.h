@@ -10,15 +10,15 @@ namespace drover {
 /// process of a job, on every machine; SIGTERM itself makes it kill them after a second.
 constexpr int end_signal_of_jobs = 12;  // SIGUSR2
 
-/// Where a process's output goes besides mpirun.
-struct ProcessLogs {
-    std::filesystem::path folder{};  ///< rank.N/stdout and rank.N/stderr are made in it; empty: none
-    bool files_alone = false;        ///< and mpirun gets nothing
+struct ProcessSettings {
+    std::string preloaded{};       ///< the library in LD_PRELOAD that was for mpirun alone; empty: none
+    std::filesystem::path logs{};  ///< rank.N/stdout and rank.N/stderr are made in it; empty: none
+    bool files_alone = false;      ///< and mpirun gets nothing
 };
 
-/// One process of a job, between mpirun and the program: gives the program torchrun's variables and its share
-/// of threads, hands signals on to it, and ends it when mpirun's daemon dies. Returns its exit status, or
-/// ends this process by the signal that ended it.
-int run_launch_process(const std::vector<std::string>& words, const ProcessLogs& logs);
+/// One process of a job, between mpirun and the program: gives the program torchrun's variables, its share of
+/// threads and the LD_PRELOAD of its user, hands signals on to it, and ends it when mpirun's daemon dies.
+/// Returns its exit status, or ends this process by the signal that ended it.
+int run_launch_process(const std::vector<std::string>& words, const ProcessSettings& settings);
 
 }  // namespace drover

@@ -7,6 +7,7 @@
 #include "app/launch_network.h"
 #include "app/launch_shown.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 
 namespace drover {
@@ -15,9 +16,10 @@ namespace {
 /// From connecting to showing that it belongs to the job, which takes a launcher no longer than the network.
 constexpr std::chrono::seconds patience_with_strangers{5};
 constexpr std::size_t most_strangers = 256;
-/// So many wrong answers from one address, and it is not heard for a while: guessing takes forever.
+/// After so many wrong answers from one address, what comes from there may answer once in a while only:
+/// guessing takes forever, and a node of the job that has the same address is taken in all the same.
 constexpr int most_failures = 8;
-constexpr std::chrono::seconds failures_count_for{60};
+constexpr std::chrono::seconds failures_count_for{60}, between_answers{1};
 
 }  // namespace
 
@@ -36,7 +38,13 @@ void Rendezvous::take_connection() {
     FileDescriptor socket = accept_connection(listener_);
     if (!socket.is_open()) return;
     const std::string address = peer_address(socket);
-    if (is_shut_out(address)) return;
+    if (!may_answer(address)) {
+        LaunchConnection(std::move(socket), largest_launch_hello)
+            .send(
+                {.subject = LaunchSubject::refused,
+                 .texts = {"too many wrong answers came from its address, which may answer once a second"}});
+        return;
+    }
     if (strangers_.size() >= most_strangers) drop_one_stranger();
     const int descriptor = socket.number();
     Stranger stranger{std::make_unique<LaunchConnection>(std::move(socket), largest_launch_hello), address,
@@ -57,10 +65,12 @@ void Rendezvous::drop_one_stranger() {
     drop_stranger(std::ranges::min_element(strangers_, before)->first);
 }
 
-bool Rendezvous::is_shut_out(const std::string& address) const {
+bool Rendezvous::may_answer(const std::string& address) {
     const auto found = failures_.find(address);
-    return found != failures_.end() && found->second.count >= most_failures &&
-           Clock::now() < found->second.forgotten;
+    if (found == failures_.end() || found->second.count < most_failures) return true;
+    if (Clock::now() < found->second.next_answer) return false;
+    found->second.next_answer = Clock::now() + between_answers;
+    return true;
 }
 
 void Rendezvous::drop_stranger(int descriptor) {
@@ -124,9 +134,10 @@ void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
         refuse(stranger, reason);
         Failures& failures = failures_[stranger.address];
         failures.forgotten = Clock::now() + failures_count_for;
+        failures.next_answer = Clock::now() + between_answers;
         if (++failures.count == most_failures)
-            print_log(stderr, "drover: {} was refused {} times and is not heard for {} s.\n",
-                      stranger.address, most_failures, failures_count_for.count());
+            print_log(stderr, "drover: {} was refused {} times and may answer once a second from now on.\n",
+                      stranger.address, most_failures);
         return;
     }
     LaunchConnection& connection = *stranger.connection;
@@ -135,8 +146,8 @@ void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
     int rank = 0;
     if (const std::string reason = objection(hello, rank); !reason.empty()) return refuse(stranger, reason);
     connection.send({.subject = LaunchSubject::welcome, .numbers = {rank}});
-    print_log(stderr, "drover: Node {} has come: {} at {}, {} process{}.\n", rank, shown_text(hello.texts[1]),
-              stranger.address, hello.numbers[3], hello.numbers[3] == 1 ? "" : "es");
+    print_log(stderr, "drover: Node {} has come: {} at {}, {}.\n", rank, shown_text(hello.texts[1]),
+              stranger.address, counted(hello.numbers[3], "process", "processes"));
     loop_.watch(connection.descriptor(), [this, rank] { hear_node(rank); });
     nodes_[rank] = {std::move(stranger.connection), stranger.address, hello.numbers[3]};
 }

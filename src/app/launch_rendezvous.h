@@ -63,13 +63,15 @@ class Rendezvous {
     /// Connections from an address that did not have the key.
     struct Failures {
         int count = 0;
-        Clock::time_point forgotten;  ///< when they no longer count
+        Clock::time_point forgotten;    ///< when they no longer count
+        Clock::time_point next_answer;  ///< where there were many: not before
     };
 
     void take_connection();
     /// Makes room for another stranger: the address that has the most loses its oldest.
     void drop_one_stranger();
-    bool is_shut_out(const std::string& address) const;
+    /// Whether a connection from there gets a challenge. Where there were many failures, one in a while does.
+    bool may_answer(const std::string& address);
     void refuse(Stranger& stranger, const std::string& reason);
     void hear_stranger(int descriptor);
     void hear_node(int rank);

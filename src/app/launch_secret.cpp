@@ -7,11 +7,12 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "app/launch_loop.h"
-#include "app/launch_tee.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/sha256.h"
@@ -30,32 +31,58 @@ constexpr std::size_t secret_bits = 128, least_characters = 16, most_characters 
         "Name a file of your own with --secret_file.");
 }
 
+/// Everything to the disk; closes the file. False with errno when that fails.
+bool write_whole(int file, std::string_view bytes) {
+    bool written = true;
+    while (written && !bytes.empty()) {
+        const ssize_t count = write(file, bytes.data(), bytes.size());
+        written = count >= 0 || errno == EINTR;
+        if (count > 0) bytes.remove_prefix(static_cast<std::size_t>(count));
+    }
+    written = written && fsync(file) == 0;
+    const int reason = errno;
+    if (close(file) != 0 && written) return false;
+    errno = reason;
+    return written;
+}
+
+/// Where the file is there already, that one stays. False with errno. Some file systems have no hard links,
+/// others cannot move without replacing.
+bool put_in_place(const std::string& partial, const fs::path& file) {
+    return link(partial.c_str(), file.c_str()) == 0 || errno == EEXIST ||
+           renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, file.c_str(), RENAME_NOREPLACE) == 0 ||
+           errno == EEXIST;
+}
+
 /// The file appears whole, or another launcher's stays.
 void make_secret_file(const fs::path& file) {
     std::string secret;
     for (const char byte : unpredictable_bytes(secret_bits / 8))
         secret += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    const fs::path partial = fmt::format("{}.{}.partial", file.native(), getpid());
-    {
-        const FileDescriptor made(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-        if (!made.is_open()) fail(file, "made");
-        write_all(made.number(), secret + "\n");
-    }
-    const bool linked = link(partial.c_str(), file.c_str()) == 0 || errno == EEXIST;
+    std::string partial = file.native() + ".partial.XXXXXX";
+    const int made = mkostemp(partial.data(), O_CLOEXEC);  // with mode 600
+    if (made < 0) fail(file, "made");
+    const bool is_there = write_whole(made, secret + "\n") && put_in_place(partial, file);
     const int reason = errno;
     unlink(partial.c_str());
     errno = reason;
-    if (!linked) fail(file, "made");
+    if (!is_there) fail(file, "made");
 }
 
 std::string read_own_file(const FileDescriptor& opened, const fs::path& file) {
     struct stat facts {};
     if (fstat(opened.number(), &facts) != 0) fail(file, "read");
-    constexpr mode_t of_others = 077;
-    if (!S_ISREG(facts.st_mode) || (facts.st_mode & of_others) != 0 ||
-        (facts.st_uid != geteuid() && geteuid() != 0))
-        throw Error(fmt::format("The secret file {} is not a file that you alone may read.", file.native()),
-                    fmt::format("chmod 600 {0} if it is yours.", file.native()));
+    if (!S_ISREG(facts.st_mode))
+        throw Error(fmt::format("The secret file {} is not a regular file.", file.native()),
+                    "Name a file that holds the secret and nothing else.");
+    if (facts.st_uid != geteuid() && facts.st_uid != 0)
+        throw Error(fmt::format("The secret file {} belongs to another user.", file.native()),
+                    "Name a file of your own or of root's with --secret_file.");
+    // Kubernetes gives a secret of root's to a container by the container's group.
+    const mode_t of_others = facts.st_uid == geteuid() ? 077 : 037;
+    if ((facts.st_mode & of_others) != 0)
+        throw Error(fmt::format("The secret file {} may be read or changed by others.", file.native()),
+                    fmt::format("chmod 600 {}", file.native()));
     std::array<char, most_characters + 2> buffer;
     const ssize_t count = read(opened.number(), buffer.data(), buffer.size());
     if (count < 0) fail(file, "read");

@@ -2,17 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "text/utf8.h"
+
 namespace drover {
 namespace {
 
+/// Not control characters, nor those that end lines or turn the direction of writing.
+bool is_harmless(char32_t sign) {
+    const bool controls = sign < 0x20 || (sign >= 0x7f && sign < 0xa0);
+    const bool steers = (sign >= 0x2028 && sign <= 0x202e) || (sign >= 0x2066 && sign <= 0x2069);
+    return !controls && !steers;
+}
+
 std::string shown(std::string_view text, std::string_view kept) {
     std::string safe;
-    for (const char sign : text) {
-        const auto byte = static_cast<unsigned char>(sign);
-        if ((byte >= 0x20 && byte <= 0x7e) || kept.find(sign) != std::string_view::npos)
-            safe.push_back(sign);
+    while (!text.empty()) {
+        const Utf8Char sign = decode_utf8(text);
+        const std::string_view bytes = text.substr(0, std::max(1u, sign.length));
+        if (sign.length > 0 && (is_harmless(sign.code_point) || kept.find(bytes) != std::string_view::npos))
+            safe += bytes;
         else
-            safe += fmt::format("\\x{:02x}", byte);
+            for (const char byte : bytes) safe += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+        text.remove_prefix(bytes.size());
     }
     return safe;
 }

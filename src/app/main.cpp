@@ -15,6 +15,15 @@
 #include "core/failure.h"
 #include "core/shortened_files.h"
 
+#ifdef __SANITIZE_ADDRESS__
+/// Asked by the address sanitizer. mpirun loads a library before all others (launch_leader.cpp), and starts
+/// this program with it.
+extern "C" const char* __asan_default_options();
+const char* __asan_default_options() {
+    return "verify_asan_link_order=0";
+}
+#endif
+
 namespace {
 
 /// "running drover eval".

@@ -21,6 +21,7 @@
 #include "app/run_clm_resume.h"
 #include "app/run_clm_sources.h"
 #include "args/help_text.h"
+#include "args/parse_words.h"
 #include "core/console.h"
 #include "core/counted.h"
 #include "core/failure.h"
@@ -559,6 +560,11 @@ void run_in_process(const RunArguments& run, const RunProcesses& processes, Sign
 
 void run_clm(const std::vector<std::string>& words) {
     const LaunchEnvironment launch = read_launch_environment();
+    // Before the arguments, which are meant for the processes of that launcher together.
+    if (launch.foreign && !asks_for_help(words)) {
+        let_first_speak(launch);
+        refuse_foreign_launcher(launch, "run_clm …");
+    }
     RunArguments run;
     std::exception_ptr refusal;  // of this process; the others may have been given something else
     try {
@@ -574,8 +580,6 @@ void run_clm(const std::vector<std::string>& words) {
             write_result(run.arguments.flag("help_markdown") ? markdown_page() : help_text());
         return;
     }
-    if (launch.foreign) let_first_speak(launch);
-    refuse_foreign_launcher(launch, "run_clm …");
     SignalThread signals;  // before anything starts threads
     run_in_processes(launch, world_options(run.arguments, launch), [&](RunProcesses& processes) {
         processes.ranks.together([&] {

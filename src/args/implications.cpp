@@ -81,11 +81,14 @@ void imply_from_neuron_names(Arguments& arguments) {
         arguments.imply("lr_scheduler_kwargs", Json{{"min_lr", *lowest}}, "--min_lr");
     }
     if (const auto folder = arguments.optional_text("tb_dir")) {
-        if (arguments.given("logging_dir") && arguments.text("logging_dir") != *folder)
+        // A flag counts more than a variable.
+        const bool other_flag = arguments.given("logging_dir") &&
+                                arguments.source("logging_dir").kind != ArgumentSource::Kind::environment;
+        if (other_flag && arguments.text("logging_dir") != *folder)
             throw UsageError(fmt::format("--tb_dir {} and --logging_dir {} name two folders for TensorBoard.",
                                          *folder, arguments.text("logging_dir")),
                              "Keep one of them.");
-        arguments.imply("logging_dir", *folder, "--tb_dir");
+        if (!other_flag) arguments.set("logging_dir", *folder, {ArgumentSource::Kind::implied, "--tb_dir"});
         arguments.imply("report_to", Json::array({"tensorboard"}), "--tb_dir");
     }
     if (const auto masters = arguments.optional_flag("use_gpu_compatible_precision")) {

@@ -32,7 +32,7 @@ class WordParser {
 
   private:
     void parse_flag(const std::string& word) {
-        if (word.ends_with(".json") && !is_flag(word))
+        if (next_ == 1 && word.ends_with(".json") && !is_flag(word))
             throw UsageError(
                 fmt::format("{} stands beside other words, but a file of arguments is all of them.", word),
                 fmt::format("Write the other settings into the file and give it alone: drover run_clm {}",

@@ -29,7 +29,9 @@ std::string nearest_name(std::string_view word, std::span<const std::string> nam
     // A longer word would only cost time: no name is near it.
     if (word.size() > 100) return {};
     std::string best;
-    std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+    // Of a short word, two other letters make another one.
+    const std::size_t most = word.size() < 5 ? 1 : std::max<std::size_t>(2, word.size() / 3);
+    std::size_t best_distance = most + 1;
     for (const std::string& name : names) {
         const std::size_t distance = edit_distance(word, name);
         if (distance < best_distance) {

@@ -67,6 +67,11 @@ TEST(CommandLine, UnknownFlagsAreNamedInOrderWithTheNearest) {
     EXPECT_EQ(said("eval --model x --data /dev/null one two"),
               "drover: `drover eval` does not expect \"one\", \"two\". Values follow their flags. `drover "
               "eval --help` lists its flags.\n");
+    EXPECT_EQ(said("bench opps --stepz 3"),
+              "drover: `drover bench` has no flag --stepz and does not expect \"opps\". Did you mean ops and "
+              "--steps?\n");
+    EXPECT_EQ(said("launch --foo=3 run_clm"),
+              "drover: The flag --foo=3 is unknown. Flags of run_clm belong behind run_clm.\n");
 }
 
 }  // namespace

@@ -43,6 +43,21 @@ TEST_F(ForeignLauncher, TorchrunTrainsNoCopies) {
     expect_refused(start_two(torchrun, run_clm()), "drover launch --nproc_per_node 2 run_clm …");
 }
 
+TEST_F(ForeignLauncher, TorchrunInAStepOfOneProcessTrainsNoCopies) {
+    const std::string step = "SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 SLURM_STEP_ID=0 ";
+    expect_refused(start_two(step + torchrun, run_clm()), "drover launch --nproc_per_node 2 run_clm …");
+}
+
+/// Its settings fit the processes that there should be, not the one that each would train in.
+TEST_F(ForeignLauncher, TheLauncherIsNamedBeforeTheArguments) {
+    std::ofstream(folder_ / "ds.json") << R"({"train_batch_size": 2})";
+    const test::Outcome outcome = start_two(torchrun, run_clm() + " --deepspeed ds.json");
+    expect_refused(outcome, "drover launch --nproc_per_node 2 run_clm …");
+    EXPECT_FALSE(contains(outcome.output, "train_batch_size")) << outcome.output;
+    const test::Outcome help = start_two(torchrun, fmt::format("{} run_clm --help", DROVER_BINARY));
+    expect_refused(help, "--learning_rate", 0);
+}
+
 TEST_F(ForeignLauncher, AnMpirunOfAnotherMpiTrainsNoCopies) {
     expect_refused(start_two("PMI_RANK=$RANK PMI_SIZE=2", run_clm()), "drover launch --nproc_per_node 2");
 }

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "app/launch_network.h"
+#include "app/launch_peers.h"
 #include "app/launch_runs.h"
 #include "core/json.h"
 
@@ -22,8 +22,7 @@ TEST(LaunchLeader, SpeaksToTheMpirunThatIsThere) {
                                         "&& exit\necho \"$*\" >'"
                                      << (folder / "words").native() << "'\n";
     fs::permissions(folder / "mpirun", fs::perms::owner_all);
-    int port = 30'000 + getpid() % 10'000;  // tests run side by side
-    while (!listen_on("127.0.0.1", port).is_open()) ++port;
+    const int port = test::free_port();
     const auto arguments = [&](int node) {
         return "launch --nnodes 2 --node_rank " + std::to_string(node) +
                " --rdzv_endpoint 127.0.0.1:" + std::to_string(port) + " --exec true";

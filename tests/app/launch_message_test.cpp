@@ -9,6 +9,7 @@
 #include "app/launch_agent.h"
 #include "app/launch_daemon_words.h"
 #include "app/launch_network.h"
+#include "app/launch_shown.h"
 #include "core/error.h"
 
 namespace drover {
@@ -261,6 +262,21 @@ TEST(LaunchDaemonRules, TakeWhatMpirunSends) {
     EXPECT_TRUE(takes({"orted"}));
 }
 
+TEST(LaunchDaemonRules, TakeWhatMpirunMakesOfItsFlags) {
+    // --rank-by, --display-map, --display-topo, --display-allocation and so on, as Open MPI 4.1 sends them.
+    for (const char* name :
+         {"rmaps_base_ranking_policy", "rmaps_base_display_map", "rmaps_base_display_topo_with_map",
+          "orte_display_alloc", "rmaps_base_no_oversubscribe", "hwloc_base_use_hwthreads_as_cpus",
+          "hwloc_base_cpu_set", "hwloc_base_cpu_list", "rmaps_ppr_n_pernode"})
+        EXPECT_TRUE(takes({"orted", "-mca", name, "1"})) << name;
+    // --output-filename writes files, where the node's own user must have said so.
+    const Words words{"orted", "-mca", "orte_output_filename", "out"};
+    EXPECT_FALSE(takes(words));
+    EXPECT_TRUE(takes(words, {.mpirun_arguments = {"--output-filename", "out"}}));
+    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--output-filename", "other"}}));
+    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--output-filename"}}));
+}
+
 TEST(LaunchDaemonRules, RefuseWhatComesFromNode0Alone) {
     for (const Words& words :
          {Words{}, Words{"touch"}, Words{"/usr/bin/orted"}, Words{"orted", "x"},
@@ -273,8 +289,34 @@ TEST(LaunchDaemonRules, RefuseWhatComesFromNode0Alone) {
     const Words words{"orted", "-mca", "orte_tmpdir_base", "/x"};
     EXPECT_FALSE(takes(words));
     EXPECT_TRUE(takes(words, {.mpirun_arguments = {"--mca", "orte_tmpdir_base", "/x"}}));
-    EXPECT_TRUE(takes(
-        words, {.is_set = [](const std::string& name) { return name == "OMPI_MCA_orte_tmpdir_base"; }}));
+    const auto node_with = [](const char* value) {
+        return DaemonRules{.variable = [value](const std::string& name) {
+            return name == "OMPI_MCA_orte_tmpdir_base" ? std::optional<std::string>(value) : std::nullopt;
+        }};
+    };
+    EXPECT_TRUE(takes(words, node_with("/x")));
+    // But not with another value, nor where the name is a value of something else.
+    EXPECT_FALSE(takes(words, node_with("/y")));
+    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--mca", "orte_tmpdir_base", "/y"}}));
+    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--mca", "x", "orte_tmpdir_base", "/x"}}));
+    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"-x", "orte_tmpdir_base", "/x"}}));
+}
+
+TEST(LaunchShown, TextsAreShownAndControlCharactersAreNot) {
+    EXPECT_EQ(shown_text("Knoten-7 é 計算機 🙂"), "Knoten-7 é 計算機 🙂");
+    EXPECT_EQ(shown_text("\x1b[2J\r\n\x7f"), "\\x1b[2J\\x0d\\x0a\\x7f");
+    EXPECT_EQ(shown_text("\xc2\x9b"
+                         "2J"),
+              "\\xc2\\x9b2J");  // CSI in one character
+    EXPECT_EQ(shown_text("a\xff\xc3"
+                         "b"),
+              "a\\xff\\xc3"
+              "b");  // not UTF-8
+    EXPECT_EQ(shown_text("\xe2\x80\xae"
+                         "x"),
+              "\\xe2\\x80\\xae"
+              "x");  // from right to left
+    EXPECT_EQ(shown_lines("a\n\tb\x1b"), "a\n\tb\\x1b");
 }
 
 TEST(LaunchNetwork, KnowsItsOwnAddresses) {

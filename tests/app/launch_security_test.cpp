@@ -11,6 +11,8 @@
 
 #include "app/launch_peers.h"
 #include "app/launch_runs.h"
+#include "app/launch_secret.h"
+#include "core/error.h"
 
 namespace drover {
 namespace {
@@ -135,16 +137,40 @@ TEST_F(LaunchSecurity, ANodeNeedsTheSecretAndTheSameJob) {
         << node_0->output();
 }
 
-TEST_F(LaunchSecurity, GuessesAreLimited) {
+TEST_F(LaunchSecurity, GuessesAreLimitedAndKeepNoNodeOut) {
     const auto node_0 = start_node_0();
     for (int guess = 0; guess < 8; ++guess) {
         const auto answer = connect().greet(wrong_key, launch_protocol, 1, 2);
         ASSERT_TRUE(answer && answer->subject == LaunchSubject::refused) << guess;
     }
-    // Now even the right secret is not heard from this address.
-    EXPECT_FALSE(connect().greet(right_key, launch_protocol, 1, 2));
-    EXPECT_TRUE(contains(node_0->output(), "127.0.0.1 was refused 8 times and is not heard for 60 s."))
+    // From now on most that come from this address get no challenge.
+    std::optional<LaunchMessage> answer;
+    for (int tries = 0; tries < 100 && !(answer && answer->subject == LaunchSubject::refused); ++tries)
+        answer = connect().next();
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(answer->subject, LaunchSubject::refused);
+    EXPECT_TRUE(contains(answer->texts[0], "too many wrong answers")) << answer->texts[0];
+    EXPECT_TRUE(contains(node_0->output(), "127.0.0.1 was refused 8 times and may answer once a second"))
         << node_0->output();
+    // But a node of the job comes in.
+    const auto node = start_node();
+    EXPECT_EQ(node->exit_code(), 0) << node->output();
+    EXPECT_EQ(node_0->exit_code(), 0) << node_0->output();
+}
+
+TEST_F(LaunchSecurity, ANodeThatIsTurnedAwayLearnsWhyAndComesAgain) {
+    const FileDescriptor listener = listen_on("127.0.0.1", port_);
+    const auto node = start_node();
+    // The first connection is turned away, the second ends without a word.
+    LaunchPeer(test::accept_when_ready(listener))
+        .send({LaunchSubject::refused, {}, {"too many wrong answers"}});
+    test::accept_when_ready(listener).close();
+    LaunchPeer node_0(test::accept_when_ready(listener));
+    ASSERT_TRUE(node_0.welcome(right_key, 1));
+    node_0.send(end_job);
+    EXPECT_EQ(node->exit_code(), 9) << node->output();
+    EXPECT_TRUE(contains(node->output(), "turned this node away: too many wrong answers;")) << node->output();
+    EXPECT_TRUE(contains(node->output(), "gave no answer; this node tries again.")) << node->output();
 }
 
 TEST_F(LaunchSecurity, WhatIsShownCannotSteerTheTerminal) {
@@ -202,12 +228,81 @@ TEST_F(LaunchSecurity, Node0MakesTheSecretFile) {
     chmod(file.c_str(), 0644);
     const auto readable = start_node_0(flags);
     EXPECT_EQ(readable->exit_code(), 1);
-    EXPECT_TRUE(contains(readable->output(), "is not a file that you alone may read")) << readable->output();
+    EXPECT_TRUE(contains(readable->output(), "may be read or changed by others")) << readable->output();
     std::ofstream(file) << "short\n";
     chmod(file.c_str(), 0600);
     const auto guessable = start_node_0(flags);
     EXPECT_EQ(guessable->exit_code(), 1);
     EXPECT_TRUE(contains(guessable->output(), "has 5 characters")) << guessable->output();
+}
+
+/// As a script gives them whose variable is not set.
+TEST_F(LaunchSecurity, AnEmptySecretIsRefused) {
+    const std::string job =
+        fmt::format("launch --nnodes 2 --node_rank 0 --master_addr 127.0.0.1 --master_port {} ", port_);
+    const Outcome file = run(job + "--secret_file \"\" --exec true");
+    EXPECT_EQ(file.exit_code, 2);
+    EXPECT_TRUE(contains(file.output, "--secret_file is \"\".")) << file.output;
+    const Outcome variable =
+        test::run_shell(fmt::format("DROVER_LAUNCH_SECRET= {} {} --exec true 2>&1", DROVER_BINARY, job));
+    EXPECT_EQ(variable.exit_code, 1);
+    EXPECT_TRUE(contains(variable.output, "The secret of DROVER_LAUNCH_SECRET has 0 characters."))
+        << variable.output;
+}
+
+/// Whether read_secret_file() takes a file as it is.
+bool takes_secret(const fs::path& file) {
+    try {
+        return read_secret_file(file, false, std::chrono::seconds(0)) == job_secret;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+TEST_F(LaunchSecurity, TheSecretFileIsOnesOwnOrRootsAndReadByNobodyElse) {
+    const fs::path file = folder_ / "secret";
+    std::ofstream(file) << job_secret << "\n";
+    for (const mode_t mode : {0600, 0400}) {
+        chmod(file.c_str(), mode);
+        EXPECT_TRUE(takes_secret(file)) << mode;
+    }
+    for (const mode_t mode : {0640, 0440, 0604, 0620}) {
+        chmod(file.c_str(), mode);
+        EXPECT_FALSE(takes_secret(file)) << mode;
+    }
+    EXPECT_FALSE(takes_secret(folder_));
+    if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+    constexpr uid_t somebody = 65534;
+    chmod(file.c_str(), 0600);
+    ASSERT_EQ(chown(file.c_str(), somebody, somebody), 0);
+    EXPECT_FALSE(takes_secret(file));
+    // As Kubernetes gives a secret to a container that does not run as root.
+    ASSERT_EQ(chown(file.c_str(), 0, somebody), 0);
+    fs::permissions(folder_, fs::perms::all);
+    const gid_t own_group = getegid();
+    ASSERT_EQ(setegid(somebody), 0);
+    ASSERT_EQ(seteuid(somebody), 0);
+    const auto takes_with = [&](mode_t mode) {
+        EXPECT_EQ(seteuid(0), 0);
+        chmod(file.c_str(), mode);
+        EXPECT_EQ(seteuid(somebody), 0);
+        return takes_secret(file);
+    };
+    for (const mode_t mode : {0440, 0640}) EXPECT_TRUE(takes_with(mode)) << mode;
+    for (const mode_t mode : {0444, 0660}) EXPECT_FALSE(takes_with(mode)) << mode;
+    ASSERT_EQ(seteuid(0), 0);
+    ASSERT_EQ(setegid(own_group), 0);
+}
+
+TEST_F(LaunchSecurity, ASecretThatCannotBeWrittenLeavesNoFile) {
+    const fs::path place = folder_ / "place";
+    fs::create_directories(place);
+    const Outcome outcome = test::run_shell(fmt::format(
+        "sh -c 'trap \"\" XFSZ; ulimit -f 0; {} launch --nnodes 2 --node_rank 0 --rdzv_endpoint 127.0.0.1:{} "
+        "--secret_file {}/secret --exec true' 2>&1 | cat",
+        DROVER_BINARY, port_, place.native()));
+    EXPECT_TRUE(contains(outcome.output, "/secret cannot be made: File too large.")) << outcome.output;
+    EXPECT_TRUE(fs::is_empty(place));
 }
 
 /// Numbers of the sockets that a process has open.

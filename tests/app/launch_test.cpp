@@ -51,14 +51,7 @@ Outcome launch(const std::string& arguments) {
 
 /// The same with variables in front.
 Outcome launch_with(const std::string& variables, const std::string& arguments) {
-    Outcome outcome;
-    FILE* pipe =
-        popen(("env " + variables + " " + DROVER_BINARY + " launch " + arguments + " 2>&1").c_str(), "r");
-    char buffer[4096];
-    while (const std::size_t count = fread(buffer, 1, sizeof buffer, pipe))
-        outcome.output.append(buffer, count);
-    outcome.exit_code = WEXITSTATUS(pclose(pipe));
-    return outcome;
+    return test::run_shell("env " + variables + " " + DROVER_BINARY + " launch " + arguments + " 2>&1");
 }
 
 TEST_F(Launch, ProcessesAreOneWorld) {
@@ -80,6 +73,24 @@ TEST_F(Launch, ProcessesHaveTorchrunsVariablesAndTheirShareOfThreads) {
     EXPECT_TRUE(contains(outcome.output, "drover: 2 processes")) << outcome.output;
     EXPECT_TRUE(contains(launch_with("OMP_NUM_THREADS=5", "--exec " + program + " tell").output,
                          "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 OMP_NUM_THREADS=5"));
+}
+
+TEST_F(Launch, ProgramsDoNotGetTheLibraryThatMpirunLoads) {
+    const std::string tell = "--exec sh -c 'echo \"preload ${LD_PRELOAD-not set}, $NCCL_SOCKET_IFNAME\"'";
+    for (const char* more : {"", "--mpirun_args '-x LD_PRELOAD' "}) {
+        const Outcome outcome = launch_with("-u LD_PRELOAD -u NCCL_SOCKET_IFNAME", more + tell);
+        EXPECT_TRUE(contains(outcome.output, "preload not set, lo\n")) << outcome.output;
+        const Outcome given = launch_with("LD_PRELOAD=libm.so.6 NCCL_SOCKET_IFNAME=eth7", more + tell);
+        EXPECT_TRUE(contains(given.output, "preload libm.so.6, eth7\n")) << given.output;
+    }
+}
+
+/// Open MPI takes variables from this list or from -x, not from both.
+TEST_F(Launch, VariablesMayBeNamedToOpenMpiInAList) {
+    const Outcome outcome = launch_with("OMPI_MCA_mca_base_env_list=NOTE=here HF_HOME=/home/hf",
+                                        "--exec sh -c 'echo $NOTE $HF_HOME'");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "here /home/hf\n")) << outcome.output;
 }
 
 TEST_F(Launch, TheProgramsStatusIsTheLaunchers) {
@@ -197,6 +208,14 @@ bool is_alive(pid_t process) {
     return text[text.rfind(')') + 2] != 'Z';
 }
 
+/// Whether a signal has come to a process that has not taken it yet.
+bool is_pending(int number, pid_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/status");
+    for (std::string name, value; file >> name;)
+        if (name == "ShdPnd:" && file >> value) return (std::stoull(value, nullptr, 16) >> (number - 1)) & 1;
+    return false;
+}
+
 void expect_ended(const std::vector<pid_t>& processes) {
     for (const pid_t process : processes) {
         for (int tries = 0; tries < 10'000 && is_alive(process); ++tries)
@@ -242,8 +261,8 @@ TEST_F(Launch, TheSignalDoesNotEndAnMpirunThatIsNotReady) {
         BackgroundRun job("launch --exec true", folder_ / "output", "env " + with_own_mpirun());
         EXPECT_TRUE(job.wait_until([&] { return fs::exists(ready); }));
         job.send(SIGTERM);
-        // It has come to the launcher, which has handed it on.
-        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        // The launcher hands it on as soon as it has taken it, and looks at mpirun's end only then.
+        EXPECT_TRUE(job.wait_until([&] { return !is_pending(SIGTERM, job.process()); }));
         std::ofstream{going};
         return job.exit_code();
     };

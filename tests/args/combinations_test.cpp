@@ -155,6 +155,11 @@ TEST(Implications, AFolderForTensorBoardAsksForItsFile) {
     EXPECT_EQ(alone.words("report_to"), std::vector<std::string>{"tensorboard"});
     EXPECT_EQ(alone.text("logging_dir"), "board");
     EXPECT_TRUE(alone.explanations().empty());
+    const Arguments beside_variable =
+        parse_line(plain_run + "--tb_dir board", {.environment = {{"TENSORBOARD_LOGGING_DIR", "other"}}})
+            .arguments;
+    EXPECT_EQ(beside_variable.text("logging_dir"), "board");
+    EXPECT_EQ(beside_variable.source("logging_dir").text(), "implied by --tb_dir");
     const Arguments without = with("--tb_dir board --report_to none");
     EXPECT_TRUE(without.words("report_to").empty());
     EXPECT_TRUE(has_line(without, "nothing is written there"));

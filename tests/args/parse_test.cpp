@@ -58,9 +58,11 @@ TEST(ParseWords, UniqueBeginningsAreEnough) {
 }
 
 TEST(ParseWords, AFileOfArgumentsStandsAlone) {
-    for (const std::vector<std::string>& words :
-         {std::vector<std::string>{"cfg.json", "--learning_rate", "2e-3"}, {"--do_train", "yes", "cfg.json"}})
-        EXPECT_MENTIONS(words_error(words), "give it alone: drover run_clm cfg.json");
+    EXPECT_MENTIONS(words_error({"cfg.json", "--learning_rate", "2e-3"}),
+                    "give it alone: drover run_clm cfg.json");
+    // Behind a flag it is a second value.
+    EXPECT_MENTIONS(words_error({"--train_file", "a.json", "b.json", "--do_train"}),
+                    "\"b.json\" stands where a flag is expected.");
 }
 
 TEST(ParseWords, BooleanWords) {

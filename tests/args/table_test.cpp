@@ -79,6 +79,10 @@ TEST(Words, NearestNames) {
     const std::vector<std::string> names{"alpha", "beta"};
     EXPECT_EQ(nearest_name("alhpa", names), "alpha");
     EXPECT_EQ(nearest_name("zzzzzz", names), "");
+    EXPECT_EQ(nearest_name("btea", names), "beta");
+    EXPECT_EQ(nearest_name("bota", names), "beta");
+    EXPECT_EQ(nearest_name("bolt", names), "");
+    EXPECT_EQ(nearest_name("alhpha", names), "alpha");
     EXPECT_EQ(key_values("a=1, b = 2", "x"),
               (std::vector<std::pair<std::string, std::string>>{{"a", "1"}, {"b", "2"}}));
 }

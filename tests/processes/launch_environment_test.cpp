@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <vector>
 
 #include "core/error.h"
 
@@ -76,16 +77,47 @@ TEST(LaunchEnvironment, ForeignLaunchersAreRefusedWithTheCommandThatWorks) {
               two + "drover launch run_clm … on every machine" + otherwise);
 }
 
+TEST(LaunchEnvironment, AForeignLauncherInsideAnotherOneIsSeen) {
+    const std::map<std::string, std::string> torchrun{
+        {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}};
+    const std::string refused = refusal(torchrun);
+    for (std::map<std::string, std::string> outer : std::vector<std::map<std::string, std::string>>{
+             {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}},
+             {{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}},
+             {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}}}) {
+        const std::string name = outer.begin()->first;
+        outer.insert(torchrun.begin(), torchrun.end());
+        EXPECT_EQ(refusal(outer), refused) << name;
+        EXPECT_EQ(read(outer).rank, 1) << name;
+    }
+    // srun -N2 --ntasks-per-node=1 torchrun --nproc_per_node 8
+    EXPECT_EQ(
+        refusal({{"SLURM_NTASKS", "2"},
+                 {"SLURM_PROCID", "1"},
+                 {"SLURM_STEP_ID", "0"},
+                 {"RANK", "9"},
+                 {"LOCAL_RANK", "1"},
+                 {"WORLD_SIZE", "16"},
+                 {"LOCAL_WORLD_SIZE", "8"},
+                 {"GROUP_RANK", "1"},
+                 {"MASTER_ADDR", "10.0.0.1"}}),
+        "WORLD_SIZE is 16: another launcher has started 16 processes, which would each train alone. Use "
+        "drover launch --nnodes 2 --node_rank 1 --master_addr 10.0.0.1 --nproc_per_node 8 run_clm … in "
+        "place of that launcher; to train in the 2 processes of mpirun or srun, unset WORLD_SIZE and "
+        "RANK.");
+}
+
 TEST(LaunchEnvironment, NobodyIsRefusedWhoIsAloneOrWasStartedByMpirun) {
     EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}}), "");
     EXPECT_EQ(refusal({{"WORLD_SIZE", "2"}}), "");
     EXPECT_EQ(refusal({{"RANK", ""}, {"WORLD_SIZE", ""}}), "");
     EXPECT_EQ(refusal({{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "0"}}), "");
-    EXPECT_EQ(refusal({{"OMPI_COMM_WORLD_SIZE", "1"},
+    // A platform's numbers of machines, with mpirun inside one of them.
+    EXPECT_FALSE(read({{"OMPI_COMM_WORLD_SIZE", "2"},
                        {"OMPI_COMM_WORLD_RANK", "0"},
                        {"RANK", "1"},
-                       {"WORLD_SIZE", "2"}}),
-              "");
+                       {"WORLD_SIZE", "2"}})
+                     .foreign);
     const LaunchEnvironment launched = read({{"OMPI_COMM_WORLD_SIZE", "2"},
                                              {"OMPI_COMM_WORLD_RANK", "1"},
                                              {"RANK", "1"},
