@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <memory>
 
 #include "api/choose_backend.h"
@@ -10,6 +11,7 @@
 #include "app/run_clm_sources.h"
 #include "core/console.h"
 #include "core/python_text.h"
+#include "data/token_file.h"
 #include "train/engine_model.h"
 #include "train/evaluation.h"
 
@@ -33,8 +35,6 @@ RunArguments run_arguments(const EvalOptions& options) {
                                       options.model,
                                       "--validation_file",
                                       options.data,
-                                      "--output_dir",
-                                      ".",
                                       "--per_device_eval_batch_size",
                                       std::to_string(options.batch_size),
                                       "--dtype",
@@ -47,6 +47,9 @@ RunArguments run_arguments(const EvalOptions& options) {
     if (options.max_samples > 0) add("--max_eval_samples", std::to_string(options.max_samples));
     if (!options.tokenizer.empty()) add("--tokenizer_name", options.tokenizer);
     if (!options.text_column.empty()) add("--text_column", options.text_column);
+    // Its rows are what is to be measured: text is packed as training packs it, such a file is not.
+    if (is_token_file(options.data) && TokenFile(options.data).rows().header().packing == Packing::none)
+        add("--packing", "none");
     return parse_run_arguments(words, {.environment = read_environment(), .args_file = {}});
 }
 
@@ -72,6 +75,21 @@ std::optional<DType> computed_dtype(const ModelConfig& config) {
     if (config.dtype != DType::f16) return config.dtype;
     say("Evaluating in float32: float16 is not computed with here.");
     return DType::f32;
+}
+
+/// What was said to a command line of run_clm, in the words of this one.
+std::string own_words(std::string text) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 5> flags{{
+        {"--validation_file", "--data"},
+        {"--model_name_or_path", "--model"},
+        {"--tokenizer_name", "--tokenizer"},
+        {"--per_device_eval_batch_size", "--batch_size"},
+        {"--max_eval_samples", "--max_samples"},
+    }};
+    for (const auto& [theirs, own] : flags)
+        for (std::size_t at = text.find(theirs); at != std::string::npos; at = text.find(theirs, at))
+            text.replace(at, theirs.size(), own);
+    return text;
 }
 
 void evaluate(const EvalOptions& options) {
@@ -149,7 +167,15 @@ void add_eval_command(CLI::App& app) {
     command->add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
         ->check(CLI::Range(0, 4096));
     command->add_flag("--json", options->json, "print one JSON object");
-    command->callback([options] { evaluate(*options); });
+    command->callback([options] {
+        try {
+            evaluate(*options);
+        } catch (const UsageError& error) {
+            throw UsageError(own_words(error.cause()), own_words(error.remedy()));
+        } catch (const Error& error) {
+            throw Error(own_words(error.cause()), own_words(error.remedy()));
+        }
+    });
 }
 
 }  // namespace drover

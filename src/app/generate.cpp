@@ -40,6 +40,11 @@ std::string whole_number(const std::string& text) {
                        std::numeric_limits<std::int64_t>::max());
 }
 
+std::string without_spaces_around(const std::string& text) {
+    const std::size_t begin = text.find_first_not_of(' ');
+    return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+}
+
 /// Prompt tokens that go through the model at once: enough to keep its products busy.
 constexpr std::int64_t prefill_tokens = 512;
 
@@ -165,6 +170,7 @@ void add_generate_command(CLI::App& app) {
     CLI::Option* prompt = command->add_option("--prompt", options->prompt, "text to continue");
     command->add_option("--prompt_ids", options->prompt_ids, "token ids to continue: 1,15043,3186")
         ->delimiter(',')
+        ->transform(without_spaces_around)
         ->check(whole_number);
     command->add_option("--max_new_tokens", options->generation.max_new_tokens, "tokens to add at most")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));

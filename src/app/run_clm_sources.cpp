@@ -70,9 +70,9 @@ DatasetRequest dataset_request(const Arguments& arguments) {
     request.train_files = one_or_none(arguments.optional_text("train_file"));
     request.validation_files = one_or_none(arguments.optional_text("validation_file"));
     request.text_column = arguments.optional_text("text_column").value_or("");
-    request.is_one_text = true;
+    request.refuses_conversations = true;
     request.keep_linebreaks = arguments.flag("keep_linebreaks");
-    request.notes = cache_notes_folder(default_cache_folder());
+    request.notes = default_notes_folder();
     return request;
 }
 
@@ -80,15 +80,15 @@ void check_split(const SharedRows& rows, std::string_view split) {
     if (!rows) throw Error(fmt::format("The dataset has no split \"{}\".", split), "Give a file for it.");
 }
 
-/// How text is packed.
-PackingOptions text_packing(const Arguments& arguments, const ModelSource& model, const Messages& messages) {
-    PackingOptions packing;
-    packing.packing = packing_from_name(arguments.text("packing"), "--packing");
+/// Rows of this packing, of the length that --block_size, the tokenizer and the model give them.
+PackingOptions own_packing(Packing kind, const Arguments& arguments, const ModelSource& model,
+                           const Messages& messages) {
+    PackingOptions packing{.packing = kind};
     // run_clm.py does not split a stream among its workers.
     if (!arguments.flag("streaming"))
         packing.workers = arguments.optional_integer("preprocessing_num_workers").value_or(1);
     constexpr double no_limit = 1e30;
-    const auto choose = packing.packing == Packing::none ? choose_longest_row : choose_block_size;
+    const auto choose = kind == Packing::none ? choose_longest_row : choose_block_size;
     const BlockSizeChoice choice = choose(arguments.optional_integer("block_size"),
                                           model.tokenizer ? model.tokenizer->model_max_length() : no_limit,
                                           model.config.max_position_embeddings);
@@ -99,15 +99,14 @@ PackingOptions text_packing(const Arguments& arguments, const ModelSource& model
 
 /// What rows that are final say of their packing; nothing when there are none such.
 std::optional<PackingOptions> final_packing(const SharedRows& rows, const Arguments& arguments,
-                                            const Messages& messages) {
+                                            const ModelSource& model, const Messages& messages) {
     const TokenForm* const form = rows ? rows->token_form() : nullptr;
     if (form == nullptr || !form->rows_are_final) return std::nullopt;
+    if (form->packing == Packing::none) return own_packing(Packing::none, arguments, model, messages);
     const auto block_size = arguments.optional_integer("block_size");
     if (block_size && *block_size != form->block_size)
-        throw Error(fmt::format("{} has rows of {}, but --block_size is {}.", form->name,
-                                form->block_size > 0 ? fmt::format("{} tokens", form->block_size)
-                                                     : "different lengths",
-                                *block_size),
+        throw Error(fmt::format("{} has rows of {} tokens, but --block_size is {}.", form->name,
+                                form->block_size, *block_size),
                     "Leave out --block_size, or tokenize the text again with it.");
     const std::string_view packing = packing_name(form->packing);
     const bool is_token_file = !form->may_have_labels;
@@ -148,25 +147,32 @@ class RowFinder {
         TokenSplit found{.packing = packing};
         const TokenForm* const form = rows->token_form();
         if (form != nullptr) check_ids(*form, arguments_, model_);
-        if (form != nullptr && (form->rows_are_final || fits(*rows->token_rows(), packing))) {
-            found.rows = rows->token_rows();
-            found.identity = rows->fingerprint();
-            say(split, found, fmt::format("of {}", form->name));
+        if (form != nullptr && (form->rows_are_final || packing.packing == Packing::none)) {
+            take(rows, split, found);
         } else {
             pack(rows, split, found);
         }
         if (found.rows->longest() < 2)
             throw Error(
                 fmt::format("No row of the {} data has two tokens, so there is nothing to predict.", split),
-                "Use longer rows, or pack them: --packing hf.");
+                "Use longer rows, or blocks of several rows.");
         return found;
     }
 
   private:
-    /// Whether rows that are not packed are short enough as they are.
-    static bool fits(const TrainingRows& rows, const PackingOptions& packing) {
-        return packing.packing == Packing::none &&
-               (packing.block_size == 0 || rows.longest() <= packing.block_size);
+    /// Rows of ids as they are, but for what is too long.
+    void take(const SharedRows& rows, std::string_view split, TokenSplit& found) const {
+        found.rows = rows->token_rows();
+        found.identity = rows->fingerprint();
+        say(split, found, fmt::format("of {}", rows->token_form()->name));
+        const std::int64_t longest = found.packing.block_size;
+        if (found.packing.packing != Packing::none || longest == 0 || found.rows->longest() <= longest)
+            return;
+        messages_.warning(
+            fmt::format("{}: rows have up to {} tokens; what is beyond the first {} of a row is cut off.",
+                        split, found.rows->longest(), longest));
+        found.rows = cut_training_rows(found.rows, longest);
+        found.identity += fmt::format(" cut {}", longest);
     }
 
     void pack(const SharedRows& rows, std::string_view split, TokenSplit& found) {
@@ -175,11 +181,9 @@ class RowFinder {
                                     rows->token_form()->name),
                         "Name the tokenizer that they were made with.");
         const Stopwatch watch;
-        TokenStreamProgress last;
         TokenCache::Entry entry = TokenCache(default_cache_folder())
                                       .get(*rows, model_.tokenizer, found.packing, default_tokenize_threads(),
-                                           make_again_ && arguments_.flag("overwrite_cache"),
-                                           [&](const TokenStreamProgress& progress) { last = progress; });
+                                           make_again_ && arguments_.flag("overwrite_cache"));
         entry.file.rows().check_vocabulary(model_.config.vocab_size);
         const auto file = std::make_shared<TokenFile>(std::move(entry.file));
         found.rows = std::shared_ptr<const TrainingRows>(file, &file->rows());
@@ -187,9 +191,11 @@ class RowFinder {
         say(split, found,
             fmt::format("{} in {:.2f} s ({})", entry.made ? "tokenized" : "found", watch.seconds(),
                         file->path().string()));
-        if (found.packing.packing == Packing::none && last.dropped > 0)
-            messages_.warning(fmt::format("{}: {} of {} tokens were cut off, beyond the first {} of a row.",
-                                          split, last.dropped, last.tokens, found.packing.block_size));
+        if (found.packing.packing == Packing::none && entry.dropped > 0)
+            messages_.warning(fmt::format(
+                "{}: {} of {} tokens were cut off, beyond the first {} of a row.", split, entry.dropped,
+                entry.dropped + static_cast<std::int64_t>(file->rows().header().tokens),
+                found.packing.block_size));
     }
 
     void say(std::string_view split, const TokenSplit& found, std::string_view where) const {
@@ -223,13 +229,15 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
     if (!train) splits.train = nullptr;
     if (!evaluate) splits.validation = nullptr;
 
-    const std::optional<PackingOptions> final_train = final_packing(splits.train, arguments, messages),
+    const std::optional<PackingOptions> final_train = final_packing(splits.train, arguments, model, messages),
                                         final_validation =
-                                            final_packing(splits.validation, arguments, messages);
+                                            final_packing(splits.validation, arguments, model, messages);
     // Text beside rows that are final is packed as they are.
-    const PackingOptions packing = final_train        ? *final_train
-                                   : final_validation ? *final_validation
-                                                      : text_packing(arguments, model, messages);
+    const PackingOptions packing =
+        final_train        ? *final_train
+        : final_validation ? *final_validation
+                           : own_packing(packing_from_name(arguments.text("packing"), "--packing"), arguments,
+                                         model, messages);
     if (packing.block_size > model.config.max_position_embeddings)
         messages.warning(fmt::format(
             "The block size {} is more than the model's max_position_embeddings, {}: it is trained on "
@@ -248,12 +256,7 @@ TokenSource find_tokens(const Arguments& arguments, const ModelSource& model, co
         messages.info("The text is read, tokenized and packed in order while it is used; nothing is kept.");
         for (const SharedRows& rows : {splits.train, splits.validation}) {
             const TokenForm* const form = rows ? rows->token_form() : nullptr;
-            if (form == nullptr) continue;
-            check_ids(*form, arguments, model);
-            if (form->may_have_labels)
-                throw UsageError(
-                    fmt::format("{} holds rows of token ids, which are not streamed.", form->name),
-                    "Leave out --streaming; such rows are read when they are needed.");
+            if (form != nullptr) check_ids(*form, arguments, model);
         }
         if (splits.train) source.train_hash = "files " + splits.train->quick_fingerprint();
         source.train.streamed = splits.train;

@@ -9,6 +9,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/path_inside.h"
 #include "data/block_size.h"
 #include "data/file_lock.h"
 #include "data/resolve_dataset.h"
@@ -58,7 +59,7 @@ std::shared_ptr<const FileRows> open_corpus(const TokenizeOptions& options,
                                                       .dataset_config_name = options.dataset_config_name,
                                                       .train_files = options.input,
                                                       .text_column = options.text_column,
-                                                      .is_one_text = true,
+                                                      .refuses_conversations = true,
                                                       .keep_linebreaks = options.keep_linebreaks,
                                                       .notes = notes});
     const DatasetSplit* split = resolved.find(options.split);
@@ -79,20 +80,21 @@ void refuse_own_input(const TokenizeOptions& options, const FileRows& dataset,
     const auto refuse = [&](std::string_view what) {
         throw Error(fmt::format("The output {} {}.", output.string(), what), "Name another place for it.");
     };
-    const auto lies_in = [&](const fs::path& inner, const fs::path& folder) {
-        return std::mismatch(folder.begin(), folder.end(), inner.begin(), inner.end()).first == folder.end();
-    };
     for (const fs::path& file : dataset.files()) {
         // What is written first has a name of its own beside the output.
         for (const char* suffix : {"", ".partial", ".lock", ".ends.partial"})
             if (fs::equivalent(output.string() + suffix, file, ignored))
-                refuse(fmt::format("is the input {}", file.string()));
-        if (lies_in(fs::weakly_canonical(file, ignored), place))
+                refuse(*suffix == '\0' ? fmt::format("is the input {}", file.string())
+                                       : fmt::format("is written through {}{}, which is the input {}",
+                                                     output.string(), suffix, file.string()));
+        if (lies_inside(fs::weakly_canonical(file, ignored), place))
             refuse(fmt::format("holds the input {}", file.string()));
     }
-    if (fs::is_directory(options.dataset, ignored) &&
-        lies_in(place, fs::weakly_canonical(options.dataset, ignored)))
-        refuse(fmt::format("lies in the input folder {}", options.dataset));
+    // Whatever has another name is no data of the folder.
+    const bool is_data = options.llama_version || known_format(output);
+    if (is_data && fs::is_directory(options.dataset, ignored) &&
+        lies_inside(place, fs::weakly_canonical(options.dataset, ignored)))
+        refuse(fmt::format("would be a data file of the input folder {}", options.dataset));
 }
 
 void tokenize_corpus(const TokenizeOptions& options) {

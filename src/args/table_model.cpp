@@ -72,11 +72,14 @@ std::span<const Argument> model_arguments() {
 std::span<const Argument> data_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        text("dataset_name", "", "Local folder or Hub name of a dataset, for example wikitext; a folder may hold input_ids."),
+        text("dataset_name", "",
+             "Local folder or Hub name of a dataset, for example wikitext; a folder may hold input_ids."),
         text("dataset_config_name", "", "Configuration of the dataset, for example wikitext-2-raw-v1."),
         text("train_file", "", "File of training text, a token file, or a folder with input_ids."),
         text("validation_file", "", "File of evaluation text, a token file, or a folder with input_ids."),
-        text("text_column", "", "Column that holds the text; unset: text, else the first column, but prompts with answers and chats are "
+        text("text_column", "",
+             "Column that holds the text; unset: text, else the first column, but prompts with answers and "
+             "chats are "
              "refused."),
         choice("packing", "hf|lossless|none", "hf",
                "hf: blocks as run_clm.py cuts them, which drops the tail of every 1000 rows; lossless: the "
@@ -87,9 +90,10 @@ std::span<const Argument> data_arguments() {
         flag("streaming", "no",
              "Read, tokenize and pack the text while it is trained on, in its order and without the token "
              "cache; needs --max_steps."),
-        integer("block_size", "",
-                "Tokens per sequence, at least 2; unset: what tokenizer and model allow, at most 1024 where the "
-                "tokenizer has no limit (with --packing none, the model's positions).")
+        integer(
+            "block_size", "",
+            "Tokens per sequence, at least 2; unset: what tokenizer and model allow, at most 1024 where the "
+            "tokenizer has no limit (with --packing none, the model's positions).")
             .at_least(1)
             .at_most(most_of_a_batch),
         flag("overwrite_cache", "no", "Tokenize again even when the token cache has the blocks."),

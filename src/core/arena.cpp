@@ -63,8 +63,8 @@ std::string MemoryPlan::table() const {
 
 MemoryBlock allocate_host_memory(std::size_t bytes) {
     if (bytes == 0) bytes = 1;
-    // The system promises more than there is, and kills who believes it.
-    if (bytes > std::min(usable_memory(), address_space_left().value_or(bytes)))
+    // The system overcommits: it would grant this, and kill the process when it uses it.
+    if (bytes > std::min(allocatable_memory(), address_space_left().value_or(bytes)))
         throw Error(fmt::format("{} of memory are needed, but {}.", bytes_text(bytes), memory_limits_text()),
                     "Use a smaller batch, a shorter block or a smaller model, or raise the limit.");
     void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -12,8 +12,8 @@ namespace drover {
 
 std::string host_name() {
     std::array<char, 256> name{};
-    gethostname(name.data(), name.size() - 1);
-    return name.data();
+    const bool known = gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0';
+    return known ? name.data() : "localhost";
 }
 
 std::string boot_id() {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,11 @@ namespace fs = std::filesystem;
 std::size_t installed_memory() {
     return static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
            static_cast<std::size_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+std::size_t free_swap() {
+    struct sysinfo state {};
+    return sysinfo(&state) == 0 ? static_cast<std::size_t>(state.freeswap) * state.mem_unit : 0;
 }
 
 bool has_word(const std::string& list, std::string_view word) {
@@ -104,6 +110,11 @@ std::size_t usable_memory() {
     return std::min(installed, control_group_limit().value_or(installed));
 }
 
+std::size_t allocatable_memory() {
+    const std::size_t all = installed_memory() + free_swap();
+    return std::min(all, control_group_limit().value_or(all));
+}
+
 std::optional<std::size_t> address_space_left() {
     rlimit limit{};
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
@@ -115,6 +126,8 @@ std::optional<std::size_t> address_space_left() {
 
 std::string memory_limits_text() {
     std::string text = fmt::format("the machine has {}", bytes_text(installed_memory()));
+    if (const std::size_t swap = free_swap(); swap > 0)
+        text += fmt::format(" and {} of free swap", bytes_text(swap));
     if (const auto limit = control_group_limit(); limit && *limit < installed_memory())
         text += fmt::format(", of which its control group may take {}", bytes_text(*limit));
     if (const auto left = address_space_left())

@@ -11,6 +11,10 @@ namespace drover {
 /// their control group is limited.
 std::size_t usable_memory();
 
+/// What can be allocated at most: the same with the machine's free swap, which a control group's limit does
+/// not count.
+std::size_t allocatable_memory();
+
 /// The smallest limit of this process's control group and of those that hold it, of either version; absent
 /// when there is none. `root` is where /proc and the mounted groups are looked for.
 std::optional<std::size_t> control_group_limit(const std::filesystem::path& root = "/");

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "core/path_inside.h"
+
 namespace drover {
 namespace {
 
@@ -32,10 +34,6 @@ fs::path library_folder() {
     return file == fs::read_symlink("/proc/self/exe", unknown) ? fs::path() : file.parent_path();
 }
 
-bool is_inside(const fs::path& folder, const fs::path& outer) {
-    return std::mismatch(outer.begin(), outer.end(), folder.begin(), folder.end()).first == outer.end();
-}
-
 /// Where modules may be. The build folder counts only for what lies in it: an installed program must not
 /// take up a module of another build.
 std::vector<fs::path> module_folders() {
@@ -46,7 +44,7 @@ std::vector<fs::path> module_folders() {
         if (own.empty()) return;
         folders.push_back(own);
         folders.push_back((own / installed).lexically_normal());
-        if (!build.empty() && is_inside(own, build)) folders.push_back(build);
+        if (!build.empty() && lies_inside(own, build)) folders.push_back(build);
     };
     add(program_folder(), DROVER_MODULES_FROM_PROGRAM);
     add(library_folder(), "drover");

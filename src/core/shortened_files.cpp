@@ -12,8 +12,8 @@
 namespace drover {
 namespace {
 
-// All of this runs inside a signal's handler, of which nothing returns: only system calls, and no memory but
-// this. Whatever the handler's frame is written over is not used again.
+// All of this runs inside a signal's handler, after which the program ends: only system calls, and no memory
+// but this. Whatever the handler's frame is written over is not used again.
 
 std::atomic_flag handled = ATOMIC_FLAG_INIT;
 
@@ -29,6 +29,12 @@ struct MapsLine {
         const std::uintptr_t begin = number(at), end = *at == '-' ? number(++at) : 0;
         const char* const file = std::strchr(text, '/');
         return begin <= address && address < end ? file : nullptr;
+    }
+
+    /// Whether the mapping that file_at() found can be written.
+    bool is_writable() const {
+        const char* const rights = std::strchr(text, ' ');
+        return rights != nullptr && rights[1] != '\0' && rights[2] == 'w';
     }
 
   private:
@@ -86,9 +92,13 @@ void handle(int number, siginfo_t* info, void*) {
     }
     say("drover: ");
     say(file);
-    say(" became shorter while it was read, or its disk failed. Put the whole file back and start again; "
-        "what "
-        "was saved before is sound.\n");
+    constexpr char shared_memory[] = "/dev/shm/";
+    if (line.is_writable() || std::strncmp(file, shared_memory, sizeof shared_memory - 1) == 0)
+        say(" cannot be written: its file system is full, or somebody made it shorter. Give that file system "
+            "more space and start again; what was saved before is sound.\n");
+    else
+        say(" became shorter while it was read, or its disk failed. Put the whole file back and start again; "
+            "what was saved before is sound.\n");
     _exit(1);
 }
 

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "data/arrow_library.h"
+#include "data/collator.h"
 
 namespace drover {
 namespace {
@@ -155,15 +156,14 @@ void ArrowTokenDataset::read(std::int64_t index, Block& block) {
     const auto is_id = [](std::int64_t id) {
         return id >= 0 && id <= std::numeric_limits<std::int32_t>::max();
     };
-    constexpr std::int64_t no_target = -100;
     for (std::int64_t i = 0; i < tokens.count; ++i) {
         const std::int64_t id = tokens.ids[i];
         const std::int64_t label = tokens.labels != nullptr ? tokens.labels[i] : id;
         if (!is_id(id)) fail(fmt::format("{} is not a token id", id));
         if (tokens.mask != nullptr && tokens.mask[i] != 1) fail("the block is padded");
-        if (!is_id(label) && label != no_target) fail(fmt::format("{} is not a label", label));
+        if (!is_id(label) && label != no_label) fail(fmt::format("{} is not a label", label));
         block.ids.push_back(static_cast<std::int32_t>(id));
-        block.labels.push_back(static_cast<std::int32_t>(label));
+        if (tokens.labels != nullptr) block.labels.push_back(static_cast<std::int32_t>(label));
     }
 }
 

@@ -27,8 +27,7 @@ class ArrowTokenDataset {
   public:
     struct Block {
         std::vector<std::int32_t> ids;
-        std::vector<std::int32_t>
-            labels;  ///< equal to the ids where the folder has no labels; −100 for no target
+        std::vector<std::int32_t> labels;  ///< empty where the folder has none; no_label for no target
     };
 
     /// The data files of one split.

@@ -5,11 +5,6 @@
 #include "core/error.h"
 
 namespace drover {
-namespace {
-
-constexpr std::int32_t no_label = -100;
-
-}  // namespace
 
 std::int64_t BatchShare::fresh_of(std::int64_t batch_rows) const {
     const std::int64_t rows = rows_of(batch_rows);

@@ -8,11 +8,6 @@
 #include "core/error.h"
 
 namespace drover {
-namespace {
-
-constexpr std::int32_t no_label = -100;
-
-}  // namespace
 
 CausalCollator::CausalCollator(CollatorOptions options) : options_(std::move(options)) {
     if (options_.pad_to_multiple_of < 1)

@@ -9,6 +9,9 @@
 
 namespace drover {
 
+/// The label of a position at which nothing is to be predicted, as in Hugging Face.
+inline constexpr std::int32_t no_label = -100;
+
 /// A rectangle of ids with labels in Hugging Face's convention (aligned with the ids; the model shifts).
 struct LabelledBatch {
     std::int64_t rows = 0;

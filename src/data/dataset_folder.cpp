@@ -104,8 +104,8 @@ std::vector<DatasetSplit> splits_by_name(const fs::path& folder) {
 
 /// The format of most files; parquet, arrow, json and csv win draws in this order.
 RowFormat main_format(const Files& files) {
-    constexpr std::array preference{RowFormat::parquet, RowFormat::arrow, RowFormat::json,
-                                    RowFormat::csv,     RowFormat::text,  RowFormat::tsv};
+    constexpr std::array preference{RowFormat::parquet, RowFormat::arrow, RowFormat::json,  RowFormat::csv,
+                                    RowFormat::text,    RowFormat::tsv,   RowFormat::tokens};
     std::map<RowFormat, int> counts;
     for (const fs::path& file : files) ++counts[format_of(file)];
     return *std::max_element(preference.begin(), preference.end(),
@@ -271,7 +271,7 @@ std::vector<DatasetSplit> read_dataset_folder(const fs::path& folder, const std:
             script
                 ? "Scripts are not run; convert the dataset to parquet or JSON lines once, with the datasets "
                   "library."
-                : "Put .txt, .json, .jsonl, .csv, .parquet or .arrow files into it.");
+                : "Put .txt, .json, .jsonl, .csv, .parquet, .arrow or .tokens files into it.");
     }
     keep_one_format(splits, folder);
     return splits;

@@ -73,12 +73,9 @@ std::string FileNotes::hash(const std::filesystem::path& file) const {
     return remember(file, "hash", [&] { return ContentHash().add_file(file).hex(); });
 }
 
-bool FileNotes::is_verified(const std::filesystem::path& file) const {
-    return !folder_.empty() && std::filesystem::exists(place(file, "verified"));
-}
-
-void FileNotes::mark_verified(const std::filesystem::path& file) const {
-    if (!folder_.empty()) write(place(file, "verified"), {});
+void FileNotes::note(const std::filesystem::path& file, const std::string& kind,
+                     const std::string& text) const {
+    if (!folder_.empty()) write(place(file, kind), text);
 }
 
 }  // namespace drover

@@ -22,9 +22,9 @@ class FileNotes {
     /// Hash of the file's content, 32 hexadecimal digits. Error when it cannot be read.
     std::string hash(const std::filesystem::path& file) const;
 
-    /// Whether the file, as it is now, was marked as verified. Only for files that nobody changes in place.
-    bool is_verified(const std::filesystem::path& file) const;
-    void mark_verified(const std::filesystem::path& file) const;
+    /// What remember() shall say of `file` as it is now. Only for a file that the caller has made and that
+    /// nobody changes in place: here it need not be some seconds old.
+    void note(const std::filesystem::path& file, const std::string& kind, const std::string& text) const;
 
   private:
     /// Where the note about `file` in its present state lies.

@@ -15,9 +15,21 @@
 #include "data/file_notes.h"
 #include "data/json_reader.h"
 #include "data/text_reader.h"
+#include "data/token_file.h"
 #include "data/wikicorpus.h"
 
 namespace drover {
+namespace {
+
+[[noreturn]] void refuse_token_file(const std::filesystem::path& path) {
+    if (is_token_file(path))
+        throw Error(fmt::format("{} is a token file, and text is needed here.", path.string()),
+                    "Name the text that it was made from.");
+    throw Error(fmt::format("{} has the name of a token file, but does not begin as one.", path.string()),
+                "Make it again with `drover tokenize`, or name it as what it is.");
+}
+
+}  // namespace
 
 std::vector<std::string> file_columns(const std::filesystem::path& path, RowFormat format,
                                       const ReadOptions& options) {
@@ -34,6 +46,8 @@ std::vector<std::string> file_columns(const std::filesystem::path& path, RowForm
         case RowFormat::parquet:
         case RowFormat::arrow:
             return ArrowFile(path).columns();
+        case RowFormat::tokens:
+            refuse_token_file(path);
         case RowFormat::wikicorpus:
             return wikicorpus_columns();
     }
@@ -55,6 +69,8 @@ std::unique_ptr<FileReader> open_file_rows(const std::filesystem::path& path, Ro
         case RowFormat::parquet:
         case RowFormat::arrow:
             return make_arrow_reader(path, column);
+        case RowFormat::tokens:
+            refuse_token_file(path);
         case RowFormat::wikicorpus:
             return make_wikicorpus_reader(open_byte_stream(path), name, column);
     }
@@ -103,7 +119,7 @@ FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options
         columns_ = file_columns(files_[i], formats_[i], options_);
     RowBatch first_row;
     if (!columns_.empty()) {
-        if (options_.is_one_text && options_.text_column.empty())
+        if (options_.refuses_conversations && options_.text_column.empty())
             refuse_conversations(columns_, files_.front().string());
         text_column_ = choose_text_column(columns_, options_.text_column, files_.front().string());
         open(0)->next(first_row, 1);

@@ -20,7 +20,7 @@ struct ReadOptions {
     std::string text_column;          ///< empty: "text" if there is such a column, else the first
     /// With an empty text_column: columns that look like prompts and answers, or like conversations, are an
     /// Error (refuse_conversations).
-    bool is_one_text = false;
+    bool refuses_conversations = false;
     bool keep_linebreaks = true;  ///< text files: rows end in "\n"
     std::string json_field;       ///< JSON files: the rows are the list under this key
     char csv_delimiter = ',';     ///< .csv files (.tsv files have a tab)

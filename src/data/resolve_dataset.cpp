@@ -203,7 +203,7 @@ bool holds_token_ids(const DatasetSplit& split) {
 }
 
 /// `other` says the text column where the request does not.
-SharedRows open_split(const DatasetSplit& split, const SharedRows& other = nullptr) {
+SharedRows open_split(const DatasetSplit& split, const SplitRule& rule, const SharedRows& other = nullptr) {
     if (is_token_file(split.files.front())) {
         if (!split.options.text_column.empty())
             throw UsageError(
@@ -211,14 +211,20 @@ SharedRows open_split(const DatasetSplit& split, const SharedRows& other = nullp
                 "Leave out --text_column.");
         return open_token_files(split.files, split.options.notes);
     }
-    if (holds_token_ids(split)) return open_arrow_tokens(split.files, split.options.notes);
+    if (holds_token_ids(split)) {
+        if (rule.streaming)
+            throw UsageError(fmt::format("{} holds rows of token ids, which are not streamed.",
+                                         split.files.front().string()),
+                             "Leave out --streaming; such rows are read when they are needed.");
+        return open_arrow_tokens(split.files, split.options.notes);
+    }
     ReadOptions options = split.options;
     if (other != nullptr && other->token_form() == nullptr) options.text_column = other->text_column();
     return std::make_shared<FileRows>(split.files, std::move(options));
 }
 
 /// Error where a share of 0 or 100 % leaves nothing for what is to be done.
-void check_percent(const SplitRule& rule) {
+void check_shares_needed(const SplitRule& rule) {
     const auto refuse = [&](std::string_view work) {
         throw UsageError(fmt::format("There is nothing to {}: no validation data is given, and "
                                      "--validation_split_percentage is {}.",
@@ -263,7 +269,7 @@ ResolvedDataset resolve_dataset(const DatasetRequest& request) {
     }
     for (DatasetSplit& split : dataset.splits) {
         split.options.text_column = request.text_column;
-        split.options.is_one_text = request.is_one_text;
+        split.options.refuses_conversations = request.refuses_conversations;
         split.options.notes = request.notes;
     }
     return dataset;
@@ -281,21 +287,21 @@ TrainAndValidation load_train_and_validation(const DatasetRequest& request, cons
                     "Name the training files with train_file.");
     }
     if (validation == nullptr) {
-        check_percent(rule);
-        const SharedRows rows = open_split(*train);
+        check_shares_needed(rule);
+        const SharedRows rows = open_split(*train, rule);
         if (rule.streaming) return split_streaming(rows, rule.validation_percent);
         const TrainAndValidation both = split_by_percent(rows, rule.validation_percent);
         check_share(rule.do_eval, *both.validation, "validation", rule, *rows);
         check_share(rule.do_train, *both.train, "training", rule, *rows);
         return both;
     }
-    if (train == nullptr) return {nullptr, open_split(*validation)};
+    if (train == nullptr) return {nullptr, open_split(*validation, rule)};
     if (rule.do_train) {
-        const SharedRows rows = open_split(*train);
-        return {rows, open_split(*validation, rows)};
+        const SharedRows rows = open_split(*train, rule);
+        return {rows, open_split(*validation, rule, rows)};
     }
-    const SharedRows rows = open_split(*validation);
-    return {open_split(*train, rows), rows};
+    const SharedRows rows = open_split(*validation, rule);
+    return {open_split(*train, rule, rows), rows};
 }
 
 }  // namespace drover

@@ -23,7 +23,7 @@ struct DatasetRequest {
     std::vector<std::string> validation_files;
 
     std::string text_column;
-    bool is_one_text = false;  ///< see ReadOptions::is_one_text
+    bool refuses_conversations = false;  ///< see ReadOptions
     bool keep_linebreaks =
         true;  ///< for text files given as files; datasets by name have none, as in run_clm.py
     std::filesystem::path notes;  ///< see ReadOptions::notes

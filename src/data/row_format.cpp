@@ -12,7 +12,7 @@
 namespace drover {
 
 std::optional<RowFormat> known_format(const std::filesystem::path& path) {
-    constexpr std::array<std::pair<std::string_view, RowFormat>, 8> suffixes{{
+    constexpr std::array<std::pair<std::string_view, RowFormat>, 9> suffixes{{
         {".txt", RowFormat::text},
         {".json", RowFormat::json},
         {".jsonl", RowFormat::json},
@@ -21,6 +21,7 @@ std::optional<RowFormat> known_format(const std::filesystem::path& path) {
         {".tsv", RowFormat::tsv},
         {".parquet", RowFormat::parquet},
         {".arrow", RowFormat::arrow},
+        {".tokens", RowFormat::tokens},
     }};
     std::string name = path.filename().string();
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -34,7 +35,8 @@ std::optional<RowFormat> known_format(const std::filesystem::path& path) {
     }
     for (const auto& [suffix, format] : suffixes)
         if (name.ends_with(suffix) &&
-            !(compressed && (format == RowFormat::parquet || format == RowFormat::arrow)))
+            !(compressed &&
+              (format == RowFormat::parquet || format == RowFormat::arrow || format == RowFormat::tokens)))
             return format;
     return std::nullopt;
 }
@@ -61,6 +63,8 @@ std::string_view format_name(RowFormat format) {
             return "parquet";
         case RowFormat::arrow:
             return "arrow";
+        case RowFormat::tokens:
+            return "token";
         case RowFormat::wikicorpus:
             return "wikicorpus";
     }

@@ -7,10 +7,10 @@
 
 namespace drover {
 
-enum class RowFormat { text, json, csv, tsv, parquet, arrow, wikicorpus };
+enum class RowFormat { text, json, csv, tsv, parquet, arrow, tokens, wikicorpus };
 
 /// The format that a file's name says, with or without .gz or .zst behind it (.txt, .json, .jsonl, .ndjson,
-/// .csv, .tsv, .parquet, .arrow; .tgz and .tar.gz: raw Wikicorpus); nothing for other names.
+/// .csv, .tsv, .parquet, .arrow, .tokens; .tgz and .tar.gz: raw Wikicorpus); nothing for other names.
 std::optional<RowFormat> known_format(const std::filesystem::path& path);
 
 /// The same; Error, which lists the names there are, for others.

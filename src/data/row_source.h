@@ -24,10 +24,11 @@ struct TokenForm {
         false;  ///< blocks or examples; otherwise a row is a text, which is still to be packed
     bool may_have_labels = false;
 
-    /// Whether rows of both may follow each other.
-    bool is_like(const TokenForm& other) const {
-        return packing == other.packing && block_size == other.block_size && workers == other.workers &&
-               tokenizer == other.tokenizer;
+    /// Why rows of both may not follow each other, as in "made with different …"; empty when they may.
+    std::string difference(const TokenForm& other) const {
+        if (tokenizer != other.tokenizer) return "tokenizers";
+        if (packing != other.packing) return "packings";
+        return block_size != other.block_size ? "block sizes" : "";
     }
 };
 

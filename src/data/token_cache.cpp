@@ -23,24 +23,21 @@ std::string identity(const std::filesystem::path& path) {
                        status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
 }
 
+/// The kind of the note that says how many tokens are in no row of a file.
+constexpr const char* dropped_note = "dropped";
+
 /// The file if it is there and sound.
 std::optional<TokenFile> open_sound(const std::filesystem::path& path, const FileNotes& notes) {
     if (!std::filesystem::exists(path)) return std::nullopt;
     try {
-        TokenFile file(path);
-        if (!notes.is_verified(path)) {
-            file.rows().verify();
-            notes.mark_verified(path);
-        }
-        return file;
+        return open_verified_token_file(path, notes);
     } catch (const Error&) {
         return std::nullopt;  // made again: everything in the cache can be
     }
 }
 
-}  // namespace
-
-std::filesystem::path default_cache_folder() {
+/// Empty when nothing says where it may be.
+std::filesystem::path find_cache_folder() {
     const auto variable = [](const char* name) -> std::filesystem::path {
         const char* value = std::getenv(name);
         return value == nullptr ? "" : value;
@@ -48,12 +45,24 @@ std::filesystem::path default_cache_folder() {
     if (const auto own = variable("DROVER_CACHE"); !own.empty()) return own;
     if (const auto user = variable("XDG_CACHE_HOME"); !user.empty()) return user / "drover";
     if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "drover";
+    return {};
+}
+
+}  // namespace
+
+std::filesystem::path default_cache_folder() {
+    if (std::filesystem::path folder = find_cache_folder(); !folder.empty()) return folder;
     throw Error("There is no folder for the cache: neither DROVER_CACHE nor HOME is set.",
                 "Set DROVER_CACHE to a folder.");
 }
 
 std::filesystem::path cache_notes_folder(const std::filesystem::path& folder) {
     return folder / "files";
+}
+
+std::filesystem::path default_notes_folder() {
+    const std::filesystem::path folder = find_cache_folder();
+    return folder.empty() ? folder : cache_notes_folder(folder);
 }
 
 std::string token_cache_key(const RowDataset& dataset, const Tokenizer& tokenizer,
@@ -109,15 +118,28 @@ TokenCache::Entry TokenCache::get(const RowDataset& dataset, std::shared_ptr<con
     const std::string key = token_cache_key(dataset, *tokenizer, options);
     const std::filesystem::path path = folder_ / (key + ".tokens");
     const std::string found = identity(path);
+    const auto find = [&]() -> std::optional<Entry> {
+        std::optional<TokenFile> file = open_sound(path, notes_);
+        if (!file) return std::nullopt;
+        // Where the note was lost, nobody knows.
+        const std::string dropped = notes_.remember(path, dropped_note, [] { return "0"; });
+        return Entry{.file = std::move(*file), .dropped = std::atoll(dropped.c_str())};
+    };
     if (!overwrite)
-        if (std::optional<TokenFile> file = open_sound(path, notes_)) return {std::move(*file), false};
+        if (std::optional<Entry> entry = find()) return std::move(*entry);
 
     const FileLock lock(folder_ / (key + ".lock"));
     if (!overwrite || identity(path) != found)
-        if (std::optional<TokenFile> file = open_sound(path, notes_)) return {std::move(*file), false};
-    write_token_file(path, dataset, std::move(tokenizer), options, threads, report);
-    notes_.mark_verified(path);
-    return {TokenFile(path), true};
+        if (std::optional<Entry> entry = find()) return std::move(*entry);
+    std::int64_t dropped = 0;
+    write_token_file(path, dataset, std::move(tokenizer), options, threads,
+                     [&](const TokenStreamProgress& progress) {
+                         dropped = progress.dropped;
+                         if (report) report(progress);
+                     });
+    notes_.note(path, verified_note, {});
+    notes_.note(path, dropped_note, std::to_string(dropped));
+    return {.file = TokenFile(path), .made = true, .dropped = dropped};
 }
 
 }  // namespace drover

@@ -16,6 +16,8 @@ namespace drover {
 std::filesystem::path default_cache_folder();
 /// Where a cache in `folder` keeps its FileNotes; datasets that are opened with it start sooner.
 std::filesystem::path cache_notes_folder(const std::filesystem::path& folder);
+/// The same of default_cache_folder(); empty, which is no memory, where there is no place for a cache.
+std::filesystem::path default_notes_folder();
 
 /// What decides the content of a token file, as a file name without suffix.
 std::string token_cache_key(const RowDataset& dataset, const Tokenizer& tokenizer,
@@ -37,7 +39,8 @@ class TokenCache {
 
     struct Entry {
         TokenFile file;
-        bool made = false;  ///< by this call
+        bool made = false;         ///< by this call
+        std::int64_t dropped = 0;  ///< tokens of the text that are in no row
     };
     /// The token file of `dataset`, made if it is not there or cannot be opened. `overwrite` makes it again
     /// unless another process did so since this call began. A file that is found damaged is made again; its

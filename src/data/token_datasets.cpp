@@ -107,10 +107,10 @@ TokenForm form_of(const TokenFile& file) {
 
 /// What reading an Arrow file once told of its rows.
 struct IdSummary {
-    std::int64_t shortest = 0, longest = 0, largest_id = 0;
+    std::int64_t rows = 0, shortest = 0, longest = 0, largest_id = 0;
 
     static IdSummary of(ArrowTokenDataset& rows) {
-        IdSummary found;
+        IdSummary found{.rows = rows.size()};
         ArrowTokenDataset::Block block;
         for (std::int64_t row = 0; row < rows.size(); ++row) {
             rows.read(row, block);
@@ -124,26 +124,32 @@ struct IdSummary {
         }
         return found;
     }
-    std::string text() const { return fmt::format("{} {} {}", shortest, longest, largest_id); }
+    /// What both hold together; one without rows says nothing of their lengths.
+    void add(const IdSummary& other) {
+        if (other.rows == 0) return;
+        shortest = rows == 0 ? other.shortest : std::min(shortest, other.shortest);
+        longest = std::max(longest, other.longest);
+        largest_id = std::max(largest_id, other.largest_id);
+        rows += other.rows;
+    }
+    std::string text() const { return fmt::format("{} {} {} {}", rows, shortest, longest, largest_id); }
     bool read(const std::string& text) {
         std::istringstream in(text);
-        return static_cast<bool>(in >> shortest >> longest >> largest_id);
+        return static_cast<bool>(in >> rows >> shortest >> longest >> largest_id);
     }
 };
 
 class ArrowRows final : public TrainingRows {
   public:
     ArrowRows(const std::vector<fs::path>& files, const FileNotes& notes) : rows_(files) {
-        for (std::size_t i = 0; i < files.size(); ++i) {
+        for (const fs::path& path : files) {
             const auto look = [&] {
-                ArrowTokenDataset file(std::vector<fs::path>{files[i]});
+                ArrowTokenDataset file(std::vector<fs::path>{path});
                 return IdSummary::of(file);
             };
             IdSummary found;
-            if (!found.read(notes.remember(files[i], "ids", [&] { return look().text(); }))) found = look();
-            all_.shortest = i == 0 ? found.shortest : std::min(all_.shortest, found.shortest);
-            all_.longest = std::max(all_.longest, found.longest);
-            all_.largest_id = std::max(all_.largest_id, found.largest_id);
+            if (!found.read(notes.remember(path, "id_rows", [&] { return look().text(); }))) found = look();
+            all_.add(found);
         }
     }
 
@@ -180,16 +186,11 @@ SharedRows open_token_files(const std::vector<fs::path>& files, const fs::path& 
     ContentHash hash;
     hash.add("token files 1");
     for (const fs::path& path : files) {
-        TokenFile file(path);
-        if (!notes.is_verified(path)) {
-            file.rows().verify();
-            notes.mark_verified(path);
-        }
+        TokenFile file = open_verified_token_file(path, notes);
         const TokenForm own = form_of(file);
         if (opened.empty()) form = own;
-        if (!own.is_like(form))
-            throw Error(fmt::format("{} and {} were made with different tokenizers, packings or block sizes.",
-                                    form.name, own.name),
+        if (const std::string what = own.difference(form); !what.empty())
+            throw Error(fmt::format("{} and {} were made with different {}.", form.name, own.name, what),
                         "Make them again alike, or train on one of them.");
         form.largest_id = std::max(form.largest_id, own.largest_id);
         hash.add(file.rows().header().serialize());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "core/content_hash.h"
@@ -100,5 +101,14 @@ void TokenRows::check_vocabulary(std::int64_t vocab_size) const {
 
 TokenFile::TokenFile(const std::filesystem::path& path)
     : path_(path), file_(path), rows_(file_.bytes(), path.string()) {}
+
+TokenFile open_verified_token_file(const std::filesystem::path& path, const FileNotes& notes) {
+    std::optional<TokenFile> verified;
+    notes.remember(path, verified_note, [&] {
+        verified.emplace(path).rows().verify();
+        return std::string();
+    });
+    return verified ? std::move(*verified) : TokenFile(path);
+}
 
 }  // namespace drover

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/mapped_file.h"
+#include "data/file_notes.h"
 #include "data/packing.h"
 #include "data/training_rows.h"
 #include "text/tokenizer.h"
@@ -90,5 +91,11 @@ class TokenFile {
     MappedFile file_;
     TokenRows rows_;
 };
+
+/// The kind of the note that says that a token file was verified.
+inline constexpr const char* verified_note = "verified";
+
+/// Opens a token file and verifies its data, unless `notes` say that this was done.
+TokenFile open_verified_token_file(const std::filesystem::path& path, const FileNotes& notes);
 
 }  // namespace drover

@@ -18,6 +18,8 @@ class RowRange final : public TrainingRows {
     void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override {
         rows_->read(inside(row), ids, labels);
     }
+    /// Looking at each row would read all of them where files do not tell lengths.
+    std::int64_t longest() const override { return size_ > 0 ? rows_->longest() : 0; }
 
   private:
     std::int64_t inside(std::int64_t row) const {
@@ -27,6 +29,25 @@ class RowRange final : public TrainingRows {
 
     std::shared_ptr<const TrainingRows> rows_;
     std::int64_t begin_, size_;
+};
+
+class CutRows final : public TrainingRows {
+  public:
+    CutRows(std::shared_ptr<const TrainingRows> rows, std::int64_t longest)
+        : rows_(std::move(rows)), longest_(longest) {}
+
+    std::int64_t size() const override { return rows_->size(); }
+    std::int64_t length(std::int64_t row) const override { return std::min(rows_->length(row), longest_); }
+    void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override {
+        rows_->read(row, ids, labels);
+        for (std::vector<TokenId>* const values : {&ids, &labels})
+            if (std::ssize(*values) > longest_) values->resize(static_cast<std::size_t>(longest_));
+    }
+    std::int64_t longest() const override { return std::min(rows_->longest(), longest_); }
+
+  private:
+    std::shared_ptr<const TrainingRows> rows_;
+    std::int64_t longest_;
 };
 
 }  // namespace
@@ -48,6 +69,12 @@ std::shared_ptr<const TrainingRows> training_row_range(std::shared_ptr<const Tra
     require(begin >= 0 && end >= begin && end <= rows->size(), "a range outside the rows");
     if (begin == 0 && end == rows->size()) return rows;
     return std::make_shared<RowRange>(std::move(rows), begin, end);
+}
+
+std::shared_ptr<const TrainingRows> cut_training_rows(std::shared_ptr<const TrainingRows> rows,
+                                                      std::int64_t longest) {
+    require(longest >= 1, "rows are cut to nothing");
+    return std::make_shared<CutRows>(std::move(rows), longest);
 }
 
 }  // namespace drover

@@ -22,12 +22,17 @@ class TrainingRows {
 
     /// Lengths of all rows.
     std::vector<std::int64_t> lengths() const;
-    /// The largest of them; 0 when there are no rows.
+    /// No row is longer: the largest of them, or of the rows that these were taken from; 0 when there are
+    /// no rows.
     virtual std::int64_t longest() const;
 };
 
 /// Rows [begin, end) of `rows`.
 std::shared_ptr<const TrainingRows> training_row_range(std::shared_ptr<const TrainingRows> rows,
                                                        std::int64_t begin, std::int64_t end);
+
+/// The rows, each cut off behind its first `longest` ids (and labels).
+std::shared_ptr<const TrainingRows> cut_training_rows(std::shared_ptr<const TrainingRows> rows,
+                                                      std::int64_t longest);
 
 }  // namespace drover

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/machine_identity.h"
 
 namespace drover {
 namespace {
@@ -62,11 +63,6 @@ std::string float_field(unsigned number, float value) {
 std::string event(double seconds, std::int64_t step, std::string_view summary) {
     // A zero is what a missing number means, and is not written.
     return double_field(1, seconds) + (step == 0 ? "" : integer_field(2, step)) + bytes_field(5, summary);
-}
-
-std::string host_name() {
-    std::array<char, 256> name{};
-    return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
 }  // namespace

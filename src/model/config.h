@@ -59,7 +59,7 @@ struct ModelConfig {
     std::int64_t pad_token_id = -1;  ///< −1: none
     std::int64_t bos_token_id = -1;
     std::vector<std::int64_t> eos_token_ids;  ///< empty: none
-    std::int64_t sliding_window = 0;  ///< 0: none
+    std::int64_t sliding_window = 0;          ///< 0: none
     RopeConfig rope;
     MoeConfig moe;
     std::optional<DType> dtype;  ///< `torch_dtype` or `dtype`

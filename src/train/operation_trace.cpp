@@ -1,7 +1,6 @@
 #include "train/operation_trace.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -11,17 +10,13 @@
 #include "core/console.h"
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/machine_identity.h"
 
 namespace drover {
 namespace {
 
 constexpr double microseconds = 1e6;
 enum Lane : int { spans_lane = 1, operations_lane = 2 };
-
-std::string host_name() {
-    char name[256] = {};
-    return gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "host";
-}
 
 std::string run_name() {
     const std::time_t now = std::time(nullptr);

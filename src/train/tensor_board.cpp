@@ -1,7 +1,5 @@
 #include "train/tensor_board.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -9,6 +7,7 @@
 
 #include "core/console.h"
 #include "core/error.h"
+#include "core/machine_identity.h"
 
 namespace drover {
 namespace {
@@ -30,9 +29,7 @@ std::filesystem::path default_tensor_board_folder() {
     localtime_r(&now, &local);
     std::array<char, 32> date{};
     std::strftime(date.data(), date.size(), "%b%d_%H-%M-%S_", &local);
-    std::array<char, 256> host{};
-    gethostname(host.data(), host.size() - 1);
-    return std::filesystem::path("runs") / (std::string(date.data()) + host.data());
+    return std::filesystem::path("runs") / (date.data() + host_name());
 }
 
 EventFile& TensorBoard::file() {

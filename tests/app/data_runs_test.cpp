@@ -89,6 +89,7 @@ TEST_F(DataRuns, LongRowsAreCut) {
         return at == std::string::npos ? 0 : std::atoi(outcome.output.c_str() + at + before.size());
     };
     EXPECT_EQ(longest_row("--block_size 64"), 64);
+    EXPECT_EQ(longest_row("--block_size 64"), 64) << "what was tokenized before is cut no less";
     std::string config = read_text_file(test::golden_path("run_clm/configs/llama.json"));
     Json limited = parse_json(config, "config");
     limited["max_position_embeddings"] = 48;

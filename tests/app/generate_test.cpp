@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "app/run_drover.h"
@@ -41,6 +42,9 @@ TEST(GenerateCommand, GivesTheIdsOfTransformers) {
                                                 fmt::join(first.at("prompt").get<std::vector<int>>(), ","))));
         EXPECT_EQ(found.at("ids"), first.at("ids")) << model;
         EXPECT_EQ(found.at("prompt_ids"), first.at("prompt"));
+        EXPECT_EQ(
+            json_of(generate(model, "--prompt_ids '1, 15 ,2' --max_new_tokens 1 --json")).at("prompt_ids"),
+            (std::vector<int>{1, 15, 2}));
         EXPECT_TRUE(found.at("text").is_null());  // the folder has no tokenizer
     }
 }
@@ -137,6 +141,41 @@ TEST_F(EvalCommand, TakesTokenFiles) {
     EXPECT_EQ(fixed.exit_code, 1);
     EXPECT_NE(fixed.output.find("has rows of 64 tokens, but --block_size is 32"), std::string::npos)
         << fixed.output;
+}
+
+/// The rows of such a file are taken as they are, but for what is beyond the positions or the block size.
+TEST_F(EvalCommand, TakesRowsThatAreNotPacked) {
+    const std::string rows = (folder_ / "rows.tokens").string(), text = golden("run_clm/validation.txt");
+    const test::Outcome made =
+        run("tokenize --tokenizer " + tokenizer_ + " --input " + text + " --packing none --output " + rows);
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+    const std::string lines = read_text_file(text);
+    const Json found = json_of(eval(rows, "--json"));
+    EXPECT_EQ(found.at("samples"), std::count(lines.begin(), lines.end(), '\n'));
+    const test::Outcome cut = run(eval(rows, "--block_size 4"));
+    EXPECT_EQ(cut.exit_code, 0) << cut.output;
+    EXPECT_NE(cut.output.find("beyond the first 4 of a row"), std::string::npos) << cut.output;
+}
+
+/// A token file is used where it lies: nothing is kept, and nothing is written into the working folder.
+TEST_F(EvalCommand, NeedsNoFolderForTokenFiles) {
+    const std::string file = (folder_ / "validation.tokens").string();
+    const test::Outcome made = run("tokenize --tokenizer " + tokenizer_ + " --input " +
+                                   golden("run_clm/validation.txt") + " --block_size 64 --output " + file);
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+    const test::Outcome outcome = test::run_shell(
+        "env -u HOME -u XDG_CACHE_HOME -u DROVER_CACHE " DROVER_BINARY " " + eval(file, "--json 2>/dev/null"),
+        "/");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_EQ(outcome.output, test::run_drover(eval(file, "--json 2>/dev/null")).output);
+}
+
+TEST_F(EvalCommand, SpeaksOfItsOwnFlags) {
+    const test::Outcome outcome =
+        run(eval(golden("run_clm/validation.txt"), "--tokenizer " + (folder_ / "none").string()));
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_NE(outcome.output.find("--tokenizer"), std::string::npos) << outcome.output;
+    EXPECT_EQ(outcome.output.find("--tokenizer_name"), std::string::npos) << outcome.output;
 }
 
 TEST_F(EvalCommand, PrintsATable) {

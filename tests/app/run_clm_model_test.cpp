@@ -113,7 +113,8 @@ TEST_F(RunClmModel, UpdatesThatBfloat16LosesAreAnnounced) {
     std::smatch said;
     ASSERT_TRUE(std::regex_search(
         at_start, said,
-        std::regex("learning rate, 0\\.0001, the first update is too small to change (\\d+) % of (\\S+)\\. ")))
+        std::regex(
+            "learning rate, 0\\.0001, the first update is too small to change (\\d+) % of (\\S+)\\. ")))
         << at_start;
     EXPECT_NE(at_start.find("--master_weights yes"), std::string::npos);
     EXPECT_NE(at_start.find("--stochastic_rounding"), std::string::npos);

@@ -5,6 +5,8 @@
 
 #include "app/background_run.h"
 #include "app/mesh_runs.h"
+#include "data/arrow_library.h"
+#include "data/arrow_tokens.h"
 
 namespace drover {
 namespace {
@@ -80,6 +82,59 @@ TEST_F(TokenData, RowsOfTextArePackedAsTheirTextIs) {
         train_on_file("rows" + name, rows, usable);
         expect_equal_losses("rows" + name, "text" + name);
     }
+}
+
+TEST_F(TokenData, AFolderOfTokenFilesIsADataset) {
+    const std::string evaluated = " --do_eval --eval_strategy steps --eval_steps 4 ";
+    std::filesystem::create_directory(folder_ / "ds");
+    const std::string train = tokenized("ds/train.tokens", "--block_size 32"),
+                      validation = tokenized("ds/validation.tokens", "--block_size 32 --max_samples 4");
+    train_on_file("files", train, evaluated + "--validation_file " + validation);
+    std::string line = words("folder", "");
+    line.replace(line.find("--train_file"), line.find("--do_train") - line.find("--train_file"),
+                 "--dataset_name " + at("ds") + " ");
+    line.replace(line.find("--block_size 32"), 15, "");
+    const test::Outcome named =
+        test::run_in(folder_.path().string(), line + evaluated + "--learning_rate 1e-2 --logging_steps 1");
+    ASSERT_EQ(named.exit_code, 0) << named.output;
+    expect_equal_losses("folder", "files");
+    expect_refusal(test::run("tokenize --tokenizer " + tokenizer + " --input " + train + " --output " +
+                             at("again.tokens")),
+                   1, "is a token file, and text is needed");
+}
+
+/// Rows of ids that are longer than the model's positions, or than --block_size, and text beside them.
+TEST_F(TokenData, LongRowsOfIdsAreCut) {
+    if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
+    std::vector<std::int32_t> ids(100);
+    int left = 12;
+    write_arrow_token_dataset(folder_ / "rows", [&]() -> std::span<const std::int32_t> {
+        if (left == 0) return {};
+        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(left * 100 + i);
+        return std::span(ids).first(static_cast<std::size_t>(100 - left--));
+    });
+    Json config = parse_json(read_text_file(test::golden_path("run_clm/configs/llama.json")), "config");
+    config["max_position_embeddings"] = 48;
+    const std::string flags =
+        "--max_steps 2 --packing none --pad_token eos --config_name " + write("limited.json", config.dump());
+    const auto longest = [&](const std::string& output, const std::string& more) {
+        std::string line = words(output, flags + " --train_file " + at("rows") + " " + more);
+        line.replace(line.find("--block_size 32"), 15, "");
+        const test::Outcome outcome = test::run_in(folder_.path().string(), line);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+        return outcome.output;
+    };
+    const std::string cut = longest("positions", "--validation_split_percentage 0");
+    EXPECT_NE(cut.find("train: rows have up to 99 tokens; what is beyond the first 48"), std::string::npos)
+        << cut;
+    std::string line;
+    for (int i = 0; i < 60; ++i) line += "speak ";
+    const std::string beside = longest(
+        "block", "--block_size 16 --do_eval --validation_file " + write("long.txt", line + "\n" + line));
+    EXPECT_NE(beside.find("train: rows have up to 99 tokens; what is beyond the first 16"), std::string::npos)
+        << beside;
+    EXPECT_NE(beside.find("validation: "), std::string::npos);
+    EXPECT_NE(beside.find("tokens were cut off, beyond the first 16 of a row"), std::string::npos) << beside;
 }
 
 TEST_F(TokenData, AnInterruptedRunGoesOn) {

@@ -65,7 +65,7 @@ TEST_F(ReaderErrors, AFileThatIsCutBetweenTwoPasses) {
 }
 
 TEST_F(ReaderErrors, ColumnsOfWhichNoSingleOneIsTheText) {
-    const ReadOptions text{.is_one_text = true};
+    const ReadOptions text{.refuses_conversations = true};
     EXPECT_EQ(
         error("a.jsonl", R"({"prompt": "p", "completion": "c"})", text),
         "a.jsonl has the columns \"prompt\" and \"completion\", and no single one of its columns is the "
@@ -75,7 +75,9 @@ TEST_F(ReaderErrors, ColumnsOfWhichNoSingleOneIsTheText) {
     EXPECT_NE(error("a.csv", "instruction,input,output\na,b,c\n", text), "");
     EXPECT_EQ(error("a.csv", "instruction,output,text\na,b,c\n", text), "") << "there is a text";
     EXPECT_EQ(error("a.csv", "title,body\na,b\n", text), "") << "as Hugging Face: the first column";
-    EXPECT_EQ(error("a.csv", "prompt,completion\na,b\n", {.text_column = "prompt", .is_one_text = true}), "")
+    EXPECT_EQ(
+        error("a.csv", "prompt,completion\na,b\n", {.text_column = "prompt", .refuses_conversations = true}),
+        "")
         << "it was named";
     EXPECT_EQ(error("a.csv", "prompt,completion\na,b\n"), "") << "columns are read one by one";
 }

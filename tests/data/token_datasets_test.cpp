@@ -58,13 +58,16 @@ TEST_F(TokenDatasets, FilesFollowEachOther) {
 
 TEST_F(TokenDatasets, FilesThatAreNotAlikeDoNotMix) {
     const auto plain = write("a.tokens", blocks_, {{1, 2}});
-    for (const auto& other :
-         {write("long.tokens", {.block_size = 3}, {{1, 2, 3}}), write("texts.tokens", texts_, {{1, 2}}),
-          write("other.tokens", blocks_, {{1, 2}}, 300)})
+    for (const auto& other : {std::pair(write("long.tokens", {.block_size = 3}, {{1, 2, 3}}), "block sizes"),
+                              std::pair(write("texts.tokens", texts_, {{1, 2}}), "packings"),
+                              std::pair(write("other.tokens", blocks_, {{1, 2}}, 300), "tokenizers")})
         EXPECT_NE(test::error_of([&] {
-                      open({plain, other});
-                  }).find("were made with different"),
-                  std::string::npos);
+                      open({plain, other.first});
+                  }).find(std::string("were made with different ") + other.second + "."),
+                  std::string::npos)
+            << other.second;
+    const auto workers = write("workers.tokens", {.block_size = 2, .workers = 3}, {{3, 4}});
+    EXPECT_EQ(all(*open({plain, workers})->token_rows()), (Rows{{1, 2}, {3, 4}}));
 }
 
 /// What is packed from a file of rows is what is packed from the text.
@@ -128,6 +131,25 @@ TEST_F(TokenDatasets, ArrowFilesHaveTheirLabels) {
     }
 }
 
+TEST_F(TokenDatasets, ArrowFilesWithoutRowsDoNotCount) {
+    if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
+    const auto made = [&](const std::string& name, bool empty) {
+        const Ids ids{1, 2, 3};
+        int left = empty ? 0 : 2;
+        write_arrow_token_dataset(folder_ / name, [&]() -> std::span<const std::int32_t> {
+            return left-- > 0 ? std::span<const std::int32_t>(ids) : std::span<const std::int32_t>();
+        });
+        return resolve_dataset({.dataset_name = (folder_ / name).string()}).splits.front().files.front();
+    };
+    const auto full = made("full", false), empty = made("empty", true);
+    for (const auto& files : {std::vector{empty, full}, std::vector{full, empty}}) {
+        const SharedRows rows = open_arrow_tokens(files, {});
+        EXPECT_EQ(rows->token_form()->block_size, 3);
+        EXPECT_EQ(rows->token_form()->packing, Packing::hf);
+        EXPECT_EQ(rows->row_count(), 2);
+    }
+}
+
 TEST_F(TokenDatasets, ArrowRowsOfDifferentLengths) {
     if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
     const Rows given{{1, 2, 3}, {4, 5}, {6, 7, 8, 9}};
@@ -142,6 +164,17 @@ TEST_F(TokenDatasets, ArrowRowsOfDifferentLengths) {
     EXPECT_EQ(splits.train->token_rows()->lengths(), (std::vector<std::int64_t>{3, 2, 4}));
     EXPECT_EQ(splits.train->token_rows()->longest(), 4);
     EXPECT_EQ(splits.train->token_form()->packing, Packing::none);
+
+    const auto cut = cut_training_rows(splits.train->token_rows(), 3);
+    EXPECT_EQ(all(*cut), (Rows{{1, 2, 3}, {4, 5}, {6, 7, 8}}));
+    EXPECT_EQ(cut->lengths(), (std::vector<std::int64_t>{3, 2, 3}));
+    EXPECT_EQ(cut->longest(), 3);
+    Ids ids, labels;
+    cut->read(2, ids, labels);
+    EXPECT_EQ(labels, ids);
+    EXPECT_THROW(load_train_and_validation({.train_files = {(folder_ / "rows").string()}},
+                                           {.validation_percent = 0, .streaming = true, .do_train = true}),
+                 UsageError);
 }
 
 }  // namespace

@@ -62,9 +62,11 @@ TEST(LoadTokenizer, LongTextsAreCutWhereItMakesNoDifference) {
     const auto whole = load_text(file.dump());
     const std::vector<std::string> lines =
         test::lines_of(DROVER_SOURCE_DIR "/examples/data/tinyshakespeare/text.txt");
-    const std::vector<std::string> joints = {" ", "  ", "\n ", " \n", "'s a", " '", ". A", "a b", "9 b", "\u00e9 a"};
+    const std::vector<std::string> joints = {" ",  "  ",  "\n ", " \n", "'s a",
+                                             " '", ". A", "a b", "9 b", "\u00e9 a"};
     std::string text;
-    for (std::size_t i = 0; text.size() < (3U << 19); ++i) text += lines[i % lines.size()] + joints[i % joints.size()];
+    for (std::size_t i = 0; text.size() < (3U << 19); ++i)
+        text += lines[i % lines.size()] + joints[i % joints.size()];
     EXPECT_EQ(encoded(*known, text), encoded(*whole, text));
 }
 

@@ -13,6 +13,7 @@
 #include "backend/cpu/peaks.h"
 #include "backend/cpu/tile_engine.h"
 #include "backend/cpu/tiles/amx_probe.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/machine_memory.h"
 #include "core/stopwatch.h"
@@ -77,8 +78,7 @@ class CpuBackend final : public Backend {
 
     Device device() const override { return Device::cpu; }
     std::string description() const override {
-        const int threads = omp_get_max_threads();
-        return fmt::format("CPU, {}, {} thread{}", instructions_.title, threads, threads == 1 ? "" : "s");
+        return fmt::format("CPU, {}, {}", instructions_.title, counted(omp_get_max_threads(), "thread"));
     }
     std::size_t available_bytes() const override { return usable_memory(); }
     MemoryBlock allocate(std::size_t bytes) override { return allocate_host_memory(bytes); }
