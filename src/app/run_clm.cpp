@@ -535,7 +535,7 @@ void run_in_process(const RunArguments& run, const RunProcesses& processes, Sign
     std::optional<SignalThread::LastAct> unlock;
     if (!arguments.flag("dry_run")) {
         folder.emplace(ranks, arguments, messages);
-        unlock.emplace(signals, [&folder] { folder->release(); });
+        unlock.emplace(signals, [&folder] { folder->release_at_once(); });
         folder->take();
     }
     const ClmSetting setting{
