@@ -32,19 +32,19 @@ milliseconds time_since_boot() {
 
 std::unique_ptr<FolderLock> FolderLock::make(const fs::path& file, LockRecord record,
                                              const LockTimes& times) {
+    const milliseconds begun = time_since_boot();
     const std::optional<int> descriptor = open_exclusively(file, record.text());
     if (!descriptor) return nullptr;
     // Where it took long to write the file, another process may have taken the empty one for abandoned.
     std::unique_ptr<FolderLock> lock(new FolderLock(file, std::move(record), times, *descriptor));
+    lock->note_beat(begun);
     if (!lock->is_own(look_at_lock(file))) return nullptr;
     lock->start_heart();
     return lock;
 }
 
 FolderLock::FolderLock(fs::path file, LockRecord record, const LockTimes& times, int descriptor)
-    : file_(std::move(file)), record_(std::move(record)), times_(times), descriptor_(descriptor) {
-    note_beat();
-}
+    : file_(std::move(file)), record_(std::move(record)), times_(times), descriptor_(descriptor) {}
 
 FolderLock::~FolderLock() {
     release();
@@ -71,18 +71,20 @@ void FolderLock::start_heart() {
 void FolderLock::beat_until_released() {
     std::unique_lock lock(mutex_);
     while (!wake_.wait_for(lock, times_.beat, [this] { return released_.load(); })) {
+        const milliseconds begun = time_since_boot();
         ++record_.beat;
         const std::string text = record_.text();
         const bool written =
             pwrite(descriptor_, text.data(), text.size(), 0) > 0 && fdatasync(descriptor_) == 0;
         look();
         if (taken_by_) return;
-        if (written && is_own(look_at_lock(file_))) note_beat();
+        if (written && is_own(look_at_lock(file_))) note_beat(begun);
     }
 }
 
-void FolderLock::note_beat() {
-    last_beat_ = time_since_boot();
+/// The time is that before it was written: this process may stand still at any place.
+void FolderLock::note_beat(milliseconds begun) {
+    last_beat_ = begun;
     last_written_ = time_of_open_file(descriptor_).value_or(last_written_);
 }
 
@@ -130,10 +132,13 @@ void FolderLock::look() {
 
 /// Nobody has left a mark of a take-over, or it was so long ago that the mark is gone.
 void FolderLock::make_again() {
-    if (since_last_beat() >= times_.stale) {
-        taken_by_ = "a run that has ended since";
-        return;
-    }
+    const auto stood_still = [this] {
+        const bool long_enough = since_last_beat() >= times_.stale;
+        if (long_enough) taken_by_ = "a run that has ended since";
+        return long_enough;
+    };
+    if (stood_still()) return;
+    const milliseconds begun = time_since_boot();
     const std::optional<int> made = open_exclusively(file_, record_.text());
     if (!made) {
         const std::optional<FoundLock> other = look_at_lock(file_);
@@ -142,7 +147,10 @@ void FolderLock::make_again() {
     }
     close(descriptor_);
     descriptor_ = *made;
-    note_beat();
+    if (stood_still())  // between the two
+        unlink(file_.c_str());
+    else
+        note_beat(begun);
 }
 
 std::optional<std::string> FolderLock::taken_by() {

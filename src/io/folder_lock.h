@@ -66,7 +66,7 @@ class FolderLock {
     std::optional<std::filesystem::path> find_mark() const;
     /// Since the last heartbeat after which the file was seen to be this process's.
     Milliseconds since_last_beat() const;
-    void note_beat();
+    void note_beat(Milliseconds begun);
 
     const std::filesystem::path file_;
     LockRecord record_;
