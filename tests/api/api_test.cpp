@@ -261,6 +261,8 @@ TEST_F(PublicApi, WritesNoMoreIntoAFolderThatWasTaken) {
             std::ifstream file(lock);
             record = nlohmann::json::parse(file, nullptr, false);
         }
+        // When it was made, its maker looks at it once more.
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
         record["token"] = "another";
         record["host"] = "elsewhere";
         std::ofstream(folder_ / "lock") << record.dump();

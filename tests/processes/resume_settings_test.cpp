@@ -36,6 +36,9 @@ const std::map<std::string, std::string>& not_compared() {
                                                                  "spmd_debug",
                                                                  "comm_stats",
                                                                  "comm_debug",
+                                                                 "log_level_replica",
+                                                                 "log_on_each_node",
+                                                                 "rank_log_dir",
                                                                  "ddp_timeout"});
         excuse("the model's config is compared instead",
                {"model_name_or_path", "model_type", "model_revision", "config_name", "config_overrides",
