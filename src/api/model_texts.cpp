@@ -10,7 +10,9 @@ void write_model_texts(const std::filesystem::path& folder, const ModelConfig& c
     write_file_atomically(folder / "config.json", config.saved_text(saved_dtype));
     write_file_atomically(folder / "generation_config.json", generation_config_text(generation));
     save_tokenizer(tokenizer, folder);
-    write_file_atomically(folder / "training_args.json", python_json(arguments.to_json(), 2) + "\n");
+    Json settings = arguments.to_json();
+    settings.erase("steal_lock");  // it was meant once; who gives the file again does not mean to steal
+    write_file_atomically(folder / "training_args.json", python_json(settings, 2) + "\n");
 }
 
 }  // namespace drover

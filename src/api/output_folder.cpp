@@ -8,19 +8,16 @@
 #include "core/arena.h"
 
 namespace drover {
-namespace {
 
 namespace fs = std::filesystem;
-
-}  // namespace
 
 void OutputFolder::take() {
     std::optional<FolderLockAttempt> attempt;
     ranks_.together([&] {
         if (!ranks_.is_first()) return;
-        make_folder();
         attempt.emplace(LockRequest{.folder = folder_,
                                     .steal = arguments_.flag("steal_lock"),
+                                    .steal_name = words_.steal_lock,
                                     .job = BatchJob::from_environment(),
                                     .times = times_},
                         [this](const std::string& line) { messages_.warning(line); });
@@ -30,22 +27,34 @@ void OutputFolder::take() {
     while (waiting != 0) {
         ranks_.together([&] {
             const std::lock_guard lock(mutex_);
-            if (attempt && !released_) lock_ = attempt->go_on();
+            if (attempt && !released_) lock_ = go_on(*attempt);
         });
         if (attempt && !lock_) std::this_thread::sleep_for(times_.pause);
         waiting = ranks_.largest(attempt && !lock_ ? 1 : 0);
     }
 }
 
+/// A run that has the folder and fails may remove it, if it has made it.
+std::unique_ptr<FolderLock> OutputFolder::go_on(FolderLockAttempt& attempt) {
+    make_folder();
+    try {
+        return attempt.go_on();
+    } catch (const Error&) {
+        std::error_code failure;
+        if (fs::exists(folder_, failure) || failure) throw;
+        return nullptr;
+    }
+}
+
 void OutputFolder::make_folder() {
-    const std::lock_guard lock(mutex_);
     std::error_code failure;
     if (fs::exists(folder_, failure) && !fs::is_directory(folder_, failure))
-        throw Error(fmt::format("--output_dir {} is a file.", folder_.string()), "Name a folder.");
-    made_ = fs::create_directories(folder_, failure);
+        throw Error(fmt::format("{} {} is a file.", words_.output_dir, folder_.string()), "Name a folder.");
+    if (fs::create_directories(folder_, failure)) made_ = true;
     if (failure)
-        throw Error(fmt::format("--output_dir {} cannot be made: {}.", folder_.string(), failure.message()),
-                    "Name a folder that can be written to.");
+        throw Error(
+            fmt::format("{} {} cannot be made: {}.", words_.output_dir, folder_.string(), failure.message()),
+            "Name a folder that can be written to.");
 }
 
 void OutputFolder::check_still_ours() const {
@@ -66,7 +75,18 @@ void OutputFolder::release() noexcept {
     if (made_) rmdir(folder_.c_str());  // unless there is something in it
 }
 
-std::string space_warning(const fs::path& folder, std::uint64_t bytes, std::string_view purpose) {
+void OutputFolder::release_at_once() noexcept {
+    // Where a take() or a release() hangs in the file system, the lock stays; the next run sees that this
+    // process has ended.
+    const std::unique_lock lock(mutex_, std::chrono::seconds(2));
+    if (!lock) return;
+    released_ = true;
+    if (lock_) lock_->release_at_once();
+    if (made_) rmdir(folder_.c_str());
+}
+
+std::string space_warning(const fs::path& folder, std::uint64_t bytes, std::string_view purpose,
+                          const FolderWords& words) {
     fs::path existing = fs::absolute(folder);
     std::error_code failure;
     while (!fs::exists(existing, failure) && existing.has_relative_path()) existing = existing.parent_path();
@@ -74,8 +94,8 @@ std::string space_warning(const fs::path& folder, std::uint64_t bytes, std::stri
     if (failure || space.available >= bytes) return "";
     return fmt::format(
         "{} takes about {}, and the file system of {} has {} left. Free some space before it is written, or "
-        "choose another --output_dir.",
-        purpose, bytes_text(bytes), folder.string(), bytes_text(space.available));
+        "choose another {}.",
+        purpose, bytes_text(bytes), folder.string(), bytes_text(space.available), words.output_dir);
 }
 
 }  // namespace drover

@@ -36,6 +36,7 @@
 #include "train/communication_report.h"
 #include "train/early_stop.h"
 #include "train/engine_model.h"
+#include "train/hf_checkpoint.h"
 #include "train/log_printer.h"
 #include "train/model_card.h"
 #include "train/non_finite_watch.h"
@@ -54,6 +55,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* state_file = "trainer_state.json";
+constexpr const char* card_file = "README.md";
 
 TrainerState saved_state(const fs::path& folder) {
     const fs::path file = folder / state_file;
@@ -160,12 +162,15 @@ class ClmRun {
 
     void go() {
         complete_ = is_complete();
-        if (complete_ && !arguments_.flag("do_eval")) return;
+        if (complete_ && !arguments_.flag("do_eval")) {
+            if (lacks_card()) write_card(saved_state(settings_.output_dir));
+            return;
+        }
         // Nothing in these is collective, and a file that no rank can read is shown once.
         processes_.ranks.together([&] { engine_->allocate(); });
         const Stopwatch preparation;
         processes_.ranks.together([&] { prepare_weights(); });
-        if (arguments_.flag("do_train"))
+        if (arguments_.flag("do_train") && !complete_)
             if (const std::string lost =
                     lost_updates_warning(*engine_, engine_settings_, settings_.learning_rate);
                 !lost.empty())
@@ -191,7 +196,7 @@ class ClmRun {
         say(fmt::format("This process had at most {} of memory resident.",
                         bytes_text(static_cast<std::size_t>(peak_resident_bytes()))));
         if (!processes_.is_first()) return;
-        if (!complete_) write_card(trainer);
+        if (!complete_ || lacks_card()) write_card(trainer.state());
         write_log(stdout, summary_.text());
         if (communication_) write_log(stdout, communication_->text());
         if (tensor_board_) say(fmt::format("TensorBoard's file is {}.", tensor_board_->written().string()));
@@ -281,10 +286,19 @@ class ClmRun {
             if (arguments_.flag("save_final_model") && !holds_weights(settings_.output_dir)) return;
             const std::int64_t done = saved_state(*resume_point_).global_step, wanted = planned().max_steps;
             if (done < wanted || ended_at() < wanted) return;
-            say(
-                fmt::format("Training is already complete: {} of {} steps. Nothing of it is written again; "
-                            "--overwrite_output_dir starts anew.",
-                            done, wanted));
+            say(fmt::format(
+                "Training is already complete: {}. Nothing of it is written again; {} starts anew.",
+                done == wanted ? fmt::format("{} of {} steps", done, wanted)
+                               : fmt::format("{} steps are done, {} were asked for", done, wanted),
+                arguments_.flag("overwrite_output_dir")
+                    ? fmt::format("--overwrite_output_dir without --{}", arguments_.given("loading_step")
+                                                                             ? "loading_step"
+                                                                             : "resume_from_checkpoint")
+                    : "--overwrite_output_dir"));
+            if (const std::string differences = what_changed(); !differences.empty())
+                messages_.warning(
+                    "Warning: The complete run is not the one that is asked for, for these differ: " +
+                    differences);
             complete = 1;
         });
         return processes_.ranks.largest(complete) != 0;
@@ -334,26 +348,38 @@ class ClmRun {
         resumed_loop_ = engine_model_->resume(*resume_point_);
         const StepPlan plan = planned();
         const TrainerState fresh = TrainerState::begin(settings_, plan.max_steps, plan.epochs);
-        for (const std::string& warning :
-             {changed_settings(settings_, fresh, *resumed_state_), what_changed()})
-            if (!warning.empty()) messages_.warning(warning);
+        if (const std::string warning = changed_settings(settings_, fresh, *resumed_state_); !warning.empty())
+            messages_.warning(warning);
+        if (const std::string differences = what_changed(); !differences.empty())
+            messages_.warning(
+                "Warning: The resumed run will not be the one that was stopped, for these differ: " +
+                differences);
         say("  Continuing training from checkpoint, will skip to saved global_step");
         say(fmt::format("  Continuing training from epoch {}",
                         resumed_state_->global_step / plan.updates_per_epoch));
         say(fmt::format("  Continuing training from global step {}", resumed_state_->global_step));
     }
 
-    /// What makes the resumed run another one than that which was stopped, in one warning.
+    /// A line for each thing that makes this run another one than that of the checkpoint.
     std::string what_changed() const {
         std::string lines;
         const fs::path arguments = *resume_point_ / "training_args.json";
         if (fs::exists(arguments))
             lines += changed_arguments(arguments_.to_json(), read_json_file(arguments));
-        lines += changed_config(model_.config, ModelConfig::from_path(*resume_point_));
-        if (resumed_loop_)
+        if (const auto config = config_of_checkpoint()) lines += changed_config(model_.config, *config);
+        if (!is_hf_checkpoint(*resume_point_))
             lines += changed_facts(facts(), RunFacts::from(CheckpointManifest::read(*resume_point_).state));
-        if (lines.empty()) return "";
-        return "Warning: The resumed run will not be the one that was stopped, for these differ: " + lines;
+        return lines;
+    }
+
+    /// Nothing where it has none that can be read, as one of the Trainer's may have; --config_name is enough
+    /// to go on.
+    std::optional<ModelConfig> config_of_checkpoint() const {
+        try {
+            return ModelConfig::from_path(*resume_point_);
+        } catch (const Error&) {
+            return std::nullopt;
+        }
     }
 
     /// Runs until the end or a signal.
@@ -468,7 +494,10 @@ class ClmRun {
         save_metrics(settings_.output_dir, split, metrics);
     }
 
-    void write_card(const Trainer& trainer) const {
+    /// A complete run may have been killed before it came to its last file, which the first process writes.
+    bool lacks_card() const { return processes_.is_first() && !fs::exists(settings_.output_dir / card_file); }
+
+    void write_card(const TrainerState& state) const {
         const OptimizerSettings optimizer = optimizer_settings(arguments_);
         const std::string card =
             model_card({.name = settings_.output_dir.filename().string(),
@@ -477,9 +506,9 @@ class ClmRun {
                         .drover_version = DROVER_VERSION,
                         .optimizer = optimizer.name,
                         .precision = precision_.parameters == DType::f32 ? "" : precision_text(precision_)},
-                       settings_, trainer.state());
+                       settings_, state);
         fs::create_directories(settings_.output_dir);
-        write_file_atomically(settings_.output_dir / "README.md", card);
+        write_file_atomically(settings_.output_dir / card_file, card);
     }
 
     const RunArguments& run_;
@@ -536,7 +565,7 @@ void run_in_process(const RunArguments& run, const RunProcesses& processes, Sign
     std::optional<SignalThread::LastAct> unlock;
     if (!arguments.flag("dry_run")) {
         folder.emplace(ranks, arguments, messages);
-        unlock.emplace(signals, [&folder] { folder->release(); });
+        unlock.emplace(signals, [&folder] { folder->release_at_once(); });
         folder->take();
     }
     const ClmSetting setting{

@@ -74,7 +74,10 @@ std::optional<fs::path> find_resume_point(const Arguments& arguments, const Say&
         say(fmt::format("Removed {}, which an interrupted save left in {}.", name, output.string()));
 
     const std::string step = arguments.optional_text("loading_step").value_or("latest_if_exists");
-    if (step == "-1") return std::nullopt;
+    if (step == "-1") {
+        if (!arguments.flag("overwrite_output_dir")) check_nothing_is_lost(output, "--loading_step is -1");
+        return std::nullopt;
+    }
     if (step != "latest_if_exists") return numbered_checkpoint(output, step);
 
     const std::optional<std::string> asked = arguments.optional_text("resume_from_checkpoint");

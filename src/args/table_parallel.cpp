@@ -109,7 +109,8 @@ std::span<const Argument> neuron_arguments() {
         integer("num_kept_checkpoint", "", "As --save_total_limit; below 1 all are kept."),
         text("loading_step", "",
              "Checkpoint of --output_dir to go on from: the number of its step; latest_if_exists: the newest "
-             "complete one; -1: none, and the run starts anew even if there are some."),
+             "complete one; -1: none, and the run starts anew (with --overwrite_output_dir if there are "
+             "some)."),
         flag("save_load_xser", "yes", "One file per tensor.")
             .explained("Checkpoints are safetensors files, which any number of processes reads in parts."),
         flag("async_checkpoint_saving", "no", "Write checkpoints in the background.")

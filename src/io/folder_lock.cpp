@@ -1,68 +1,156 @@
 #include "io/folder_lock.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <ctime>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 
 namespace drover {
+namespace {
 
-std::unique_ptr<FolderLock> FolderLock::make(const std::filesystem::path& file, LockRecord record,
-                                             std::chrono::milliseconds period) {
-    if (!create_file_exclusively(file, record.text())) return nullptr;
-    // Where it took long to write the file, another process may have taken the empty one for abandoned.
-    const std::optional<FoundLock> made = look_at_lock(file);
-    if (!made || !made->record || made->record->token != record.token) return nullptr;
-    return std::unique_ptr<FolderLock>(new FolderLock(file, std::move(record), period));
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+/// It counts the time in which the machine is suspended, which steady_clock does not.
+milliseconds time_since_boot() {
+    timespec now{};
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return std::chrono::duration_cast<milliseconds>(std::chrono::seconds(now.tv_sec) +
+                                                    std::chrono::nanoseconds(now.tv_nsec));
 }
 
-FolderLock::FolderLock(std::filesystem::path file, LockRecord record, std::chrono::milliseconds period)
-    : file_(std::move(file)), record_(std::move(record)), period_(period) {
+}  // namespace
+
+std::unique_ptr<FolderLock> FolderLock::make(const fs::path& file, LockRecord record,
+                                             const LockTimes& times) {
+    const milliseconds begun = time_since_boot();
+    const std::optional<int> descriptor = open_exclusively(file, record.text());
+    if (!descriptor) return nullptr;
+    // Where it took long to write the file, another process may have taken the empty one for abandoned.
+    std::unique_ptr<FolderLock> lock(new FolderLock(file, std::move(record), times, *descriptor));
+    lock->note_beat(begun);
+    if (!lock->is_own(look_at_lock(file))) return nullptr;
+    lock->start_heart();
+    return lock;
+}
+
+FolderLock::FolderLock(fs::path file, LockRecord record, const LockTimes& times, int descriptor)
+    : file_(std::move(file)), record_(std::move(record)), times_(times), descriptor_(descriptor) {}
+
+FolderLock::~FolderLock() {
+    release();
+    close(descriptor_);
+}
+
+void FolderLock::start_heart() {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    heart_ = std::thread([this] { beat_until_released(); });
+    std::string failure;
+    try {
+        heart_ = std::thread([this] { beat_until_released(); });
+    } catch (const std::system_error& error) {
+        failure = error.code().message();
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (!failure.empty())
+        throw Error(
+            fmt::format("The thread that keeps the lock {} cannot be started: {}.", file_.string(), failure),
+            "Allow more processes (ulimit -u), or end others.");
 }
 
 void FolderLock::beat_until_released() {
     std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, period_, [this] { return released_; })) {
+    while (!wake_.wait_for(lock, times_.beat, [this] { return released_.load(); })) {
+        const milliseconds begun = time_since_boot();
+        ++record_.beat;
+        const std::string text = record_.text();
+        const bool written =
+            pwrite(descriptor_, text.data(), text.size(), 0) > 0 && fdatasync(descriptor_) == 0;
         look();
-        if (!taken_by_) write_beat();
+        if (taken_by_) return;
+        if (written && is_own(look_at_lock(file_))) note_beat(begun);
     }
 }
 
-/// A beat that cannot be written is followed by the next one.
-void FolderLock::write_beat() {
-    ++record_.beat;
-    const int descriptor = open(file_.c_str(), O_WRONLY | O_CLOEXEC);
-    if (descriptor < 0) return;
-    const std::string text = record_.text();
-    if (pwrite(descriptor, text.data(), text.size(), 0) > 0) fdatasync(descriptor);
-    close(descriptor);
+/// The time is that before it was written: this process may stand still at any place.
+void FolderLock::note_beat(milliseconds begun) {
+    last_beat_ = begun;
+    last_written_ = time_of_open_file(descriptor_).value_or(last_written_);
+}
+
+milliseconds FolderLock::since_last_beat() const {
+    // A virtual machine that is paused may not notice; the server of its files goes on.
+    const FileTime by_files = file_system_time(file_) - last_written_;
+    return std::max(time_since_boot() - last_beat_, std::chrono::duration_cast<milliseconds>(by_files));
+}
+
+bool FolderLock::is_own(const std::optional<FoundLock>& found) const {
+    return found && found->record && found->record->token == record_.token;
+}
+
+std::optional<fs::path> FolderLock::find_mark() const {
+    struct stat status {};
+    std::vector<std::string> identities{record_.token};
+    // Another user, who cannot read the file, names it by its number.
+    if (fstat(descriptor_, &status) == 0) identities.push_back(inode_identity(status.st_ino));
+    for (const std::string& identity : identities) {
+        const fs::path mark = take_over_mark(file_, identity);
+        if (lstat(mark.c_str(), &status) == 0) return mark;
+        if (errno != ENOENT) throw Error(fmt::format("{} cannot be looked at.", mark.string()));
+    }
+    return std::nullopt;
 }
 
 void FolderLock::look() {
-    if (taken_by_) return;
-    const std::filesystem::path mark = take_over_mark(file_, record_.token);
+    if (taken_by_ || released_) return;
     try {
-        std::optional<FoundLock> found = look_at_lock(file_);
-        if (!found) {
-            if (const std::optional<FoundLock> taker = look_at_lock(mark))
-                taken_by_ = taker->holder();  // and it has ended already
-            else if (!create_file_exclusively(file_, record_.text()))
-                found = look_at_lock(file_);
+        const std::optional<FoundLock> found = look_at_lock(file_);
+        if (is_own(found)) return;
+        if (const std::optional<fs::path> mark = find_mark()) {
+            const std::optional<FoundLock> taker = look_at_lock(*mark);
+            taken_by_ = taker ? taker->holder() : FoundLock{}.holder();
+            unlink(mark->c_str());
+        } else if (found && found->record) {
+            taken_by_ = found->holder();
+        } else if (is_absent(file_)) {
+            make_again();
         }
-        const bool own = !found || (found->record && found->record->token == record_.token);
-        if (!own) taken_by_ = found->holder();
     } catch (const Error&) {
-        // The folder is gone too, or cannot be written now.
+        // The folder is gone too, or cannot be read or written now.
     }
-    if (taken_by_) unlink(mark.c_str());
+}
+
+/// Nobody has left a mark of a take-over, or it was so long ago that the mark is gone.
+void FolderLock::make_again() {
+    const auto stood_still = [this] {
+        const bool long_enough = since_last_beat() >= times_.stale;
+        if (long_enough) taken_by_ = "a run that has ended since";
+        return long_enough;
+    };
+    if (stood_still()) return;
+    const milliseconds begun = time_since_boot();
+    const std::optional<int> made = open_exclusively(file_, record_.text());
+    if (!made) {
+        const std::optional<FoundLock> other = look_at_lock(file_);
+        if (other && other->record) taken_by_ = other->holder();
+        return;
+    }
+    close(descriptor_);
+    descriptor_ = *made;
+    if (stood_still())  // between the two
+        unlink(file_.c_str());
+    else
+        note_beat(begun);
 }
 
 std::optional<std::string> FolderLock::taken_by() {
@@ -74,14 +162,19 @@ std::optional<std::string> FolderLock::taken_by() {
 void FolderLock::release() noexcept {
     {
         const std::lock_guard lock(mutex_);
-        if (std::exchange(released_, true)) return;
+        if (std::exchange(finished_, true)) return;
+        released_ = true;
     }
     wake_.notify_all();
-    heart_.join();
-    const std::optional<FoundLock> found = look_at_lock(file_);
-    if (!found || !found->record || found->record->token != record_.token) return;
-    remove_lock_leftovers(file_, leftover_age);
+    if (heart_.joinable()) heart_.join();
+    if (!is_own(look_at_lock(file_))) return;
+    remove_lock_leftovers(file_, times_.leftover, times_.mark());
     unlink(file_.c_str());
+}
+
+void FolderLock::release_at_once() noexcept {
+    released_ = true;
+    if (is_own(look_at_lock(file_))) unlink(file_.c_str());
 }
 
 }  // namespace drover

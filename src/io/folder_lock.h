@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -9,46 +10,75 @@
 
 namespace drover {
 
+/// How long things last; tests have less time.
+struct LockTimes {
+    using Milliseconds = std::chrono::milliseconds;
+    Milliseconds beat{20'000};      ///< between two heartbeats
+    Milliseconds stale{600'000};    ///< without a heartbeat, after which a lock is taken over
+    Milliseconds dying{2'000};      ///< that a process of this machine is given to end
+    Milliseconds unwritten{3'000};  ///< after which an empty lock file is taken for abandoned
+    Milliseconds pause{1'000};      ///< between two looks
+    Milliseconds leftover{60'000};  ///< after which files that a take-over left beside the lock file go
+
+    /// How long the mark of a take-over stays. A process whose lock file is missing relies on it for as long
+    /// as its last heartbeat is younger than `stale`.
+    Milliseconds mark() const { return 2 * stale; }
+};
+
 /// A lock on a folder while a run writes to it: a file that names the process, with a heartbeat by which
 /// others, on other hosts too, see that it lives. A lock is removed when this is destroyed; one that is left
 /// behind is recognised by FolderLockAttempt.
 class FolderLock {
   public:
-    /// After which files that a take-over leaves beside the lock file are removed.
-    static constexpr std::chrono::seconds leftover_age{60};
-
-    /// Makes the file; null when there is one. Error when it cannot be made. A thread of its own writes a
-    /// beat per `period`; it takes no signals.
+    /// Makes the file; null when there is one. Error when it cannot be made. A thread of its own writes the
+    /// heartbeats; it takes no signals.
     static std::unique_ptr<FolderLock> make(const std::filesystem::path& file, LockRecord record,
-                                            std::chrono::milliseconds period);
-    ~FolderLock() { release(); }
+                                            const LockTimes& times);
+    ~FolderLock();
     FolderLock(const FolderLock&) = delete;
     FolderLock& operator=(const FolderLock&) = delete;
 
     /// Who has taken it from this process ("process 17 on host node3"), even if that one has given it back
-    /// since; nothing while it is this process's. A file that somebody has removed is made again.
+    /// since; nothing while it is this process's. A file that somebody has removed is made again, unless this
+    /// process has stood still so long that another may have come and gone in the meantime.
     std::optional<std::string> taken_by();
 
     /// Removes the file if it is still this process's. Any thread may do so, and more than once.
     void release() noexcept;
+    /// The same before the program ends at once: waits for nobody, and leaves the thread running.
+    void release_at_once() noexcept;
 
     const std::filesystem::path& file() const { return file_; }
 
   private:
-    FolderLock(std::filesystem::path file, LockRecord record, std::chrono::milliseconds period);
+    using Milliseconds = std::chrono::milliseconds;
 
+    FolderLock(std::filesystem::path file, LockRecord record, const LockTimes& times, int descriptor);
+
+    void start_heart();
     void beat_until_released();
-    void write_beat();
-    /// Sets taken_by_.
+    /// Looks at the file by its path, and sets taken_by_. Whatever cannot be read now is looked at again
+    /// later.
     void look();
+    void make_again();
+    bool is_own(const std::optional<FoundLock>& found) const;
+    /// The file by which another has taken this lock over, if there is one. Error when that is not known.
+    std::optional<std::filesystem::path> find_mark() const;
+    /// Since the last heartbeat after which the file was seen to be this process's.
+    Milliseconds since_last_beat() const;
+    void note_beat(Milliseconds begun);
 
-    std::filesystem::path file_;
+    const std::filesystem::path file_;
     LockRecord record_;
-    std::chrono::milliseconds period_;
+    const LockTimes times_;
     std::mutex mutex_;
     std::condition_variable wake_;
-    bool released_ = false;                // under the mutex
-    std::optional<std::string> taken_by_;  // under the mutex
+    std::atomic<bool> released_ = false;  // set under the mutex, but for release_at_once()
+    bool finished_ = false;               // under the mutex, as all that follows: release() was called
+    std::optional<std::string> taken_by_;
+    int descriptor_;            // heartbeats go to this process's file, whatever has its name
+    Milliseconds last_beat_{};  // by a clock that goes on while the machine sleeps
+    FileTime last_written_{};   // the same by the file system's
     std::thread heart_;
 };
 

@@ -30,8 +30,8 @@ FolderLockAttempt::FolderLockAttempt(LockRequest request, Say say)
       record_(LockRecord::own(request_.job)) {}
 
 std::unique_ptr<FolderLock> FolderLockAttempt::go_on() {
-    if (auto lock = FolderLock::make(file_, record_, request_.times.beat)) {
-        remove_lock_leftovers(file_, FolderLock::leftover_age);
+    if (auto lock = FolderLock::make(file_, record_, request_.times)) {
+        remove_lock_leftovers(file_, request_.times.leftover, request_.times.mark());
         return lock;
     }
     const std::optional<FoundLock> found = look_at_lock(file_);
@@ -47,7 +47,7 @@ std::unique_ptr<FolderLock> FolderLockAttempt::go_on() {
             break;
     }
     remove_abandoned(*found);
-    auto lock = FolderLock::make(file_, record_, request_.times.beat);
+    auto lock = FolderLock::make(file_, record_, request_.times);
     if (lock)
         say_(fmt::format("Took over the lock on {} from {}: {}.", request_.folder.string(), found->holder(),
                          reason));
@@ -77,7 +77,7 @@ bool FolderLockAttempt::requeued(const FoundLock& found) const {
 FolderLockAttempt::Verdict FolderLockAttempt::judge(const FoundLock& found, std::string& reason) {
     const LockTimes& times = request_.times;
     if (request_.steal) {
-        reason = "--steal_lock asks for it";
+        reason = request_.steal_name + " asks for it";
         return Verdict::take;
     }
     if (found.empty) {
@@ -101,19 +101,26 @@ FolderLockAttempt::Verdict FolderLockAttempt::judge(const FoundLock& found, std:
         // It lives, but has stood still for long. A machine that slept is about to go on.
         return watched() >= 2 * times.beat ? Verdict::take : Verdict::wait;
     }
-    if (old >= times.stale || watched() >= times.stale) return Verdict::take;
+    if (left_to_wait(found) <= milliseconds(0)) return Verdict::take;
     tell_of_wait(found);
     return Verdict::wait;
+}
+
+milliseconds FolderLockAttempt::left_to_wait(const FoundLock& found) const {
+    const LockTimes& times = request_.times;
+    // Where clocks are far apart, a heartbeat of just now may look old: two more would be seen.
+    const milliseconds by_age = std::max(times.stale - age(found), 2 * times.beat - watched());
+    return std::min(by_age, times.stale - watched());
 }
 
 void FolderLockAttempt::tell_of_wait(const FoundLock& found) {
     if (std::exchange(told_, true)) return;
     const milliseconds old = std::max(age(found), milliseconds(0));
     say_(fmt::format(
-        "{} is locked by {}, whose last heartbeat is {} old. If there are no more, this run goes on when "
-        "{} have passed without one, in {}; --steal_lock does so at once.",
-        request_.folder.string(), found.holder(), time_text(old), time_text(request_.times.stale),
-        time_text(request_.times.stale - old)));
+        "{} is locked by {}, whose last heartbeat is {} old. If there are no more, this run goes on in {}; "
+        "{} does so at once.",
+        request_.folder.string(), found.holder(), time_text(old), time_text(left_to_wait(found)),
+        request_.steal_name));
 }
 
 /// Who makes the mark of a lock may remove that lock, and no other: what was removed is looked at once more.
@@ -123,22 +130,23 @@ void FolderLockAttempt::remove_abandoned(const FoundLock& found) const {
     if (!create_file_exclusively(mark, record_.text())) {
         // Its maker may have died before it came to an end.
         const std::optional<FoundLock> other = look_at_lock(mark);
-        if (other && age(*other) >= FolderLock::leftover_age) unlink(mark.c_str());
+        if (other && age(*other) >= request_.times.leftover) unlink(mark.c_str());
         return;
     }
     const std::optional<FoundLock> still = look_at_lock(file_);
     if (still && still->identity() == found.identity()) {
         const fs::path removed = beside_lock(file_, "removed", record_.token);
-        std::error_code failure;  // of what cannot be helped
         if (rename(file_.c_str(), removed.c_str()) == 0) {
             const std::optional<FoundLock> taken = look_at_lock(removed);
             // Its process has given it back in this moment, and another has made its own.
             const bool another = taken && taken->identity() != found.identity();
+            std::error_code failure;  // that process notices that its file is gone, and makes it again
             if (another) fs::create_hard_link(removed, file_, failure);
             unlink(removed.c_str());
         }
     }
-    // A process that may live finds the mark, whenever it looks.
+    // A process that may live finds the mark at its next look, or, when the mark is gone too, sees by its own
+    // last heartbeat that it has stood still for too long.
     const bool ended = !found.record || fate_of(found.record->process) == ProcessFate::ended;
     if (ended) unlink(mark.c_str());
 }
@@ -147,7 +155,8 @@ void FolderLockAttempt::refuse(const FoundLock& found) const {
     const bool this_process = found.record && found.record->process == record_.process;
     throw Error(fmt::format("Another run writes to the folder {}: {}.", request_.folder.string(),
                             this_process ? "one of this process" : found.holder()),
-                "Choose another folder, or wait for that run to end; --steal_lock takes the folder from it.");
+                "Choose another folder, or wait for that run to end; " + request_.steal_name +
+                    " takes the folder from it.");
 }
 
 }  // namespace drover

@@ -6,19 +6,10 @@
 
 namespace drover {
 
-/// How long things last; tests have less time.
-struct LockTimes {
-    using Milliseconds = std::chrono::milliseconds;
-    Milliseconds beat{20'000};      ///< between two heartbeats
-    Milliseconds stale{600'000};    ///< without a heartbeat, after which a lock is taken over
-    Milliseconds dying{2'000};      ///< that a process of this machine is given to end
-    Milliseconds unwritten{3'000};  ///< after which an empty lock file is taken for abandoned
-    Milliseconds pause{1'000};      ///< between two looks
-};
-
 struct LockRequest {
     std::filesystem::path folder;
-    bool steal = false;  ///< take it, whoever has it
+    bool steal = false;                       ///< take it, whoever has it
+    std::string steal_name = "--steal_lock";  ///< how the user asks for that
     BatchJob job{};
     LockTimes times{};
 };
@@ -26,8 +17,8 @@ struct LockRequest {
 /// Gets the lock of a folder, or finds out that somebody has it. Another's lock is taken over
 ///
 /// - at once, where its process has ended on this machine, or where its job was started again as this one;
-/// - when no heartbeat was written for some minutes. Whether one is written is seen by watching the file, and
-///   how old the last one is, by the file system's clock: those of two hosts may differ.
+/// - when no heartbeat was written for some minutes. How old the last one is, the file system's clock says;
+///   that there are no more is seen by watching the file, for the clocks of two hosts may differ.
 ///
 /// Of several processes that take over a lock at the same time, one gets it.
 class FolderLockAttempt {
@@ -52,6 +43,8 @@ class FolderLockAttempt {
     std::chrono::milliseconds watched() const;
     /// Since the last heartbeat.
     std::chrono::milliseconds age(const FoundLock& found) const;
+    /// Until no more heartbeats are waited for.
+    std::chrono::milliseconds left_to_wait(const FoundLock& found) const;
     bool requeued(const FoundLock& found) const;
     void tell_of_wait(const FoundLock& found);
     void remove_abandoned(const FoundLock& found) const;

@@ -94,7 +94,11 @@ std::string FoundLock::holder() const {
 }
 
 std::string FoundLock::identity() const {
-    return record ? record->token : fmt::format("inode-{}", inode);
+    return record ? record->token : inode_identity(inode);
+}
+
+std::string inode_identity(ino_t inode) {
+    return fmt::format("inode-{}", inode);
 }
 
 std::optional<FoundLock> look_at_lock(const fs::path& file) {
@@ -118,16 +122,32 @@ std::optional<FoundLock> look_at_lock(const fs::path& file) {
     return found;
 }
 
-bool create_file_exclusively(const fs::path& file, std::string_view text) {
+bool is_absent(const fs::path& file) {
+    struct stat status {};
+    return lstat(file.c_str(), &status) != 0 && errno == ENOENT;
+}
+
+std::optional<int> open_exclusively(const fs::path& file, std::string_view text) {
     const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (descriptor < 0 && errno == EEXIST) return false;
+    if (descriptor < 0 && errno == EEXIST) return std::nullopt;
     if (descriptor < 0) fail(file, errno);
-    const bool written = write_whole(descriptor, text);
+    if (write_whole(descriptor, text)) return descriptor;
     const int error_number = errno;
     close(descriptor);
-    if (written) return true;
     unlink(file.c_str());
     fail(file, error_number);
+}
+
+bool create_file_exclusively(const fs::path& file, std::string_view text) {
+    const std::optional<int> descriptor = open_exclusively(file, text);
+    if (descriptor) close(*descriptor);
+    return descriptor.has_value();
+}
+
+std::optional<FileTime> time_of_open_file(int descriptor) {
+    struct stat status {};
+    if (fstat(descriptor, &status) != 0) return std::nullopt;
+    return time_of(status);
 }
 
 fs::path beside_lock(const fs::path& file, std::string_view purpose, std::string_view identity) {
@@ -147,14 +167,16 @@ FileTime file_system_time(const fs::path& file) {
     return time_of(status);
 }
 
-void remove_lock_leftovers(const fs::path& file, std::chrono::milliseconds age) noexcept {
+void remove_lock_leftovers(const fs::path& file, std::chrono::milliseconds age,
+                           std::chrono::milliseconds mark_age) noexcept {
     try {
         const FileTime now = file_system_time(file);
         for (const fs::directory_entry& entry : fs::directory_iterator(file.parent_path())) {
             const std::string name = entry.path().filename().string();
             if (!name.starts_with(file.filename().string() + ".")) continue;
+            const bool mark = name.starts_with(take_over_mark(file, "").filename().string());
             const std::optional<FoundLock> left = look_at_lock(entry.path());
-            if (left && now - left->written >= age) unlink(entry.path().c_str());
+            if (left && now - left->written >= (mark ? mark_age : age)) unlink(entry.path().c_str());
         }
     } catch (const std::exception&) {
         // They do no harm, and the next run tries again.

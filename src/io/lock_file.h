@@ -59,9 +59,14 @@ struct FoundLock {
 /// Nothing when there is none.
 std::optional<FoundLock> look_at_lock(const std::filesystem::path& file);
 
+/// Whether there is no such file, for certain: one that cannot be looked at now may be there.
+bool is_absent(const std::filesystem::path& file);
+
 /// Makes a file that is not there yet, and waits until it is on the disk. False when there is one; Error when
 /// it cannot be made, and then there is none.
 bool create_file_exclusively(const std::filesystem::path& file, std::string_view text);
+/// The same, and leaves it open for writing: its descriptor, or nothing when there is a file.
+std::optional<int> open_exclusively(const std::filesystem::path& file, std::string_view text);
 
 /// A file beside a lock file, which belongs to one lock: "drover.lock.taken-3f…".
 std::filesystem::path beside_lock(const std::filesystem::path& file, std::string_view purpose,
@@ -71,10 +76,18 @@ inline std::filesystem::path take_over_mark(const std::filesystem::path& file, s
     return beside_lock(file, "taken", identity);
 }
 
+/// How a lock is named that cannot be read.
+std::string inode_identity(ino_t inode);
+
+/// The time of an open file; nothing when it cannot be had.
+std::optional<FileTime> time_of_open_file(int descriptor);
+
 /// The file system's time now, by a file that is made for it beside `file`. Error when that cannot be.
 FileTime file_system_time(const std::filesystem::path& file);
 
-/// Removes files beside a lock file that are older.
-void remove_lock_leftovers(const std::filesystem::path& file, std::chrono::milliseconds age) noexcept;
+/// Removes files beside a lock file that are older than `age`, and marks of take-overs that are older than
+/// `mark_age`.
+void remove_lock_leftovers(const std::filesystem::path& file, std::chrono::milliseconds age,
+                           std::chrono::milliseconds mark_age) noexcept;
 
 }  // namespace drover

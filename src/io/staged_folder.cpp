@@ -266,10 +266,11 @@ void remove_folder_safely(const fs::path& folder) {
 std::vector<std::string> remove_partial_folders(const fs::path& output_dir) {
     std::vector<std::string> names;
     if (!fs::is_directory(output_dir)) return names;
-    for (const fs::directory_entry& entry : fs::directory_iterator(output_dir))
-        if (std::string name = entry.path().filename().string();
-            entry.is_directory() && is_left_by_a_save(name))
-            names.push_back(std::move(name));
+    for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
+        std::string name = entry.path().filename().string();
+        std::error_code unreadable;
+        if (is_left_by_a_save(name) && entry.is_directory(unreadable)) names.push_back(std::move(name));
+    }
     std::sort(names.begin(), names.end());
     put_back_replaced(output_dir, names);
     for (const std::string& name : names) {

@@ -38,7 +38,9 @@ std::vector<Checkpoint> find_checkpoints(const fs::path& output_dir) {
         const char* end = name.data() + name.size();
         const auto parsed = std::from_chars(name.data() + prefix.size(), end, step);
         if (parsed.ec != std::errc() || parsed.ptr != end) continue;
-        found.push_back({entry.path(), step, entry.last_write_time(unreadable)});
+        const fs::file_time_type written = entry.last_write_time(unreadable);
+        if (unreadable) continue;  // removed a moment ago
+        found.push_back({entry.path(), step, written});
     }
     std::sort(found.begin(), found.end(),
               [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });

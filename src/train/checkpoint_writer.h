@@ -50,6 +50,10 @@ class CheckpointWriter {
     void begin(CheckpointJob job);
     /// Collective while busy: the outcome once there is one; with `wait`, there is one.
     std::optional<CheckpointOutcome> poll(bool wait);
+    /// Waits for this rank's thread; poll() has the outcome afterwards.
+    void finish_writing() {
+        if (thread_.joinable()) thread_.join();
+    }
 
   private:
     enum class Stage : std::uint8_t { idle, writing, publishing };

@@ -39,6 +39,9 @@ class EngineModel final : public TrainingModel {
     void load(const std::filesystem::path& folder) override;
     void save_checkpoint(const CheckpointRequest& request) override;
     std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) override { return writer_.poll(wait); }
+    /// Waits until this rank writes no more of a checkpoint. Not collective: where the ranks have parted, by
+    /// an error, the checkpoint stays unfinished.
+    void finish_writing() { writer_.finish_writing(); }
     /// Takes weights, optimizer state and counters from a complete checkpoint of ours (find_damage), or of
     /// Hugging Face's Trainer, which has no state of the loop.
     std::optional<LoopState> resume(const std::filesystem::path& folder);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -543,10 +544,10 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
     EvaluationResult result{
         .loss_sum = loss_sum, .rows = batch.rows, .targets = batch.target_count(), .correct = correct};
     const std::int64_t counted = all_labels ? batch.label_count : result.targets;
-    const std::int64_t all_counted = sum_over_replicas(result.targets > 0 ? counted : 0);
-    const std::int64_t with_targets = sum_over_replicas(result.targets > 0 ? 1 : 0);
-    if (with_targets > 0)
-        result.denominator = static_cast<double>(all_counted) / static_cast<double>(with_targets);
+    // What is counted, and the replicas that count.
+    std::array<std::int64_t, 2> sums{result.targets > 0 ? counted : 0, result.targets > 0 ? 1 : 0};
+    mesh_.replicas_on_host().all_reduce({}, Tensor::of(sums.data(), {2}), Reduction::sum);
+    if (sums[1] > 0) result.denominator = static_cast<double>(sums[0]) / static_cast<double>(sums[1]);
     if (model_.balance_loss()) {
         backend_.copy(stream_, model_.balance_loss(), Tensor::of(&result.balance_loss, {1}));
         backend_.synchronize(stream_);

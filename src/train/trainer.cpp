@@ -346,6 +346,7 @@ void Trainer::settle_checkpoint(bool wait) {
         return;
     }
     has_checkpoint_ = true;
+    options_.before_writing();
     if (settings_.is_world_process_zero) {
         try {
             rotate_checkpoints(settings_.output_dir, settings_.save_total_limit, best_when_saved_);

@@ -51,10 +51,10 @@ class StateReader {
         constexpr auto unknown = std::numeric_limits<std::int64_t>::max();
         return at(key) == Json(unknown) ? unknown : count(key);
     }
-    /// A number of steps stays as it is written.
+    /// A number of steps stays as it is written. The Trainer makes a negative one of a negative setting, and
+    /// then nothing is due.
     const Json& steps(const char* key) const {
-        if (!at(key).is_number() || !(number(key) >= 0 && number(key) <= most))
-            refuse_value(key, "a number of steps");
+        if (!at(key).is_number() || !std::isfinite(number(key))) refuse_value(key, "a number of steps");
         return at(key);
     }
     std::string text(const char* key) const {

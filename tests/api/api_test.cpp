@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <thread>
 
 // Only the public headers: what a user has.
 namespace {
@@ -106,6 +108,9 @@ TEST_F(PublicApi, UpdatesThatBfloat16LosesAreAnnounced) {
                       .more = more},
              .data_collator = drover::DataCollatorForLanguageModeling(tokens)}};
         testing::internal::CaptureStderr();
+        trainer.save_model(folder_ / "untrained");
+        EXPECT_EQ(testing::internal::GetCapturedStderr().find("will be lost"), std::string::npos);
+        testing::internal::CaptureStderr();
         trainer.train();
         return testing::internal::GetCapturedStderr();
     };
@@ -178,6 +183,12 @@ TEST_F(TrainedModel, IsWhatASecondTrainerBeginsWith) {
     second.train();
     second.save_model(output());
     EXPECT_EQ(said_by(model), said_by(output()));
+
+    auto third = trainer(model);
+    third.train();
+    second.train();
+    second.save_model(output());
+    EXPECT_EQ(said_by(model), said_by(output())) << "the last one that trained";
 }
 
 TEST_F(TrainedModel, IsTheBestOneWhereThatIsLoadedAtTheEnd) {
@@ -217,15 +228,54 @@ TEST_F(PublicApi, TakesItsFolderBeforeItTrains) {
             trainer.train();
         });
     };
-    EXPECT_NE(train_into(folder_ / "file/output").find("cannot be made"), std::string::npos);
+    testing::internal::CaptureStdout();
+    const std::string refusal = train_into(folder_ / "file/output");
+    EXPECT_NE(refusal.find("TrainingArguments::output_dir"), std::string::npos) << refusal;
+    EXPECT_NE(refusal.find("cannot be made"), std::string::npos) << refusal;
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "") << "records of training";
     EXPECT_NE(train_into("/").find("--output_dir is /"), std::string::npos);
+    testing::internal::CaptureStdout();
     EXPECT_EQ(train_into(folder_ / "output"), "nothing was thrown");
+    EXPECT_NE(testing::internal::GetCapturedStdout().find("train_loss"), std::string::npos);
     EXPECT_TRUE(fs::exists(folder_ / "output/trainer_state.json"));
     EXPECT_FALSE(fs::exists(folder_ / "output/drover.lock"));
     // One that nobody has written yet belongs to somebody for a moment, and then to nobody.
     std::ofstream(folder_ / "output/drover.lock").close();
     EXPECT_EQ(train_into(folder_ / "output"), "nothing was thrown");
     EXPECT_FALSE(fs::exists(folder_ / "output/drover.lock"));
+}
+
+TEST_F(PublicApi, WritesNoMoreIntoAFolderThatWasTaken) {
+    const auto tokens = tokenizer();
+    const auto rows = data(tokens);
+    const fs::path output = folder_ / "output", lock = output / "drover.lock";
+    drover::Trainer trainer{
+        {.model = drover::CausalLM::from_pretrained(model_id(), {.torch_dtype = "float32"}),
+         .train_dataset = rows["train"],
+         .args = {.output_dir = output, .max_steps = 20, .save_strategy = "no", .disable_tqdm = true},
+         .data_collator = drover::DataCollatorForLanguageModeling(tokens, {.mlm = false})}};
+    std::thread thief([&] {
+        nlohmann::json record;
+        while (!record.contains("token")) {
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+            std::ifstream file(lock);
+            record = nlohmann::json::parse(file, nullptr, false);
+        }
+        // When it was made, its maker looks at it once more.
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        record["token"] = "another";
+        record["host"] = "elsewhere";
+        std::ofstream(folder_ / "lock") << record.dump();
+        fs::rename(folder_ / "lock", lock);
+    });
+    const std::string said = message_of([&] { trainer.train(); });
+    thief.join();
+    EXPECT_NE(said.find("was taken from this run by process"), std::string::npos) << said;
+    EXPECT_FALSE(fs::exists(output / "trainer_state.json"));
+    EXPECT_TRUE(fs::exists(lock));
+    // When the other has ended, the folder can be had again.
+    fs::remove(lock);
+    EXPECT_EQ(message_of([&] { trainer.train(); }), "nothing was thrown");
 }
 
 TEST_F(PublicApi, FsdpArgumentsNameTheBlock) {

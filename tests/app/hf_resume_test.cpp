@@ -60,6 +60,17 @@ TEST_P(HfResume, HasTheNextLossesOfTheirRun) {
 INSTANTIATE_TEST_SUITE_P(Golden, HfResume,
                          ::testing::Values("llama_adamw", "llama_adafactor", "mixtral_adamw"));
 
+TEST_F(HfResume, NeedsNoConfigInTheCheckpointWhereOneIsNamed) {
+    const fs::path golden = test::golden_path("trainer_checkpoint/llama_adamw");
+    fs::create_directories(folder_ / "out");
+    fs::copy(golden / "checkpoint-4", checkpoint("out", 4), fs::copy_options::recursive);
+    fs::remove(checkpoint("out", 4) / "config.json");
+    const test::Outcome outcome = go_on(golden, "");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("Continuing training from global step 4"), std::string::npos)
+        << outcome.output;
+}
+
 TEST_F(HfResume, NamesADamagedOptimizer) {
     const fs::path golden = test::golden_path("trainer_checkpoint/llama_adamw");
     fs::create_directories(folder_ / "out");

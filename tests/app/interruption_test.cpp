@@ -68,6 +68,7 @@ TEST_F(Interruption, ASecondSignalStopsAtOnce) {
     EXPECT_TRUE(code == 128 + SIGINT || code == 128 + SIGTERM) << code;
     EXPECT_NE(run->output().find("A second signal"), std::string::npos) << run->output();
     EXPECT_TRUE(steps_in("out").empty());
+    EXPECT_FALSE(fs::exists(folder_ / "out/drover.lock"));
 }
 
 /// A terminal that closes may send SIGHUP more than once, and a scheduler SIGTERM beside it.

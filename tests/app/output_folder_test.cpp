@@ -131,12 +131,16 @@ TEST_F(OutputFolderOfRuns, OfAKilledRunGoesToTheNextOne) {
     EXPECT_TRUE(locks().empty());
 }
 
-TEST_F(OutputFolderOfRuns, OfALostHostIsWaitedFor) {
-    leave_lock_of_other_host(598);
-    const Outcome outcome = train("out", "--max_steps 2");
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-    EXPECT_NE(outcome.output.find("locked by process 4711 on host elsewhere"), std::string::npos)
-        << outcome.output;
+/// How a wait ends with a take-over, tests of the lock show, whose clocks are quicker.
+TEST_F(OutputFolderOfRuns, OfAnotherHostIsWaitedFor) {
+    leave_lock_of_other_host(601);
+    BackgroundRun run(words("out", "--max_steps 2"), folder_ / "log");
+    ASSERT_TRUE(run.wait_until([&] { return run.output().find("goes on in") != std::string::npos; }))
+        << run.output();
+    EXPECT_NE(run.output().find("locked by process 4711 on host elsewhere"), std::string::npos)
+        << run.output();
+    fs::remove(lock());
+    EXPECT_EQ(run.exit_code(), 0) << run.output();
     EXPECT_TRUE(fs::exists(folder_ / "out/model.safetensors"));
 }
 
@@ -163,6 +167,27 @@ TEST_F(OutputFolderOfRuns, IsTakenWithStealLockAndTheOtherRunWritesNoMore) {
     EXPECT_EQ(steps_in("out"), std::vector<std::int64_t>{3});
     EXPECT_EQ(read_text_file(folder_ / "out/model.safetensors"), model);
     EXPECT_TRUE(locks().empty());
+    // Who gives its settings again does not steal again.
+    EXPECT_FALSE(read_json_file(folder_ / "out/training_args.json").contains("steal_lock"));
+}
+
+/// A run without checkpoints learns at its end that its folder is another's.
+TEST_F(OutputFolderOfRuns, ThatIsTakenGetsNoResultsOfTheOtherRun) {
+    for (const char* work : {"--max_steps 50 --save_strategy no", "--do_train no --do_eval"}) {
+        BackgroundRun victim(words("out", work), folder_ / "log");
+        ASSERT_TRUE(victim.wait_until([&] {
+            return victim.output().find("output_dir ") != std::string::npos;
+        })) << victim.output();
+        victim.send(SIGSTOP);
+        leave_lock_of_other_host(0);
+        victim.send(SIGCONT);
+        EXPECT_EQ(victim.exit_code(), 1) << victim.output();
+        EXPECT_NE(victim.output().find("was taken from this run by process 4711"), std::string::npos)
+            << victim.output();
+        EXPECT_EQ(locks(), std::vector<std::string>{"drover.lock"});
+        EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "out"), fs::directory_iterator()), 1);
+        fs::remove(lock());
+    }
 }
 
 TEST_F(OutputFolderOfRuns, WithoutSpaceForACheckpointIsWarnedOf) {

@@ -153,7 +153,14 @@ TEST_F(ResumeCommand, LoadingStepNamesTheCheckpoint) {
     EXPECT_EQ(train("empty", more + " --loading_step latest_if_exists").exit_code, 0);
 
     copy_to("none");
-    const Outcome none = train("none", more + " --loading_step -1 --seed 7");
+    const Outcome refused = train("none", more + " --loading_step -1 --seed 7");
+    EXPECT_EQ(refused.exit_code, 1) << refused.output;
+    EXPECT_NE(refused.output.find("--loading_step is -1, but"), std::string::npos) << refused.output;
+    EXPECT_NE(refused.output.find("--overwrite_output_dir"), std::string::npos) << refused.output;
+    EXPECT_EQ(steps_in("none"), (std::vector<std::int64_t>{2, 4}));
+    EXPECT_EQ(train("fresh", more + " --loading_step -1").exit_code, 0);
+    EXPECT_EQ(train("fresh", more + " --loading_step -1").exit_code, 1);
+    const Outcome none = train("none", more + " --loading_step -1 --seed 7 --overwrite_output_dir");
     ASSERT_EQ(none.exit_code, 0) << none.output;
     EXPECT_EQ(none.output.find("Continuing training"), std::string::npos) << none.output;
     ASSERT_EQ(train("anew", more + " --seed 7").exit_code, 0);
@@ -182,7 +189,26 @@ TEST_F(ResumeCommand, ACompleteRunIsLeftAsItIs) {
     const Outcome again = train("out", "--max_steps 4 --save_steps 2 --learning_rate 1" + validation);
     EXPECT_EQ(again.exit_code, 0) << again.output;
     EXPECT_NE(again.output.find("already complete: 4 of 4 steps"), std::string::npos) << again.output;
+    EXPECT_NE(again.output.find("\n\tlearning_rate: 1.0 (now) != "), std::string::npos) << again.output;
     EXPECT_EQ(contents(), before);
+
+    const Outcome fewer = train("out", "--max_steps 3 --save_steps 2" + validation);
+    EXPECT_EQ(fewer.exit_code, 0) << fewer.output;
+    EXPECT_NE(fewer.output.find("already complete: 4 steps are done, 3 were asked for"), std::string::npos)
+        << fewer.output;
+    EXPECT_EQ(contents(), before);
+
+    // Killed just before its last file.
+    for (const char* more : {"", " --resume_from_checkpoint True --overwrite_output_dir"}) {
+        fs::remove(folder_ / "out/README.md");
+        const Outcome card = train("out", "--max_steps 4 --save_steps 2" + validation + more);
+        EXPECT_EQ(card.exit_code, 0) << card.output;
+        EXPECT_EQ(
+            card.output.find("--overwrite_output_dir without --resume_from_checkpoint") != std::string::npos,
+            *more != 0)
+            << card.output;
+        EXPECT_EQ(contents(), before);
+    }
 
     const Outcome evaluated =
         train("out", "--max_steps 4 --save_steps 2 --learning_rate 1 --do_eval" + validation);
@@ -246,6 +272,8 @@ TEST_F(ResumeCommand, WhatIsNotAsItWasIsListed) {
     EXPECT_EQ(alike.output.find("\n\tconfig "), std::string::npos) << alike.output;
 
     expect_listed("--gradient_accumulation_steps 2", {"rows of an update, over all processes: 4 (now) != 2"});
+    expect_listed("--hf_compat 4.57 --preprocessing_num_workers 2",
+                  {"hf_compat: '4.57' (now) != '5'", "preprocessing_num_workers: 2 (now) != None"});
     expect_listed("--streaming", {"streaming: True (now) != False"});
     expect_listed("--train_sampling_strategy sequential", {"train_sampling_strategy: 'sequential'"});
     Json edited = config;
@@ -275,6 +303,7 @@ TEST_F(ResumeCommand, AnUnreadableCheckpointIsPassedOver) {
     fs::create_directories(checkpoint("out", 6));
     for (const char* name : {"optimizer.pt", "trainer_state.json", "drover_state.json"})
         fs::create_symlink(name, checkpoint("out", 6) / name);
+    fs::create_symlink("checkpoint-8", checkpoint("out", 8));
     const Outcome outcome = train("out", "--max_steps 5 --save_steps 2");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("checkpoint-6 is not a complete checkpoint, and is passed over"),

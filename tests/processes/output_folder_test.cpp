@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <limits>
+#include <thread>
 
 #include "comm/threads/thread_world.h"
 #include "support/golden.h"
@@ -88,6 +89,25 @@ TEST_F(OutputFolders, OfADeadHostAreWaitedForByAllRanks) {
     record.process.host = "elsewhere";
     create_file_exclusively(folder_ / FolderLockAttempt::file_name, record.text());
     EXPECT_EQ(thrown_by_ranks(arguments(folder_.path())), std::vector<std::string>(3));
+}
+
+/// A run that fails before it writes removes the folder that it has made, while another waits for it.
+TEST_F(OutputFolders, ThatGoWhileTheyAreWaitedForAreMadeAgain) {
+    const fs::path out = folder_ / "out";
+    fs::create_directories(out);
+    LockRecord record = LockRecord::own({});
+    record.process.host = "elsewhere";
+    create_file_exclusively(out / FolderLockAttempt::file_name, record.text());
+    LockTimes patient = quick;
+    patient.stale = std::chrono::hours(1);
+    const Arguments own = arguments(out);
+    OutputFolder folder(alone_, own, quiet_, patient);
+    std::thread take([&] { folder.take(); });
+    std::this_thread::sleep_for(milliseconds(50));  // some looks
+    fs::remove_all(out);
+    take.join();
+    EXPECT_TRUE(fs::exists(out / FolderLockAttempt::file_name));
+    folder.check_still_ours();
 }
 
 TEST_F(OutputFolders, ThatAreTakenEndTheRunOnAllRanks) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "support/golden.h"
 #include "train/early_stop.h"
 #include "train/replayed_model.h"
 
@@ -376,11 +377,42 @@ TEST_F(TrainerLoop, NothingIsWrittenWhereThatIsForbidden) {
     saving.save_steps = 2;
     int asked = 0;
     Trainer trainer(saving, model_, &training_, nullptr, {.before_writing = [&] {
-                        if (++asked == 2) throw Error("Another run writes there.");
+                        if (++asked == 3) throw Error("Another run writes there.");
                     }});
     EXPECT_THROW(trainer.train(), Error);
     EXPECT_EQ(model_.requests.size(), 1u);
     EXPECT_EQ(model_.rates.size(), 4u);
+}
+
+/// A folder that is taken while a checkpoint is written is another's, with all the checkpoints in it.
+TEST_F(TrainerLoop, NothingIsRemovedWhereThatIsForbidden) {
+    for (const bool behind : {false, true}) {
+        const test::TemporaryFolder folder;
+        for (const char* name : {"checkpoint-1", "checkpoint-2"})
+            std::filesystem::create_directories(folder / name);
+        TrainerSettings saving = settings(1);
+        saving.output_dir = folder.path();
+        saving.save_strategy = IntervalStrategy::steps;
+        saving.save_steps = 5;
+        saving.save_total_limit = 1;
+        CountingModel model;
+        model.behind = behind;
+        int asked = 0;
+        Trainer trainer(saving, model, &training_, nullptr, {.before_writing = [&] {
+                            if (++asked == 2) throw Error("Another run writes there.");
+                        }});
+        EXPECT_THROW(trainer.train(), Error);
+        EXPECT_EQ(model.requests.size(), 1u);
+        EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-1")) << behind;
+        EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-2")) << behind;
+    }
+}
+
+TEST_F(TrainerLoop, TheEndIsForbiddenTooWhereNothingWasSaved) {
+    Trainer trainer(settings(1), model_, &training_, nullptr,
+                    {.before_writing = [] { throw Error("Another run writes there."); }});
+    EXPECT_THROW(trainer.train(), Error);
+    EXPECT_EQ(model_.rates.size(), 5u);
 }
 
 TEST_F(TrainerLoop, ARunThatIsCompleteTrainsNoMore) {

@@ -137,7 +137,10 @@ TEST(TrainerStates, ThatCannotBeAreRefused) {
     EXPECT_TRUE(refuses("log_history", {{{"loss", 1}}}));
     EXPECT_TRUE(refuses("logging_steps", nullptr));
     EXPECT_TRUE(refuses("stateful_callbacks", 3));
+    EXPECT_TRUE(refuses("save_steps", NAN));
     EXPECT_FALSE(refuses("eval_steps", nullptr));
+    EXPECT_FALSE(refuses("eval_steps", -4));
+    EXPECT_FALSE(refuses("save_steps", -1.5));
     EXPECT_FALSE(refuses("num_train_epochs", std::numeric_limits<std::int64_t>::max()));
     EXPECT_FALSE(refuses("global_step", 4.0));
     EXPECT_THROW(TrainerState::parse("null", "file"), Error);

@@ -104,6 +104,29 @@ struct Trainer::Run {
     std::optional<LogPrinter> printer;
     std::optional<drover::Trainer> loop;
     const OutputFolder* locked_folder = nullptr;  ///< while train() writes to it
+
+    /// The output folder's lock while train() lasts. It goes only after the last checkpoint is written, also
+    /// when training fails.
+    class Locked {
+      public:
+        explicit Locked(Run& run)
+            : run_(run), folder_(run.processes->ranks, run.run.arguments, run.messages(), {}, words) {
+            folder_.take();
+            run_.locked_folder = &folder_;
+        }
+        ~Locked() {
+            run_.model->finish_writing();
+            run_.locked_folder = nullptr;
+        }
+        Locked(const Locked&) = delete;
+        Locked& operator=(const Locked&) = delete;
+
+      private:
+        Run& run_;
+        OutputFolder folder_;
+    };
+    static inline const FolderWords words{.output_dir = "TrainingArguments::output_dir",
+                                          .steal_lock = "steal_lock in TrainingArguments::more"};
     bool has_weights = false;
     std::shared_ptr<const CausalLM::Parts> trained_model;
     std::shared_ptr<TrainedWeights> trained;  ///< null until training begins
@@ -281,9 +304,6 @@ struct Trainer::Run {
                 if (const std::string text = report.text(); !text.empty()) messages().warning(text);
             });
         }
-        if (const std::string lost = lost_updates_warning(*engine, engine_settings, settings.learning_rate);
-            !lost.empty())
-            messages().warning(lost);
         align_special_tokens({.bos = tokenizer->bos(), .eos = tokenizer->eos(), .pad = collator.pad_id},
                              config, generation);
         // Hugging Face turns the cache of generation off for training and saves it so.
@@ -292,17 +312,17 @@ struct Trainer::Run {
     }
 
     TrainOutput train() {
-        OutputFolder locked(processes->ranks, run.arguments, messages());
-        locked.take();
-        locked_folder = &locked;
+        const Locked locked(*this);
         warn_of_little_space();
         need_weights();
-        if (!trained) {
+        if (const std::string lost = lost_updates_warning(*engine, engine_settings, settings.learning_rate);
+            !lost.empty())
+            messages().warning(lost);
+        if (!trained)
             trained = std::make_shared<TrainedWeights>(
                 *engine, *backend, **mesh, config,
                 end_ids(config, generation, (weights / "generation_config.json").string()));
-            trained_model->trained = trained;
-        }
+        trained_model->trained = trained;  // also when another Trainer has trained it in between
         const Json metrics = loop->train();
         loop->save_state();
         TrainOutput output;
@@ -318,7 +338,8 @@ struct Trainer::Run {
         if (settings.save_strategy == IntervalStrategy::no) return;
         const TensorFiles files =
             engine->saved_tensors(!run.arguments.flag("save_only_model"), SaveModelOptions{}.max_shard_bytes);
-        const std::string warning = space_warning(settings.output_dir, files.file_bytes(), "A checkpoint");
+        const std::string warning =
+            space_warning(settings.output_dir, files.file_bytes(), "A checkpoint", words);
         if (!warning.empty()) messages().warning(warning);
     }
 
