@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -249,33 +250,40 @@ TEST_F(PublicApi, WritesNoMoreIntoAFolderThatWasTaken) {
     const auto tokens = tokenizer();
     const auto rows = data(tokens);
     const fs::path output = folder_ / "output", lock = output / "drover.lock";
-    drover::Trainer trainer{
-        {.model = drover::CausalLM::from_pretrained(model_id(), {.torch_dtype = "float32"}),
-         .train_dataset = rows["train"],
-         .args = {.output_dir = output, .max_steps = 20, .save_strategy = "no", .disable_tqdm = true},
-         .data_collator = drover::DataCollatorForLanguageModeling(tokens, {.mlm = false})}};
+    const auto trainer = [&](std::int64_t steps) {
+        return drover::Trainer{
+            {.model = drover::CausalLM::from_pretrained(model_id(), {.torch_dtype = "float32"}),
+             .train_dataset = rows["train"],
+             .args = {.output_dir = output,
+                      .max_steps = steps,
+                      .save_strategy = "steps",
+                      .save_steps = 2,
+                      .disable_tqdm = true,
+                      .more = {{"save_total_limit", "1"}}},
+             .data_collator = drover::DataCollatorForLanguageModeling(tokens, {.mlm = false})}};
+    };
     std::thread thief([&] {
-        nlohmann::json record;
-        while (!record.contains("token")) {
-            std::this_thread::sleep_for(std::chrono::microseconds(200));
-            std::ifstream file(lock);
-            record = nlohmann::json::parse(file, nullptr, false);
-        }
-        // When it was made, its maker looks at it once more.
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        // The lock is surely the run's own when it has saved once.
+        while (!fs::exists(output) ||
+               std::none_of(fs::directory_iterator(output), fs::directory_iterator(), [](const auto& entry) {
+                   return entry.path().filename().string().starts_with("checkpoint-");
+               }))
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        nlohmann::json record = nlohmann::json::parse(std::ifstream(lock));
         record["token"] = "another";
         record["host"] = "elsewhere";
         std::ofstream(folder_ / "lock") << record.dump();
         fs::rename(folder_ / "lock", lock);
     });
-    const std::string said = message_of([&] { trainer.train(); });
+    auto robbed = trainer(1'000'000);  // the theft ends it
+    const std::string said = message_of([&] { robbed.train(); });
     thief.join();
     EXPECT_NE(said.find("was taken from this run by process"), std::string::npos) << said;
     EXPECT_FALSE(fs::exists(output / "trainer_state.json"));
     EXPECT_TRUE(fs::exists(lock));
     // When the other has ended, the folder can be had again.
     fs::remove(lock);
-    EXPECT_EQ(message_of([&] { trainer.train(); }), "nothing was thrown");
+    EXPECT_EQ(message_of([&] { trainer(1).train(); }), "nothing was thrown");
 }
 
 TEST_F(PublicApi, FsdpArgumentsNameTheBlock) {
