@@ -25,6 +25,8 @@ class BackgroundRun {
     BackgroundRun(const std::string& arguments, const std::filesystem::path& output_file,
                   const std::string& within = {})
         : output_file_(output_file) {
+        // Nobody must take what an earlier run has said for this one's.
+        if (std::filesystem::is_regular_file(output_file)) std::filesystem::remove(output_file);
         const std::string command =
             "exec " + within + " " + std::string(DROVER_BINARY) + " " + arguments + " >'" + output_file.string() + "' 2>&1";
         const char* words[] = {"sh", "-c", command.c_str(), nullptr};
