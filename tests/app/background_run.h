@@ -27,8 +27,8 @@ class BackgroundRun {
         : output_file_(output_file) {
         // Nobody must take what an earlier run has said for this one's.
         if (std::filesystem::is_regular_file(output_file)) std::filesystem::remove(output_file);
-        const std::string command =
-            "exec " + within + " " + std::string(DROVER_BINARY) + " " + arguments + " >'" + output_file.string() + "' 2>&1";
+        const std::string command = "exec " + within + " " + std::string(DROVER_BINARY) + " " + arguments +
+                                    " >'" + output_file.string() + "' 2>&1";
         const char* words[] = {"sh", "-c", command.c_str(), nullptr};
         if (posix_spawn(&process_, "/bin/sh", nullptr, nullptr, const_cast<char**>(words), environ) != 0)
             process_ = -1;
