@@ -1,23 +1,36 @@
-# drover_library(core USES fmt::fmt)          → target drover_core from src/core/*.cpp
+# drover_library(core USES fmt::fmt)                 → target drover_core from src/core/*.cpp
+# drover_library(train/loop USES drover_train_engine) → target drover_train_loop from src/train/loop/*.cpp
 #
-# A folder's headers are included as "core/tensor.h". Each target exports an include folder that holds only a link
-# to its own sources, so including a folder that is not among its dependencies fails to compile.
+# A folder's headers are included as "core/tensor.h". Each target exports an include folder that holds
+# only a link to its own sources, so including a folder that is not among its dependencies fails to
+# compile.
 
 function(drover_library name)
   cmake_parse_arguments(ARG "" "" "USES;PRIVATE;EXCLUDE" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  set(folder ${PROJECT_SOURCE_DIR}/src/${name})
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   foreach(excluded IN LISTS ARG_EXCLUDE)
-    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
+    list(REMOVE_ITEM sources ${folder}/${excluded})
   endforeach()
   string(REPLACE "/" "_" flat ${name})
   set(include_root ${CMAKE_BINARY_DIR}/include/${flat})
   get_filename_component(parent ${name} DIRECTORY)
   file(MAKE_DIRECTORY ${include_root}/${parent})
-  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${include_root}/${name} SYMBOLIC)
+  file(CREATE_LINK ${folder} ${include_root}/${name} SYMBOLIC)
 
   add_library(drover_${flat} STATIC ${sources})
   target_include_directories(drover_${flat} PUBLIC ${include_root})
   target_link_libraries(drover_${flat} PUBLIC ${ARG_USES} PRIVATE drover_flags ${ARG_PRIVATE})
+endfunction()
+
+# drover_rooms(train state checkpoint) → target drover_train, which stands for drover_train_state and
+# drover_train_checkpoint together.
+
+function(drover_rooms name)
+  add_library(drover_${name} INTERFACE)
+  foreach(room IN LISTS ARGN)
+    target_link_libraries(drover_${name} INTERFACE drover_${name}_${room})
+  endforeach()
 endfunction()
 
 # drover_install_module(drover_mpi)

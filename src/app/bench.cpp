@@ -17,8 +17,8 @@
 #include "core/stopwatch.h"
 #include "core/torch_rng.h"
 #include "model/params.h"
-#include "train/communication_report.h"
-#include "train/train_engine.h"
+#include "train/callbacks/communication_report.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

@@ -6,7 +6,6 @@
 #include <memory>
 #include <numeric>
 
-#include "api/choose_backend.h"
 #include "app/bench_options.h"
 #include "app/commands.h"
 #include "app/operation_timer.h"
@@ -14,6 +13,7 @@
 #include "core/counter_rng.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "run/choose_backend.h"
 
 namespace drover {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "api/choose_backend.h"
 #include "app/example_configs.h"
 #include "core/error.h"
+#include "run/choose_backend.h"
 
 namespace drover {
 

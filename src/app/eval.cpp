@@ -5,15 +5,15 @@
 #include <array>
 #include <memory>
 
-#include "api/choose_backend.h"
-#include "api/run_clm_settings.h"
 #include "app/commands.h"
 #include "app/run_clm_sources.h"
 #include "core/console.h"
 #include "core/python_text.h"
-#include "data/token_file.h"
-#include "train/engine_model.h"
-#include "train/evaluation.h"
+#include "data/packing/token_file.h"
+#include "run/choose_backend.h"
+#include "run/run_clm_settings.h"
+#include "train/engine/engine_model.h"
+#include "train/loop/evaluation.h"
 
 namespace drover {
 namespace {

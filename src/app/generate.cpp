@@ -8,13 +8,13 @@
 #include <limits>
 #include <memory>
 
-#include "api/choose_backend.h"
-#include "api/find_model.h"
 #include "app/commands.h"
 #include "core/console.h"
 #include "core/json.h"
 #include "core/python_text.h"
 #include "generate/generator.h"
+#include "run/choose_backend.h"
+#include "run/find_model.h"
 #include "text/streaming_decoder.h"
 
 namespace drover {

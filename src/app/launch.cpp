@@ -6,18 +6,18 @@
 
 #include "app/command_words.h"
 #include "app/commands.h"
-#include "app/launch_agent.h"
-#include "app/launch_leader.h"
-#include "app/launch_machine.h"
-#include "app/launch_message.h"
-#include "app/launch_network.h"
-#include "app/launch_node.h"
-#include "app/launch_options.h"
-#include "app/launch_process.h"
-#include "app/launch_secret.h"
 #include "core/console.h"
 #include "core/counted.h"
 #include "core/error.h"
+#include "launch/agent.h"
+#include "launch/leader.h"
+#include "launch/machine.h"
+#include "launch/message.h"
+#include "launch/network.h"
+#include "launch/node.h"
+#include "launch/options.h"
+#include "launch/process.h"
+#include "launch/secret.h"
 
 namespace drover {
 namespace {

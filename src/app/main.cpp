@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <exception>
 
-#include "api/messages.h"
-#include "api/run_processes.h"
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "app/process_start.h"
 #include "core/error.h"
 #include "core/failure.h"
 #include "core/shortened_files.h"
+#include "run/messages.h"
+#include "run/run_processes.h"
 
 #ifdef __SANITIZE_ADDRESS__
 /// Asked by the address sanitizer. mpirun loads a library before all others (launch_leader.cpp), and starts

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "train/text_stream_data.h"
+#include "train/loop/text_stream_data.h"
 
 namespace drover {
 namespace {

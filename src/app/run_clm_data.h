@@ -1,8 +1,8 @@
 #pragma once
 
-#include "api/batch_form.h"
 #include "app/run_clm_sources.h"
-#include "train/training_data.h"
+#include "run/batch_form.h"
+#include "train/loop/training_data.h"
 
 /// The batches of a run of `drover run_clm`.
 namespace drover {

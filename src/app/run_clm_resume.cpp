@@ -5,7 +5,7 @@
 #include "args/argument_value.h"
 #include "io/model_folder.h"
 #include "io/staged_folder.h"
-#include "train/checkpoint_folders.h"
+#include "train/checkpoint/checkpoint_folders.h"
 
 namespace drover {
 namespace {

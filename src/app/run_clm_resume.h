@@ -4,9 +4,9 @@
 #include <functional>
 #include <optional>
 
-#include "api/run_ranks.h"
 #include "args/arguments.h"
-#include "train/agreed_error.h"
+#include "run/run_ranks.h"
+#include "train/state/agreed_error.h"
 
 /// How a run of `drover run_clm` goes on from a checkpoint, and how it ends early.
 namespace drover {

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <tuple>
 
-#include "api/find_model.h"
 #include "core/content_hash.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/stopwatch.h"
-#include "data/block_size.h"
-#include "data/columns.h"
-#include "data/resolve_dataset.h"
+#include "data/datasets/resolve_dataset.h"
+#include "data/packing/block_size.h"
+#include "data/rows/columns.h"
 #include "model/saved_config.h"
+#include "run/find_model.h"
 
 namespace drover {
 namespace {

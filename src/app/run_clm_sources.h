@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
-#include "api/messages.h"
-#include "api/run_processes.h"
 #include "args/arguments.h"
-#include "data/row_subsets.h"
-#include "data/token_cache.h"
-#include "data/training_rows.h"
+#include "data/packing/token_cache.h"
+#include "data/rows/row_subsets.h"
+#include "data/rows/training_rows.h"
 #include "model/config.h"
+#include "run/messages.h"
+#include "run/run_processes.h"
 #include "text/tokenizer.h"
 
 /// Where a run of `drover run_clm` gets its model, tokenizer and tokens from.

@@ -7,7 +7,7 @@
 
 #include "app/commands.h"
 #include "core/error.h"
-#include "data/token_stream.h"
+#include "data/packing/token_stream.h"
 
 namespace drover {
 namespace {

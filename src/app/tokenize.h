@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/file_rows.h"
+#include "data/datasets/file_rows.h"
 #include "text/tokenizer.h"
 
 namespace drover {

@@ -10,10 +10,10 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/path_inside.h"
-#include "data/block_size.h"
-#include "data/file_lock.h"
-#include "data/resolve_dataset.h"
-#include "data/token_cache.h"
+#include "data/datasets/resolve_dataset.h"
+#include "data/packing/block_size.h"
+#include "data/packing/file_lock.h"
+#include "data/packing/token_cache.h"
 
 namespace drover {
 namespace {

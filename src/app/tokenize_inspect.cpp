@@ -7,7 +7,7 @@
 #include "core/arena.h"
 #include "core/console.h"
 #include "core/json.h"
-#include "data/token_file.h"
+#include "data/packing/token_file.h"
 
 namespace drover {
 namespace {

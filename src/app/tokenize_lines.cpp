@@ -9,7 +9,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "data/ordered_pipeline.h"
+#include "data/packing/ordered_pipeline.h"
 
 namespace drover {
 namespace {

@@ -7,8 +7,8 @@
 #include "app/tokenize_progress.h"
 #include "core/console.h"
 #include "core/error.h"
-#include "data/arrow_tokens.h"
-#include "data/token_stream.h"
+#include "data/datasets/arrow_tokens.h"
+#include "data/packing/token_stream.h"
 
 namespace drover {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/stopwatch.h"
-#include "data/token_stream.h"
+#include "data/packing/token_stream.h"
 
 namespace drover {
 

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "app/run_drover.h"
 #include "core/python_text.h"
 #include "io/checkpoint_manifest.h"
 #include "support/golden.h"
+#include "support/run_drover.h"
 
 namespace drover::test {
 

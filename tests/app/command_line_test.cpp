@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "app/run_drover.h"
+#include "support/run_drover.h"
 
 namespace drover {
 namespace {

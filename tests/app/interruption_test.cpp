@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "app/background_run.h"
 #include "app/checkpoint_runs.h"
+#include "support/background_run.h"
 
 namespace drover {
 namespace {

@@ -1,7 +1,7 @@
 #include <csignal>
 
-#include "app/background_run.h"
 #include "app/mesh_runs.h"
+#include "support/background_run.h"
 
 namespace drover {
 namespace {

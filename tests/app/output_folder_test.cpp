@@ -3,9 +3,9 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "app/background_run.h"
 #include "app/checkpoint_runs.h"
 #include "core/process_identity.h"
+#include "support/background_run.h"
 
 namespace drover {
 namespace {

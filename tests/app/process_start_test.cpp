@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "app/background_run.h"
 #include "app/checkpoint_runs.h"
+#include "support/background_run.h"
 
 namespace drover {
 namespace {

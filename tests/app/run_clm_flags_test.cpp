@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "app/run_drover.h"
 #include "args/argument_table.h"
 #include "core/json.h"
 #include "core/python_text.h"
 #include "support/golden.h"
+#include "support/run_drover.h"
 
 namespace drover {
 namespace {
@@ -127,13 +127,13 @@ const std::vector<ActingFlag> acting_flags{
 
 /// Arguments that act, but cannot show it here.
 const std::map<std::string, std::string> shown_elsewhere{
-    {"dataset_config_name", "tests/data/resolve_dataset_test.cpp chooses among configurations"},
+    {"dataset_config_name", "tests/data/datasets/resolve_dataset_test.cpp chooses among configurations"},
     {"gmm", "names the default"},
     {"loading_step", "ResumeCommand.LoadingStepNamesTheCheckpoint"},
     {"steal_lock", "OutputFolderOfRuns.IsTakenWithStealLockAndTheOtherRunWritesNoMore"},
     {"ignore_data_skip", "needs a checkpoint to resume from; the loop's tests resume with it"},
     {"overwrite_output_dir", "RunClmFlags.AFolderWithAModelIsNotWrittenOver"},
-    {"profile_duration_ms", "a time; tests/train/trainer_parts_test.cpp ends traces with it"},
+    {"profile_duration_ms", "a time; tests/train/loop/trainer_parts_test.cpp ends traces with it"},
     {"resume_from_checkpoint", "needs a checkpoint to resume from"},
     {"tf32", "needs a GPU"},
 };

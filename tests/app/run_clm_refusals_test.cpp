@@ -4,8 +4,8 @@
 #include <fstream>
 #include <string>
 
-#include "app/run_drover.h"
 #include "support/golden.h"
+#include "support/run_drover.h"
 
 namespace drover {
 namespace {

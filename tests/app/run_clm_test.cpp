@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "app/run_drover.h"
 #include "core/json.h"
 #include "support/golden.h"
+#include "support/run_drover.h"
 
 namespace drover {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <fstream>
 
-#include "app/background_run.h"
 #include "app/mesh_runs.h"
-#include "data/arrow_library.h"
-#include "data/arrow_tokens.h"
+#include "data/datasets/arrow_tokens.h"
+#include "data/readers/arrow_library.h"
+#include "support/background_run.h"
 
 namespace drover {
 namespace {

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <string>
 
-#include "app/run_drover.h"
 #include "core/json.h"
 #include "support/golden.h"
+#include "support/run_drover.h"
 
 namespace drover {
 namespace {

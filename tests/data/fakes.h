@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/content_hash.h"
-#include "data/row_source.h"
+#include "data/rows/row_source.h"
 #include "text/tokenizer.h"
 
 namespace drover::test {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/row_source.h"
+#include "data/rows/row_source.h"
 
 namespace drover::test {
 

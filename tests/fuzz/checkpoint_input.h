@@ -5,7 +5,7 @@
 #include "core/python_text.h"
 #include "fuzz/accepts.h"
 #include "io/checkpoint_manifest.h"
-#include "train/run_state.h"
+#include "train/checkpoint/run_state.h"
 
 namespace drover::test {
 

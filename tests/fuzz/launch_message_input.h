@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "app/launch_message.h"
 #include "fuzz/accepts.h"
+#include "launch/message.h"
 
 namespace drover::test {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/error.h"
-#include "data/columns.h"
-#include "data/csv_reader.h"
-#include "data/json_reader.h"
+#include "data/readers/csv_reader.h"
+#include "data/readers/json_reader.h"
+#include "data/rows/columns.h"
 #include "fuzz/accepts.h"
 #include "text/utf8.h"
 

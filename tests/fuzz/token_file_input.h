@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/content_hash.h"
-#include "data/token_file.h"
+#include "data/packing/token_file.h"
 #include "fuzz/accepts.h"
 
 namespace drover::test {

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "fuzz/accepts.h"
-#include "train/trainer_state.h"
+#include "train/state/trainer_state.h"
 
 namespace drover::test {
 

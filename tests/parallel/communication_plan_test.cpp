@@ -1,4 +1,4 @@
-#include "train/communication_plan.h"
+#include "train/engine/communication_plan.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>

@@ -9,7 +9,7 @@
 #include "comm/threads/thread_world.h"
 #include "model/block_shape.h"
 #include "parallel/mesh_cases.h"
-#include "train/train_engine.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

@@ -5,7 +5,7 @@
 #include "comm/nccl/nccl_communicators.h"
 #include "comm/threads/thread_world.h"
 #include "parallel/mesh_cases.h"
-#include "train/train_engine.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "backend/backend.h"
 #include "support/golden.h"
-#include "train/train_engine.h"
-#include "train/training_data.h"
+#include "train/engine/train_engine.h"
+#include "train/loop/training_data.h"
 
 namespace drover::test {
 namespace {

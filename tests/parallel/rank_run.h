@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "parallel/mesh_cases.h"
 #include "train/dealt_data.h"
-#include "train/engine_model.h"
+#include "train/engine/engine_model.h"
 
 namespace drover::test {
 

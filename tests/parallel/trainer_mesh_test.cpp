@@ -6,7 +6,7 @@
 #include "comm/threads/thread_world.h"
 #include "parallel/mesh_cases.h"
 #include "train/dealt_data.h"
-#include "train/engine_model.h"
+#include "train/engine/engine_model.h"
 
 namespace drover {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "backend/backend.h"
 #include "support/golden.h"
+#include "train/engine/train_engine.h"
 #include "train/single_mesh.h"
-#include "train/train_engine.h"
 
 namespace drover::test {
 

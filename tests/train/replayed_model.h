@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "data/sampler.h"
+#include "data/sampling/sampler.h"
 #include "support/golden.h"
+#include "train/loop/trainer.h"
 #include "train/sampled_data.h"
-#include "train/trainer.h"
 
 namespace drover::test {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "data/sampler.h"
-#include "train/trainer.h"
+#include "data/sampling/sampler.h"
+#include "train/loop/trainer.h"
 
 namespace drover::test {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "support/golden.h"
-#include "train/trainer_settings.h"
+#include "train/state/trainer_settings.h"
 
 /// Runs of the real Trainer: tests/golden/trainer_log.json.
 namespace drover::test {

@@ -38,15 +38,15 @@ IGNORED = pathlib.Path(__file__).with_name("ignored.txt")
 
 Group = collections.namedtuple("Group", "name sources target gtest_filter share")
 GROUPS = [  # a file belongs to the first one that names it
-    Group("plan", "src/train/communication_plan.cpp", "test_parallel", "*CommunicationPlan*", 0.02),  # needs several ranks
-    Group("resume", "src/train/hf_checkpoint.cpp", "test_app", "*HfResume*", 0.01),
-    Group("train", "src/train/*.cpp", "test_train", "*", 0.35),
+    Group("plan", "src/train/engine/communication_plan.cpp", "test_parallel", "*CommunicationPlan*", 0.02),  # needs several ranks
+    Group("resume", "src/train/checkpoint/hf_checkpoint.cpp", "test_app", "*HfResume*", 0.01),
+    Group("train", "src/train/*/*.cpp", "test_train", "*", 0.35),
     Group("io", "src/io/*.cpp", "test_io", "*", 0.25),
     Group("args", "src/args/*.cpp", "test_args", "*", 0.16),
-    Group("launch", "src/app/launch*.cpp", "test_app", "Launch*:MpirunCommandLine*", 0.17),
-    Group("loopback", "src/app/loopback/*.cpp", "test_app", "LaunchSecurity.OnOneMachine*", 0.01),
+    Group("launch", "src/launch/*.cpp", "test_launch", "*", 0.17),
+    Group("loopback", "src/launch/loopback/*.cpp", "test_launch", "LaunchSecurity.OnOneMachine*", 0.01),
     Group("sha256", "src/core/sha256.cpp", "test_core", "*Sha256*", 0.01),
-    Group("launched", "src/api/launch_environment.cpp", "test_processes", "LaunchEnvironment*", 0.01),
+    Group("launched", "src/run/launch_environment.cpp", "test_run", "LaunchEnvironment*", 0.01),
     Group("commands", "src/app/command_words.cpp", "test_app", "CommandLine*", 0.01),
 ]
 

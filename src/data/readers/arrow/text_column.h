@@ -1,0 +1,20 @@
+#pragma once
+
+#include <arrow/api.h>
+
+#include <cstdint>
+#include <string>
+
+#include "data/readers/arrow_module.h"
+
+namespace drover::arrow_module {
+
+/// Whether a column of this type can be read as text: strings of every layout, dictionaries of them, and
+/// columns of nothing but nulls.
+bool is_text(const arrow::DataType& type);
+
+/// Gives rows [begin, begin + count) of a text column to `sink`.
+void give_text(const arrow::Array& column, std::int64_t begin, std::int64_t count, DroverArrowTextSink sink,
+               void* context);
+
+}  // namespace drover::arrow_module

@@ -1,0 +1,89 @@
+#include "data/readers/arrow_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <mutex>
+
+#include "core/error.h"
+#include "core/program_module.h"
+#include "data/readers/byte_stream.h"
+
+namespace drover {
+namespace {
+
+constexpr std::string_view module_name = "drover_arrow.so";
+
+[[noreturn]] void fail(std::string_view file, std::string_view why) {
+    throw Error(
+        fmt::format("{} needs Arrow C++, and {}.", file, why),
+        "Run scripts/fetch_arrow.sh --again where python3, pip and a network are, build again, and keep "
+        "drover_arrow.so beside the program; or convert the data to JSON lines.");
+}
+
+using Buffer = std::array<char, drover_arrow_message_size>;
+
+}  // namespace
+
+const DroverArrowModule& arrow_library(std::string_view file) {
+    static std::mutex mutex;
+    static const DroverArrowModule* loaded = nullptr;
+    const std::lock_guard lock(mutex);
+    if (loaded != nullptr) return *loaded;
+    const ProgramModule module = load_program_module(module_name, "DROVER_ARROW_MODULE");
+    if (module.handle == nullptr) fail(file, module.reason);
+    const auto table =
+        reinterpret_cast<const DroverArrowModule* (*)()>(dlsym(module.handle, "drover_arrow_module"));
+    if (table == nullptr || table()->version != drover_arrow_version)
+        fail(file, fmt::format("{} belongs to another version of the program", module.place));
+    loaded = table();
+    return *loaded;
+}
+
+bool have_arrow_library() {
+    try {
+        arrow_library("this check");
+        return true;
+    } catch (const Error&) {
+        return false;
+    }
+}
+
+ArrowFile::ArrowFile(const std::filesystem::path& path)
+    : path_(path.string()), module_(arrow_library(path_)), file_(nullptr, module_.close) {
+    open_byte_stream(path);  // says what is wrong with a path in the same words as for every format
+    Buffer message{};
+    file_.reset(module_.open(path_.c_str(), path.extension() == ".arrow" ? 0 : 1, message.data()));
+    if (file_ == nullptr) fail(message.data());
+    for (std::int32_t i = 0; i < module_.column_count(file_.get()); ++i)
+        columns_.emplace_back(module_.column_name(file_.get(), i));
+}
+
+void ArrowFile::seek(std::size_t column, std::int64_t row) {
+    Buffer message{};
+    if (module_.seek(file_.get(), static_cast<std::int32_t>(column), row, message.data()) != 0)
+        fail(message.data());
+}
+
+std::int64_t ArrowFile::read_text(std::int64_t count, DroverArrowTextSink sink, void* context) {
+    Buffer message{};
+    const std::int64_t given = module_.read_text(file_.get(), count, sink, context, message.data());
+    if (given < 0) fail(message.data());
+    return given;
+}
+
+DroverArrowTokens ArrowFile::read_tokens(std::int64_t row) {
+    Buffer message{};
+    DroverArrowTokens tokens{};
+    if (module_.read_tokens(file_.get(), row, &tokens, message.data()) != 0)
+        fail(fmt::format("row {}: {}", row, message.data()));
+    return tokens;
+}
+
+void ArrowFile::fail(std::string_view message) const {
+    throw Error(fmt::format("{} cannot be read: {}.", path_, message),
+                "Check that the file is complete and of the kind that its name says.");
+}
+
+}  // namespace drover

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/readers/arrow_module.h"
+
+namespace drover {
+
+/// The loaded drover_arrow.so. It is looked for beside the program and in the build folder, or taken from the
+/// path in DROVER_ARROW_MODULE. Error, with `file` as the reason why it is needed, when it is not there or
+/// cannot be loaded.
+const DroverArrowModule& arrow_library(std::string_view file);
+
+/// Whether arrow_library would succeed.
+bool have_arrow_library();
+
+/// A parquet or Arrow file, open.
+class ArrowFile {
+  public:
+    explicit ArrowFile(const std::filesystem::path& path);
+
+    std::int64_t row_count() const { return module_.row_count(file_.get()); }
+    const std::vector<std::string>& columns() const { return columns_; }
+    /// Where text is read next; `column` counts from 0 and must hold strings.
+    void seek(std::size_t column, std::int64_t row);
+    /// Gives up to `count` rows to `sink`; fewer only at the end.
+    std::int64_t read_text(std::int64_t count, DroverArrowTextSink sink, void* context);
+    DroverArrowTokens read_tokens(std::int64_t row);
+
+  private:
+    [[noreturn]] void fail(std::string_view message) const;
+
+    std::string path_;
+    const DroverArrowModule& module_;
+    std::unique_ptr<DroverArrowFile, void (*)(DroverArrowFile*)> file_;
+    std::vector<std::string> columns_;
+};
+
+}  // namespace drover

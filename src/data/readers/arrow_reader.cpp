@@ -1,0 +1,82 @@
+#include "data/readers/arrow_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "data/readers/arrow_library.h"
+#include "data/rows/columns.h"
+#include "data/rows/row_errors.h"
+#include "text/utf8.h"
+
+namespace drover {
+namespace {
+
+class ArrowReader : public FileReader {
+  public:
+    ArrowReader(const std::filesystem::path& path, const std::string& column)
+        : file_(path),
+          name_(path.string()),
+          column_(column),
+          index_(find_column(file_.columns(), column, name_)) {
+        file_.seek(index_, 0);
+    }
+
+    std::size_t read(RowBatch& batch, std::size_t count) override {
+        const std::size_t first = batch.size();
+        nulls_.clear();
+        Sink sink{*this, batch};
+        const std::int64_t given = file_.read_text(
+            static_cast<std::int64_t>(count),
+            [](void* context, const char* text, std::int64_t size) {
+                static_cast<Sink*>(context)->add(text, size);
+            },
+            &sink);
+        // Checked here, because nothing may be thrown through the module.
+        for (std::size_t i = first; i < batch.size(); ++i) {
+            const std::string_view row = batch[i];
+            const auto place = [&] {
+                return fmt::format("{}, row {}", name_, row_ + static_cast<std::int64_t>(i - first));
+            };
+            if (!nulls_.empty() && nulls_.front() == i) fail_null_text(place(), column_, "is null");
+            if (const std::size_t valid = valid_utf8_prefix(row); valid != row.size())
+                fail_invalid_utf8(place(), row[valid]);
+        }
+        row_ += given;
+        return static_cast<std::size_t>(given);
+    }
+
+    std::int64_t skip(std::int64_t count) override {
+        const std::int64_t passed = std::min(count, file_.row_count() - row_);
+        row_ += passed;
+        file_.seek(index_, row_);
+        return passed;
+    }
+
+  private:
+    struct Sink {
+        ArrowReader& reader;
+        RowBatch& batch;
+
+        void add(const char* text, std::int64_t size) {
+            if (size < 0) reader.nulls_.push_back(batch.size());
+            batch.add({text, static_cast<std::size_t>(std::max<std::int64_t>(size, 0))});
+        }
+    };
+
+    ArrowFile file_;
+    std::string name_;
+    std::string column_;
+    std::size_t index_;
+    std::int64_t row_ = 0;
+    std::vector<std::size_t> nulls_;
+};
+
+}  // namespace
+
+std::unique_ptr<FileReader> make_arrow_reader(const std::filesystem::path& path, const std::string& column) {
+    return std::make_unique<ArrowReader>(path, column);
+}
+
+}  // namespace drover

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "data/readers/file_reader.h"
+
+namespace drover {
+
+/// A column of strings of a parquet or Arrow file. Error for a null and for text that is not UTF-8.
+std::unique_ptr<FileReader> make_arrow_reader(const std::filesystem::path& path, const std::string& column);
+
+}  // namespace drover

@@ -1,0 +1,109 @@
+#include "data/readers/csv_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/error.h"
+#include "data/readers/csv_records.h"
+#include "data/rows/columns.h"
+#include "data/rows/row_errors.h"
+
+namespace drover {
+namespace {
+
+std::vector<std::string> header_names(const RowBatch& cells) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < cells.size(); ++i)
+        names.push_back(cells[i].empty() ? fmt::format("Unnamed: {}", i) : std::string(cells[i]));
+    const std::unordered_set<std::string> given(names.begin(), names.end());
+    std::unordered_set<std::string> made;
+    // A name once taken stays taken, so the next copy of a name is looked for behind the last one.
+    std::unordered_map<std::string, int> copies;
+    for (std::string& name : names) {
+        if (made.insert(name).second) continue;
+        int& copy = copies[name];
+        std::string numbered;
+        do numbered = fmt::format("{}.{}", name, ++copy);
+        while (given.contains(numbered) || made.contains(numbered));
+        made.insert(numbered);
+        name = std::move(numbered);
+    }
+    return names;
+}
+
+class CsvReader : public FileReader {
+  public:
+    CsvReader(std::unique_ptr<ByteStream> stream, std::string name, std::string column, char delimiter)
+        : records_(std::move(stream), name, delimiter), column_(std::move(column)) {
+        if (records_.next(cells_)) {
+            const std::vector<std::string> names = header_names(cells_);
+            width_ = names.size();
+            index_ = find_column(names, column_, name);
+        }
+    }
+
+    std::size_t read(RowBatch& batch, std::size_t count) override {
+        std::size_t given = 0;
+        for (; given < count && next(); ++given) {
+            if (index_ >= cells_.size()) fail_null_text(records_.place(), column_, "is absent");
+            const std::string_view cell = cells_[index_];
+            if (is_missing_value(cell))
+                fail_null_text(records_.place(), column_,
+                               cell.empty()
+                                   ? "is empty"
+                                   : fmt::format("is \"{}\", which stands for a missing value", cell));
+            batch.add(cell);
+        }
+        return given;
+    }
+
+    std::int64_t skip(std::int64_t count) override {
+        return skip_by_reading(count, [&] { return next(); });
+    }
+
+  private:
+    bool next() {
+        if (!records_.next(cells_)) return false;
+        if (cells_.size() > width_)
+            throw Error(fmt::format("{}: the row has {} cells, but the header has {}.", records_.place(),
+                                    cells_.size(), width_),
+                        "Put cells that hold the delimiter in quotes.");
+        return true;
+    }
+
+    CsvRecords records_;
+    RowBatch cells_;
+    std::string column_;
+    std::size_t width_ = 0;
+    std::size_t index_ = 0;
+};
+
+}  // namespace
+
+bool is_missing_value(std::string_view cell) {
+    constexpr std::array<std::string_view, 19> words{
+        "",     "#N/A", "#N/A N/A", "#NA",  "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+        "<NA>", "N/A",  "NA",       "NULL", "NaN",     "None",     "n/a",  "nan",  "null"};
+    return cell.size() <= 8 && std::find(words.begin(), words.end(), cell) != words.end();
+}
+
+std::vector<std::string> csv_columns(std::unique_ptr<ByteStream> stream, const std::string& name,
+                                     char delimiter) {
+    CsvRecords records(std::move(stream), name, delimiter);
+    RowBatch cells;
+    if (!records.next(cells)) return {};
+    return header_names(cells);
+}
+
+std::unique_ptr<FileReader> make_csv_reader(std::unique_ptr<ByteStream> stream, std::string name,
+                                            const std::string& column, char delimiter) {
+    return std::make_unique<CsvReader>(std::move(stream), std::move(name), column, delimiter);
+}
+
+}  // namespace drover

@@ -1,0 +1,81 @@
+#include "data/readers/file_notes.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+
+#include "core/content_hash.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace drover {
+namespace {
+
+/// Whether a file may no longer change within the resolution of its times. A time of modification may have
+/// whole seconds, and some file systems count in twos; ctime is the kernel's, which ticks often.
+bool is_settled(const struct stat& status) {
+    constexpr std::int64_t nanoseconds = 1'000'000'000;
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const auto age = [&](const timespec& time) {
+        return (now.tv_sec - time.tv_sec) * nanoseconds + now.tv_nsec - time.tv_nsec;
+    };
+    return age(status.st_mtim) >= 2 * nanoseconds && age(status.st_ctim) >= nanoseconds / 10;
+}
+
+struct stat status_of(const std::filesystem::path& file) {
+    struct stat status {};
+    if (stat(file.c_str(), &status) != 0)
+        throw Error(fmt::format("Cannot read {}: {}.", file.string(), std::strerror(errno)),
+                    "Check the path and its permissions.");
+    return status;
+}
+
+}  // namespace
+
+std::filesystem::path FileNotes::place(const std::filesystem::path& file, const std::string& kind) const {
+    const struct stat status = status_of(file);
+    // The time of modification can be set; that of the last change of anything (ctime) cannot.
+    const std::string state =
+        fmt::format("{} {} {}.{:09} {}.{:09} {}", status.st_dev, status.st_size, status.st_mtim.tv_sec,
+                    status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_ino);
+    const std::string key =
+        ContentHash().add(std::filesystem::weakly_canonical(file).string()).add(state).hex();
+    return folder_ / (key + "." + kind);
+}
+
+void FileNotes::write(const std::filesystem::path& place, const std::string& content) const {
+    std::error_code failure;
+    std::filesystem::create_directories(folder_, failure);
+    try {
+        write_file_atomically(place, content);
+    } catch (const Error&) {
+        // Only a memory: without it the file is read again.
+    }
+}
+
+std::string FileNotes::remember(const std::filesystem::path& file, const std::string& kind,
+                                const std::function<std::string()>& find_out) const {
+    if (folder_.empty()) return find_out();
+    const std::filesystem::path noted = place(file, kind);
+    if (std::filesystem::exists(noted)) return read_text_file(noted);
+    std::string text = find_out();
+    // Not when the file changed meanwhile, nor when it may change again without a trace.
+    if (is_settled(status_of(file)) && place(file, kind) == noted) write(noted, text);
+    return text;
+}
+
+std::string FileNotes::hash(const std::filesystem::path& file) const {
+    return remember(file, "hash", [&] { return ContentHash().add_file(file).hex(); });
+}
+
+void FileNotes::note(const std::filesystem::path& file, const std::string& kind,
+                     const std::string& text) const {
+    if (!folder_.empty()) write(place(file, kind), text);
+}
+
+}  // namespace drover

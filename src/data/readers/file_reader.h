@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "data/rows/row_source.h"
+
+namespace drover {
+
+/// The rows of one column of one file, in order.
+class FileReader {
+  public:
+    virtual ~FileReader() = default;
+
+    /// Appends the next rows to `batch`, at most `count`, and returns how many; fewer than `count` only at
+    /// the end of the file.
+    virtual std::size_t read(RowBatch& batch, std::size_t count) = 0;
+    /// Passes over rows, at most `count`, and returns how many; fewer only at the end. Does not notice every
+    /// fault in the rows it passes over.
+    virtual std::int64_t skip(std::int64_t count) = 0;
+};
+
+/// FileReader::skip() by means of next(), which reads a row and is false at the end.
+template <class Next>
+std::int64_t skip_by_reading(std::int64_t count, const Next& next) {
+    std::int64_t passed = 0;
+    while (passed < count && next()) ++passed;
+    return passed;
+}
+
+}  // namespace drover

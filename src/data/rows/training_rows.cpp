@@ -1,0 +1,80 @@
+#include "data/rows/training_rows.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+class RowRange final : public TrainingRows {
+  public:
+    RowRange(std::shared_ptr<const TrainingRows> rows, std::int64_t begin, std::int64_t end)
+        : rows_(std::move(rows)), begin_(begin), size_(end - begin) {}
+
+    std::int64_t size() const override { return size_; }
+    std::int64_t length(std::int64_t row) const override { return rows_->length(inside(row)); }
+    void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override {
+        rows_->read(inside(row), ids, labels);
+    }
+    /// Looking at each row would read all of them where files do not tell lengths.
+    std::int64_t longest() const override { return size_ > 0 ? rows_->longest() : 0; }
+
+  private:
+    std::int64_t inside(std::int64_t row) const {
+        require(row >= 0 && row < size_, "a row outside its range is read");
+        return begin_ + row;
+    }
+
+    std::shared_ptr<const TrainingRows> rows_;
+    std::int64_t begin_, size_;
+};
+
+class CutRows final : public TrainingRows {
+  public:
+    CutRows(std::shared_ptr<const TrainingRows> rows, std::int64_t longest)
+        : rows_(std::move(rows)), longest_(longest) {}
+
+    std::int64_t size() const override { return rows_->size(); }
+    std::int64_t length(std::int64_t row) const override { return std::min(rows_->length(row), longest_); }
+    void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override {
+        rows_->read(row, ids, labels);
+        for (std::vector<TokenId>* const values : {&ids, &labels})
+            if (std::ssize(*values) > longest_) values->resize(static_cast<std::size_t>(longest_));
+    }
+    std::int64_t longest() const override { return std::min(rows_->longest(), longest_); }
+
+  private:
+    std::shared_ptr<const TrainingRows> rows_;
+    std::int64_t longest_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> TrainingRows::lengths() const {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(size()));
+    for (std::int64_t row = 0; row < size(); ++row) all[static_cast<std::size_t>(row)] = length(row);
+    return all;
+}
+
+std::int64_t TrainingRows::longest() const {
+    std::int64_t longest = 0;
+    for (std::int64_t row = 0; row < size(); ++row) longest = std::max(longest, length(row));
+    return longest;
+}
+
+std::shared_ptr<const TrainingRows> training_row_range(std::shared_ptr<const TrainingRows> rows,
+                                                       std::int64_t begin, std::int64_t end) {
+    require(begin >= 0 && end >= begin && end <= rows->size(), "a range outside the rows");
+    if (begin == 0 && end == rows->size()) return rows;
+    return std::make_shared<RowRange>(std::move(rows), begin, end);
+}
+
+std::shared_ptr<const TrainingRows> cut_training_rows(std::shared_ptr<const TrainingRows> rows,
+                                                      std::int64_t longest) {
+    require(longest >= 1, "rows are cut to nothing");
+    return std::make_shared<CutRows>(std::move(rows), longest);
+}
+
+}  // namespace drover

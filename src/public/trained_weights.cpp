@@ -1,0 +1,56 @@
+#include "public/trained_weights.h"
+
+#include "core/convert.h"
+#include "core/error.h"
+#include "model/params.h"
+#include "train/engine/whole_weights.h"
+
+namespace drover::v1 {
+
+TrainedWeights::TrainedWeights(const TrainEngine& engine, Backend& backend, const Mesh& mesh,
+                               ModelConfig config, std::vector<std::int32_t> ends)
+    : engine_(&engine),
+      backend_(&backend),
+      mesh_(&mesh),
+      config_(std::move(config)),
+      ends_(std::move(ends)),
+      spread_(!holds_whole_weights(engine)),
+      dtype_(engine.saved_dtype()) {
+    config_.rows_before_resize = 0;  // a vocabulary that had to grow has grown
+    for (const OwnedLeaf& leaf : engine.store().owned()) index_of_.emplace(leaf.spec->name, index_of_.size());
+}
+
+void TrainedWeights::check_there() const {
+    if (engine_ != nullptr || !kept_.empty()) return;
+    throw Error("The model's trained weights went with the Trainer that had them.",
+                "Keep the Trainer as long as the model is used, or save them with its save_model() and load "
+                "that folder with CausalLM::from_pretrained().");
+}
+
+std::vector<float> TrainedWeights::whole_leaf(const std::string& name) const {
+    check_there();
+    if (engine_ != nullptr) return read_whole_leaf(*engine_, index_of_.at(name), *backend_, *mesh_);
+    const std::vector<std::byte>& kept = kept_.at(name);
+    std::vector<float> values(kept.size() / size_of(dtype_));
+    convert_elements(kept.data(), dtype_, values.data(), DType::f32,
+                     static_cast<std::int64_t>(values.size()));
+    return values;
+}
+
+std::size_t TrainedWeights::copy_bytes() const {
+    return static_cast<std::size_t>(make_param_spec(config_).parameter_count()) * size_of(dtype_);
+}
+
+void TrainedWeights::keep_copy() {
+    require(!spread_ && engine_ != nullptr, "a copy of weights that are not here");
+    for (const auto& [name, index] : index_of_) {
+        const std::vector<float> values = whole_leaf(name);
+        std::vector<std::byte>& kept = kept_[name];
+        kept.resize(values.size() * size_of(dtype_));
+        convert_elements(values.data(), DType::f32, kept.data(), dtype_,
+                         static_cast<std::int64_t>(values.size()));
+    }
+    engine_ = nullptr;
+}
+
+}  // namespace drover::v1

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "train/engine/train_engine.h"
+
+namespace drover::v1 {
+
+/// A model's weights as a Trainer has left them. They are the engine's own while the Trainer lives, and a
+/// copy on the host afterwards, if somebody still has the model.
+class TrainedWeights {
+  public:
+    /// `config` is the trained model's; a text ends with any of `ends`. Engine, backend and mesh live until
+    /// keep_copy() or let_go().
+    TrainedWeights(const TrainEngine& engine, Backend& backend, const Mesh& mesh, ModelConfig config,
+                   std::vector<std::int32_t> ends);
+
+    const ModelConfig& config() const { return config_; }
+    const std::vector<std::int32_t>& ends() const { return ends_; }
+    /// No process has all of them: whole_leaf() is a collective then.
+    bool are_spread() const { return spread_ && engine_ != nullptr; }
+    /// Error when they went with their Trainer.
+    void check_there() const;
+    /// A leaf by its published name, in fp32.
+    std::vector<float> whole_leaf(const std::string& name) const;
+
+    /// Bytes of a copy, which has the dtype in which they would be saved.
+    std::size_t copy_bytes() const;
+    /// The engine is about to go, and the weights stay. Not for those that are spread.
+    void keep_copy();
+    /// The engine is about to go, and its weights with it.
+    void let_go() {
+        engine_ = nullptr;
+        kept_.clear();
+    }
+
+  private:
+    const TrainEngine* engine_;
+    Backend* backend_;
+    const Mesh* mesh_;
+    ModelConfig config_;
+    std::vector<std::int32_t> ends_;
+    bool spread_;
+    DType dtype_;
+    std::map<std::string, std::size_t, std::less<>> index_of_;         // into the engine's owned leaves
+    std::map<std::string, std::vector<std::byte>, std::less<>> kept_;  // of dtype_
+};
+
+}  // namespace drover::v1

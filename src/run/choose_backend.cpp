@@ -1,0 +1,67 @@
+#include "run/choose_backend.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <future>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/console.h"
+#include "core/error.h"
+
+namespace drover {
+namespace {
+
+/// OpenMP would end the program when the system refuses one of its threads, so it is asked for them before.
+void check_threads() {
+    const auto wanted = static_cast<std::size_t>(omp_get_max_threads());
+    std::promise<void> gate;
+    const std::shared_future<void> open(gate.get_future());
+    std::vector<std::thread> threads;  // besides this one
+    std::string refusal;
+    try {
+        while (threads.size() + 1 < wanted) threads.emplace_back([open] { open.wait(); });
+    } catch (const std::system_error& error) {
+        refusal = error.what();
+    }
+    gate.set_value();
+    for (std::thread& thread : threads) thread.join();
+    if (refusal.empty()) return;
+    throw Error(fmt::format("Of {} threads, the system started {}: {}.", wanted, threads.size() + 1, refusal),
+                "Use fewer (--threads or OMP_NUM_THREADS), or raise the limit of processes (`ulimit -u`, or "
+                "pids.max of the container) or of address space (`ulimit -v`).");
+}
+
+std::unique_ptr<Backend> make_checked_cpu_backend() {
+    check_threads();
+    return make_cpu_backend();
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_chosen_backend(std::string_view device, int place) {
+    const auto on_gpu = [&] { return make_cuda_backend(place % std::max(1, cuda_device_count())); };
+    if (device == "cuda") return on_gpu();
+    if (device == "cpu" || cuda_device_count() == 0) return make_checked_cpu_backend();
+    try {
+        return on_gpu();
+    } catch (const Error& error) {
+        print_log(stderr, "This machine has a GPU, but the run takes the CPU. {}\n", error.cause());
+        return make_checked_cpu_backend();
+    }
+}
+
+std::unique_ptr<Backend> make_process_backend(const Arguments& arguments, const MachinePlace& machine) {
+    if (const auto threads = arguments.optional_integer("threads"))
+        omp_set_num_threads(static_cast<int>(*threads));
+    else if (machine.ranks > 1)
+        omp_set_num_threads(machine.processors);
+    std::unique_ptr<Backend> backend = make_chosen_backend(arguments.text("device"), machine.rank);
+    backend->use_tf32(arguments.optional_flag("tf32").value_or(false));
+    return backend;
+}
+
+}  // namespace drover

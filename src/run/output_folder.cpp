@@ -1,0 +1,101 @@
+#include "run/output_folder.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "core/arena.h"
+
+namespace drover {
+
+namespace fs = std::filesystem;
+
+void OutputFolder::take() {
+    std::optional<FolderLockAttempt> attempt;
+    ranks_.together([&] {
+        if (!ranks_.is_first()) return;
+        attempt.emplace(LockRequest{.folder = folder_,
+                                    .steal = arguments_.flag("steal_lock"),
+                                    .steal_name = words_.steal_lock,
+                                    .job = BatchJob::from_environment(),
+                                    .times = times_},
+                        [this](const std::string& line) { messages_.warning(line); });
+    });
+    // The others meet the first one after every look: a wait may be longer than they have patience for it.
+    int waiting = 1;
+    while (waiting != 0) {
+        ranks_.together([&] {
+            const std::lock_guard lock(mutex_);
+            if (attempt && !released_) lock_ = go_on(*attempt);
+        });
+        if (attempt && !lock_) std::this_thread::sleep_for(times_.pause);
+        waiting = ranks_.largest(attempt && !lock_ ? 1 : 0);
+    }
+}
+
+/// A run that has the folder and fails may remove it, if it has made it.
+std::unique_ptr<FolderLock> OutputFolder::go_on(FolderLockAttempt& attempt) {
+    make_folder();
+    try {
+        return attempt.go_on();
+    } catch (const Error&) {
+        std::error_code failure;
+        if (fs::exists(folder_, failure) || failure) throw;
+        return nullptr;
+    }
+}
+
+void OutputFolder::make_folder() {
+    std::error_code failure;
+    if (fs::exists(folder_, failure) && !fs::is_directory(folder_, failure))
+        throw Error(fmt::format("{} {} is a file.", words_.output_dir, folder_.string()), "Name a folder.");
+    if (fs::create_directories(folder_, failure)) made_ = true;
+    if (failure)
+        throw Error(
+            fmt::format("{} {} cannot be made: {}.", words_.output_dir, folder_.string(), failure.message()),
+            "Name a folder that can be written to.");
+}
+
+void OutputFolder::check_still_ours() const {
+    std::string taken_by;
+    if (lock_) taken_by = lock_->taken_by().value_or("");
+    taken_by = ranks_.from_first(taken_by);
+    if (taken_by.empty()) return;
+    throw AgreedError(
+        fmt::format("The folder {} was taken from this run by {}, so it stops before it writes there again.",
+                    folder_.string(), taken_by),
+        "Give each of the two runs a folder of its own.");
+}
+
+void OutputFolder::release() noexcept {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+    if (lock_) lock_->release();
+    if (made_) rmdir(folder_.c_str());  // unless there is something in it
+}
+
+void OutputFolder::release_at_once() noexcept {
+    // Where a take() or a release() hangs in the file system, the lock stays; the next run sees that this
+    // process has ended.
+    const std::unique_lock lock(mutex_, std::chrono::seconds(2));
+    if (!lock) return;
+    released_ = true;
+    if (lock_) lock_->release_at_once();
+    if (made_) rmdir(folder_.c_str());
+}
+
+std::string space_warning(const fs::path& folder, std::uint64_t bytes, std::string_view purpose,
+                          const FolderWords& words) {
+    fs::path existing = fs::absolute(folder);
+    std::error_code failure;
+    while (!fs::exists(existing, failure) && existing.has_relative_path()) existing = existing.parent_path();
+    const fs::space_info space = fs::space(existing, failure);
+    if (failure || space.available >= bytes) return "";
+    return fmt::format(
+        "{} takes about {}, and the file system of {} has {} left. Free some space before it is written, or "
+        "choose another {}.",
+        purpose, bytes_text(bytes), folder.string(), bytes_text(space.available), words.output_dir);
+}
+
+}  // namespace drover

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+
+#include "args/arguments.h"
+#include "io/folder_lock_attempt.h"
+#include "run/messages.h"
+#include "run/run_ranks.h"
+
+namespace drover {
+
+/// How the user says where a run writes, and that it may take a folder from another.
+struct FolderWords {
+    std::string output_dir = "--output_dir";
+    std::string steal_lock = "--steal_lock";
+};
+
+/// The folder that a run writes to (--output_dir): made, tried and locked before anything else is done, and
+/// locked until this is destroyed. The first rank does it for all.
+class OutputFolder {
+  public:
+    /// Does nothing yet. What is given must outlive it.
+    OutputFolder(const RunRanks& ranks, const Arguments& arguments, const Messages& messages,
+                 LockTimes times = {}, FolderWords words = {})
+        : ranks_(ranks),
+          arguments_(arguments),
+          messages_(messages),
+          times_(times),
+          words_(std::move(words)),
+          folder_(arguments.text("output_dir")) {}
+    ~OutputFolder() { release(); }
+    OutputFolder(const OutputFolder&) = delete;
+    OutputFolder& operator=(const OutputFolder&) = delete;
+
+    /// Makes and locks it. Collective; where another run seems to have died, this waits until that is
+    /// certain. All ranks throw when the folder cannot be written to or another run has it.
+    void take();
+
+    /// Called before files are written over. Collective: an AgreedError when another run has taken the
+    /// folder.
+    void check_still_ours() const;
+
+    /// Unlocks it for good, and removes it if the run made it and wrote nothing. Any thread may do so, also
+    /// while another takes it.
+    void release() noexcept;
+    /// The same before the program ends at once: waits for no file system and no thread for long.
+    void release_at_once() noexcept;
+
+  private:
+    std::unique_ptr<FolderLock> go_on(FolderLockAttempt& attempt);
+    void make_folder();
+
+    const RunRanks& ranks_;
+    const Arguments& arguments_;
+    const Messages& messages_;
+    LockTimes times_;
+    FolderWords words_;
+    std::filesystem::path folder_;
+    std::timed_mutex mutex_;  ///< of what follows
+    bool made_ = false;       ///< the folder, by this run
+    bool released_ = false;
+    std::unique_ptr<FolderLock> lock_;  ///< of the first rank
+};
+
+/// A warning when the file system of a folder, which need not exist yet, has less than `bytes` left, what
+/// `purpose` ("A checkpoint") takes; empty when there is enough.
+std::string space_warning(const std::filesystem::path& folder, std::uint64_t bytes, std::string_view purpose,
+                          const FolderWords& words = {});
+
+}  // namespace drover

@@ -1,0 +1,85 @@
+#include "run/process_limits.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/machine_memory.h"
+#include "train/engine/memory_advice.h"
+
+namespace drover {
+
+std::size_t ProcessLimits::device_bytes() const {
+    const bool on_host = backend_.device() == Device::cpu;
+    const int sharing = on_host ? processes_.machine.ranks : mesh_.ranks_of_gpu();
+    const std::size_t share = backend_.available_bytes() / static_cast<std::size_t>(sharing);
+    return on_host ? std::min(share, address_space_left().value_or(share)) : share;
+}
+
+std::size_t ProcessLimits::allowed_bytes() const {
+    return static_cast<std::size_t>(static_cast<double>(device_bytes()) * fraction());
+}
+
+double ProcessLimits::host_bytes() const {
+    const std::size_t share = usable_memory() / static_cast<std::size_t>(processes_.machine.ranks);
+    return static_cast<double>(std::min(share, address_space_left().value_or(share)));
+}
+
+std::size_t ProcessLimits::allowed_host_bytes() const {
+    constexpr double left_to_others = 0.1;
+    return static_cast<std::size_t>(host_bytes() * fraction() * (1 - left_to_others));
+}
+
+std::uint64_t ProcessLimits::checkpoint_buffer(const TrainEngine& engine) const {
+    if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
+        return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
+    const double host = host_bytes();
+    const std::size_t planned = backend_.device() == Device::cpu ? engine.memory_plan().total : 0;
+    const auto taken = static_cast<double>(planned + engine.host_memory_plan().total);
+    return static_cast<std::uint64_t>(std::max(0.0, std::min(host / 4, host * fraction() - taken)));
+}
+
+double ProcessLimits::peak_of_all(double own) const {
+    const double share = backend_.device() == Device::cpu
+                             ? processes_.machine.own_share(omp_get_max_threads())
+                             : 1.0 / mesh_.ranks_of_gpu();
+    return own * share * processes_.ranks.size();
+}
+
+void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
+                          const TrainEngineOptions& options, std::int64_t accumulation_steps,
+                          std::int64_t sharing) const {
+    const std::size_t needed = engine.memory_plan().total, allowed = allowed_bytes();
+    const std::size_t host = engine.host_memory_plan().total;
+    if (host > allowed_host_bytes())
+        throw Error(
+            fmt::format(
+                "The offloaded optimizer needs {} of the host's memory in each process, which may take {}.",
+                bytes_text(host), bytes_text(allowed_host_bytes())),
+            "Use --moments_dtype bfloat16 or --optim adafactor, or shard it over more devices.");
+    if (needed <= allowed) return;
+    throw Error(
+        fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it{}.",
+                    bytes_text(needed), processes_.alone() ? "" : " in each process", bytes_text(allowed),
+                    bytes_text(device_bytes()),
+                    backend_.device() == Device::cpu ? fmt::format(": {}", memory_limits_text()) : ""),
+        memory_advice(config, options, accumulation_steps, backend_, *mesh_,
+                      {.device_bytes = allowed, .host_bytes = allowed_host_bytes()}, sharing));
+}
+
+std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes) {
+    constexpr double usual_share_of_peak = 0.7;
+    const double seconds = 6 * static_cast<double>(active_parameters) * tokens / (usual_share_of_peak * peak);
+    const std::string time = seconds < 120    ? fmt::format("{:.0f} s", std::ceil(seconds))
+                             : seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
+                                              : fmt::format("{:.1f} h", seconds / 3600);
+    return fmt::format(
+        "The updates will take about {} at {:.0f} % of {} {:.0f} GFLOP/s; evaluations and checkpoints come "
+        "on top.",
+        time, 100 * usual_share_of_peak,
+        processes == 1 ? "this machine's" : fmt::format("{} processes'", processes), peak / 1e9);
+}
+
+}  // namespace drover

@@ -1,0 +1,127 @@
+#include "run/program_processes.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "run/messages.h"
+
+namespace drover {
+namespace {
+
+/// What lives until the program ends.
+struct Program {
+    std::unique_ptr<World> world;  ///< null: not begun, or alone
+    RunProcesses processes;
+    pid_t process = 0;  ///< that began it; its children only inherit it
+};
+
+/// Never destroyed: whatever still needs it at the end of the program finds it.
+Program& program() {
+    static auto* const only = new Program;
+    return *only;
+}
+
+void check_same_call(const RunRanks& ranks, std::string_view call) {
+    const std::vector<std::string> calls = ranks.gather(call);
+    if (std::all_of(calls.begin(), calls.end(), [&](const std::string& other) { return other == calls[0]; }))
+        return;
+    std::string text;
+    for (std::size_t rank = 0; rank < calls.size(); ++rank)
+        text += fmt::format("{}rank {} to {}", rank == 0 ? "" : ", ", rank, calls[rank]);
+    throw FailureOfRank(fmt::format("The processes have come to different calls: {}.", text),
+                        "All processes must make the same calls of a Trainer in the same order, whatever "
+                        "else they do.",
+                        1, ranks.is_first());
+}
+
+/// The launcher ends all processes as soon as one has failed, so what is to be shown is shown before the
+/// others learn of it. Trainers are left as they are: they may be in the middle of a collective.
+[[noreturn]] void end_all(const LaunchEnvironment& launch) {
+    const std::exception_ptr problem = std::current_exception();
+    const QuietEnd end = show_failure(launch.rank);
+    std::fflush(nullptr);
+    if (const Program& own = program(); own.world != nullptr) {
+        try {
+            std::rethrow_exception(problem);
+        } catch (const AgreedError&) {
+            try {
+                own.processes.ranks.meet();
+            } catch (const Error&) {
+                // Another process has failed in the meantime, and has said so.
+            }
+        } catch (const std::exception& error) {
+            own.world->fail(error.what());
+        }
+    }
+    std::_Exit(end.exit_code());
+}
+
+/// The end of the program is the last thing that the processes do together. One that ends with another status
+/// than 0 has had its reasons, and does not wait.
+void leave(int status, void*) {
+    Program& own = program();
+    if (own.world == nullptr || own.process != getpid()) return;
+    if (status != 0) {
+        own.world->fail(fmt::format("it ended with exit code {}.", status));
+        return;
+    }
+    try {
+        check_same_call(own.processes.ranks, "the end of the program");
+        own.processes = {};
+        own.world->close();
+        own.process = 0;  // a Trainer that outlives main() may still look at the world
+    } catch (...) {
+        end_all(read_launch_environment());
+    }
+}
+
+void begin(Program& own, const LaunchEnvironment& launch, const WorldOptions& waits) {
+    try {
+        own.world = begin_world(launch, waits);
+    } catch (const QuietEnd& end) {
+        std::fflush(nullptr);
+        std::_Exit(end.exit_code());
+    } catch (const Error& error) {
+        show_end(error);
+        std::fflush(nullptr);
+        std::_Exit(error.exit_code());
+    }
+    own.process = getpid();
+    own.processes = find_processes(*own.world);
+    on_exit(leave, nullptr);
+}
+
+}  // namespace
+
+const RunProcesses& program_processes(const WorldOptions& waits) {
+    Program& own = program();
+    const LaunchEnvironment launch = read_launch_environment();
+    if (!launch.has_others()) return own.processes;
+    if (own.world == nullptr) begin(own, launch, waits);
+    return own.processes;
+}
+
+void check_waits(const RunProcesses& processes, const WorldOptions& waits) {
+    if (processes.alone()) return;
+    const WorldOptions& first = processes.world->options();
+    if (first.deadline != waits.deadline || first.comm_debug != waits.comm_debug)
+        throw Error("ddp_timeout or comm_debug is another than that of the program's first Trainer.",
+                    "Give all Trainers of a program the same ones.");
+}
+
+void in_all_processes(std::string_view call, const std::function<void()>& work) {
+    const LaunchEnvironment launch = read_launch_environment();
+    if (!launch.has_others()) return work();
+    try {
+        if (program().world != nullptr) check_same_call(program().processes.ranks, call);
+        work();
+    } catch (...) {
+        end_all(launch);
+    }
+}
+
+}  // namespace drover

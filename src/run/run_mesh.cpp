@@ -1,0 +1,35 @@
+#include "run/run_mesh.h"
+
+namespace drover {
+
+void check_devices_alike(const RunRanks& ranks, Device device) {
+    check_ranks_agree(
+        ranks, {{"the device", device == Device::cpu ? "CPU" : "GPU"}},
+        "With --device cuda, those without a usable GPU say what is missing; --device cpu needs none.");
+}
+
+RunMesh::RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settings, Backend& backend)
+    : world_(world) {
+    if (world == nullptr) {
+        mesh_ = std::make_unique<const Mesh>();
+        return;
+    }
+    check_devices_alike(ranks, backend.device());
+    MakeCommunicator make;  // empty: the world does
+    if (backend.device() == Device::cuda) {
+        std::unique_ptr<GpuLinks> links;
+        ranks.together([&] { links = load_nccl(backend); });
+        gpus_.emplace(*world, std::move(links));
+        make = gpus_->maker();
+    }
+    mesh_ = std::make_unique<const Mesh>(*world, settings.shape, settings.key_value_copies, make);
+}
+
+CommunicationTimes RunMesh::communication_times() {
+    CommunicationTimes times;
+    if (world_ != nullptr) times += world_->communication_times();
+    if (gpus_) times += gpus_->times();
+    return times;
+}
+
+}  // namespace drover

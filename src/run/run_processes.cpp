@@ -1,0 +1,121 @@
+#include "run/run_processes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "comm/mpi/mpi_world.h"
+#include "core/json.h"
+#include "run/messages.h"
+
+namespace drover {
+namespace {
+
+/// Arguments that may differ from process to process: they say where things are or what is said, not what is
+/// computed. (Config and tokenizer are compared by content.)
+constexpr std::array own_arguments{
+    "cache_dir",      "config_name",  "disable_tqdm",   "local_rank", "log_level",    "log_level_replica",
+    "profile_logdir", "rank_log_dir", "tokenizer_name", "threads",    "tuning_cache",
+};
+
+void check_world(const World& world, const LaunchEnvironment& launch) {
+    if (world.size() == launch.processes) return;
+    if (launch.rank != 0) throw QuietEnd(1);
+    throw Error(
+        fmt::format("{} says that {} processes were started, but MPI sees {}.", launch.told_by,
+                    launch.processes, world.size()),
+        fmt::format(
+            "Start them with drover launch --nproc_per_node {}, with the mpirun of the MPI library that "
+            "this program uses (Open MPI), or with srun --mpi=pmix.",
+            launch.processes));
+}
+
+}  // namespace
+
+QuietEnd show_failure(int rank) {
+    try {
+        throw;
+    } catch (const PeerFailure&) {
+        return QuietEnd(1);
+    } catch (const FailureOfRank& failure) {
+        if (failure.shown_here()) show_end(failure);
+        return QuietEnd(failure.exit_code());
+    } catch (const AgreedError& failure) {
+        if (rank == 0) show_end(failure);
+        return QuietEnd(failure.exit_code());
+    } catch (...) {
+        const std::string name = fmt::format("Rank {}", rank);
+        const FailureOfRank own = own_failure(std::current_exception(), "");
+        const bool named = own.cause().starts_with(name);  // as those of collectives are
+        show_end(named ? own : own_failure(std::current_exception(), name + ": "));
+        return QuietEnd(own.exit_code());
+    }
+}
+
+void let_first_speak(const LaunchEnvironment& launch) {
+    if (launch.rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
+}
+
+std::unique_ptr<World> begin_world(const LaunchEnvironment& launch, const WorldOptions& waits) {
+    std::unique_ptr<World> world;
+    try {
+        world = make_mpi_world(waits);
+    } catch (const Error&) {
+        let_first_speak(launch);
+        throw;
+    }
+    check_world(*world, launch);
+    return world;
+}
+
+RunProcesses find_processes(World& world) {
+    RunProcesses processes{.world = &world, .ranks = RunRanks(world)};
+    processes.machine = find_machine_place(processes.ranks);
+    return processes;
+}
+
+void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits,
+                      const std::function<void(RunProcesses&)>& work) {
+    if (!launch.has_others()) {
+        RunProcesses alone;
+        return work(alone);
+    }
+    const std::unique_ptr<World> world = begin_world(launch, waits);
+    // A launcher ends all processes as soon as one has failed, so what is to be shown is shown before the
+    // others learn of it.
+    std::optional<QuietEnd> end;
+    run_rank(*world, [&](World& rank) {
+        try {
+            RunProcesses processes = find_processes(rank);
+            work(processes);
+        } catch (const AgreedError&) {
+            end = show_failure(rank.rank());  // all ranks come to the end of the world in order
+        } catch (...) {
+            throw show_failure(rank.rank());
+        }
+    });
+    if (end) throw QuietEnd(*end);
+}
+
+WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& launch) {
+    using std::chrono::milliseconds;
+    // Ranks that wait for the same one lose patience one after the other: the first tells the others.
+    const milliseconds later = milliseconds(1500) * std::min(launch.rank, 10);
+    return {.deadline = std::chrono::seconds(arguments.integer("ddp_timeout")) + later,
+            .comm_debug = arguments.flag("comm_debug"),
+            .gpu_times = arguments.flag("comm_stats")};
+}
+
+void check_started_alike(const RunProcesses& processes, const RunArguments& run) {
+    NamedTexts alike{{"the version of drover", DROVER_VERSION},
+                     {"the batch", run.batch_is_global ? "of all replicas together" : "of each replica"}};
+    const Json settings = run.arguments.to_json();
+    for (const auto& [name, value] : settings.items())
+        if (std::find(own_arguments.begin(), own_arguments.end(), name) == own_arguments.end())
+            alike.emplace_back("--" + name, value.dump());
+    check_ranks_agree(processes.ranks, alike);
+}
+
+}  // namespace drover

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "train/loop/trainer_callback.h"
+
+namespace drover {
+
+/// Says on standard error what became of checkpoints, where that is not what was asked for.
+class CheckpointReport final : public TrainerCallback {
+  public:
+    void on_save_failed(TrainerView& view, const std::filesystem::path& folder,
+                        const std::string& why) override;
+    void on_rotation_failed(TrainerView& view, const std::string& why) override;
+};
+
+/// Differences between a run's settings and those of the checkpoint that it resumes from, as Hugging Face
+/// warns of them; empty when there are none.
+std::string changed_settings(const TrainerSettings& settings, const TrainerState& fresh,
+                             const TrainerState& saved);
+
+/// A line for each of the other settings that is not what it was and changes what is trained
+/// (training_args.json); empty when there is none.
+std::string changed_arguments(const Json& now, const Json& saved);
+
+}  // namespace drover

@@ -1,0 +1,44 @@
+#include "train/callbacks/run_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace drover {
+
+void RunSummary::on_step_end(TrainerView& view, const StepReport& step) {
+    seconds_.push_back(step.seconds);
+    samples_ += step.samples;
+    tokens_ += step.tokens;
+    parameters_ = view.parameters;
+}
+
+double RunSummary::median_step_seconds() const {
+    if (seconds_.empty()) return 0;
+    std::vector<double> sorted(seconds_.begin() + (seconds_.size() > 1 ? 1 : 0), seconds_.end());
+    std::sort(sorted.begin(), sorted.end());
+    const std::size_t middle = sorted.size() / 2;
+    return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+std::string RunSummary::text() const {
+    if (seconds_.empty()) return {};
+    const double total = std::max(std::accumulate(seconds_.begin(), seconds_.end(), 0.0), 1e-9);
+    return fmt::format(
+        "Parameters: {} in total, {} active per token.\n"
+        "Steps: {}, median {:.4g} s per step.\n"
+        "Speed: {:.4g} sequences/s, {:.4g} tokens/s (time in steps only).\n",
+        with_thousands(parameters_.total), with_thousands(parameters_.active),
+        with_thousands(static_cast<std::int64_t>(seconds_.size())), median_step_seconds(),
+        static_cast<double>(samples_) / total, static_cast<double>(tokens_) / total);
+}
+
+std::string with_thousands(std::int64_t value) {
+    std::string digits = fmt::format("{}", value);
+    const std::size_t first = value < 0 ? 1 : 0;
+    for (std::size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, 1, ',');
+    return digits;
+}
+
+}  // namespace drover

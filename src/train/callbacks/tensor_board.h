@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+
+#include "io/event_file.h"
+#include "train/loop/trainer_callback.h"
+
+namespace drover {
+
+/// `runs/<date>_<host>`, as torch names the folder of a run that begins now.
+std::filesystem::path default_tensor_board_folder();
+
+/// Writes every record to a file of TensorBoard, under the names that Hugging Face's callback gives them:
+/// train/loss, train/learning_rate, eval/loss, … The file is made when there is something to write.
+///
+/// A file that cannot be made when training begins is an Error. Later on a record that cannot be written is
+/// left out, which is said once on standard error, and the run goes on.
+class TensorBoard final : public TrainerCallback {
+  public:
+    /// `arguments` and `config` are shown as texts.
+    TensorBoard(std::filesystem::path folder, std::string arguments, std::string config)
+        : folder_(std::move(folder)), arguments_(std::move(arguments)), config_(std::move(config)) {}
+
+    void on_train_begin(TrainerView& view) override;
+    void on_log(TrainerView& view, const Json& record) override;
+
+    /// Empty when nothing was written.
+    std::filesystem::path written() const { return file_ ? file_->path() : std::filesystem::path(); }
+
+  private:
+    EventFile& file();
+    void write(std::int64_t step, const Json& record);
+
+    std::filesystem::path folder_;
+    std::string arguments_, config_;
+    std::optional<EventFile> file_;
+    bool failed_ = false;
+};
+
+}  // namespace drover

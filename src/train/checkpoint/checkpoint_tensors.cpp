@@ -1,0 +1,70 @@
+#include "train/checkpoint/checkpoint_tensors.h"
+
+#include "model/params.h"
+
+namespace drover {
+namespace {
+
+void add_owned_part(TensorFiles& files, const std::string& name, const OwnedLeaf& leaf,
+                    const Tensor& tensor) {
+    if (!leaf.counted) return;
+    files.add_part(name, tensor, leaf.row_begin, leaf.row_count, leaf.column_begin, leaf.column_count,
+                   leaf.spec->shape.numel() / leaf.spec->shape[0]);
+}
+
+std::vector<std::int64_t> sizes_of(const Shape& shape) {
+    return {shape.begin(), shape.end()};
+}
+
+}  // namespace
+
+bool is_master(const OptimizerState& state) {
+    return state.name.starts_with("master/");
+}
+
+Shape global_shape(const OptimizerState& state) {
+    const Shape& whole = state.leaf->spec->shape;
+    switch (state.covers) {
+        case OptimizerState::Covers::owned_elements:
+            return whole;
+        case OptimizerState::Covers::rows:
+            return {whole[0]};
+        case OptimizerState::Covers::columns:
+            return {whole[1]};
+    }
+    bug("a state that covers nothing known");
+}
+
+void add_model_tensors(TensorFiles& files, const SavedTensors& saved, std::uint64_t max_shard_bytes) {
+    std::map<std::string_view, std::size_t> index_of;
+    for (std::size_t i = 0; i < saved.store.owned().size(); ++i)
+        index_of[saved.store.owned()[i].spec->name] = i;
+    std::vector<TensorFiles::Item> items;
+    for (const std::string& name : names_in_module_order(saved.config))
+        items.push_back({name, saved.dtype, sizes_of(saved.store.owned()[index_of.at(name)].spec->shape)});
+    files.add_weights(items, max_shard_bytes);
+    for (const TensorFiles::Item& item : items) {
+        const std::size_t index = index_of.at(item.name);
+        const OwnedLeaf& leaf = saved.store.owned()[index];
+        const Tensor master = saved.optimizer.master(index);
+        add_owned_part(files, item.name, leaf, master ? master : leaf.param);
+    }
+}
+
+void add_optimizer_tensors(TensorFiles& files, const SavedTensors& saved) {
+    const std::vector<OptimizerState> states = saved.optimizer.state();
+    std::vector<TensorFiles::Item> items;
+    for (const OptimizerState& state : states)
+        if (!is_master(state))
+            items.push_back({state.name, state.tensor.dtype(), sizes_of(global_shape(state))});
+    files.add_file(optimizer_file, std::move(items));
+    for (const OptimizerState& state : states) {
+        if (is_master(state)) continue;
+        if (state.covers == OptimizerState::Covers::owned_elements)
+            add_owned_part(files, state.name, *state.leaf, state.tensor);
+        else if (saved.is_first_rank)
+            files.add_part(state.name, state.tensor);
+    }
+}
+
+}  // namespace drover

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/state/trainer_state.h"
+
+namespace drover {
+
+/// What a model card says that the state of the run does not know.
+struct ModelCardFacts {
+    std::string name;          ///< of the model; usually the last part of output_dir
+    std::string base_model{};  ///< name of the model that was trained further; empty: from scratch
+    std::string dataset{};     ///< empty: a text file of the user's
+    std::string license{};     ///< empty: unknown
+    std::string drover_version{};
+    std::string optimizer{};  ///< a line: name and settings
+    std::string precision{};  ///< empty: fp32
+};
+
+/// README.md with the structure that Hugging Face's has: front matter for the hub, origin, results,
+/// hyperparameters, a table of evaluations, versions.
+std::string model_card(const ModelCardFacts& facts, const TrainerSettings& settings,
+                       const TrainerState& state);
+
+}  // namespace drover

@@ -1,0 +1,150 @@
+#include "train/engine/engine_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "io/checkpoint_manifest.h"
+#include "model/params.h"
+#include "train/checkpoint/hf_checkpoint.h"
+#include "train/state/agreed_error.h"
+
+namespace drover {
+namespace {
+
+/// The batch with targets in its first rows only.
+TokenBatch with_targets_in(const TokenBatch& batch, std::int64_t rows) {
+    TokenBatch masked = batch;
+    std::fill(masked.targets.begin() + rows * batch.row_length, masked.targets.end(), ignored_target);
+    return masked;
+}
+
+/// The results of a batch from those of its parts. A part's loss is divided by the mean number of targets of
+/// the parts that have any, so the mean of those parts' losses is the batch's.
+BatchEvaluation one_batch(const std::vector<BatchEvaluation>& parts) {
+    BatchEvaluation whole;
+    const auto with_targets =
+        std::count_if(parts.begin(), parts.end(), [](const BatchEvaluation& part) { return part.loss; });
+    for (const BatchEvaluation& part : parts) {
+        if (part.loss) whole.loss = whole.loss.value_or(0) + *part.loss / static_cast<double>(with_targets);
+        whole.rows += part.rows;
+        whole.targets += part.targets;
+        whole.correct += part.correct;
+    }
+    return whole;
+}
+
+}  // namespace
+
+ParameterCounts count_parameters(const ModelConfig& config) {
+    const std::int64_t total = make_param_spec(config).parameter_count();
+    const std::int64_t active = active_parameter_count(config);
+    const std::int64_t embedding = config.vocab_size * config.hidden_size;
+    return {.total = total,
+            .active = active,
+            .without_embeddings = total - embedding,
+            .multiplied = config.tie_word_embeddings ? active : active - embedding};
+}
+
+EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
+                         AfterSave after_save, CheckpointOptions checkpoints, BatchKind batches)
+    : engine_(engine),
+      config_(config),
+      mesh_(mesh),
+      after_save_(std::move(after_save)),
+      checkpoints_(checkpoints),
+      batches_(batches),
+      parameters_(count_parameters(config)),
+      writer_(backend, mesh, checkpoints.buffer_bytes) {}
+
+UpdateOutcome EngineModel::update(std::span<const TokenBatch> micro_batches, double learning_rate) {
+    const StepResult result = engine_.step(micro_batches, learning_rate);
+    return {.losses = {result.loss},
+            .gradient_norm = result.gradient_norm,
+            .non_finite = result.non_finite ? std::optional(result.non_finite->where) : std::nullopt,
+            .skipped = !result.updated};
+}
+
+std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std::int64_t rows) {
+    const EvaluationResult whole = engine_.evaluate(batch);
+    BatchEvaluation own{.rows = rows, .targets = whole.targets, .correct = whole.correct};
+    if (batches_ == BatchKind::own && repeats_rows(batch, rows)) {
+        const EvaluationResult fresh = engine_.evaluate(with_targets_in(batch, rows));
+        own.targets = fresh.targets;
+        own.correct = fresh.correct;
+    }
+
+    const std::vector<double> numbers =
+        gather({whole.targets > 0 ? 1.0 : 0.0, whole.batch_loss(), static_cast<double>(own.rows),
+                static_cast<double>(own.targets), static_cast<double>(own.correct)});
+    std::vector<BatchEvaluation> all;
+    for (std::size_t i = 0; i < numbers.size(); i += 5)
+        all.push_back({.loss = numbers[i] > 0 ? std::optional(numbers[i + 1]) : std::nullopt,
+                       .rows = static_cast<std::int64_t>(numbers[i + 2]),
+                       .targets = static_cast<std::int64_t>(numbers[i + 3]),
+                       .correct = static_cast<std::int64_t>(numbers[i + 4])});
+    return batches_ == BatchKind::own ? all : std::vector{one_batch(all)};
+}
+
+/// Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not
+/// meet.
+bool EngineModel::repeats_rows(const TokenBatch& batch, std::int64_t rows) {
+    const std::vector<double> repeats = gather({static_cast<double>(batch.rows - rows)});
+    return std::any_of(repeats.begin(), repeats.end(), [](double count) { return count > 0; });
+}
+
+/// The replicas' numbers, in their order.
+std::vector<double> EngineModel::gather(std::vector<double> own) {
+    Communicator& replicas = mesh_.replicas_on_host();
+    if (replicas.size() == 1) return own;
+    const auto count = static_cast<std::int64_t>(own.size());
+    std::vector<double> all(own.size() * static_cast<std::size_t>(replicas.size()));
+    const Tensor whole = Tensor::of(all.data(), {count * replicas.size()});
+    replicas.all_gather({}, Tensor::of(own.data(), {count}), whole);
+    return all;
+}
+
+void EngineModel::save(const std::filesystem::path& folder) {
+    writer_.begin({.folder = folder,
+                   .place = CheckpointJob::Place::existing_folder,
+                   .tensors = engine_.saved_tensors(false, checkpoints_.max_shard_bytes),
+                   .texts = engine_.saved_config_texts(),
+                   .more_files = after_save_});
+    if (const auto outcome = writer_.poll(true); !outcome->error.empty()) throw AgreedError(outcome->error);
+}
+
+void EngineModel::save_checkpoint(const CheckpointRequest& request) {
+    auto texts = engine_.saved_config_texts();
+    texts["trainer_state.json"] = request.trainer_state;
+    writer_.begin(
+        {.folder = request.folder,
+         .tensors = engine_.saved_tensors(checkpoints_.with_optimizer, checkpoints_.max_shard_bytes),
+         .texts = std::move(texts),
+         .more_files = after_save_,
+         .state = {{"loop", request.loop.json()},
+                   {"engine", engine_.counters().json()},
+                   {"run", checkpoints_.facts.json()}}});
+}
+
+void EngineModel::load(const std::filesystem::path& folder) {
+    engine_.load_trained_weights(folder);
+}
+
+std::optional<LoopState> EngineModel::resume(const std::filesystem::path& folder) {
+    if (is_hf_checkpoint(folder)) {
+        const HfOptimizerSource optimizer(folder, config_, engine_.compat());
+        engine_.load_trained_weights(folder);
+        engine_.load_optimizer(optimizer);
+        engine_.set_counters({.updates = optimizer.updates(), .scaler = std::nullopt});
+        return std::nullopt;
+    }
+    const RunState state = RunState::parse(CheckpointManifest::read(folder).state,
+                                           (folder / CheckpointManifest::file_name).string());
+    const SafetensorsOptimizerSource optimizer(folder);
+    engine_.load_trained_weights(folder);
+    engine_.load_optimizer(optimizer);
+    engine_.set_counters(state.engine);
+    return state.loop;
+}
+
+}  // namespace drover

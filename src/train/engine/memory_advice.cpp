@@ -1,0 +1,137 @@
+#include "train/engine/memory_advice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace drover {
+namespace {
+
+constexpr std::array recompute_names = {"none", "selective", "selective_mlp", "full"};
+
+/// Plans a run again and again with other options.
+class Planner {
+  public:
+    Planner(const ModelConfig& config, Backend& backend, const Mesh& mesh, const MemoryLimits& available,
+            std::int64_t sharing)
+        : config_(config), backend_(backend), mesh_(mesh), available_(available), sharing_(sharing) {}
+
+    bool fits(const TrainEngineOptions& options) const {
+        // Some plans are beyond what can be counted.
+        std::optional<TrainEngine> planned;
+        try {
+            planned.emplace(config_, options, backend_, mesh_);
+        } catch (const Error&) {
+            return false;
+        }
+        const TrainEngine& engine = *planned;
+        return engine.memory_plan().total <= available_.device_bytes &&
+               engine.host_memory_plan().total <= available_.host_bytes;
+    }
+    MemoryPlan plan(const TrainEngineOptions& options) const {
+        return TrainEngine(config_, options, backend_, mesh_).memory_plan();
+    }
+
+    /// The cheapest recompute policy beyond the present one that fits; empty when none does.
+    std::string recompute(TrainEngineOptions options) const {
+        const bool everywhere = options.model.recompute.blocks >= config_.num_hidden_layers;
+        for (int kind = static_cast<int>(options.model.recompute.kind) + (everywhere ? 1 : 0);
+             kind <= static_cast<int>(Recompute::full); ++kind) {
+            options.model.recompute = {static_cast<Recompute>(kind)};
+            if (fits(options))
+                return fmt::format("--recompute {}{}", recompute_names[static_cast<std::size_t>(kind)],
+                                   everywhere ? "" : " without --recompute_blocks");
+        }
+        return {};
+    }
+
+    /// The largest smaller micro-batch that fits, with as many rows per update.
+    std::string smaller_batch(TrainEngineOptions options, std::int64_t accumulation_steps) const {
+        // Fewer rows never need more, so a few plans find the most rows that fit: as many as a device can
+        // hold. The divisor is looked for below them, for a batch that does not fit may have any size.
+        const std::int64_t rows = options.model.rows;
+        std::int64_t fitting = 0, beyond = rows;
+        while (beyond - fitting > 1) {
+            options.model.rows = fitting + (beyond - fitting) / 2;
+            (fits(options) ? fitting : beyond) = options.model.rows;
+        }
+        while (fitting > 0 && rows % fitting != 0) --fitting;
+        std::int64_t steps = 0;
+        if (fitting == 0 || __builtin_mul_overflow(accumulation_steps, rows / fitting, &steps)) return {};
+        return fmt::format("--per_device_train_batch_size {} --gradient_accumulation_steps {}",
+                           fitting * sharing_, steps);
+    }
+
+    std::string shorter_moments(TrainEngineOptions options) const {
+        if (options.model.precision.moments != DType::f32) return {};
+        options.model.precision.moments = DType::bf16;
+        return fits(options) ? "--moments_dtype bfloat16" : "";
+    }
+
+    /// A CPU has one memory. The word goes with any kind of --fsdp; runs that shard by other flags cannot
+    /// have it.
+    std::string offload(TrainEngineOptions options) const {
+        const bool sharded_otherwise =
+            options.sharding != Sharding::replicated && mesh_.everyone().size() > 1;
+        if (backend_.device() == Device::cpu || options.offload_optimizer || sharded_otherwise) return {};
+        options.offload_optimizer = true;
+        options.sharding = Sharding::zero3;
+        return fits(options) ? "--fsdp \"full_shard offload\" (with --deepspeed: offload_optimizer)" : "";
+    }
+
+  private:
+    const ModelConfig& config_;
+    Backend& backend_;
+    const Mesh& mesh_;
+    MemoryLimits available_;
+    std::int64_t sharing_;  // replicas of a batch
+};
+
+}  // namespace
+
+std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& options,
+                          std::int64_t accumulation_steps, Backend& backend, const Mesh& mesh,
+                          const MemoryLimits& available, std::int64_t sharing) {
+    const Planner planner(config, backend, mesh, available, sharing);
+    std::vector<std::string> changes;
+    for (std::string change : {planner.recompute(options), planner.shorter_moments(options),
+                               planner.smaller_batch(options, accumulation_steps), planner.offload(options)})
+        if (!change.empty()) changes.push_back(std::move(change));
+    if (!changes.empty()) return fmt::format("One of these makes it fit: {}.", fmt::join(changes, "; or "));
+
+    TrainEngineOptions smallest = options;
+    smallest.model.recompute = {Recompute::full};
+    smallest.model.rows = 1;
+    if (planner.fits(smallest)) {
+        const std::string batch = planner.smaller_batch(
+            [&] {
+                TrainEngineOptions recomputing = options;
+                recomputing.model.recompute = {Recompute::full};
+                return recomputing;
+            }(),
+            accumulation_steps);
+        return fmt::format(
+            "Use --recompute full{} and {}.",
+            options.model.recompute.blocks < config.num_hidden_layers ? " without --recompute_blocks" : "",
+            batch);
+    }
+    const MemoryPlan plan = planner.plan(smallest);
+    const std::size_t states = plan[MemoryUse::parameters] + plan[MemoryUse::gradients] +
+                               plan[MemoryUse::moments] + plan[MemoryUse::master];
+    const std::size_t others = plan.total - states;
+    const std::size_t bytes = available.device_bytes;
+    if (others < bytes)
+        return fmt::format(
+            "Even one row with --recompute full needs {}: shard it over {} devices or more (--fsdp "
+            "full_shard), or train a "
+            "smaller model; --dtype bfloat16 and --optim adafactor also need less.",
+            bytes_text(plan.total), (states + bytes - others - 1) / (bytes - others));
+    return fmt::format(
+        "Even one row with --recompute full needs {}: use a smaller --block_size or a smaller model.",
+        bytes_text(plan.total));
+}
+
+}  // namespace drover

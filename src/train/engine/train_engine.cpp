@@ -1,0 +1,559 @@
+#include "train/engine/train_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "core/convert.h"
+#include "model/params.h"
+#include "train/checkpoint/checkpoint_writer.h"
+#include "train/engine/new_weights.h"
+#include "train/engine/weight_upload.h"
+
+namespace drover {
+namespace {
+
+void check_options(const TrainEngineOptions& options, Device device) {
+    // Their ids alone would fill a memory of terabytes; products with a model's sizes can still be counted.
+    constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
+    if (options.model.rows > most_tokens / std::max<std::int64_t>(options.model.row_length, 1))
+        throw Error(fmt::format("A micro-batch of {} rows with {} tokens each fits into no device.",
+                                options.model.rows, options.model.row_length),
+                    "Use a smaller --per_device_train_batch_size or --block_size.");
+    const Precision& precision = options.model.precision;
+    for (const DType dtype :
+         {precision.parameters, precision.residual, precision.gradients, precision.moments})
+        if (dtype == DType::f16 && device == Device::cpu)
+            throw UsageError(
+                "Training in float16 was asked for, but this device has no float16 matrix products.",
+                "Use --bf16, which needs no loss scaling, or train in float32.");
+    if (!(options.model.label_smoothing >= 0 && options.model.label_smoothing <= 1))
+        throw UsageError(fmt::format("--label_smoothing_factor is {}.", options.model.label_smoothing),
+                         "It must be from 0 to 1.");
+    if (!(options.model.neftune_alpha >= 0) || !std::isfinite(options.model.neftune_alpha))
+        throw UsageError(fmt::format("--neftune_noise_alpha is {}.", options.model.neftune_alpha),
+                         "It must be 0 (no noise) or more.");
+}
+
+/// transformers' LabelSmoother makes the loss from the logits alone: the experts' balance loss is then not
+/// part of it.
+ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options, Device device) {
+    check_options(options, device);
+    if (options.model.label_smoothing > 0) config.moe.balance_loss = false;
+    return config;
+}
+
+/// The number in "model.layers.3.…".
+std::optional<int> layer_in(const std::string& text) {
+    constexpr std::string_view before = "model.layers.";
+    const std::size_t at = text.find(before);
+    if (at == std::string::npos) return std::nullopt;
+    return std::atoi(text.c_str() + at + before.size());
+}
+
+}  // namespace
+
+bool takes_means_of_batches(const TrainEngineOptions& options) {
+    using LossDenominator = HfCompat::LossDenominator;
+    return options.compat.loss_denominator == LossDenominator::mean_of_micro_batches ||
+           (options.compat.loss_denominator == LossDenominator::all_labels &&
+            options.model.label_smoothing > 0);
+}
+
+TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
+                         const Mesh& mesh)
+    : options_(options),
+      config_(trained_config(config, options, backend.device())),
+      backend_(backend),
+      stream_(backend.main_stream()),
+      mesh_(mesh),
+      parallel_(mesh.tp(), options.sequence_parallel),
+      store_(make_param_store(
+          make_param_spec(config_, options.compat), options.sharding, mesh, parallel_.splits_tokens(),
+          options.model.precision.parameters,
+          options.evaluation_only ? std::nullopt : std::optional(options.model.precision.gradients),
+          backend)),
+      optimizer_(make_optimizer(options.optimizer.value_or(OptimizerSettings{.adamw = options.adamw}),
+                                options.model.precision, mesh)),
+      model_(config_, options.model, backend, *store_, parallel_, mesh.replicas()),
+      reading_(backend),
+      recorder_(backend.make_recorder()),
+      host_scalars_(StepScalar::count, 0.0f),
+      parameter_count_(store_->spec().parameter_count()) {
+    check_tensor_parallel(config_, mesh.tp().size());
+    require(mesh.shape().pp == 1 && mesh.shape().cp == 1,
+            "pipeline and context parallelism have no engine yet");
+    Arena measuring = Arena::measuring(backend.device()), state = Arena::measuring(backend.device());
+    plan(measuring, options.offload_optimizer ? state : measuring);
+    memory_plan_ = measuring.plan();
+    host_memory_plan_ = state.plan();
+    if (options.loss_scaling) loss_scaler_.emplace(*options.loss_scaling);
+}
+
+TrainEngine::~TrainEngine() = default;
+
+void TrainEngine::plan(Arena& arena, Arena& state) {
+    store_->plan(arena);
+    if (!options_.evaluation_only) {
+        optimizer_->plan(state, arena, *store_);
+        gradient_norm_.plan(arena, *store_);
+    }
+    scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
+    loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
+    model_.plan(arena);
+}
+
+void TrainEngine::allocate() {
+    const auto make = [&](MemoryBlock block, std::size_t bytes) {
+        return std::make_unique<Arena>(std::move(block), bytes, backend_.device());
+    };
+    arena_ = make(backend_.allocate(memory_plan_.total), memory_plan_.total);
+    if (options_.offload_optimizer)
+        state_arena_ = make(backend_.allocate_shared(host_memory_plan_.total), host_memory_plan_.total);
+    plan(*arena_, options_.offload_optimizer ? *state_arena_ : *arena_);
+    require(arena_->plan().total == memory_plan_.total &&
+                (!state_arena_ || state_arena_->plan().total == host_memory_plan_.total),
+            "the allocation differs from its plan");
+    model_.initialize(stream_);
+}
+
+// ------------------------------------------------------------------------------------------------------
+// weights
+
+Tensor TrainEngine::master_of(std::size_t index) const {
+    return options_.evaluation_only ? Tensor() : optimizer_->master(index);
+}
+
+void TrainEngine::write_leaf(WeightUpload& upload, std::size_t index, std::span<const float> values) {
+    upload.write(values, store_->owned()[index].param);
+    if (const Tensor master = master_of(index)) upload.write(values, master);
+}
+
+WeightSample TrainEngine::sample_weights(std::int64_t most) const {
+    const std::span<const OwnedLeaf> owned = store_->owned();
+    const auto is_matrix = [](const OwnedLeaf& leaf) {
+        return leaf.spec->shape.rank() == 2 && leaf.param.numel() > 0;
+    };
+    // The middle is in a block: embeddings have rows that are never trained.
+    auto leaf =
+        std::find_if(owned.begin() + static_cast<std::ptrdiff_t>(owned.size() / 2), owned.end(), is_matrix);
+    if (leaf == owned.end()) leaf = std::find_if(owned.begin(), owned.end(), is_matrix);
+    if (leaf == owned.end()) return {};
+    const std::int64_t count = std::min(most, leaf->param.numel());
+    const Tensor part = leaf->param.view({leaf->param.numel(), 1}).rows(0, count);
+    std::vector<std::byte> bytes(part.bytes());
+    const Tensor host(bytes.data(), part.dtype(), part.shape());
+    backend_.copy(stream_, part, host);
+    backend_.synchronize(stream_);
+    WeightSample sample{.leaf = leaf->spec->name,
+                        .values = std::vector<float>(static_cast<std::size_t>(count))};
+    read_rows(host, 0, count, Tensor::of(sample.values.data(), {count, 1}));
+    return sample;
+}
+
+void TrainEngine::initialize_weights(std::uint64_t seed) {
+    const NewWeights init(config_, options_.compat, seed, options_.init);
+    const GrownLeaves grown = grow_vocabulary(config_, init.generator_behind(),
+                                              [&](const LeafSpec& leaf) { return init.whole(leaf.name); });
+    std::vector<float> values;
+    WeightUpload upload(backend_, stream_);
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
+        const OwnedLeaf& leaf = store_->owned()[i];
+        values.resize(static_cast<std::size_t>(leaf.param.numel()));
+        if (!grown.fill(leaf, values)) init.fill(leaf, values);
+        write_leaf(upload, i, values);
+    }
+    store_->weights_changed();
+}
+
+LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uint64_t seed) {
+    return load_weights_of(config_, path, seed);
+}
+
+void TrainEngine::load_trained_weights(const std::filesystem::path& checkpoint) {
+    ModelConfig grown = config_;
+    grown.rows_before_resize = 0;
+    const LoadReport report = load_weights_of(grown, checkpoint, 0);
+    if (!report.missing.empty())
+        throw Error(fmt::format("The checkpoint {} lacks {} tensors of this model, the first of which is {}.",
+                                checkpoint.string(), report.missing.size(), report.missing.front()),
+                    "Resume from another checkpoint, or train again.");
+}
+
+/// `config` says whether the folder's vocabulary is still to be resized.
+LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
+                                        std::uint64_t seed) {
+    const ModelWeights weights(path);
+    std::vector<ExpectedTensor> expected;
+    make_param_spec(before_resize(config), options_.compat).for_each_leaf([&](const LeafSpec& leaf) {
+        expected.push_back({leaf.name, leaf.shape});
+    });
+    LoadReport report = match_names(expected, weights, {.tied_head = config.tie_word_embeddings});
+
+    std::unique_ptr<NewWeights> made;  // only when something is missing
+    const auto init = [&]() -> const NewWeights& {
+        if (!made) made = std::make_unique<NewWeights>(config, options_.compat, seed, options_.init);
+        return *made;
+    };
+    const GrownLeaves grown = grow_vocabulary(config, TorchRng(seed), [&](const LeafSpec& leaf) {
+        const auto found = report.found.find(leaf.name);
+        if (found == report.found.end()) return init().whole(leaf.name);
+        std::vector<float> rows(static_cast<std::size_t>(leaf.shape.numel()));
+        read_rows(weights.find(found->second), 0, leaf.shape[0], Tensor::of(rows.data(), leaf.shape));
+        return rows;
+    });
+    std::vector<float> values;
+    WeightUpload upload(backend_, stream_);
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
+        const OwnedLeaf& leaf = store_->owned()[i];
+        values.resize(static_cast<std::size_t>(leaf.param.numel()));
+        const auto found = report.found.find(leaf.spec->name);
+        if (grown.fill(leaf, values)) {
+            // All of it is there.
+        } else if (found == report.found.end()) {
+            init().fill(leaf, values);
+        } else if (leaf.spec->shape.rank() == 1) {
+            read_rows(weights.find(found->second), leaf.row_begin, leaf.row_count,
+                      Tensor::of(values.data(), {leaf.row_count}));
+        } else {
+            read_block(weights.find(found->second), leaf.row_begin, leaf.row_count, leaf.column_begin,
+                       leaf.column_count, Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
+        }
+        write_leaf(upload, i, values);
+    }
+    store_->weights_changed();
+    return report;
+}
+
+void TrainEngine::take_weights(const std::function<std::vector<float>(const LeafSpec&)>& whole_leaf,
+                               std::uint64_t seed) {
+    const GrownLeaves grown = grow_vocabulary(config_, TorchRng(seed), whole_leaf);
+    std::vector<float> values;
+    WeightUpload upload(backend_, stream_);
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
+        const OwnedLeaf& leaf = store_->owned()[i];
+        values.resize(static_cast<std::size_t>(leaf.param.numel()));
+        if (!grown.fill(leaf, values)) {
+            std::vector<float> whole = whole_leaf(*leaf.spec);
+            read_block(Tensor::of(whole.data(),
+                                  {leaf.spec->shape[0], leaf.spec->shape.numel() / leaf.spec->shape[0]}),
+                       leaf.row_begin, leaf.row_count, leaf.column_begin, leaf.column_count,
+                       Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
+        }
+        write_leaf(upload, i, values);
+    }
+    store_->weights_changed();
+}
+
+void TrainEngine::save_weights(const std::filesystem::path& folder, const SaveModelOptions& options) const {
+    CheckpointWriter writer(backend_, mesh_, 0);
+    CheckpointJob job{.folder = folder,
+                      .place = CheckpointJob::Place::existing_folder,
+                      .tensors = saved_tensors(false, options.max_shard_bytes),
+                      .texts = saved_config_texts()};
+    if (!options.generation_config_json.empty())
+        job.texts["generation_config.json"] = options.generation_config_json;
+    writer.begin(std::move(job));
+    if (const auto outcome = writer.poll(true); !outcome->error.empty()) throw Error(outcome->error);
+}
+
+std::map<std::string, std::string> TrainEngine::saved_config_texts() const {
+    return {{"config.json", config_.saved_text(saved_dtype())}};
+}
+
+TensorFiles TrainEngine::saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const {
+    const SavedTensors saved{config_, *store_, *optimizer_, saved_dtype(), mesh_.everyone().rank() == 0};
+    TensorFiles files;
+    add_model_tensors(files, saved, max_shard_bytes);
+    if (with_optimizer) add_optimizer_tensors(files, saved);
+    return files;
+}
+
+void TrainEngine::load_optimizer(const OptimizerSource& source) {
+    std::vector<std::byte> converted;
+    for (const OptimizerState& state : optimizer_->state()) {
+        if (is_master(state)) continue;
+        const OwnedLeaf& leaf = *state.leaf;
+        const std::string kind = state.name.substr(0, state.name.find('/'));
+        const Tensor whole = source.find(kind, leaf.spec->name);
+        if (!whole || whole.shape() != global_shape(state))
+            throw Error(fmt::format("{} holds {} of {}, where this run's optimizer has {}.", source.text(),
+                                    whole ? fmt::format("a {} of the shape {}", kind, whole.shape().text())
+                                          : fmt::format("no {}", kind),
+                                    leaf.spec->name, global_shape(state).text()),
+                        "Resume with the model and the --optim that the checkpoint was saved with.");
+        converted.resize(state.tensor.bytes());
+        const Tensor part(converted.data(), state.tensor.dtype(), state.tensor.shape());
+        if (state.covers != OptimizerState::Covers::owned_elements)
+            read_rows(whole, 0, whole.size(0), part);
+        else if (whole.rank() == 1)
+            read_rows(whole, leaf.row_begin, leaf.row_count, part);
+        else
+            read_block(whole, leaf.row_begin, leaf.row_count, leaf.column_begin, leaf.column_count,
+                       part.view({leaf.row_count, leaf.column_count}));
+        backend_.copy(stream_, part, state.tensor);
+        backend_.synchronize(stream_);
+    }
+}
+
+EngineState TrainEngine::counters() const {
+    EngineState state{.updates = updates_done_, .scaler = std::nullopt};
+    if (loss_scaler_) state.scaler = EngineState::Scaler{loss_scaler_->scale(), loss_scaler_->good_steps()};
+    return state;
+}
+
+void TrainEngine::set_counters(const EngineState& state) {
+    updates_done_ = state.updates;
+    if (loss_scaler_ && state.scaler) loss_scaler_->restore(state.scaler->scale, state.scaler->good_steps);
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// step
+
+/// What the whole step's loss is divided by, over all micro-batches and ranks; 0 when that is decided per
+/// micro-batch.
+std::int64_t TrainEngine::step_count(std::span<const TokenBatch> micro_batches) {
+    if (takes_means_of_batches(options_)) return 0;
+    const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels;
+    std::int64_t count = 0;
+    for (const TokenBatch& micro : micro_batches)
+        count += all_labels ? micro.label_count : micro.target_count();
+    return sum_over_replicas(count);
+}
+
+std::int64_t TrainEngine::sum_over_replicas(std::int64_t count) {
+    mesh_.replicas_on_host().all_reduce({}, Tensor::of(&count, {1}), Reduction::sum);
+    return count;
+}
+
+double TrainEngine::loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
+                               std::int64_t step_count) {
+    std::int64_t divisor = step_count;
+    if (takes_means_of_batches(options_)) {
+        // 4.57's LabelSmoother takes the mean of each batch, and their sum over micro-batches and replicas is
+        // differentiated; before, it was their mean.
+        const bool averaged =
+            options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches;
+        divisor = options_.shared_batches ? sum_over_replicas(batch.target_count()) : batch.target_count();
+        if (averaged) divisor *= static_cast<std::int64_t>(micro_batches.size());
+        if (averaged && !options_.shared_batches) divisor *= mesh_.replicas().size();
+    }
+    return divisor == 0 ? 0.0 : 1.0 / static_cast<double>(divisor);
+}
+
+/// transformers 5.x adds the experts' balance loss once per micro-batch; earlier it was averaged like the
+/// rest of the loss.
+double TrainEngine::balance_scale(std::size_t micro_batches) const {
+    const bool averaged =
+        options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches;
+    return averaged ? 1.0 / static_cast<double>(micro_batches) : 1.0;
+}
+
+/// The replicas' tokens of a micro-batch follow each other in the order of their ranks, as the Trainer deals
+/// out rows; so a token has the same number, and the same noise, however many replicas there are.
+std::optional<TokenNoise> TrainEngine::noise_of(const TokenBatch& batch, std::size_t micro_batch) {
+    if (!has_noise()) return std::nullopt;
+    Communicator& replicas = mesh_.replicas_on_host();
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(replicas.size()), 0);
+    tokens[static_cast<std::size_t>(replicas.rank())] = batch.tokens();
+    replicas.all_reduce({}, Tensor::of(tokens.data(), {replicas.size()}), Reduction::sum);
+    return TokenNoise{
+        .seed = options_.noise_seed,
+        .micro_batch = micro_batch,
+        .first_token = std::accumulate(tokens.begin(), tokens.begin() + replicas.rank(), std::int64_t{0}),
+        .scalars = scalars_};
+}
+
+void TrainEngine::upload_scalars() {
+    backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
+}
+
+/// A micro-batch of the same shape has the same operations again if the host has no part in them:
+/// collectives, the experts' numbers of tokens, sequences within rows and noise go through it. And it is
+/// worth recording if the device is done so soon that it might wait for the host: more tokens times
+/// parameters than this take a GPU a tenth of a second, in which the host gets far ahead.
+bool TrainEngine::is_recorded(const MicroBatch& micro) const {
+    constexpr double most_work = 8e12;
+    const double work = static_cast<double>(micro.tokens()) * static_cast<double>(parameter_count_);
+    return mesh_.everyone().idle() && options_.sharding == Sharding::replicated && !config_.has_experts() &&
+           !micro.sequences.begin && !micro.noise && work <= most_work;
+}
+
+void TrainEngine::forward_backward(const MicroBatch& micro, ParamStore::Turn turn, double balance_scale) {
+    const auto enqueue = [&] {
+        store_->begin_micro_batch(turn);
+        model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1), balance_scale);
+    };
+    if (!is_recorded(micro)) return enqueue();
+    const RecordingKey key = {reinterpret_cast<std::intptr_t>(micro.ids.raw()), micro.sequences.rows,
+                              micro.sequences.row_length, turn.first};
+    backend_.run_recorded(*recorder_, stream_, key, enqueue);
+}
+
+/// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for the device.
+void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
+    require(!options_.evaluation_only, "a step of an engine that only evaluates");
+    const std::int64_t count = step_count(micro_batches);
+    host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
+    for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+        const TokenBatch& batch = micro_batches[i];
+        const double scale = loss_scale(batch, micro_batches, count);
+        host_scalars_[StepScalar::loss_scale] = static_cast<float>(scale * gradient_scale());
+        upload_scalars();
+        MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
+        micro.noise = noise_of(batch, i);
+        const double balance_scale = this->balance_scale(micro_batches.size());
+        forward_backward(micro, {.first = i == 0, .last = i + 1 == micro_batches.size()},
+                         balance_scale * gradient_scale());
+        backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()),
+                                  .out = loss_sum_,
+                                  .accumulate = i > 0,
+                                  .scale = scale});
+        // The balance loss is that of all replicas already.
+        if (const Tensor balance = model_.balance_loss())
+            backend_.run(stream_, Sum{.x = balance,
+                                      .out = loss_sum_,
+                                      .accumulate = true,
+                                      .scale = balance_scale / mesh_.replicas().size()});
+    }
+    store_->finish_gradients(stream_);
+    mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
+    gradient_norm_.run(backend_, stream_, mesh_.everyone(),
+                       {.scalars = scalars_,
+                        .max_norm = static_cast<float>(options_.max_gradient_norm),
+                        .gradient_scale = static_cast<float>(gradient_scale()),
+                        .guarded = true,
+                        .loss = loss_sum_});
+    reading_.begin(stream_, scalars_, loss_sum_);
+}
+
+/// Waits for what enqueue_gradients() made, and for nothing behind it.
+StepResult TrainEngine::read_gradients() {
+    reading_.wait();
+    mesh_.everyone().check_unbroken();
+    return {.loss = reading_.loss(),
+            .gradient_norm = reading_.scalar(StepScalar::gradient_norm),
+            .loss_scale = gradient_scale()};
+}
+
+StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_batches) {
+    enqueue_gradients(micro_batches);
+    return read_gradients();
+}
+
+StepResult TrainEngine::step(std::span<const TokenBatch> micro_batches, double learning_rate) {
+    host_scalars_[StepScalar::learning_rate] = static_cast<float>(learning_rate);
+    optimizer_->set_scalars(host_scalars_, updates_done_ + 1);
+    enqueue_gradients(micro_batches);
+    // The device itself leaves the update out when a number is not finite; so it has work while the host
+    // reads loss and norm.
+    optimizer_->update(backend_, stream_, scalars_);
+    store_->weights_changed();
+
+    StepResult result = read_gradients();
+    // Loss and norm are those of all ranks, so every rank decides alike.
+    const bool loss_finite = std::isfinite(result.loss),
+               gradients_finite = std::isfinite(result.gradient_norm);
+    if (!loss_finite || (!gradients_finite && !loss_scaler_))
+        result.non_finite = find_non_finite(micro_batches);
+    if (loss_scaler_) loss_scaler_->update(gradients_finite);
+    if (!loss_finite || !gradients_finite) {  // the device has left everything as it was
+        if (options_.skip_non_finite || (loss_scaler_ && !gradients_finite)) {
+            result.updated = false;
+            return result;
+        }
+        backend_.run(stream_, Fill{.x = scalars_.rows(StepScalar::skips, 1), .value = 0});
+        optimizer_->update(backend_, stream_, scalars_);
+        store_->weights_changed();
+    }
+    ++updates_done_;
+    return result;
+}
+
+/// Of each leaf: the sum of squares that gradient_norm_ holds.
+std::vector<double> TrainEngine::leaf_sums() const {
+    std::vector<double> sums(static_cast<std::size_t>(gradient_norm_.sums().size(0)));
+    backend_.copy(stream_, gradient_norm_.sums(), Tensor::of(sums.data(), gradient_norm_.sums().shape()));
+    backend_.synchronize(stream_);
+    mesh_.everyone().check_unbroken();
+    return sums;
+}
+
+NonFinite TrainEngine::find_non_finite(std::span<const TokenBatch> micro_batches) {
+    const std::vector<double> gradients = leaf_sums();
+    std::vector<Tensor> params;
+    for (const OwnedLeaf& leaf : store_->owned()) params.push_back(leaf.param);
+    backend_.run(stream_, SumOfSquares{.tensors = params, .sums = gradient_norm_.sums()});
+    mesh_.everyone().all_reduce(stream_, gradient_norm_.sums(), Reduction::sum);
+    const std::vector<double> weights = leaf_sums();
+
+    const auto about_leaf = [&](std::string_view what, std::size_t index) {
+        const std::string& name = store_->owned()[index].spec->name;
+        return NonFinite{.where = fmt::format("{} {}", what, name), .leaf = name, .layer = layer_in(name)};
+    };
+    for (std::size_t i = 0; i < weights.size(); ++i)
+        if (!std::isfinite(weights[i])) return about_leaf("the weight", i);
+    for (std::size_t i = 0; i < micro_batches.size(); ++i) {
+        MicroBatch micro =
+            model_.batch_buffers().upload(backend_, stream_, micro_batches[i], config_.vocab_size);
+        micro.noise = noise_of(micro_batches[i], i);
+        const std::string where = model_.find_non_finite(stream_, micro, mesh_.everyone(), loss_sum_);
+        if (!where.empty()) return {.where = where, .leaf = {}, .layer = layer_in(where)};
+    }
+    // Backward goes from the last leaf to the first.
+    for (std::size_t i = gradients.size(); i-- > 0;)
+        if (!std::isfinite(gradients[i])) return about_leaf("the gradient of", i);
+    // All are finite, but their norm is too large for fp32.
+    const auto largest = std::max_element(gradients.begin(), gradients.end()) - gradients.begin();
+    return about_leaf("the norm of the gradients, of which the largest is that of",
+                      static_cast<std::size_t>(largest));
+}
+
+EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
+    double loss_sum = 0;
+    std::int64_t correct = 0;
+    std::vector<float> loss;
+    std::vector<std::int32_t> argmax;
+    // A rank without rows takes part all the same: the others wait for it where weights are gathered.
+    std::int64_t row = 0, count = 0;
+    do {
+        count = std::min(options_.model.rows, batch.rows - row);
+        const TokenBatch piece = batch.some_rows(row, count);
+        const MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, piece, config_.vocab_size);
+        model_.evaluate(stream_, micro, row == 0, row + count == batch.rows);
+        loss.resize(static_cast<std::size_t>(piece.tokens()));
+        argmax.resize(loss.size());
+        backend_.copy(stream_, model_.loss().rows(0, piece.tokens()),
+                      Tensor::of(loss.data(), {piece.tokens()}));
+        backend_.copy(stream_, model_.argmax().rows(0, piece.tokens()),
+                      Tensor::of(argmax.data(), {piece.tokens()}));
+        backend_.synchronize(stream_);
+        for (std::size_t i = 0; i < loss.size(); ++i) {
+            if (piece.targets[i] == ignored_target) continue;
+            loss_sum += static_cast<double>(loss[i]);
+            correct += argmax[i] == piece.targets[i];
+        }
+        row += count;
+    } while (row < batch.rows);
+
+    const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels &&
+                            options_.model.label_smoothing == 0;
+    EvaluationResult result{
+        .loss_sum = loss_sum, .rows = batch.rows, .targets = batch.target_count(), .correct = correct};
+    const std::int64_t counted = all_labels ? batch.label_count : result.targets;
+    // What is counted, and the replicas that count.
+    std::array<std::int64_t, 2> sums{result.targets > 0 ? counted : 0, result.targets > 0 ? 1 : 0};
+    mesh_.replicas_on_host().all_reduce({}, Tensor::of(sums.data(), {2}), Reduction::sum);
+    if (sums[1] > 0) result.denominator = static_cast<double>(sums[0]) / static_cast<double>(sums[1]);
+    if (model_.balance_loss()) {
+        backend_.copy(stream_, model_.balance_loss(), Tensor::of(&result.balance_loss, {1}));
+        backend_.synchronize(stream_);
+    }
+    mesh_.everyone().check_unbroken();
+    return result;
+}
+
+}  // namespace drover

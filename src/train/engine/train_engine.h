@@ -1,0 +1,211 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/hf_compat.h"
+#include "io/model_folder.h"
+#include "model/causal_lm.h"
+#include "model/init.h"
+#include "optim/gradient_norm.h"
+#include "optim/optimizer.h"
+#include "train/checkpoint/checkpoint_tensors.h"
+#include "train/checkpoint/optimizer_source.h"
+#include "train/checkpoint/run_state.h"
+#include "train/engine/loss_scaler.h"
+#include "train/engine/step_reading.h"
+
+namespace drover {
+
+class WeightUpload;
+
+struct TrainEngineOptions {
+    CausalLmOptions model;
+    AdamWSettings adamw;
+    std::optional<OptimizerSettings> optimizer{};  ///< absent: AdamW with `adamw`
+    double max_gradient_norm = 1.0;                ///< ≤ 0: no clipping
+    HfCompat compat;
+    InitKind init = InitKind::hugging_face;  ///< of weights that are drawn
+    Sharding sharding = Sharding::replicated;
+    /// The replicas' micro-batches are parts of one, as under SPMD; otherwise each is a batch by itself.
+    /// Older releases take the mean of a batch, so for them it makes a difference.
+    bool shared_batches = false;
+    std::uint64_t noise_seed = 42;  ///< of the noise that router_jitter_noise and NEFTune ask for
+    bool sequence_parallel =
+        false;  ///< between the seams of tensor parallelism, each rank holds its share of the tokens
+    /// A step whose loss or gradient norm is not finite leaves weights, optimizer state and step count as
+    /// they were.
+    bool skip_non_finite = false;
+    /// The optimizer's moments and master copies lie in memory of the host that the device can reach.
+    bool offload_optimizer = false;
+    /// Weights and forward passes alone: no memory for gradients and optimizer, and no steps.
+    bool evaluation_only = false;
+    std::optional<LossScaler::Settings>
+        loss_scaling{};  ///< implies skip_non_finite for gradients that overflow
+};
+
+/// Whether the loss is made from the means of batches, as older releases of transformers do.
+bool takes_means_of_batches(const TrainEngineOptions& options);
+
+/// Some of a model's weights, as they are computed with.
+struct WeightSample {
+    std::string leaf;
+    std::vector<float> values;
+};
+
+/// Where a number first was not finite, in the order in which a step computes: weights, forward, backward.
+struct NonFinite {
+    std::string where;  ///< "the gradient of model.layers.3.mlp.up_proj.weight", "the output of layer 3
+                        ///< (model.layers.3)"
+    std::string leaf;   ///< the weight it is about, if it is about one
+    std::optional<int> layer;  ///< absent for embedding, final norm and head
+};
+
+/// What one update did.
+struct StepResult {
+    double loss =
+        0;  ///< as Hugging Face logs it: Σ over micro-batches and ranks of the loss that was differentiated
+    double gradient_norm = 0;  ///< before clipping
+    bool updated = true;       ///< false: the step was skipped, and changed nothing
+    /// Present when loss or gradient norm was not finite, unless it is only that scaled gradients overflowed.
+    std::optional<NonFinite> non_finite{};
+    double loss_scale = 1;  ///< that the gradients were made with
+};
+
+/// Sums over the targets of a rank's evaluated batch. Hugging Face's eval_loss is the mean of all ranks'
+/// batch_loss() weighted by rows, its accuracy the sum of `correct` over that of `targets`.
+struct EvaluationResult {
+    double loss_sum = 0;
+    std::int64_t rows = 0;
+    std::int64_t targets = 0;
+    std::int64_t correct = 0;  ///< targets that were the likeliest token
+    /// What the loss is divided by: the mean of the numbers of targets (of labels, where older releases count
+    /// those) of the replicas that have any, so that such replicas with equal rows have the true mean of all
+    /// as the mean of theirs.
+    double denominator = 0;
+    double balance_loss =
+        0;  ///< of the experts, over all replicas, times its coefficient; 0 when it is not part of the loss
+
+    double mean_loss() const { return denominator == 0 ? 0 : loss_sum / denominator; }
+    double batch_loss() const { return mean_loss() + balance_loss; }
+};
+
+/// Everything one rank needs to turn batches into updates: weights, gradients, optimizer, activations, in one
+/// arena whose size is known before it is allocated.
+class TrainEngine {
+  public:
+    /// Plans, but allocates nothing yet. Backend and mesh must outlive the engine. The mesh's data axes see
+    /// different micro-batches, which must be as many everywhere; its tp axis the same ones.
+    TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
+                const Mesh& mesh);
+    ~TrainEngine();
+
+    /// Bytes of the device by use; exactly what allocate() takes.
+    const MemoryPlan& memory_plan() const { return memory_plan_; }
+    /// What it takes of the host's memory besides; nothing unless the optimizer is offloaded.
+    const MemoryPlan& host_memory_plan() const { return host_memory_plan_; }
+    /// Takes the memory. Weights and optimizer state are zero afterwards.
+    void allocate();
+
+    /// At most `most` weights of a matrix of which this rank owns a part. Waits for the device; not
+    /// collective.
+    WeightSample sample_weights(std::int64_t most) const;
+
+    /// Draws the weights, for Hugging Face's kind of init as it does for `seed`.
+    void initialize_weights(std::uint64_t seed);
+    /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Tensors that it
+    /// lacks are drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
+    LoadReport load_weights(const std::filesystem::path& path, std::uint64_t seed);
+    /// Takes the weights that `whole_leaf` gives, for every leaf on every rank in the same order. A
+    /// vocabulary that is to be resized is larger than theirs.
+    void take_weights(const std::function<std::vector<float>(const LeafSpec&)>& whole_leaf,
+                      std::uint64_t seed);
+    /// Writes config.json and the weights, of which the master copy where there is one, for transformers to
+    /// load. Collective: every rank writes its parts.
+    void save_weights(const std::filesystem::path& folder, const SaveModelOptions& options = {}) const;
+
+    /// The same weights again, of a model that was trained here: a larger vocabulary is already in them.
+    /// Error when a tensor is missing.
+    void load_trained_weights(const std::filesystem::path& checkpoint);
+    /// Takes the optimizer's state from a source that has all of it (Error if not), converting to the dtypes
+    /// in use. Every rank reads its parts, whatever ranks wrote them.
+    void load_optimizer(const OptimizerSource& source);
+    /// Counters that belong to the weights and the optimizer.
+    EngineState counters() const;
+    void set_counters(const EngineState& state);
+    /// config.json, as a model that is saved has it, by its name.
+    std::map<std::string, std::string> saved_config_texts() const;
+    /// What a checkpoint holds of this rank.
+    TensorFiles saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const;
+
+    /// One update from the micro-batches of one optimizer step.
+    StepResult step(std::span<const TokenBatch> micro_batches, double learning_rate);
+    /// The gradients of the micro-batches, without an update.
+    StepResult accumulate_gradients(std::span<const TokenBatch> micro_batches);
+    /// Without gradients. The batch may have more rows than training's; it is taken in pieces that fit, which
+    /// must be as many on all ranks. Rows may not be longer than planned.
+    EvaluationResult evaluate(const TokenBatch& batch);
+
+    /// The dtype of saved weights.
+    DType saved_dtype() const {
+        return options_.model.precision.master ? DType::f32 : options_.model.precision.parameters;
+    }
+
+    const HfCompat& compat() const { return options_.compat; }
+    const ParamStore& store() const { return *store_; }
+    const Recorder& recorder() const { return *recorder_; }
+    const Optimizer& optimizer() const { return *optimizer_; }
+    std::int64_t updates_done() const { return updates_done_; }
+    /// Absent unless asked for.
+    const std::optional<LossScaler>& loss_scaler() const { return loss_scaler_; }
+
+  private:
+    void plan(Arena& arena, Arena& state);
+    Tensor master_of(std::size_t index) const;  ///< absent when there is none
+    void write_leaf(WeightUpload& upload, std::size_t index, std::span<const float> values);
+    LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
+                               std::uint64_t seed);
+    void upload_scalars();
+    void enqueue_gradients(std::span<const TokenBatch> micro_batches);
+    StepResult read_gradients();
+    double gradient_scale() const { return loss_scaler_ ? static_cast<double>(loss_scaler_->scale()) : 1.0; }
+    std::vector<double> leaf_sums() const;
+    NonFinite find_non_finite(std::span<const TokenBatch> micro_batches);
+    double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
+                      std::int64_t step_count);
+    std::int64_t step_count(std::span<const TokenBatch> micro_batches);
+    std::int64_t sum_over_replicas(std::int64_t count);
+    void forward_backward(const MicroBatch& micro, ParamStore::Turn turn, double balance_scale);
+    bool is_recorded(const MicroBatch& micro) const;
+    double balance_scale(std::size_t micro_batches) const;
+    bool has_noise() const { return config_.moe.jitter > 0 || options_.model.neftune_alpha > 0; }
+    std::optional<TokenNoise> noise_of(const TokenBatch& batch, std::size_t micro_batch);
+
+    TrainEngineOptions options_;
+    ModelConfig config_;
+    Backend& backend_;
+    Stream stream_;
+    const Mesh& mesh_;
+    TensorParallel parallel_;
+    std::unique_ptr<ParamStore> store_;
+    std::unique_ptr<Optimizer> optimizer_;
+    GradientNorm gradient_norm_;
+    CausalLm model_;
+
+    MemoryPlan memory_plan_, host_memory_plan_;
+    std::unique_ptr<Arena> arena_, state_arena_;  // the second only when the optimizer is offloaded
+    Tensor scalars_;                              // [StepScalar::count] f32
+    Tensor loss_sum_;                             // [1] f64: of the step, over all ranks
+    StepReading reading_;
+    std::unique_ptr<Recorder> recorder_;  // of forward and backward
+    std::vector<float> host_scalars_;
+    std::int64_t parameter_count_;
+    std::int64_t updates_done_ = 0;
+    std::optional<LossScaler> loss_scaler_;
+};
+
+}  // namespace drover

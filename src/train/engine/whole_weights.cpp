@@ -1,0 +1,54 @@
+#include "train/engine/whole_weights.h"
+
+#include <algorithm>
+
+#include "core/convert.h"
+
+namespace drover {
+namespace {
+
+std::int64_t columns_of(const LeafSpec& leaf) {
+    return leaf.shape.numel() / leaf.shape[0];
+}
+
+/// What this rank owns of a leaf, in fp32.
+std::vector<float> owned_part(const TrainEngine& engine, std::size_t index, Backend& backend) {
+    const Tensor master = engine.optimizer().master(index);
+    const Tensor stored = master ? master : engine.store().owned()[index].param;
+    std::vector<std::byte> raw(stored.bytes());
+    const Stream stream = backend.main_stream();
+    backend.copy(stream, stored, Tensor(raw.data(), stored.dtype(), stored.shape()));
+    backend.synchronize(stream);
+    std::vector<float> values(static_cast<std::size_t>(stored.numel()));
+    convert_elements(raw.data(), stored.dtype(), values.data(), DType::f32, stored.numel());
+    return values;
+}
+
+}  // namespace
+
+bool holds_whole_weights(const TrainEngine& engine) {
+    const auto owned = engine.store().owned();
+    return std::all_of(owned.begin(), owned.end(), [](const OwnedLeaf& leaf) {
+        return leaf.row_count == leaf.spec->shape[0] && leaf.column_count == columns_of(*leaf.spec);
+    });
+}
+
+std::vector<float> read_whole_leaf(const TrainEngine& engine, std::size_t index, Backend& backend,
+                                   const Mesh& mesh) {
+    if (holds_whole_weights(engine)) return owned_part(engine, index, backend);
+    // Every element is in the counted part of one rank and zero in all others, so the sum is exact.
+    const OwnedLeaf& leaf = engine.store().owned()[index];
+    const std::int64_t columns = columns_of(*leaf.spec);
+    std::vector<float> whole(static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0f);
+    if (leaf.counted && leaf.row_count > 0) {
+        const std::vector<float> part = owned_part(engine, index, backend);
+        for (std::int64_t row = 0; row < leaf.row_count; ++row)
+            std::copy_n(part.begin() + row * leaf.column_count, leaf.column_count,
+                        whole.begin() + (leaf.row_begin + row) * columns + leaf.column_begin);
+    }
+    mesh.everyone_on_host().all_reduce(
+        {}, Tensor::of(whole.data(), {static_cast<std::int64_t>(whole.size())}), Reduction::sum);
+    return whole;
+}
+
+}  // namespace drover

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "train/engine/training_model.h"
+#include "train/loop/training_data.h"
+
+namespace drover {
+
+/// An evaluation over all replicas.
+struct EvaluationSummary {
+    /// Mean over samples of the loss of their batch, as numpy sums it in fp32. Batches without targets have
+    /// none and are left out; NaN when there is no other.
+    double loss = 0;
+    double accuracy = 0;  ///< share of targets that were the likeliest token; NaN when there are none
+    std::int64_t targets = 0;
+    std::int64_t batches = 0;
+};
+
+using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t batches)>;
+
+/// Visits `data` once, in order.
+EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const EvaluationProgress& progress);
+
+/// numpy.mean of float32 values, to the bit: pairwise sums in fp32.
+float numpy_mean(std::span<const float> values);
+
+/// exp(eval_loss), infinite when that is beyond double.
+double perplexity(double loss);
+
+}  // namespace drover

@@ -1,0 +1,122 @@
+#include "train/loop/text_stream_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "data/sampling/prefetcher.h"
+
+namespace drover {
+namespace {
+
+constexpr std::size_t batches_ahead = 4;
+
+struct StreamedBatch {
+    LoadedBatch own;
+    std::int64_t fresh_of_all = 0;  ///< over the batches of all ranks
+};
+
+/// Makes one batch after the other; lives on the prefetcher's thread.
+class BatchMaker {
+  public:
+    BatchMaker(const TextStreamOptions& options, BatchPosition start)
+        : options_(options), collator_(options.collator), position_{start.epoch, 0}, to_pass_(start.step) {}
+
+    std::optional<StreamedBatch> operator()() {
+        std::vector<std::vector<TokenId>> rows;
+        while (next(rows)) {
+            const BatchPosition position = position_;
+            ++position_.step;
+            if (to_pass_ > 0)
+                --to_pass_;
+            else
+                return StreamedBatch{{position, collator_.collate(rows), batches_->fresh()},
+                                     batches_->fresh_of_all()};
+        }
+        return std::nullopt;
+    }
+
+  private:
+    /// The rows of the next batch, of the next epoch where this one is over.
+    bool next(std::vector<std::vector<TokenId>>& rows) {
+        if (!batches_) open_epoch();
+        if (batches_->next(rows)) return true;
+        if (position_.step == 0) nothing_to_train_on();
+        if (options_.end == StreamEnd::after_one_epoch) return false;
+        position_ = {position_.epoch + 1, 0};
+        open_epoch();
+        return batches_->next(rows);
+    }
+
+    void open_epoch() {
+        const auto tokens = std::make_shared<TokenStream>(*options_.rows, options_.tokenizer,
+                                                          options_.packing, default_tokenize_threads());
+        batches_.emplace(
+            [this, tokens](std::vector<TokenId>& row) {
+                if (!tokens->next(row)) return false;
+                check_vocabulary(row);
+                return true;
+            },
+            options_.dealing);
+    }
+
+    void check_vocabulary(const std::vector<TokenId>& row) const {
+        const TokenId largest = *std::max_element(row.begin(), row.end());
+        if (static_cast<std::int64_t>(largest) < options_.vocab_size) return;
+        throw Error(fmt::format("The text has the token {}, but the model's vocabulary ends at {}.", largest,
+                                options_.vocab_size - 1),
+                    "Use the tokenizer that belongs to the model.");
+    }
+
+    [[noreturn]] void nothing_to_train_on() const {
+        throw Error(fmt::format("The text is too short for one batch of blocks of {} tokens.",
+                                options_.packing.block_size),
+                    "Use more text, a smaller --block_size, or --packing lossless.");
+    }
+
+    const TextStreamOptions& options_;
+    CausalCollator collator_;
+    BatchPosition position_;
+    std::int64_t to_pass_;
+    std::optional<StreamBatches> batches_;
+};
+
+}  // namespace
+
+class TextStreamData::Stream final : public BatchStream {
+  public:
+    Stream(TextStreamData& data, BatchPosition start)
+        : data_(data),
+          // std::function must be copyable, and a maker should not be copied.
+          prefetcher_(batches_ahead,
+                      [maker = std::make_shared<BatchMaker>(data.options_, start)] { return (*maker)(); }) {}
+
+    std::optional<TrainingBatch> next() override {
+        const std::optional<StreamedBatch> loaded = prefetcher_.next();
+        if (!loaded) {
+            data_.samples_ = samples_;
+            data_.batches_per_epoch_ = batches_;
+            return std::nullopt;
+        }
+        ++batches_;
+        samples_ += loaded->fresh_of_all;
+        return to_training_batch(loaded->own, data_.options_.share);
+    }
+
+  private:
+    TextStreamData& data_;
+    std::int64_t samples_ = 0, batches_ = 0;
+    Prefetcher<StreamedBatch> prefetcher_;
+};
+
+TextStreamData::TextStreamData(TextStreamOptions options) : options_(std::move(options)) {
+    require(options_.packing.packing != Packing::none, "a stream of rows whose lengths are not known");
+}
+
+std::unique_ptr<BatchStream> TextStreamData::open(BatchPosition start) {
+    return std::make_unique<Stream>(*this, start);
+}
+
+}  // namespace drover

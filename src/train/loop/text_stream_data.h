@@ -1,0 +1,44 @@
+#pragma once
+
+#include "data/packing/token_stream.h"
+#include "data/rows/row_subsets.h"
+#include "data/sampling/stream_batches.h"
+#include "train/loop/training_data.h"
+
+namespace drover {
+
+struct TextStreamOptions {
+    SharedRows rows;
+    std::shared_ptr<const Tokenizer> tokenizer;
+    PackingOptions packing;  ///< packs to blocks; max_rows of them are an epoch
+    StreamDealing dealing;
+    CollatorOptions collator;
+    std::int64_t vocab_size = 0;  ///< of the model; tokens beyond it are an Error
+    StreamEnd end = StreamEnd::never;
+    BatchShare share{};  ///< with several parts, `dealing` gives whole batches to everyone
+};
+
+/// Text that is read, tokenized and packed while it is trained on, in the order of its rows; every epoch
+/// reads it again. Nothing is written, and memory does not grow with the text. How long an epoch is shows
+/// only when it ends, so samples() and batches_per_epoch() are 0 until a stream that ends has been read.
+///
+/// A stream is a sequence of batches in which epochs follow each other, and batch n of it depends on nothing
+/// but the options: open({0, n}) passes over the batches before n, however many epochs they are.
+class TextStreamData final : public TrainingData {
+  public:
+    explicit TextStreamData(TextStreamOptions options);
+
+    std::int64_t samples() const override { return samples_; }
+    std::int64_t batches_per_epoch() const override { return batches_per_epoch_; }
+    std::int64_t tokens_per_epoch() const override { return samples_ * options_.packing.block_size; }
+    std::unique_ptr<BatchStream> open(BatchPosition start) override;
+
+  private:
+    class Stream;
+
+    TextStreamOptions options_;
+    std::int64_t samples_ = 0;
+    std::int64_t batches_per_epoch_ = 0;
+};
+
+}  // namespace drover

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/json.h"
+
+namespace drover {
+
+/// When something is done (logging_strategy, eval_strategy, save_strategy).
+enum class IntervalStrategy : std::uint8_t {
+    no,
+    steps,
+    epoch,
+    best,  ///< save_strategy only: whenever an evaluation is the best so far
+};
+
+/// include_num_input_tokens_seen.
+enum class CountTokens : std::uint8_t { no, all, non_padding };
+
+/// The arguments of Hugging Face's Trainer that its loop acts on, under their names. What concerns the update
+/// (optimizer, clipping, precision) is set where the model is made.
+struct TrainerSettings {
+    std::filesystem::path output_dir = "trainer_output";
+
+    double num_train_epochs = 3;
+    std::int64_t max_steps = -1;  ///< > 0: instead of num_train_epochs
+    std::int64_t per_device_train_batch_size = 8;
+    std::int64_t per_device_eval_batch_size = 8;
+    std::int64_t gradient_accumulation_steps = 1;
+
+    double learning_rate = 5e-5;
+    std::string lr_scheduler_type = "linear";
+    Json lr_scheduler_kwargs = nullptr;
+    double warmup_steps = 0;  ///< below 1: a share of all steps
+    double warmup_ratio = 0;  ///< used when warmup_steps is 0
+
+    // Numbers of steps below 1 are shares of all steps. Absent: 500; eval_steps: as logging_steps.
+    IntervalStrategy logging_strategy = IntervalStrategy::steps;
+    std::optional<double> logging_steps;
+    bool logging_first_step = false;
+    bool logging_nan_inf_filter = true;
+    IntervalStrategy eval_strategy = IntervalStrategy::no;
+    std::optional<double> eval_steps;
+    double eval_delay = 0;
+    bool eval_on_start = false;
+    IntervalStrategy save_strategy = IntervalStrategy::steps;
+    std::optional<double> save_steps;
+    std::int64_t save_total_limit = 0;  ///< ≤ 0: keep all
+
+    bool load_best_model_at_end = false;
+    std::string metric_for_best_model;      ///< empty: none, or the loss where one is needed
+    std::optional<bool> greater_is_better;  ///< absent: unless the metric's name ends in "loss"
+
+    std::optional<std::int64_t> early_stopping_patience;  ///< absent: no early stop
+    double early_stopping_threshold = 0;
+
+    std::uint64_t seed = 42;
+    std::optional<std::uint64_t> data_seed;  ///< of the order of the samples, instead of seed
+    bool dataloader_drop_last = false;       ///< in training and in evaluation
+    bool prediction_loss_only = false;       ///< evaluation reports no accuracy
+    bool ignore_data_skip = false;           ///< a resumed epoch starts with its first batch
+    bool include_tokens_per_second = false;
+    CountTokens include_num_input_tokens_seen = CountTokens::no;
+
+    /// Ranks that see different batches. Where they share batches (BatchShare), the loop counts one replica.
+    std::int64_t replicas = 1;
+    std::int64_t replica = 0;  ///< which of them this rank is
+    bool is_local_process_zero = true;
+    bool is_world_process_zero = true;
+
+    /// Fills in what follows from other settings, as Hugging Face does. UsageError when they contradict each
+    /// other.
+    void finish();
+
+    /// The metric's name as evaluations report it: with "eval_" before it.
+    std::string best_metric_key() const;
+    bool greater_metric_is_better() const { return greater_is_better.value_or(false); }
+};
+
+}  // namespace drover

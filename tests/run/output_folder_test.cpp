@@ -1,0 +1,143 @@
+#include "run/output_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <thread>
+
+#include "comm/threads/thread_world.h"
+#include "support/golden.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+constexpr LockTimes quick{.stale = milliseconds(100), .dying = milliseconds(0), .pause = milliseconds(5)};
+
+class OutputFolders : public testing::Test {
+  protected:
+    Arguments arguments(const fs::path& folder, bool steal = false) const {
+        Arguments made;
+        made.set("output_dir", folder.string(), {});
+        made.set("steal_lock", steal, {});
+        return made;
+    }
+    /// Makes the folder on three ranks; what each throws, and whether it shows that.
+    std::vector<std::string> thrown_by_ranks(const Arguments& arguments) const {
+        std::vector<std::string> thrown(3);
+        run_as_threads(3, {}, [&](World& world) {
+            const RunRanks ranks(world);
+            try {
+                OutputFolder folder(ranks, arguments, quiet_, quick);
+                folder.take();
+            } catch (const FailureOfRank& failure) {
+                thrown[static_cast<std::size_t>(world.rank())] =
+                    (failure.shown_here() ? "shown: " : "quiet: ") + std::string(failure.what());
+            }
+        });
+        return thrown;
+    }
+
+    test::TemporaryFolder folder_;
+    Messages quiet_{"error"};
+    RunRanks alone_;
+};
+
+TEST_F(OutputFolders, AreMadeAndLockedByTheFirstRank) {
+    const fs::path out = folder_ / "a/b/out";
+    run_as_threads(3, {}, [&](World& world) {
+        const RunRanks ranks(world);
+        const Arguments own = arguments(out);
+        OutputFolder folder(ranks, own, quiet_, quick);
+        folder.take();
+        EXPECT_TRUE(fs::exists(out / FolderLockAttempt::file_name));
+        folder.check_still_ours();
+    });
+    // Nothing was written, so nothing is left.
+    EXPECT_FALSE(fs::exists(out));
+
+    fs::create_directories(out);
+    const Arguments again = arguments(out);
+    {
+        OutputFolder folder(alone_, again, quiet_, quick);
+        folder.take();
+    }
+    EXPECT_TRUE(fs::is_empty(out));
+}
+
+TEST_F(OutputFolders, OfOthersEndAllRanksWithOneMessage) {
+    const Arguments own = arguments(folder_ / "out");
+    OutputFolder mine(alone_, own, quiet_, quick);
+    mine.take();
+    const std::vector<std::string> thrown = thrown_by_ranks(arguments(folder_ / "out"));
+    EXPECT_TRUE(thrown[0].starts_with("shown: Another run writes to the folder")) << thrown[0];
+    for (const std::size_t rank : {1, 2}) EXPECT_TRUE(thrown[rank].starts_with("quiet: ")) << thrown[rank];
+
+    write_file_atomically(folder_ / "file", "");
+    for (const char* name : {"file", "file/out"}) {
+        const std::vector<std::string> file = thrown_by_ranks(arguments(folder_ / name));
+        EXPECT_NE(file[0].find(name), std::string::npos) << file[0];
+        EXPECT_TRUE(file[0].starts_with("shown: ") && file[2].starts_with("quiet: ")) << file[0] << file[2];
+    }
+}
+
+TEST_F(OutputFolders, OfADeadHostAreWaitedForByAllRanks) {
+    LockRecord record = LockRecord::own({});
+    record.process.host = "elsewhere";
+    create_file_exclusively(folder_ / FolderLockAttempt::file_name, record.text());
+    EXPECT_EQ(thrown_by_ranks(arguments(folder_.path())), std::vector<std::string>(3));
+}
+
+/// A run that fails before it writes removes the folder that it has made, while another waits for it.
+TEST_F(OutputFolders, ThatGoWhileTheyAreWaitedForAreMadeAgain) {
+    const fs::path out = folder_ / "out";
+    fs::create_directories(out);
+    LockRecord record = LockRecord::own({});
+    record.process.host = "elsewhere";
+    create_file_exclusively(out / FolderLockAttempt::file_name, record.text());
+    LockTimes patient = quick;
+    patient.stale = std::chrono::hours(1);
+    const Arguments own = arguments(out);
+    OutputFolder folder(alone_, own, quiet_, patient);
+    std::thread take([&] { folder.take(); });
+    std::this_thread::sleep_for(milliseconds(50));  // some looks
+    fs::remove_all(out);
+    take.join();
+    EXPECT_TRUE(fs::exists(out / FolderLockAttempt::file_name));
+    folder.check_still_ours();
+}
+
+TEST_F(OutputFolders, ThatAreTakenEndTheRunOnAllRanks) {
+    std::atomic<int> ended = 0;
+    run_as_threads(3, {}, [&](World& world) {
+        const RunRanks ranks(world);
+        const Arguments own = arguments(folder_.path()), stealing = arguments(folder_.path(), true);
+        OutputFolder folder(ranks, own, quiet_, quick);
+        folder.take();
+        std::optional<OutputFolder> thief;
+        if (ranks.is_first()) thief.emplace(alone_, stealing, quiet_, quick).take();
+        ranks.meet();
+        try {
+            folder.check_still_ours();
+        } catch (const AgreedError& error) {
+            EXPECT_NE(error.cause().find("was taken from this run by"), std::string::npos) << error.what();
+            ++ended;
+        }
+        ranks.meet();
+    });
+    EXPECT_EQ(ended, 3);
+}
+
+TEST_F(OutputFolders, WithTooLittleSpaceAreWarnedOf) {
+    EXPECT_EQ(space_warning(folder_ / "not/there/yet", 1, "A checkpoint"), "");
+    const std::string warning =
+        space_warning(folder_ / "not/there/yet", std::numeric_limits<std::int64_t>::max(), "A checkpoint");
+    EXPECT_TRUE(warning.starts_with("A checkpoint takes about")) << warning;
+    EXPECT_FALSE(fs::exists(folder_ / "not"));
+}
+
+}  // namespace
+}  // namespace drover

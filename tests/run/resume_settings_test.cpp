@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "args/argument_table.h"
+#include "train/callbacks/checkpoint_report.h"
+
+namespace drover {
+namespace {
+
+/// What need not be compared with the checkpoint's settings, and why.
+const std::map<std::string, std::string>& not_compared() {
+    static const std::map<std::string, std::string> reasons = [] {
+        std::map<std::string, std::string> made;
+        const auto excuse = [&](const char* why, std::initializer_list<const char*> names) {
+            for (const char* name : names) made[name] = why;
+        };
+        excuse("how this command is run, not what is computed", {"output_dir",
+                                                                 "overwrite_output_dir",
+                                                                 "steal_lock",
+                                                                 "do_train",
+                                                                 "do_eval",
+                                                                 "dry_run",
+                                                                 "help",
+                                                                 "help_markdown",
+                                                                 "cache_dir",
+                                                                 "overwrite_cache",
+                                                                 "memory_fraction",
+                                                                 "resume_from_checkpoint",
+                                                                 "loading_step",
+                                                                 "profile_epoch",
+                                                                 "profile_step",
+                                                                 "profile_duration_ms",
+                                                                 "profile_logdir",
+                                                                 "spmd_debug",
+                                                                 "comm_stats",
+                                                                 "comm_debug",
+                                                                 "log_level_replica",
+                                                                 "log_on_each_node",
+                                                                 "rank_log_dir",
+                                                                 "ddp_timeout"});
+        excuse("the model's config is compared instead",
+               {"model_name_or_path", "model_type", "model_revision", "config_name", "config_overrides",
+                "num_layer", "hidden_size"});
+        excuse("the tokenizer's content is compared instead", {"tokenizer_name"});
+        excuse("it concerns new weights, and these are loaded", {"init"});
+        excuse("it stands for other settings, which are compared",
+               {"adafactor", "group_by_length", "min_lr", "num_microbatches", "train_batch_size",
+                "use_gpu_compatible_precision", "checkpoint_freq", "checkpoint_dir", "num_kept_checkpoint",
+                "tb_dir", "deepspeed", "accelerator_config", "split_batches"});
+        excuse("equal numbers",
+               {"gmm", "gmm_stack", "recompute", "recompute_blocks", "gradient_checkpointing",
+                "spmd_grad_chkpt", "use_selective_checkpoint", "threads"});
+        excuse("refused", {"peft_lora"});
+        excuse("other devices and meshes differ by rounding, as docs/checkpoints.md says",
+               {"device", "use_cpu", "fsdp", "fsdp_config", "fsdp_min_num_params",
+                "fsdp_transformer_layer_cls_to_wrap", "virtual_pipeline_size", "spmd_2d_sharding",
+                "spmd_dcn_parallelism", "spmd_fsdp_sharding", "tensor_parallel_size", "sequence_parallel",
+                "kv_replicator", "pipeline_parallel_size", "context_parallel_size", "use_zero1_optimizer"});
+        excuse("compared from trainer_state.json",
+               {"per_device_train_batch_size", "eval_steps", "logging_steps", "save_steps"});
+        excuse("evaluations, records and files, not what is trained", {"validation_file",
+                                                                       "max_eval_samples",
+                                                                       "eval_strategy",
+                                                                       "eval_delay",
+                                                                       "per_device_eval_batch_size",
+                                                                       "eval_on_start",
+                                                                       "prediction_loss_only",
+                                                                       "load_best_model_at_end",
+                                                                       "metric_for_best_model",
+                                                                       "greater_is_better",
+                                                                       "early_stopping_patience",
+                                                                       "early_stopping_threshold",
+                                                                       "logging_strategy",
+                                                                       "logging_first_step",
+                                                                       "logging_nan_inf_filter",
+                                                                       "log_format",
+                                                                       "log_level",
+                                                                       "disable_tqdm",
+                                                                       "report_to",
+                                                                       "logging_dir",
+                                                                       "include_tokens_per_second",
+                                                                       "include_num_input_tokens_seen",
+                                                                       "save_strategy",
+                                                                       "save_total_limit",
+                                                                       "save_final_model",
+                                                                       "save_only_model",
+                                                                       "save_buffer_gb"});
+        excuse("given to go on otherwise than the checkpoint says", {"ignore_data_skip"});
+        return made;
+    }();
+    return reasons;
+}
+
+TEST(ResumeCommand, ComparesOrExcusesEverySetting) {
+    std::set<std::string> acting;
+    for (const ArgumentGroup& group : argument_groups())
+        for (const Argument& argument : group.arguments) {
+            if (argument.standing == Standing::explained) continue;
+            const std::string name(argument.name);
+            acting.insert(name);
+            const bool compared = !changed_arguments({{name, 1}}, {{name, 2}}).empty();
+            EXPECT_NE(compared, not_compared().contains(name)) << name;
+        }
+    for (const auto& [name, why] : not_compared()) EXPECT_TRUE(acting.contains(name)) << name;
+}
+
+}  // namespace
+}  // namespace drover

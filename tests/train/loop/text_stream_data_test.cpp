@@ -1,0 +1,201 @@
+#include "train/loop/text_stream_data.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "data/fakes.h"
+#include "train/loop/trainer.h"
+
+namespace drover {
+namespace {
+
+constexpr std::int64_t block = 16;
+
+TextStreamOptions options(std::int64_t text_rows, StreamEnd end = StreamEnd::never) {
+    return {.rows = std::make_shared<test::MadeDataset>(test::uneven_rows(text_rows)),
+            .tokenizer = test::byte_tokenizer(),
+            .packing = {.block_size = block},
+            .dealing = {.batch_size = 4},
+            .vocab_size = 259,
+            .end = end};
+}
+
+std::vector<TrainingBatch> batches_of(TextStreamData& data, std::int64_t first, std::size_t count) {
+    const auto stream = data.open({0, first});
+    std::vector<TrainingBatch> batches;
+    while (batches.size() < count) batches.push_back(*stream->next());
+    return batches;
+}
+
+/// The rows in order, as a TokenStream gives them.
+std::vector<std::vector<TokenId>> blocks_of(const TextStreamOptions& options) {
+    TokenStream stream(*options.rows, options.tokenizer, options.packing, 1);
+    std::vector<std::vector<TokenId>> blocks;
+    std::vector<TokenId> row;
+    while (stream.next(row)) blocks.push_back(row);
+    return blocks;
+}
+
+TEST(TextStreamData, GivesTheBlocksInOrderInEveryEpoch) {
+    const TextStreamOptions text = options(300);
+    const auto blocks = blocks_of(text);
+    ASSERT_NE(blocks.size() % 4, 0u) << "the last batch of an epoch should be short here";
+    TextStreamData data(text);
+    EXPECT_EQ(data.samples(), 0);
+    EXPECT_EQ(data.batches_per_epoch(), 0);
+    const auto stream = data.open({});
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch)
+        for (std::size_t row = 0, step = 0; row < blocks.size(); ++step) {
+            const std::optional<TrainingBatch> batch = stream->next();
+            ASSERT_TRUE(batch);
+            EXPECT_EQ(batch->epoch, epoch);
+            EXPECT_EQ(batch->step, static_cast<std::int64_t>(step));
+            EXPECT_EQ(batch->fresh, batch->tokens.rows);
+            ASSERT_EQ(batch->tokens.rows,
+                      static_cast<std::int64_t>(std::min<std::size_t>(4, blocks.size() - row)));
+            for (std::int64_t i = 0; i < batch->tokens.rows; ++i, ++row)
+                EXPECT_TRUE(std::equal(blocks[row].begin(), blocks[row].end(),
+                                       batch->tokens.ids.begin() + i * block));
+        }
+}
+
+TEST(TextStreamData, CanBeOpenedAtAnyBatch) {
+    TextStreamData data(options(300));
+    const auto all = batches_of(data, 0, 200);
+    ASSERT_GE(all.back().epoch, 2);
+    for (const std::int64_t first : {1, 50, 117, 199}) {
+        const TrainingBatch batch = batches_of(data, first, 1)[0];
+        const TrainingBatch& expected = all[static_cast<std::size_t>(first)];
+        EXPECT_EQ(batch.epoch, expected.epoch) << first;
+        EXPECT_EQ(batch.step, expected.step) << first;
+        EXPECT_EQ(batch.tokens.ids, expected.tokens.ids) << first;
+    }
+}
+
+TEST(TextStreamData, KnowsItsLengthOnceItWasReadToTheEnd) {
+    TextStreamOptions text = options(300, StreamEnd::after_one_epoch);
+    text.packing.max_rows = 13;
+    TextStreamData data(text);
+    EXPECT_EQ(data.samples(), 0);
+    const auto stream = data.open({});
+    while (stream->next()) {
+    }
+    EXPECT_EQ(data.samples(), 13);
+    EXPECT_EQ(data.batches_per_epoch(), 4);
+}
+
+TEST(TextStreamData, CountsTheSamplesOfAllRanks) {
+    TextStreamOptions text = options(300, StreamEnd::after_one_epoch);
+    text.packing.max_rows = 13;
+    text.dealing.ranks = 2;
+    for (const std::int64_t rank : {0, 1}) {
+        text.dealing.rank = rank;
+        TextStreamData data(text);
+        const auto stream = data.open({});
+        while (stream->next()) {
+        }
+        EXPECT_EQ(data.samples(), 13) << rank;
+        EXPECT_EQ(data.batches_per_epoch(), 2) << rank;
+    }
+}
+
+TEST(TextStreamData, SaysWhenTheTextIsTooShortOrOfAnotherVocabulary) {
+    TextStreamData short_text(options(1));
+    EXPECT_THROW(short_text.open({})->next(), Error);
+    TextStreamOptions small = options(300);
+    small.vocab_size = 40;
+    TextStreamData other(small);
+    EXPECT_THROW(other.open({})->next(), Error);
+}
+
+/// Notes the rows of each update.
+class CountingModel final : public TrainingModel {
+  public:
+    UpdateOutcome update(std::span<const TokenBatch> batches, double) override {
+        std::int64_t rows = 0;
+        for (const TokenBatch& batch : batches) rows += batch.rows;
+        windows.push_back({static_cast<std::int64_t>(batches.size()), rows});
+        return {.losses = std::vector<double>(batches.size(), 1.0)};
+    }
+    std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t) override { return {}; }
+    void save(const std::filesystem::path&) override {}
+    void load(const std::filesystem::path&) override {}
+    void save_checkpoint(const CheckpointRequest& request) override { saved.push_back(request.loop); }
+    std::optional<CheckpointOutcome> checkpoint_outcome(bool) override { return std::nullopt; }
+    ParameterCounts parameters() const override { return {}; }
+
+    std::vector<std::pair<std::int64_t, std::int64_t>> windows;  ///< batches and rows of every update
+    std::vector<LoopState> saved;
+};
+
+TEST(TextStreamData, WindowsOfAccumulationRunAcrossTheEndsOfEpochs) {
+    TextStreamOptions text = options(300);
+    text.packing.max_rows = 18;  // five batches, the last of two rows
+    TextStreamData data(text);
+    CountingModel model;
+    TrainerSettings settings;
+    settings.max_steps = 5;
+    settings.per_device_train_batch_size = 4;
+    settings.gradient_accumulation_steps = 2;
+    settings.save_strategy = IntervalStrategy::no;
+    settings.logging_steps = 1;
+    settings.finish();
+    Trainer trainer(settings, model, &data, nullptr);
+    trainer.train();
+    using Windows = std::vector<std::pair<std::int64_t, std::int64_t>>;
+    EXPECT_EQ(model.windows, (Windows{{2, 8}, {2, 8}, {2, 6}, {2, 8}, {2, 6}}));
+    std::vector<double> epochs;
+    for (const Json& record : trainer.state().log_history)
+        if (record.contains("loss")) epochs.push_back(record.at("epoch"));
+    EXPECT_EQ(epochs, (std::vector<double>{0.2, 0.4, 1.1, 1.3, 1.5}));
+}
+
+TEST(TextStreamData, ARunIsResumedAtTheBatchThatComesNext) {
+    TextStreamOptions text = options(300);
+    text.packing.max_rows = 18;
+    TextStreamData data(text);
+    CountingModel model;
+    TrainerSettings settings;
+    settings.max_steps = 8;
+    settings.per_device_train_batch_size = 4;
+    settings.save_strategy = IntervalStrategy::no;
+    settings.finish();
+    TrainerState state = TrainerState::begin(settings, 8, 1);
+    state.global_step = 4;
+    Trainer trainer(settings, model, &data, nullptr);
+    trainer.train(&state);
+    using Windows = std::vector<std::pair<std::int64_t, std::int64_t>>;
+    EXPECT_EQ(model.windows, (Windows{{1, 2}, {1, 4}, {1, 4}, {1, 4}}));
+    EXPECT_EQ(trainer.state().global_step, 8);
+    EXPECT_DOUBLE_EQ(*trainer.state().epoch, 1 + 3 / 8.0);
+}
+
+TEST(TextStreamData, ARunIsResumedInTheMiddleOfAPass) {
+    TextStreamOptions text = options(300);
+    text.packing.max_rows = 18;  // five batches, so that windows of two cross the ends of passes
+    TextStreamData data(text);
+    TrainerSettings settings;
+    settings.max_steps = 9;
+    settings.per_device_train_batch_size = 4;
+    settings.gradient_accumulation_steps = 2;
+    settings.save_steps = 1;
+    settings.finish();
+    CountingModel whole;
+    Trainer(settings, whole, &data, nullptr).train();
+    ASSERT_EQ(whole.saved.size(), 9u);
+    for (const std::size_t done : {2u, 3u, 5u}) {
+        TrainerState state = TrainerState::begin(settings, 9, 1);
+        state.global_step = static_cast<std::int64_t>(done);
+        CountingModel rest;
+        Trainer trainer(settings, rest, &data, nullptr);
+        trainer.train(&state, &whole.saved[done - 1]);
+        EXPECT_EQ(rest.windows,
+                  decltype(rest.windows)(whole.windows.begin() + static_cast<std::ptrdiff_t>(done),
+                                         whole.windows.end()))
+            << done;
+        EXPECT_EQ(rest.saved.back().json(), whole.saved.back().json()) << done;
+    }
+}
+
+}  // namespace
+}  // namespace drover
