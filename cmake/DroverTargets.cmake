@@ -18,9 +18,15 @@ function(drover_library name)
   file(MAKE_DIRECTORY ${include_root}/${parent})
   file(CREATE_LINK ${folder} ${include_root}/${name} SYMBOLIC)
 
-  add_library(drover_${flat} STATIC ${sources})
-  target_include_directories(drover_${flat} PUBLIC ${include_root})
-  target_link_libraries(drover_${flat} PUBLIC ${ARG_USES} PRIVATE drover_flags ${ARG_PRIVATE})
+  if(sources)
+    add_library(drover_${flat} STATIC ${sources})
+    target_include_directories(drover_${flat} PUBLIC ${include_root})
+    target_link_libraries(drover_${flat} PUBLIC ${ARG_USES} PRIVATE drover_flags ${ARG_PRIVATE})
+  else()  # headers alone
+    add_library(drover_${flat} INTERFACE)
+    target_include_directories(drover_${flat} INTERFACE ${include_root})
+    target_link_libraries(drover_${flat} INTERFACE ${ARG_USES})
+  endif()
 endfunction()
 
 # drover_rooms(train state checkpoint) → target drover_train, which stands for drover_train_state and

@@ -13,7 +13,7 @@
 #include "core/failure.h"
 #include "core/shortened_files.h"
 #include "run/messages.h"
-#include "run/run_processes.h"
+#include "run/processes.h"
 
 #ifdef __SANITIZE_ADDRESS__
 /// Asked by the address sanitizer. mpirun loads a library before all others (launch_leader.cpp), and starts

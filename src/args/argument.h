@@ -36,6 +36,11 @@ struct Argument {
     std::string_view choices{};  ///< separated by '|'
     double least = -std::numeric_limits<double>::infinity();
     double most = std::numeric_limits<double>::infinity();
+    /// It says where things are or what is said, not what is computed: processes of a run may have other
+    /// values. (Config and tokenizer are compared by content.)
+    bool may_differ_between_processes = false;
+    /// Only the command acts on it: a program that uses the library has objects or calls of its own for it.
+    bool is_for_command_only = false;
 
     constexpr bool is_boolean() const {
         return type == ArgumentType::boolean || type == ArgumentType::optional_boolean;
@@ -50,6 +55,16 @@ struct Argument {
         Argument copy = *this;
         copy.standing = Standing::explained;
         copy.note = line;
+        return copy;
+    }
+    constexpr Argument own_of_process() const {
+        Argument copy = *this;
+        copy.may_differ_between_processes = true;
+        return copy;
+    }
+    constexpr Argument of_command() const {
+        Argument copy = *this;
+        copy.is_for_command_only = true;
         return copy;
     }
     constexpr Argument at_least(double value) const {

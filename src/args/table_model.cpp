@@ -9,18 +9,26 @@ std::span<const Argument> model_arguments() {
     constexpr std::string_view no_download =
         "Nothing is downloaded: models and datasets come from local folders and from the Hub's cache.";
     static constexpr std::array rows{
-        text("model_name_or_path", "", "Folder or Hub name of a model whose weights training starts from."),
+        text("model_name_or_path", "", "Folder or Hub name of a model whose weights training starts from.")
+            .of_command(),
         text("model_type", "",
              "Model class (llama, mixtral) whose default config is used when neither --config_name nor "
-             "--model_name_or_path is given."),
+             "--model_name_or_path is given.")
+            .of_command(),
         text("config_overrides", "",
              "Changes to the default config, \"key=value,key=value\"; not with --config_name or "
-             "--model_name_or_path."),
+             "--model_name_or_path.")
+            .of_command(),
         text("config_name", "",
              "Folder, JSON file or Hub name of the model's config; alone, the model starts from random "
-             "weights."),
-        text("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own."),
-        text("cache_dir", "", "Folder in which models, tokenizers and datasets of the Hub are looked for."),
+             "weights.")
+            .of_command()
+            .own_of_process(),
+        text("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own.")
+            .of_command()
+            .own_of_process(),
+        text("cache_dir", "", "Folder in which models, tokenizers and datasets of the Hub are looked for.")
+            .own_of_process(),
         flag("use_fast_tokenizer", "yes", "Which Python tokenizer class to use.")
             .explained("There is one tokenizer here, native code that gives the fast class's tokens."),
         text("model_revision", "main", "Branch, tag or commit of a model of the Hub."),
@@ -60,10 +68,12 @@ std::span<const Argument> model_arguments() {
         integer("num_layer", "-1",
                 "Number of layers, in place of the config's; -1: the config's. Of loaded weights the first "
                 "layers are taken, and layers that they lack are drawn.")
+            .of_command()
             .at_least(-1),
         integer("hidden_size", "-1",
                 "Width of the model, in place of the config's; -1: the config's. head_dim follows, "
                 "intermediate_size stays. Not another one than that of loaded weights.")
+            .of_command()
             .at_least(-1),
     };
     return rows;
@@ -73,39 +83,52 @@ std::span<const Argument> data_arguments() {
     using namespace table;
     static constexpr std::array rows{
         text("dataset_name", "",
-             "Local folder or Hub name of a dataset, for example wikitext; a folder may hold input_ids."),
-        text("dataset_config_name", "", "Configuration of the dataset, for example wikitext-2-raw-v1."),
-        text("train_file", "", "File of training text, a token file, or a folder with input_ids."),
-        text("validation_file", "", "File of evaluation text, a token file, or a folder with input_ids."),
+             "Local folder or Hub name of a dataset, for example wikitext; a folder may hold input_ids.")
+            .of_command(),
+        text("dataset_config_name", "", "Configuration of the dataset, for example wikitext-2-raw-v1.")
+            .of_command(),
+        text("train_file", "", "File of training text, a token file, or a folder with input_ids.")
+            .of_command(),
+        text("validation_file", "", "File of evaluation text, a token file, or a folder with input_ids.")
+            .of_command(),
         text("text_column", "",
              "Column that holds the text; unset: text, else the first column, but prompts with answers and "
              "chats are "
-             "refused."),
+             "refused.")
+            .of_command(),
         choice("packing", "hf|lossless|none", "hf",
                "hf: blocks as run_clm.py cuts them, which drops the tail of every 1000 rows; lossless: the "
-               "same without dropping; none: one row per sequence, padded, cut at the block size."),
-        text("pad_token", "", "With --packing none: eos, unk, or the token itself; unset: the tokenizer's."),
-        integer("max_train_samples", "", "Use only the first blocks for training.").at_least(1),
-        integer("max_eval_samples", "", "Use only the first blocks for evaluation.").at_least(1),
+               "same without dropping; none: one row per sequence, padded, cut at the block size.")
+            .of_command(),
+        text("pad_token", "", "With --packing none: eos, unk, or the token itself; unset: the tokenizer's.")
+            .of_command(),
+        integer("max_train_samples", "", "Use only the first blocks for training.").of_command().at_least(1),
+        integer("max_eval_samples", "", "Use only the first blocks for evaluation.").of_command().at_least(1),
         flag("streaming", "no",
              "Read, tokenize and pack the text while it is trained on, in its order and without the token "
-             "cache; needs --max_steps."),
+             "cache; needs --max_steps.")
+            .of_command(),
         integer(
             "block_size", "",
             "Tokens per sequence, at least 2; unset: what tokenizer and model allow, at most 1024 where the "
             "tokenizer has no limit (with --packing none, the model's positions).")
+            .of_command()
             .at_least(1)
             .at_most(most_of_a_batch),
-        flag("overwrite_cache", "no", "Tokenize again even when the token cache has the blocks."),
+        flag("overwrite_cache", "no", "Tokenize again even when the token cache has the blocks.")
+            .of_command(),
         integer("validation_split_percentage", "5",
                 "Share of the training rows used for evaluation when there is no validation data.")
+            .of_command()
             .at_least(0)
             .at_most(100),
         integer("preprocessing_num_workers", "",
                 "Number of shards the rows are cut into before packing, as the original's worker processes "
                 "do; it decides which tails are dropped.")
+            .of_command()
             .at_least(1),
-        flag("keep_linebreaks", "yes", "Keep the line break at the end of each line of a text file."),
+        flag("keep_linebreaks", "yes", "Keep the line break at the end of each line of a text file.")
+            .of_command(),
     };
     return rows;
 }

@@ -72,6 +72,7 @@ std::span<const Argument> parallel_arguments() {
              "was hidden behind computing.")
             .parallel(),
         integer("local_rank", "-1", "Number of the process on its machine.")
+            .own_of_process()
             .explained("The launcher (mpirun, srun) says which process this is."),
         choice("ddp_backend", "nccl|gloo|mpi|ccl|hccl|cncl|mccl|xccl", "",
                "Library that moves data between processes.")
@@ -110,7 +111,8 @@ std::span<const Argument> neuron_arguments() {
         text("loading_step", "",
              "Checkpoint of --output_dir to go on from: the number of its step; latest_if_exists: the newest "
              "complete one; -1: none, and the run starts anew (with --overwrite_output_dir if there are "
-             "some)."),
+             "some).")
+            .of_command(),
         flag("save_load_xser", "yes", "One file per tensor.")
             .explained("Checkpoints are safetensors files, which any number of processes reads in parts."),
         flag("async_checkpoint_saving", "no", "Write checkpoints in the background.")

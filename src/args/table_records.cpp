@@ -59,16 +59,20 @@ std::span<const Argument> logging_arguments() {
             "log_level", levels, "passive",
             "How much is said on standard error: info (as passive and debug) everything, warning only what "
             "may be a surprise, error and critical nothing but errors; above warning there is no progress "
-            "bar unless --disable_tqdm no."),
+            "bar unless --disable_tqdm no.")
+            .own_of_process(),
         choice("log_level_replica", levels, "warning",
                "How much the other processes say; unless it is given, they say nothing.")
+            .own_of_process()
             .parallel(),
         flag("log_on_each_node", "yes",
              "Whether the first process of every machine says what it does, or only that of the run.")
             .parallel(),
         text("rank_log_dir", "", "Folder where process N writes its messages and records to rank-N.log.")
+            .own_of_process()
             .parallel(),
-        maybe("disable_tqdm", "No progress bar; unset: a bar where standard error is a terminal."),
+        maybe("disable_tqdm", "No progress bar; unset: a bar where standard error is a terminal.")
+            .own_of_process(),
         words("report_to", "none",
               "Where records go besides the console and trainer_state.json: tensorboard (all means the "
               "same) or none."),
@@ -92,11 +96,12 @@ std::span<const Argument> saving_arguments() {
         number("save_steps", "500", "Updates between checkpoints; below 1 a share of all updates.")
             .at_least(0),
         integer("save_total_limit", "", "Number of checkpoints to keep."),
-        flag("save_final_model", "yes", "Write the model when training ends; no skips it."),
+        flag("save_final_model", "yes", "Write the model when training ends; no skips it.").of_command(),
         flag("save_only_model", "no", "Checkpoints hold the model alone, so none can be resumed from."),
         text("resume_from_checkpoint", "",
              "Checkpoint folder from which to go on; True: the newest complete one of --output_dir, which is "
-             "also what happens when it is not given; False: none."),
+             "also what happens when it is not given; False: none.")
+            .of_command(),
         number(
             "save_buffer_gb", "",
             "Host memory (GiB) from which checkpoints are written behind the steps; larger ones are streamed "
@@ -126,10 +131,12 @@ std::span<const Argument> profile_arguments() {
                 "Step of that epoch (from 0) after which tracing starts; also PROFILE_STEP."),
         integer("profile_duration_ms", "20000", "How long to trace; also PROFILE_DURATION_MS.").at_least(1),
         text("profile_logdir", "",
-             "Folder for the trace; unset: profile/ in --output_dir; also PROFILE_LOGDIR."),
+             "Folder for the trace; unset: profile/ in --output_dir; also PROFILE_LOGDIR.")
+            .own_of_process(),
         flag("scope_names", "no", "Name scopes in errors and traces.")
             .explained("Errors name the layer and the weight without it, and traces the operations."),
         text("tuning_cache", "", "Folder where compiled programs and tuning results are kept.")
+            .own_of_process()
             .explained("There is no compiler whose results could be kept: the program is compiled already."),
         integer("xla_execution_time_step", "-1", "Measure one step alone.")
             .explained("Every step is timed; the summary gives the median."),

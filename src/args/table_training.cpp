@@ -10,7 +10,8 @@ std::span<const Argument> run_arguments() {
     static constexpr std::array rows{
         text("output_dir", "trainer_output", "Folder for the model and the results."),
         flag("overwrite_output_dir", "no",
-             "Start anew even if --output_dir holds files or checkpoints; nothing is deleted."),
+             "Start anew even if --output_dir holds files or checkpoints; nothing is deleted.")
+            .of_command(),
         flag("steal_lock", "no",
              "Take --output_dir from the run that has locked it, which then stops at its next checkpoint."),
         flag("do_train", "no", "Train."),
@@ -20,10 +21,14 @@ std::span<const Argument> run_arguments() {
         integer("seed", "42", "Seed of weights, sample order and noise.").at_least(0),
         integer("data_seed", "", "Seed of the sample order alone; unset: --seed.").at_least(0),
         flag("dry_run", "no",
-             "Print settings, precisions, memory plan, steps, tokens and time, and stop before step 1."),
+             "Print settings, precisions, memory plan, steps, tokens and time, and stop before step 1.")
+            .of_command(),
         choice("device", "auto|cpu|cuda", "auto", "Where to train; auto takes a GPU when there is one."),
         flag("use_cpu", "no", "Train on the CPU, as --device cpu."),
-        integer("threads", "", "CPU threads; unset: one per core.").at_least(1).at_most(most_threads),
+        integer("threads", "", "CPU threads; unset: one per core.")
+            .own_of_process()
+            .at_least(1)
+            .at_most(most_threads),
         number("memory_fraction", "", "Largest share of the device's memory that the plan may take.")
             .at_least(0)
             .at_most(1),

@@ -106,7 +106,7 @@ std::string CausalLM::generate(const Tokenizer& tokenizer, const std::string& pr
     // The processes bring the weights together in the first one, which speaks for all.
     std::string text;
     in_all_processes(fmt::format("generate(\"{}\")", prompt), [&] {
-        const RunRanks& ranks = program_processes({}).ranks;
+        const ProcessGroup& ranks = program_processes({}).group;
         std::optional<TextModel> model;
         ranks.together([&] {
             if (ranks.is_first()) model.emplace(*parts_, ids, options);

@@ -2,6 +2,8 @@
 
 #include "core/convert.h"
 #include "core/error.h"
+#include "core/machine_memory.h"
+#include "generate/generator.h"
 #include "model/params.h"
 #include "train/engine/whole_weights.h"
 
@@ -51,6 +53,46 @@ void TrainedWeights::keep_copy() {
                          static_cast<std::int64_t>(values.size()));
     }
     engine_ = nullptr;
+}
+
+void TrainedWeights::let_go() {
+    engine_ = nullptr;
+    kept_.clear();
+}
+
+std::shared_ptr<TrainedWeights> TrainedWeights::of(const TrainingRun& run) {
+    const ModelSource& model = run.model();
+    return std::make_shared<TrainedWeights>(
+        run.engine(), run.backend(), run.mesh(), model.config,
+        end_ids(model.config, model.generation, (model.weights / "generation_config.json").string()));
+}
+
+void TrainedWeights::leave_engine(const TrainingRun& run, bool is_used) {
+    const TrainEngine& engine = run.engine();
+    const std::size_t on_host = engine.host_memory_plan().total +
+                                (run.backend().device() == Device::cpu ? engine.memory_plan().total : 0);
+    const std::size_t share = usable_memory() / static_cast<std::size_t>(run.processes().machine.ranks);
+    try {
+        if (is_used && !are_spread() && on_host + copy_bytes() <= share) return keep_copy();
+    } catch (const std::exception&) {
+        // Who asks for them is told that they are gone.
+    }
+    let_go();
+}
+
+TrainingRun::ReadWeight weights_in_memory(std::shared_ptr<const TrainedWeights> trained,
+                                          const TrainingRun& run) {
+    if (!trained) return {};
+    run.processes().group.together([&] {
+        trained->check_there();
+        const ModelConfig& config = run.model().config;
+        const std::int64_t rows =
+            config.rows_before_resize > 0 ? config.rows_before_resize : config.vocab_size;
+        if (rows != trained->config().vocab_size)
+            throw Error("Another Trainer has enlarged the model's vocabulary in the meantime.",
+                        "Make this Trainer after the other has trained.");
+    });
+    return [trained](const LeafSpec& leaf) { return trained->whole_leaf(leaf.name); };
 }
 
 }  // namespace drover::v1

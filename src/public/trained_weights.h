@@ -1,11 +1,12 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "model/config.h"
-#include "train/engine/train_engine.h"
+#include "run/training_run.h"
 
 namespace drover::v1 {
 
@@ -13,6 +14,8 @@ namespace drover::v1 {
 /// copy on the host afterwards, if somebody still has the model.
 class TrainedWeights {
   public:
+    /// Those of a run that is prepared.
+    static std::shared_ptr<TrainedWeights> of(const TrainingRun& run);
     /// `config` is the trained model's; a text ends with any of `ends`. Engine, backend and mesh live until
     /// keep_copy() or let_go().
     TrainedWeights(const TrainEngine& engine, Backend& backend, const Mesh& mesh, ModelConfig config,
@@ -27,17 +30,16 @@ class TrainedWeights {
     /// A leaf by its published name, in fp32.
     std::vector<float> whole_leaf(const std::string& name) const;
 
-    /// Bytes of a copy, which has the dtype in which they would be saved.
-    std::size_t copy_bytes() const;
-    /// The engine is about to go, and the weights stay. Not for those that are spread.
-    void keep_copy();
-    /// The engine is about to go, and its weights with it.
-    void let_go() {
-        engine_ = nullptr;
-        kept_.clear();
-    }
+    /// The run is about to go. Whoever still has the model keeps its trained weights, as a copy on the host,
+    /// where there is room for it beside the engine.
+    void leave_engine(const TrainingRun& run, bool is_used);
 
   private:
+    /// Of a copy, which has the dtype in which they would be saved.
+    std::size_t copy_bytes() const;
+    void keep_copy();
+    void let_go();
+
     const TrainEngine* engine_;
     Backend* backend_;
     const Mesh* mesh_;
@@ -48,5 +50,10 @@ class TrainedWeights {
     std::map<std::string, std::size_t, std::less<>> index_of_;         // into the engine's owned leaves
     std::map<std::string, std::vector<std::byte>, std::less<>> kept_;  // of dtype_
 };
+
+/// How a run reads a model that was trained before, from the Trainer that has it or the copy that it left;
+/// empty where `trained` is null. Collective: Error when its weights are gone, or have another shape by now.
+TrainingRun::ReadWeight weights_in_memory(std::shared_ptr<const TrainedWeights> trained,
+                                          const TrainingRun& run);
 
 }  // namespace drover::v1

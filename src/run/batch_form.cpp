@@ -2,7 +2,7 @@
 
 namespace drover {
 
-BatchForm deal_batches(const MeshSettings& mesh_settings, const Mesh& mesh, Packing packing,
+BatchForm deal_batches(const MeshPlan& mesh_settings, const Mesh& mesh, Packing packing,
                        TrainerSettings& settings) {
     BatchForm form;
     const BatchShare replica{.parts = mesh.replicas().size(), .part = mesh.replicas().rank()};

@@ -2,7 +2,7 @@
 
 #include "data/packing/packing.h"
 #include "data/sampling/batch_share.h"
-#include "run/mesh_settings.h"
+#include "run/mesh_plan.h"
 #include "train/state/trainer_settings.h"
 
 namespace drover {
@@ -19,7 +19,7 @@ struct BatchForm {
 
 /// Replicas have batches of their own, or share those of the arguments; the loop then counts one. Tells the
 /// settings which replica this is. Rows of any length (Packing::none) are padded where they are to be split.
-BatchForm deal_batches(const MeshSettings& mesh_settings, const Mesh& mesh, Packing packing,
+BatchForm deal_batches(const MeshPlan& mesh_settings, const Mesh& mesh, Packing packing,
                        TrainerSettings& settings);
 
 }  // namespace drover

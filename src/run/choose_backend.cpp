@@ -54,13 +54,13 @@ std::unique_ptr<Backend> make_chosen_backend(std::string_view device, int place)
     }
 }
 
-std::unique_ptr<Backend> make_process_backend(const Arguments& arguments, const MachinePlace& machine) {
-    if (const auto threads = arguments.optional_integer("threads"))
-        omp_set_num_threads(static_cast<int>(*threads));
+std::unique_ptr<Backend> make_process_backend(const DeviceSettings& settings, const MachinePlace& machine) {
+    if (settings.threads)
+        omp_set_num_threads(static_cast<int>(*settings.threads));
     else if (machine.ranks > 1)
         omp_set_num_threads(machine.processors);
-    std::unique_ptr<Backend> backend = make_chosen_backend(arguments.text("device"), machine.rank);
-    backend->use_tf32(arguments.optional_flag("tf32").value_or(false));
+    std::unique_ptr<Backend> backend = make_chosen_backend(settings.device, machine.rank);
+    backend->use_tf32(settings.tf32);
     return backend;
 }
 

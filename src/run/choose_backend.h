@@ -3,9 +3,9 @@
 #include <memory>
 #include <string_view>
 
-#include "args/arguments.h"
 #include "backend/backend.h"
 #include "run/machine_place.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 
@@ -14,8 +14,8 @@ namespace drover {
 /// processes of a machine, which take its GPUs in turn.
 std::unique_ptr<Backend> make_chosen_backend(std::string_view device, int place = 0);
 
-/// The backend of a process of a run: --device, --threads (else, where several processes are on the machine,
-/// this one's part of the processors) and --tf32.
-std::unique_ptr<Backend> make_process_backend(const Arguments& arguments, const MachinePlace& machine);
+/// The backend of a process of a run. Where no number of threads is asked for and several processes are on
+/// the machine, it takes this one's part of the processors.
+std::unique_ptr<Backend> make_process_backend(const DeviceSettings& settings, const MachinePlace& machine);
 
 }  // namespace drover

@@ -57,7 +57,7 @@ MachinePlace place_on_machine(const std::vector<RankOnMachine>& ranks, int rank)
     return place;
 }
 
-MachinePlace find_machine_place(const RunRanks& ranks) {
+MachinePlace find_machine_place(const ProcessGroup& ranks) {
     const RankOnMachine own = this_process();
     std::vector<RankOnMachine> all;
     for (const std::string& text :

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "run/run_ranks.h"
+#include "run/process_group.h"
 
 namespace drover {
 
@@ -30,6 +30,6 @@ struct RankOnMachine {
 /// among them; at least one is left.
 MachinePlace place_on_machine(const std::vector<RankOnMachine>& ranks, int rank);
 /// The same of this process. Collective.
-MachinePlace find_machine_place(const RunRanks& ranks);
+MachinePlace find_machine_place(const ProcessGroup& ranks);
 
 }  // namespace drover

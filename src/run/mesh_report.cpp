@@ -24,7 +24,7 @@ std::string_view data_axis_text(Sharding sharding) {
 
 }  // namespace
 
-std::string mesh_table(const MeshSettings& settings, const MachinePlace& machine, bool tokens_are_split,
+std::string mesh_table(const MeshPlan& settings, const MachinePlace& machine, bool tokens_are_split,
                        bool every_rank) {
     const MeshShape& shape = settings.shape;
     const int ranks = shape.ranks();
@@ -52,7 +52,7 @@ std::string mesh_table(const MeshSettings& settings, const MachinePlace& machine
     return text;
 }
 
-std::string batch_text(const MeshSettings& settings, std::int64_t rows) {
+std::string batch_text(const MeshPlan& settings, std::int64_t rows) {
     const std::int64_t replicas = settings.replicas();
     if (!settings.batch_is_global)
         return fmt::format("Every replica takes {} per micro-batch: {} on {}.", counted(rows, "row"),

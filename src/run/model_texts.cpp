@@ -6,11 +6,11 @@
 namespace drover {
 
 void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
-                       const Json& generation, const Tokenizer& tokenizer, const Arguments& arguments) {
+                       const Json& generation, const Tokenizer& tokenizer, const Json& recorded_settings) {
     write_file_atomically(folder / "config.json", config.saved_text(saved_dtype));
     write_file_atomically(folder / "generation_config.json", generation_config_text(generation));
     save_tokenizer(tokenizer, folder);
-    Json settings = arguments.to_json();
+    Json settings = recorded_settings;
     settings.erase("steal_lock");  // it was meant once; who gives the file again does not mean to steal
     write_file_atomically(folder / "training_args.json", python_json(settings, 2) + "\n");
 }

@@ -2,15 +2,15 @@
 
 #include <filesystem>
 
-#include "args/arguments.h"
+#include "core/json.h"
 #include "model/config.h"
 #include "text/tokenizer.h"
 
 namespace drover {
 
 /// Writes what belongs beside saved weights: config.json, generation_config.json, the tokenizer's files and
-/// training_args.json.
+/// training_args.json (`recorded_settings`).
 void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
-                       const Json& generation, const Tokenizer& tokenizer, const Arguments& arguments);
+                       const Json& generation, const Tokenizer& tokenizer, const Json& recorded_settings);
 
 }  // namespace drover

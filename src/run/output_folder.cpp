@@ -13,24 +13,24 @@ namespace fs = std::filesystem;
 
 void OutputFolder::take() {
     std::optional<FolderLockAttempt> attempt;
-    ranks_.together([&] {
-        if (!ranks_.is_first()) return;
-        attempt.emplace(LockRequest{.folder = folder_,
-                                    .steal = arguments_.flag("steal_lock"),
-                                    .steal_name = words_.steal_lock,
+    group_.together([&] {
+        if (!group_.is_first()) return;
+        attempt.emplace(LockRequest{.folder = request_.folder,
+                                    .steal = request_.steal_lock,
+                                    .steal_name = request_.names.steal_lock,
                                     .job = BatchJob::from_environment(),
-                                    .times = times_},
+                                    .times = request_.times},
                         [this](const std::string& line) { messages_.warning(line); });
     });
     // The others meet the first one after every look: a wait may be longer than they have patience for it.
     int waiting = 1;
     while (waiting != 0) {
-        ranks_.together([&] {
+        group_.together([&] {
             const std::lock_guard lock(mutex_);
             if (attempt && !released_) lock_ = go_on(*attempt);
         });
-        if (attempt && !lock_) std::this_thread::sleep_for(times_.pause);
-        waiting = ranks_.largest(attempt && !lock_ ? 1 : 0);
+        if (attempt && !lock_) std::this_thread::sleep_for(request_.times.pause);
+        waiting = group_.largest(attempt && !lock_ ? 1 : 0);
     }
 }
 
@@ -41,30 +41,31 @@ std::unique_ptr<FolderLock> OutputFolder::go_on(FolderLockAttempt& attempt) {
         return attempt.go_on();
     } catch (const Error&) {
         std::error_code failure;
-        if (fs::exists(folder_, failure) || failure) throw;
+        if (fs::exists(request_.folder, failure) || failure) throw;
         return nullptr;
     }
 }
 
 void OutputFolder::make_folder() {
     std::error_code failure;
-    if (fs::exists(folder_, failure) && !fs::is_directory(folder_, failure))
-        throw Error(fmt::format("{} {} is a file.", words_.output_dir, folder_.string()), "Name a folder.");
-    if (fs::create_directories(folder_, failure)) made_ = true;
+    if (fs::exists(request_.folder, failure) && !fs::is_directory(request_.folder, failure))
+        throw Error(fmt::format("{} {} is a file.", request_.names.output_dir, request_.folder.string()),
+                    "Name a folder.");
+    if (fs::create_directories(request_.folder, failure)) made_ = true;
     if (failure)
-        throw Error(
-            fmt::format("{} {} cannot be made: {}.", words_.output_dir, folder_.string(), failure.message()),
-            "Name a folder that can be written to.");
+        throw Error(fmt::format("{} {} cannot be made: {}.", request_.names.output_dir,
+                                request_.folder.string(), failure.message()),
+                    "Name a folder that can be written to.");
 }
 
 void OutputFolder::check_still_ours() const {
     std::string taken_by;
     if (lock_) taken_by = lock_->taken_by().value_or("");
-    taken_by = ranks_.from_first(taken_by);
+    taken_by = group_.from_first(taken_by);
     if (taken_by.empty()) return;
     throw AgreedError(
         fmt::format("The folder {} was taken from this run by {}, so it stops before it writes there again.",
-                    folder_.string(), taken_by),
+                    request_.folder.string(), taken_by),
         "Give each of the two runs a folder of its own.");
 }
 
@@ -72,7 +73,7 @@ void OutputFolder::release() noexcept {
     const std::lock_guard lock(mutex_);
     released_ = true;
     if (lock_) lock_->release();
-    if (made_) rmdir(folder_.c_str());  // unless there is something in it
+    if (made_) rmdir(request_.folder.c_str());  // unless there is something in it
 }
 
 void OutputFolder::release_at_once() noexcept {
@@ -82,11 +83,11 @@ void OutputFolder::release_at_once() noexcept {
     if (!lock) return;
     released_ = true;
     if (lock_) lock_->release_at_once();
-    if (made_) rmdir(folder_.c_str());
+    if (made_) rmdir(request_.folder.c_str());
 }
 
 std::string space_warning(const fs::path& folder, std::uint64_t bytes, std::string_view purpose,
-                          const FolderWords& words) {
+                          const SettingNames& names) {
     fs::path existing = fs::absolute(folder);
     std::error_code failure;
     while (!fs::exists(existing, failure) && existing.has_relative_path()) existing = existing.parent_path();
@@ -95,7 +96,7 @@ std::string space_warning(const fs::path& folder, std::uint64_t bytes, std::stri
     return fmt::format(
         "{} takes about {}, and the file system of {} has {} left. Free some space before it is written, or "
         "choose another {}.",
-        purpose, bytes_text(bytes), folder.string(), bytes_text(space.available), words.output_dir);
+        purpose, bytes_text(bytes), folder.string(), bytes_text(space.available), names.output_dir);
 }
 
 }  // namespace drover

@@ -4,32 +4,28 @@
 #include <memory>
 #include <mutex>
 
-#include "args/arguments.h"
 #include "io/folder_lock_attempt.h"
 #include "run/messages.h"
-#include "run/run_ranks.h"
+#include "run/process_group.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 
-/// How the user says where a run writes, and that it may take a folder from another.
-struct FolderWords {
-    std::string output_dir = "--output_dir";
-    std::string steal_lock = "--steal_lock";
+/// What is asked of the folder that a run writes to.
+struct OutputFolderRequest {
+    std::filesystem::path folder;
+    bool steal_lock = false;  ///< take it from a run that still has it
+    SettingNames names{};
+    LockTimes times{};
 };
 
-/// The folder that a run writes to (--output_dir): made, tried and locked before anything else is done, and
+/// The folder that a run writes to (output_dir): made, tried and locked before anything else is done, and
 /// locked until this is destroyed. The first rank does it for all.
 class OutputFolder {
   public:
     /// Does nothing yet. What is given must outlive it.
-    OutputFolder(const RunRanks& ranks, const Arguments& arguments, const Messages& messages,
-                 LockTimes times = {}, FolderWords words = {})
-        : ranks_(ranks),
-          arguments_(arguments),
-          messages_(messages),
-          times_(times),
-          words_(std::move(words)),
-          folder_(arguments.text("output_dir")) {}
+    OutputFolder(const ProcessGroup& group, const Messages& messages, OutputFolderRequest request)
+        : group_(group), messages_(messages), request_(std::move(request)) {}
     ~OutputFolder() { release(); }
     OutputFolder(const OutputFolder&) = delete;
     OutputFolder& operator=(const OutputFolder&) = delete;
@@ -52,12 +48,9 @@ class OutputFolder {
     std::unique_ptr<FolderLock> go_on(FolderLockAttempt& attempt);
     void make_folder();
 
-    const RunRanks& ranks_;
-    const Arguments& arguments_;
+    const ProcessGroup& group_;
     const Messages& messages_;
-    LockTimes times_;
-    FolderWords words_;
-    std::filesystem::path folder_;
+    OutputFolderRequest request_;
     std::timed_mutex mutex_;  ///< of what follows
     bool made_ = false;       ///< the folder, by this run
     bool released_ = false;
@@ -67,6 +60,6 @@ class OutputFolder {
 /// A warning when the file system of a folder, which need not exist yet, has less than `bytes` left, what
 /// `purpose` ("A checkpoint") takes; empty when there is enough.
 std::string space_warning(const std::filesystem::path& folder, std::uint64_t bytes, std::string_view purpose,
-                          const FolderWords& words = {});
+                          const SettingNames& names = {});
 
 }  // namespace drover

@@ -33,7 +33,7 @@ std::size_t ProcessLimits::allowed_host_bytes() const {
 }
 
 std::uint64_t ProcessLimits::checkpoint_buffer(const TrainEngine& engine) const {
-    if (const auto gigabytes = arguments_.optional_number("save_buffer_gb"))
+    if (const auto gigabytes = settings_.checkpoints.buffer_gigabytes)
         return static_cast<std::uint64_t>(*gigabytes * (1 << 30));
     const double host = host_bytes();
     const std::size_t planned = backend_.device() == Device::cpu ? engine.memory_plan().total : 0;
@@ -45,7 +45,7 @@ double ProcessLimits::peak_of_all(double own) const {
     const double share = backend_.device() == Device::cpu
                              ? processes_.machine.own_share(omp_get_max_threads())
                              : 1.0 / mesh_.ranks_of_gpu();
-    return own * share * processes_.ranks.size();
+    return own * share * processes_.group.size();
 }
 
 void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,

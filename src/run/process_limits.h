@@ -4,8 +4,9 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "run/run_mesh.h"
-#include "run/run_processes.h"
+#include "run/device_mesh.h"
+#include "run/processes.h"
+#include "run/settings/run_settings.h"
 #include "train/engine/train_engine.h"
 
 /// What a process of a run may take of its machine, and how long the run will take.
@@ -14,13 +15,13 @@ namespace drover {
 /// Memory for this process: its share where processes have the memory in common. All must outlive it.
 class ProcessLimits {
   public:
-    ProcessLimits(const Arguments& arguments, const RunProcesses& processes, Backend& backend,
-                  const RunMesh& mesh)
-        : arguments_(arguments), processes_(processes), backend_(backend), mesh_(mesh) {}
+    ProcessLimits(const RunSettings& settings, const Processes& processes, Backend& backend,
+                  const DeviceMesh& mesh)
+        : settings_(settings), processes_(processes), backend_(backend), mesh_(mesh) {}
 
     /// Bytes of the device for this process.
     std::size_t device_bytes() const;
-    /// Those that --memory_fraction lets the plan take.
+    /// Those that the plan may take (memory_fraction).
     std::size_t allowed_bytes() const;
     /// Host memory for checkpoints beside a planned engine. Unless it is given: a quarter of the memory, but
     /// not what the plan needs.
@@ -41,12 +42,12 @@ class ProcessLimits {
     /// What the plan may take of it. Such memory is never swapped out, so something is left to everybody
     /// else.
     std::size_t allowed_host_bytes() const;
-    double fraction() const { return arguments_.optional_number("memory_fraction").value_or(1); }
+    double fraction() const { return settings_.device.memory_fraction.value_or(1); }
 
-    const Arguments& arguments_;
-    const RunProcesses& processes_;
+    const RunSettings& settings_;
+    const Processes& processes_;
     Backend& backend_;
-    const RunMesh& mesh_;
+    const DeviceMesh& mesh_;
 };
 
 /// How long the updates take for `tokens` through a model with so many active parameters: six operations per

@@ -15,7 +15,7 @@ namespace {
 /// What lives until the program ends.
 struct Program {
     std::unique_ptr<World> world;  ///< null: not begun, or alone
-    RunProcesses processes;
+    Processes processes;
     pid_t process = 0;  ///< that began it; its children only inherit it
 };
 
@@ -25,7 +25,7 @@ Program& program() {
     return *only;
 }
 
-void check_same_call(const RunRanks& ranks, std::string_view call) {
+void check_same_call(const ProcessGroup& ranks, std::string_view call) {
     const std::vector<std::string> calls = ranks.gather(call);
     if (std::all_of(calls.begin(), calls.end(), [&](const std::string& other) { return other == calls[0]; }))
         return;
@@ -49,7 +49,7 @@ void check_same_call(const RunRanks& ranks, std::string_view call) {
             std::rethrow_exception(problem);
         } catch (const AgreedError&) {
             try {
-                own.processes.ranks.meet();
+                own.processes.group.meet();
             } catch (const Error&) {
                 // Another process has failed in the meantime, and has said so.
             }
@@ -70,7 +70,7 @@ void leave(int status, void*) {
         return;
     }
     try {
-        check_same_call(own.processes.ranks, "the end of the program");
+        check_same_call(own.processes.group, "the end of the program");
         own.processes = {};
         own.world->close();
         own.process = 0;  // a Trainer that outlives main() may still look at the world
@@ -97,7 +97,7 @@ void begin(Program& own, const LaunchEnvironment& launch, const WorldOptions& wa
 
 }  // namespace
 
-const RunProcesses& program_processes(const WorldOptions& waits) {
+const Processes& program_processes(const WorldOptions& waits) {
     Program& own = program();
     const LaunchEnvironment launch = read_launch_environment();
     if (!launch.has_others()) return own.processes;
@@ -105,7 +105,7 @@ const RunProcesses& program_processes(const WorldOptions& waits) {
     return own.processes;
 }
 
-void check_waits(const RunProcesses& processes, const WorldOptions& waits) {
+void check_waits(const Processes& processes, const WorldOptions& waits) {
     if (processes.alone()) return;
     const WorldOptions& first = processes.world->options();
     if (first.deadline != waits.deadline || first.comm_debug != waits.comm_debug)
@@ -117,7 +117,7 @@ void in_all_processes(std::string_view call, const std::function<void()>& work) 
     const LaunchEnvironment launch = read_launch_environment();
     if (!launch.has_others()) return work();
     try {
-        if (program().world != nullptr) check_same_call(program().processes.ranks, call);
+        if (program().world != nullptr) check_same_call(program().processes.group, call);
         work();
     } catch (...) {
         end_all(launch);

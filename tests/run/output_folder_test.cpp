@@ -19,19 +19,16 @@ constexpr LockTimes quick{.stale = milliseconds(100), .dying = milliseconds(0), 
 
 class OutputFolders : public testing::Test {
   protected:
-    Arguments arguments(const fs::path& folder, bool steal = false) const {
-        Arguments made;
-        made.set("output_dir", folder.string(), {});
-        made.set("steal_lock", steal, {});
-        return made;
+    static OutputFolderRequest request(const fs::path& folder, bool steal = false) {
+        return {.folder = folder, .steal_lock = steal, .times = quick};
     }
     /// Makes the folder on three ranks; what each throws, and whether it shows that.
-    std::vector<std::string> thrown_by_ranks(const Arguments& arguments) const {
+    std::vector<std::string> thrown_by_ranks(const OutputFolderRequest& request) const {
         std::vector<std::string> thrown(3);
         run_as_threads(3, {}, [&](World& world) {
-            const RunRanks ranks(world);
+            const ProcessGroup ranks(world);
             try {
-                OutputFolder folder(ranks, arguments, quiet_, quick);
+                OutputFolder folder(ranks, quiet_, request);
                 folder.take();
             } catch (const FailureOfRank& failure) {
                 thrown[static_cast<std::size_t>(world.rank())] =
@@ -43,15 +40,15 @@ class OutputFolders : public testing::Test {
 
     test::TemporaryFolder folder_;
     Messages quiet_{"error"};
-    RunRanks alone_;
+    ProcessGroup alone_;
 };
 
 TEST_F(OutputFolders, AreMadeAndLockedByTheFirstRank) {
     const fs::path out = folder_ / "a/b/out";
     run_as_threads(3, {}, [&](World& world) {
-        const RunRanks ranks(world);
-        const Arguments own = arguments(out);
-        OutputFolder folder(ranks, own, quiet_, quick);
+        const ProcessGroup ranks(world);
+        const OutputFolderRequest own = request(out);
+        OutputFolder folder(ranks, quiet_, own);
         folder.take();
         EXPECT_TRUE(fs::exists(out / FolderLockAttempt::file_name));
         folder.check_still_ours();
@@ -60,25 +57,25 @@ TEST_F(OutputFolders, AreMadeAndLockedByTheFirstRank) {
     EXPECT_FALSE(fs::exists(out));
 
     fs::create_directories(out);
-    const Arguments again = arguments(out);
+    const OutputFolderRequest again = request(out);
     {
-        OutputFolder folder(alone_, again, quiet_, quick);
+        OutputFolder folder(alone_, quiet_, again);
         folder.take();
     }
     EXPECT_TRUE(fs::is_empty(out));
 }
 
 TEST_F(OutputFolders, OfOthersEndAllRanksWithOneMessage) {
-    const Arguments own = arguments(folder_ / "out");
-    OutputFolder mine(alone_, own, quiet_, quick);
+    const OutputFolderRequest own = request(folder_ / "out");
+    OutputFolder mine(alone_, quiet_, own);
     mine.take();
-    const std::vector<std::string> thrown = thrown_by_ranks(arguments(folder_ / "out"));
+    const std::vector<std::string> thrown = thrown_by_ranks(request(folder_ / "out"));
     EXPECT_TRUE(thrown[0].starts_with("shown: Another run writes to the folder")) << thrown[0];
     for (const std::size_t rank : {1, 2}) EXPECT_TRUE(thrown[rank].starts_with("quiet: ")) << thrown[rank];
 
     write_file_atomically(folder_ / "file", "");
     for (const char* name : {"file", "file/out"}) {
-        const std::vector<std::string> file = thrown_by_ranks(arguments(folder_ / name));
+        const std::vector<std::string> file = thrown_by_ranks(request(folder_ / name));
         EXPECT_NE(file[0].find(name), std::string::npos) << file[0];
         EXPECT_TRUE(file[0].starts_with("shown: ") && file[2].starts_with("quiet: ")) << file[0] << file[2];
     }
@@ -88,7 +85,7 @@ TEST_F(OutputFolders, OfADeadHostAreWaitedForByAllRanks) {
     LockRecord record = LockRecord::own({});
     record.process.host = "elsewhere";
     create_file_exclusively(folder_ / FolderLockAttempt::file_name, record.text());
-    EXPECT_EQ(thrown_by_ranks(arguments(folder_.path())), std::vector<std::string>(3));
+    EXPECT_EQ(thrown_by_ranks(request(folder_.path())), std::vector<std::string>(3));
 }
 
 /// A run that fails before it writes removes the folder that it has made, while another waits for it.
@@ -98,10 +95,9 @@ TEST_F(OutputFolders, ThatGoWhileTheyAreWaitedForAreMadeAgain) {
     LockRecord record = LockRecord::own({});
     record.process.host = "elsewhere";
     create_file_exclusively(out / FolderLockAttempt::file_name, record.text());
-    LockTimes patient = quick;
-    patient.stale = std::chrono::hours(1);
-    const Arguments own = arguments(out);
-    OutputFolder folder(alone_, own, quiet_, patient);
+    OutputFolderRequest patient = request(out);
+    patient.times.stale = std::chrono::hours(1);
+    OutputFolder folder(alone_, quiet_, patient);
     std::thread take([&] { folder.take(); });
     std::this_thread::sleep_for(milliseconds(50));  // some looks
     fs::remove_all(out);
@@ -113,12 +109,12 @@ TEST_F(OutputFolders, ThatGoWhileTheyAreWaitedForAreMadeAgain) {
 TEST_F(OutputFolders, ThatAreTakenEndTheRunOnAllRanks) {
     std::atomic<int> ended = 0;
     run_as_threads(3, {}, [&](World& world) {
-        const RunRanks ranks(world);
-        const Arguments own = arguments(folder_.path()), stealing = arguments(folder_.path(), true);
-        OutputFolder folder(ranks, own, quiet_, quick);
+        const ProcessGroup ranks(world);
+        const OutputFolderRequest own = request(folder_.path()), stealing = request(folder_.path(), true);
+        OutputFolder folder(ranks, quiet_, own);
         folder.take();
         std::optional<OutputFolder> thief;
-        if (ranks.is_first()) thief.emplace(alone_, stealing, quiet_, quick).take();
+        if (ranks.is_first()) thief.emplace(alone_, quiet_, stealing).take();
         ranks.meet();
         try {
             folder.check_still_ours();

@@ -17,8 +17,8 @@ class CheckpointReport final : public TrainerCallback {
 std::string changed_settings(const TrainerSettings& settings, const TrainerState& fresh,
                              const TrainerState& saved);
 
-/// A line for each of the other settings that is not what it was and changes what is trained
-/// (training_args.json); empty when there is none.
-std::string changed_arguments(const Json& now, const Json& saved);
+/// A line for each of the named settings that is not what it was in the checkpoint's training_args.json;
+/// empty when there is none.
+std::string changed_values(const std::vector<std::string>& names, const Json& now, const Json& saved);
 
 }  // namespace drover

@@ -20,6 +20,13 @@ enum class IntervalStrategy : std::uint8_t {
 /// include_num_input_tokens_seen.
 enum class CountTokens : std::uint8_t { no, all, non_padding };
 
+/// What is done about a step whose loss or gradient norm is not a finite number (--on_nan).
+enum class OnNonFinite : std::uint8_t {
+    stop,  ///< an Error that names the first bad tensor
+    skip,  ///< a line on standard error; the engine leaves the step out (TrainEngineOptions::skip_non_finite)
+    go_on,
+};
+
 /// The arguments of Hugging Face's Trainer that its loop acts on, under their names. What concerns the update
 /// (optimizer, clipping, precision) is set where the model is made.
 struct TrainerSettings {

@@ -1,6 +1,7 @@
-#include "app/busy_machine.h"
+#include "run/busy_machine.h"
 
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <chrono>
@@ -8,8 +9,6 @@
 #include <fstream>
 #include <limits>
 #include <thread>
-
-#include "args/words.h"
 
 namespace drover {
 namespace {
@@ -27,7 +26,7 @@ int others_running() {
 bool threads_spin() {
     const char* count = std::getenv("GOMP_SPINCOUNT");
     const char* policy = std::getenv("OMP_WAIT_POLICY");
-    return count == nullptr && (policy == nullptr || lower_case(policy) != "passive");
+    return count == nullptr && (policy == nullptr || strcasecmp(policy, "passive") != 0);
 }
 
 }  // namespace

@@ -1,21 +1,21 @@
-#include "run/run_ranks.h"
+#include "run/process_group.h"
 
 #include <gtest/gtest.h>
 
 #include <mutex>
 
 #include "comm/threads/thread_world.h"
+#include "run/device_mesh.h"
 #include "run/machine_place.h"
-#include "run/run_mesh.h"
 
 namespace drover {
 namespace {
 
 /// Runs `work` on every rank, and returns what each threw: the text and exit code, "" for nothing.
-std::vector<std::string> thrown_by(int size, const std::function<void(const RunRanks&)>& work) {
+std::vector<std::string> thrown_by(int size, const std::function<void(const ProcessGroup&)>& work) {
     std::vector<std::string> thrown(static_cast<std::size_t>(size));
     run_as_threads(size, {}, [&](World& world) {
-        const RunRanks ranks(world);
+        const ProcessGroup ranks(world);
         try {
             work(ranks);
         } catch (const FailureOfRank& failure) {
@@ -27,9 +27,9 @@ std::vector<std::string> thrown_by(int size, const std::function<void(const RunR
     return thrown;
 }
 
-TEST(RunRanks, TextsReachEveryone) {
+TEST(ProcessGroup, TextsReachEveryone) {
     run_as_threads(3, {}, [](World& world) {
-        const RunRanks ranks(world);
+        const ProcessGroup ranks(world);
         const std::string own(static_cast<std::size_t>(world.rank() * 3000), 'x');
         const std::vector<std::string> all = ranks.gather(own);
         for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(all[rank].size(), rank * 3000);
@@ -40,20 +40,21 @@ TEST(RunRanks, TextsReachEveryone) {
     });
 }
 
-TEST(RunRanks, AloneNeedsNobody) {
-    const RunRanks alone;
+TEST(ProcessGroup, AloneNeedsNobody) {
+    const ProcessGroup alone;
     EXPECT_EQ(alone.gather("x"), std::vector<std::string>{"x"});
     EXPECT_EQ(alone.from_first("x"), "x");
     EXPECT_EQ(alone.largest(3), 3);
     EXPECT_THROW(alone.together([] { throw UsageError("As it is."); }), UsageError);
 }
 
-TEST(RunRanks, OneOfThoseThatFailSpeaks) {
-    const auto everywhere = thrown_by(
-        3, [](const RunRanks& ranks) { ranks.together([] { throw UsageError("Wrong.", "Do better."); }); });
+TEST(ProcessGroup, OneOfThoseThatFailSpeaks) {
+    const auto everywhere = thrown_by(3, [](const ProcessGroup& ranks) {
+        ranks.together([] { throw UsageError("Wrong.", "Do better."); });
+    });
     EXPECT_EQ(everywhere, (std::vector<std::string>{"shown: Wrong. Do better. 2", "quiet: Rank 0 failed. 2",
                                                     "quiet: Rank 0 failed. 2"}));
-    const auto alone = thrown_by(3, [](const RunRanks& ranks) {
+    const auto alone = thrown_by(3, [](const ProcessGroup& ranks) {
         ranks.together([&] {
             if (ranks.rank() == 2) throw std::bad_alloc();
         });
@@ -62,10 +63,10 @@ TEST(RunRanks, OneOfThoseThatFailSpeaks) {
     EXPECT_TRUE(alone[2].starts_with("shown: Rank 2: The memory was used up while ")) << alone[2];
 }
 
-TEST(RunRanks, TurnsAreTaken) {
+TEST(ProcessGroup, TurnsAreTaken) {
     std::mutex guard;
     std::vector<int> order;
-    const auto thrown = thrown_by(4, [&](const RunRanks& ranks) {
+    const auto thrown = thrown_by(4, [&](const ProcessGroup& ranks) {
         ranks.in_turns(ranks.rank() == 3, [&] {
             const std::lock_guard lock(guard);
             order.push_back(ranks.rank());
@@ -75,8 +76,8 @@ TEST(RunRanks, TurnsAreTaken) {
     EXPECT_EQ(order[0], 3);
 }
 
-TEST(RunRanks, DifferencesAreNamed) {
-    const auto thrown = thrown_by(3, [](const RunRanks& ranks) {
+TEST(ProcessGroup, DifferencesAreNamed) {
+    const auto thrown = thrown_by(3, [](const ProcessGroup& ranks) {
         check_ranks_agree(ranks, {{"the same", "1"}, {"--seed", ranks.rank() == 1 ? "43" : "42"}});
     });
     EXPECT_TRUE(
@@ -85,11 +86,11 @@ TEST(RunRanks, DifferencesAreNamed) {
         << thrown[0];
     EXPECT_TRUE(thrown[1].starts_with("quiet"));
     EXPECT_TRUE(thrown[2].starts_with("quiet"));
-    EXPECT_EQ(thrown_by(2, [](const RunRanks& ranks) { check_ranks_agree(ranks, {{"x", "1"}}); })[0], "");
+    EXPECT_EQ(thrown_by(2, [](const ProcessGroup& ranks) { check_ranks_agree(ranks, {{"x", "1"}}); })[0], "");
 }
 
-TEST(RunMesh, ARankOnAnotherDeviceIsNamed) {
-    const auto thrown = thrown_by(3, [](const RunRanks& ranks) {
+TEST(DeviceMesh, ARankOnAnotherDeviceIsNamed) {
+    const auto thrown = thrown_by(3, [](const ProcessGroup& ranks) {
         check_devices_alike(ranks, ranks.rank() == 2 ? Device::cpu : Device::cuda);
     });
     EXPECT_NE(thrown[0].find("rank 2 in the device (CPU there, GPU on rank 0). With --device cuda, those"),
@@ -101,7 +102,7 @@ TEST(RunMesh, ARankOnAnotherDeviceIsNamed) {
 
 TEST(MachinePlace, RanksOfOneMachineFindEachOther) {
     run_as_threads(2, {}, [](World& world) {
-        const MachinePlace place = find_machine_place(RunRanks(world));
+        const MachinePlace place = find_machine_place(ProcessGroup(world));
         EXPECT_EQ(place.ranks, 2);
         EXPECT_EQ(place.rank, world.rank());
         EXPECT_EQ(place.machines, 1);

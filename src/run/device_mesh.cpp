@@ -1,14 +1,14 @@
-#include "run/run_mesh.h"
+#include "run/device_mesh.h"
 
 namespace drover {
 
-void check_devices_alike(const RunRanks& ranks, Device device) {
+void check_devices_alike(const ProcessGroup& ranks, Device device) {
     check_ranks_agree(
         ranks, {{"the device", device == Device::cpu ? "CPU" : "GPU"}},
         "With --device cuda, those without a usable GPU say what is missing; --device cpu needs none.");
 }
 
-RunMesh::RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settings, Backend& backend)
+DeviceMesh::DeviceMesh(World* world, const ProcessGroup& ranks, const MeshPlan& settings, Backend& backend)
     : world_(world) {
     if (world == nullptr) {
         mesh_ = std::make_unique<const Mesh>();
@@ -25,7 +25,7 @@ RunMesh::RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settin
     mesh_ = std::make_unique<const Mesh>(*world, settings.shape, settings.key_value_copies, make);
 }
 
-CommunicationTimes RunMesh::communication_times() {
+CommunicationTimes DeviceMesh::communication_times() {
     CommunicationTimes times;
     if (world_ != nullptr) times += world_->communication_times();
     if (gpus_) times += gpus_->times();

@@ -1,8 +1,7 @@
-#include "app/run_clm_resume.h"
+#include "run/resume_point.h"
 
 #include <fmt/format.h>
 
-#include "args/argument_value.h"
 #include "io/model_folder.h"
 #include "io/staged_folder.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -32,8 +31,8 @@ void check_nothing_is_lost(const fs::path& folder, const std::string& asked_not_
 }
 
 /// The checkpoint of a step.
-fs::path numbered_checkpoint(const fs::path& output, const std::string& step) {
-    const fs::path folder = checkpoint_folder(output, std::stoll(step));
+fs::path numbered_checkpoint(const fs::path& output, std::int64_t step) {
+    const fs::path folder = checkpoint_folder(output, step);
     if (fs::is_directory(folder)) {
         if (const auto damage = why_not_resumable(folder))
             throw Error(fmt::format("--loading_step {}: {} is not a complete checkpoint: {}.", step,
@@ -67,51 +66,50 @@ bool holds_weights(const fs::path& folder) {
     return fs::exists(folder / single_weights_file) || fs::exists(folder / weights_index_file);
 }
 
-std::optional<fs::path> find_resume_point(const Arguments& arguments, const Say& say) {
-    if (!arguments.flag("do_train") || arguments.flag("dry_run")) return std::nullopt;
-    const fs::path output = arguments.text("output_dir");
+std::optional<fs::path> find_resume_point(const CheckpointSettings& settings, const fs::path& output,
+                                          const Say& say) {
+    using From = ResumeSettings::From;
+    const ResumeSettings& resume = settings.resume;
     for (const std::string& name : remove_partial_folders(output))
         say(fmt::format("Removed {}, which an interrupted save left in {}.", name, output.string()));
-
-    const std::string step = arguments.optional_text("loading_step").value_or("latest_if_exists");
-    if (step == "-1") {
-        if (!arguments.flag("overwrite_output_dir")) check_nothing_is_lost(output, "--loading_step is -1");
-        return std::nullopt;
+    switch (resume.from) {
+        case From::nowhere:
+            if (!settings.overwrite_output_dir) check_nothing_is_lost(output, resume.asked_by);
+            return std::nullopt;
+        case From::nowhere_unchecked:
+            return std::nullopt;
+        case From::step:
+            return numbered_checkpoint(output, resume.step);
+        case From::folder:
+            return named_checkpoint(resume.folder);
+        case From::newest:
+        case From::newest_if_any:
+            break;
     }
-    if (step != "latest_if_exists") return numbered_checkpoint(output, step);
-
-    const std::optional<std::string> asked = arguments.optional_text("resume_from_checkpoint");
-    std::optional<bool> wanted;
-    if (asked && !fs::exists(*asked)) wanted = boolean_from_word(*asked);
-    if (asked && !wanted) return named_checkpoint(*asked);
-    if (!wanted.value_or(true) || (!wanted && arguments.flag("overwrite_output_dir"))) {
-        if (!arguments.flag("overwrite_output_dir"))
-            check_nothing_is_lost(output, fmt::format("--resume_from_checkpoint is {}", *asked));
-        return std::nullopt;
-    }
-
     const std::optional<fs::path> newest = newest_complete_checkpoint(output, say);
-    if (newest && !wanted)
+    if (resume.from == From::newest) {
+        if (newest) return newest;
+        throw Error(fmt::format("{}, but {} holds no complete checkpoint.", resume.asked_by, output.string()),
+                    "Name a checkpoint folder, or leave it out to start anew.");
+    }
+    if (newest)
         say(
             fmt::format("Checkpoint detected, resuming training at {}. To avoid this behavior, change the "
                         "`--output_dir` or add `--overwrite_output_dir` to train from scratch.",
                         newest->string()));
-    if (!newest && wanted)
-        throw Error(fmt::format("--resume_from_checkpoint is {}, but {} holds no complete checkpoint.",
-                                *asked, output.string()),
-                    "Name a checkpoint folder, or leave it out to start anew.");
-    if (!newest) check_nothing_is_lost(output, "");
+    else
+        check_nothing_is_lost(output, "");
     return newest;
 }
 
-std::optional<fs::path> agree_on_resume_point(const RunRanks& ranks, const Arguments& arguments,
-                                              const Say& say) {
+std::optional<fs::path> agree_on_resume_point(const ProcessGroup& group, const CheckpointSettings& settings,
+                                              const fs::path& output, const Say& say) {
     std::string found;
-    ranks.together([&] {
-        if (!ranks.is_first()) return;
-        if (const auto point = find_resume_point(arguments, say)) found = point->string();
+    group.together([&] {
+        if (!group.is_first()) return;
+        if (const auto point = find_resume_point(settings, output, say)) found = point->string();
     });
-    found = ranks.from_first(found);
+    found = group.from_first(found);
     return found.empty() ? std::nullopt : std::optional<fs::path>(found);
 }
 

@@ -1,10 +1,11 @@
-#include "run/mesh_settings.h"
+#include "run/mesh_plan.h"
 
 #include <gtest/gtest.h>
 
+#include "args/run_settings.h"
 #include "core/error.h"
 #include "run/mesh_report.h"
-#include "run/run_clm_settings.h"
+#include "run/engine_settings.h"
 
 namespace drover {
 namespace {
@@ -16,19 +17,19 @@ ModelConfig config(std::int64_t heads = 8, std::int64_t key_value_heads = 2) {
     return made;
 }
 
-RunArguments parse(const std::string& flags, int processes) {
+RunSettings parse(const std::string& flags, int processes) {
     std::vector<std::string> words{"--output_dir", "out"};
     for (std::size_t begin = 0; begin < flags.size();) {
         const std::size_t end = std::min(flags.find(' ', begin), flags.size());
         if (end > begin) words.push_back(flags.substr(begin, end - begin));
         begin = end + 1;
     }
-    return parse_run_arguments(words, {.world_size = processes});
+    return run_settings(parse_run_arguments(words, {.world_size = processes}), false);
 }
 
-MeshSettings settings(const std::string& flags, int processes, const MachinePlace& machine = {},
-                      const ModelConfig& model = config()) {
-    return mesh_settings(parse(flags, processes), model, processes, machine);
+MeshPlan settings(const std::string& flags, int processes, const MachinePlace& machine = {},
+                  const ModelConfig& model = config()) {
+    return plan_mesh(parse(flags, processes).mesh, model, processes, machine);
 }
 
 std::string error_of(const std::string& flags, int processes, const ModelConfig& model = config()) {
@@ -40,12 +41,12 @@ std::string error_of(const std::string& flags, int processes, const ModelConfig&
     return "nothing";
 }
 
-void expect_mesh(const MeshSettings& found, Sharding sharding, const MeshShape& shape) {
+void expect_mesh(const MeshPlan& found, Sharding sharding, const MeshShape& shape) {
     EXPECT_EQ(found.sharding, sharding);
     EXPECT_EQ(found.shape, shape);
 }
 
-TEST(MeshSettings, TheTableOfModes) {
+TEST(MeshPlans, TheTableOfModes) {
     expect_mesh(settings("", 4), Sharding::replicated, {.data = 4});
     expect_mesh(settings("--fsdp full_shard", 4), Sharding::zero3, {.data = 4});
     expect_mesh(settings("--fsdp auto_wrap", 4), Sharding::zero3, {.data = 4});
@@ -67,7 +68,7 @@ TEST(MeshSettings, TheTableOfModes) {
                 {.dcn = 2, .data = 2, .tp = 2});
 }
 
-TEST(MeshSettings, HybridShardsInsideMachines) {
+TEST(MeshPlans, HybridShardsInsideMachines) {
     const MachinePlace two_machines{.ranks = 2, .machines = 2};
     expect_mesh(settings("--fsdp hybrid_shard", 4, two_machines), Sharding::zero3, {.dcn = 2, .data = 2});
     expect_mesh(settings("--fsdp hybrid_shard_zero2", 4, two_machines), Sharding::zero2,
@@ -76,7 +77,7 @@ TEST(MeshSettings, HybridShardsInsideMachines) {
     EXPECT_THROW(settings("--fsdp hybrid_shard", 3, {.ranks = 2, .machines = 2, .even = false}), Error);
 }
 
-TEST(MeshSettings, WhoseTheBatchIs) {
+TEST(MeshPlans, WhoseTheBatchIs) {
     EXPECT_FALSE(settings("--fsdp full_shard", 2).batch_is_global);
     EXPECT_FALSE(settings("--spmd_debug", 2).batch_is_global);
     EXPECT_TRUE(settings("--spmd_fsdp_sharding", 2).batch_is_global);
@@ -95,9 +96,9 @@ TEST(MeshSettings, WhoseTheBatchIs) {
 }
 
 /// What --fsdp_config says of the engine.
-TEST(MeshSettings, FsdpConfigReachesTheEngine) {
+TEST(MeshPlans, FsdpConfigReachesTheEngine) {
     const auto engine = [](const std::string& config) {
-        const RunArguments run = parse(
+        const RunSettings run = parse(
             "--dtype bfloat16 --fsdp full_shard" + (config.empty() ? "" : " --fsdp_config " + config), 4);
         return engine_options(run, chosen_precision(run, std::nullopt, Device::cpu));
     };
@@ -114,19 +115,19 @@ TEST(MeshSettings, FsdpConfigReachesTheEngine) {
     EXPECT_TRUE(engine(R"({"xla":true,"xla_fsdp_v2":true})").shared_batches);
 }
 
-TEST(MeshSettings, SequenceParallelBelongsToTwoDimensions) {
+TEST(MeshPlans, SequenceParallelBelongsToTwoDimensions) {
     EXPECT_TRUE(settings("--spmd_2d_sharding 2", 2).splits_tokens(32));
     EXPECT_FALSE(settings("--spmd_2d_sharding 2", 2).splits_tokens(31));
     EXPECT_FALSE(settings("--spmd_2d_sharding 2 --sequence_parallel no", 2).splits_tokens(32));
     EXPECT_FALSE(settings("--tensor_parallel_size 2", 2).splits_tokens(32));
-    const MeshSettings asked = settings("--tensor_parallel_size 2 --sequence_parallel", 2);
+    const MeshPlan asked = settings("--tensor_parallel_size 2 --sequence_parallel", 2);
     EXPECT_TRUE(asked.splits_tokens(32));
     EXPECT_THROW(asked.splits_tokens(31), Error);
     EXPECT_FALSE(settings("--sequence_parallel", 2).splits_tokens(31));
     EXPECT_EQ(settings("--sequence_parallel", 2).explanations.size(), 1u);
 }
 
-TEST(MeshSettings, CopiesOfKeyValueHeads) {
+TEST(MeshPlans, CopiesOfKeyValueHeads) {
     EXPECT_EQ(settings("--tensor_parallel_size 2", 2).key_value_copies, 1);
     EXPECT_EQ(settings("--tensor_parallel_size 8", 8).key_value_copies, 4);
     EXPECT_TRUE(settings("--tensor_parallel_size 8 --kv_replicator 4", 8).explanations.empty());
@@ -135,7 +136,7 @@ TEST(MeshSettings, CopiesOfKeyValueHeads) {
               std::string::npos);
 }
 
-TEST(MeshSettings, WhatCannotBe) {
+TEST(MeshPlans, WhatCannotBe) {
     const std::vector<std::tuple<std::string, int, std::string>> wrong{
         {"--spmd_2d_sharding 2", 3, "--spmd_2d_sharding 2 does not divide the 3 processes"},
         {"--tensor_parallel_size 2", 1, "--tensor_parallel_size 2 does not divide the 1 process of"},
@@ -153,8 +154,8 @@ TEST(MeshSettings, WhatCannotBe) {
         EXPECT_NE(error_of(flags, processes).find(said), std::string::npos) << error_of(flags, processes);
 }
 
-TEST(MeshSettings, Table) {
-    const MeshSettings found = settings("--spmd_2d_sharding 2", 4);
+TEST(MeshPlans, Table) {
+    const MeshPlan found = settings("--spmd_2d_sharding 2", 4);
     EXPECT_EQ(mesh_table(found, {.ranks = 4}, true, false),
               "4 processes on 1 machine, ZeRO-3 (FSDP):\n"
               "  data    2  other batches; weights, gradients and optimizer state are sharded\n"

@@ -3,15 +3,14 @@
 #include <string>
 #include <vector>
 
-#include "args/parse_arguments.h"
 #include "model/config.h"
-#include "parallel/store_layout.h"
 #include "run/machine_place.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 
-/// What the arguments say about several processes: how they stand and what each keeps.
-struct MeshSettings {
+/// How the processes of a run stand and what each keeps: what MeshSettings come to for so many of them.
+struct MeshPlan {
     MeshShape shape;
     Sharding sharding = Sharding::replicated;
     /// Between the seams of tensor parallelism, each rank holds its share of the tokens.
@@ -22,8 +21,7 @@ struct MeshSettings {
     };
     SequenceParallel sequence_parallel = SequenceParallel::no;
     int key_value_copies = 1;
-    /// --per_device_train_batch_size and --per_device_eval_batch_size are those of all replicas together.
-    bool batch_is_global = false;
+    bool batch_is_global = false;  ///< see MeshSettings
     std::vector<std::string> explanations{};
 
     int replicas() const { return shape.dcn * shape.data; }
@@ -31,9 +29,9 @@ struct MeshSettings {
     bool splits_tokens(std::int64_t row_length) const;
 };
 
-/// The mesh of `ranks` processes. UsageError when the arguments contradict each other or ask for what is not
-/// there; Error when the number of processes does not fit.
-MeshSettings mesh_settings(const RunArguments& run, const ModelConfig& config, int ranks,
-                           const MachinePlace& machine);
+/// The mesh of `ranks` processes. UsageError when the settings do not suit the model; Error when the number
+/// of processes does not fit.
+MeshPlan plan_mesh(const MeshSettings& settings, const ModelConfig& config, int ranks,
+                   const MachinePlace& machine);
 
 }  // namespace drover

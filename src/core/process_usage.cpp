@@ -1,4 +1,4 @@
-#include "app/process_usage.h"
+#include "core/process_usage.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,8 @@
-#include "app/run_clm_data.h"
+#include "run/run_data.h"
 
 #include <fmt/format.h>
+
+#include <numeric>
 
 #include "core/error.h"
 #include "train/loop/text_stream_data.h"
@@ -9,9 +11,8 @@ namespace drover {
 namespace {
 
 /// Blocks are never padded, and every token of theirs is a label.
-TokenId pad_id(const Arguments& arguments, Packing packing, const Tokenizer& tokenizer) {
+TokenId pad_id(const std::string& name, Packing packing, const Tokenizer& tokenizer) {
     if (packing == Packing::hf) return 0;
-    const std::string name = arguments.optional_text("pad_token").value_or("");
     if (name == "unk") {
         if (const auto unk = tokenizer.unk()) return *unk;
         throw Error("--pad_token is \"unk\", but the tokenizer has no such token.", "Use --pad_token eos.");
@@ -26,13 +27,15 @@ TokenId pad_id(const Arguments& arguments, Packing packing, const Tokenizer& tok
     return choose_pad_id(tokenizer, name == "eos");
 }
 
-std::unique_ptr<TrainingData> make_data(const TokenSplit& split, const Arguments& arguments,
-                                        const ModelSource& model, SamplerOptions sampler,
-                                        const BatchForm& form, const char* max_samples_flag, StreamEnd end) {
-    const auto max_samples = arguments.optional_integer(max_samples_flag);
-    const CollatorOptions collator{.pad_id = pad_id(arguments, split.packing.packing, *model.tokenizer),
-                                   .ignore_every_pad_id = split.packing.packing == Packing::none,
-                                   .pad_to_multiple_of = form.row_multiple};
+std::unique_ptr<TrainingData> make_data(const TokenSplit& split, std::optional<std::int64_t> max_samples,
+                                        const RunSettings& settings, const ModelSource& model,
+                                        const TokenSource& tokens, SamplerOptions sampler,
+                                        const BatchForm& form, StreamEnd end) {
+    const CollatorOptions collator{
+        .pad_id = tokens.pad_id ? *tokens.pad_id
+                                : pad_id(settings.data.pad_token, split.packing.packing, *model.tokenizer),
+        .ignore_every_pad_id = split.packing.packing == Packing::none,
+        .pad_to_multiple_of = std::lcm(form.row_multiple, tokens.pad_to_multiple_of)};
     if (!split.streamed)
         return std::make_unique<TokenFileData>(
             *split.rows,
@@ -56,26 +59,22 @@ std::unique_ptr<TrainingData> make_data(const TokenSplit& split, const Arguments
 
 }  // namespace
 
-std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,
+std::unique_ptr<TrainingData> training_data(const RunSettings& settings, const TrainerSettings& loop,
                                             const ModelSource& model, const TokenSource& tokens,
                                             const BatchForm& form) {
-    SamplerOptions sampler = training_sampler(settings);
-    const std::string& order = arguments.text("train_sampling_strategy");
-    if (order == "group_by_length") {
-        sampler.order = SampleOrder::by_length;
-        sampler.length_group = settings.per_device_train_batch_size * settings.gradient_accumulation_steps;
-    } else if (order == "sequential") {
-        sampler.order = SampleOrder::sequential;
-    }
-    return make_data(tokens.train, arguments, model, std::move(sampler), form, "max_train_samples",
-                     StreamEnd::never);
+    SamplerOptions sampler = training_sampler(loop);
+    sampler.order = settings.data.order;
+    if (sampler.order == SampleOrder::by_length)
+        sampler.length_group = loop.per_device_train_batch_size * loop.gradient_accumulation_steps;
+    return make_data(tokens.train, settings.data.max_train_samples, settings, model, tokens,
+                     std::move(sampler), form, StreamEnd::never);
 }
 
-std::unique_ptr<TrainingData> evaluation_data(const Arguments& arguments, const TrainerSettings& settings,
+std::unique_ptr<TrainingData> evaluation_data(const RunSettings& settings, const TrainerSettings& loop,
                                               const ModelSource& model, const TokenSource& tokens,
                                               const BatchForm& form) {
-    return make_data(tokens.validation, arguments, model, evaluation_sampler(settings), form,
-                     "max_eval_samples", StreamEnd::after_one_epoch);
+    return make_data(tokens.validation, settings.data.max_eval_samples, settings, model, tokens,
+                     evaluation_sampler(loop), form, StreamEnd::after_one_epoch);
 }
 
 }  // namespace drover

@@ -32,12 +32,12 @@ FailureOfRank own_failure(const std::exception_ptr& problem, std::string_view be
 
 /// The processes of a run and what they tell each other besides tensors. Everything but the counts is
 /// collective. Messages go through the host's memory, whatever device computes.
-class RunRanks {
+class ProcessGroup {
   public:
     /// One process, which has nobody to talk to.
-    RunRanks();
+    ProcessGroup();
     /// The world must outlive it.
-    explicit RunRanks(World& world);
+    explicit ProcessGroup(World& world);
 
     int rank() const { return everyone_->rank(); }
     int size() const { return everyone_->size(); }
@@ -66,7 +66,7 @@ using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
 /// FailureOfRank that names the ranks that differ from the first one, and in what.
 void check_ranks_agree(
-    const RunRanks& ranks, const NamedTexts& own,
+    const ProcessGroup& ranks, const NamedTexts& own,
     std::string_view remedy = "Start all of them with one program, one command line and the same files.");
 
 }  // namespace drover

@@ -1,4 +1,4 @@
-#include "run/run_ranks.h"
+#include "run/process_group.h"
 
 #include <fmt/format.h>
 
@@ -33,11 +33,11 @@ FailureOfRank own_failure(const std::exception_ptr& problem, std::string_view be
     }
 }
 
-RunRanks::RunRanks() : everyone_(make_self_communicator("processes")) {}
+ProcessGroup::ProcessGroup() : everyone_(make_self_communicator("processes")) {}
 
-RunRanks::RunRanks(World& world) : everyone_(everyone_of(world)) {}
+ProcessGroup::ProcessGroup(World& world) : everyone_(everyone_of(world)) {}
 
-std::vector<std::string> RunRanks::gather(std::string_view text) const {
+std::vector<std::string> ProcessGroup::gather(std::string_view text) const {
     if (size() == 1) return {std::string(text)};
     const auto count = static_cast<std::size_t>(size()), own = static_cast<std::size_t>(rank());
     std::vector<std::int64_t> lengths(count, 0);
@@ -59,7 +59,7 @@ std::vector<std::string> RunRanks::gather(std::string_view text) const {
     return texts;
 }
 
-std::string RunRanks::from_first(std::string_view text) const {
+std::string ProcessGroup::from_first(std::string_view text) const {
     if (size() == 1) return std::string(text);
     auto length = static_cast<std::int64_t>(text.size());
     everyone_->broadcast({}, Tensor::of(&length, {1}), 0);
@@ -69,17 +69,17 @@ std::string RunRanks::from_first(std::string_view text) const {
     return received;
 }
 
-int RunRanks::largest(int number) const {
+int ProcessGroup::largest(int number) const {
     if (size() == 1) return number;
     everyone_->all_reduce({}, Tensor::of(&number, {1}), Reduction::max);
     return number;
 }
 
-void RunRanks::meet() const {
+void ProcessGroup::meet() const {
     if (size() > 1) everyone_->barrier({});
 }
 
-void RunRanks::together(const std::function<void()>& work) const {
+void ProcessGroup::together(const std::function<void()>& work) const {
     if (size() == 1) return work();
     std::exception_ptr problem;
     try {
@@ -100,7 +100,7 @@ void RunRanks::together(const std::function<void()>& work) const {
     throw FailureOfRank(fmt::format("Rank {} failed.", speaker), "", std::stoi(*first), false);
 }
 
-void RunRanks::in_turns(bool goes_first, const std::function<void()>& work) const {
+void ProcessGroup::in_turns(bool goes_first, const std::function<void()>& work) const {
     if (size() == 1) return work();
     for (const bool turn : {true, false})
         together([&] {
@@ -108,7 +108,7 @@ void RunRanks::in_turns(bool goes_first, const std::function<void()>& work) cons
         });
 }
 
-void check_ranks_agree(const RunRanks& ranks, const NamedTexts& own, std::string_view remedy) {
+void check_ranks_agree(const ProcessGroup& ranks, const NamedTexts& own, std::string_view remedy) {
     if (ranks.size() == 1) return;
     Json mine = Json::object();
     for (const auto& [name, text] : own) mine[name] = text;

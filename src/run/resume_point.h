@@ -4,25 +4,26 @@
 #include <functional>
 #include <optional>
 
-#include "args/arguments.h"
-#include "run/run_ranks.h"
-#include "train/state/agreed_error.h"
+#include "run/process_group.h"
+#include "run/settings/run_settings.h"
 
-/// How a run of `drover run_clm` goes on from a checkpoint, and how it ends early.
+/// Where a run goes on from, and how it ends early.
 namespace drover {
 
 /// Whether a folder holds a model.
 bool holds_weights(const std::filesystem::path& folder);
 
-/// The complete checkpoint that --resume_from_checkpoint, --loading_step or --output_dir asks to go on from;
-/// nothing: the run starts anew. Removes what interrupted saves left in --output_dir. Error when there is
-/// nothing to go on from where that is asked for, and when another model's files would be written over.
-std::optional<std::filesystem::path> find_resume_point(const Arguments& arguments,
+/// The complete checkpoint that the settings ask to go on from; nothing: the run starts anew. Removes what
+/// interrupted saves left in `output`. Error when there is nothing to go on from where that is asked for, and
+/// when another model's files would be written over.
+std::optional<std::filesystem::path> find_resume_point(const CheckpointSettings& settings,
+                                                       const std::filesystem::path& output,
                                                        const std::function<void(const std::string&)>& say);
 
 /// The same for all ranks: the first one looks, and speaks. Collective.
 std::optional<std::filesystem::path> agree_on_resume_point(
-    const RunRanks& ranks, const Arguments& arguments, const std::function<void(const std::string&)>& say);
+    const ProcessGroup& group, const CheckpointSettings& settings, const std::filesystem::path& output,
+    const std::function<void(const std::string&)>& say);
 
 /// A run that a signal ended: exit code 128 + its number, as shells count.
 class StoppedBySignal final : public AgreedError {

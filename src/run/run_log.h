@@ -3,18 +3,18 @@
 #include <cstdio>
 #include <memory>
 
-#include "args/arguments.h"
 #include "run/messages.h"
-#include "run/run_processes.h"
+#include "run/processes.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 
-/// Where this process says what it does: standard error for the first one of the run, and of each machine
-/// with --log_on_each_node; for the others --rank_log_dir and --log_level_replica, else nowhere.
-class Speech {
+/// Where this process says what it does: standard error for the first one of the run, and of each machine if
+/// that is asked for; for the others a file of their own or a level of their own, else nowhere.
+class RunLog {
   public:
     /// Error when the log cannot be opened.
-    Speech(const RunProcesses& processes, const Arguments& arguments);
+    RunLog(const Processes& processes, const LogSettings& settings);
 
     const Messages& messages() const { return messages_; }
     /// Where records go as they are logged: standard output, this rank's log, or (null) nowhere.
@@ -26,8 +26,8 @@ class Speech {
     };
     using File = std::unique_ptr<std::FILE, Close>;
 
-    static File open_log(const RunProcesses& processes, const Arguments& arguments);
-    Messages choose(const RunProcesses& processes, const Arguments& arguments) const;
+    static File open_log(const Processes& processes, const LogSettings& settings);
+    Messages choose(const Processes& processes, const LogSettings& settings) const;
 
     bool is_first_;
     File log_;  ///< of this rank; null: none

@@ -5,21 +5,21 @@
 
 #include "backend/backend.h"
 #include "comm/nccl/nccl_communicators.h"
-#include "run/mesh_settings.h"
+#include "run/mesh_plan.h"
 
 namespace drover {
 
 /// Error that names the ranks whose device is another one than the first's, as it may happen with
 /// `--device auto`. Collective.
-void check_devices_alike(const RunRanks& ranks, Device device);
+void check_devices_alike(const ProcessGroup& ranks, Device device);
 
 /// The mesh of a run, with what carries the collectives of its backend's tensors. This is the one place that
 /// decides it: the world's own communicators for the CPU, NCCL's for GPUs.
-class RunMesh {
+class DeviceMesh {
   public:
     /// A mesh of one rank where there is no world; else collective. Error when ranks have different
     /// devices, or GPUs that cannot exchange data here. World and backend must outlive it.
-    RunMesh(World* world, const RunRanks& ranks, const MeshSettings& settings, Backend& backend);
+    DeviceMesh(World* world, const ProcessGroup& ranks, const MeshPlan& settings, Backend& backend);
 
     /// How many ranks have the GPU of this one, itself among them; 1 on the CPU.
     int ranks_of_gpu() const { return gpus_ ? gpus_->ranks_of_gpu() : 1; }

@@ -1,24 +1,15 @@
-#include "run/run_processes.h"
+#include "run/processes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <thread>
 
 #include "comm/mpi/mpi_world.h"
-#include "core/json.h"
 #include "run/messages.h"
 
 namespace drover {
 namespace {
-
-/// Arguments that may differ from process to process: they say where things are or what is said, not what is
-/// computed. (Config and tokenizer are compared by content.)
-constexpr std::array own_arguments{
-    "cache_dir",      "config_name",  "disable_tqdm",   "local_rank", "log_level",    "log_level_replica",
-    "profile_logdir", "rank_log_dir", "tokenizer_name", "threads",    "tuning_cache",
-};
 
 void check_world(const World& world, const LaunchEnvironment& launch) {
     if (world.size() == launch.processes) return;
@@ -70,16 +61,16 @@ std::unique_ptr<World> begin_world(const LaunchEnvironment& launch, const WorldO
     return world;
 }
 
-RunProcesses find_processes(World& world) {
-    RunProcesses processes{.world = &world, .ranks = RunRanks(world)};
-    processes.machine = find_machine_place(processes.ranks);
+Processes find_processes(World& world) {
+    Processes processes{.world = &world, .group = ProcessGroup(world)};
+    processes.machine = find_machine_place(processes.group);
     return processes;
 }
 
 void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits,
-                      const std::function<void(RunProcesses&)>& work) {
+                      const std::function<void(Processes&)>& work) {
     if (!launch.has_others()) {
-        RunProcesses alone;
+        Processes alone;
         return work(alone);
     }
     const std::unique_ptr<World> world = begin_world(launch, waits);
@@ -88,7 +79,7 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
     std::optional<QuietEnd> end;
     run_rank(*world, [&](World& rank) {
         try {
-            RunProcesses processes = find_processes(rank);
+            Processes processes = find_processes(rank);
             work(processes);
         } catch (const AgreedError&) {
             end = show_failure(rank.rank());  // all ranks come to the end of the world in order
@@ -99,23 +90,21 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
     if (end) throw QuietEnd(*end);
 }
 
-WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& launch) {
+WorldOptions world_options(const DeviceSettings& settings, const LaunchEnvironment& launch) {
     using std::chrono::milliseconds;
     // Ranks that wait for the same one lose patience one after the other: the first tells the others.
     const milliseconds later = milliseconds(1500) * std::min(launch.rank, 10);
-    return {.deadline = std::chrono::seconds(arguments.integer("ddp_timeout")) + later,
-            .comm_debug = arguments.flag("comm_debug"),
-            .gpu_times = arguments.flag("comm_stats")};
+    return {.deadline = settings.timeout + later,
+            .comm_debug = settings.compare_collectives,
+            .gpu_times = settings.time_collectives};
 }
 
-void check_started_alike(const RunProcesses& processes, const RunArguments& run) {
-    NamedTexts alike{{"the version of drover", DROVER_VERSION},
-                     {"the batch", run.batch_is_global ? "of all replicas together" : "of each replica"}};
-    const Json settings = run.arguments.to_json();
-    for (const auto& [name, value] : settings.items())
-        if (std::find(own_arguments.begin(), own_arguments.end(), name) == own_arguments.end())
-            alike.emplace_back("--" + name, value.dump());
-    check_ranks_agree(processes.ranks, alike);
+void check_started_alike(const Processes& processes, const RunSettings& settings) {
+    NamedTexts alike{
+        {"the version of drover", DROVER_VERSION},
+        {"the batch", settings.mesh.batch_is_global ? "of all replicas together" : "of each replica"}};
+    alike.insert(alike.end(), settings.record.alike.begin(), settings.record.alike.end());
+    check_ranks_agree(processes.group, alike);
 }
 
 }  // namespace drover

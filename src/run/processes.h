@@ -3,10 +3,10 @@
 #include <functional>
 #include <memory>
 
-#include "args/parse_arguments.h"
 #include "run/launch_environment.h"
 #include "run/machine_place.h"
-#include "run/run_ranks.h"
+#include "run/process_group.h"
+#include "run/settings/run_settings.h"
 
 /// The processes of a run: how they find each other, and how they end.
 namespace drover {
@@ -22,12 +22,12 @@ class QuietEnd final : public Error {
 };
 
 /// This process and the others, while they work together.
-struct RunProcesses {
+struct Processes {
     World* world = nullptr;  ///< null: this process is alone
-    RunRanks ranks{};
+    ProcessGroup group{};
     MachinePlace machine{};
 
-    bool is_first() const { return ranks.is_first(); }
+    bool is_first() const { return group.is_first(); }
     bool alone() const { return world == nullptr; }
 };
 
@@ -41,7 +41,7 @@ void let_first_speak(const LaunchEnvironment& launch);
 std::unique_ptr<World> begin_world(const LaunchEnvironment& launch, const WorldOptions& waits);
 
 /// The processes of a world, this one among them. Collective; the world must outlive what is returned.
-RunProcesses find_processes(World& world);
+Processes find_processes(World& world);
 
 /// Shows the failure that is being handled, if this is the rank to do so; returns how it ends quietly.
 QuietEnd show_failure(int rank);
@@ -49,13 +49,13 @@ QuietEnd show_failure(int rank);
 /// Runs the work in this process, or, where a launcher started several, in all of them as the ranks of one
 /// world. When several fail, one shows why, and all throw QuietEnd.
 void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits,
-                      const std::function<void(RunProcesses&)>& work);
+                      const std::function<void(Processes&)>& work);
 
-/// --ddp_timeout and --comm_debug.
-WorldOptions world_options(const Arguments& arguments, const LaunchEnvironment& launch);
+/// How long ranks wait for each other, and what is watched of their collectives.
+WorldOptions world_options(const DeviceSettings& settings, const LaunchEnvironment& launch);
 
-/// Error unless all ranks have the same program and the same arguments, but for those that may differ, and
-/// take the batch alike, which the environment may decide.
-void check_started_alike(const RunProcesses& processes, const RunArguments& run);
+/// Error unless all ranks have the same program and the same settings (SettingsRecord::alike), and take the
+/// batch alike, which the environment may decide.
+void check_started_alike(const Processes& processes, const RunSettings& settings);
 
 }  // namespace drover

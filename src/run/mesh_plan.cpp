@@ -1,0 +1,110 @@
+#include "run/mesh_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "model/block_shape.h"
+
+namespace drover {
+namespace {
+
+/// Hugging Face looks for the class among the model's modules, and so must find the decoder block.
+void check_wrapped_classes(const std::vector<std::string>& classes, const ModelConfig& config) {
+    const std::string block = config.has_experts() ? "MixtralDecoderLayer" : "LlamaDecoderLayer";
+    for (const std::string& name : classes)
+        if (name != block)
+            throw UsageError(
+                fmt::format("transformer_layer_cls_to_wrap names {}, but the blocks of this model are {}.",
+                            name, block),
+                fmt::format("Write \"{}\", or leave the key out.", block));
+}
+
+int copies_of_model(const MeshSettings& settings, int ranks, const MachinePlace& machine) {
+    if (settings.copies) return static_cast<int>(*settings.copies);
+    if (!settings.shards_inside_machines) return 1;
+    if (!machine.even)
+        throw Error(
+            fmt::format(
+                "--fsdp hybrid_shard shards inside each machine, but {} machines have different numbers "
+                "of the {} processes, or they do not follow each other.",
+                machine.machines, ranks),
+            "Start as many processes on every machine, machine by machine, or give "
+            "--spmd_dcn_parallelism the number of copies.");
+    return machine.machines;
+}
+
+MeshShape mesh_shape(const MeshSettings& settings, int ranks, const MachinePlace& machine) {
+    const auto tp = static_cast<int>(settings.tensor_parallel_size);
+    const int dcn = copies_of_model(settings, ranks, machine);
+    if (ranks % (tp * dcn) != 0) {
+        const char* axis = settings.two_dimensional ? "--spmd_2d_sharding" : "--tensor_parallel_size";
+        std::string asked = tp > 1 ? fmt::format("{} {}", axis, tp) : "";
+        if (dcn > 1)
+            asked += fmt::format("{}{} copies of the sharded model (--spmd_dcn_parallelism)",
+                                 asked.empty() ? "" : " and ", dcn);
+        throw Error(fmt::format("{} do{} not divide the {} process{} of this run.", asked,
+                                dcn > 1 ? "" : "es", ranks, ranks == 1 ? "" : "es"),
+                    fmt::format("Start a multiple of {} processes (mpirun -n {}), or change the flags.",
+                                tp * dcn, tp * dcn));
+    }
+    return {.dcn = dcn, .data = ranks / (tp * dcn), .tp = tp};
+}
+
+void plan_key_value_copies(MeshPlan& plan, const MeshSettings& settings, const ModelConfig& config) {
+    check_tensor_parallel(config, plan.shape.tp);
+    plan.key_value_copies = key_value_copies(config, plan.shape.tp);
+    if (!settings.key_value_copies) return;
+    const std::int64_t asked = *settings.key_value_copies;
+    if (asked < plan.key_value_copies)
+        throw UsageError(
+            fmt::format("--kv_replicator {}: {} key/value heads need {} copies each for {} tensor-parallel "
+                        "processes.",
+                        asked, config.num_key_value_heads, plan.key_value_copies, plan.shape.tp),
+            fmt::format("Use --kv_replicator {}, or leave it out.", plan.key_value_copies));
+    if (asked > plan.key_value_copies)
+        plan.explanations.push_back(fmt::format(
+            "--kv_replicator {}: {} copies of each key/value head suffice for {} tensor-parallel processes.",
+            asked, plan.key_value_copies, plan.shape.tp));
+}
+
+void plan_sequence_parallel(MeshPlan& plan, const MeshSettings& settings) {
+    using Choice = MeshPlan::SequenceParallel;
+    if (settings.sequence_parallel) {
+        const bool asked = *settings.sequence_parallel;
+        plan.sequence_parallel = asked ? Choice::asked_for : Choice::no;
+        if (asked && plan.shape.tp == 1)
+            plan.explanations.push_back(
+                "--sequence_parallel: there is one tensor-parallel process, so nothing is split.");
+    } else if (settings.two_dimensional && settings.tensor_parallel_size > 1) {
+        plan.sequence_parallel = Choice::where_possible;
+    }
+}
+
+}  // namespace
+
+bool MeshPlan::splits_tokens(std::int64_t row_length) const {
+    if (shape.tp == 1 || sequence_parallel == SequenceParallel::no) return false;
+    if (row_length % shape.tp == 0) return true;
+    if (sequence_parallel == SequenceParallel::where_possible) return false;
+    throw Error(fmt::format("Rows of {} tokens cannot be split over {} tensor-parallel processes.",
+                            row_length, shape.tp),
+                fmt::format("With --sequence_parallel, make --block_size a multiple of {}.", shape.tp));
+}
+
+MeshPlan plan_mesh(const MeshSettings& settings, const ModelConfig& config, int ranks,
+                   const MachinePlace& machine) {
+    check_wrapped_classes(settings.wrapped_classes, config);
+    MeshPlan plan{.shape = mesh_shape(settings, ranks, machine),
+                  .sharding = settings.sharding,
+                  .batch_is_global = settings.batch_is_global};
+    plan_key_value_copies(plan, settings, config);
+    plan_sequence_parallel(plan, settings);
+    if (plan.shape.data == 1 && plan.sharding != Sharding::replicated && ranks > 1)
+        plan.explanations.push_back(fmt::format(
+            "{}: the data axis has one process, so nothing is sharded over it.", name_of(plan.sharding)));
+    return plan;
+}
+
+}  // namespace drover

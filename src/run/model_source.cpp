@@ -1,0 +1,75 @@
+#include "run/model_source.h"
+
+#include <fmt/format.h>
+
+#include "core/content_hash.h"
+#include "core/error.h"
+#include "model/saved_config.h"
+#include "run/find_model.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path find_named(const std::string& name, std::string_view what, const ModelSettings& settings) {
+    return find_pretrained(name, what, settings.cache_dir, settings.revision);
+}
+
+ModelConfig find_config(const ModelSettings& settings, const SettingNames& names) {
+    ModelConfig config = [&] {
+        if (!settings.config_name.empty())
+            return ModelConfig::from_path(find_named(settings.config_name, "--config_name", settings));
+        if (!settings.model_name_or_path.empty())
+            return ModelConfig::from_path(find_named(settings.model_name_or_path, names.model, settings));
+        if (!settings.model_type.empty())
+            return ModelConfig::parse(Json{{"model_type", settings.model_type}}.dump(), "--model_type");
+        throw UsageError("Neither --model_name_or_path nor --config_name nor --model_type is given.",
+                         "Name a model folder to train further, or a config to start from random weights.");
+    }();
+    if (!settings.config_overrides.empty()) config = with_config_overrides(config, settings.config_overrides);
+    const std::int64_t layers = settings.num_layers, width = settings.hidden_size;
+    if (width > 0 && width != config.hidden_size && !settings.model_name_or_path.empty() &&
+        settings.config_name.empty())
+        throw UsageError(fmt::format("--hidden_size is {}, but the weights of {} are {} wide.", width,
+                                     settings.model_name_or_path, config.hidden_size),
+                         "Leave it out, or name the config alone, with --config_name, to start from random "
+                         "weights.");
+    if (layers > 0 || width > 0) config = with_sizes(config, layers, width);
+    return config;
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> find_tokenizer(const ModelSettings& settings, const SettingNames& names,
+                                                TransformersRules rules) {
+    if (!settings.tokenizer_name.empty())
+        return load_tokenizer(find_named(settings.tokenizer_name, names.tokenizer, settings), rules);
+    if (!settings.model_name_or_path.empty())
+        return load_tokenizer(find_named(settings.model_name_or_path, names.model, settings), rules);
+    throw UsageError("There is no tokenizer: neither --tokenizer_name nor --model_name_or_path is given.",
+                     "Add --tokenizer_name with a folder, a tokenizer.json or a tokenizer.model.");
+}
+
+Json find_generation_config(const fs::path& weights, const ModelConfig& config) {
+    const fs::path file = weights / "generation_config.json";
+    return !weights.empty() && fs::exists(file) ? read_json_file(file) : derived_generation_config(config);
+}
+
+ModelSource find_model_source(const ModelSettings& settings, const SettingNames& names) {
+    ModelSource source{.config = find_config(settings, names), .tokenizer = find_tokenizer(settings, names)};
+    if (!settings.model_name_or_path.empty())
+        source.weights = find_named(settings.model_name_or_path, names.model, settings);
+    source.generation = find_generation_config(source.weights, source.config);
+    if (source.tokenizer->size() > source.config.vocab_size)
+        source.config.resize_vocabulary(source.tokenizer->size());
+    return source;
+}
+
+void check_models_alike(const Processes& processes, const ModelSource& model) {
+    check_ranks_agree(processes.group,
+                      {{"the model's config", ContentHash().add(model.config.json.dump()).hex()},
+                       {"the tokenizer", model.tokenizer->fingerprint()}});
+}
+
+}  // namespace drover

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <optional>
+
+#include "run/run_log.h"
+#include "train/callbacks/checkpoint_report.h"
+#include "train/callbacks/communication_report.h"
+#include "train/callbacks/early_stop.h"
+#include "train/callbacks/log_printer.h"
+#include "train/callbacks/non_finite_watch.h"
+#include "train/callbacks/operation_trace.h"
+#include "train/callbacks/progress_bar.h"
+#include "train/callbacks/run_banner.h"
+#include "train/callbacks/run_summary.h"
+#include "train/callbacks/signal_watch.h"
+#include "train/callbacks/tensor_board.h"
+#include "train/loop/trainer.h"
+
+namespace drover {
+
+/// What the callbacks of a run look at. All must outlive them.
+struct WatchedRun {
+    const RunSettings& settings;
+    const Processes& processes;
+    const RunLog& log;
+    SignalThread* signals;  ///< null: the run does not take them
+    Backend& backend;
+    CommunicationReport::ReadTimes communication_times;
+    std::function<double()> measure_peak;  ///< of all processes; takes a moment
+    std::string config_text;               ///< as it is saved
+};
+
+/// What watches a run and reports on it, as its settings ask for.
+class RunCallbacks {
+  public:
+    explicit RunCallbacks(const WatchedRun& run);
+
+    /// In the order in which they must be told. They must outlive the trainer.
+    void add_to(Trainer& trainer);
+
+    /// The signal that ended training; 0: none did.
+    int ended_by() const { return signals_ ? signals_->ended_by() : 0; }
+    /// Signals do again what they do without a run. Returns one that came too late to end training, or 0.
+    int release_signals() { return signals_ ? signals_->release() : 0; }
+    /// Where the trace is; empty: there is none.
+    std::filesystem::path trace() const;
+    /// Where TensorBoard's file is; empty: there is none.
+    std::filesystem::path tensor_board_file() const;
+    /// The last lines of a run.
+    std::string summary() const;
+
+  private:
+    std::optional<ProgressBar> bar_;
+    NonFiniteWatch non_finite_watch_;
+    std::optional<RunBanner> banner_;
+    std::optional<LogPrinter> log_printer_;
+    RunSummary summary_;
+    std::optional<CommunicationReport> communication_;
+    std::optional<EarlyStop> early_stop_;
+    std::optional<TensorBoard> tensor_board_;
+    CheckpointReport checkpoint_report_;
+    std::optional<SignalWatch> signals_;
+    std::optional<StepTracer> tracer_;
+};
+
+}  // namespace drover

@@ -1,0 +1,205 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/hf_compat.h"
+#include "data/rows/packing_kind.h"
+#include "data/sampling/sampler.h"
+#include "model/block_shape.h"
+#include "model/init.h"
+#include "model/recompute.h"
+#include "optim/optimizer.h"
+#include "parallel/store_layout.h"
+#include "train/state/trainer_settings.h"
+
+/// Everything that a user can ask of a run, as typed values. A front (a command line, the C++ API, `drover
+/// eval`) fills it in; TrainingRun and its parts read nothing else.
+namespace drover {
+
+/// Where the model and its tokenizer come from.
+struct ModelSettings {
+    std::string model_name_or_path{};  ///< folder or Hub name of weights; empty: new weights
+    std::string config_name{};         ///< empty: the config of model_name_or_path
+    std::string model_type{};          ///< a config of this type with its defaults, where none is named
+    std::string tokenizer_name{};      ///< empty: the tokenizer of model_name_or_path
+    std::string config_overrides{};    ///< "key=value,…"
+    std::string cache_dir{};           ///< of Hub files; empty: the user's
+    std::string revision = "main";
+    std::int64_t num_layers = -1;   ///< > 0: instead of the config's
+    std::int64_t hidden_size = -1;  ///< > 0: instead of the config's
+    bool saves_use_cache = false;   ///< use_cache of the saved config
+};
+
+/// What is trained on and evaluated, and how text becomes rows.
+struct DataSettings {
+    std::string dataset_name{};
+    std::string dataset_config_name{};
+    std::string train_file{};
+    std::string validation_file{};
+    std::string text_column{};  ///< empty: "text", or the first column
+    Packing packing = Packing::hf;
+    bool packing_is_given = false;             ///< else files of tokens decide
+    std::string pad_token{};                   ///< "eos", "unk" or a token's text; empty: the tokenizer's
+    std::optional<std::int64_t> block_size{};  ///< absent: from tokenizer and model
+    std::optional<std::int64_t> max_train_samples{};
+    std::optional<std::int64_t> max_eval_samples{};
+    bool streaming = false;
+    bool overwrite_cache = false;
+    int validation_split_percentage = 5;
+    std::optional<std::int64_t> preprocessing_num_workers{};
+    bool keep_linebreaks = true;
+    SampleOrder order = SampleOrder::shuffled;  ///< of training
+};
+
+/// How a step is computed, besides precision and mesh.
+struct StepSettings {
+    RecomputePolicy recompute{};
+    MoeMode moe_mode = MoeMode::grouped;
+    InitKind init = InitKind::hugging_face;
+    HfCompat compat{};
+    double max_grad_norm = 1;
+    double label_smoothing = 0;
+    double neftune_alpha = 0;
+    OnNonFinite on_non_finite = OnNonFinite::stop;
+    std::optional<DType> rope_rounding{};  ///< of the tables of rotary angles; absent: as the weights
+    bool gather_ahead_in_forward = true;   ///< sharded weights of the next block, while one computes
+    bool gather_ahead_in_backward = true;
+    bool offload_optimizer = false;  ///< its state lies in the host's memory
+};
+
+/// Number formats, as far as they are asked for.
+struct PrecisionSettings {
+    std::optional<DType> weights{};  ///< absent: see `weights_as_stored`
+    /// The format that config.json names. Neither this nor `weights`: as StepSettings::compat has it.
+    bool weights_as_stored = false;
+    bool bf16 = false;  ///< fp32 weights are computed with in bf16
+    bool fp16 = false;
+    std::optional<bool> master_weights{};
+    std::optional<DType> moments{};
+    bool float32_residual = false;
+    bool stochastic_rounding = false;
+    bool float32_gradient_sums = false;
+};
+
+/// How the processes share model and batches.
+struct MeshSettings {
+    Sharding sharding = Sharding::replicated;
+    bool shards_inside_machines = false;  ///< with a copy of the sharded model on every machine
+    std::int64_t tensor_parallel_size = 1;
+    bool two_dimensional = false;                    ///< --spmd_2d_sharding gave the tensor-parallel size
+    std::optional<std::int64_t> copies{};            ///< of the sharded model; absent: 1, or one per machine
+    std::optional<std::int64_t> key_value_copies{};  ///< absent: as many as are needed
+    std::optional<bool> sequence_parallel{};  ///< absent: where it is possible in two dimensions, else no
+    /// Batch sizes are those of all replicas together.
+    bool batch_is_global = false;
+    /// It is one batch, as under SPMD, not cut into batches of the replicas (Accelerate's split_batches).
+    bool batch_is_spmd = false;
+    std::vector<std::string> wrapped_classes{};  ///< that FSDP was told to wrap; must be the decoder block's
+};
+
+/// Where a run goes on from.
+struct ResumeSettings {
+    enum class From : std::uint8_t {
+        newest_if_any,  ///< in the output folder
+        newest,         ///< in the output folder; Error when there is none
+        step,           ///< checkpoint-N of the output folder
+        folder,         ///< a checkpoint
+        nowhere,        ///< Error when the output folder holds an earlier run, unless it may be overwritten
+        nowhere_unchecked,
+    };
+    From from = From::newest_if_any;
+    std::int64_t step = 0;
+    std::filesystem::path folder{};
+    std::string asked_by{};  ///< what the user wrote, for messages: "--loading_step is -1"
+};
+
+/// What is saved besides what TrainerSettings says, and where a run goes on from.
+struct CheckpointSettings {
+    ResumeSettings resume{};
+    bool overwrite_output_dir = false;
+    bool steal_lock = false;
+    bool save_only_model = false;
+    bool save_final_model = true;
+    std::optional<double> buffer_gigabytes{};  ///< for writing in the background; absent: what is left
+};
+
+struct LogSettings {
+    std::string level = "passive";
+    std::optional<std::string> replica_level{};  ///< of the processes that are not the first
+    bool on_each_machine = true;
+    std::optional<std::filesystem::path> folder_of_ranks{};
+    bool records_are_json = false;
+    std::optional<bool> disable_progress_bar{};
+    bool tensor_board = false;
+    std::optional<std::filesystem::path> tensor_board_folder{};  ///< absent: beside the checkpoints
+    bool mesh_details = false;
+};
+
+/// A trace of one step; both absent: none.
+struct ProfileSettings {
+    std::optional<std::int64_t> epoch{};
+    std::optional<std::int64_t> step{};
+    double seconds = 0;
+    std::optional<std::filesystem::path> folder{};
+};
+
+/// What of the machine a process uses, and how long it waits for the others.
+struct DeviceSettings {
+    std::string device = "auto";  ///< "cpu", "cuda" or "auto"
+    std::optional<std::int64_t> threads{};
+    bool tf32 = false;
+    std::optional<double> memory_fraction{};  ///< of the device that the plan may take
+    std::chrono::seconds timeout{1800};
+    bool compare_collectives = false;  ///< --comm_debug
+    bool time_collectives = false;     ///< --comm_stats
+};
+
+/// What the user calls the settings that messages name.
+struct SettingNames {
+    std::string model = "--model_name_or_path";
+    std::string tokenizer = "--tokenizer_name";
+    std::string output_dir = "--output_dir";
+    std::string steal_lock = "--steal_lock";
+};
+
+/// The settings as the user gave them: for files, logs and comparisons, not to be acted on.
+struct SettingsRecord {
+    Json values = Json::object();             ///< training_args.json
+    std::string listing{};                    ///< for the log
+    std::vector<std::string> explanations{};  ///< of what means something else here, or nothing
+    /// Values that a resumed run must share with the one it goes on from, by name.
+    std::vector<std::string> compared_on_resume{};
+    /// Names and values that must be alike in all processes.
+    std::vector<std::pair<std::string, std::string>> alike{};
+    /// Called when the number of updates is known; may throw a UsageError.
+    std::function<void(std::int64_t updates)> check_updates = [](std::int64_t) {};
+};
+
+struct RunSettings {
+    bool do_train = false;
+    bool do_eval = false;
+    bool dry_run = false;
+
+    ModelSettings model{};
+    DataSettings data{};
+    TrainerSettings loop{};
+    OptimizerSettings optimizer{};
+    StepSettings step{};
+    PrecisionSettings precision{};
+    MeshSettings mesh{};
+    CheckpointSettings checkpoints{};
+    LogSettings logs{};
+    ProfileSettings profile{};
+    DeviceSettings device{};
+    SettingNames names{};
+    SettingsRecord record{};
+};
+
+}  // namespace drover

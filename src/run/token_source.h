@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/packing/token_stream.h"
+#include "data/rows/row_subsets.h"
+#include "data/rows/training_rows.h"
+#include "run/messages.h"
+#include "run/model_source.h"
+
+namespace drover {
+
+/// What is trained on, or evaluated.
+struct TokenSplit {
+    std::shared_ptr<const TrainingRows> rows;  ///< null for a stream, and for a split that is not used
+    SharedRows streamed;                       ///< what is read while it is used
+    PackingOptions packing;                    ///< as the rows are, or will be, packed
+    std::string identity;                      ///< equal for equal rows
+};
+
+/// The rows of a run.
+struct TokenSource {
+    TokenSplit train, validation;
+    PackingOptions packing;               ///< of the split whose rows may differ most in length
+    std::int64_t row_length = 0;          ///< of the longest row
+    std::string name;                     ///< of the dataset, for the model card
+    std::string train_hash{};             ///< of the text to train on, for RunFacts; empty: not known
+    std::optional<TokenId> pad_id{};      ///< absent: the settings and the tokenizer decide
+    std::int64_t pad_to_multiple_of = 1;  ///< that rows of any length are padded to
+};
+
+/// Tokenizes, or finds what was tokenized before; a stream is only opened. Files of token ids are taken as
+/// they are, or packed where they hold one row per text; Error when they are not this model's. The first
+/// process of each machine does what is to be done; the others wait. Collective; Error unless all find the
+/// same.
+TokenSource find_tokens_together(const Processes& processes, const RunSettings& settings,
+                                 const ModelSource& model, const Messages& messages);
+
+/// Error unless all ranks have the same rows. Collective.
+void check_rows_alike(const Processes& processes, const TokenSource& tokens);
+
+}  // namespace drover

@@ -1,0 +1,337 @@
+#include "run/training_run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <numeric>
+
+#include "core/failure.h"
+#include "core/stopwatch.h"
+#include "io/checkpoint_manifest.h"
+#include "model/saved_config.h"
+#include "run/engine_settings.h"
+#include "run/lost_updates.h"
+#include "run/model_texts.h"
+#include "run/resume_point.h"
+#include "run/run_data.h"
+#include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/hf_checkpoint.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* state_file = "trainer_state.json";
+
+TrainerState saved_state(const fs::path& folder) {
+    const fs::path file = folder / state_file;
+    return TrainerState::parse(read_text_file(file), file.string());
+}
+
+/// Nothing where it has none that can be read, as one of the Trainer's may have; a config that is named is
+/// enough to go on.
+std::optional<ModelConfig> config_of_checkpoint(const fs::path& folder) {
+    try {
+        return ModelConfig::from_path(folder);
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(RunSettings settings, const Processes& processes, SignalThread* signals)
+    : settings_(std::move(settings)), processes_(processes), signals_(signals) {
+    settings_.loop.is_world_process_zero = processes_.is_first();
+    settings_.loop.is_local_process_zero = processes_.machine.rank == 0;
+    processes_.group.together([&] { log_.emplace(processes_, settings_.logs); });
+    for (const std::string& line : settings_.record.explanations) messages().warning(line);
+}
+
+TrainingRun::~TrainingRun() = default;
+
+void TrainingRun::together(std::string_view doing, const std::function<void()>& work) const {
+    processes_.group.together([&] { explain_failures(doing, work); });
+}
+
+// -------------------------------------------------------------------------------------------------------
+// the output folder
+
+void TrainingRun::lock_output_folder() {
+    folder_.emplace(processes_.group, messages(),
+                    OutputFolderRequest{.folder = settings_.loop.output_dir,
+                                        .steal_lock = settings_.checkpoints.steal_lock,
+                                        .names = settings_.names});
+    if (signals_ != nullptr) unlock_at_end_.emplace(*signals_, [this] { folder_->release_at_once(); });
+    folder_->take();
+    if (settings_.do_train)
+        resume_point_ =
+            agree_on_resume_point(processes_.group, settings_.checkpoints, settings_.loop.output_dir,
+                                  [this](const std::string& line) { say(line); });
+}
+
+void TrainingRun::unlock_output_folder() {
+    if (engine_model_) engine_model_->finish_writing();
+    unlock_at_end_.reset();
+    folder_.reset();
+}
+
+// -------------------------------------------------------------------------------------------------------
+// model and rows
+
+void TrainingRun::read() {
+    say(settings_.record.listing);
+    together("reading the model", [&] { model_ = find_model_source(settings_.model, settings_.names); });
+    explain_failures("reading the data", [&] {
+        check_models_alike(processes_, model_);
+        if (settings_.do_train || settings_.do_eval)
+            tokens_ = find_tokens_together(processes_, settings_, model_, messages());
+    });
+}
+
+void TrainingRun::take(RunInputs inputs) {
+    model_ = std::move(inputs.model);
+    tokens_ = std::move(inputs.tokens);
+    check_models_alike(processes_, model_);
+    check_rows_alike(processes_, tokens_);
+}
+
+// -------------------------------------------------------------------------------------------------------
+// the plan
+
+void TrainingRun::choose_device() {
+    together("choosing the device", [&] {
+        mesh_plan_ = plan_mesh(settings_.mesh, model_.config, processes_.group.size(), processes_.machine);
+        for (const std::string& line : mesh_plan_.explanations) messages().warning(line);
+        backend_ = make_process_backend(settings_.device, processes_.machine);
+    });
+}
+
+void TrainingRun::plan() {
+    mesh_.emplace(processes_.world, processes_.group, mesh_plan_, *backend_);
+    together("planning the run", [&] { make_engine(); });
+}
+
+void TrainingRun::make_engine() {
+    TrainerSettings& loop = settings_.loop;
+    precision_ = chosen_precision(settings_, model_.config.dtype, backend_->device());
+    batches_ = deal_batches(mesh_plan_, **mesh_, tokens_.packing.packing, loop);
+    batches_.row_multiple = std::lcm(batches_.row_multiple, tokens_.pad_to_multiple_of);
+    tokens_.row_length = batches_.padded(tokens_.row_length);
+    const std::int64_t rows = batches_.share.rows_of(settings_.do_train ? loop.per_device_train_batch_size
+                                                                        : loop.per_device_eval_batch_size);
+    engine_options_ = engine_options(settings_, precision_, mesh_plan_, backend_->device(), rows,
+                                     std::max<std::int64_t>(tokens_.row_length, 1));
+    engine_ = std::make_unique<TrainEngine>(model_.config, engine_options_, *backend_, **mesh_);
+    engine_model_ = std::make_unique<EngineModel>(
+        *engine_, model_.config, *backend_, **mesh_,
+        [this](const fs::path& folder) {
+            write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
+                              *model_.tokenizer, settings_.record.values);
+        },
+        CheckpointOptions{.with_optimizer = !settings_.checkpoints.save_only_model,
+                          .buffer_bytes = limits().checkpoint_buffer(*engine_),
+                          .facts = facts()},
+        batches_.share.parts > 1 ? BatchKind::shared : BatchKind::own);
+    if (settings_.do_train) training_ = training_data(settings_, loop, model_, tokens_, batches_);
+    if (settings_.do_eval) evaluation_ = evaluation_data(settings_, loop, model_, tokens_, batches_);
+}
+
+RunFacts TrainingRun::facts() const {
+    const TrainerSettings& loop = settings_.loop;
+    return {
+        .data = tokens_.train_hash,
+        .tokenizer = model_.tokenizer->fingerprint(),
+        .total_batch = loop.per_device_train_batch_size * loop.replicas * loop.gradient_accumulation_steps};
+}
+
+StepPlan TrainingRun::planned() const {
+    return Trainer(settings_.loop, *engine_model_, training_.get(), nullptr).plan();
+}
+
+void TrainingRun::check_memory() const {
+    limits().check(*engine_, model_.config, engine_options_, settings_.loop.gradient_accumulation_steps,
+                   batches_.share.parts);
+}
+
+// -------------------------------------------------------------------------------------------------------
+// a run that was made before
+
+bool TrainingRun::is_complete() {
+    int complete = 0;
+    processes_.group.together([&] {
+        // The state is the last file that a run writes.
+        const fs::path& output = settings_.loop.output_dir;
+        if (!processes_.is_first() || !resume_point_ || !fs::exists(output / state_file)) return;
+        if (settings_.checkpoints.save_final_model && !holds_weights(output)) return;
+        const std::int64_t done = saved_state(*resume_point_).global_step, wanted = planned().max_steps;
+        if (done < wanted || earlier_end() < wanted) return;
+        using From = ResumeSettings::From;
+        const From from = settings_.checkpoints.resume.from;
+        say(fmt::format("Training is already complete: {}. Nothing of it is written again; {} starts anew.",
+                        done == wanted ? fmt::format("{} of {} steps", done, wanted)
+                                       : fmt::format("{} steps are done, {} were asked for", done, wanted),
+                        settings_.checkpoints.overwrite_output_dir
+                            ? fmt::format("--overwrite_output_dir without --{}",
+                                          from == From::step ? "loading_step" : "resume_from_checkpoint")
+                            : "--overwrite_output_dir"));
+        if (const std::string differences = what_changed(); !differences.empty())
+            messages().warning(
+                "Warning: The complete run is not the one that is asked for, for these differ: " +
+                differences);
+        complete = 1;
+    });
+    complete_ = processes_.group.largest(complete) != 0;
+    return complete_;
+}
+
+/// Of the run that the output folder holds.
+TrainerState TrainingRun::completed_state() const {
+    return saved_state(settings_.loop.output_dir);
+}
+
+/// The step at which that run has ended; 0 where it is not known.
+std::int64_t TrainingRun::earlier_end() const {
+    try {
+        return completed_state().global_step;
+    } catch (const Error&) {
+        return 0;  // then it is written again
+    }
+}
+
+/// The model that the complete run ended with.
+fs::path TrainingRun::trained_model() const {
+    if (settings_.checkpoints.save_final_model) return settings_.loop.output_dir;
+    if (settings_.loop.load_best_model_at_end && resumed_state_->best_model_checkpoint)
+        return *resumed_state_->best_model_checkpoint;
+    return *resume_point_;
+}
+
+/// A line for each thing that makes this run another one than that of the checkpoint.
+std::string TrainingRun::what_changed() const {
+    std::string lines;
+    const SettingsRecord& record = settings_.record;
+    const fs::path values = *resume_point_ / "training_args.json";
+    if (fs::exists(values))
+        lines += changed_values(record.compared_on_resume, record.values, read_json_file(values));
+    if (const auto config = config_of_checkpoint(*resume_point_))
+        lines += changed_config(model_.config, *config);
+    if (!is_hf_checkpoint(*resume_point_))
+        lines += changed_facts(facts(), RunFacts::from(CheckpointManifest::read(*resume_point_).state));
+    return lines;
+}
+
+// -------------------------------------------------------------------------------------------------------
+// weights
+
+void TrainingRun::prepare(const ReadWeight& in_memory) {
+    // Nothing in these is collective, and a file that no rank can read is shown once.
+    processes_.group.together([&] { engine_->allocate(); });
+    const Stopwatch preparation;
+    if (in_memory)
+        engine_->take_weights(in_memory, settings_.loop.seed);
+    else
+        processes_.group.together([&] { prepare_weights(); });
+    align_config();
+    callbacks_.emplace(WatchedRun{
+        .settings = settings_,
+        .processes = processes_,
+        .log = *log_,
+        .signals = signals_,
+        .backend = *backend_,
+        .communication_times = [this] { return mesh_->communication_times(); },
+        .measure_peak =
+            [this] {
+                return limits().peak_of_all(backend_->measure_peaks().reference_flops(precision_.parameters));
+            },
+        .config_text = model_.config.saved_text(engine_->saved_dtype())});
+    trainer_.emplace(settings_.loop, *engine_model_, training_.get(), evaluation_.get(),
+                     TrainerOptions{.model_preparation_seconds = preparation.seconds(),
+                                    .before_writing = [this] { folder_->check_still_ours(); }});
+    callbacks_->add_to(*trainer_);
+    if (complete_) trainer_->adopt(*resumed_state_);
+}
+
+void TrainingRun::prepare_weights() {
+    if (complete_) {
+        resumed_state_ = saved_state(*resume_point_);
+        engine_model_->load(trained_model());
+    } else if (resume_point_) {
+        resume();
+    } else if (model_.weights.empty()) {
+        say(fmt::format("Training new model from scratch - Total size={:.2f}M params",
+                        static_cast<double>(parameters().total) / (1 << 20)));
+        engine_->initialize_weights(settings_.loop.seed);
+    } else {
+        const LoadReport report = engine_->load_weights(model_.weights, settings_.loop.seed);
+        if (const std::string text = report.text(); !text.empty()) messages().warning(text);
+    }
+}
+
+void TrainingRun::resume() {
+    resumed_state_ = saved_state(*resume_point_);
+    resumed_loop_ = engine_model_->resume(*resume_point_);
+    const StepPlan plan = planned();
+    const TrainerState fresh = TrainerState::begin(settings_.loop, plan.max_steps, plan.epochs);
+    if (const std::string warning = changed_settings(settings_.loop, fresh, *resumed_state_);
+        !warning.empty())
+        messages().warning(warning);
+    if (const std::string differences = what_changed(); !differences.empty())
+        messages().warning(
+            "Warning: The resumed run will not be the one that was stopped, for these differ: " +
+            differences);
+    say("  Continuing training from checkpoint, will skip to saved global_step");
+    say(fmt::format("  Continuing training from epoch {}",
+                    resumed_state_->global_step / plan.updates_per_epoch));
+    say(fmt::format("  Continuing training from global step {}", resumed_state_->global_step));
+}
+
+/// What is saved has the tokenizer's special tokens, as with Hugging Face, which also turns the cache of
+/// generation off for training and saves it so.
+void TrainingRun::align_config() {
+    const Tokenizer& tokenizer = *model_.tokenizer;
+    const std::optional<TokenId> pad = tokens_.pad_id ? tokens_.pad_id : tokenizer.pad();
+    const std::vector<std::string> aligned = align_special_tokens(
+        {.bos = tokenizer.bos(), .eos = tokenizer.eos(), .pad = pad}, model_.config, model_.generation);
+    if (!aligned.empty())
+        messages().warning(
+            fmt::format("The tokenizer's {} differ from the model's config; the saved config and generation "
+                        "config have the tokenizer's.",
+                        fmt::join(aligned, ", ")));
+    model_.config.json["use_cache"] = settings_.model.saves_use_cache;
+}
+
+// -------------------------------------------------------------------------------------------------------
+// training and evaluation
+
+Json TrainingRun::train() {
+    if (const std::string lost =
+            lost_updates_warning(*engine_, engine_options_, settings_.loop.learning_rate);
+        !lost.empty())
+        messages().warning(lost);
+    const std::optional<TrainerState> state = std::exchange(resumed_state_, {});
+    const std::optional<LoopState> loop = std::exchange(resumed_loop_, {});
+    Json metrics = trainer_->train(state ? &*state : nullptr, loop ? &*loop : nullptr);
+    if (!trainer_->interrupted()) return metrics;
+    const int number = callbacks_->ended_by();
+    const std::int64_t step = trainer_->state().global_step;
+    if (!trainer_->save_failure().empty())
+        throw StoppedBySignal(
+            number,
+            fmt::format("Stopped by {} after step {}, which could not be saved.", signal_name(number), step),
+            trainer_->save_failure());
+    throw StoppedBySignal(
+        number,
+        fmt::format("Stopped by {} after step {}, which is saved in {}.", signal_name(number), step,
+                    checkpoint_folder(settings_.loop.output_dir, step).string()),
+        settings_.checkpoints.overwrite_output_dir
+            ? "The same command without --overwrite_output_dir goes on from there."
+            : "The same command goes on from there.");
+}
+
+Json TrainingRun::evaluate() {
+    return trainer_->evaluate();
+}
+
+}  // namespace drover

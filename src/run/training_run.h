@@ -1,0 +1,147 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "run/batch_form.h"
+#include "run/choose_backend.h"
+#include "run/device_mesh.h"
+#include "run/model_source.h"
+#include "run/output_folder.h"
+#include "run/process_limits.h"
+#include "run/run_callbacks.h"
+#include "run/run_log.h"
+#include "run/token_source.h"
+#include "train/engine/engine_model.h"
+#include "train/loop/trainer.h"
+
+namespace drover {
+
+/// Model and rows of a run, where they do not lie in files that the settings name.
+struct RunInputs {
+    ModelSource model;
+    TokenSource tokens;
+};
+
+/// A run from its settings to its files: what one process does for it. Its phases are its member functions,
+/// in the order in which they are called. Where there are other processes, all call the same functions in the
+/// same order.
+class TrainingRun {
+  public:
+    /// Opens the log. Processes, and signals where the run is to end in order on SIGTERM and the like, must
+    /// outlive it. Collective.
+    TrainingRun(RunSettings settings, const Processes& processes, SignalThread* signals = nullptr);
+    ~TrainingRun();
+    TrainingRun(const TrainingRun&) = delete;
+    TrainingRun& operator=(const TrainingRun&) = delete;
+
+    /// Makes, tries and locks the output folder, and finds the checkpoint to go on from. Before anything that
+    /// takes long, and before leftovers of a run that may not have ended are removed.
+    void lock_output_folder();
+    /// Waits until nothing is written any more, and lets others have the folder.
+    void unlock_output_folder();
+
+    /// Reads model, tokenizer and rows from the files that the settings name.
+    void read();
+    /// Takes them as they are.
+    void take(RunInputs inputs);
+
+    void choose_device();
+    /// Makes the mesh, and plans all memory; allocates nothing yet.
+    void plan();
+    /// Says what was planned.
+    void describe() const;
+    /// Says how the processes share the work, where there are several.
+    void describe_mesh() const;
+    /// Warns where the file system has no room for a checkpoint.
+    void warn_of_little_space() const;
+    /// Error when the plan needs more memory than there is.
+    void check_memory() const;
+
+    /// Whether the run that is asked for was made before, to its end: then nothing of it is written again.
+    /// Says so. Collective.
+    bool is_complete();
+
+    using ReadWeight = std::function<std::vector<float>(const LeafSpec&)>;
+    /// Allocates, fills in the weights and makes the loop: from the checkpoint to go on from, else from
+    /// memory where `in_memory` is given, else from the model's files, else new ones.
+    void prepare(const ReadWeight& in_memory = {});
+
+    /// Trains to the end and returns the last metrics. StoppedBySignal when a signal ended it.
+    Json train();
+    /// Evaluates and returns the metrics.
+    Json evaluate();
+
+    /// Writes what run_clm.py leaves when training has ended: the model, its metrics, the loop's state.
+    void write_training_results(Json metrics);
+    /// Writes and shows the metrics of an evaluation.
+    void write_evaluation_results(Json metrics);
+    /// Writes the model card and sums up.
+    void conclude();
+
+    const RunSettings& settings() const { return settings_; }
+    const Processes& processes() const { return processes_; }
+    const Messages& messages() const { return log_->messages(); }
+    const ModelSource& model() const { return model_; }
+    const TrainEngine& engine() const { return *engine_; }
+    EngineModel& engine_model() { return *engine_model_; }
+    Backend& backend() const { return *backend_; }
+    const Mesh& mesh() const { return **mesh_; }
+    const Trainer& loop() const { return *trainer_; }
+    bool has_rows_to_evaluate() const { return evaluation_ != nullptr; }
+    /// Writes trainer_state.json.
+    void save_state() const { trainer_->save_state(); }
+
+  private:
+    void together(std::string_view doing, const std::function<void()>& work) const;
+    void say(const std::string& text) const { messages().info(text); }
+
+    void make_engine();
+    void describe_steps() const;
+    void prepare_weights();
+    void resume();
+    void align_config();
+    std::string what_changed() const;
+    std::filesystem::path trained_model() const;
+    std::int64_t earlier_end() const;
+    TrainerState completed_state() const;
+    StepPlan planned() const;
+    ParameterCounts parameters() const { return count_parameters(model_.config); }
+    ProcessLimits limits() const { return {settings_, processes_, *backend_, *mesh_}; }
+    RunFacts facts() const;
+    std::string checkpoint_text() const;
+    std::string space_text() const;
+    std::int64_t samples(std::int64_t known, std::optional<std::int64_t> asked) const;
+    void report(std::string_view split, const Json& metrics) const;
+    void write_card(const TrainerState& state) const;
+
+    RunSettings settings_;
+    const Processes& processes_;
+    SignalThread* signals_;
+    std::optional<RunLog> log_;
+
+    std::optional<OutputFolder> folder_;
+    std::optional<SignalThread::LastAct> unlock_at_end_;
+    std::optional<std::filesystem::path> resume_point_;
+    std::optional<TrainerState> resumed_state_;
+    std::optional<LoopState> resumed_loop_;  ///< absent for a checkpoint of Hugging Face's
+    bool complete_ = false;
+
+    ModelSource model_;
+    TokenSource tokens_;
+
+    MeshPlan mesh_plan_;
+    std::unique_ptr<Backend> backend_;
+    std::optional<DeviceMesh> mesh_;
+    Precision precision_;
+    BatchForm batches_;
+    TrainEngineOptions engine_options_;
+    std::unique_ptr<TrainEngine> engine_;
+    std::unique_ptr<EngineModel> engine_model_;
+    std::unique_ptr<TrainingData> training_, evaluation_;
+
+    std::optional<RunCallbacks> callbacks_;
+    std::optional<Trainer> trainer_;
+};
+
+}  // namespace drover
