@@ -70,6 +70,7 @@ std::span<const Argument> parallel_arguments() {
         flag("comm_stats", "no",
              "At the end, say how long the first process's collectives took in a step, and how much of that "
              "was hidden behind computing.")
+            .of_command()
             .parallel(),
         integer("local_rank", "-1", "Number of the process on its machine.")
             .own_of_process()

@@ -168,6 +168,25 @@ TEST_F(TrainedModel, SpeaksWithItsNewWeights) {
     EXPECT_NE(said_by(model_id()), said_by(output()));  // the folder that it came from is as it was
 }
 
+TEST_F(TrainedModel, IsReportedOnAndStoppedEarlyAsByTheCommand) {
+    const auto model = drover::CausalLM::from_pretrained(model_id());
+    const std::string events = folder_ / "events";
+    auto training = trainer(model, {{"report_to", "tensorboard"},
+                                    {"logging_dir", events},
+                                    {"max_steps", "6"},
+                                    {"eval_strategy", "steps"},
+                                    {"eval_steps", "1"},
+                                    {"metric_for_best_model", "loss"},
+                                    {"early_stopping_patience", "1"},
+                                    {"early_stopping_threshold", "1000"}});
+    EXPECT_EQ(training.train().global_step, 2);  // the second evaluation is not better by that much
+    ASSERT_TRUE(std::filesystem::is_directory(events));
+    const std::filesystem::directory_iterator files(events);
+    ASSERT_NE(files, std::filesystem::directory_iterator());
+    EXPECT_NE(files->path().filename().string().find("tfevents"), std::string::npos);
+    EXPECT_GT(files->file_size(), 200u);
+}
+
 TEST_F(TrainedModel, IsWhatASecondTrainerBeginsWith) {
     const auto model = drover::CausalLM::from_pretrained(model_id());
     double untrained = 0, trained = 0;

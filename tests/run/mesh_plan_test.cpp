@@ -4,8 +4,8 @@
 
 #include "args/run_settings.h"
 #include "core/error.h"
-#include "run/mesh_report.h"
 #include "run/engine_settings.h"
+#include "run/mesh_report.h"
 
 namespace drover {
 namespace {
