@@ -46,5 +46,29 @@ TEST(EngineModel, CountsTheTargetsOfFreshRowsAlone) {
     EXPECT_EQ(first.loss, whole.loss);
 }
 
+/// One replica's part of a shared batch is the whole batch.
+TEST(EngineModel, APartOfASharedBatchCountsAsItIs) {
+    const auto backend = test::make_test_backend();
+    const test::GoldenStep golden("gqa_float32");
+    const auto engine = golden.engine(*backend, golden.options(Precision::fp32()));
+    const TokenBatch batch = golden.batch();
+    const auto results_of = [&](BatchKind kind) {
+        EngineModel model(*engine, golden.config(), *backend, test::single_mesh(), {}, {}, kind);
+        const std::vector<BatchEvaluation> results = model.evaluate(batch, batch.rows);
+        EXPECT_EQ(results.size(), 1u);
+        return results.at(0);
+    };
+    // Updates, until some of the targets are the most likely tokens.
+    EngineModel trained(*engine, golden.config(), *backend, test::single_mesh());
+    const std::vector<TokenBatch> batches = {batch};
+    for (int step = 0; step < 20; ++step) trained.update(batches, 1e-2);
+    const BatchEvaluation own = results_of(BatchKind::own), shared = results_of(BatchKind::shared);
+    EXPECT_GT(own.correct, 0);
+    EXPECT_EQ(shared.loss, own.loss);
+    EXPECT_EQ(shared.rows, own.rows);
+    EXPECT_EQ(shared.targets, own.targets);
+    EXPECT_EQ(shared.correct, own.correct);
+}
+
 }  // namespace
 }  // namespace drover
