@@ -24,8 +24,8 @@ inline Outcome run_shell(const std::string& line, const std::string& folder = ".
     return outcome;
 }
 
-/// Runs the real binary as a user would, in `folder`; a shell sees the arguments, so "2>&1" and "2>/dev/null" mean
-/// what they say.
+/// Runs the real binary as a user would, in `folder`; a shell sees the arguments, so "2>&1" and "2>/dev/null"
+/// mean what they say.
 inline Outcome run_drover(const std::string& arguments, const std::string& folder = ".") {
     return run_shell(std::string(DROVER_BINARY) + " " + arguments, folder);
 }
@@ -36,6 +36,13 @@ inline Outcome run_in(const std::string& folder, const std::string& arguments) {
 }
 inline Outcome run(const std::string& arguments) {
     return run_in(".", arguments);
+}
+
+/// How often a text has this part.
+inline std::size_t count_of(const std::string& text, const std::string& part) {
+    std::size_t count = 0;
+    for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+    return count;
 }
 
 }  // namespace drover::test
