@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/safetensors.h"
 #include "support/test_backend.h"
 #include "train/engine_model.h"
 #include "train/golden_step.h"
@@ -28,6 +29,28 @@ TEST(EngineModel, LoadsTheWeightsThatItSaved) {
     EXPECT_NE(weights(), saved);
     model.load(folder / "best");
     EXPECT_EQ(weights(), saved);
+}
+
+/// From a checkpoint of the Hugging Face Trainer too; the file that is saved then has what was taken over.
+TEST(EngineModel, TakesOverTheMomentsOfHf) {
+    const auto backend = make_cpu_backend();
+    const std::filesystem::path checkpoint = test::golden_path("trainer_checkpoint/llama_adamw/checkpoint-4");
+    const ModelConfig config = ModelConfig::parse(read_text_file(checkpoint / "config.json"), "config.json");
+    TrainEngine engine(config, {.model = {.precision = Precision::fp32(), .rows = 1, .row_length = 8}},
+                       *backend, test::single_mesh());
+    engine.allocate();
+    EngineModel model(engine, config, *backend, test::single_mesh());
+    EXPECT_FALSE(model.resume(checkpoint));
+    const test::TemporaryFolder folder;
+    model.save_checkpoint({.folder = folder / "checkpoint-4", .trainer_state = "{}", .loop = {}});
+    ASSERT_EQ(model.checkpoint_outcome(true)->error, "");
+
+    const SafetensorsFile saved(folder / "checkpoint-4/optimizer.safetensors");
+    ASSERT_FALSE(saved.header().entries.empty());
+    for (const SafetensorsEntry& entry : saved.header().entries) {
+        const std::vector<double> moments = test::values(saved.tensor(entry));
+        EXPECT_TRUE(std::ranges::any_of(moments, [](double moment) { return moment != 0; })) << entry.name;
+    }
 }
 
 /// Rows that are there again only to fill a batch: they are in its loss, as in transformers, but not counted.
