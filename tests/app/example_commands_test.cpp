@@ -4,6 +4,7 @@ namespace drover {
 namespace {
 
 namespace fs = std::filesystem;
+using test::count_of;
 
 /// The scripts of examples/commands, with a small model and two processes.
 class ExampleCommands : public test::MeshRuns {

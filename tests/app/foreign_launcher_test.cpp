@@ -8,6 +8,7 @@ namespace drover {
 namespace {
 
 namespace fs = std::filesystem;
+using test::count_of;
 
 class ForeignLauncher : public test::MeshRuns {
   protected:

@@ -7,6 +7,7 @@ namespace drover {
 namespace {
 
 namespace fs = std::filesystem;
+using test::count_of;
 
 class MeshFailures : public test::MeshRuns {
   protected:

@@ -3,6 +3,8 @@
 namespace drover {
 namespace {
 
+using test::count_of;
+
 /// A way to spread a run over processes, as a user asks for it.
 struct Mode {
     std::string name;

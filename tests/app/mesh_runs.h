@@ -60,13 +60,6 @@ class MeshRuns : public CheckpointRuns {
                     << key << " of record " << i;
             }
     }
-
-    static std::size_t count_of(const std::string& text, const std::string& part) {
-        std::size_t count = 0;
-        for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
-            ++count;
-        return count;
-    }
 };
 
 }  // namespace drover::test

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/json.h"
+#include "launch/child.h"
 #include "launch/machine.h"
 #include "launch/runs.h"
 
@@ -100,6 +101,11 @@ TEST_F(Launch, TheProgramsStatusIsTheLaunchers) {
 TEST_F(Launch, WhatMpirunStartsEndsAsTheProgramDoes) {
     EXPECT_EQ(run("launch-process sh -c 'exit 3'").exit_code, 3);
     EXPECT_EQ(run("launch-process sh -c 'kill -9 $$'").exit_code, 137);
+    // By the signal itself, also where it is one that this process had blocked.
+    LaunchChild process(
+        {.file = DROVER_BINARY, .words = {"drover", "launch-process", "sh", "-c", "kill -TERM $$"}});
+    while (!process.status()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(process.ended_by(), SIGTERM);
     const Outcome absent = run("launch-process ./no_such_program");
     EXPECT_EQ(absent.exit_code, 1);
     EXPECT_TRUE(contains(absent.output, "The program ./no_such_program is not there")) << absent.output;
@@ -252,19 +258,22 @@ TEST_F(Launch, ASignalLetsEveryProcessSave) {
 
 /// A signal may come before mpirun listens to it, or when it has just ceased to.
 TEST_F(Launch, TheSignalDoesNotEndAnMpirunThatIsNotReady) {
-    const fs::path ready = folder_ / "ready", going = folder_ / "going";
+    const fs::path starts = folder_ / "starts", going = folder_ / "going";
     const auto end_of = [&](int status) {
-        fs::remove(ready);
+        fs::remove(starts);
         fs::remove(going);
-        make_mpirun(fmt::format("touch {}; while [ ! -e {} ]; do sleep 0.05; done; exit {}", ready.native(),
-                                going.native(), status));
-        BackgroundRun job("launch --exec true", folder_ / "output", "env " + with_own_mpirun());
-        EXPECT_TRUE(job.wait_until([&] { return fs::exists(ready); }));
+        make_mpirun(fmt::format("echo x >> {}; while [ ! -e {} ]; do sleep 0.05; done; exit {}",
+                                starts.native(), going.native(), status));
+        BackgroundRun job("launch --max_restarts 2 --exec true", folder_ / "output",
+                          "env " + with_own_mpirun());
+        EXPECT_TRUE(job.wait_until([&] { return fs::exists(starts); }));
         job.send(SIGTERM);
         // The launcher hands it on as soon as it has taken it, and looks at mpirun's end only then.
         EXPECT_TRUE(job.wait_until([&] { return !is_pending(SIGTERM, job.process()); }));
         std::ofstream{going};
-        return job.exit_code();
+        const int code = job.exit_code();
+        EXPECT_EQ(read_text_file(starts), "x\n") << "a job that was asked to end is not started again";
+        return code;
     };
     EXPECT_EQ(end_of(0), 0);
     // A process of the job was not ready, and mpirun says so.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -158,6 +159,37 @@ TEST(LaunchOptions, ScriptsAndModulesOfTorchrunMeanRunClm) {
     options = read_launch_options(flags, {});
     EXPECT_EQ(options.program, Words{"examples.run_clm"});
     EXPECT_FALSE(options.own_command);
+}
+
+/// A value that were left over would be taken for what is to be started.
+TEST(LaunchOptions, FlagsOfTorchrunWithoutEffectTakeTheirValues) {
+    const Words given{"--rdzv_backend c10d",
+                      "-t 3",
+                      "--tee 3",
+                      "--local_ranks_filter 0",
+                      "--local-ranks-filter 0",
+                      "--duplicate_stdout_filters x",
+                      "--duplicate_stderr_filters x",
+                      "--log_line_prefix_template x",
+                      "--logs_specs x",
+                      "--start_method spawn",
+                      "--event_log_handler null",
+                      "--run_path",
+                      "--role trainer",
+                      "--monitor_interval 5",
+                      "--local_addr 10.0.0.1",
+                      "--numa_binding node",
+                      "--signals_to_handle SIGTERM",
+                      "--virtual_local_rank"};
+    for (const std::string& flag : given) {
+        CLI::App app;
+        LaunchFlags flags;
+        add_launch_flags(app, flags);
+        app.parse(flag + " run_clm --do_train");
+        EXPECT_EQ(app.remaining(), (Words{"run_clm", "--do_train"})) << flag;
+        ASSERT_EQ(flags.explained.size(), 1u) << flag;
+        EXPECT_NE(flags.explained[0].find(" has no effect. "), std::string::npos) << flags.explained[0];
+    }
 }
 
 TEST(LaunchOptions, RefusalsNameTheFlag) {

@@ -236,6 +236,12 @@ TEST_F(LaunchSecurity, Node0MakesTheSecretFile) {
     EXPECT_TRUE(contains(guessable->output(), "has 5 characters")) << guessable->output();
 }
 
+TEST_F(LaunchSecurity, ANodeThatWaitsForTheSecretFileSaysSoOnce) {
+    testing::internal::CaptureStderr();
+    EXPECT_THROW(read_secret_file(folder_ / "absent", false, std::chrono::seconds(1)), Error);
+    EXPECT_EQ(test::count_of(testing::internal::GetCapturedStderr(), "Waiting for the secret file"), 1u);
+}
+
 /// As a script gives them whose variable is not set.
 TEST_F(LaunchSecurity, AnEmptySecretIsRefused) {
     const std::string job =

@@ -5,6 +5,7 @@ namespace drover {
 namespace {
 
 namespace fs = std::filesystem;
+using test::count_of;
 
 /// Programs of the C++ API on several processes that mpirun starts, and on one.
 class ApiProcesses : public test::MeshRuns {

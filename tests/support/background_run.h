@@ -30,8 +30,17 @@ class BackgroundRun {
         const std::string command = "exec " + within + " " + std::string(DROVER_BINARY) + " " + arguments +
                                     " >'" + output_file.string() + "' 2>&1";
         const char* words[] = {"sh", "-c", command.c_str(), nullptr};
-        if (posix_spawn(&process_, "/bin/sh", nullptr, nullptr, const_cast<char**>(words), environ) != 0)
+        // Signals that the tests are told to ignore, as by nohup or behind an &, would not reach it either.
+        sigset_t signals;
+        sigemptyset(&signals);
+        for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM}) sigaddset(&signals, number);
+        posix_spawnattr_t attributes;
+        posix_spawnattr_init(&attributes);
+        posix_spawnattr_setsigdefault(&attributes, &signals);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+        if (posix_spawn(&process_, "/bin/sh", nullptr, &attributes, const_cast<char**>(words), environ) != 0)
             process_ = -1;
+        posix_spawnattr_destroy(&attributes);
     }
     ~BackgroundRun() {
         if (process_ > 0) {

@@ -38,4 +38,11 @@ inline Outcome run(const std::string& arguments) {
     return run_in(".", arguments);
 }
 
+/// How often a text has this part.
+inline std::size_t count_of(const std::string& text, const std::string& part) {
+    std::size_t count = 0;
+    for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;
+    return count;
+}
+
 }  // namespace drover::test

@@ -117,12 +117,14 @@ TEST(RunSummary, HasMedianAndRates) {
     PlayedRun run;
     RunSummary summary;
     EXPECT_EQ(summary.text(), "");
-    for (const double seconds : {5.0, 1.0, 2.0, 1.0, 1.0}) run.step(summary, seconds);
-    EXPECT_EQ(summary.median_step_seconds(), 1.0);
+    for (const double seconds : {3.0, 1.0, 2.5, 2.0, 1.5}) run.step(summary, seconds);
+    EXPECT_EQ(summary.median_step_seconds(), 1.75);
     EXPECT_EQ(summary.text(),
               "Parameters: 1,234,567 in total, 1,000,000 active per token.\n"
-              "Steps: 5, median 1 s per step.\n"
+              "Steps: 5, median 1.75 s per step.\n"
               "Speed: 2 sequences/s, 2048 tokens/s (time in steps only).\n");
+    run.step(summary, 9.0);
+    EXPECT_EQ(summary.median_step_seconds(), 2.0);
 }
 
 TEST(RunBanner, CountsWithThousands) {

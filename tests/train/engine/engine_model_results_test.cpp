@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/safetensors.h"
 #include "support/test_backend.h"
 #include "train/engine/engine_model.h"
 #include "train/golden_step.h"
@@ -30,6 +31,28 @@ TEST(EngineModel, LoadsTheWeightsThatItSaved) {
     EXPECT_EQ(weights(), saved);
 }
 
+/// From a checkpoint of the Hugging Face Trainer too; the file that is saved then has what was taken over.
+TEST(EngineModel, TakesOverTheMomentsOfHf) {
+    const auto backend = make_cpu_backend();
+    const std::filesystem::path checkpoint = test::golden_path("trainer_checkpoint/llama_adamw/checkpoint-4");
+    const ModelConfig config = ModelConfig::parse(read_text_file(checkpoint / "config.json"), "config.json");
+    TrainEngine engine(config, {.model = {.precision = Precision::fp32(), .rows = 1, .row_length = 8}},
+                       *backend, test::single_mesh());
+    engine.allocate();
+    EngineModel model(engine, config, *backend, test::single_mesh());
+    EXPECT_FALSE(model.resume(checkpoint));
+    const test::TemporaryFolder folder;
+    model.save_checkpoint({.folder = folder / "checkpoint-4", .trainer_state = "{}", .loop = {}});
+    ASSERT_EQ(model.checkpoint_outcome(true)->error, "");
+
+    const SafetensorsFile saved(folder / "checkpoint-4/optimizer.safetensors");
+    ASSERT_FALSE(saved.header().entries.empty());
+    for (const SafetensorsEntry& entry : saved.header().entries) {
+        const std::vector<double> moments = test::values(saved.tensor(entry));
+        EXPECT_TRUE(std::ranges::any_of(moments, [](double moment) { return moment != 0; })) << entry.name;
+    }
+}
+
 /// Rows that are there again only to fill a batch: they are in its loss, as in transformers, but not counted.
 TEST(EngineModel, CountsTheTargetsOfFreshRowsAlone) {
     const auto backend = test::make_test_backend();
@@ -44,6 +67,30 @@ TEST(EngineModel, CountsTheTargetsOfFreshRowsAlone) {
                                            [](std::int32_t target) { return target != ignored_target; }));
     EXPECT_EQ(first.rows, 1);
     EXPECT_EQ(first.loss, whole.loss);
+}
+
+/// One replica's part of a shared batch is the whole batch.
+TEST(EngineModel, APartOfASharedBatchCountsAsItIs) {
+    const auto backend = test::make_test_backend();
+    const test::GoldenStep golden("gqa_float32");
+    const auto engine = golden.engine(*backend, golden.options(Precision::fp32()));
+    const TokenBatch batch = golden.batch();
+    const auto results_of = [&](BatchKind kind) {
+        EngineModel model(*engine, golden.config(), *backend, test::single_mesh(), {}, {}, kind);
+        const std::vector<BatchEvaluation> results = model.evaluate(batch, batch.rows);
+        EXPECT_EQ(results.size(), 1u);
+        return results.at(0);
+    };
+    // Updates, until some of the targets are the most likely tokens.
+    EngineModel trained(*engine, golden.config(), *backend, test::single_mesh());
+    const std::vector<TokenBatch> batches = {batch};
+    for (int step = 0; step < 20; ++step) trained.update(batches, 1e-2);
+    const BatchEvaluation own = results_of(BatchKind::own), shared = results_of(BatchKind::shared);
+    EXPECT_GT(own.correct, 0);
+    EXPECT_EQ(shared.loss, own.loss);
+    EXPECT_EQ(shared.rows, own.rows);
+    EXPECT_EQ(shared.targets, own.targets);
+    EXPECT_EQ(shared.correct, own.correct);
 }
 
 }  // namespace

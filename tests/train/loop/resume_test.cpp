@@ -21,6 +21,10 @@ namespace fs = std::filesystem;
 constexpr const char* llama =
     R"({"vocab_size": 67, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "attention_bias": true})";
+/// A checkpoint of it is larger than the smallest buffer, and so are its embeddings.
+constexpr const char* wide =
+    R"({"vocab_size": 4200, "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 1,
+        "num_attention_heads": 4})";
 constexpr const char* tied =
     R"({"vocab_size": 64, "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2,
         "num_attention_heads": 4, "tie_word_embeddings": true})";
@@ -86,7 +90,7 @@ const std::vector<ResumeCase>& resume_cases() {
         {.name = "adamw_neftune", .neftune_alpha = 5},
         {.name = "adamw_label_smoothing", .label_smoothing = 0.1},
         {.name = "adamw_larger_vocabulary", .added_tokens = 3},
-        {.name = "adamw_streamed_through_a_small_buffer", .buffer_bytes = 0},
+        {.name = "adamw_streamed_through_a_small_buffer", .config = wide, .buffer_bytes = 0},
         {.name = "adamw_shards", .max_shard_bytes = 9000},
         {.name = "adamw_loss_scaler_skips",
          .loss_scaling = LossScaler::Settings{.initial = 3e38f, .growth_interval = 3}},

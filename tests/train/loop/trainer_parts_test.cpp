@@ -51,6 +51,7 @@ TEST(TrainerSettings, FillsInWhatFollows) {
                                                .logging_steps = 7.0,
                                                .eval_strategy = IntervalStrategy::steps});
     EXPECT_EQ(settings.eval_steps, 7.0);
+    EXPECT_EQ(finished({.eval_strategy = IntervalStrategy::steps}).eval_steps, 500.0);
     EXPECT_EQ(settings.best_metric_key(), "eval_loss");
     EXPECT_FALSE(settings.greater_metric_is_better());
     EXPECT_TRUE(finished({.metric_for_best_model = "eval_accuracy"}).greater_metric_is_better());
