@@ -1,7 +1,7 @@
 #!/bin/sh
-# Writes every golden file; with the path of the Shakespeare text as argument, the tokenizers too, and with a
-# folder that holds wikitext-2/ and Llama's tokenizers/ as second argument, their golden files and the packed blocks.
-# With the path of run_clm.py in RUN_CLM, its runs.
+# Writes every golden file. With the path of the Shakespeare text as first argument, also the tokenizers. With a
+# folder that holds wikitext-2/ and Llama's tokenizers/ as second argument, also their golden files and the
+# packed blocks. With the path of run_clm.py in RUN_CLM, also its runs.
 set -eu
 folder=$(dirname "$0")
 python=${PYTHON:-python3}
