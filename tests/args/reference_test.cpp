@@ -64,8 +64,9 @@ TEST(ReferenceCommands, SayWhatDiffersHere) {
     EXPECT_TRUE(test::has_line(deepspeed, "--learning_rate 5e-05 is used (DeepSpeed would take 0.001)"));
     EXPECT_TRUE(test::has_line(deepspeed, "--max_grad_norm 1 is used (DeepSpeed would not clip)"));
     EXPECT_TRUE(test::has_line(deepspeed, "USE_TORCH_XLA"));
-    EXPECT_FALSE(test::has_line(explanations_of("S0 in a container"), "LIBTPU_INIT_ARGS"));
-    EXPECT_TRUE(test::has_line(explanations_of("S0 in a container, 70B"), "LIBTPU_INIT_ARGS"));
+    EXPECT_FALSE(test::has_line(explanations_of("Llama 2 SPMD guide in a container"), "LIBTPU_INIT_ARGS"));
+    EXPECT_TRUE(
+        test::has_line(explanations_of("Llama 2 SPMD guide in a container, 70B"), "LIBTPU_INIT_ARGS"));
 }
 
 }  // namespace
