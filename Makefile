@@ -1,4 +1,4 @@
-# The short way to everything; CMakePresets.json is what it drives. "make help" lists the targets.
+# Shortcuts for the presets of CMakePresets.json. "make help" lists the targets.
 
 JOBS ?= $(shell nproc)
 # AUTO (on where nvcc is found), ON or OFF.
@@ -16,13 +16,13 @@ SOAK_SECONDS ?= 1800
 
 MAKEFLAGS += --no-print-directory
 
-# Warnings and errors go to standard error; the rest of what CMake says is noise on every build but the first.
+# Warnings and errors go to standard error. The rest of CMake's output is noise on every build but the first.
 configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo test bundle test-kills test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
-# Several goals of one command line share build folders, and every build is parallel inside.
+.PHONY: build setup demo demo-time test bundle test-kills test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
+# Goals given together share build folders, and each build is parallel by itself.
 .NOTPARALLEL:
 
 build: setup ## set up and build the program, build/release/drover (what "make" alone does)
@@ -34,8 +34,13 @@ ifneq ($(SETUP),no)
 	@scripts/setup.sh
 endif
 
-demo: build ## train a small Llama on Shakespeare's plays, from text, on the CPU; stop it, resume it, let it speak (about two minutes)
+demo: demo-time build ## train a small Llama on Shakespeare's plays, on the CPU; stop it, resume it, generate text (two to three minutes)
 	@scripts/demo.sh
+
+# Said before the build, which is the longer part the first time.
+demo-time:
+	@[ -x build/release/drover ] || echo 'demo: the first build takes about 18 minutes of processor time, so about' \
+	    "$$(((18 + $(JOBS) - 1) / $(JOBS))) minutes with JOBS=$(JOBS); the demo then takes two to three."
 
 test: setup ## build everything and run all tests
 	@$(call configure,release)
@@ -47,7 +52,7 @@ bundle: setup ## pack program and libraries for machines like this one: build/re
 	@$(call build,release) --target drover $(if $(findstring --tests,$(BUNDLE)),test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program)
 	@XZ_OPT=-T0 scripts/bundle.sh build/release "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" $(BUNDLE)
 
-# On this machine's GPU, from a bundle: the script that is named behind it.
+# Runs the given script on this machine's GPU, from a bundle.
 define on_gpu
 	@if ! nvidia-smi >/dev/null 2>&1; then \
 	    echo '$@: skipped, because nvidia-smi finds no GPU here.'; \
@@ -78,7 +83,7 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 
 test-full: test test-kills test-mesh test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
 
-test-kills: setup ## kill -9 a run KILLS times while it saves, and go on
+test-kills: setup ## kill -9 a run KILLS times while it saves, and resume it each time
 	@$(call configure,release)
 	@$(call build,release) --target test_app
 	@DROVER_KILLS=$(KILLS) build/release/tests/test_app --gtest_filter=Interruption.AKillAtAnyMoment*

@@ -1,8 +1,10 @@
 #!/bin/sh
 # bench/mesh.sh [PROGRAM] [UPDATES]
-# The table of bench/mesh.md: a small model trained in every mode on 1, 2 and 4 processes, 8 rows of 256 tokens per update whatever the
-# number of processes. One line per case: processes, mode, type, milliseconds of the median step, collectives of a step, milliseconds
-# that they were under way and that were waited for, and the share behind computing in percent. Run it on a quiet machine.
+# Makes the table of bench/mesh.md: a small model trained in every mode on 1, 2 and 4 processes, with 8
+# rows of 256 tokens per update whatever the number of processes. Prints one line per case: processes,
+# mode, type, milliseconds of the median step, collectives per step, milliseconds that they took and that
+# the process waited for them, and the percentage that overlapped with computing. Run it on a quiet
+# machine.
 set -eu
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,8 +1,8 @@
 # Arrow C++ with parquet, as drover::arrow, for the optional module drover_arrow.so: from the system, else from the
 # pyarrow wheel that scripts/setup.sh puts into the user's cache (or from the folder in DROVER_ARROW_ROOT, one that holds
 # include/ and libarrow.so*). Without it there is no such target and everything else is built.
-# DROVER_ARROW_LIBRARIES are the wheel's libraries, which are installed beside the module, and DROVER_ARROW_LICENSES their licences;
-# both are empty where Arrow is the system's.
+# DROVER_ARROW_LIBRARIES are the wheel's libraries, which are installed beside the module, and
+# DROVER_ARROW_LICENSES their licences. Both are empty where Arrow is the system's.
 
 set(DROVER_ARROW_ROOT "" CACHE PATH "Folder with include/ and libarrow.so* (a pyarrow package); empty: search")
 

@@ -58,7 +58,7 @@ if(DROVER_CUDA_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${DROVER_CUDA_CCACHE})
 endif()
 enable_language(CUDA)
-# CMake 3.25 does not know that nvcc speaks C++20.
+# CMake 3.25 does not know that nvcc supports C++20.
 foreach(kind STANDARD EXTENSION)
   if(NOT CMAKE_CUDA20_${kind}_COMPILE_OPTION)
     set(CMAKE_CUDA20_${kind}_COMPILE_OPTION -std=c++20)

@@ -42,8 +42,9 @@ endfunction()
 # drover_install_module(drover_mpi)
 # drover_install_module(drover_arrow LIBRARIES … LICENSES …)
 #
-# Installs what the program and the library load when it is needed into a folder where both look (core/program_module.cpp), with
-# either of them. LIBRARIES are those that it needs and that are not the machine's own: they go beside it, with their licences.
+# Installs a module into the folder where both the program and the library look for it
+# (core/program_module.cpp), with either of them. LIBRARIES are those that it needs and that are not the
+# machine's own. They go beside it, with their LICENSES.
 
 function(drover_install_module name)
   cmake_parse_arguments(ARG "" "" "LIBRARIES;LICENSES" ${ARGN})

@@ -4,7 +4,8 @@
 //     finetune_quotes MODEL [QUOTES.jsonl] [OUTPUT_DIR] [EPOCHS]
 //
 // MODEL is a folder, or a repository in the Hugging Face cache, such as meta-llama/Meta-Llama-3-8B.
-// Several processes shard the model, and share the batch, as they are: on CPUs, or with a GPU each.
+// The same program runs on several processes, which shard the model and share the batch, on CPUs or with a
+// GPU each.
 //
 //     mpirun --bind-to none -n 4 finetune_quotes MODEL [QUOTES.jsonl] [OUTPUT_DIR] [EPOCHS]
 #include <drover/drover.h>
@@ -61,7 +62,7 @@ int main(int argc, char** argv) try {
     const drover::TrainOutput result = trainer.train();
 
     trainer.save_model(output_dir);
-    // All processes train and save; one of them tells.
+    // All processes train and save; one of them prints.
     if (trainer.is_world_process_zero())
         std::printf("%lld updates, mean loss %.4f; the model is in %s\n",
                     static_cast<long long>(result.global_step), result.training_loss, output_dir.c_str());

@@ -1,9 +1,9 @@
 #!/bin/sh
 # scripts/bundle.sh BUILD-FOLDER VERSION [--tests]
-# Packs the built program with the libraries that a machine may lack into BUILD-FOLDER/drover-VERSION-linux-MACHINE.tar.xz. It runs
-# from any folder. The C and C++ run-times, CUDA's libraries and MPI (which must be the one of the machine's mpirun) are the
-# machine's own. With --tests the test programs that can use a GPU go along; they find their files through DROVER_SOURCE_DIR, the
-# checkout.
+# Packs the built program with the libraries that a machine may lack into
+# BUILD-FOLDER/drover-VERSION-linux-MACHINE.tar.xz. The bundle runs from any folder. It uses the machine's
+# own C and C++ run-times, CUDA libraries and MPI (which must be the one that mpirun belongs to). --tests
+# adds the test programs that can use a GPU; they find their files through DROVER_SOURCE_DIR, the checkout.
 set -eu
 
 build=$1 version=$2 tests=${3:-}
@@ -19,14 +19,15 @@ for program in $programs; do
     [ -e "$found" ] || found="$build/tests/$program"
     install -s "$found" "$folder/bin/"
 done
-# Modules are looked for beside the program. Arrow's libraries are larger than all the rest; its module stays out.
+# Modules are looked for beside the program. Arrow's module is left out: its libraries are larger than all
+# the rest.
 for module in drover_cuda.so drover_nccl.so drover_mpi.so drover_loopback.so; do
     [ ! -e "$build/$module" ] || install -s "$build/$module" "$folder/bin/"
 done
 cp -r examples/configs "$folder/share/drover/"
 cp README.md LICENSE NOTICE "$folder/"
 
-# Everything that the loader finds for them outside of the C and C++ run-times, CUDA, and MPI with what it is made of.
+# Everything that the loader finds for them, except the C and C++ run-times, CUDA, and MPI with its parts.
 ldd "$folder"/bin/* | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -Ev '/(ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda|libcudart|libcublas|libcublasLt|libcudnn|libnvrtc|libnccl|libmpi|libopen-rte|libopen-pal|libhwloc|libevent_core|libevent_pthreads|libpmix|libudev|libcap)[._-]' |
     while read -r library; do

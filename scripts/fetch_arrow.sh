@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fetches Arrow C++ for reading parquet and Arrow files: the pyarrow wheel (about 50 MB) holds its headers and libraries.
+# Fetches Arrow C++ for reading parquet and Arrow files. The pyarrow wheel (about 50 MB) has its headers
+# and libraries.
 set -eu
 . "$(dirname "$0")/wheel.sh"
 

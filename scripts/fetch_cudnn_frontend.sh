@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fetches the C++ headers of cuDNN's frontend, which the CUDA backend is compiled with; on machines without nvcc it does nothing.
+# Fetches the C++ headers of cuDNN's frontend, which the CUDA backend needs. Does nothing on machines
+# without nvcc.
 set -eu
 . "$(dirname "$0")/wheel.sh"
 

@@ -4,7 +4,7 @@
 # Run as root, or as a user with sudo.
 set -eu
 
-# A tool counts as present when its command is found, whoever installed it.
+# A tool counts as present when its command is found, however it was installed.
 tools='g++:g++ cmake:cmake ninja-build:ninja make:make openmpi-bin:mpirun'
 # The same names on both distributions.
 libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev libgtest-dev libsentencepiece-dev libpcre2-dev libicu-dev libxxhash-dev libzstd-dev zlib1g-dev'
@@ -30,7 +30,7 @@ missing=''
 for pair in $tools; do
     command -v "${pair#*:}" >/dev/null || missing="$missing ${pair%%:*}"
 done
-# dpkg-query reports packages that it has never heard of as an error, and prints the others all the same.
+# dpkg-query reports unknown packages as an error, and prints the others anyway.
 installed=$(dpkg-query -W -f '${db:Status-Status}:${Package}\n' $libraries 2>/dev/null) || true
 for library in $libraries; do
     case "
@@ -59,7 +59,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 trap 'exit 130' INT TERM
 
-# needrestart (Ubuntu) must not restart the services of the machine; another apt-get gets two minutes to end.
+# needrestart (Ubuntu) must not restart the machine's services; another apt-get gets two minutes to finish.
 apt() {
     $as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l \
         apt-get -qq -o DPkg::Lock::Timeout=120 "$@" >>"$log" 2>&1 </dev/null
@@ -72,7 +72,7 @@ fail_with_log() {
 
 printf 'setup: installing with apt-get: %s\n' "$missing"
 
-# One unreachable source among several is no reason to stop: what counts is whether the packages are found.
+# One unreachable source among several is no reason to stop, as long as the packages are found.
 apt update || printf 'apt-get update failed; going on with the package lists at hand.\n' >>"$log"
 
 # Exact names only: apt-get would take an unknown "g++" for a pattern.
@@ -89,7 +89,7 @@ if [ -n "$unknown" ]; then
     fail_with_log "apt-get knows no package of these names:$unknown; $remedy."
 fi
 
-# --no-remove: stop rather than replace a package that is in the way.
+# --no-remove: stop rather than replace a conflicting package.
 apt install --no-install-recommends --no-remove -y $missing ||
     fail_with_log "apt-get could not install: $missing. Its messages are above."
 

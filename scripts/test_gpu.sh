@@ -1,8 +1,9 @@
 #!/bin/sh
 # scripts/test_gpu.sh BUNDLE
-# Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients, loss curves, generation, equal
-# bits of repeated and resumed runs, and, where compute-sanitizer is installed, small operations under it. Several ranks:
-# test_gpu_ranks.sh. Run it in a checkout. Results go to stdout; the tests' own output to $OUT, or a temporary folder.
+# Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients,
+# loss curves, generation, equal bits of repeated and resumed runs, and, where compute-sanitizer is
+# installed, small operations under it. For several ranks see test_gpu_ranks.sh. Run it in a checkout.
+# Results go to stdout, the tests' own output to $OUT or a temporary folder.
 set -eu
 
 bundle=$(cd "$1" && pwd)
@@ -74,7 +75,7 @@ for precision in float32 bfloat16; do
     check "resumed run, $precision" resumed
 done
 
-# What one device saved, the other goes on from: losses equal to 1 in 1000 with those of a run on one device.
+# One device continues what the other saved: losses agree to 1 in 1000 with those of a run on one device.
 losses_from() {
     awk -v FS="'" '/^\{.loss/ { print $4 }' "$1" | tail -n "$2"
 }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # scripts/test_gpu_ranks.sh BUNDLE
-# Tests several ranks of an unpacked bundle (make bundle BUNDLE=--tests) with NCCL between them: every collective, what happens when a
-# rank fails, and training on a mesh and through the C++ interface against one process. The ranks take turns with the GPUs that there are, so one is enough.
-# Results go to stdout; the programs' own output to $OUT, or a temporary folder.
+# Tests several ranks of an unpacked bundle (make bundle BUNDLE=--tests) with NCCL between them: every
+# collective, what happens when a rank fails, and training on a mesh and through the C++ interface against
+# one process. Ranks may share GPUs, so one GPU is enough. Results go to stdout, the programs' own output to
+# $OUT or a temporary folder.
 set -eu
 
 bundle=$(cd "$1" && pwd)
@@ -16,7 +17,8 @@ skip() {
     exit 0
 }
 
-# Name, seconds it may take, ranks, what the output must say, program and its argument. Ranks that are to fail do so by themselves.
+# Name, seconds it may take, ranks, what the output must contain, program and its argument. Ranks that are
+# meant to fail do so by themselves.
 part() {
     name=$1 seconds=$2 ranks=$3 expected=$4
     shift 4
@@ -35,7 +37,8 @@ part() {
     printf '%-32s %-18s %4d s  %s\n' "$name" "$result" "$(($(date +%s) - begin))" "$(grep -aF "$expected" "$log" | head -n 1)"
 }
 
-# The C++ interface on so many ranks: evaluation before and after training, and again of the saved model, as on one rank.
+# The C++ interface on this many ranks: evaluation before and after training, and again of the saved model,
+# as on one rank.
 evaluations() {
     log="$logs/api-$1-ranks.log"
     timeout -k 5 180 mpirun -n "$1" "$bundle/bin/trainer_program" "$2" "$work/model" "$source/examples/data/quotes.jsonl" \

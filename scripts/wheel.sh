@@ -1,11 +1,11 @@
-# Sourced by the fetch_*.sh scripts: brings C++ parts of a Python package into the user's cache, where CMake looks for them.
-# Needs python3 with pip, and the network, once. Without them it says so and the build goes on.
-# A failed attempt is not repeated by itself: "scripts/fetch_….sh --again" repeats it.
+# Sourced by the fetch_*.sh scripts: puts C++ parts of a Python package into the user's cache, where CMake
+# looks for them. Needs python3 with pip, and the network, once. Without them it says so and the build
+# continues. A failed attempt is repeated only by "scripts/fetch_….sh --again".
 #
 # wheel_fetch PACKAGE VERSION FOLDER MARKER WITHOUT
 #   FOLDER   name under the cache; MARKER: a file in it that shows that it is complete
 #   WITHOUT  what does not work without it, for the message
-#   and keep() must be defined: moves what is wanted from $1 (the unpacked wheel) into $2
+#   keep() must be defined: it moves what is wanted from $1 (the unpacked wheel) into $2
 
 wheel_cache="${XDG_CACHE_HOME:-$HOME/.cache}/drover"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Llama 2 with 2-D sharding. The flags are those of PyTorch/XLA's guide to Llama 2 training on TPUs; what
-# stands in front of them starts the processes. The batch is that of all processes together.
+# Llama 2 with 2-D sharding. The flags are those of PyTorch/XLA's guide to Llama 2 training on TPUs. The
+# words before them start the processes. The batch is that of all processes together.
 #
 # NPROC=4 SHARDING="--spmd_2d_sharding 2" CONFIG=llama2_7B.json examples/commands/llama2_spmd.sh
-# More flags may follow; they win over those below.
+# More flags may follow; they override those below.
 set -euo pipefail
 
 : "${DROVER:=drover}" "${MPIRUN:=mpirun --bind-to none}" "${NPROC:=2}"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Llama 3 8B sharded in one of three ways: the flags of TorchAcc's guide, which compares them. What stands in
-# front of the flags starts the processes. The batch (BS) is that of each process; the DeepSpeed file takes it and
-# the number of processes from here ("auto"), where the guide's file has 1 and 8.
+# Llama 3 8B sharded in one of three ways, with the flags of TorchAcc's guide, which compares them. The words
+# before the flags start the processes. The batch (BS) is that of each process. The DeepSpeed file takes it
+# and the number of processes from here ("auto"), where the guide's file has 1 and 8.
 #
 # NPROC=8 MODEL=./Meta-Llama-3-8B/ examples/commands/llama3_sharded.sh native|deepspeed|torchacc
-# More flags may follow; they win over those below.
+# More flags may follow; they override those below.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Mixtral 8x7B with FSDPv2. The flags are those of PyTorch/XLA's guide to Mixtral training on TPUs; what
-# stands in front of them starts the processes. The batch is that of all processes together.
+# Mixtral 8x7B with FSDPv2. The flags are those of PyTorch/XLA's guide to Mixtral training on TPUs. The
+# words before them start the processes. The batch is that of all processes together.
 #
 # NPROC=8 CONFIG=mixtral87.json examples/commands/mixtral_fsdp.sh
-# More flags may follow; they win over those below.
+# More flags may follow; they override those below.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)

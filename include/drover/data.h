@@ -45,8 +45,8 @@ DROVER_INLINE_NAMESPACE v1 {
     /// One row of a dataset.
     class DROVER_EXPORT Row {
       public:
-        /// The text in a column; throws when there is no such column or the value is no text. Valid until the
-        /// next row.
+        /// The text in a column; throws when there is no such column or the value is not text. Valid until
+        /// the next row.
         std::string_view operator[](std::string_view column) const;
 
         struct Cursor;
@@ -96,7 +96,7 @@ DROVER_INLINE_NAMESPACE v1 {
     };
 
     /// Pads the rows of a batch on the right with the tokenizer's pad token; labels are the ids, and −100
-    /// wherever the id is that of the pad token: with EOS as pad token real ends are no targets, as in
+    /// wherever the id is that of the pad token: with EOS as pad token real ends are not targets, as in
     /// transformers.
     class DROVER_EXPORT DataCollatorForLanguageModeling {
       public:

@@ -35,7 +35,7 @@ DROVER_INLINE_NAMESPACE v1 {
 
         /// The text that follows the prompt. Where several processes have trained the model and none has all
         /// of its weights, all of them call this together. Throws when such weights, or weights that there
-        /// was no memory to keep, went with their Trainer.
+        /// was no memory to keep, were lost with their Trainer.
         std::string generate(const Tokenizer& tokenizer, const std::string& prompt,
                              const GenerationOptions& options = {}) const;
 

@@ -72,7 +72,7 @@ std::span<const ArgumentGroup> argument_groups() {
                       "How batches reach the model; none of these changes a number unless "
                       "it says so.",
                       loading_arguments()},
-        ArgumentGroup{"Several processes", "Checked always; with one process they have nothing to split.",
+        ArgumentGroup{"Several processes", "Always checked; with one process there is nothing to split.",
                       parallel_arguments()},
         ArgumentGroup{"Profiling and diagnosis", "Traces, scope names and tuning files.",
                       profile_arguments()},
@@ -80,7 +80,7 @@ std::span<const ArgumentGroup> argument_groups() {
                       "Flags of the tensor- and pipeline-parallel script, in this program's terms.",
                       neuron_arguments()},
         ArgumentGroup{"Accepted and explained",
-                      "Flags of the original script that have nothing to act on here; each prints one line.",
+                      "Flags of the original script that have no effect here; each prints one line.",
                       explained_arguments()},
     };
     return groups;

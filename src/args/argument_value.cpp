@@ -117,7 +117,8 @@ Json read_object(std::string_view text, std::string_view where) {
     try {
         value = is_text ? parse_json(text, where) : read_json_file(with_home(text));
     } catch (const Error& error) {
-        if (is_text) throw UsageError(error.cause(), "Write one JSON object, in single quotes of the shell.");
+        if (is_text)
+            throw UsageError(error.cause(), "Write one JSON object, in single quotes for the shell.");
         throw Error(fmt::format("{} names a file that cannot be used: {}", where, error.cause()),
                     error.remedy());
     }

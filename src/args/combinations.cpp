@@ -59,26 +59,24 @@ void check_best_model(const Arguments& arguments) {
                              "Give --metric_for_best_model, for example loss, or --load_best_model_at_end.");
     } else if (arguments.given("early_stopping_threshold")) {
         throw UsageError("--early_stopping_threshold is given, but nothing stops early.",
-                         "Give --early_stopping_patience, too.");
+                         "Give --early_stopping_patience too.");
     }
     if (arguments.flag("eval_on_start") && arguments.flag("do_train") && !arguments.flag("do_eval"))
         throw UsageError("--eval_on_start has nothing to evaluate.", "Add --do_eval.");
     if (!arguments.flag("load_best_model_at_end") || save == "best") return;
     if (eval != save)
         throw UsageError(
-            fmt::format(
-                "--load_best_model_at_end needs checkpoints where evaluations are, but --eval_strategy "
-                "is {} and --save_strategy is {}.",
-                eval, save),
+            fmt::format("--load_best_model_at_end needs a checkpoint at each evaluation, but --eval_strategy "
+                        "is {} and --save_strategy is {}.",
+                        eval, save),
             "Give both the same value, or --save_strategy best.");
     if (eval != "steps") return;
     const double save_steps = arguments.number("save_steps"), eval_steps = arguments.number("eval_steps");
     if ((save_steps < 1) != (eval_steps < 1))
         throw UsageError(
-            fmt::format(
-                "--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, which a share "
-                "and a number cannot promise: they are {} and {}.",
-                save_steps, eval_steps),
+            fmt::format("--load_best_model_at_end needs --save_steps to be a multiple of --eval_steps, which "
+                        "a share and a number cannot guarantee: they are {} and {}.",
+                        save_steps, eval_steps),
             "Give both as numbers or both as shares.");
     constexpr double millionth = 1e6;  // shares are compared in millionths, as transformers does
     const double unit = save_steps < 1 ? millionth : 1;
@@ -183,7 +181,7 @@ void check_output(const Arguments& arguments) {
     if (folder.empty()) throw UsageError("--output_dir is empty.", "Name a folder.");
     if (std::filesystem::absolute(folder).lexically_normal() == "/")
         throw UsageError("--output_dir is /, the root of the file system.",
-                         "Name a folder that is for this run alone.");
+                         "Name a folder that is used only by this run.");
 }
 
 void check_resume(const Arguments& arguments) {

@@ -124,7 +124,7 @@ class DeepSpeedReader {
                             "take 0.001).",
                             arguments_.number("learning_rate")));
         params.check_all_known();
-        explain_no_effect(block, {"legacy_fusion"}, "has nothing to act on here.");
+        explain_no_effect(block, {"legacy_fusion"}, "has no effect here.");
         block.check_all_known();
     }
 
@@ -199,7 +199,7 @@ class DeepSpeedReader {
         settings_.loss_scale_window = fp16.integer("loss_scale_window", 1000, 1);
         settings_.hysteresis = fp16.integer("hysteresis", 2, 1);
         explain_no_effect(fp16, {"auto_cast", "consecutive_hysteresis", "fp16_master_weights_and_grads"},
-                          "has nothing to act on here.");
+                          "has no effect here.");
         fp16.check_all_known();
 
         ObjectReader bf16 = reader_.object("bf16");
@@ -207,8 +207,7 @@ class DeepSpeedReader {
         settings_.bf16 = bf16.is_auto("enabled") ? bf16_asked : bf16.flag("enabled", false);
         const bool bf16_alone = bf16.flag("bf16_master_weights_and_grads", false);
         settings_.bf16_has_master = settings_.bf16 && !bf16_alone;
-        explain_no_effect(bf16, {"immediate_grad_update", "check_grad_overflow"},
-                          "has nothing to act on here.");
+        explain_no_effect(bf16, {"immediate_grad_update", "check_grad_overflow"}, "has no effect here.");
         bf16.check_all_known();
         if (settings_.fp16 && settings_.bf16)
             throw UsageError(fmt::format("{} switches fp16 and bf16 on.", reader_.where()),
@@ -240,7 +239,7 @@ class DeepSpeedReader {
         if (stage > 3) zero.fail("stage", fmt::format("is {}", stage), "Use 0, 1, 2 or 3.");
         settings_.stage = static_cast<int>(stage);
         if (offload_device(zero, "offload_param") != "none")
-            explain("offload_param is not done; weights and gradients stay on the device.");
+            explain("offload_param is not available; weights and gradients stay on the device.");
         const std::string optimizer_device = offload_device(zero, "offload_optimizer");
         const bool old_spelling = zero.flag("cpu_offload", false);
         settings_.offload_optimizer = optimizer_device != "none" || old_spelling;
@@ -248,7 +247,7 @@ class DeepSpeedReader {
             explain("offload_optimizer keeps the state in the host's memory, not on a disk.");
         if (settings_.offload_optimizer)
             explain(
-                "offload_optimizer: a GPU makes the updates itself, and reaches the state in the host's "
+                "offload_optimizer: a GPU makes the updates itself, and accesses the state in the host's "
                 "memory.");
         explain_no_effect(zero,
                           {"allgather_partitions",
@@ -277,7 +276,7 @@ class DeepSpeedReader {
             zero,
             {"stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save",
              "gather_16bit_weights_on_model_save", "load_from_fp32_weights", "elastic_checkpoint"},
-            "need no saying: a whole Hugging Face model is always written.");
+            "are not needed: a whole Hugging Face model is always written.");
         explain_no_effect(
             zero,
             {"cpu_offload_params", "cpu_offload_use_pin_memory", "zero_hpz_partition_size",
@@ -302,7 +301,7 @@ class DeepSpeedReader {
         explain_no_effect(reader_,
                           {"steps_per_print", "wall_clock_breakdown", "dump_state", "flops_profiler",
                            "comms_logger", "tensorboard", "wandb", "csv_monitor", "comet"},
-                          "choose what DeepSpeed prints, which is not used.");
+                          "choose what DeepSpeed prints; DeepSpeed is not used.");
         explain_no_effect(reader_,
                           {"zero_allow_untested_optimizer",
                            "zero_force_ds_cpu_optimizer",

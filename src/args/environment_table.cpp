@@ -14,12 +14,12 @@ namespace drover {
 namespace {
 
 constexpr std::string_view scope_names =
-    "Errors name the layer and the weight, and traces the operations, with it and without.";
+    "Errors name the layer and the weight, and traces the operations, with or without it.";
 constexpr std::string_view neuron_only = "It tunes another vendor's runtime, which is not used here.";
 
 constexpr std::array variables{
     EnvironmentVariable{"PJRT_DEVICE", "device",
-                        "CPU, CUDA or GPU choose the device; TPU means whatever is here."},
+                        "CPU, CUDA or GPU choose the device; TPU means whatever device there is."},
     EnvironmentVariable{"XLA_USE_BF16", "dtype", "1: weights, gradients and activations in bfloat16."},
     EnvironmentVariable{"XLA_DOWNCAST_BF16", "dtype", "1: as XLA_USE_BF16."},
     EnvironmentVariable{"XLA_USE_SPMD", "",
@@ -31,8 +31,7 @@ constexpr std::array variables{
     EnvironmentVariable{"PJRT_ALLOCATOR_FRACTION", "memory_fraction",
                         "Largest share of the device's memory that the plan may take."},
     EnvironmentVariable{"XLA_PERSISTENT_CACHE_PATH", "", "Folder where compiled programs are kept.",
-                        Standing::explained,
-                        "There is no compiler whose results could be kept: the program is compiled already."},
+                        Standing::explained, "Nothing is compiled at run time, so there is nothing to keep."},
     EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch", "Epoch (from 0) of the step to trace."},
     EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."},
     EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."},
@@ -42,26 +41,26 @@ constexpr std::array variables{
                         "Nothing is downloaded, so no token is used: models and datasets come from local "
                         "folders and from the Hub's cache."},
     EnvironmentVariable{"HF_HOME", "",
-                        "Folder of Hugging Face's caches, where models and datasets are looked for."},
-    EnvironmentVariable{"HF_HUB_CACHE", "", "Folder of models and tokenizers, in place of $HF_HOME/hub."},
+                        "Folder of Hugging Face's caches, which are searched for models and datasets."},
+    EnvironmentVariable{"HF_HUB_CACHE", "", "Folder of models and tokenizers, instead of $HF_HOME/hub."},
     EnvironmentVariable{"HUGGINGFACE_HUB_CACHE", "", "Older name of HF_HUB_CACHE."},
     EnvironmentVariable{"TRANSFORMERS_CACHE", "", "Older name of HF_HUB_CACHE."},
     EnvironmentVariable{"HF_DATASETS_CACHE", "",
-                        "Folder of prepared datasets, in place of $HF_HOME/datasets."},
-    EnvironmentVariable{"XDG_CACHE_HOME", "", "Folder of caches in general, in place of ~/.cache."},
-    EnvironmentVariable{"DROVER_CACHE", "", "Folder of token files and other things made by this program."},
+                        "Folder of prepared datasets, instead of $HF_HOME/datasets."},
+    EnvironmentVariable{"XDG_CACHE_HOME", "", "Folder of caches in general, instead of ~/.cache."},
+    EnvironmentVariable{"DROVER_CACHE", "", "Folder of token files and other data that this program caches."},
     EnvironmentVariable{
         "DROVER_CPU_ISA", "",
-        "avx2, avx512 or amx: use these instructions and no better ones; unset: the best that the "
-        "processor has."},
+        "avx2, avx512 or amx: the best instructions to use; unset: the best that the processor has."},
     EnvironmentVariable{
         "DROVER_GROUPED_GEMM", "",
         "cublas, streams or kernel: how a GPU multiplies experts' matrices, where their sizes "
         "allow it; unset: by their sizes."},
     EnvironmentVariable{"DROVER_ATTENTION_PIECE_MB", "",
                         "MiB that a piece of attention's backward may take on a GPU; unset: 4096."},
-    EnvironmentVariable{"DROVER_CUDA_GRAPHS", "",
-                        "0: forward and backward are not recorded; a GPU gets each operation by itself."},
+    EnvironmentVariable{
+        "DROVER_CUDA_GRAPHS", "",
+        "0: forward and backward are not recorded; each operation is given to the GPU by itself."},
     EnvironmentVariable{"OMP_NUM_THREADS", "threads", "CPU threads; of a list, the first number."},
     EnvironmentVariable{"NEURON_RT_STOCHASTIC_ROUNDING_EN", "stochastic_rounding",
                         "1: round updates of bfloat16 weights at random."},

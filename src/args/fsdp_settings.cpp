@@ -88,13 +88,13 @@ constexpr std::array explained_keys{
 };
 constexpr std::array explained_xla_keys{
     ExplainedKey{"flatten_parameters",
-                 "weights are not joined in one vector; each keeps its shape, so that weight decay and "
+                 "weights are not joined into one vector; each keeps its shape, so that weight decay and "
                  "Adafactor see it, and the weights of a block travel together."},
     ExplainedKey{
         "opt_flatten_overlap",
-        "gathering and scattering always run beside the computation; there is nothing to switch on."},
+        "gathering and scattering always run alongside the computation; there is nothing to switch on."},
     ExplainedKey{"pin_layout_in_collective_ops",
-                 "it fixes memory layouts that a compiler might change; here nothing changes them."},
+                 "it fixes memory layouts that a compiler might change, and nothing changes them here."},
 };
 
 void explain_keys(FsdpSettings& settings, ObjectReader& reader, std::span<const ExplainedKey> keys) {
@@ -104,7 +104,7 @@ void explain_keys(FsdpSettings& settings, ObjectReader& reader, std::span<const 
                 fmt::format("{}: {}: {}", reader.where(), explained.key, explained.meaning));
 }
 
-/// What is written decides; Hugging Face's default would be slower here for nothing.
+/// Only what is written counts; Hugging Face's default would be slower here without a benefit.
 void read_prefetch(FsdpSettings& settings, ObjectReader& reader) {
     for (const char* key : {"backward_prefetch", "backward_prefetch_policy"}) {
         if (!reader.has(key)) continue;
@@ -112,7 +112,7 @@ void read_prefetch(FsdpSettings& settings, ObjectReader& reader) {
         settings.backward_prefetch = asked != "NO_PREFETCH";
         if (asked == "BACKWARD_POST")
             settings.explanations.push_back(fmt::format(
-                "{}: {}: BACKWARD_POST is taken for BACKWARD_PRE; there is memory for two blocks anyway.",
+                "{}: {}: BACKWARD_POST is treated as BACKWARD_PRE; there is memory for two blocks anyway.",
                 reader.where(), key));
     }
     settings.forward_prefetch = reader.flag("forward_prefetch", true);
@@ -188,11 +188,11 @@ void read_config(FsdpSettings& settings, const Json& config, const std::string& 
             "Keep one of them.");
     if (settings.xla_fsdp_v2 && !settings.xla)
         settings.explanations.push_back(
-            fmt::format("{}: xla_fsdp_v2 is taken although xla is not true.", where));
+            fmt::format("{}: xla_fsdp_v2 is used although xla is not true.", where));
     if (!no_effect.empty())
         settings.explanations.push_back(
             fmt::format("{}: {} tune{} PyTorch/XLA's sharding; here every weight is sharded by rows, and "
-                        "gathers and scatters run beside the computation.",
+                        "gathers and scatters run alongside the computation.",
                         where, fmt::join(no_effect, ", "), no_effect.size() == 1 ? "s" : ""));
 }
 

@@ -110,24 +110,27 @@ std::string code_cell(std::string_view text) {
 constexpr std::string_view markdown_introduction =
     R"(# drover run_clm
 
-<!-- Made by `drover run_clm --help_markdown`. Change the tables in src/args, then write this file again. -->
+<!-- Made by `drover run_clm --help_markdown`. Change the tables in src/args, then run it again. -->
 
-Trains and evaluates causal language models with the command lines of `run_clm.py`. Every argument of its versions 4 and 5,
-of the forks for sharded training, and of `run_llama_nxd.py` is accepted.
+Trains and evaluates causal language models with the command lines of `run_clm.py`. It accepts every
+argument of versions 4 and 5, of the forks for sharded training, and of `run_llama_nxd.py`.
 
 ## How arguments are written
 
-- `--name value` or `--name=value`; hyphens and underscores are the same; the beginning of a name is enough when it fits only
-  one argument.
-- Booleans: the bare flag is yes; `yes`, `true`, `t`, `y`, `1` and `no`, `false`, `f`, `n`, `0` in any case; `--no_name` is no.
-- The last of a repeated flag counts. Lists take several words, and repeated flags add to them.
+- `--name value` or `--name=value`. Hyphens and underscores are the same. The beginning of a name is
+  enough when it fits only one argument.
+- Booleans: the bare flag means yes, and `--no_name` means no. As values, `yes`, `true`, `t`, `y`,
+  `1` and `no`, `false`, `f`, `n`, `0` are accepted in upper and lower case.
+- If a flag is repeated, the last one counts. Lists take several words, and repeated flags add to
+  them.
 - JSON arguments take an object as text (it starts with `{`) or the path of a file.
-- A single argument that ends in `.json` is a file with all arguments by name; a `training_args.json` of an earlier run is one.
-- The words of a file `run_clm.args` beside the program stand before those of the command line.
-- An environment variable sets what neither command line nor file has set.
+- A single argument that ends in `.json` is a file with all arguments by name, for example the
+  `training_args.json` of an earlier run.
+- The words of a file `run_clm.args` beside the program are put before those of the command line.
+- An environment variable sets what neither the command line nor a file has set.
 
-*acts*: it does what it says. *several processes*: it is read and checked, and acts when several processes train together.
-*explained*: it is accepted, and one line says what it means here.
+*acts*: it does what it says. *several processes*: it is read and checked, and acts when several
+processes train together. *explained*: it is accepted, and one line says what it means here.
 )";
 
 }  // namespace
@@ -137,10 +140,9 @@ std::string help_text() {
         "Usage: drover run_clm --config_name FILE --tokenizer_name FOLDER --train_file FILE --do_train ...\n"
         "       drover run_clm arguments.json\n\n";
     text += wrapped(
-        "Trains and evaluates causal language models with the command lines of run_clm.py. Values follow the "
-        "name or a "
-        "=; hyphens and underscores are the same; unique beginnings of names are enough; --no_x switches a "
-        "boolean off.",
+        "Trains and evaluates causal language models with the command lines of run_clm.py. Write --name "
+        "value or --name=value. Hyphens and underscores are the same, the beginning of a name is enough "
+        "when it fits only one argument, and --no_x switches a boolean off.",
         0);
     for (const ArgumentGroup& group : argument_groups()) {
         text += fmt::format("\n{}\n{}", group.title, wrapped(group.introduction, 2));

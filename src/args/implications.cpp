@@ -100,14 +100,14 @@ void imply_from_neuron_names(Arguments& arguments) {
 /// Where of two settings that were given only one counts, as in transformers.
 void explain_what_wins(Arguments& arguments) {
     if (arguments.integer("max_steps") > 0 && arguments.given("num_train_epochs"))
-        arguments.explain("--max_steps is given, so --num_train_epochs does not count.");
+        arguments.explain("--max_steps is given, so --num_train_epochs is ignored.");
     if (arguments.number("warmup_steps") > 0 && arguments.number("warmup_ratio") > 0)
-        arguments.explain("--warmup_steps is given, so --warmup_ratio does not count.");
+        arguments.explain("--warmup_steps is given, so --warmup_ratio is ignored.");
     const std::string& schedule = arguments.text("lr_scheduler_type");
     const bool warms_up = arguments.number("warmup_steps") > 0 || arguments.number("warmup_ratio") > 0;
     if (warms_up && (schedule == "constant" || schedule == "reduce_lr_on_plateau"))
         arguments.explain(fmt::format(
-            "--lr_scheduler_type {} has no warm-up, so --warmup_steps and --warmup_ratio do not count.",
+            "--lr_scheduler_type {} has no warm-up, so --warmup_steps and --warmup_ratio are ignored.",
             schedule));
     struct Interval {
         const char *steps, *strategy;
@@ -116,10 +116,10 @@ void explain_what_wins(Arguments& arguments) {
          {Interval{"logging_steps", "logging_strategy"}, Interval{"eval_steps", "eval_strategy"},
           Interval{"save_steps", "save_strategy"}})
         if (arguments.given(steps) && arguments.text(strategy) != "steps")
-            arguments.explain(fmt::format("--{} counts only with --{} steps, and that is {}.", steps,
+            arguments.explain(fmt::format("--{} is used only with --{} steps, but that is {}.", steps,
                                           strategy, arguments.text(strategy)));
     if (arguments.has("model_type") && (arguments.has("config_name") || arguments.has("model_name_or_path")))
-        arguments.explain("--model_type does not count where a config or a model is named.");
+        arguments.explain("--model_type is ignored because a config or a model is named.");
 }
 
 constexpr std::array other_trackers{"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub",
@@ -181,7 +181,7 @@ void apply_implications(Arguments& arguments) {
         for (const char* name : {"preprocessing_num_workers", "overwrite_cache"})
             if (arguments.given(name))
                 arguments.explain(fmt::format(
-                    "--{}: with --streaming nothing is tokenized ahead, so it has nothing to act on.", name));
+                    "--{}: with --streaming nothing is tokenized ahead, so it has no effect.", name));
         if (arguments.flag("dataloader_drop_last"))
             arguments.explain(
                 "--dataloader_drop_last: the last batch of a stream is used even if it is not full, as "

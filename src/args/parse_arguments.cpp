@@ -61,8 +61,7 @@ void apply_fsdp(RunArguments& run) {
     run.fsdp = read_fsdp_settings(run.arguments);
     if (!run.fsdp) {
         if (run.arguments.has("fsdp_config"))
-            run.arguments.explain(
-                "--fsdp_config: it is read and checked, but shards nothing without --fsdp.");
+            run.arguments.explain("--fsdp_config: it is read and checked, but has no effect without --fsdp.");
         return;
     }
     if (run.fsdp->activation_checkpointing) {
@@ -89,9 +88,10 @@ void apply_deepspeed(RunArguments& run) {
     if (!run.deepspeed->schedule.empty()) {
         if (run.arguments.given("lr_scheduler_type") &&
             run.arguments.text("lr_scheduler_type") != run.deepspeed->schedule)
-            run.arguments.explain(fmt::format(
-                "--lr_scheduler_type: the scheduler block of --deepspeed comes first, so the schedule is {}.",
-                run.deepspeed->schedule));
+            run.arguments.explain(
+                fmt::format("--lr_scheduler_type: the scheduler block of --deepspeed takes precedence, so "
+                            "the schedule is {}.",
+                            run.deepspeed->schedule));
         run.arguments.set("lr_scheduler_type", run.deepspeed->schedule, source);
     }
     if (run.deepspeed->recompute && !run.arguments.given("recompute"))

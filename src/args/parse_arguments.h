@@ -21,7 +21,7 @@ struct RunArguments {
     bool batch_is_global = false;
     /// It is one batch, as under SPMD, not cut into batches of the replicas (Accelerate's split_batches).
     bool batch_is_spmd = false;
-    /// Processes that see different batches, as far as the arguments tell: a --deepspeed configuration is
+    /// Processes that see different batches, according to the arguments: a --deepspeed configuration is
     /// compared with it.
     std::int64_t replicas = 1;
     /// --help or --help_markdown is set; nothing else was read or checked.
@@ -35,19 +35,19 @@ struct ParseOptions {
     std::int64_t world_size = 1;  ///< processes that were started together
 };
 
-/// Reads the words behind `drover run_clm`; a single word that ends in .json names a file with all arguments.
+/// Reads the words after `drover run_clm`; a single word that ends in .json names a file with all arguments.
 /// What follows from other settings is filled in, combinations are checked, and explanations are collected
 /// for the caller to print. UsageError when something is wrong.
 RunArguments parse_run_arguments(std::span<const std::string> words, const ParseOptions& options = {});
 
-/// The same behind reading: environment, what follows from other settings, checks.
+/// The steps after reading: environment, what follows from other settings, checks.
 RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& options);
 
 /// Fills in what follows from other settings, as transformers does after parsing: evaluation steps, the
 /// metric of the best model, recompute, device, optimizer, and what the older names stand for.
 void apply_implications(Arguments& arguments);
 
-/// UsageError for the first combination that cannot be.
+/// UsageError for the first combination that is not possible.
 void check_combinations(const Arguments& arguments);
 
 }  // namespace drover

@@ -14,7 +14,7 @@
 namespace drover {
 namespace {
 
-/// A flag, as opposed to the value of one: `-1` and a text with spaces behind hyphens are values.
+/// A flag, as opposed to the value of one: `-1` and a text with spaces after hyphens are values.
 bool is_flag(std::string_view word) {
     if (word.size() < 2 || word[0] != '-' || number_from_text(word)) return false;
     const std::size_t end = std::min(word.find('='), word.size());
@@ -34,11 +34,12 @@ class WordParser {
     void parse_flag(const std::string& word) {
         if (next_ == 1 && word.ends_with(".json") && !is_flag(word))
             throw UsageError(
-                fmt::format("{} stands beside other words, but a file of arguments is all of them.", word),
-                fmt::format("Write the other settings into the file and give it alone: drover run_clm {}",
+                fmt::format(
+                    "{} is given together with other words, but a file of arguments must stand alone.", word),
+                fmt::format("Put the other settings into the file and give only the file: drover run_clm {}",
                             word));
         if (!is_flag(word))
-            throw UsageError(fmt::format("\"{}\" stands where a flag is expected.", word),
+            throw UsageError(fmt::format("\"{}\" is given where a flag is expected.", word),
                              "Flags start with two hyphens; quote values that hold spaces.");
         if (!word.starts_with("--"))
             throw UsageError(fmt::format("{} is not a flag.", word), "Flags start with two hyphens.");
@@ -60,7 +61,7 @@ class WordParser {
             if (!value)
                 throw UsageError(fmt::format("{} needs a value.", where),
                                  named.argument->type == ArgumentType::optional_boolean
-                                     ? "Write yes or no behind it."
+                                     ? "Write yes or no after it."
                                      : "Write it behind the flag.");
             set(*named.argument, value_from_text(*named.argument, *value, where));
         }
@@ -77,7 +78,7 @@ class WordParser {
         } else {
             if (next_ == words_.size() || is_flag(words_[next_]))
                 throw UsageError(fmt::format("{} needs one or more words.", where),
-                                 "Write them behind the flag.");
+                                 "Write them after the flag.");
             while (next_ < words_.size() && !is_flag(words_[next_])) add(words_[next_++]);
         }
         collected_.insert(&argument);

@@ -8,9 +8,9 @@ std::span<const Argument> explained_arguments() {
     using namespace table;
     constexpr std::string_view offline =
         "Nothing is sent to the Hub; upload --output_dir when the run is over.";
-    constexpr std::string_view compiled = "The program is compiled already; its kernels are fused by hand.";
-    constexpr std::string_view python_only =
-        "It concerns Python's memory or loops and has nothing to act on here.";
+    constexpr std::string_view compiled =
+        "The program is already compiled, and its kernels are fused by hand.";
+    constexpr std::string_view python_only = "It concerns Python's memory or loops and has no effect here.";
     constexpr std::string_view trackers = "Records go to the console, JSON files and TensorBoard only.";
     static constexpr std::array rows{
         flag("push_to_hub", "no", "Upload the model.").explained(offline),

@@ -21,6 +21,7 @@ std::span<const Argument> model_arguments() {
             .of_command(),
         text("config_name", "",
              "Folder, JSON file or Hub name of the model's config; alone, the model starts from random "
+<<<<<<< HEAD
              "weights.")
             .of_command()
             .own_of_process(),
@@ -29,8 +30,13 @@ std::span<const Argument> model_arguments() {
             .own_of_process(),
         text("cache_dir", "", "Folder in which models, tokenizers and datasets of the Hub are looked for.")
             .own_of_process(),
+=======
+             "weights."),
+        text("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own."),
+        text("cache_dir", "", "Folder to search for models, tokenizers and datasets of the Hub."),
+>>>>>>> wt-docs
         flag("use_fast_tokenizer", "yes", "Which Python tokenizer class to use.")
-            .explained("There is one tokenizer here, native code that gives the fast class's tokens."),
+            .explained("There is one tokenizer here: native code that gives the tokens of the fast class."),
         text("model_revision", "main", "Branch, tag or commit of a model of the Hub."),
         text("token", "", "Access token for gated models and datasets of the Hub.").explained(no_download),
         maybe("use_auth_token", "Use the token that was stored by a login.").explained(no_download),
@@ -42,7 +48,7 @@ std::span<const Argument> model_arguments() {
         choice("hf_compat", "5|4.57|4.43", "5",
                "Release of transformers whose numbers a run has, where releases differ. 4.57: loaded weights "
                "are float32 unless --dtype says otherwise, the loss is divided as --loss_denominator hf457 "
-               "says, Mixtral's experts are drawn as single layers. 4.43: new weights are float32, too, the "
+               "says, Mixtral's experts are drawn as single layers. 4.43: new weights are float32 too, the "
                "loss is the mean of the micro-batches' means, and Mixtral's norms have weight decay."),
         flag("low_cpu_mem_usage", "no", "Build the model without a second copy in memory.")
             .explained("There is never a second copy of the model in memory."),
@@ -50,10 +56,10 @@ std::span<const Argument> model_arguments() {
                "Which attention code to use.")
             .explained("Every choice runs the same tiled attention, which never forms the matrix of scores."),
         flag("flash_attention", "no", "Use the fused attention kernel.")
-            .explained("Attention is always tiled and fused, with the flag or without."),
+            .explained("Attention is always tiled and fused, with or without the flag."),
         flag("gmm", "no", "Mixtral: grouped products over the sorted tokens of all experts (the default)."),
         flag("gmm_stack", "no",
-             "Mixtral: the same products from weights that are copied together for each of them; for "
+             "Mixtral: the same products, with the experts' weights copied together for each of them; for "
              "comparison: equal numbers, more memory and time."),
         flag("static", "no", "Mixtral: every expert sees every token; slow, for comparison."),
         flag("peft_lora", "no",
@@ -63,9 +69,10 @@ std::span<const Argument> model_arguments() {
                "element by its "
                "place, which is several times faster."),
         flag("spmd_defer_init", "no", "Make each weight only where it is kept.")
-            .explained("Always so: no process ever makes a weight that it does not keep, and the values are "
-                       "those of the model's own init."),
+            .explained("This is always so: no process ever creates a weight that it does not keep, and the "
+                       "values are those of the model's own init."),
         integer("num_layer", "-1",
+<<<<<<< HEAD
                 "Number of layers, in place of the config's; -1: the config's. Of loaded weights the first "
                 "layers are taken, and layers that they lack are drawn.")
             .of_command()
@@ -74,6 +81,14 @@ std::span<const Argument> model_arguments() {
                 "Width of the model, in place of the config's; -1: the config's. head_dim follows, "
                 "intermediate_size stays. Not another one than that of loaded weights.")
             .of_command()
+=======
+                "Number of layers, instead of the config's; -1: the config's. Loaded weights give the first "
+                "layers, and missing layers are drawn.")
+            .at_least(-1),
+        integer("hidden_size", "-1",
+                "Width of the model, instead of the config's; -1: the config's. head_dim follows, "
+                "intermediate_size stays. It must be the width of loaded weights.")
+>>>>>>> wt-docs
             .at_least(-1),
     };
     return rows;
@@ -123,9 +138,14 @@ std::span<const Argument> data_arguments() {
             .at_least(0)
             .at_most(100),
         integer("preprocessing_num_workers", "",
+<<<<<<< HEAD
                 "Number of shards the rows are cut into before packing, as the original's worker processes "
                 "do; it decides which tails are dropped.")
             .of_command()
+=======
+                "Number of shards that the rows are cut into before packing, like the original's worker "
+                "processes; it decides which tails are dropped.")
+>>>>>>> wt-docs
             .at_least(1),
         flag("keep_linebreaks", "yes", "Keep the line break at the end of each line of a text file.")
             .of_command(),

@@ -69,15 +69,19 @@ std::span<const Argument> parallel_arguments() {
             .parallel(),
         flag("comm_stats", "no",
              "At the end, say how long the first process's collectives took in a step, and how much of that "
+<<<<<<< HEAD
              "was hidden behind computing.")
             .of_command()
+=======
+             "overlapped with computing.")
+>>>>>>> wt-docs
             .parallel(),
         integer("local_rank", "-1", "Number of the process on its machine.")
             .own_of_process()
             .explained("The launcher (mpirun, srun) says which process this is."),
         choice("ddp_backend", "nccl|gloo|mpi|ccl|hccl|cncl|mccl|xccl", "",
                "Library that moves data between processes.")
-            .explained("Processes on CPUs speak MPI, on GPUs NCCL; there is nothing to choose."),
+            .explained("Processes use MPI on CPUs and NCCL on GPUs; there is nothing to choose."),
         maybe("ddp_find_unused_parameters", "Look for weights without gradients.").explained(no_ddp),
         integer("ddp_bucket_cap_mb", "", "Size of gradient buckets.").at_least(1).explained(no_ddp),
         maybe("ddp_broadcast_buffers", "Send buffers to all processes.").explained(no_ddp),
@@ -110,26 +114,32 @@ std::span<const Argument> neuron_arguments() {
         text("checkpoint_dir", "", "As --output_dir, unless that is given."),
         integer("num_kept_checkpoint", "", "As --save_total_limit; below 1 all are kept."),
         text("loading_step", "",
+<<<<<<< HEAD
              "Checkpoint of --output_dir to go on from: the number of its step; latest_if_exists: the newest "
              "complete one; -1: none, and the run starts anew (with --overwrite_output_dir if there are "
              "some).")
             .of_command(),
+=======
+             "Checkpoint of --output_dir to continue from: the number of its step; latest_if_exists: the "
+             "newest complete one; -1: none, and the run starts from the beginning (with "
+             "--overwrite_output_dir if there are some)."),
+>>>>>>> wt-docs
         flag("save_load_xser", "yes", "One file per tensor.")
             .explained("Checkpoints are safetensors files, which any number of processes reads in parts."),
         flag("async_checkpoint_saving", "no", "Write checkpoints in the background.")
-            .explained("How a checkpoint is written is not chosen; it appears only when it is complete."),
+            .explained("There is nothing to choose: a checkpoint appears only when it is complete."),
         flag("pretrained_weight", "no", "Load weights from the tag pretrained_weight.")
             .explained("Name the folder of the weights with --model_name_or_path."),
         flag("use_master_weight_in_ckpt", "no", "Keep master weights in checkpoints.")
-            .explained("A master copy that the weights cannot give back is always kept."),
+            .explained("A master copy that cannot be restored from the weights is always kept."),
         flag("avoid_saving_lower_precision_weights", "no", "Leave bfloat16 weights out of checkpoints.")
             .explained("A checkpoint is always a model folder that transformers can load."),
         flag("use_fp32_optimizer", "no", "Optimizer state in fp32.")
             .explained("Use --moments_dtype float32, and --master_weights yes for an fp32 master copy."),
         flag("use_meta_device_init", "no", "Build the model without storage first.")
-            .explained("Always so: no process ever makes a weight that it does not keep."),
+            .explained("This is always so: no process ever creates a weight that it does not keep."),
         flag("use_deferred_init", "no", "Build the model without storage first.")
-            .explained("Always so: no process ever makes a weight that it does not keep."),
+            .explained("This is always so: no process ever creates a weight that it does not keep."),
         flag("qkv_linear", "no", "One product for queries, keys and values.")
             .explained("Queries, keys and values are always one product."),
         flag("fuse_qkv", "yes", "One weight for queries, keys and values.")

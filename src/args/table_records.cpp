@@ -22,12 +22,13 @@ std::span<const Argument> evaluation_arguments() {
         flag("load_best_model_at_end", "no", "End with the best checkpoint instead of the last."),
         text("metric_for_best_model", "",
              "What makes a checkpoint the best; unset: loss, where it is needed."),
-        maybe("greater_is_better", "Whether more of the metric is better; unset: unless it ends in loss."),
+        maybe("greater_is_better",
+              "Whether a higher metric is better; unset: yes unless its name ends in loss."),
         integer("early_stopping_patience", "",
-                "Stop when the metric for the best model has not become better for so many evaluations.")
+                "Stop when the metric for the best model has not improved for this many evaluations.")
             .at_least(1),
         number("early_stopping_threshold", "0.0",
-               "With --early_stopping_patience: by how much it must become better to count.")
+               "With --early_stopping_patience: by how much it must improve to count.")
             .at_least(0),
         integer("eval_accumulation_steps", "", "Batches whose logits are kept on the device.")
             .at_least(1)
@@ -55,6 +56,7 @@ std::span<const Argument> logging_arguments() {
         flag("logging_nan_inf_filter", "yes", "Leave losses that are not finite out of the logged mean."),
         choice("log_format", "text|json", "text",
                "Records as Python prints them, or one JSON object per line."),
+<<<<<<< HEAD
         choice(
             "log_level", levels, "passive",
             "How much is said on standard error: info (as passive and debug) everything, warning only what "
@@ -64,9 +66,17 @@ std::span<const Argument> logging_arguments() {
         choice("log_level_replica", levels, "warning",
                "How much the other processes say; unless it is given, they say nothing.")
             .own_of_process()
+=======
+        choice("log_level", levels, "passive",
+               "What is printed on standard error: info (as passive and debug) everything, warning only "
+               "warnings and errors, error and critical only errors; above warning there is no progress bar "
+               "unless --disable_tqdm no."),
+        choice("log_level_replica", levels, "warning",
+               "What the other processes print; unless it is given, they print nothing.")
+>>>>>>> wt-docs
             .parallel(),
         flag("log_on_each_node", "yes",
-             "Whether the first process of every machine says what it does, or only that of the run.")
+             "Whether the first process of every machine prints messages, or only the first of the run.")
             .parallel(),
         text("rank_log_dir", "", "Folder where process N writes its messages and records to rank-N.log.")
             .own_of_process()
@@ -84,7 +94,7 @@ std::span<const Argument> logging_arguments() {
         text("run_name", "", "A name for the run.")
             .explained("It is kept in training_args.json; nothing reads it."),
         flag("skip_memory_metrics", "yes", "Leave memory use out of the results.")
-            .explained("The memory plan is printed before the first step, and it is what is used."),
+            .explained("The memory plan is printed before the first step, and it is exactly what is used."),
     };
     return rows;
 }
@@ -99,13 +109,18 @@ std::span<const Argument> saving_arguments() {
         flag("save_final_model", "yes", "Write the model when training ends; no skips it.").of_command(),
         flag("save_only_model", "no", "Checkpoints hold the model alone, so none can be resumed from."),
         text("resume_from_checkpoint", "",
+<<<<<<< HEAD
              "Checkpoint folder from which to go on; True: the newest complete one of --output_dir, which is "
              "also what happens when it is not given; False: none.")
             .of_command(),
+=======
+             "Checkpoint folder to continue from; True: the newest complete one of --output_dir, which is "
+             "also used when the flag is not given; False: none."),
+>>>>>>> wt-docs
         number(
             "save_buffer_gb", "",
-            "Host memory (GiB) from which checkpoints are written behind the steps; larger ones are streamed "
-            "through it while training waits. Unset: what is free, at most a quarter of the memory.")
+            "Host memory (GiB) from which checkpoints are written in the background; larger ones are "
+            "streamed through it while training waits. Unset: what is free, at most a quarter of the memory.")
             .at_least(0),
         flag("ignore_data_skip", "no", "Begin with the first sample when resuming."),
         flag("save_safetensors", "yes", "Write safetensors files.")
@@ -116,7 +131,7 @@ std::span<const Argument> saving_arguments() {
             .explained("There are no Python callbacks; the trainer's own state is always restored."),
         flag("enable_jit_checkpoint", "no", "Write a checkpoint when the process is told to end.")
             .explained("SIGTERM and SIGINT always finish the step and write a checkpoint; SIGUSR1 writes one "
-                       "and training goes on."),
+                       "and training continues."),
         text("checkpoint_manager_path", "", "Folder of the fork's own sharded checkpoints.")
             .explained("Checkpoints are Hugging Face folders in --output_dir, whatever the sharding."),
     };
@@ -134,10 +149,15 @@ std::span<const Argument> profile_arguments() {
              "Folder for the trace; unset: profile/ in --output_dir; also PROFILE_LOGDIR.")
             .own_of_process(),
         flag("scope_names", "no", "Name scopes in errors and traces.")
-            .explained("Errors name the layer and the weight without it, and traces the operations."),
+            .explained(
+                "Errors name the layer and the weight, and traces the operations, with or without it."),
         text("tuning_cache", "", "Folder where compiled programs and tuning results are kept.")
+<<<<<<< HEAD
             .own_of_process()
             .explained("There is no compiler whose results could be kept: the program is compiled already."),
+=======
+            .explained("Nothing is compiled at run time, so there is nothing to keep."),
+>>>>>>> wt-docs
         integer("xla_execution_time_step", "-1", "Measure one step alone.")
             .explained("Every step is timed; the summary gives the median."),
         flag("xla_measure_avg_step_time", "no", "Measure the mean step time.")

@@ -10,8 +10,12 @@ std::span<const Argument> run_arguments() {
     static constexpr std::array rows{
         text("output_dir", "trainer_output", "Folder for the model and the results."),
         flag("overwrite_output_dir", "no",
+<<<<<<< HEAD
              "Start anew even if --output_dir holds files or checkpoints; nothing is deleted.")
             .of_command(),
+=======
+             "Start from the beginning even if --output_dir holds files or checkpoints; nothing is deleted."),
+>>>>>>> wt-docs
         flag("steal_lock", "no",
              "Take --output_dir from the run that has locked it, which then stops at its next checkpoint."),
         flag("do_train", "no", "Train."),
@@ -36,7 +40,7 @@ std::span<const Argument> run_arguments() {
             .explained("Runs are deterministic without it: equal settings give equal bits."),
         choice("on_nan", "stop|skip|continue", "stop",
                "What to do when loss or gradient norm is not finite: stop and name the first bad tensor, "
-               "skip the update, or go on as the original does."),
+               "skip the update, or continue as the original does."),
         flag("help", "no", "Print this text and stop."),
         flag("help_markdown", "no", "Print the page docs/run_clm.md and stop."),
     };
@@ -47,8 +51,8 @@ std::span<const Argument> optimization_arguments() {
     using namespace table;
     static constexpr std::array rows{
         integer("per_device_train_batch_size", "8",
-                "Sequences per device and micro-batch; the whole micro-batch with any --spmd flag but "
-                "--spmd_debug, xla_fsdp_v2 or XLA_USE_SPMD=1.")
+                "Sequences per device and micro-batch; of all devices together with xla_fsdp_v2, "
+                "XLA_USE_SPMD=1 or any --spmd flag except --spmd_debug.")
             .at_least(1)
             .at_most(most_of_a_batch),
         integer("gradient_accumulation_steps", "1", "Micro-batches per update.")
@@ -63,7 +67,8 @@ std::span<const Argument> optimization_arguments() {
                "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|greedy",
                "linear", "How the learning rate changes; greedy is known but not available."),
         json("lr_scheduler_kwargs", "Settings of the schedule, for example {\"num_cycles\": 2}."),
-        number("warmup_ratio", "0.0", "Share of the updates used for warm-up; --warmup_steps comes first.")
+        number("warmup_ratio", "0.0",
+               "Share of the updates used for warm-up; --warmup_steps takes precedence.")
             .at_least(0)
             .at_most(1),
         number("warmup_steps", "0", "Updates used for warm-up; below 1 a share of all updates.")
@@ -78,7 +83,8 @@ std::span<const Argument> optimization_arguments() {
         number("adam_beta2", "0.999", "AdamW's decay of the second moment.").at_least(0).at_most(1),
         number("adam_epsilon", "1e-08", "AdamW's epsilon.").at_least(0),
         number("max_grad_norm", "1.0", "Gradients are scaled down to this global norm; 0: never."),
-        number("label_smoothing_factor", "0.0", "Share of the target taken from the right token.")
+        number("label_smoothing_factor", "0.0",
+               "Share of the target probability taken from the correct token.")
             .at_least(0)
             .at_most(1),
         number("neftune_noise_alpha", "", "Strength of the noise added to embeddings in training.")
@@ -87,7 +93,7 @@ std::span<const Argument> optimization_arguments() {
                "true: the loss is the mean over all targets of the step; hf457: divide by the labels of all "
                "positions, as transformers 4.46.2 to 4.57 do."),
         flag("average_tokens_across_devices", "yes", "Count the targets of all processes.")
-            .explained("Always so: the loss is divided by the targets of the whole step."),
+            .explained("This is always so: the loss is divided by the targets of the whole step."),
     };
     return rows;
 }
@@ -101,10 +107,10 @@ std::span<const Argument> precision_arguments() {
              "unless --master_weights yes or --stochastic_rounding is given."),
         flag("fp16", "no", "Train in float16 with an fp32 master copy and loss scaling."),
         flag("bf16_full_eval", "no", "Evaluate with weights rounded to bfloat16, outside training.")
-            .explained("Evaluation computes in the format that training does; --dtype bfloat16 chooses it "
-                       "for both."),
+            .explained(
+                "Evaluation uses the number format of training; --dtype bfloat16 chooses it for both."),
         flag("fp16_full_eval", "no", "Evaluate with weights rounded to float16, outside training.")
-            .explained("Evaluation computes in the format that training does."),
+            .explained("Evaluation uses the number format of training."),
         maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU; a CPU multiplies fp32 numbers as fp32."),
         maybe(
             "master_weights",
@@ -116,19 +122,19 @@ std::span<const Argument> precision_arguments() {
                "Number format of the residual stream; compute is the format of the weights."),
         flag("stochastic_rounding", "no", "Round updates of bfloat16 weights at random, without bias."),
         choice("recompute", "none|selective|selective_mlp|full", "none",
-               "What is made again in backward instead of kept; the numbers do not change."),
+               "What backward recomputes instead of keeping it; the numbers do not change."),
         integer("recompute_blocks", "",
-                "With --recompute or what stands for it: only the first so many blocks; the others keep "
-                "everything. Unset: all blocks.")
+                "With --recompute or a flag that implies it: recompute only this many blocks, the first "
+                "ones; the others keep everything. Unset: all blocks.")
             .at_least(1),
         flag("gradient_checkpointing", "no", "Keep only the inputs of the blocks, as --recompute full."),
         json("gradient_checkpointing_kwargs", "Settings of gradient checkpointing.")
             .explained("use_reentrant chooses between two Python mechanisms; there is one here."),
         flag("spmd_grad_chkpt", "no", "Keep only the inputs of the blocks, as --recompute full."),
         choice("half_precision_backend", "auto|apex|cpu_amp|cuda_amp", "auto",
-               "Which library mixes precisions.")
+               "Which library to use for mixed precision.")
             .explained("Mixed precision is built in; no library is chosen."),
-        choice("fp16_backend", "auto|apex|cuda_amp", "auto", "Which library mixes precisions.")
+        choice("fp16_backend", "auto|apex|cuda_amp", "auto", "Which library to use for mixed precision.")
             .explained("Mixed precision is built in; no library is chosen."),
         text("fp16_opt_level", "O1", "Apex's level of mixed precision.")
             .explained("Apex is not used; --fp16 is fp32 master weights with float16 compute."),
@@ -164,7 +170,7 @@ std::span<const Argument> loading_arguments() {
         text("length_column_name", "length", "Column with lengths for group_by_length.")
             .explained("Lengths are those of the token sequences; no column is read."),
         flag("remove_unused_columns", "yes", "Drop columns that the model does not take.")
-            .explained("Only tokens, mask and labels reach the model, with the flag or without."),
+            .explained("Only tokens, mask and labels reach the model, with or without the flag."),
         words("label_names", "", "Names of the columns with labels.")
             .explained("The labels are the tokens themselves."),
         maybe("split_batches",

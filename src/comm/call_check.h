@@ -9,7 +9,7 @@
 
 namespace drover {
 
-/// What ranks tell each other about a call in the debug mode; goes over the wire as it lies in memory.
+/// What ranks tell each other about a call in the debug mode; sent as it is in memory.
 struct CallHeader {
     std::uint64_t axis = 0;  ///< hash of the axis's name and ranks
     std::int64_t number = 0;
@@ -20,7 +20,7 @@ struct CallHeader {
     CollectiveKind kind = CollectiveKind::barrier;
     Reduction reduction = Reduction::sum;
     DType dtype = DType::u8;
-    std::uint8_t padding = 0;  // no byte of the message is left to chance
+    std::uint8_t padding = 0;  // no byte of the message is undefined
 
     bool is_message() const { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
 };

@@ -43,7 +43,7 @@ Share even_share(std::int64_t n, int size, int rank) {
     return {each * rank + std::min<std::int64_t>(rank, rest), each + (rank < rest ? 1 : 0)};
 }
 
-/// Visits the other ranks, starting behind this one, so that not all ranks send to the same one at the same
+/// Visits the other ranks, starting after this one, so that not all ranks send to the same one at the same
 /// time.
 template <class Visit>
 void for_each_peer(const Exchange& exchange, const Visit& visit) {

@@ -51,7 +51,7 @@ CommunicationThread::~CommunicationThread() {
     try {
         close();
     } catch (const Error&) {
-        // Whoever wants to know closes beforehand.
+        // Call close() before to learn of errors.
     }
     thread_.join();
 }
@@ -112,7 +112,7 @@ void CommunicationThread::drop(Operation* operation) noexcept {
     if (operation->state == Operation::State::under_way && std::uncaught_exceptions() > 0 &&
         !failure_request_) {
         failure_request_ = {
-            fmt::format("it left {} unfinished because of an error of its own.", operation->text())};
+            fmt::format("it left {} unfinished because of its own error.", operation->text())};
         transport_->wake();
     }
     changed_.wait(lock, [&] { return operation->state != Operation::State::under_way; });
@@ -337,7 +337,7 @@ void CommunicationThread::check_deadline(const Operation& operation) {
     throw Error(
         fmt::format("Rank {} waited {:.1f} s in {}; {}.", rank_,
                     std::chrono::duration<double>(waited).count(), operation.text(), missing(operation)),
-        "Look for the reason in what these ranks say; if they are only slow, allow a longer wait.");
+        "Look for the reason in the output of these ranks; if they are only slow, allow a longer wait.");
 }
 
 std::string CommunicationThread::missing(const Operation& operation) const {
@@ -359,8 +359,7 @@ void CommunicationThread::finish(Operation& operation) {
     changed_.notify_all();
 }
 
-/// The operands belong to their callers again as soon as they hear of it, so the transport has to let go of
-/// them first.
+/// Callers may reuse the operands as soon as they learn of it, so the transport must release them first.
 void CommunicationThread::break_down(Broken broken, std::string_view reason_to_tell) {
     if (!reason_to_tell.empty()) transport_->tell_failure(reason_to_tell);
     transport_->break_off();

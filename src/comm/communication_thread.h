@@ -49,11 +49,11 @@ class PeerFailure : public Error {
 /// What a rank's communication took since its start.
 struct CommunicationTimes {
     std::int64_t collectives = 0;
-    /// That collectives were under way, from their turn to their end: moving, adding, and waiting for ranks
-    /// that come later.
+    /// For which collectives were under way, from their turn to their end: moving, adding, and waiting for
+    /// ranks that arrive later.
     double busy_seconds = 0;
-    /// That callers stood still for collectives and messages; the rest of `busy_seconds` lay behind their
-    /// work.
+    /// For which callers waited for collectives and messages; the rest of `busy_seconds` overlapped with
+    /// their work.
     double waited_seconds = 0;
 
     CommunicationTimes& operator+=(const CommunicationTimes& more) {
@@ -104,9 +104,9 @@ class CommunicationThread {
   public:
     using MakeTransport = std::function<std::unique_ptr<Transport>()>;
 
-    /// Returns when the transport stands, or throws what making it threw.
+    /// Returns when the transport is ready, or throws what making it threw.
     CommunicationThread(MakeTransport make_transport, const WorldOptions& options);
-    /// Closes, if that was not done, and keeps silent about what goes wrong.
+    /// Closes, if that was not done, and ignores errors.
     ~CommunicationThread();
     CommunicationThread(const CommunicationThread&) = delete;
     CommunicationThread& operator=(const CommunicationThread&) = delete;
@@ -119,20 +119,20 @@ class CommunicationThread {
     Operation* start(const Group& group, const CollectiveCall& call, std::int64_t number);
     /// Returns when the operation is done, or throws why it never will be. Ends the operation either way.
     void wait(Operation* operation);
-    /// Ends an operation without telling how it went. During the unwinding of an exception it does not wait
-    /// for other ranks, but breaks off all communication of this rank and tells them.
+    /// Ends an operation and ignores its outcome. During the unwinding of an exception it does not wait for
+    /// other ranks, but aborts all communication of this rank and tells them.
     void drop(Operation* operation) noexcept;
     /// The orderly end, for which every operation must have been waited for or dropped. Waits for the other
-    /// ranks where the transport needs that, and throws when they fail or do not come. Nothing can be started
+    /// ranks where the transport needs that, and throws when they fail or are missing. Nothing can be started
     /// afterwards.
     void close();
-    /// Breaks off all communication and tells the other ranks why, unless it is broken or closed already.
+    /// Aborts all communication and tells the other ranks why, unless it is already broken or closed.
     void fail(std::string_view reason) noexcept;
     /// Throws when communication is broken, with the reason.
     void check();
     CommunicationTimes times();
 
-    /// Called on this thread with every note that comes. Returns when the old function is not running any
+    /// Called on this thread with every note that arrives. Returns when the old function is not running any
     /// more; an empty one ends it.
     using HearNote = std::function<void(int from, const Note& note)>;
     void on_note(HearNote hear);

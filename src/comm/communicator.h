@@ -14,9 +14,9 @@ namespace drover {
 class Communicator;
 
 /// A collective that was started. Until it has been waited for, its operands belong to it: they must stay
-/// alive, be written by nobody, and what it writes must not be read. A Pending that is dropped waits by
-/// itself; when it is dropped because of an exception, it breaks off this rank's communication for good
-/// instead, and the other ranks are told.
+/// alive and must not be written, and what it writes must not be read. The destructor waits if that was not
+/// done. When an exception destroys it, it aborts this rank's communication for good instead, and tells the
+/// other ranks.
 class [[nodiscard]] Pending {
   public:
     /// Nothing to wait for.
@@ -43,7 +43,7 @@ class [[nodiscard]] Pending {
 /// order, from one thread per rank. Messages (send, receive) only have to be in order between their two
 /// ranks. Tensors are packed and live on the communicator's device.
 ///
-/// `start_x` enqueues the collective behind the work that is on the stream and returns at once; `wait` makes
+/// `start_x` enqueues the collective after the work that is on the stream and returns at once; `wait` makes
 /// later work on the stream see its result; the plain name does both. An idle axis (of one rank, unless it
 /// was made to copy) does nothing: gathering, scattering and all-to-all then need the caller to pass the same
 /// memory twice.
@@ -88,7 +88,7 @@ class Communicator {
     /// Done when the bytes may be overwritten, which can need the other rank to receive them.
     void send(Stream stream, const Tensor& x, int to);
     void receive(Stream stream, const Tensor& x, int from);
-    /// Done when every rank has come to it.
+    /// Done when every rank has reached it.
     void barrier(Stream stream);
 
     Pending start_all_reduce(Stream stream, const Tensor& x, Reduction reduction);
@@ -122,8 +122,8 @@ class Communicator {
     /// started: they may use its result without a wait.
     void follow(const Pending& earlier);
 
-    /// Throws what a call would throw after a failure. A GPU's stream goes on when communication is broken
-    /// off, so whoever has waited for it on the host asks before he believes what he reads.
+    /// Throws what a call would throw after a failure. When communication is aborted, a GPU's stream
+    /// continues with wrong data, so call this after every wait for the device, before the result is used.
     void check_unbroken() { do_check(); }
 
     /// Compares a call with the other ranks' (see WorldOptions::comm_debug) without performing it: for
@@ -159,7 +159,7 @@ class Communicator {
 /// What an axis with one rank does when a collective is called.
 enum class LonelyAxis : std::uint8_t {
     idles,
-    copies,  ///< as much as with others, from memory to memory: to measure what sharding costs by itself
+    copies,  ///< as much as with others, from memory to memory: to measure the cost of sharding itself
 };
 
 /// An idle axis with one rank.

@@ -44,7 +44,7 @@ class Round {
 /// communication thread, so that a collective allocates nothing.
 class Exchange {
   public:
-    /// `attend` is called while there is nothing to do but wait; it waits a little, and throws to break off.
+    /// `attend` is called while there is nothing to do but wait; it waits a little, and throws to abort.
     Exchange(Transport& transport, std::size_t scratch_bytes, std::function<void()> attend);
 
     /// The following messages belong to this group.
@@ -56,7 +56,7 @@ class Exchange {
     /// Adds a message to the round; one without bytes is not sent. Both ends must agree on the number.
     void send(Round& round, int peer, const std::byte* data, std::size_t bytes);
     void receive(Round& round, int peer, std::byte* data, std::size_t bytes);
-    /// Returns when all messages of the round have come and gone. Error when one had another size than its
+    /// Returns when all messages of the round are sent and received. Error when one had another size than its
     /// receiver expected.
     void finish(Round& round);
 

@@ -14,13 +14,13 @@ namespace drover {
 /// Keeps the messages of two ranks apart that belong to different purposes.
 using Channel = std::int32_t;
 
-/// A rank that told the others that it cannot go on.
+/// A rank that told the others that it cannot continue.
 struct FailedRank {
     int rank = -1;
     std::string reason;
 };
 
-/// A few numbers that a rank tells another one unasked.
+/// A few numbers that a rank sends to another one unasked.
 using Note = std::array<std::int64_t, 4>;
 
 struct ReceivedNote {
@@ -58,11 +58,11 @@ class Transport {
     /// The notes that poll() has heard since the last call.
     virtual std::vector<ReceivedNote> take_notes() = 0;
 
-    /// The first rank that told of a failure, as far as poll() has heard.
+    /// The first rank that reported a failure, of those that poll() has heard.
     virtual const std::optional<FailedRank>& failed_rank() const = 0;
     /// Tells all other ranks, as well as that is still possible.
     virtual void tell_failure(std::string_view reason) noexcept = 0;
-    /// Nobody touches the bytes of unfinished messages from now on, and nothing but the destructor may be
+    /// From now on nothing touches the bytes of unfinished messages, and only the destructor may be
     /// called.
     virtual void break_off() noexcept = 0;
 

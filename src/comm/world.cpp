@@ -44,7 +44,7 @@ World::World(CommunicationThread::MakeTransport make_transport, const WorldOptio
     : thread_(std::move(make_transport), options), exceptions_before_(std::uncaught_exceptions()) {}
 
 World::~World() {
-    if (std::uncaught_exceptions() > exceptions_before_) fail("it ended because of an error of its own.");
+    if (std::uncaught_exceptions() > exceptions_before_) fail("it ended because of its own error.");
 }
 
 std::unique_ptr<Communicator> World::make_communicator(std::string axis, std::vector<int> ranks,

@@ -32,16 +32,16 @@ class World {
     /// The communicator of the given ranks (global numbers, this one among them) along an axis, in this
     /// order. Involves no communication. Every rank must make its communicators in the same order of axes,
     /// its lonely ones too; what they make in the same place must be the same ranks, or ranks that have
-    /// nobody in common.
+    /// no rank in common.
     std::unique_ptr<Communicator> make_communicator(std::string axis, std::vector<int> ranks,
                                                     LonelyAxis lonely = LonelyAxis::idles);
 
-    /// The orderly end: no collective follows. Waits until the other ranks have come to it where a launcher's
-    /// processes end together (MPI); throws when they fail or do not come.
+    /// The orderly end: no collective follows. Waits until the other ranks have reached it where a launcher's
+    /// processes end together (MPI); throws when they fail or are missing.
     void close() { thread_.close(); }
 
-    /// This rank cannot go on. Breaks off its communication and tells the other ranks why, whose next wait
-    /// throws PeerFailure. Does nothing when the world is broken or closed already.
+    /// This rank cannot continue. Aborts its communication and tells the other ranks why; their next wait
+    /// throws PeerFailure. Does nothing when the world is already broken or closed.
     void fail(std::string_view reason) noexcept { thread_.fail(reason); }
 
     /// Throws when this rank or another one has failed, as the next wait would. From any thread.
@@ -50,7 +50,7 @@ class World {
     /// Of everything that went through this world's communicators.
     CommunicationTimes communication_times() { return thread_.times(); }
 
-    /// A few numbers for another rank, which need nothing of it: it hears them on a thread of its own, even
+    /// A few numbers for another rank, which need nothing from it: it hears them on its own thread, even
     /// while it works or hangs. One function hears all notes; an empty one ends that.
     void on_note(CommunicationThread::HearNote hear) { thread_.on_note(std::move(hear)); }
     void send_note(int to, const Note& note) { thread_.send_note(to, note); }
@@ -62,7 +62,7 @@ class World {
 };
 
 /// Runs a rank's work, and closes the world. When the work throws, the other ranks are told why before the
-/// exception goes on.
+/// exception propagates.
 void run_rank(World& world, const std::function<void(World&)>& work);
 
 }  // namespace drover

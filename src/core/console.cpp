@@ -16,7 +16,7 @@ int write_and_flush(std::FILE* out, std::string_view text) {
     return errno != 0 ? errno : EIO;
 }
 
-/// The file behind `out`, as well as the system knows it.
+/// The name of the file that `out` writes to, if the system knows it.
 std::string name_of(std::FILE* out) {
     std::error_code unknown;
     const std::filesystem::path path =
@@ -32,9 +32,8 @@ void write_log(std::FILE* out, std::string_view text) {
     const bool failed_before = std::ferror(out) != 0;
     const int reason = write_and_flush(out, text);
     if (reason == 0 || failed_before || out == stderr) return;
-    write_and_flush(stderr,
-                    fmt::format("drover: {} cannot be written: {}. What would be said there is lost.\n",
-                                name_of(out), std::strerror(reason)));
+    write_and_flush(stderr, fmt::format("drover: {} cannot be written: {}. Its output is lost.\n",
+                                        name_of(out), std::strerror(reason)));
 }
 
 void write_result(std::string_view text) {

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <string_view>
 
-/// What the program says: a log, which must never end what is being done, or a result, which must arrive.
+/// The program's output: a log, which must never stop the work, or a result, which must arrive.
 namespace drover {
 
 /// Writes to a log and flushes it. A log that cannot be written (a full disk, a closed terminal) is no
-/// reason to stop: what was to be said is lost, and the first time that `out` fails is said on standard
-/// error, if that is another file and can be written.
+/// reason to stop: the text is lost, and the first failure of `out` is reported on standard error, if that
+/// is another file and can be written.
 void write_log(std::FILE* out, std::string_view text);
 
 /// Writes to standard output and flushes it; Error when that cannot be written.

@@ -6,7 +6,7 @@
 
 namespace drover {
 
-/// Something the user can mend: one sentence of cause (which file, key or flag, and what is wrong with it)
+/// Something the user can fix: one sentence of cause (which file, key or flag, and what is wrong with it)
 /// and one of remedy. Ends the program with exit code 1 and no stack trace.
 class Error : public std::runtime_error {
   public:
@@ -30,7 +30,7 @@ class UsageError : public Error {
     int exit_code() const override { return 2; }
 };
 
-/// Where a check stands. (std::source_location is not there with every compiler that builds the fuzz
+/// The place of a check. (std::source_location is not there with every compiler that builds the fuzz
 /// targets.)
 struct CodePlace {
     const char* file;

@@ -35,7 +35,7 @@ Error explain_failure(const std::exception& problem, std::string_view doing) {
         return Error(fmt::format("The system refused another thread while {}: {}.", doing, problem.what()),
                      "Raise the limit of processes (`ulimit -u`, or pids.max of the container) or of address "
                      "space (`ulimit -v`), or use fewer threads.");
-    return Error(fmt::format("The program failed by a fault of its own while {}: {} ({}).", doing,
+    return Error(fmt::format("The program failed because of an internal error while {}: {} ({}).", doing,
                              problem.what(), type_name(problem)),
                  "Please report this line and the command; what was saved before can be used.");
 }

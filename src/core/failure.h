@@ -11,7 +11,7 @@ namespace drover {
 /// else a fault of this program. `doing` says what was being done: "running drover eval", "planning the run".
 Error explain_failure(const std::exception& problem, std::string_view doing);
 
-/// Does the work; an exception that is no Error leaves as what explain_failure() makes of it.
+/// Does the work; an exception that is not an Error becomes what explain_failure() makes of it.
 template <class Work>
 void explain_failures(std::string_view doing, const Work& work) {
     try {

@@ -49,7 +49,7 @@ Json parse_json(std::string_view text, std::string_view where) {
     const Json::parser_callback_t watch_keys = [&](int depth, Json::parse_event_t event, Json& parsed) {
         if (depth > deepest)
             throw Error(fmt::format("{} nests lists and objects more than {} deep.", where, deepest),
-                        "Mend the file; no configuration needs that.");
+                        "Fix the file; no configuration needs that.");
         if (event == Json::parse_event_t::object_start) open_objects.emplace_back();
         if (event == Json::parse_event_t::object_end) open_objects.pop_back();
         if (event == Json::parse_event_t::key && duplicate.empty() &&
@@ -62,7 +62,7 @@ Json parse_json(std::string_view text, std::string_view where) {
         value = Json::parse(text.begin(), text.end(), watch_keys);
     } catch (const nlohmann::json::exception& failure) {
         throw Error(fmt::format("{} is not valid JSON: {}.", where, plain_reason(failure.what())),
-                    "Mend the file, for example with `python3 -m json.tool`.");
+                    "Fix the file, for example with `python3 -m json.tool`.");
     }
     if (!duplicate.empty())
         throw Error(fmt::format("{} has the key \"{}\" twice in one object.", where, duplicate),

@@ -5,7 +5,7 @@
 
 namespace drover {
 
-/// A file that is written beside its place and moved there when it is whole: until commit() a reader sees
+/// A file that is written under another name and renamed when it is complete: until commit() a reader sees
 /// what was there before, and an abandoned PartialFile leaves nothing behind. Every failure is an Error that
 /// names the file.
 class PartialFile {

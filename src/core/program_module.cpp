@@ -16,13 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder of the program; empty when nobody knows.
+/// The folder of the program; empty when it is unknown.
 fs::path program_folder() {
     std::error_code unknown;
     return fs::read_symlink("/proc/self/exe", unknown).parent_path();
 }
 
-/// The folder of the shared library that holds this code; empty when that is no library, or nobody knows.
+/// The folder of the shared library that holds this code; empty when that is not a library, or unknown.
 fs::path library_folder() {
     Dl_info place{};
     if (dladdr(reinterpret_cast<void*>(&library_folder), &place) == 0 || place.dli_fname == nullptr)

@@ -95,10 +95,10 @@ void handle(int number, siginfo_t* info, void*) {
     constexpr char shared_memory[] = "/dev/shm/";
     if (line.is_writable() || std::strncmp(file, shared_memory, sizeof shared_memory - 1) == 0)
         say(" cannot be written: its file system is full, or somebody made it shorter. Give that file system "
-            "more space and start again; what was saved before is sound.\n");
+            "more space and start again; what was saved before is intact.\n");
     else
         say(" became shorter while it was read, or its disk failed. Put the whole file back and start again; "
-            "what was saved before is sound.\n");
+            "what was saved before is intact.\n");
     _exit(1);
 }
 

@@ -43,7 +43,7 @@ class Generator {
     std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt,
                                        const GenerationSettings& settings,
                                        const std::function<void(std::int32_t)>& tell = {});
-    /// The logits [V] behind the last prompt, from which the first new token was chosen.
+    /// The logits [V] after the last prompt, from which the first new token was chosen.
     const std::vector<float>& prompt_logits() const { return prompt_logits_; }
 
   private:

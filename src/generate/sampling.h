@@ -13,7 +13,7 @@ struct SamplingSettings {
     std::uint64_t seed = 42;  ///< of the random numbers
 };
 
-/// Error, naming the flag, when a setting makes no sense.
+/// Error, naming the flag, when a setting is invalid.
 void check_sampling(const SamplingSettings& settings);
 
 /// The token's id. The order is that of transformers: temperature, top k (ties of the last one stay), top p

@@ -24,7 +24,7 @@ bool is_hash(const std::string& text) {
     return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-/// Absent when the entry makes no sense.
+/// Absent when the entry is invalid.
 std::optional<FileDigest> parse_digest(const std::string& name, const Json& json) {
     const FileDigest digest{.bytes = json.at("bytes").get<std::uint64_t>(),
                             .hash = json.at("xxh3_128").get<std::string>()};
@@ -63,7 +63,7 @@ CheckpointManifest CheckpointManifest::parse(std::string_view text, std::string_
         manifest.saved_at = json.at("saved_at").get<std::int64_t>();
         for (const auto& [name, entry] : json.at("files").items()) {
             const std::optional<FileDigest> digest = parse_digest(name, entry);
-            if (!digest) refuse(fmt::format("its entry of the file \"{}\" makes no sense", name));
+            if (!digest) refuse(fmt::format("its entry for the file \"{}\" is invalid", name));
             manifest.files[name] = *digest;
         }
     } catch (const nlohmann::json::exception& failure) {

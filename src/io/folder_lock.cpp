@@ -89,7 +89,7 @@ void FolderLock::note_beat(milliseconds begun) {
 }
 
 milliseconds FolderLock::since_last_beat() const {
-    // A virtual machine that is paused may not notice; the server of its files goes on.
+    // A virtual machine may not notice that it was paused; the server of its files runs on.
     const FileTime by_files = file_system_time(file_) - last_written_;
     return std::max(time_since_boot() - last_beat_, std::chrono::duration_cast<milliseconds>(by_files));
 }
@@ -130,7 +130,7 @@ void FolderLock::look() {
     }
 }
 
-/// Nobody has left a mark of a take-over, or it was so long ago that the mark is gone.
+/// There is no mark of a take-over, or it is so long ago that the mark is gone.
 void FolderLock::make_again() {
     const auto stood_still = [this] {
         const bool long_enough = since_last_beat() >= times_.stale;

@@ -15,8 +15,8 @@ struct LockTimes {
     using Milliseconds = std::chrono::milliseconds;
     Milliseconds beat{20'000};      ///< between two heartbeats
     Milliseconds stale{600'000};    ///< without a heartbeat, after which a lock is taken over
-    Milliseconds dying{2'000};      ///< that a process of this machine is given to end
-    Milliseconds unwritten{3'000};  ///< after which an empty lock file is taken for abandoned
+    Milliseconds dying{2'000};      ///< that a process of this machine has to end
+    Milliseconds unwritten{3'000};  ///< after which an empty lock file counts as abandoned
     Milliseconds pause{1'000};      ///< between two looks
     Milliseconds leftover{60'000};  ///< after which files that a take-over left beside the lock file go
 
@@ -30,8 +30,8 @@ struct LockTimes {
 /// behind is recognised by FolderLockAttempt.
 class FolderLock {
   public:
-    /// Makes the file; null when there is one. Error when it cannot be made. A thread of its own writes the
-    /// heartbeats; it takes no signals.
+    /// Creates the file; null when there is one. Error when it cannot be created. A separate thread writes
+    /// the heartbeats; it takes no signals.
     static std::unique_ptr<FolderLock> make(const std::filesystem::path& file, LockRecord record,
                                             const LockTimes& times);
     ~FolderLock();
@@ -45,7 +45,7 @@ class FolderLock {
 
     /// Removes the file if it is still this process's. Any thread may do so, and more than once.
     void release() noexcept;
-    /// The same before the program ends at once: waits for nobody, and leaves the thread running.
+    /// The same before the program ends at once: does not wait, and leaves the thread running.
     void release_at_once() noexcept;
 
     const std::filesystem::path& file() const { return file_; }
@@ -73,11 +73,11 @@ class FolderLock {
     const LockTimes times_;
     std::mutex mutex_;
     std::condition_variable wake_;
-    std::atomic<bool> released_ = false;  // set under the mutex, but for release_at_once()
+    std::atomic<bool> released_ = false;  // set under the mutex, except by release_at_once()
     bool finished_ = false;               // under the mutex, as all that follows: release() was called
     std::optional<std::string> taken_by_;
     int descriptor_;            // heartbeats go to this process's file, whatever has its name
-    Milliseconds last_beat_{};  // by a clock that goes on while the machine sleeps
+    Milliseconds last_beat_{};  // by a clock that runs while the machine sleeps
     FileTime last_written_{};   // the same by the file system's
     std::thread heart_;
 };

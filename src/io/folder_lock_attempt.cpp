@@ -98,7 +98,7 @@ FolderLockAttempt::Verdict FolderLockAttempt::judge(const FoundLock& found, std:
     reason = fmt::format("it had no heartbeat for {}", time_text(std::max(old, watched())));
     if (fate == ProcessFate::running) {
         if (old < times.stale) return watched() >= times.dying ? Verdict::refuse : Verdict::wait;
-        // It lives, but has stood still for long. A machine that slept is about to go on.
+        // It lives, but has stood still for long. A machine that slept is about to continue.
         return watched() >= 2 * times.beat ? Verdict::take : Verdict::wait;
     }
     if (left_to_wait(found) <= milliseconds(0)) return Verdict::take;
@@ -116,19 +116,19 @@ milliseconds FolderLockAttempt::left_to_wait(const FoundLock& found) const {
 void FolderLockAttempt::tell_of_wait(const FoundLock& found) {
     if (std::exchange(told_, true)) return;
     const milliseconds old = std::max(age(found), milliseconds(0));
-    say_(fmt::format(
-        "{} is locked by {}, whose last heartbeat is {} old. If there are no more, this run goes on in {}; "
-        "{} does so at once.",
-        request_.folder.string(), found.holder(), time_text(old), time_text(left_to_wait(found)),
-        request_.steal_name));
+    say_(
+        fmt::format("{} is locked by {}, whose last heartbeat is {} old. If there are no more, this run "
+                    "continues in {}; {} does so at once.",
+                    request_.folder.string(), found.holder(), time_text(old), time_text(left_to_wait(found)),
+                    request_.steal_name));
 }
 
-/// Who makes the mark of a lock may remove that lock, and no other: what was removed is looked at once more.
-/// Then all who want the folder make a new lock, or find that there is one.
+/// The process that creates the mark of a lock may remove that lock, and no other: what it removed is
+/// checked. Then all who want the folder make a new lock, or find that there is one.
 void FolderLockAttempt::remove_abandoned(const FoundLock& found) const {
     const fs::path mark = take_over_mark(file_, found.identity());
     if (!create_file_exclusively(mark, record_.text())) {
-        // Its maker may have died before it came to an end.
+        // Its creator may have died before it finished.
         const std::optional<FoundLock> other = look_at_lock(mark);
         if (other && age(*other) >= request_.times.leftover) unlink(mark.c_str());
         return;
@@ -138,7 +138,7 @@ void FolderLockAttempt::remove_abandoned(const FoundLock& found) const {
         const fs::path removed = beside_lock(file_, "removed", record_.token);
         if (rename(file_.c_str(), removed.c_str()) == 0) {
             const std::optional<FoundLock> taken = look_at_lock(removed);
-            // Its process has given it back in this moment, and another has made its own.
+            // Its process has just released it, and another has created its own.
             const bool another = taken && taken->identity() != found.identity();
             std::error_code failure;  // that process notices that its file is gone, and makes it again
             if (another) fs::create_hard_link(removed, file_, failure);
@@ -153,7 +153,7 @@ void FolderLockAttempt::remove_abandoned(const FoundLock& found) const {
 
 void FolderLockAttempt::refuse(const FoundLock& found) const {
     const bool this_process = found.record && found.record->process == record_.process;
-    throw Error(fmt::format("Another run writes to the folder {}: {}.", request_.folder.string(),
+    throw Error(fmt::format("Another run is writing to the folder {}: {}.", request_.folder.string(),
                             this_process ? "one of this process" : found.holder()),
                 "Choose another folder, or wait for that run to end; " + request_.steal_name +
                     " takes the folder from it.");

@@ -8,17 +8,17 @@ namespace drover {
 
 struct LockRequest {
     std::filesystem::path folder;
-    bool steal = false;                       ///< take it, whoever has it
+    bool steal = false;                       ///< take it from any other process
     std::string steal_name = "--steal_lock";  ///< how the user asks for that
     BatchJob job{};
     LockTimes times{};
 };
 
-/// Gets the lock of a folder, or finds out that somebody has it. Another's lock is taken over
+/// Gets the lock of a folder, or finds that another process has it. Such a lock is taken over
 ///
 /// - at once, where its process has ended on this machine, or where its job was started again as this one;
-/// - when no heartbeat was written for some minutes. How old the last one is, the file system's clock says;
-///   that there are no more is seen by watching the file, for the clocks of two hosts may differ.
+/// - when no heartbeat was written for some minutes. The file system's clock gives the age of the last one;
+///   because the clocks of two hosts may differ, the file is also watched for new ones.
 ///
 /// Of several processes that take over a lock at the same time, one gets it.
 class FolderLockAttempt {
@@ -30,7 +30,7 @@ class FolderLockAttempt {
     /// The folder must exist.
     FolderLockAttempt(LockRequest request, Say say);
 
-    /// The lock; null: it is to be called again after a pause. Error when a living process has the lock, or
+    /// The lock; null: call it again after a pause. Error when a living process has the lock, or
     /// the folder cannot be written to.
     std::unique_ptr<FolderLock> go_on();
 
@@ -56,7 +56,7 @@ class FolderLockAttempt {
     LockRecord record_;
 
     std::optional<FoundLock> seen_;                ///< at the last look
-    std::chrono::steady_clock::time_point since_;  ///< when it was first seen as it is
+    std::chrono::steady_clock::time_point since_;  ///< when it was first seen in this state
     bool beats_ = false;                           ///< it was seen to change
     bool told_ = false;
 };

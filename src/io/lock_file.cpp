@@ -106,7 +106,7 @@ std::optional<FoundLock> look_at_lock(const fs::path& file) {
     FoundLock found;
     const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
-        // Perhaps another user's, who lets nobody read it.
+        // Perhaps another user's, closed to others.
         if (errno == ENOENT || lstat(file.c_str(), &status) != 0) return std::nullopt;
     } else {
         std::array<char, 4096> text{};

@@ -62,8 +62,8 @@ std::optional<FoundLock> look_at_lock(const std::filesystem::path& file);
 /// Whether there is no such file, for certain: one that cannot be looked at now may be there.
 bool is_absent(const std::filesystem::path& file);
 
-/// Makes a file that is not there yet, and waits until it is on the disk. False when there is one; Error when
-/// it cannot be made, and then there is none.
+/// Creates a file that does not exist, and waits until it is on the disk. False when it exists; Error when
+/// it cannot be created, and then there is none.
 bool create_file_exclusively(const std::filesystem::path& file, std::string_view text);
 /// The same, and leaves it open for writing: its descriptor, or nothing when there is a file.
 std::optional<int> open_exclusively(const std::filesystem::path& file, std::string_view text);
@@ -71,7 +71,7 @@ std::optional<int> open_exclusively(const std::filesystem::path& file, std::stri
 /// A file beside a lock file, which belongs to one lock: "drover.lock.taken-3f…".
 std::filesystem::path beside_lock(const std::filesystem::path& file, std::string_view purpose,
                                   std::string_view identity);
-/// Who has made this file may take that lock over. It names the one who did.
+/// The process that created this file may take that lock over. The file names it.
 inline std::filesystem::path take_over_mark(const std::filesystem::path& file, std::string_view identity) {
     return beside_lock(file, "taken", identity);
 }
@@ -79,10 +79,10 @@ inline std::filesystem::path take_over_mark(const std::filesystem::path& file, s
 /// How a lock is named that cannot be read.
 std::string inode_identity(ino_t inode);
 
-/// The time of an open file; nothing when it cannot be had.
+/// The time of an open file; nothing when it cannot be read.
 std::optional<FileTime> time_of_open_file(int descriptor);
 
-/// The file system's time now, by a file that is made for it beside `file`. Error when that cannot be.
+/// The file system's time now, from a file that is created for it beside `file`. Error when that fails.
 FileTime file_system_time(const std::filesystem::path& file);
 
 /// Removes files beside a lock file that are older than `age`, and marks of take-overs that are older than

@@ -47,7 +47,7 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
             throw Error(
                 fmt::format("{} puts the tensor {} into {}, which is not a file name inside the folder.",
                             where, quoted_name(name), quoted_name(file_name)),
-                "Do not use this model unless you trust who made it; shards belong beside the index.");
+                "Do not use this model unless you trust its author; shards belong beside the index.");
         weight_map.emplace(name, file_name);
     }
     if (weight_map.empty()) throw Error(fmt::format("{} lists no tensors.", where), remedy);
@@ -121,7 +121,7 @@ void ModelWeights::open_shards(const std::filesystem::path& index_path) {
             throw Error(
                 fmt::format("{} puts the tensor {} into {}, which does not have it.", index_path.string(),
                             quoted_name(listed.first), quoted_name(listed.second)),
-                "The index and the shards are of different saves: fetch or save the model again.");
+                "The index and the shards come from different saves: fetch or save the model again.");
     }
 }
 

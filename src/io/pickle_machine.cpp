@@ -257,8 +257,8 @@ class Machine {
             }
             case stack_global: {
                 const std::string_view name =
-                    expect(take_top(), Kind::text, "names something by no text").text;
-                return push_name(expect(take_top(), Kind::text, "names something by no text").text, name);
+                    expect(take_top(), Kind::text, "gives a name that is not text").text;
+                return push_name(expect(take_top(), Kind::text, "gives a name that is not text").text, name);
             }
             case persistent_id:
                 return push_storage(take_top());
@@ -314,7 +314,7 @@ class Machine {
     /// A copy, so it must be short: a long tuple could be used again and again.
     std::vector<Index> arguments_in(Index index) {
         const std::vector<Index>& parts =
-            expect(index, Kind::tuple, "calls with no tuple of arguments").parts;
+            expect(index, Kind::tuple, "makes a call without a tuple of arguments").parts;
         if (parts.size() > most_arguments) fail("calls with too many arguments");
         return parts;
     }
@@ -388,7 +388,7 @@ class Machine {
                 expect(parts[0], Kind::tensor, "makes a parameter of something that is not a tensor");
                 return push(parts[0]);
             case PickleName::Meaning::size:
-                if (parts.size() != 1) fail("makes a torch.Size of other than one value");
+                if (parts.size() != 1) fail("makes a torch.Size from more or less than one value");
                 expect(parts[0], Kind::tuple, "makes a torch.Size of something that is not a tuple");
                 return push(parts[0]);
             case PickleName::Meaning::device:
@@ -418,7 +418,7 @@ class Machine {
     void push_encoded(const std::vector<Index>& parts) {
         if (parts.empty() || node(parts[0]).kind != Kind::text ||
             (parts.size() == 2 && node(parts[1]).text != "latin1") || parts.size() > 2)
-            fail("encodes something else than text as latin1");
+            fail("encodes something other than text as latin1");
         const std::string_view text = node(parts[0]).text;
         // A text that is encoded again and again would outgrow the file.
         encoded_ += text.size();
@@ -431,7 +431,7 @@ class Machine {
                 continue;
             }
             if ((first != 0xC2 && first != 0xC3) || i + 1 == text.size() || (text[i + 1] & 0xC0) != 0x80)
-                fail("encodes something else than text as latin1");
+                fail("encodes something other than text as latin1");
             bytes.push_back(static_cast<char>(((first & 3) << 6) | (text[++i] & 0x3F)));
         }
         push_bytes(bytes);

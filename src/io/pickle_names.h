@@ -9,7 +9,7 @@
 
 namespace drover {
 
-/// A Python name that a pickle may use, and what the reader makes of it. No Python code stands behind any.
+/// A Python name that a pickle may use, and what the reader makes of it. None of them runs Python code.
 struct PickleName {
     enum class Meaning : std::uint8_t {
         ordered_dict,

@@ -326,7 +326,7 @@ void check_offsets(const SafetensorsHeader& header, std::uint64_t file_size, std
             fetch_again);
     }
     if (covered < data_bytes)
-        throw Error(fmt::format("{} has {} bytes behind its last tensor.", where, data_bytes - covered),
+        throw Error(fmt::format("{} has {} bytes after its last tensor.", where, data_bytes - covered),
                     damaged);
 }
 

@@ -53,7 +53,7 @@ class StagedFolder {
     void write(const std::string& name, const RowsInFile& place, const std::byte* data);
     /// Waits until all that this object wrote is on the disk, reads it back from there, and compares.
     void flush();
-    /// Waits until every file of the folder, whoever wrote it, is on the disk; Error where a safetensors file
+    /// Waits until every file of the folder, of all writers, is on the disk; Error where a safetensors file
     /// has no valid header.
     std::map<std::string, FileDigest> seal() const;
 

@@ -133,7 +133,7 @@ StoredZip::StoredZip(std::string_view bytes, std::string_view where) : where_(wh
             local + local_bytes + read.at<std::uint16_t>(local + 26) + read.at<std::uint16_t>(local + 28);
         const auto [place, is_new] = entries_.emplace(name, Entry{});
         if (!is_new)
-            throw Error(fmt::format("{}: its entry {} is there twice.", where_, quoted_name(name)),
+            throw Error(fmt::format("{}: its entry {} appears twice.", where_, quoted_name(name)),
                         "Save it again with torch.save.");
         place->second = {.name = place->first,
                          .content = read.part(content, size),

@@ -39,7 +39,7 @@ class TensorFiles {
     const std::vector<Part>& parts() const { return parts_; }
     /// Of this rank's parts.
     std::uint64_t part_bytes() const;
-    /// Of all files, whoever writes them.
+    /// Of all files, of all writers.
     std::uint64_t file_bytes() const;
 
   private:

@@ -6,7 +6,7 @@
 
 namespace drover {
 
-/// The variable that tells the program which mpirun calls in place of ssh where node 0's launcher listens.
+/// The variable that tells the program which mpirun calls instead of ssh where node 0's launcher listens.
 constexpr const char* launch_socket_variable = "DROVER_LAUNCH_SOCKET";
 
 /// The daemon of Open MPI and its arguments, out of a command line that mpirun made for a remote shell. The
@@ -14,7 +14,7 @@ constexpr const char* launch_socket_variable = "DROVER_LAUNCH_SOCKET";
 /// line would start anything else, or needs a shell to be understood.
 std::vector<std::string> daemon_words(std::string_view command_line);
 
-/// What mpirun calls in place of ssh: host, then words for a shell there. Hands them to node 0's launcher,
+/// What mpirun calls instead of ssh: host, then words for a shell there. Hands them to node 0's launcher,
 /// shows what comes back, and returns the daemon's exit status.
 int run_launch_agent(const std::vector<std::string>& words);
 

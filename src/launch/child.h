@@ -25,7 +25,7 @@ class LaunchChild {
         bool captured = false;           ///< its output can be read from the descriptors below
         int end_signal = 15;             ///< what it gets when this program is killed
         int ignored_signal = 0;          ///< has no effect until the program itself sees to it; 0: none
-        /// Variables as "NAME=value", in place of those that this program has.
+        /// Variables as "NAME=value", instead of those that this program has.
         std::vector<std::string> variables{};
     };
 

@@ -108,7 +108,7 @@ std::vector<LaunchHost> read_hostfile(const std::filesystem::path& file) {
             const auto [read, problem] = std::from_chars(word.data() + 6, end, host.processes);
             if (problem != std::errc() || read != end || host.processes < 1)
                 throw Error(fmt::format("{} gives the host {} \"{}\".", file.native(), host.name, word),
-                            "Write a whole number behind slots=.");
+                            "Write a whole number after slots=.");
         }
         const auto same = std::find_if(hosts.begin(), hosts.end(),
                                        [&](const LaunchHost& other) { return other.name == host.name; });

@@ -118,11 +118,11 @@ void check_daemon_words(const std::vector<std::string>& words, const DaemonRules
         i += 2;
         if (is_agent(name) ? value != rules.drover.native() + " launch-agent"
                            : !is_allowed(name, value, rules))
-            refuse(fmt::format("the parameter {} = \"{}\", which comes from node 0 alone", shown_text(name),
+            refuse(fmt::format("the parameter {} = \"{}\", which only node 0 has", shown_text(name),
                                shown_text(value)),
                    is_agent(name)
                        ? "This program must be at the same place on every node."
-                       : "Give it the same value on this node (--mpirun_args, or OMPI_MCA_ and its name).");
+                       : "Set the same value on this node (--mpirun_args, or OMPI_MCA_ and its name).");
     }
 }
 

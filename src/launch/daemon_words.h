@@ -14,7 +14,7 @@ bool is_daemon_name(std::string_view name);
 
 /// What a node itself knows about the daemon that it starts.
 struct DaemonRules {
-    std::filesystem::path drover;                 ///< this program, which mpirun calls in place of ssh
+    std::filesystem::path drover;                 ///< this program, which mpirun calls instead of ssh
     std::vector<std::string> mpirun_arguments{};  ///< what this node's user has given to mpirun
     /// An environment variable's value on this node; nothing when it is not set.
     std::function<std::optional<std::string>(const std::string&)> variable = [](const std::string&) {

@@ -7,7 +7,7 @@
 
 namespace drover {
 
-/// Node 0's side of starting mpirun's daemons: takes requests of the program that mpirun calls in place of
+/// Node 0's side of starting mpirun's daemons: takes requests of the program that mpirun calls instead of
 /// ssh and of no other user's, hands them to the nodes, and hands back what comes.
 class LaunchDaemons {
   public:

@@ -18,7 +18,7 @@ struct ExplainedFlag {
 
 constexpr const char* both_streams =
     "Both streams of every process are shown, and --log or --log_dir keep them in files.";
-constexpr const char* no_python = "Processes are no Python processes.";
+constexpr const char* no_python = "The processes are not Python processes.";
 constexpr std::array explained_flags{
     ExplainedFlag{"--rdzv_backend", true,
                   "There is one way for nodes to meet, at node 0's address and port."},
@@ -66,21 +66,21 @@ void add_launch_flags(CLI::App& command, LaunchFlags& flags) {
     option("--master_addr", flags.master_addr, "name or IPv4 address of node 0; else MASTER_ADDR");
     option("--master_port", flags.master_port, "port there; else MASTER_PORT, 29500");
     option("--rdzv_endpoint", flags.rdzv_endpoint,
-           "ADDRESS:PORT of node 0, in place of both; nodes without a number get one");
+           "ADDRESS:PORT of node 0, instead of both; nodes without a number get one");
     option("--rdzv_id", flags.rdzv_id, "name of the job, the same on every node; others are refused");
     command.add_option_function<std::string>(
         both_spellings("--secret_file"), [&flags](const std::string& file) { flags.secret_file = file; },
-        "file with the job's secret, the same on every node; node 0 makes it; else DROVER_LAUNCH_SECRET");
+        "file with the job's secret, the same on every node; node 0 creates it; else DROVER_LAUNCH_SECRET");
     option("--rdzv_conf", flags.rdzv_conf, "join_timeout=SECONDS: how long nodes wait for each other (600)");
     command.add_flag("--standalone", flags.standalone, "one node, whatever the environment says");
     option("--max_restarts", flags.max_restarts, "how often a job that fails is started again (0)");
     option("--shutdown_timeout", flags.shutdown_timeout,
-           "seconds that processes have to end after a signal; without it as long as they take");
+           "seconds that processes have to end after a signal; without it, as long as they need");
     option("--log", flags.log, "file that gets everything that is shown");
     option("--log_dir", flags.log_dir,
            "folder for launch.log with everything, and a file per process and stream");
     option("-r,--redirects", flags.redirects, "3: with --log_dir, what processes print is not shown");
-    option("--mpirun_args", flags.mpirun_args, "more words for mpirun, in one string");
+    option("--mpirun_args", flags.mpirun_args, "more arguments for mpirun, in one string");
     command.add_flag("--exec,--no_python,--no-python", flags.exec, "start any program instead of a command");
     command.add_flag("-m,--module", flags.module,
                      "the word that follows is a module, as transformers…run_clm");

@@ -44,7 +44,7 @@ Mpirun find_mpirun() {
     if (mpirun.major_version < 4)
         throw Error(
             fmt::format("{} is not Open MPI 4 or newer.", file->native()),
-            "drover speaks Open MPI: install it (apt-get install openmpi-bin) and put it first in PATH.");
+            "drover needs Open MPI: install it (apt-get install openmpi-bin) and put it first in PATH.");
     return mpirun;
 }
 
@@ -75,7 +75,7 @@ std::optional<int> LaunchJob::status() {
         while (output_->read_on()) continue;
         while (errors_->read_on()) continue;
     }
-    // A launch_process that was only being loaded has died of the signal in place of handing SIGTERM on.
+    // A launch_process that was still being loaded has died of the signal instead of passing SIGTERM on.
     if (end_asked_ && status == 128 + end_signal_of_jobs) status = 128 + SIGTERM;
     return status;
 }

@@ -23,7 +23,7 @@ class LaunchJob {
   public:
     using Clock = std::chrono::steady_clock;
 
-    /// `variables` are mpirun's in place of this program's. With a log, everything that it prints goes there
+    /// `variables` are mpirun's instead of this program's. With a log, everything that it prints goes there
     /// as well.
     LaunchJob(LaunchLoop& loop, const Mpirun& mpirun, const std::vector<std::string>& words,
               const std::vector<std::string>& variables, LaunchLog* log);

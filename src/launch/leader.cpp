@@ -80,8 +80,8 @@ class Leader {
         }
     }
 
-    /// Tells the other nodes that the job has ended, and waits until they have gone: a connection that is
-    /// closed while something of theirs is unread would take the news with it.
+    /// Tells the other nodes that the job has ended, and waits until they have gone: closing a connection
+    /// with unread data would lose the message.
     void dismiss_nodes(int status, const std::string& why) {
         if (!rendezvous_) return;
         rendezvous_->send_to_all({.subject = LaunchSubject::finish, .numbers = {status}, .texts = {why}});
@@ -110,14 +110,14 @@ class Leader {
             rendezvous_->tidy();
             for (const int number : signals_.take()) {
                 if (!asks_for_the_end(number)) continue;
-                dismiss_nodes(128 + number, "Node 0 was stopped before all nodes had come.");
+                dismiss_nodes(128 + number, "Node 0 was stopped before all nodes had joined.");
                 std::exit(128 + number);
             }
             if (rendezvous_->is_complete()) break;
             const std::string missing = name_nodes(rendezvous_->missing());
             if (Clock::now() > deadline)
                 throw Error(
-                    fmt::format("Of {} nodes, {} did not come within {} s.", options_.nodes, missing,
+                    fmt::format("Of {} nodes, {} did not arrive within {} s.", options_.nodes, missing,
                                 options_.join_timeout.count()),
                     "Start drover launch there with the same --nnodes, --master_addr, --master_port and "
                     "--rdzv_id.");
@@ -152,7 +152,7 @@ class Leader {
         setenv(launch_socket_variable, daemons_->socket_name().c_str(), 1);
     }
 
-    /// Nobody on another machine has to reach anything of a job of this one, so nobody shall. The processes
+    /// No other machine needs to reach a job of this machine, so none can. The processes
     /// have mpirun's environment; it is not named on its command line, where Open MPI takes variables only as
     /// long as mca_base_env_list does not name some.
     void stay_on_loopback() {

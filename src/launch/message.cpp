@@ -38,7 +38,7 @@ std::optional<Shape> shape_of(LaunchSubject subject) {
 }
 
 [[noreturn]] void fail(std::string_view what) {
-    throw Error(fmt::format("What came over the launcher's port is no message of it: {}.", what),
+    throw Error(fmt::format("What arrived at the launcher's port is not one of its messages: {}.", what),
                 "Look for another program that uses the port, and choose another with --master_port.");
 }
 
@@ -116,7 +116,7 @@ LaunchMessage LaunchMessageReader::open(std::string_view bytes) {
         }
     }
     if (!proven_ && static_cast<LaunchSubject>(bytes[0]) == LaunchSubject::refused) return decode(bytes);
-    throw Error("What came over the launcher's port was not sent with the job's secret.",
+    throw Error("What arrived at the launcher's port was not sent with the job's secret.",
                 "Another program or another job has the port, or --rdzv_id or the secret differs between the "
                 "nodes.");
 }

@@ -37,7 +37,7 @@ struct LaunchMessage {
 constexpr std::int32_t launch_protocol = 2;
 /// The node rank of a node that takes any.
 constexpr std::int32_t any_node = -1;
-/// The most bytes that a message may have, behind the four that say how many they are.
+/// The most bytes that a message may have, after the four that give their number.
 constexpr std::size_t largest_launch_message = 1 << 20;
 /// And as long as the other side has not said who it is.
 constexpr std::size_t largest_launch_hello = 2048;

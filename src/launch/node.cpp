@@ -89,8 +89,8 @@ class Follower {
     }
 
   private:
-    /// Comes back with a rank, or with a status. A connection that ends before node 0 has shown that it is
-    /// the one is made anew: node 0 may have been too busy with strangers.
+    /// Returns a rank, or a status. A connection that ends before node 0 has proved itself is opened again:
+    /// node 0 may have been too busy with strangers.
     void join() {
         const Clock::time_point deadline = Clock::now() + options_.join_timeout;
         bool told = false, answered = false;
@@ -105,17 +105,17 @@ class Follower {
             if (rank_ != any_node || status_ || Clock::now() <= deadline) continue;
             if (!turned_away_.empty())
                 throw Error(
-                    fmt::format("Node 0 at {}:{} turned this node away: {}.", address_, options_.master_port,
+                    fmt::format("Node 0 at {}:{} rejected this node: {}.", address_, options_.master_port,
                                 turned_away_),
                     "Look for launchers with another secret or --rdzv_id that have this node's address.");
             if (answered) throw Error(what_listens("does not answer as node 0 of a job."), other_program);
-            throw Error(fmt::format("Node 0 did not come to {}:{} within {} s.", address_,
+            throw Error(fmt::format("Node 0 did not appear at {}:{} within {} s.", address_,
                                     options_.master_port, options_.join_timeout.count()),
-                        "Start drover launch with --node_rank 0 there, or see what keeps this machine from "
-                        "reaching it.");
+                        "Start drover launch with --node_rank 0 there, or find out why this machine cannot "
+                        "reach it.");
         }
         if (rank_ != any_node)
-            print_log(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows what the job prints.\n",
+            print_log(stderr, "drover: This is node {} of {}; node 0 at {}:{} shows the job's output.\n",
                       rank_, options_.nodes, address_, options_.master_port);
     }
 
@@ -128,7 +128,7 @@ class Follower {
         loop_.watch(node_0_->descriptor(), [this] { hear(); });
     }
 
-    /// Lets go of a connection that has not made this a node of the job.
+    /// Closes a connection that has not made this a node of the job.
     void try_again() {
         if (!greeted_ && !sent_away_ && !std::exchange(silence_told_, true))
             print_log(stderr, "drover: {}\n", what_listens("gave no answer; this node tries again."));
@@ -182,7 +182,7 @@ class Follower {
         remedy_ = remedy;
     }
 
-    /// Nothing is done for anybody who has not shown by the seal of a welcome that it is node 0.
+    /// Does nothing for a peer that has not proved, by the seal of its welcome, that it is node 0.
     void take(const LaunchMessage& message) {
         if (status_) return;
         if (rank_ == any_node) return meet(message);
@@ -204,8 +204,7 @@ class Follower {
         if (!greeted_ && message.subject == LaunchSubject::refused) {
             sent_away_ = true;
             if (turned_away_.empty())
-                print_log(stderr,
-                          "drover: Node 0 at {}:{} turned this node away: {}; this node tries again.\n",
+                print_log(stderr, "drover: Node 0 at {}:{} rejected this node: {}; this node tries again.\n",
                           address_, options_.master_port, shown_text(message.texts[0]));
             turned_away_ = shown_text(message.texts[0]);
             return;

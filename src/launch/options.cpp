@@ -125,13 +125,13 @@ class Reader {
             options_.secret = secret->second;
             return;
         }
-        options_.remarks.push_back(options_.job_id == LaunchOptions{}.job_id
-                                       ? "This job has no secret: whoever reaches node 0's port can join it, "
-                                         "and whoever answers there "
-                                         "is taken for node 0. Give every node the same --secret_file."
-                                       : "The nodes know each other by --rdzv_id alone, which others may "
-                                         "guess or see in the list of "
-                                         "processes. Give every node the same --secret_file.");
+        options_.remarks.push_back(
+            options_.job_id == LaunchOptions{}.job_id
+                ? "This job has no secret: anyone who reaches node 0's port can join it, and anyone who "
+                  "answers there is taken for node 0. Give every node the same --secret_file."
+                : "The nodes recognise each other only by --rdzv_id, which others may guess or see in the "
+                  "list of "
+                  "processes. Give every node the same --secret_file.");
     }
 
     void read_node_rank() {
@@ -173,9 +173,10 @@ class Reader {
             if (name == "join_timeout" || name == "timeout")
                 options_.join_timeout = std::chrono::seconds(whole_number(value, 1, most_seconds));
             else
-                options_.remarks.push_back(fmt::format(
-                    "--rdzv_conf {} has no effect. Nodes meet in one way, which has join_timeout alone.",
-                    name));
+                options_.remarks.push_back(
+                    fmt::format("--rdzv_conf {} has no effect. Nodes meet in one way, whose only setting is "
+                                "join_timeout.",
+                                name));
         }
     }
 
@@ -201,11 +202,11 @@ class Reader {
         options_.own_command = !flags_.exec;
         if (options_.program.empty())
             throw UsageError("Nothing to start is given.",
-                             "Write run_clm and its arguments behind the flags, or --exec and a program.");
+                             "Write run_clm and its arguments after the flags, or --exec and a program.");
         std::string& first = options_.program.front();
         if (first.starts_with("-"))
             throw UsageError(fmt::format("The flag {} is unknown.", first),
-                             "Flags of run_clm belong behind run_clm.");
+                             "Flags of run_clm belong after run_clm.");
         if (flags_.exec || first == "run_clm") return;
         const std::string name = first.substr(first.find_last_of(flags_.module ? "." : "/") + 1);
         if (name != (flags_.module ? "run_clm" : "run_clm.py"))

@@ -16,8 +16,8 @@ namespace {
 /// From connecting to showing that it belongs to the job, which takes a launcher no longer than the network.
 constexpr std::chrono::seconds patience_with_strangers{5};
 constexpr std::size_t most_strangers = 256;
-/// After so many wrong answers from one address, what comes from there may answer once in a while only:
-/// guessing takes forever, and a node of the job that has the same address is taken in all the same.
+/// After this many wrong answers, an address may answer only once in a while: guessing takes forever,
+/// and a node of the job that has the same address still gets in.
 constexpr int most_failures = 8;
 constexpr std::chrono::seconds failures_count_for{60}, between_answers{1};
 
@@ -104,7 +104,7 @@ void Rendezvous::hear_stranger(int descriptor) {
 
 std::string Rendezvous::doubt(const Stranger& stranger, const LaunchMessage& hello) const {
     if (hello.numbers[0] != launch_protocol || hello.texts.size() != 3)
-        return "its drover is another version than that of node 0";
+        return "its drover is a different version from node 0's";
     if (!equal_in_constant_time(hello.texts[2], settings_.key.proof(stranger.challenge, hello)))
         return "it belongs to another job (--rdzv_id) or has another secret";
     return {};
@@ -117,10 +117,10 @@ std::string Rendezvous::objection(const LaunchMessage& hello, int& rank) const {
     const std::vector<int> free = missing();
     if (free.empty()) return "all nodes are there already";
     rank = hello.numbers[1] == any_node ? free.front() : hello.numbers[1];
-    if (rank == 0) return "there is a node 0 already (--node_rank)";
+    if (rank == 0) return "there is already a node 0 (--node_rank)";
     if (rank < 0 || rank >= settings_.nodes)
         return fmt::format("its number {} is not below {}", rank, settings_.nodes);
-    if (nodes_.contains(rank)) return fmt::format("there is a node {} already (--node_rank)", rank);
+    if (nodes_.contains(rank)) return fmt::format("there is already a node {} (--node_rank)", rank);
     return {};
 }
 
@@ -146,7 +146,7 @@ void Rendezvous::answer(Stranger stranger, const LaunchMessage& hello) {
     int rank = 0;
     if (const std::string reason = objection(hello, rank); !reason.empty()) return refuse(stranger, reason);
     connection.send({.subject = LaunchSubject::welcome, .numbers = {rank}});
-    print_log(stderr, "drover: Node {} has come: {} at {}, {}.\n", rank, shown_text(hello.texts[1]),
+    print_log(stderr, "drover: Node {} has joined: {} at {}, {}.\n", rank, shown_text(hello.texts[1]),
               stranger.address, counted(hello.numbers[3], "process", "processes"));
     loop_.watch(connection.descriptor(), [this, rank] { hear_node(rank); });
     nodes_[rank] = {std::move(stranger.connection), stranger.address, hello.numbers[3]};

@@ -20,7 +20,7 @@ class Rendezvous {
         std::string address;  ///< of node 0, on which it listens
         int nodes;
         int processes;  ///< of node 0
-        LaunchKey key;  ///< without which nobody is taken in
+        LaunchKey key;  ///< without which no node is accepted
     };
     /// Called with the node and what it says, once it is taken in.
     using TakeMessage = std::function<void(int node, const LaunchMessage&)>;

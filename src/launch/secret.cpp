@@ -97,8 +97,7 @@ void check_secret(const std::string& secret, const std::string& source) {
     if (secret.size() >= least_characters && secret.size() <= most_characters) return;
     throw Error(
         fmt::format("The secret of {} has {} characters.", source, secret.size()),
-        fmt::format("Give {} to {}, which nobody can guess; where the file is not there, node 0 makes "
-                    "one.",
+        fmt::format("Give {} to {}, which nobody can guess; if the file does not exist, node 0 creates one.",
                     least_characters, most_characters));
 }
 
@@ -119,10 +118,11 @@ std::string read_secret_file(const fs::path& file, bool is_node_0, std::chrono::
             continue;
         }
         if (std::chrono::steady_clock::now() > deadline)
-            throw Error(fmt::format("The secret file {} is not there.", file.native()),
-                        "Node 0 makes it; where the folder is not shared, copy it to every node.");
+            throw Error(fmt::format("The secret file {} does not exist.", file.native()),
+                        "Node 0 creates it; where the folder is not shared, copy it to every node.");
         if (!std::exchange(told, true))
-            print_log(stderr, "drover: Waiting for the secret file {}, which node 0 makes.\n", file.native());
+            print_log(stderr, "drover: Waiting for the secret file {}, which node 0 creates.\n",
+                      file.native());
         std::this_thread::sleep_for(250ms);
     }
 }

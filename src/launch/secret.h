@@ -6,7 +6,7 @@
 
 namespace drover {
 
-/// The variable that may hold a job's secret in place of --secret_file.
+/// The variable that may hold a job's secret instead of --secret_file.
 constexpr const char* launch_secret_variable = "DROVER_LAUNCH_SECRET";
 
 /// Error unless the secret is long enough that it cannot be guessed; `source` names where it came from.

@@ -18,7 +18,7 @@ class LaunchLog {
     FileDescriptor descriptor_;
 };
 
-/// Writes everything, as far as the other side takes it.
+/// Writes everything that the other side accepts.
 void write_all(int descriptor, std::string_view bytes);
 
 /// Reads a pipe whenever the loop finds something in it and hands it on, until the end.

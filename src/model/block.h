@@ -6,9 +6,9 @@ namespace drover {
 
 /// A pre-norm decoder block: h = x + attention(norm(x)); out = h + feed_forward(norm(h)).
 ///
-/// The last addition is left to whoever comes next (the next block's first norm, or the head's), which does
-/// it together with its own reading of the residual stream. So forward takes the stream and the branch that
-/// is still to be added, and returns its own branch.
+/// The last addition is left to the norm that follows (the next block's first norm, or the head's), which
+/// does it together with its own reading of the residual stream. So forward takes the stream and the branch
+/// that is still to be added, and returns its own branch.
 class DecoderBlock {
   public:
     /// `index`: which block of the model it is.

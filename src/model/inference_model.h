@@ -43,7 +43,7 @@ class InferenceModel {
 
     /// Takes the tokens through the model; their keys and values stay in the cache. The positions of a
     /// sequence must come without gaps; a position that comes again replaces the old one, which is how a
-    /// sequence starts anew or goes back. Returns the logits [count,V] f32, on the device, of the last
+    /// sequence starts again or goes back. Returns the logits [count,V] f32, on the device, of the last
     /// `count` of them, valid until the next call.
     Tensor forward(Stream stream, std::span<const NewToken> tokens, std::int64_t count);
     /// The same on the host.

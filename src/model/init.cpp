@@ -121,7 +121,7 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
         draw({std::string(head_name)});
     }
     behind_ = generator;
-    if (config.tie_word_embeddings) {  // it is constructed and drawn all the same, before it is tied
+    if (config.tie_word_embeddings) {  // it is constructed and drawn anyway, before it is tied
         behind_.skip_uniform(numel(embedding_name));
         behind_.skip_normal(numel(embedding_name));
     }

@@ -35,7 +35,7 @@ class HfInit {
 
     /// The owned part of a leaf, row by row, in fp32.
     void fill(const OwnedLeaf& leaf, std::span<float> out) const;
-    /// The generator behind all draws of the model.
+    /// The generator after all draws of the model.
     const TorchRng& generator_behind() const { return behind_; }
 
   private:

@@ -9,7 +9,7 @@ namespace {
 
 /// Every rank keeps the mean squares of all rows and columns (a few thousandths of the parameters). So
 /// whatever a rank owns of the leaves, its part of the sums goes to the same places of one buffer, and two
-/// small collectives do for all leaves together.
+/// small collectives serve all leaves together.
 class AdafactorOptimizer final : public Optimizer {
   public:
     AdafactorOptimizer(const AdafactorSettings& settings, const OptimizerContext& context)

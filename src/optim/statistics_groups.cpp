@@ -7,7 +7,7 @@
 namespace drover {
 namespace {
 
-/// Numbers of names, in the order in which they are first met.
+/// Numbers of names, in the order in which they are first seen.
 class Numbering {
   public:
     std::size_t operator[](const std::string& name) {

@@ -53,7 +53,8 @@ class ParamStore {
 
     /// Asynchronous; a unit that is already on its way or here is left alone.
     virtual void gather(Stream stream, int unit) = 0;
-    /// Valid until release(unit); gathers if nobody did. Later work on the stream sees the whole weights.
+    /// Valid until release(unit); gathers if that was not done. Later work on the stream sees the whole
+    /// weights.
     virtual UnitTensors get(Stream stream, int unit) = 0;
     virtual void release(Stream stream, int unit) = 0;
 

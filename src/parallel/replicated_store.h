@@ -7,7 +7,7 @@
 namespace drover {
 
 /// Everything whole on every rank of the data axes; gradients are summed over them when the step's last
-/// micro-batch is through a unit, while backward goes on. Also the store of a single process.
+/// micro-batch is through a unit, while backward continues. Also the store of a single process.
 class ReplicatedStore final : public ParamStore {
   public:
     /// Without a gradient dtype there are no gradients: for a model that is only used.

@@ -121,7 +121,7 @@ void ShardedStore::gather(Stream stream, int unit) {
     Slot& slot = weight_slots_[static_cast<std::size_t>(weight_slot(unit))];
     if (slot.unit == unit) return;
     require(!slot.in_use, "a unit is gathered into a buffer that another one still uses");
-    finish_gather(stream, slot);  // of a unit that nobody came for
+    finish_gather(stream, slot);  // of a unit that was gathered and never used
     slot.unit = unit;
     mesh_.data().together(stream, [&] { start_gather(stream, slot); });
 }

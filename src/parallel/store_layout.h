@@ -48,7 +48,7 @@ struct UnitPlacement {
 std::vector<UnitPlacement> place_parameters(const ParamSpec& spec, const Mesh& mesh, bool sharded);
 
 /// A start-up table: the axes, then every leaf's global shape, split, owned part and bytes on this rank.
-/// Blocks that are laid out alike are listed once.
+/// Blocks with the same layout are listed once.
 std::string placement_table(const ParamSpec& spec, const Mesh& mesh, Sharding sharding, DType param_dtype);
 
 }  // namespace drover

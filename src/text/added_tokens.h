@@ -18,8 +18,8 @@ namespace drover {
 struct AddedToken {
     std::string content;
     bool single_word = false;  ///< only where no word character stands beside it
-    bool lstrip = false;       ///< takes the white space before it along
-    bool rstrip = false;       ///< and that behind it
+    bool lstrip = false;       ///< includes the white space before it
+    bool rstrip = false;       ///< and the white space after it
     bool normalized = true;    ///< looked for in the normalized text, else in the text as it is
     bool special = false;      ///< left out by decode with skip_special
 

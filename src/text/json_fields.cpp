@@ -25,7 +25,7 @@ void JsonFields::wrong(std::string_view key, std::string_view expected) const {
     if (expected == "missing")
         throw Error(fmt::format("{} has no \"{}\".", where_, key), "Fetch the file again.");
     throw Error(fmt::format("{}: \"{}\" is not {}.", where_, key, expected),
-                "Mend the file or fetch it again.");
+                "Fix the file or fetch it again.");
 }
 
 std::string JsonFields::text(std::string_view key) const {

@@ -26,7 +26,7 @@ PrefixSpace prefix_space(const SideFiles& side, bool legacy) {
 }
 
 /// What transformers 5 does to the tokenizer.json of a class with rules of its own: vocabulary, merges and
-/// post-processor count, everything else is made anew.
+/// post-processor count, everything else is rebuilt.
 void remake(TokenizerJson& tokenizer, const SideFiles& side, std::string_view where) {
     Json& parts = tokenizer.components;
     if (!parts.contains("model") || !parts["model"].is_object())

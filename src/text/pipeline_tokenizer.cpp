@@ -179,7 +179,7 @@ TokenizerParts parts_of(TokenizerJson description, std::string_view where) {
     options.byte_level = parts.pre_tokenizer && parts.pre_tokenizer->yields_bytes();
     if (const auto unknown = model.optional_text("unk_token")) {
         options.unknown = description.vocabulary.find(*unknown);
-        // Hugging Face's library fails when it meets an unknown character; with bytes there are none.
+        // Hugging Face's library fails on an unknown character; with bytes there are none.
         if (!options.unknown && !options.byte_fallback && !options.byte_level)
             throw Error(
                 fmt::format("{}: the unk_token \"{}\" is not in the vocabulary.", model.where(), *unknown),

@@ -8,7 +8,7 @@
 
 namespace drover {
 
-/// The ids that stand before and behind those of a text.
+/// The ids that are put before and after those of a text.
 struct Surroundings {
     std::vector<TokenId> before, after;
 };

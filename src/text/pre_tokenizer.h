@@ -30,9 +30,9 @@ class PreTokenizer {
   public:
     virtual ~PreTokenizer() = default;
     virtual void apply(Pieces& pieces) const = 0;
-    /// The first place behind `wanted` where a text can be cut into two without other pieces coming out, as
-    /// long as only the first part counts as the beginning; the text's size when none is known. Lets a long
-    /// text be handled part by part.
+    /// The first place after `wanted` where a text can be cut into two without changing the pieces, as long
+    /// as only the first part counts as the beginning; the text's size when none is known. Lets a long text
+    /// be handled part by part.
     virtual std::size_t find_cut(std::string_view text, std::size_t /*wanted*/) const { return text.size(); }
     /// True when the pieces are plain bytes that stand for characters of byte_alphabet.h: the last step left
     /// out the translation.

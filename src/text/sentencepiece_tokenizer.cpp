@@ -28,7 +28,7 @@ class SentencePieceModel : public TokenModel {
         const auto status = processor_.LoadFromSerializedProto({bytes.data(), bytes.size()});
         if (!status.ok())
             throw Error(
-                fmt::format("The SentencePiece library does not take {}: {}.", where, status.ToString()),
+                fmt::format("The SentencePiece library does not accept {}: {}.", where, status.ToString()),
                 "Fetch the file again.");
     }
     void encode(std::string_view piece, EncodeScratch&, std::vector<TokenId>& ids) const override {

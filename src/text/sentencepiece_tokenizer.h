@@ -5,7 +5,7 @@
 
 namespace drover {
 
-/// How the space before the first word comes to be.
+/// Where a space is added before a word.
 enum class PrefixSpace {
     every_segment,  ///< before the text and after every added token, also before a space (SentencePiece
                     ///< itself)

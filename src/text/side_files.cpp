@@ -115,7 +115,7 @@ void SideFiles::name_by_default(std::string_view role, std::string_view content)
 
 void SideFiles::add_extra(const Json& value, const std::string& where) {
     if (!value.is_array() && !value.is_object())
-        throw Error(fmt::format("{}: its extra special tokens are not a list.", where), "Mend the file.");
+        throw Error(fmt::format("{}: its extra special tokens are not a list.", where), "Fix the file.");
     for (const Json& token : value) extra_.push_back(read_token(token, where));
 }
 

@@ -163,10 +163,10 @@ TokenizerJson tokenizer_of_tiktoken(std::string_view content, Llama3Names names,
         if (line.empty()) continue;
         auto rank = parse_line(line);
         if (!rank || ids.find(rank->bytes))
-            throw Error(fmt::format("{}, line {}: {}.", where, line_number,
-                                    rank ? "the token was there before"
-                                         : "not a token in base64, a space and a rank"),
-                        "Fetch the file again.");
+            throw Error(
+                fmt::format("{}, line {}: {}.", where, line_number,
+                            rank ? "the token is there twice" : "not a token in base64, a space and a rank"),
+                "Fetch the file again.");
         ids.add(rank->bytes, rank->id);
         ranks.push_back(std::move(*rank));
     }

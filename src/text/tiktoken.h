@@ -9,7 +9,7 @@ namespace drover {
 /// Whether a file looks like a rank file of tiktoken: lines of a token in base64, a space and its rank.
 bool is_tiktoken_file(std::string_view content);
 
-/// How the 256 special tokens behind the ranks are called.
+/// The names of the 256 special tokens after the ranks.
 enum class Llama3Names { v3, v3_1 };
 
 /// Llama-3's tokenizer from its rank file, as the tokenizer.json that Hugging Face has for it.

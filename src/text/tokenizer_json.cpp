@@ -48,7 +48,7 @@ class Reader : public nlohmann::json_sax<Json> {
     }
     bool parse_error(std::size_t place, const std::string&, const nlohmann::detail::exception&) override {
         throw Error(fmt::format("{} is not valid JSON (at byte {}).", where_, place),
-                    "Fetch the file again, or mend it with `python3 -m json.tool`.");
+                    "Fetch the file again, or fix it with `python3 -m json.tool`.");
     }
 
   private:
@@ -101,7 +101,7 @@ class Reader : public nlohmann::json_sax<Json> {
         } else if (depth_ == 2) {
             state_ = State::tree;
         } else if (state_ == State::merges) {
-            if (parts_.size() != 2) fail("one of its merges has not two parts");
+            if (parts_.size() != 2) fail("one of its merges does not have two parts");
             add_merge(std::move(parts_[0]), std::move(parts_[1]));
             parts_.clear();
         }
@@ -116,7 +116,7 @@ class Reader : public nlohmann::json_sax<Json> {
         }
         const auto space = text.find(' ');
         if (space == text.npos || text.find(' ', space + 1) != text.npos)
-            fail(fmt::format("its merge \"{}\" has not two parts", text));
+            fail(fmt::format("its merge \"{}\" does not have two parts", text));
         add_merge(text.substr(0, space), text.substr(space + 1));
         return true;
     }

@@ -71,7 +71,7 @@ TEST(CommandLine, UnknownFlagsAreNamedInOrderWithTheNearest) {
               "drover: `drover bench` has no flag --stepz and does not expect \"opps\". Did you mean ops and "
               "--steps?\n");
     EXPECT_EQ(said("launch --foo=3 run_clm"),
-              "drover: The flag --foo=3 is unknown. Flags of run_clm belong behind run_clm.\n");
+              "drover: The flag --foo=3 is unknown. Flags of run_clm belong after run_clm.\n");
 }
 
 }  // namespace

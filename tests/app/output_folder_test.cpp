@@ -135,8 +135,9 @@ TEST_F(OutputFolderOfRuns, OfAKilledRunGoesToTheNextOne) {
 TEST_F(OutputFolderOfRuns, OfAnotherHostIsWaitedFor) {
     leave_lock_of_other_host(601);
     BackgroundRun run(words("out", "--max_steps 2"), folder_ / "log");
-    ASSERT_TRUE(run.wait_until([&] { return run.output().find("goes on in") != std::string::npos; }))
-        << run.output();
+    ASSERT_TRUE(run.wait_until([&] {
+        return run.output().find("this run continues in") != std::string::npos;
+    })) << run.output();
     EXPECT_NE(run.output().find("locked by process 4711 on host elsewhere"), std::string::npos)
         << run.output();
     fs::remove(lock());

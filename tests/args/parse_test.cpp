@@ -59,10 +59,10 @@ TEST(ParseWords, UniqueBeginningsAreEnough) {
 
 TEST(ParseWords, AFileOfArgumentsStandsAlone) {
     EXPECT_MENTIONS(words_error({"cfg.json", "--learning_rate", "2e-3"}),
-                    "give it alone: drover run_clm cfg.json");
-    // Behind a flag it is a second value.
+                    "give only the file: drover run_clm cfg.json");
+    // After a flag it is a second value.
     EXPECT_MENTIONS(words_error({"--train_file", "a.json", "b.json", "--do_train"}),
-                    "\"b.json\" stands where a flag is expected.");
+                    "\"b.json\" is given where a flag is expected.");
 }
 
 TEST(ParseWords, BooleanWords) {

@@ -53,19 +53,20 @@ TEST(ReferenceCommands, SayWhatDiffersHere) {
         ADD_FAILURE() << name;
         return Arguments();
     };
-    const Arguments on_tpu = explanations_of("S0 on virtual machines");
+    const Arguments on_tpu = explanations_of("Llama 2 SPMD guide on virtual machines");
     EXPECT_TRUE(test::has_line(on_tpu, "PJRT_DEVICE=TPU"));
     EXPECT_TRUE(test::has_line(on_tpu, "--remove_unused_columns"));
     EXPECT_TRUE(test::has_line(on_tpu, "XLA_IR_DEBUG"));
     EXPECT_TRUE(test::has_line(on_tpu, "XLA_HLO_DEBUG"));
     EXPECT_EQ(on_tpu.explanations().size(), 4u);
-    EXPECT_TRUE(test::has_line(explanations_of("S4, TorchAcc"), "XLA_PERSISTENT_CACHE_PATH"));
-    const Arguments deepspeed = explanations_of("S4, DeepSpeed");
+    EXPECT_TRUE(test::has_line(explanations_of("Llama 3 guide, TorchAcc"), "XLA_PERSISTENT_CACHE_PATH"));
+    const Arguments deepspeed = explanations_of("Llama 3 guide, DeepSpeed");
     EXPECT_TRUE(test::has_line(deepspeed, "--learning_rate 5e-05 is used (DeepSpeed would take 0.001)"));
     EXPECT_TRUE(test::has_line(deepspeed, "--max_grad_norm 1 is used (DeepSpeed would not clip)"));
     EXPECT_TRUE(test::has_line(deepspeed, "USE_TORCH_XLA"));
-    EXPECT_FALSE(test::has_line(explanations_of("S0 in a container"), "LIBTPU_INIT_ARGS"));
-    EXPECT_TRUE(test::has_line(explanations_of("S0 in a container, 70B"), "LIBTPU_INIT_ARGS"));
+    EXPECT_FALSE(test::has_line(explanations_of("Llama 2 SPMD guide in a container"), "LIBTPU_INIT_ARGS"));
+    EXPECT_TRUE(
+        test::has_line(explanations_of("Llama 2 SPMD guide in a container, 70B"), "LIBTPU_INIT_ARGS"));
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ TEST(Failure, WithCollectivesUnderWayLetsGoOfTheirMemory) {
         EXPECT_EQ(result[0].message, "out of luck");
         for (const std::size_t rank : {1, 2}) {
             EXPECT_EQ(result[rank].failed_peer, 0);
-            expect_contains(result[rank].message, "unfinished because of an error of its own");
+            expect_contains(result[rank].message, "unfinished because of its own error");
         }
     }
 }

@@ -13,10 +13,8 @@ TEST(Console, ALogThatCannotBeWrittenIsSaidOnce) {
     testing::internal::CaptureStderr();
     write_log(full, "one\n");
     print_log(full, "{}\n", 2);
-    EXPECT_EQ(
-        testing::internal::GetCapturedStderr(),
-        "drover: The log /dev/full cannot be written: No space left on device. What would be said there is "
-        "lost.\n");
+    EXPECT_EQ(testing::internal::GetCapturedStderr(),
+              "drover: The log /dev/full cannot be written: No space left on device. Its output is lost.\n");
     std::fclose(full);
 }
 

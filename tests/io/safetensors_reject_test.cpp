@@ -142,8 +142,8 @@ std::vector<BadFile> bad_files() {
          one_tensor(R"("dtype":"U8","shape":[1152921504606846976],"data_offsets":[0,1152921504606846976])",
                     8),
          {"ends inside the tensor \"weight\"", "fetch the file again"}},
-        {"trailing bytes", one_tensor(good, 11), {"3 bytes behind its last tensor"}},
-        {"data without tensors", json_file("{}", 8), {"8 bytes behind its last tensor"}},
+        {"trailing bytes", one_tensor(good, 11), {"3 bytes after its last tensor"}},
+        {"data without tensors", json_file("{}", 8), {"8 bytes after its last tensor"}},
     };
 }
 

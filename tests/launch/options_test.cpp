@@ -90,7 +90,7 @@ TEST(LaunchOptions, NodesMeetAtTheMasterOrTheEndpoint) {
     EXPECT_EQ(options.join_timeout.count(), 30);
     ASSERT_EQ(options.remarks.size(), 3u);
     EXPECT_EQ(options.remarks[0], "A job does not grow or shrink; 4 nodes are waited for.");
-    EXPECT_TRUE(options.remarks[1].starts_with("The nodes know each other by --rdzv_id alone"));
+    EXPECT_TRUE(options.remarks[1].starts_with("The nodes recognise each other only by --rdzv_id"));
     EXPECT_TRUE(options.remarks[2].starts_with("--rdzv_conf is_host has no effect."));
 }
 

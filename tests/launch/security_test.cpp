@@ -125,14 +125,14 @@ TEST_F(LaunchSecurity, ANodeNeedsTheSecretAndTheSameJob) {
     EXPECT_EQ(refusal(wrong_key, launch_protocol, 1, 2), other_job);
     EXPECT_EQ(refusal(LaunchKey(job_secret, "another"), launch_protocol, 1, 2), other_job);
     EXPECT_EQ(refusal(right_key, launch_protocol + 1, 1, 2),
-              "its drover is another version than that of node 0");
+              "its drover is a different version from node 0's");
     EXPECT_EQ(refusal(right_key, launch_protocol, 1, 3), "it expects 3 nodes, node 0 expects 2");
-    EXPECT_EQ(refusal(right_key, launch_protocol, 0, 2), "there is a node 0 already (--node_rank)");
+    EXPECT_EQ(refusal(right_key, launch_protocol, 0, 2), "there is already a node 0 (--node_rank)");
     LaunchPeer node = connect();
     const auto answer = node.greet(right_key, launch_protocol, 1, 2, "name\x1b[2J\r\xc2\x9b");
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->subject, LaunchSubject::welcome);
-    EXPECT_TRUE(node_0->wait_until([&] { return contains(node_0->output(), "Node 1 has come"); }));
+    EXPECT_TRUE(node_0->wait_until([&] { return contains(node_0->output(), "Node 1 has joined"); }));
     EXPECT_TRUE(contains(node_0->output(), "come: name\\x1b[2J\\x0d\\xc2\\x9b at 127.0.0.1, 1 process.\n"))
         << node_0->output();
 }
@@ -169,7 +169,7 @@ TEST_F(LaunchSecurity, ANodeThatIsTurnedAwayLearnsWhyAndComesAgain) {
     ASSERT_TRUE(node_0.welcome(right_key, 1));
     node_0.send(end_job);
     EXPECT_EQ(node->exit_code(), 9) << node->output();
-    EXPECT_TRUE(contains(node->output(), "turned this node away: too many wrong answers;")) << node->output();
+    EXPECT_TRUE(contains(node->output(), "rejected this node: too many wrong answers;")) << node->output();
     EXPECT_TRUE(contains(node->output(), "gave no answer; this node tries again.")) << node->output();
 }
 

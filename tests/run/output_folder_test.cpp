@@ -70,7 +70,7 @@ TEST_F(OutputFolders, OfOthersEndAllRanksWithOneMessage) {
     OutputFolder mine(alone_, quiet_, own);
     mine.take();
     const std::vector<std::string> thrown = thrown_by_ranks(request(folder_ / "out"));
-    EXPECT_TRUE(thrown[0].starts_with("shown: Another run writes to the folder")) << thrown[0];
+    EXPECT_TRUE(thrown[0].starts_with("shown: Another run is writing to the folder")) << thrown[0];
     for (const std::size_t rank : {1, 2}) EXPECT_TRUE(thrown[rank].starts_with("quiet: ")) << thrown[rank];
 
     write_file_atomically(folder_ / "file", "");

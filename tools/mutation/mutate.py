@@ -3,16 +3,16 @@
 
     tools/mutation/mutate.py                 100 mutants of src/train, src/io, src/args and `drover launch`
     tools/mutation/mutate.py --list          only show them
-    tools/mutation/mutate.py --again         try the survivors of the last run once more
+    tools/mutation/mutate.py --again         try the survivors of the last run again
 
 A mutant is the program with one change in one line: a comparison turned or moved by one, `&&` for `||`, `+` for
 `-`, a condition negated, a constant changed, a statement left out. It is built in a copy of the checkout and
 tried with the test program of its folder (src/io: test_io). If a test fails, the mutant is killed. If all pass,
 it survived: either no test looks there, and one should be written, or the change makes no difference that anybody
-could see. Such a mutant goes into ignored.txt with the reason, and is not made again.
+could see. Such a mutant goes into ignored.txt with the reason, and is not tried again.
 
-The same --seed and sources give the same mutants. Everything lies under build/mutation: the copy, its build
-folder, and results.jsonl, from which a run that was stopped goes on. Only Python's standard library is needed.
+The same --seed and sources give the same mutants. Everything is under build/mutation: the copy, its build
+folder, and results.jsonl, from which a stopped run continues. Only Python's standard library is needed.
 """
 
 import argparse
@@ -122,7 +122,7 @@ ASSIGNMENT = re.compile(r"^ {4,}\*?[\w.>\[\]-]+ [+*/|&-]?= .*;$")
 
 
 def negated(code, line, at):
-    """`if (x)` as `if (!(x))`; None when the condition goes on in the next line or holds a declaration."""
+    """`if (x)` as `if (!(x))`; None when the condition continues on the next line or holds a declaration."""
     begin = code.index("(", at)
     depth = 0
     for end in range(begin, len(code)):

@@ -30,11 +30,11 @@ MODELS = {
             initializer_range=0.05,
         ),
     ),
-    "appendix_a": (42, llama(num_hidden_layers=1)),
+    "one_layer": (42, llama(num_hidden_layers=1)),
 }
 MIXTRAL = mixtral(num_local_experts=3)
 
-# Sums published for 4.43 (the file appendix_a), to all digits given.
+# Sums published for 4.43 (the file one_layer), to all digits given.
 PUBLISHED_SUMS = {
     "model.embed_tokens": 0.597634101,
     "model.layers.0.self_attn.q_proj": 0.335646048,
@@ -59,7 +59,7 @@ def main():
         set_seed(seed)
         state = LlamaForCausalLM(LlamaConfig.from_dict(copy.deepcopy(config))).state_dict()
         write(name, seed, config, state)
-        if name == "appendix_a":
+        if name == "one_layer":
             for key, published in PUBLISHED_SUMS.items():
                 difference = abs(state[key + ".weight"].double().sum().item() - published)
                 assert difference < 1e-6, f"{key}: sum differs from the published one by {difference}"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Writes every golden file; with the path of the Shakespeare text as argument, the tokenizers too, and with a
-# folder that holds wikitext-2/ and Llama's tokenizers/ as second argument, their golden files and the packed blocks.
-# With the path of run_clm.py in RUN_CLM, its runs.
+# Writes every golden file. With the path of the Shakespeare text as first argument, also the tokenizers. With a
+# folder that holds wikitext-2/ and Llama's tokenizers/ as second argument, also their golden files and the
+# packed blocks. With the path of run_clm.py in RUN_CLM, also its runs.
 set -eu
 folder=$(dirname "$0")
 python=${PYTHON:-python3}
-for script in ops rng rope_tables schedules init optimizer_ops one_step mixtral_step jitter_step smoothed_step curve appendix_a hf_folder resize configs loss_scaler samplers readers argument_names trainer_log event_records pickles trainer_checkpoint generation quotes quotes_run; do
+for script in ops rng rope_tables schedules init optimizer_ops one_step mixtral_step jitter_step smoothed_step curve published_runs hf_folder resize configs loss_scaler samplers readers argument_names trainer_log event_records pickles trainer_checkpoint generation quotes quotes_run; do
     echo "$script"
     "$python" "$folder/$script.py"
 done

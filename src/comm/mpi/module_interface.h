@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string_view>
 
-/// What the program and the module drover_mpi.so say to each other. Both come from one build.
+/// The interface between the program and the module drover_mpi.so. Both come from one build.
 namespace drover {
 
 class Transport;

@@ -6,7 +6,7 @@
 
 namespace drover {
 
-/// This process as a rank of the world that mpirun or srun started (a world of one when nobody did). Starts
+/// This process as a rank of the world that mpirun or srun started (a world of one without them). Starts
 /// MPI, on the communication thread, which alone calls it; so this works once per process. Destroying the
 /// world is the orderly end and waits for the other ranks. After a failure MPI is left as it is, and the
 /// process must end with a status other than 0, upon which the launcher ends the other processes.

@@ -30,7 +30,7 @@ class GpuLink {
     /// else but abort() may be called before. Error when it, or something on the GPU, has failed.
     virtual bool settled() = 0;
 
-    /// The link's stream goes on when the event has been passed.
+    /// The link's stream continues when the event has been passed.
     virtual void follow(GpuEvent event) = 0;
     /// Puts the event into the link's stream.
     virtual void record(GpuEvent event) = 0;
@@ -44,7 +44,7 @@ class GpuLink {
     virtual void abort() noexcept = 0;
 };
 
-/// The GPU of this rank, as far as communication needs it. From any thread that has called
+/// The GPU of this rank, for communication. From any thread that has called
 /// use_on_this_thread().
 class GpuLinks {
   public:
@@ -56,18 +56,18 @@ class GpuLinks {
     virtual void use_on_this_thread() = 0;
 
     virtual LinkId make_id() = 0;
-    /// Begins to connect as `rank` of `size`; all of them must come.
+    /// Begins to connect as `rank` of `size`; all of them must do so.
     virtual std::unique_ptr<GpuLink> join(const LinkId& id, int size, int rank) = 0;
 
     virtual GpuEvent make_event() = 0;
-    /// One that knows when it was passed.
+    /// An event with a timestamp.
     virtual GpuEvent make_timed_event() = 0;
     virtual void free_event(GpuEvent event) noexcept = 0;
     /// Puts the event into a stream.
     virtual void record(Stream stream, GpuEvent event) = 0;
-    /// The stream goes on when the event has been passed.
+    /// The stream continues when the event has been passed.
     virtual void wait(Stream stream, GpuEvent event) = 0;
-    /// Whether the GPU has come past the event since it was last recorded.
+    /// Whether the GPU has passed the event since it was last recorded.
     virtual bool passed(GpuEvent event) = 0;
     /// Between the moments at which the GPU passed two timed events.
     virtual double seconds_between(GpuEvent first, GpuEvent second) = 0;

@@ -9,9 +9,9 @@
 
 namespace drover {
 
-/// What a rank's collectives took by the clock of its GPU, and how long streams stood still for them. The
-/// events that tell it are read when the GPU has passed them, so measuring makes nobody wait; without it
-/// there are none.
+/// What a rank's collectives took by the clock of its GPU, and how long streams waited for them. The events
+/// are read when the GPU has passed them, so measuring delays nothing; without measuring there are no
+/// events.
 class LinkTimes {
   public:
     LinkTimes(GpuLinks& gpu, bool measured) : gpu_(gpu), measured_(measured) {}
@@ -21,13 +21,13 @@ class LinkTimes {
 
     /// For the begin or the end of operations.
     GpuEvent make_event() { return measured_ ? gpu_.make_timed_event() : gpu_.make_event(); }
-    /// The GPU has come past the operation's end. A message is no collective.
+    /// The GPU has passed the operation's end. A message is not a collective.
     void add(const LinkOperation& operation);
 
-    /// The stream goes on when the operation is done. What is timed is the first wait for it: the calls of a
-    /// group are waited for one by one, but only the first of them can take any time.
+    /// The stream continues when the operation is done. What is timed is the first wait for it: the calls of
+    /// a group are waited for one by one, but only the first of them can take any time.
     void hold_stream(Stream stream, LinkOperation& operation);
-    /// Adds up the waits that streams have behind them; whether that was all.
+    /// Adds up the waits that streams have finished; whether that was all.
     bool collect_waits();
 
     CommunicationTimes sums();

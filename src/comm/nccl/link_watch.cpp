@@ -14,10 +14,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// When NCCL loses another rank, that rank's own word is worth waiting for.
+/// When NCCL loses another rank, that rank's own message is worth waiting for.
 constexpr auto patience_for_words = 3s;
 
-/// A connection that stands takes some microseconds, one that must be made some tenths of a second.
+/// An existing connection takes some microseconds, a new one some tenths of a second.
 void pause_after(LinkOperation::Clock::duration waited) {
     if (waited < 200us)
         std::this_thread::yield();
@@ -116,10 +116,10 @@ void LinkWatch::fail(const std::string& reason) noexcept {
 }
 
 void LinkWatch::abandon() noexcept {
-    break_down({"Communication was given up because of an error.", {}}, {});
+    break_down({"Communication was aborted because of an error.", {}}, {});
 }
 
-/// The reason is known before the GPU goes on: whoever waited for it asks then.
+/// Sets the reason before the GPU continues, because check_unbroken() is called after a wait for it.
 void LinkWatch::break_down(Broken broken, std::string_view tell) noexcept {
     {
         std::unique_lock lock(mutex_);
@@ -184,8 +184,7 @@ auto LinkWatch::use(WatchedLink& link, const Use& use) {
     std::rethrow_exception(failure);
 }
 
-/// A rank that ends takes its links with it, and what it says of itself is the better reason: throws it when
-/// it comes.
+/// A rank that ends breaks its links, and its own message is the better reason: throws that when it arrives.
 void LinkWatch::await_word() {
     for (const auto begin = Clock::now(); Clock::now() - begin < patience_for_words;
          std::this_thread::sleep_for(watch_period))
@@ -215,9 +214,10 @@ void LinkWatch::connect(WatchedLink& link, const LinkId& id, const std::function
             if (!link.aborted) link.gpu = gpu_.join(id, static_cast<int>(link.ranks.size()), link.rank);
         }
         settle(link, [&](Clock::duration waited) {
-            throw Error(fmt::format("Rank {} waited {:.1f} s for {} to be connected.",
-                                    link.ranks[static_cast<std::size_t>(link.rank)], seconds(waited), what()),
-                        "Look for the reason in what the others say; NCCL_DEBUG=INFO shows how far it came.");
+            throw Error(
+                fmt::format("Rank {} waited {:.1f} s for {} to be connected.",
+                            link.ranks[static_cast<std::size_t>(link.rank)], seconds(waited), what()),
+                "Look for the reason in the output of the others; NCCL_DEBUG=INFO shows how far it got.");
         });
     } catch (...) {
         break_off(std::current_exception());
@@ -246,7 +246,7 @@ void LinkWatch::remove(WatchedLink& link) noexcept {
         settle(link, [](Clock::duration) { throw Error("A link did not end."); });
         ended = true;
     } catch (...) {
-        // Nobody needs it any more.
+        // It is not needed any more.
     }
     {
         std::unique_lock lock(mutex_);
@@ -318,7 +318,7 @@ void LinkWatch::enqueue(WatchedLink& link, LinkOperation& operation) {
     const auto count = static_cast<std::int64_t>(operation.calls.size());
     try {
         {
-            // The others may ask how far this rank has come.
+            // The others may ask how far this rank has got.
             const std::lock_guard lock(mutex_);
             operation.last_call = link.progress.started += count;
         }

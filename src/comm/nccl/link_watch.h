@@ -13,8 +13,8 @@
 namespace drover {
 
 /// What the links of one rank have in common: their operations, and a thread that watches those. When one
-/// waits for too long, when a link or another rank fails, everything is broken off on the GPU too, so that
-/// nobody waits for it for ever; from then on every call throws the reason.
+/// waits for too long, when a link or another rank fails, everything is aborted, on the GPU too, so that
+/// nothing waits for ever; from then on every call throws the reason.
 class LinkWatch {
   public:
     LinkWatch(World& world, GpuLinks& gpu);
@@ -27,15 +27,15 @@ class LinkWatch {
 
     /// Throws when communication is broken.
     void check();
-    /// Breaks off because of what was thrown, and tells the other ranks, unless one of them is the reason or
-    /// it is broken already. Returns when the links have let go of all operands.
+    /// Aborts because of what was thrown, and tells the other ranks, unless one of them is the reason or
+    /// it is already broken. Returns when the links have released all operands.
     void break_off(std::exception_ptr thrown) noexcept;
-    /// Likewise, when this rank will not go on.
+    /// Likewise, when this rank will not continue.
     void fail(const std::string& reason) noexcept;
-    /// The same without a word to others: whoever destroys this knows no reason.
+    /// The same without telling the others, for the destructor, which knows no reason.
     void abandon() noexcept;
 
-    /// Connects with the other ranks of the link, all of whom must come. `link.ranks` and `link.rank` are
+    /// Connects with the other ranks of the link, all of which must do so. `link.ranks` and `link.rank` are
     /// set. The link must be removed before it is destroyed.
     void connect(WatchedLink& link, const LinkId& id, const std::function<std::string()>& what);
     /// The orderly end of a link, when nothing is under way on it. One that does not end is aborted.
@@ -49,7 +49,7 @@ class LinkWatch {
     /// It will not be enqueued.
     void cancel(LinkOperation& operation) noexcept;
 
-    /// Hands the operation to the link, behind its `ready`. Waits for other ranks only where a connection
+    /// Hands the operation to the link, after its `ready`. Waits for other ranks only where a connection
     /// must be made first.
     void enqueue(WatchedLink& link, LinkOperation& operation);
     /// The link's later operations come after the operation.
@@ -62,7 +62,7 @@ class LinkWatch {
     void wait_enqueued(LinkOperation& operation);
     /// Whether the GPU is done with the operation, or has nothing to do with it.
     bool has_passed(LinkOperation& operation) noexcept;
-    /// Returns when the GPU is done with the operation, or everything has been broken off.
+    /// Returns when the GPU is done with the operation, or everything has been aborted.
     void wait_passed(LinkOperation& operation) noexcept;
 
   private:

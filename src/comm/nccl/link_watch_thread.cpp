@@ -95,15 +95,15 @@ void LinkWatch::throw_timeout(const Suspect& suspect) {
     throw Error(
         fmt::format("Rank {} waited {:.1f} s in {}; {}.", world_.rank(),
                     std::chrono::duration<double>(suspect.waited).count(), suspect.text, missing(suspect)),
-        "Look for the reason in what these ranks say; if they are only slow, allow a longer wait.");
+        "Look for the reason in the output of these ranks; if they are only slow, allow a longer wait.");
 }
 
-/// In words: which ranks have not come to what this one waits in.
+/// In words: which ranks have not reached what this one waits in.
 std::string LinkWatch::missing(const Suspect& suspect) {
     const auto patience = std::clamp<std::chrono::milliseconds>(world_.options().deadline / 4, 200ms, 2000ms);
     const std::map<int, LinkProgress> answers = notes_.ask(suspect.key, suspect.ranks, patience);
-    // A rank that lost patience a moment earlier has asked all of them and told what it found; then nobody
-    // answers any more.
+    // A rank that timed out a moment earlier has asked all ranks and reported the result; then none answers
+    // any more.
     if (answers.size() < suspect.ranks.size()) world_.check();
     std::vector<int> absent, waiting;
     for (const int rank : suspect.ranks) {
@@ -116,8 +116,8 @@ std::string LinkWatch::missing(const Suspect& suspect) {
     if (!absent.empty())
         return suspect.kind == CollectiveKind::send ? fmt::format("{} took nothing", ranks_text(absent))
                                                     : fmt::format("nothing came from {}", ranks_text(absent));
-    if (!waiting.empty()) return fmt::format("the GPU of {} has not come to it", ranks_text(waiting));
-    return "all of its ranks have come to it, but their GPUs do not reach each other";
+    if (!waiting.empty()) return fmt::format("the GPU of {} has not reached it", ranks_text(waiting));
+    return "all of its ranks have reached it, but their GPUs cannot reach each other";
 }
 
 LinkProgress LinkWatch::progress_of(std::int64_t key) {

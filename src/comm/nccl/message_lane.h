@@ -5,8 +5,8 @@
 namespace drover {
 
 /// Sends to one rank, or receives from one, along an axis: a link of two ranks and a thread. Both are made
-/// with the first message, because the other rank may only come to it after collectives that come later here;
-/// so the lane, and not its caller, waits for that rank.
+/// with the first message. The other rank may reach it only after collectives that come later on this rank,
+/// so the lane waits for that rank, and not its caller.
 class MessageLane {
   public:
     /// `control` compares calls, `connection` carries the link's id; both have the group's ranks. All must

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-/// What the program and the module drover_nccl.so say to each other. Both come from one build.
+/// The interface between the program and the module drover_nccl.so. Both come from one build.
 namespace drover {
 
 class GpuLinks;

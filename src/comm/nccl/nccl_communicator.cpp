@@ -83,7 +83,7 @@ void NcclCommunicator::do_drop(void* operation) noexcept {
     LinkOperation& dropped = operation_of(operation);
     if (&dropped != open_) {
         if (std::uncaught_exceptions() > 0 && !watch_.has_passed(dropped))
-            watch_.fail(fmt::format("it left {} unfinished because of an error of its own.", dropped.text()));
+            watch_.fail(fmt::format("it left {} unfinished because of its own error.", dropped.text()));
         watch_.wait_passed(dropped);
     }
     watch_.release(dropped);

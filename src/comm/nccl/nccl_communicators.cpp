@@ -15,7 +15,7 @@
 namespace drover {
 namespace {
 
-/// What a rank says of where it runs; goes over the wire as it lies in memory.
+/// Where a rank runs; sent as it is in memory.
 struct Whereabouts {
     std::uint64_t machine = 0;
     std::array<std::byte, 16> gpu{};
@@ -49,8 +49,8 @@ NcclCommunicators::~NcclCommunicators() {
     for (auto& [ranks, link] : links_) watch_.remove(*link);
 }
 
-/// NCCL takes ranks of one machine with one GPU for a mistake. As ranks of different machines they are
-/// allowed; what the user has set stays.
+/// NCCL refuses several ranks of one machine on one GPU. As ranks of different machines they are
+/// accepted; a value that the user has set stays.
 void NcclCommunicators::tell_apart_ranks_of_one_gpu() {
     if (world_.size() == 1 || gpu_->device() != Device::cuda) return;
     const std::vector<Whereabouts> all =
@@ -111,7 +111,7 @@ int gpu_of_rank(World& world) {
     const int gpus = cuda_device_count();
     if (gpus == 0)
         throw Error(fmt::format("The driver shows no GPU to rank {}.", world.rank()),
-                    "See what nvidia-smi lists there and whether CUDA_VISIBLE_DEVICES hides it.");
+                    "Check what nvidia-smi lists there, and whether CUDA_VISIBLE_DEVICES hides it.");
     return static_cast<int>(neighbours) % gpus;
 }
 

@@ -7,13 +7,13 @@
 
 namespace drover {
 
-/// Makes the communicators of a mesh whose tensors lie on GPUs, one per rank. The world carries what the
-/// ranks say to each other (the ids of links, failures, the comparisons of comm_debug); its options hold here
+/// Makes the communicators of a mesh whose tensors are on GPUs, one per rank. The world carries everything
+/// but tensors (the ids of links, failures, the comparisons of comm_debug); its options apply here
 /// too. World and backend must outlive this, and this its communicators.
 ///
 /// Communicators with the same ranks in the same order share a link, which lives as long as this. An
-/// operation that waits for too long is named with its axis and the ranks that did not come; when a rank
-/// fails, what the others' GPUs wait for is broken off, and the next call there throws.
+/// operation that waits for too long is named with its axis and the ranks that are missing; when a rank
+/// fails, what the others' GPUs wait for is aborted, and the next call there throws.
 class NcclCommunicators {
   public:
     /// Collective over the world's ranks.

@@ -108,7 +108,7 @@ class MailboxTransport final : public Transport {
     }
 
     void break_off() noexcept override {
-        // Take back what nobody has begun to copy, and wait for the copies that are being made.
+        // Take back messages that are not being copied yet, and wait for the copies that are.
         for (std::size_t i = 0; i < slots_.size(); ++i) {
             Slot& sent = slots_[i];
             if (sent.finished || sent.waits_at < 0) continue;

@@ -1,6 +1,6 @@
-// Open MPI's mpirun listens on every network of the machine and has no setting against it, though nobody
-// elsewhere has to reach it in a job of one machine. Loaded before the C library (LD_PRELOAD), this bind()
-// puts sockets without an address on the loopback interface.
+// Open MPI's mpirun listens on every network of the machine and has no setting against it, although no
+// other machine needs to reach it in a job of one machine. Loaded before the C library (LD_PRELOAD), this
+// bind() puts sockets without an address on the loopback interface.
 
 #include <dlfcn.h>
 #include <netinet/in.h>

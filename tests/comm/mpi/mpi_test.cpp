@@ -64,7 +64,7 @@ TEST(Mpi, ARankThatLeavesEarlyIsNamedByTheOthers) {
 
 TEST(Mpi, ARankThatHasEndedDoesNotWaitForEver) {
     expect_failure(run_ranks(2, "linger"),
-                   "Rank 1 has ended its work and waited 1.0 s for the others to do so.");
+                   "Rank 1 has finished its work and waited 1.0 s for the others to do so.");
 }
 
 TEST(Mpi, ARankThatFailsEndsTheOthersAndSaysWhy) {

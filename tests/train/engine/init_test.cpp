@@ -36,7 +36,7 @@ TEST_P(Init, WeightsFromScratchAreTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Init,
                          ::testing::Values("mha", "gqa", "tied", "biases", "odd_head_dim", "padding_row",
-                                           "odd_sizes", "appendix_a", "mixtral"),
+                                           "odd_sizes", "one_layer", "mixtral"),
                          [](const auto& model) { return std::string(model.param); });
 
 class InitParts : public ::testing::TestWithParam<InitKind> {

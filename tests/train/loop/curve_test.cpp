@@ -88,8 +88,8 @@ TEST(Curve, Bfloat16WithMasterWeights) {
 }
 
 /// Whole runs of transformers 4.43 with two epochs, and an evaluation after them.
-void expect_appendix_run(const std::string& name) {
-    const Json golden = read_json_file(test::golden_path("curve/appendix_a.json")).at(name);
+void expect_published_run(const std::string& name) {
+    const Json golden = read_json_file(test::golden_path("curve/published_runs.json")).at(name);
     const GoldenRun run(golden, Precision::fp32(), HfCompat::v4_43());
     const std::int64_t samples = golden.at("num_samples"), batch = golden.at("batch_size");
     const std::vector<double> losses = golden.at("loss"), norms = golden.at("grad_norm");
@@ -118,20 +118,20 @@ void expect_appendix_run(const std::string& name) {
     EXPECT_NEAR(result.mean_loss() + result.balance_loss, golden.at("eval_loss").get<double>(), 5e-6);
 }
 
-TEST(Curve, AppendixAOfTheOlderReleaseAdamW) {
-    expect_appendix_run("llama_adamw");
+TEST(Curve, PublishedRunOfTheOlderReleaseAdamW) {
+    expect_published_run("llama_adamw");
 }
 
-TEST(Curve, AppendixAOfTheOlderReleaseAdafactor) {
-    expect_appendix_run("llama_adafactor");
+TEST(Curve, PublishedRunOfTheOlderReleaseAdafactor) {
+    expect_published_run("llama_adafactor");
 }
 
-TEST(Curve, AppendixAOfTheOlderReleaseSgd) {
-    expect_appendix_run("llama_sgd");
+TEST(Curve, PublishedRunOfTheOlderReleaseSgd) {
+    expect_published_run("llama_sgd");
 }
 
-TEST(Curve, AppendixAOfTheOlderReleaseMixtral) {
-    expect_appendix_run("mixtral_adamw");
+TEST(Curve, PublishedRunOfTheOlderReleaseMixtral) {
+    expect_published_run("mixtral_adamw");
 }
 
 TEST(Curve, DenominatorOfRelease457IsSmallerByOnePosition) {

@@ -37,13 +37,13 @@ void check(int result, std::string_view what) {
 }
 
 /// Open MPI's plugins use its functions, and not all of them are linked with its library: they find them when
-/// a program is linked with MPI, but not when a module is that was opened for itself alone. Gives the
+/// the program is linked with MPI, but not when a privately opened module is. Gives the
 /// library's file.
 const char* show_mpi_to_its_plugins() {
     Dl_info place{};
     if (dladdr(reinterpret_cast<void*>(&PMPI_Init_thread), &place) == 0 ||
         dlopen(place.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL) == nullptr)
-        throw Error("The MPI library cannot be shown to its plugins.", "Check the MPI installation.");
+        throw Error("The MPI library cannot be made visible to its plugins.", "Check the MPI installation.");
     return place.dli_fname;
 }
 
@@ -169,7 +169,7 @@ class MpiTransport final : public Transport {
     void close() override {
         MPI_Request handle = MPI_REQUEST_NULL;
         check(MPI_Ibarrier(control_, &handle), "MPI_Ibarrier");
-        // Ranks that wait in vain in a collective know more about it, so theirs is the first word.
+        // Ranks that time out in a collective know more about it, so they report first.
         const auto patience = 2 * deadline_;
         const auto end = Clock::now() + patience;
         for (int done = 0;;) {
@@ -179,9 +179,9 @@ class MpiTransport final : public Transport {
             if (failed_) return;
             if (Clock::now() >= end)
                 throw Error(
-                    fmt::format("Rank {} has ended its work and waited {:.1f} s for the others to do so.",
+                    fmt::format("Rank {} has finished its work and waited {:.1f} s for the others to do so.",
                                 rank_, std::chrono::duration<double>(patience).count()),
-                    "Look for the reason in what they say; if they are only slow, allow a longer wait.");
+                    "Look for the reason in their output; if they are only slow, allow a longer wait.");
             std::this_thread::sleep_for(200us);
         }
         for (MPI_Comm* comm : {&data_, &control_}) check(MPI_Comm_free(comm), "MPI_Comm_free");
@@ -273,7 +273,8 @@ class MpiTransport final : public Transport {
             std::memcpy(received.note.data(), words.data(), std::min(words.size(), sizeof(Note)));
             return;
         }
-        // The first process to end makes the launcher end the others: that rank must have said why by then.
+        // The first process to end makes the launcher end the others: that rank must have reported the reason
+        // by then.
         std::this_thread::sleep_for(500ms);
         failed_ = {status.MPI_SOURCE, std::move(words)};
     }

@@ -21,7 +21,7 @@ std::string_view variable(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-/// Open MPI 5 has nothing but PMIx. The plugins of 4 stand beside its library, in a folder that distributions
+/// Open MPI 5 has nothing but PMIx. The plugins of 4 are beside its library, in a folder that distributions
 /// name differently.
 bool knows_older_pmi(const fs::path& mpi_library) {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};

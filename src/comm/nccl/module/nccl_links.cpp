@@ -23,7 +23,7 @@ void check(ncclResult_t result, std::string_view what, ncclComm_t comm = nullptr
     throw Error(
         fmt::format("NCCL failed in {}: {}{}{}.", what, ncclGetErrorString(result),
                     details != nullptr && *details != '\0' ? ": " : "", details != nullptr ? details : ""),
-        "Run again with NCCL_DEBUG=WARN, which shows what it met with.");
+        "Run again with NCCL_DEBUG=WARN, which shows the cause.");
 }
 
 ncclDataType_t type_of(DType dtype) {

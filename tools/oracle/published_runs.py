@@ -1,4 +1,4 @@
-"""Writes tests/golden/curve/appendix_a.json: numbers published for runs of the real Trainer 4.43 and 4.46.
+"""Writes tests/golden/curve/published_runs.json: numbers published for runs of the real Trainer 4.43 and 4.46.
 
 First checks that the loop of curve.py gives those of 4.43 too.
 """
@@ -16,7 +16,7 @@ EMBED, LAYER1_K, NORM, HEAD = (
     "model.norm.weight",
     "lm_head.weight",
 )
-APPENDIX_A = {
+PUBLISHED = {
     "llama_adamw": RUN
     | {
         "version": "4.43",
@@ -213,12 +213,12 @@ def check_one_layer(published):
 
 def main():
     for name in ["llama_adamw", "llama_adafactor", "llama_sgd", "mixtral_adamw"]:
-        check_run(APPENDIX_A[name])
-    check_init(APPENDIX_A["init"])
-    check_one_layer(APPENDIX_A["one_layer"])
-    mixtral = APPENDIX_A["mixtral_adamw"]
+        check_run(PUBLISHED[name])
+    check_init(PUBLISHED["init"])
+    check_one_layer(PUBLISHED["one_layer"])
+    mixtral = PUBLISHED["mixtral_adamw"]
     mixtral["initial_sums"] = parameter_sums(start(mixtral))
-    write_json(GOLDEN / "curve" / "appendix_a.json", APPENDIX_A)
+    write_json(GOLDEN / "curve" / "published_runs.json", PUBLISHED)
 
 
 if __name__ == "__main__":

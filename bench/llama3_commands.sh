@@ -1,8 +1,9 @@
 #!/bin/sh
-# bench/s4.sh [PROGRAM] [UPDATES] [MORE FLAGS]
-# The table of bench/s4.md: the three commands of examples/commands/llama3_sharded.sh with Llama-3-8B on one GPU, 1, 2 and 3 rows of 4096
-# tokens each. One line per case: tokens per second from the median step, or what was said instead. The text is a small one
-# (examples/data), which does not matter to the time of a step.
+# bench/llama3_commands.sh [PROGRAM] [UPDATES] [MORE FLAGS]
+# Makes the table of bench/llama3_commands.md: the three commands of
+# examples/commands/llama3_sharded.sh with Llama-3-8B on one GPU, with 1, 2 and 3 rows of 4096 tokens.
+# Prints one line per case: tokens per second from the median step, or the error. The text is a small
+# one (examples/data), which does not change the time of a step.
 set -eu
 
 checkout=$(cd "$(dirname "$0")/.." && pwd)
