@@ -21,20 +21,14 @@ std::span<const Argument> model_arguments() {
             .of_command(),
         text("config_name", "",
              "Folder, JSON file or Hub name of the model's config; alone, the model starts from random "
-<<<<<<< HEAD
              "weights.")
             .of_command()
             .own_of_process(),
         text("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own.")
             .of_command()
             .own_of_process(),
-        text("cache_dir", "", "Folder in which models, tokenizers and datasets of the Hub are looked for.")
+        text("cache_dir", "", "Folder to search for models, tokenizers and datasets of the Hub.")
             .own_of_process(),
-=======
-             "weights."),
-        text("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own."),
-        text("cache_dir", "", "Folder to search for models, tokenizers and datasets of the Hub."),
->>>>>>> wt-docs
         flag("use_fast_tokenizer", "yes", "Which Python tokenizer class to use.")
             .explained("There is one tokenizer here: native code that gives the tokens of the fast class."),
         text("model_revision", "main", "Branch, tag or commit of a model of the Hub."),
@@ -72,23 +66,14 @@ std::span<const Argument> model_arguments() {
             .explained("This is always so: no process ever creates a weight that it does not keep, and the "
                        "values are those of the model's own init."),
         integer("num_layer", "-1",
-<<<<<<< HEAD
-                "Number of layers, in place of the config's; -1: the config's. Of loaded weights the first "
-                "layers are taken, and layers that they lack are drawn.")
-            .of_command()
-            .at_least(-1),
-        integer("hidden_size", "-1",
-                "Width of the model, in place of the config's; -1: the config's. head_dim follows, "
-                "intermediate_size stays. Not another one than that of loaded weights.")
-            .of_command()
-=======
                 "Number of layers, instead of the config's; -1: the config's. Loaded weights give the first "
                 "layers, and missing layers are drawn.")
+            .of_command()
             .at_least(-1),
         integer("hidden_size", "-1",
                 "Width of the model, instead of the config's; -1: the config's. head_dim follows, "
                 "intermediate_size stays. It must be the width of loaded weights.")
->>>>>>> wt-docs
+            .of_command()
             .at_least(-1),
     };
     return rows;
@@ -138,14 +123,9 @@ std::span<const Argument> data_arguments() {
             .at_least(0)
             .at_most(100),
         integer("preprocessing_num_workers", "",
-<<<<<<< HEAD
-                "Number of shards the rows are cut into before packing, as the original's worker processes "
-                "do; it decides which tails are dropped.")
-            .of_command()
-=======
                 "Number of shards that the rows are cut into before packing, like the original's worker "
                 "processes; it decides which tails are dropped.")
->>>>>>> wt-docs
+            .of_command()
             .at_least(1),
         flag("keep_linebreaks", "yes", "Keep the line break at the end of each line of a text file.")
             .of_command(),

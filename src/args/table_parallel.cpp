@@ -69,12 +69,8 @@ std::span<const Argument> parallel_arguments() {
             .parallel(),
         flag("comm_stats", "no",
              "At the end, say how long the first process's collectives took in a step, and how much of that "
-<<<<<<< HEAD
-             "was hidden behind computing.")
-            .of_command()
-=======
              "overlapped with computing.")
->>>>>>> wt-docs
+            .of_command()
             .parallel(),
         integer("local_rank", "-1", "Number of the process on its machine.")
             .own_of_process()
@@ -114,16 +110,10 @@ std::span<const Argument> neuron_arguments() {
         text("checkpoint_dir", "", "As --output_dir, unless that is given."),
         integer("num_kept_checkpoint", "", "As --save_total_limit; below 1 all are kept."),
         text("loading_step", "",
-<<<<<<< HEAD
-             "Checkpoint of --output_dir to go on from: the number of its step; latest_if_exists: the newest "
-             "complete one; -1: none, and the run starts anew (with --overwrite_output_dir if there are "
-             "some).")
-            .of_command(),
-=======
              "Checkpoint of --output_dir to continue from: the number of its step; latest_if_exists: the "
              "newest complete one; -1: none, and the run starts from the beginning (with "
-             "--overwrite_output_dir if there are some)."),
->>>>>>> wt-docs
+             "--overwrite_output_dir if there are some).")
+            .of_command(),
         flag("save_load_xser", "yes", "One file per tensor.")
             .explained("Checkpoints are safetensors files, which any number of processes reads in parts."),
         flag("async_checkpoint_saving", "no", "Write checkpoints in the background.")

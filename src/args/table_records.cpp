@@ -56,24 +56,14 @@ std::span<const Argument> logging_arguments() {
         flag("logging_nan_inf_filter", "yes", "Leave losses that are not finite out of the logged mean."),
         choice("log_format", "text|json", "text",
                "Records as Python prints them, or one JSON object per line."),
-<<<<<<< HEAD
-        choice(
-            "log_level", levels, "passive",
-            "How much is said on standard error: info (as passive and debug) everything, warning only what "
-            "may be a surprise, error and critical nothing but errors; above warning there is no progress "
-            "bar unless --disable_tqdm no.")
-            .own_of_process(),
-        choice("log_level_replica", levels, "warning",
-               "How much the other processes say; unless it is given, they say nothing.")
-            .own_of_process()
-=======
         choice("log_level", levels, "passive",
                "What is printed on standard error: info (as passive and debug) everything, warning only "
                "warnings and errors, error and critical only errors; above warning there is no progress bar "
-               "unless --disable_tqdm no."),
+               "unless --disable_tqdm no.")
+            .own_of_process(),
         choice("log_level_replica", levels, "warning",
                "What the other processes print; unless it is given, they print nothing.")
->>>>>>> wt-docs
+            .own_of_process()
             .parallel(),
         flag("log_on_each_node", "yes",
              "Whether the first process of every machine prints messages, or only the first of the run.")
@@ -109,14 +99,9 @@ std::span<const Argument> saving_arguments() {
         flag("save_final_model", "yes", "Write the model when training ends; no skips it.").of_command(),
         flag("save_only_model", "no", "Checkpoints hold the model alone, so none can be resumed from."),
         text("resume_from_checkpoint", "",
-<<<<<<< HEAD
-             "Checkpoint folder from which to go on; True: the newest complete one of --output_dir, which is "
-             "also what happens when it is not given; False: none.")
-            .of_command(),
-=======
              "Checkpoint folder to continue from; True: the newest complete one of --output_dir, which is "
-             "also used when the flag is not given; False: none."),
->>>>>>> wt-docs
+             "also used when the flag is not given; False: none.")
+            .of_command(),
         number(
             "save_buffer_gb", "",
             "Host memory (GiB) from which checkpoints are written in the background; larger ones are "
@@ -152,12 +137,8 @@ std::span<const Argument> profile_arguments() {
             .explained(
                 "Errors name the layer and the weight, and traces the operations, with or without it."),
         text("tuning_cache", "", "Folder where compiled programs and tuning results are kept.")
-<<<<<<< HEAD
             .own_of_process()
-            .explained("There is no compiler whose results could be kept: the program is compiled already."),
-=======
             .explained("Nothing is compiled at run time, so there is nothing to keep."),
->>>>>>> wt-docs
         integer("xla_execution_time_step", "-1", "Measure one step alone.")
             .explained("Every step is timed; the summary gives the median."),
         flag("xla_measure_avg_step_time", "no", "Measure the mean step time.")

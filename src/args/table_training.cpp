@@ -10,12 +10,8 @@ std::span<const Argument> run_arguments() {
     static constexpr std::array rows{
         text("output_dir", "trainer_output", "Folder for the model and the results."),
         flag("overwrite_output_dir", "no",
-<<<<<<< HEAD
-             "Start anew even if --output_dir holds files or checkpoints; nothing is deleted.")
+             "Start from the beginning even if --output_dir holds files or checkpoints; nothing is deleted.")
             .of_command(),
-=======
-             "Start from the beginning even if --output_dir holds files or checkpoints; nothing is deleted."),
->>>>>>> wt-docs
         flag("steal_lock", "no",
              "Take --output_dir from the run that has locked it, which then stops at its next checkpoint."),
         flag("do_train", "no", "Train."),

@@ -168,12 +168,8 @@ TEST(LaunchOneMachine, NamesTheNodesThatDoNotCome) {
         << first.output;
     const Outcome second = run(flags + " --node_rank 1 run_clm");
     EXPECT_EQ(second.exit_code, 1);
-<<<<<<< HEAD
     EXPECT_EQ(test::count_of(second.output, "drover: Waiting for node 0 at 127.0.0.1:"), 1u) << second.output;
-    EXPECT_TRUE(contains(second.output, "drover: Node 0 did not come to 127.0.0.1:")) << second.output;
-=======
     EXPECT_TRUE(contains(second.output, "drover: Node 0 did not appear at 127.0.0.1:")) << second.output;
->>>>>>> wt-docs
     const Outcome elsewhere = run("launch --nnodes 2 --node_rank 0 --master_addr 192.0.2.77 run_clm");
     EXPECT_TRUE(contains(elsewhere.output, "drover: Node 0 cannot listen on 192.0.2.77:29500: "))
         << elsewhere.output;
