@@ -133,7 +133,7 @@ TEST_F(LaunchSecurity, ANodeNeedsTheSecretAndTheSameJob) {
     ASSERT_TRUE(answer);
     EXPECT_EQ(answer->subject, LaunchSubject::welcome);
     EXPECT_TRUE(node_0->wait_until([&] { return contains(node_0->output(), "Node 1 has joined"); }));
-    EXPECT_TRUE(contains(node_0->output(), "come: name\\x1b[2J\\x0d\\xc2\\x9b at 127.0.0.1, 1 process.\n"))
+    EXPECT_TRUE(contains(node_0->output(), "has joined: name\\x1b[2J\\x0d\\xc2\\x9b at 127.0.0.1, 1 process.\n"))
         << node_0->output();
 }
 
