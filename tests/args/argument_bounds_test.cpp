@@ -13,7 +13,7 @@ void parse(const std::string& name, const std::string& value) {
 /// The value at a bound is accepted; the one beyond it is refused, with the flag's name.
 void expect_bound(const std::string& name, const std::string& last, const std::string& beyond) {
     EXPECT_NO_THROW(parse(name, last)) << name;
-    EXPECT_MENTIONS(test::usage_error([&] { parse(name, beyond); }), "--" + name);
+    EXPECT_MENTIONS(test::error_of<UsageError>([&] { parse(name, beyond); }), "--" + name);
 }
 
 TEST(ArgumentBounds, ThereIsAtLeastOneOfWhatIsCounted) {

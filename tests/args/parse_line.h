@@ -7,7 +7,7 @@
 
 #include "args/parse_arguments.h"
 #include "args/words.h"
-#include "core/error.h"
+#include "support/errors.h"
 
 namespace drover::test {
 
@@ -19,23 +19,8 @@ inline RunArguments parse_line(const std::string& line, const ParseOptions& opti
     return parse_run_arguments(split_words(line, ' '), options);
 }
 
-/// The message of the usage error that `action` ends with.
-template <class Action>
-std::string usage_error(Action&& action) {
-    try {
-        action();
-    } catch (const UsageError& error) {
-        EXPECT_EQ(error.exit_code(), 2);
-        EXPECT_FALSE(error.cause().empty());
-        EXPECT_FALSE(error.remedy().empty());
-        return error.what();
-    }
-    ADD_FAILURE() << "no usage error";
-    return {};
-}
-
 inline std::string error_of_line(const std::string& line, const ParseOptions& options = {}) {
-    return usage_error([&] { parse_line(line, options); });
+    return error_of<UsageError>([&] { parse_line(line, options); });
 }
 
 inline bool has_line(const Arguments& arguments, const std::string& part) {

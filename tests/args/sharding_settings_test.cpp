@@ -14,7 +14,7 @@ FsdpSettings fsdp(const std::vector<std::string>& words, const std::string& conf
 }
 
 std::string fsdp_error(const std::vector<std::string>& words, const std::string& config = "{}") {
-    return test::usage_error([&] { fsdp(words, config); });
+    return test::error_of<UsageError>([&] { fsdp(words, config); });
 }
 
 TEST(Fsdp, Words) {
@@ -133,7 +133,7 @@ DeepSpeedSettings deepspeed(const std::string& config, const std::string& flags 
 
 std::string deepspeed_error(const std::string& config, const std::string& flags = "",
                             const DeepSpeedRun& run = {}) {
-    return test::usage_error([&] { deepspeed(config, flags, run); });
+    return test::error_of<UsageError>([&] { deepspeed(config, flags, run); });
 }
 
 constexpr const char* all_auto = R"({

@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "backend/run_settings.h"
 #include "core/error.h"
+#include "support/errors.h"
 
 namespace drover::test {
 namespace {
@@ -31,7 +32,7 @@ TEST(AmxProbe, EndsOnEveryMachineAndLeavesSignalsAlone) {
 TEST(AmxProbe, ForcingWhatIsNotThereIsAnError) {
     if (cpu::tiles::amx_usable()) GTEST_SKIP() << "this machine has AMX";
     const ForcedInstructionSet forced("amx");
-    EXPECT_THROW(make_cpu_backend(), Error);
+    expect_error([&] { make_cpu_backend(); }, {"DROVER_CPU_ISA is \"amx\"", "this processor has no"});
 }
 
 }  // namespace

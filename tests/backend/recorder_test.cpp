@@ -7,6 +7,7 @@
 #include "backend/backend_under_test.h"
 #include "backend/operation_profile.h"
 #include "backend/run_settings.h"
+#include "support/errors.h"
 
 namespace drover::test {
 namespace {
@@ -108,7 +109,7 @@ TEST(Recorder, CanBeTurnedOff) {
     }
     EXPECT_EQ(calls, 4);
     const ForcedVariable wrong("DROVER_CUDA_GRAPHS", "never");
-    EXPECT_THROW(backend->make_recorder(), Error);
+    expect_error([&] { backend->make_recorder(); }, {"DROVER_CUDA_GRAPHS is \"never\""});
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "comm/collective_checks.h"
 #include "comm/rank_outcomes.h"
 #include "comm/threads/thread_world.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -110,7 +111,8 @@ TEST(Failure, ReachesRanksThatComeLater) {
             axis->barrier({});
         }
         failed.wait();
-        for (int again = 0; again < 2; ++again) EXPECT_THROW(axis->barrier({}), PeerFailure);
+        for (int again = 0; again < 2; ++again)
+            test::expect_error<PeerFailure>([&] { axis->barrier({}); }, {"no more"});
         axis->barrier({});
     });
     EXPECT_EQ(result[0].message, "This rank failed before: no more");
@@ -169,12 +171,14 @@ TEST(Failure, IsToldByAWorldThatIsDestroyedByAnException) {
     });
     const auto world = shared.join(1);
     const auto axis = world->make_communicator("data", {0, 1});
-    EXPECT_THROW(axis->barrier({}), PeerFailure);
+    test::expect_error<PeerFailure>([&] { axis->barrier({}); }, {"Rank 0 failed"});
     dying.join();
 }
 
 TEST(Failure, OfMakingTheTransportIsThrownByTheWorld) {
-    EXPECT_THROW(World([]() -> std::unique_ptr<Transport> { throw Error("No carrier."); }, {}), Error);
+    test::expect_error(
+        [&] { World([]() -> std::unique_ptr<Transport> { throw Error("No carrier.", "Plug it in."); }, {}); },
+        {"No carrier."});
 }
 
 /// The message that two or more ranks get when they disagree; they do so on number 2 of axis tp.

@@ -10,6 +10,7 @@
 #include "comm/rank_outcomes.h"
 #include "comm/threads/thread_world.h"
 #include "comm/times_check.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -118,13 +119,14 @@ TEST(Nccl, AGroupThatFailsIsNotHandedOver) {
         std::vector<float> x(8, 1.f);
         {
             std::vector<Pending> pending;
-            EXPECT_THROW(
-                axis->together({},
-                               [&] {
-                                   pending.push_back(axis->start_all_reduce({}, of(x), Reduction::max));
-                                   throw std::runtime_error("no");
-                               }),
-                std::runtime_error);
+            test::expect_error<std::runtime_error>(
+                [&] {
+                    axis->together({}, [&] {
+                        pending.push_back(axis->start_all_reduce({}, of(x), Reduction::max));
+                        throw std::runtime_error("cut short");
+                    });
+                },
+                {"cut short"});
         }
         EXPECT_EQ(rank.links.enqueued(), 0);
         axis->all_reduce({}, of(x), Reduction::sum);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/errors.h"
+
 namespace drover {
 namespace {
 
@@ -57,14 +59,26 @@ TEST(ArenaDeathTest, MoreThanPlannedIsABug) {
 TEST(Arena, APlanThatCannotBeCountedIsRefused) {
     const std::int64_t large = std::int64_t{1} << 40;
     Arena arena = Arena::measuring(Device::cpu);
-    EXPECT_THROW(arena.make(MemoryUse::scratch, DType::f32, {large, large}), Error);
-    EXPECT_THROW(arena.make(MemoryUse::scratch, DType::f32, {large, large, large, large}), Error);
+    test::expect_error(
+        [&] {
+            arena.make(MemoryUse::scratch, DType::f32, {large, large});
+        },
+        {"[1099511627776, 1099511627776]"});
+    test::expect_error(
+        [&] {
+            arena.make(MemoryUse::scratch, DType::f32, {large, large, large, large});
+        },
+        {"[1099511627776, 1099511627776, 1099511627776, 1099511627776]"});
     for (int i = 0; i < 4; ++i) arena.make(MemoryUse::scratch, DType::f32, {large, 1 << 12});
-    EXPECT_THROW(arena.make(MemoryUse::scratch, DType::f32, {large, 1 << 12}), Error);
+    test::expect_error(
+        [&] {
+            arena.make(MemoryUse::scratch, DType::f32, {large, 1 << 12});
+        },
+        {"[1099511627776, 4096]"});
 }
 
 TEST(Arena, MoreMemoryThanThereIsIsRefused) {
-    EXPECT_THROW(allocate_host_memory(std::size_t{1} << 50), Error);
+    test::expect_error([&] { allocate_host_memory(std::size_t{1} << 50); }, {"1.00 PiB"});
 }
 
 TEST(Arena, BytesInWords) {

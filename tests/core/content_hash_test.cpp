@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -25,7 +26,8 @@ TEST(ContentHash, OfAFileIsOfItsBytes) {
     const std::string content(3'000'000, 'x');
     std::ofstream(path, std::ios::binary) << content;
     EXPECT_EQ(ContentHash().add_file(path).hex(), ContentHash().add_bytes(content).hex());
-    EXPECT_THROW(ContentHash().add_file(path.string() + ".missing"), Error);
+    test::expect_error([&] { ContentHash().add_file(path.string() + ".missing"); },
+                       {path.string() + ".missing"});
 }
 
 }  // namespace

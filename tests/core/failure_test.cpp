@@ -6,6 +6,8 @@
 #include <new>
 #include <system_error>
 
+#include "support/errors.h"
+
 namespace drover {
 namespace {
 
@@ -35,13 +37,16 @@ TEST(Failure, AnythingElseIsAndNamesThePlace) {
 }
 
 TEST(Failure, ErrorsPassAsTheyAre) {
-    try {
-        explain_failures("planning the run", [] { throw UsageError("A flag is wrong.", "Mend it."); });
-        FAIL();
-    } catch (const UsageError& error) {
-        EXPECT_EQ(error.exit_code(), 2);
-    }
-    EXPECT_THROW(explain_failures("planning the run", [] { throw std::bad_alloc(); }), Error);
+    const auto passed = test::caught<UsageError>(
+        [] {
+            explain_failures("planning the run", [] { throw UsageError("A flag is wrong.", "Mend it."); });
+        },
+        CodePlace::here());
+    ASSERT_TRUE(passed);
+    EXPECT_STREQ(passed->what(), "A flag is wrong. Mend it.");
+    EXPECT_EQ(passed->exit_code(), 2);
+    test::expect_error([&] { explain_failures("planning the run", [] { throw std::bad_alloc(); }); },
+                       {"planning the run"});
 }
 
 }  // namespace

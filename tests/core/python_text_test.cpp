@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -80,7 +81,7 @@ TEST(PythonText, ReadsWhatItWrites) {
     const Json read = parse_python_json(python_json(value, 4), "text");
     EXPECT_EQ(python_json(read, 4), python_json(value, 4));
     EXPECT_TRUE(read.at("values")[0].is_number_float());
-    EXPECT_THROW(parse_python_json("{\"a\": NaNa}", "text"), Error);
+    test::expect_error([&] { parse_python_json("{\"a\": NaNa}", "text"); }, {"text is not valid JSON"});
 }
 
 TEST(PythonText, Times) {

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
 #include "data/rows/row_source.h"
 
 namespace drover::test {
@@ -27,18 +24,6 @@ inline std::vector<std::string> read_all(const RowDataset& rows, std::int64_t fi
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-}
-
-/// What the Error that `work` throws says; empty when it throws none.
-template <class Work>
-std::string error_of(Work&& work) {
-    try {
-        work();
-        return {};
-    } catch (const Error& error) {
-        EXPECT_FALSE(error.remedy().empty()) << error.what();
-        return error.cause();
-    }
 }
 
 }  // namespace drover::test

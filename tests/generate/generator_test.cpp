@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/json.h"
+#include "support/errors.h"
 #include "support/golden.h"
 #include "support/test_backend.h"
 
@@ -47,6 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Generate, ::testing::Values("llama", "llama_tie
 TEST_P(Generate, GreedyIdsAreThoseOfTransformers) {
     LoadedModel loaded(GetParam(), DType::f32);
     const Json expected = read_json_file(loaded.folder / "expected.json");
+    ASSERT_FALSE(expected.at("cases").empty());
     for (const Json& item : expected.at("cases"))
         EXPECT_EQ(loaded.greedy(item.at("prompt").get<std::vector<std::int32_t>>(),
                                 expected.at("max_new_tokens").get<std::int64_t>()),
@@ -143,9 +145,9 @@ TEST(Generator, StopsWhereTheCacheIsFull) {
     const std::vector<std::int32_t> prompt = {1, 2, 3, 4, 5};
     EXPECT_EQ(generator.generate(prompt, {.sampling = {}, .max_new_tokens = 100, .ends = {}}).size(), 5u);
     const std::vector<std::int32_t> full(9, 1), foreign = {258};
-    EXPECT_THROW(generator.generate(full, {}), Error);
-    EXPECT_THROW(generator.generate({}, {}), Error);
-    EXPECT_THROW(generator.generate(foreign, {}), Error);
+    test::expect_error([&] { generator.generate(full, {}); }, {"9 tokens", "room for "});
+    test::expect_error([&] { generator.generate({}, {}); }, {"prompt has no tokens"});
+    test::expect_error([&] { generator.generate(foreign, {}); }, {"token id 258"});
 }
 
 TEST(Generator, ThePlanHasNoGradients) {
@@ -170,7 +172,8 @@ TEST(EndIds, GenerationConfigComesFirst) {
     write_file_atomically(folder / "generation_config.json", R"({"top_k": 5})");
     EXPECT_EQ(end_ids(config, folder.path()), (std::vector<std::int32_t>{2, 3}));
     write_file_atomically(folder / "generation_config.json", R"({"eos_token_id": "x"})");
-    EXPECT_THROW(end_ids(config, folder.path()), Error);
+    test::expect_error([&] { end_ids(config, folder.path()); },
+                       {"generation_config.json", "eos_token_id is \"x\""});
 }
 
 }  // namespace

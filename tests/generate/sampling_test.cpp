@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -85,11 +86,15 @@ TEST(Sampling, TheSeedDecides) {
 }
 
 TEST(Sampling, SettingsAreChecked) {
-    EXPECT_THROW(check_sampling({.temperature = -1}), UsageError);
-    EXPECT_THROW(check_sampling({.top_k = -1}), UsageError);
-    EXPECT_THROW(check_sampling({.top_p = 0}), UsageError);
-    EXPECT_THROW(check_sampling({.top_p = 1.5}), UsageError);
-    EXPECT_THROW(choose_token(std::vector<float>{0, std::nanf("")}, {}, 0), Error);
+    test::expect_error<UsageError>([&] { check_sampling({.temperature = -1}); }, {"--temperature is -1"});
+    test::expect_error<UsageError>([&] { check_sampling({.top_k = -1}); }, {"--top_k is -1"});
+    test::expect_error<UsageError>([&] { check_sampling({.top_p = 0}); }, {"--top_p is 0"});
+    test::expect_error<UsageError>([&] { check_sampling({.top_p = 1.5}); }, {"--top_p is 1.5"});
+    test::expect_error(
+        [&] {
+            choose_token(std::vector<float>{0, std::nanf("")}, {}, 0);
+        },
+        {"logits are not numbers"});
 }
 
 }  // namespace

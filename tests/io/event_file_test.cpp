@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "support/errors.h"
 #include "support/file_size_limit.h"
 #include "support/golden.h"
 
@@ -41,7 +42,7 @@ TEST(EventFile, RecordsAreTensorBoards) {
 TEST(EventFile, SaysWhenItCannotBeWritten) {
     const test::TemporaryFolder folder;
     write_file_atomically(folder / "taken", "a file");
-    EXPECT_THROW(EventFile(folder / "taken/runs", 0), Error);
+    test::expect_error([&] { EventFile(folder / "taken/runs", 0); }, {(folder / "taken/runs").string()});
 }
 
 /// A disk that fills and has room again: no half event stays in between.
@@ -54,8 +55,16 @@ TEST(EventFile, GoesOnBehindTheLastWholeEvent) {
     const std::string before = read_text_file(file.path());
     {
         const test::FileSizeLimit full(before.size() + 10);
-        EXPECT_THROW(file.add_scalars(2, 2, {&loss, 1}), Error);
-        EXPECT_THROW(file.add_scalars(3, 3, {&loss, 1}), Error);
+        test::expect_error(
+            [&] {
+                file.add_scalars(2, 2, {&loss, 1});
+            },
+            {file.path().string(), "cannot be written"});
+        test::expect_error(
+            [&] {
+                file.add_scalars(3, 3, {&loss, 1});
+            },
+            {file.path().string(), "cannot be written"});
     }
     EXPECT_EQ(read_text_file(file.path()), before);
     file.add_scalars(4, 4, {&loss, 1});

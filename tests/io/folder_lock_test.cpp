@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "io/folder_lock_attempt.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -46,12 +47,7 @@ class FolderLocks : public testing::Test {
         }
     }
     std::string refusal(const LockRequest& request) {
-        try {
-            get(request);
-        } catch (const Error& error) {
-            return error.what();
-        }
-        return "";
+        return test::error_of([&] { get(request); });
     }
 
     /// A lock as a process of another host would leave it, `age` ago.
@@ -154,7 +150,7 @@ TEST_F(FolderLocks, OfAnotherHostWithoutAHeartbeatAreWaitedFor) {
     EXPECT_EQ(std::count(said_.begin(), said_.end(), '\n'), 1) << said_;
     make_older(std::chrono::seconds(595));
     // That was a change of the file, as a heartbeat is.
-    EXPECT_THROW(waiting.go_on(), Error);
+    test::expect_error([&] { waiting.go_on(); }, {"process 4711 on host elsewhere"});
 
     FolderLockAttempt other = attempt(request());
     EXPECT_EQ(other.go_on(), nullptr);
@@ -174,12 +170,7 @@ TEST_F(FolderLocks, OfAnotherHostThatBeatAreRefused) {
         record.beat += 1;
         std::ofstream(file(), std::ios::in) << record.text();
     }
-    try {
-        waiting.go_on();
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_NE(std::string(error.what()).find("process 4711 on host elsewhere"), std::string::npos);
-    }
+    test::expect_error([&] { waiting.go_on(); }, {"process 4711 on host elsewhere"});
     EXPECT_EQ(look_at_lock(file())->record->token, record.token);
 }
 
@@ -376,12 +367,8 @@ TEST_F(FolderLocks, GoAtOnceWhenTheProgramDoes) {
 }
 
 TEST_F(FolderLocks, OfAFolderThatCannotBeWrittenToSaySo) {
-    try {
-        FolderLockAttempt({.folder = "/proc/self"}, [](const std::string&) {}).go_on();
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_NE(error.cause().find("/proc/self cannot be written to"), std::string::npos) << error.what();
-    }
+    test::expect_error([] { FolderLockAttempt({.folder = "/proc/self"}, [](const std::string&) {}).go_on(); },
+                       {"/proc/self cannot be written to"});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -20,7 +21,7 @@ TEST(HfOptimizerState, SeesAFlippedBit) {
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
     write_file_atomically(file, bytes);
     EXPECT_EQ(TorchFile(file).root()["state"].size(), whole.parameters().size());
-    EXPECT_THROW(HfOptimizerState{file}, Error);
+    test::expect_error([&] { HfOptimizerState{file}; }, {file.string()});
 }
 
 }  // namespace

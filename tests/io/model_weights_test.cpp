@@ -2,6 +2,7 @@
 
 #include "io/model_folder.h"
 #include "io/raw_files.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {

@@ -3,6 +3,7 @@
 
 #include "io/raw_files.h"
 #include "io/safetensors.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -180,8 +181,9 @@ TEST(SafetensorsRejects, AFileCutAtAnyByte) {
                       {{"x", Tensor::of(values, {3})}, {"y", Tensor::of(values, {1})}});
     const std::string whole = test::read_raw(folder / "whole.safetensors");
     for (std::size_t size = 0; size < whole.size(); ++size)
-        EXPECT_THROW(SafetensorsHeader::parse(std::string_view(whole).substr(0, size), size, "cut"), Error)
-            << size;
+        test::expect_error(
+            [&] { SafetensorsHeader::parse(std::string_view(whole).substr(0, size), size, "cut"); },
+            {"cut "});
     EXPECT_NO_THROW(SafetensorsHeader::parse(whole, whole.size(), "whole"));
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "io/raw_files.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -86,6 +87,8 @@ TEST(SafetensorsWriter, WritesByteForByteWhatTheReferenceLibraryWrites) {
     int compared = 0;
     for (const auto& item : std::filesystem::recursive_directory_iterator(golden_path(""))) {
         if (item.path().extension() != ".safetensors") continue;
+        // Those are our own.
+        if (item.path().string().find("/earlier_checkpoint/") != std::string::npos) continue;
         const SafetensorsFile golden(item.path());
         if (golden.header().metadata.empty()) continue;
         std::map<std::string, Tensor> tensors;

@@ -11,6 +11,7 @@
 #include "launch/daemon_words.h"
 #include "launch/network.h"
 #include "launch/shown.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -46,14 +47,16 @@ TEST(LaunchMessages, ComeOutAsTheyWentIn) {
 TEST(LaunchMessages, BoundsAreKept) {
     LaunchMessageReader reader(largest_launch_hello);
     reader.add(encode_launch_message(examples[4]).substr(0, 4));
-    EXPECT_THROW(reader.next(), Error);
+    test::expect_error([&] { reader.next(); }, {"it would have "});
     LaunchMessage long_one{LaunchSubject::run, {1}, Words(5000, "x")};
-    EXPECT_THROW(encode_launch_message(long_one), Error);
+    test::expect_error([&] { encode_launch_message(long_one); }, {"5000 words"});
     long_one.texts = {std::string(largest_launch_message, 'x')};
-    EXPECT_THROW(encode_launch_message(long_one), Error);
+    test::expect_error([&] { encode_launch_message(long_one); }, {" bytes and 1 words"});
 }
 
 const LaunchKey key("a secret", "job");
+/// What is said of a message without the right seal.
+constexpr std::string_view unsealed = "was not sent with the job's secret";
 
 LaunchMessageReader sealed_reader(const LaunchSeal& seal, const std::string& bytes) {
     LaunchMessageReader reader(largest_launch_message);
@@ -76,21 +79,25 @@ TEST(LaunchSeals, MessagesComeInOrderFromWhoHasTheKey) {
     const std::string second = bytes.substr(first.size());
     EXPECT_EQ(sealed_reader(fresh.node, first).next(), examples[0]);
     // Left out, repeated, sent back, of another connection, of another job.
-    EXPECT_THROW(sealed_reader(fresh.node, second).next(), Error);
+    test::expect_error([&] { sealed_reader(fresh.node, second).next(); }, {unsealed});
     LaunchMessageReader repeated = sealed_reader(fresh.node, first + first);
     EXPECT_TRUE(repeated.next());
-    EXPECT_THROW(repeated.next(), Error);
-    EXPECT_THROW(sealed_reader(fresh.node_0, first).next(), Error);
-    EXPECT_THROW(sealed_reader(key.seals("challenge", "other").node, first).next(), Error);
-    EXPECT_THROW(sealed_reader(key.seals("other", "answer").node, first).next(), Error);
-    EXPECT_THROW(sealed_reader(LaunchKey("secret", "job").seals("challenge", "answer").node, first).next(),
-                 Error);
-    EXPECT_THROW(sealed_reader(LaunchKey("a secret", "b").seals("challenge", "answer").node, first).next(),
-                 Error);
+    test::expect_error([&] { repeated.next(); }, {unsealed});
+    test::expect_error([&] { sealed_reader(fresh.node_0, first).next(); }, {unsealed});
+    test::expect_error([&] { sealed_reader(key.seals("challenge", "other").node, first).next(); },
+                       {unsealed});
+    test::expect_error([&] { sealed_reader(key.seals("other", "answer").node, first).next(); }, {unsealed});
+    test::expect_error(
+        [&] { sealed_reader(LaunchKey("secret", "job").seals("challenge", "answer").node, first).next(); },
+        {unsealed});
+    test::expect_error(
+        [&] { sealed_reader(LaunchKey("a secret", "b").seals("challenge", "answer").node, first).next(); },
+        {unsealed});
     for (std::size_t place = 4; place < first.size(); ++place) {
         std::string changed = first;
         changed[place] = static_cast<char>(changed[place] ^ 1);
-        EXPECT_THROW(sealed_reader(fresh.node, changed).next(), Error) << place;
+        SCOPED_TRACE(place);
+        test::expect_error([&] { sealed_reader(fresh.node, changed).next(); }, {unsealed});
     }
 }
 
@@ -99,11 +106,11 @@ TEST(LaunchSeals, ARefusalNeedsNoneUntilTheOtherSideIsKnown) {
     const LaunchSeal fresh = seals.node_0;
     const std::string refusal = encode_launch_message(examples[2]);
     EXPECT_EQ(sealed_reader(fresh, refusal).next(), examples[2]);
-    EXPECT_THROW(sealed_reader(fresh, encode_launch_message(examples[1])).next(), Error);
+    test::expect_error([&] { sealed_reader(fresh, encode_launch_message(examples[1])).next(); }, {unsealed});
     LaunchMessageReader reader =
         sealed_reader(fresh, encode_launch_message(examples[1], &seals.node_0) + refusal);
     EXPECT_EQ(reader.next(), examples[1]);
-    EXPECT_THROW(reader.next(), Error);
+    test::expect_error([&] { reader.next(); }, {unsealed});
 }
 
 TEST(LaunchKeys, AProofIsOfOneChallengeAndOneHello) {
@@ -175,91 +182,94 @@ TEST(LaunchDaemonWords, NothingElseIsStarted) {
     for (const char* line :
          {"rm -rf x", "", "orted; rm x", "orted && rm x", "orted $(rm x)", "orted `rm x`", "orted \"$HOME\"",
           "orted > file", "orted | sh", "PATH=x orted", "sh -c orted", "orted 'open", "myorted"})
-        EXPECT_THROW(daemon_words(line), Error) << line;
+        test::expect_error([&] { daemon_words(line); }, {line, "Only Open MPI's daemon"});
 }
 
-bool takes(const Words& words, const DaemonRules& rules = {.drover = "/opt/drover"}) {
-    try {
-        check_daemon_words(words, rules);
-        return true;
-    } catch (const Error&) {
-        return false;
-    }
+const DaemonRules plain_rules{.drover = "/opt/drover"};
+
+void expect_taken(const Words& words, const DaemonRules& rules = plain_rules) {
+    EXPECT_NO_THROW(check_daemon_words(words, rules)) << words.at(words.size() / 2);
+}
+
+/// `what` is the word, or the parameter and its value, that is refused.
+void expect_refused(const Words& words, std::string_view what, const DaemonRules& rules = plain_rules,
+                    const CodePlace& where = CodePlace::here()) {
+    test::expect_error([&] { check_daemon_words(words, rules); }, {what}, where);
 }
 
 TEST(LaunchDaemonRules, TakeWhatMpirunSends) {
     // Of Open MPI 4.1 and 5.0.
-    EXPECT_TRUE(takes({"orted",
-                       "-mca",
-                       "orte_leave_session_attached",
-                       "1",
-                       "-mca",
-                       "ess",
-                       "env",
-                       "-mca",
-                       "ess_base_jobid",
-                       "1108213760",
-                       "-mca",
-                       "ess_base_vpid",
-                       "1",
-                       "-mca",
-                       "ess_base_num_procs",
-                       "2",
-                       "-mca",
-                       "orte_node_regex",
-                       "vm,[2:10].1.2.3@0(2)",
-                       "-mca",
-                       "orte_hnp_uri",
-                       "1108213760.0;tcp://127.0.0.1:45801",
-                       "--mca",
-                       "plm_rsh_no_tree_spawn",
-                       "1",
-                       "--mca",
-                       "ras",
-                       "^slurm,gridengine,tm,lsf",
-                       "--mca",
-                       "oob_tcp_if_include",
-                       "10.0.0.0/8",
-                       "--mca",
-                       "btl_tcp_if_include",
-                       "10.0.0.0/8",
-                       "-mca",
-                       "plm",
-                       "rsh",
-                       "-mca",
-                       "plm_rsh_agent",
-                       "/opt/drover launch-agent",
-                       "-mca",
-                       "rmaps_base_mapping_policy",
-                       "slot",
-                       "-mca",
-                       "hwloc_base_binding_policy",
-                       "none",
-                       "-mca",
-                       "pmix",
-                       "^s1,s2,cray,isolated"}));
-    EXPECT_TRUE(takes({"prted",
-                       "--leave-session-attached",
-                       "--allow-run-as-root",
-                       "--prtemca",
-                       "ess",
-                       "env",
-                       "--prtemca",
-                       "ess_base_nspace",
-                       "prterun-a-1@0",
-                       "--prtemca",
-                       "prte_hnp_uri",
-                       "x",
-                       "--prtemca",
-                       "PREFIXES",
-                       "errmgr,ess,filem",
-                       "--prtemca",
-                       "pmix_session_server",
-                       "1",
-                       "--prtemca",
-                       "plm_ssh_agent",
-                       "/opt/drover launch-agent"}));
-    EXPECT_TRUE(takes({"orted"}));
+    expect_taken({"orted",
+                  "-mca",
+                  "orte_leave_session_attached",
+                  "1",
+                  "-mca",
+                  "ess",
+                  "env",
+                  "-mca",
+                  "ess_base_jobid",
+                  "1108213760",
+                  "-mca",
+                  "ess_base_vpid",
+                  "1",
+                  "-mca",
+                  "ess_base_num_procs",
+                  "2",
+                  "-mca",
+                  "orte_node_regex",
+                  "vm,[2:10].1.2.3@0(2)",
+                  "-mca",
+                  "orte_hnp_uri",
+                  "1108213760.0;tcp://127.0.0.1:45801",
+                  "--mca",
+                  "plm_rsh_no_tree_spawn",
+                  "1",
+                  "--mca",
+                  "ras",
+                  "^slurm,gridengine,tm,lsf",
+                  "--mca",
+                  "oob_tcp_if_include",
+                  "10.0.0.0/8",
+                  "--mca",
+                  "btl_tcp_if_include",
+                  "10.0.0.0/8",
+                  "-mca",
+                  "plm",
+                  "rsh",
+                  "-mca",
+                  "plm_rsh_agent",
+                  "/opt/drover launch-agent",
+                  "-mca",
+                  "rmaps_base_mapping_policy",
+                  "slot",
+                  "-mca",
+                  "hwloc_base_binding_policy",
+                  "none",
+                  "-mca",
+                  "pmix",
+                  "^s1,s2,cray,isolated"});
+    expect_taken({"prted",
+                  "--leave-session-attached",
+                  "--allow-run-as-root",
+                  "--prtemca",
+                  "ess",
+                  "env",
+                  "--prtemca",
+                  "ess_base_nspace",
+                  "prterun-a-1@0",
+                  "--prtemca",
+                  "prte_hnp_uri",
+                  "x",
+                  "--prtemca",
+                  "PREFIXES",
+                  "errmgr,ess,filem",
+                  "--prtemca",
+                  "pmix_session_server",
+                  "1",
+                  "--prtemca",
+                  "plm_ssh_agent",
+                  "/opt/drover launch-agent"});
+    expect_taken({"orted"});
 }
 
 TEST(LaunchDaemonRules, TakeWhatMpirunMakesOfItsFlags) {
@@ -268,38 +278,44 @@ TEST(LaunchDaemonRules, TakeWhatMpirunMakesOfItsFlags) {
          {"rmaps_base_ranking_policy", "rmaps_base_display_map", "rmaps_base_display_topo_with_map",
           "orte_display_alloc", "rmaps_base_no_oversubscribe", "hwloc_base_use_hwthreads_as_cpus",
           "hwloc_base_cpu_set", "hwloc_base_cpu_list", "rmaps_ppr_n_pernode"})
-        EXPECT_TRUE(takes({"orted", "-mca", name, "1"})) << name;
+        expect_taken({"orted", "-mca", name, "1"});
     // --output-filename writes files, where the node's own user must have said so.
     const Words words{"orted", "-mca", "orte_output_filename", "out"};
-    EXPECT_FALSE(takes(words));
-    EXPECT_TRUE(takes(words, {.mpirun_arguments = {"--output-filename", "out"}}));
-    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--output-filename", "other"}}));
-    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--output-filename"}}));
+    expect_refused(words, "orte_output_filename = \"out\"");
+    expect_taken(words, {.mpirun_arguments = {"--output-filename", "out"}});
+    expect_refused(words, "orte_output_filename = \"out\"",
+                   {.mpirun_arguments = {"--output-filename", "other"}});
+    expect_refused(words, "orte_output_filename = \"out\"", {.mpirun_arguments = {"--output-filename"}});
 }
 
 TEST(LaunchDaemonRules, RefuseWhatComesFromNode0Alone) {
-    for (const Words& words :
-         {Words{}, Words{"touch"}, Words{"/usr/bin/orted"}, Words{"orted", "x"},
-          Words{"orted", "--prefix", "/x"}, Words{"orted", "-mca", "mca_base_component_path", "/x"},
-          Words{"orted", "-mca", "orte_fork_agent", "/x"},
-          Words{"orted", "-mca", "mca_base_param_files", "/x"}, Words{"orted", "-mca", "ess"},
-          Words{"orted", "-mca", "plm_rsh_agent", "/tmp/mine launch-agent"}, Words{"orted", "-tune", "/x"}})
-        EXPECT_FALSE(takes(words)) << words.size();
+    expect_refused({}, "\"\" is not Open MPI's daemon");
+    expect_refused({"touch"}, "\"touch\" is not Open MPI's daemon");
+    expect_refused({"/usr/bin/orted"}, "\"/usr/bin/orted\" is not Open MPI's daemon");
+    expect_refused({"orted", "x"}, "\"x\"");
+    expect_refused({"orted", "--prefix", "/x"}, "\"--prefix\"");
+    expect_refused({"orted", "-tune", "/x"}, "\"-tune\"");
+    expect_refused({"orted", "-mca", "ess"}, "\"-mca\"");
+    for (const char* name : {"mca_base_component_path", "orte_fork_agent", "mca_base_param_files"})
+        expect_refused({"orted", "-mca", name, "/x"}, std::string(name) + " = \"/x\"");
+    expect_refused({"orted", "-mca", "plm_rsh_agent", "/tmp/mine launch-agent"},
+                   "plm_rsh_agent = \"/tmp/mine launch-agent\"");
     // What the node's own user has given too is taken.
     const Words words{"orted", "-mca", "orte_tmpdir_base", "/x"};
-    EXPECT_FALSE(takes(words));
-    EXPECT_TRUE(takes(words, {.mpirun_arguments = {"--mca", "orte_tmpdir_base", "/x"}}));
+    constexpr std::string_view refused = "orte_tmpdir_base = \"/x\"";
+    expect_refused(words, refused);
+    expect_taken(words, {.mpirun_arguments = {"--mca", "orte_tmpdir_base", "/x"}});
     const auto node_with = [](const char* value) {
         return DaemonRules{.variable = [value](const std::string& name) {
             return name == "OMPI_MCA_orte_tmpdir_base" ? std::optional<std::string>(value) : std::nullopt;
         }};
     };
-    EXPECT_TRUE(takes(words, node_with("/x")));
+    expect_taken(words, node_with("/x"));
     // But not with another value, nor where the name is a value of something else.
-    EXPECT_FALSE(takes(words, node_with("/y")));
-    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--mca", "orte_tmpdir_base", "/y"}}));
-    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"--mca", "x", "orte_tmpdir_base", "/x"}}));
-    EXPECT_FALSE(takes(words, {.mpirun_arguments = {"-x", "orte_tmpdir_base", "/x"}}));
+    expect_refused(words, refused, node_with("/y"));
+    expect_refused(words, refused, {.mpirun_arguments = {"--mca", "orte_tmpdir_base", "/y"}});
+    expect_refused(words, refused, {.mpirun_arguments = {"--mca", "x", "orte_tmpdir_base", "/x"}});
+    expect_refused(words, refused, {.mpirun_arguments = {"-x", "orte_tmpdir_base", "/x"}});
 }
 
 TEST(LaunchShown, TextsAreShownAndControlCharactersAreNot) {
@@ -325,7 +341,7 @@ TEST(LaunchNetwork, KnowsItsOwnAddresses) {
     EXPECT_TRUE(is_in_network("10.1.2.3", "10.1.0.0/16"));
     EXPECT_FALSE(is_in_network("10.2.2.3", "10.1.0.0/16"));
     EXPECT_TRUE(is_in_network("10.2.2.3", "0.0.0.0/0"));
-    EXPECT_THROW(ipv4_address_of("no such host"), Error);
+    test::expect_error([&] { ipv4_address_of("no such host"); }, {"\"no such host\""});
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "launch/command_line.h"
 #include "launch/machine.h"
 #include "launch/message.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -35,12 +36,7 @@ LaunchFlags flags_of_nodes(const std::string& nodes) {
 }
 
 std::string cause_of_refusal(const LaunchFlags& flags, const Variables& variables = {}) {
-    try {
-        read_launch_options(flags, variables);
-    } catch (const UsageError& error) {
-        return error.cause();
-    }
-    return "accepted";
+    return test::cause_of<UsageError>([&] { read_launch_options(flags, variables); });
 }
 
 TEST(LaunchOptions, WithoutFlagsThereIsOneProcessOnOneNode) {
@@ -133,8 +129,16 @@ TEST(LaunchOptions, WhatProtectsAJobOfSeveralNodesIsSaid) {
     LaunchOptions options = read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", "0123456789abcdef"}});
     EXPECT_EQ(options.secret, "0123456789abcdef");
     EXPECT_TRUE(options.remarks.empty());
-    EXPECT_THROW(read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", "0123456789abcde"}}), Error);
-    EXPECT_THROW(read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", ""}}), Error);
+    test::expect_error(
+        [&] {
+            read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", "0123456789abcde"}});
+        },
+        {"DROVER_LAUNCH_SECRET has 15 characters"});
+    test::expect_error(
+        [&] {
+            read_launch_options(flags, {{"DROVER_LAUNCH_SECRET", ""}});
+        },
+        {"DROVER_LAUNCH_SECRET has 0 characters"});
     flags.secret_file = "";
     EXPECT_EQ(cause_of_refusal(flags), "--secret_file is \"\".");
     flags.secret_file = "file";
@@ -311,7 +315,7 @@ TEST(MpirunCommandLine, OnNodesWithLaunchers) {
                                          "tell",
                                          "me"}));
     plan.drover = "/opt/my programs/drover";
-    EXPECT_THROW(mpirun_words(plan), Error);
+    test::expect_error([&] { mpirun_words(plan); }, {"/opt/my programs/drover"});
 }
 
 TEST(MpirunCommandLine, OpenMpi5HasOtherNames) {
@@ -353,10 +357,10 @@ TEST(MpirunCommandLine, HostfilesAreReadAsMpirunReadsThem) {
     EXPECT_EQ(read_hostfile(file), (std::vector<LaunchHost>{{"a", 2}, {"b", 0}, {"c", 3}}));
     for (const char* wrong : {"two", "0", "-1", "2x", ""}) {
         std::ofstream(file) << "a slots=" << wrong << "\n";
-        EXPECT_THROW(read_hostfile(file), Error) << wrong;
+        test::expect_error([&] { read_hostfile(file); }, {file.native(), std::string("slots=") + wrong});
     }
     std::ofstream(file) << "# nobody\n";
-    EXPECT_THROW(read_hostfile(file), Error);
+    test::expect_error([&] { read_hostfile(file); }, {file.native(), "names no host"});
     std::filesystem::remove(file);
 }
 

@@ -13,6 +13,7 @@
 #include "launch/peers.h"
 #include "launch/runs.h"
 #include "launch/secret.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -256,46 +257,51 @@ TEST_F(LaunchSecurity, AnEmptySecretIsRefused) {
         << variable.output;
 }
 
-/// Whether read_secret_file() takes a file as it is.
-bool takes_secret(const fs::path& file) {
-    try {
-        return read_secret_file(file, false, std::chrono::seconds(0)) == job_secret;
-    } catch (const Error&) {
-        return false;
-    }
+std::string secret_of(const fs::path& file) {
+    return read_secret_file(file, false, std::chrono::seconds(0));
 }
 
 TEST_F(LaunchSecurity, TheSecretFileIsOnesOwnOrRootsAndReadByNobodyElse) {
     const fs::path file = folder_ / "secret";
     std::ofstream(file) << job_secret << "\n";
+    const auto expect_refused = [&](std::string_view why) {
+        test::expect_error([&] { secret_of(file); }, {file.native(), why});
+    };
     for (const mode_t mode : {0600, 0400}) {
         chmod(file.c_str(), mode);
-        EXPECT_TRUE(takes_secret(file)) << mode;
+        EXPECT_EQ(secret_of(file), job_secret) << mode;
     }
     for (const mode_t mode : {0640, 0440, 0604, 0620}) {
+        SCOPED_TRACE(mode);
         chmod(file.c_str(), mode);
-        EXPECT_FALSE(takes_secret(file)) << mode;
+        expect_refused("may be read or changed by others");
     }
-    EXPECT_FALSE(takes_secret(folder_));
+    test::expect_error([&] { secret_of(folder_); }, {folder_.native(), "is not a regular file"});
     if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
     constexpr uid_t somebody = 65534;
     chmod(file.c_str(), 0600);
     ASSERT_EQ(chown(file.c_str(), somebody, somebody), 0);
-    EXPECT_FALSE(takes_secret(file));
+    expect_refused("belongs to another user");
     // As Kubernetes gives a secret to a container that does not run as root.
     ASSERT_EQ(chown(file.c_str(), 0, somebody), 0);
     fs::permissions(folder_, fs::perms::all);
     const gid_t own_group = getegid();
     ASSERT_EQ(setegid(somebody), 0);
     ASSERT_EQ(seteuid(somebody), 0);
-    const auto takes_with = [&](mode_t mode) {
+    const auto change_mode = [&](mode_t mode) {
         EXPECT_EQ(seteuid(0), 0);
         chmod(file.c_str(), mode);
         EXPECT_EQ(seteuid(somebody), 0);
-        return takes_secret(file);
     };
-    for (const mode_t mode : {0440, 0640}) EXPECT_TRUE(takes_with(mode)) << mode;
-    for (const mode_t mode : {0444, 0660}) EXPECT_FALSE(takes_with(mode)) << mode;
+    for (const mode_t mode : {0440, 0640}) {
+        change_mode(mode);
+        EXPECT_EQ(secret_of(file), job_secret) << mode;
+    }
+    for (const mode_t mode : {0444, 0660}) {
+        SCOPED_TRACE(mode);
+        change_mode(mode);
+        expect_refused("may be read or changed by others");
+    }
     ASSERT_EQ(seteuid(0), 0);
     ASSERT_EQ(setegid(own_group), 0);
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -67,22 +68,17 @@ TEST(ConfigOverrides, HaveTheTypeOfWhatTheyReplace) {
     EXPECT_DOUBLE_EQ(changed.rms_norm_eps, 1e-5);
     EXPECT_DOUBLE_EQ(changed.rope.theta, 5e5);
     EXPECT_TRUE(changed.attention_bias);
-    const auto error = [&](std::string_view overrides) -> std::string {
-        try {
-            with_config_overrides(defaults, overrides);
-        } catch (const Error& failure) {
-            return failure.what();
-        }
-        return "";
+    const auto expect = [&](std::string_view overrides, std::string_view part) {
+        SCOPED_TRACE(overrides);
+        test::expect_error([&] { with_config_overrides(defaults, overrides); }, {part});
     };
-    EXPECT_NE(error("hidden_sise=3").find("has no key hidden_sise"), std::string::npos)
-        << error("hidden_sise=3");
-    EXPECT_NE(error("hidden_size=3.5").find("hidden_size is \"3.5\""), std::string::npos);
-    EXPECT_NE(error("hidden_size").find("holds \"hidden_size\""), std::string::npos);
-    EXPECT_NE(error("").find("holds \"\""), std::string::npos);
-    EXPECT_NE(error("mlp_bias=maybe").find("true or false"), std::string::npos);
-    EXPECT_NE(error("pad_token_id=3").find("cannot change pad_token_id"), std::string::npos);
-    EXPECT_NE(error("num_attention_heads=4").find("num_key_value_heads is 32"), std::string::npos);
+    expect("hidden_sise=3", "has no key hidden_sise");
+    expect("hidden_size=3.5", "hidden_size is \"3.5\"");
+    expect("hidden_size", "holds \"hidden_size\"");
+    expect("", "holds \"\"");
+    expect("mlp_bias=maybe", "true or false");
+    expect("pad_token_id=3", "cannot change pad_token_id");
+    expect("num_attention_heads=4", "num_key_value_heads is 32");
 }
 
 TEST(SavedConfig, KeyValueHeadsOfNullAreAsManyAsHeads) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -45,15 +46,16 @@ TEST(LaunchEnvironment, TheShellsOfSlurmAreAlone) {
     expect(read({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "1"}}), 1, 8);
 }
 
+void expect_not_refused(const std::map<std::string, std::string>& variables) {
+    const LaunchEnvironment found = read(variables);
+    EXPECT_FALSE(found.has_others()) << variables.begin()->first;
+    EXPECT_NO_THROW(refuse_foreign_launcher(found, "run_clm …")) << variables.begin()->first;
+}
+
 std::string refusal(const std::map<std::string, std::string>& variables) {
     const LaunchEnvironment found = read(variables);
     EXPECT_FALSE(found.has_others());
-    try {
-        refuse_foreign_launcher(found, "run_clm …");
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
+    return test::error_of([&] { refuse_foreign_launcher(found, "run_clm …"); });
 }
 
 TEST(LaunchEnvironment, ForeignLaunchersAreRefusedWithTheCommandThatWorks) {
@@ -108,10 +110,10 @@ TEST(LaunchEnvironment, AForeignLauncherInsideAnotherOneIsSeen) {
 }
 
 TEST(LaunchEnvironment, NobodyIsRefusedWhoIsAloneOrWasStartedByMpirun) {
-    EXPECT_EQ(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}}), "");
-    EXPECT_EQ(refusal({{"WORLD_SIZE", "2"}}), "");
-    EXPECT_EQ(refusal({{"RANK", ""}, {"WORLD_SIZE", ""}}), "");
-    EXPECT_EQ(refusal({{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "0"}}), "");
+    expect_not_refused({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}});
+    expect_not_refused({{"WORLD_SIZE", "2"}});
+    expect_not_refused({{"RANK", ""}, {"WORLD_SIZE", ""}});
+    expect_not_refused({{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "0"}});
     // A platform's numbers of machines, with mpirun inside one of them.
     EXPECT_FALSE(read({{"OMPI_COMM_WORLD_SIZE", "2"},
                        {"OMPI_COMM_WORLD_RANK", "0"},
@@ -136,10 +138,22 @@ TEST(LaunchEnvironment, TheStepCountsNotTheJob) {
 }
 
 TEST(LaunchEnvironment, NumbersAreChecked) {
-    EXPECT_THROW(read({{"OMPI_COMM_WORLD_SIZE", "two"}, {"OMPI_COMM_WORLD_RANK", "0"}}), Error);
-    EXPECT_THROW(read({{"OMPI_COMM_WORLD_SIZE", "2x"}, {"OMPI_COMM_WORLD_RANK", "0"}}), Error);
-    EXPECT_THROW(read({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "2"}}), Error);
-    EXPECT_THROW(read({{"PMI_SIZE", "2"}, {"PMI_RANK", "-1"}}), Error);
+    test::expect_error(
+        [&] {
+            read({{"OMPI_COMM_WORLD_SIZE", "two"}, {"OMPI_COMM_WORLD_RANK", "0"}});
+        },
+        {"OMPI_COMM_WORLD_SIZE is \"two\""});
+    test::expect_error(
+        [&] {
+            read({{"OMPI_COMM_WORLD_SIZE", "2x"}, {"OMPI_COMM_WORLD_RANK", "0"}});
+        },
+        {"OMPI_COMM_WORLD_SIZE is \"2x\""});
+    test::expect_error(
+        [&] {
+            read({{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "2"}});
+        },
+        {"OMPI_COMM_WORLD_RANK is 2, but OMPI_COMM_WORLD_SIZE is 2"});
+    test::expect_error([&] { read({{"PMI_SIZE", "2"}, {"PMI_RANK", "-1"}}); }, {"PMI_RANK"});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "comm/threads/thread_world.h"
 #include "run/device_mesh.h"
 #include "run/machine_place.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -45,7 +46,8 @@ TEST(ProcessGroup, AloneNeedsNobody) {
     EXPECT_EQ(alone.gather("x"), std::vector<std::string>{"x"});
     EXPECT_EQ(alone.from_first("x"), "x");
     EXPECT_EQ(alone.largest(3), 3);
-    EXPECT_THROW(alone.together([] { throw UsageError("As it is."); }), UsageError);
+    test::expect_error<UsageError>(
+        [&] { alone.together([] { throw UsageError("As it is.", "Leave it."); }); }, {"As it is."});
 }
 
 TEST(ProcessGroup, OneOfThoseThatFailSpeaks) {

@@ -4,6 +4,7 @@
 
 #include "io/raw_files.h"
 #include "io/safetensors.h"
+#include "support/errors.h"
 #include "text/golden_texts.h"
 
 namespace drover {

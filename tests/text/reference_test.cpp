@@ -124,80 +124,103 @@ TEST_P(Bundled, EightThousandLines) {
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Bundled,
                          testing::Values("shakespeare-4k", "gpt2-1k", "metaspace-1k", "mistral-v1"));
 
-#define SKIP_WITHOUT_SHARED_DATA()   \
-    if (test::shared_data().empty()) \
-    GTEST_SKIP() << "needs ../shared/data (or DROVER_SHARED) with tokenizers/ and wikitext-2/"
-
-TEST(SharedData, MistralOnWikitext) {
-    SKIP_WITHOUT_SHARED_DATA();
-    expect_texts(*load_tokenizer(example_tokenizer("mistral-v1")), wikitext(),
-                 Reference("bundled", "mistral-v1").hashes("wikitext"));
-}
-
-/// A folder with Llama-2's tokenizer.json and a tokenizer_config.json.
-void make_llama2_folder(const TemporaryFolder& folder, bool legacy) {
-    std::filesystem::copy(test::shared_data() / "tokenizers/llama2.tokenizer.json",
-                          folder / "tokenizer.json");
+/// A folder with a tokenizer.json of Llama-2's kind and a tokenizer_config.json.
+void make_llama2_folder(const TemporaryFolder& folder, const std::filesystem::path& tokenizer, bool legacy) {
+    std::filesystem::copy(tokenizer, folder / "tokenizer.json");
     write_file_atomically(folder / "tokenizer_config.json",
                           Json{{"tokenizer_class", "LlamaTokenizer"}, {"legacy", legacy}}.dump());
     write_file_atomically(folder / "config.json", R"({"model_type": "llama"})");
 }
 
-void expect_llama(const Tokenizer& tokenizer, const char* name) {
-    const Reference reference("llama", name);
-    expect_equal(tokenizer, reference);
-    expect_texts(tokenizer, wikitext(), reference.hashes("wikitext"));
+/// Llama's tokenizers, as they are and under the rules of transformers' classes. Small ones of the same kinds
+/// are bundled; Meta's own may not be, so that they are tested where ../shared/data (or DROVER_SHARED) has
+/// them, on wikitext-2 too.
+class Llama : public testing::TestWithParam<bool> {
+  protected:
+    void SetUp() override {
+        if (metas_own() && test::shared_data().empty())
+            GTEST_SKIP() << "an extra test, which needs tokenizers/ and wikitext-2/ in ../shared/data or "
+                            "DROVER_SHARED";
+    }
+    static bool metas_own() { return GetParam(); }
+    static std::filesystem::path llama2_json() {
+        return metas_own() ? test::shared_data() / "tokenizers/llama2.tokenizer.json"
+                           : golden_path("text/llama-600/tokenizer.json");
+    }
+    static std::filesystem::path llama2_model() {
+        return metas_own() ? test::shared_data() / "tokenizers/llama2.tokenizer.model"
+                           : golden_path("text/bpe-600.model");
+    }
+    static std::filesystem::path llama3_ranks() {
+        return metas_own() ? test::shared_data() / "tokenizers/llama3.tiktoken"
+                           : golden_path("text/ranks-1k.tiktoken");
+    }
+    static Reference reference(const char* name) {
+        return Reference(metas_own() ? "llama" : "small_llama", name);
+    }
+    static void expect_llama(const Tokenizer& tokenizer, const char* name) {
+        expect_equal(tokenizer, reference(name));
+        if (metas_own()) expect_texts(tokenizer, wikitext(), reference(name).hashes("wikitext"));
+    }
+    /// Llama-3's special tokens follow its ranks.
+    static void expect_llama3_specials(const Tokenizer& tokenizer) {
+        const TokenId first = metas_own() ? 128000 : 999;
+        EXPECT_EQ(tokenizer.bos(), first);
+        EXPECT_EQ(tokenizer.eos(), first + 1);
+        EXPECT_EQ(encoded(tokenizer, "<|eot_id|>", SpecialTokens::omit), std::vector<TokenId>{first + 9});
+    }
+};
+
+INSTANTIATE_TEST_SUITE_P(Tokenizers, Llama, testing::Bool(),
+                         [](const auto& own) { return own.param ? "MetasOwn" : "Bundled"; });
+
+TEST_P(Llama, Llama2JsonAsItIs) {
+    expect_llama(*load_tokenizer(llama2_json()), "llama2-v4");
 }
 
-TEST(SharedData, Llama2JsonAsItIs) {
-    SKIP_WITHOUT_SHARED_DATA();
-    expect_llama(*load_tokenizer(test::shared_data() / "tokenizers/llama2.tokenizer.json"), "llama2-v4");
-}
-
-TEST(SharedData, Llama2ClassOfTransformers4) {
-    SKIP_WITHOUT_SHARED_DATA();
+TEST_P(Llama, Llama2ClassOfTransformers4) {
     const TemporaryFolder folder;
-    make_llama2_folder(folder, false);
+    make_llama2_folder(folder, llama2_json(), false);
     expect_llama(*load_tokenizer(folder.path(), TransformersRules::v4), "llama2-v4");
 }
 
-TEST(SharedData, Llama2ClassOfTransformers5) {
-    SKIP_WITHOUT_SHARED_DATA();
+TEST_P(Llama, Llama2ClassOfTransformers5) {
     const TemporaryFolder folder;
-    make_llama2_folder(folder, false);
+    make_llama2_folder(folder, llama2_json(), false);
     expect_llama(*load_tokenizer(folder.path()), "llama2-v5");
 }
 
-TEST(SharedData, Llama2LegacyClassOfTransformers5) {
-    SKIP_WITHOUT_SHARED_DATA();
+TEST_P(Llama, Llama2LegacyClassOfTransformers5) {
     const TemporaryFolder folder;
-    make_llama2_folder(folder, true);
+    make_llama2_folder(folder, llama2_json(), true);
     expect_llama(*load_tokenizer(folder.path()), "llama2-v5-legacy");
 }
 
-TEST(SharedData, Llama2SentencePiece) {
-    SKIP_WITHOUT_SHARED_DATA();
-    expect_llama(*load_tokenizer(test::shared_data() / "tokenizers/llama2.tokenizer.model"), "llama2-v4");
+TEST_P(Llama, Llama2SentencePiece) {
+    expect_llama(*load_tokenizer(llama2_model()), "llama2-v4");
 }
 
-TEST(SharedData, Llama3Ranks) {
-    SKIP_WITHOUT_SHARED_DATA();
-    const auto tokenizer = load_tokenizer(test::shared_data() / "tokenizers/llama3.tiktoken");
+TEST_P(Llama, Llama3Ranks) {
+    const auto tokenizer = load_tokenizer(llama3_ranks());
     expect_llama(*tokenizer, "llama3");
-    EXPECT_EQ(tokenizer->bos(), 128000);
-    EXPECT_EQ(tokenizer->eos(), 128001);
-    EXPECT_EQ(encoded(*tokenizer, "<|eot_id|>", SpecialTokens::omit), std::vector<TokenId>{128009});
+    expect_llama3_specials(*tokenizer);
 }
 
-TEST(SharedData, Llama3SavedAsJson) {
-    SKIP_WITHOUT_SHARED_DATA();
+TEST_P(Llama, Llama3SavedAsJson) {
     const TemporaryFolder folder;
-    save_tokenizer(*load_tokenizer(test::shared_data() / "tokenizers/llama3.tiktoken"), folder.path());
+    save_tokenizer(*load_tokenizer(llama3_ranks()), folder.path());
     EXPECT_FALSE(std::filesystem::exists(folder / "tokenizer.model"));
     const auto again = load_tokenizer(folder.path());
-    expect_equal(*again, Reference("llama", "llama3"));
-    EXPECT_EQ(again->bos(), 128000);
-    EXPECT_EQ(again->eos(), 128001);
+    expect_equal(*again, reference("llama3"));
+    expect_llama3_specials(*again);
+}
+
+/// Beside Bundled.EightThousandLines: more text, of another kind.
+TEST(SharedData, MistralOnWikitext) {
+    if (test::shared_data().empty())
+        GTEST_SKIP() << "an extra test, which needs wikitext-2/ in ../shared/data or DROVER_SHARED";
+    expect_texts(*load_tokenizer(example_tokenizer("mistral-v1")), wikitext(),
+                 Reference("bundled", "mistral-v1").hashes("wikitext"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ Without the folder, the parts that need Llama's tokenizers or wikitext-2 are lef
 README here say what is in the files.
 """
 
+import base64
 import io
 import json
 import random
@@ -22,7 +23,7 @@ import sentencepiece
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
-from transformers.convert_slow_tokenizer import TikTokenConverter, generate_merges
+from transformers.convert_slow_tokenizer import TikTokenConverter, bytes_to_unicode, generate_merges
 
 TEXT = GOLDEN / "text"
 EXAMPLES = REPOSITORY / "examples" / "tokenizers"
@@ -196,8 +197,8 @@ def llama3_specials():
 
 def llama3_reference(path):
     tokenizer = TikTokenConverter(vocab_file=str(path)).converted()
+    begin = template("<|begin_of_text|>", tokenizer.get_vocab_size())
     tokenizer.add_special_tokens(llama3_specials())
-    begin = template("<|begin_of_text|>", 128000)
     tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), begin])
     return tokenizer
 
@@ -304,6 +305,31 @@ def record_sentencepiece(tensors, lines, hard, shakespeare):
         tensors[f"{name}.shakespeare"] = as_tensor(map(hash_ids, reference.ids(shakespeare)))
 
 
+def write_small_llamas():
+    """What takes the place of Llama's own tokenizers where those are not there: ranks-1k.tiktoken with the
+    merges of gpt2-1k, and llama-600/tokenizer.json, made of bpe-600.model as Llama-2's is of its own."""
+    characters = bytes_to_unicode()
+    byte_of = {character: byte for byte, character in characters.items()}
+    merges = json.loads((TEXT / "gpt2-1k" / "tokenizer.json").read_text())["model"]["merges"]
+    tokens = [bytes([byte]) for byte in range(256)]
+    tokens += [bytes(byte_of[character] for character in "".join(merge)) for merge in merges]
+    ranks = TEXT / "ranks-1k.tiktoken"
+    ranks.write_text("".join(f"{base64.b64encode(token).decode()} {rank}\n" for rank, token in enumerate(tokens)))
+    tokenizer, _ = sentencepiece_reference(TEXT / "bpe-600.model", ["<extra>", "KING"])
+    return ranks, save_small(tokenizer, "llama-600") / "tokenizer.json"
+
+
+def record_llamas(file, llama2, llama3, hard, wikitext):
+    """Llama-2's tokenizer.json as it is and under the class's rules, and Llama-3's ranks."""
+    tensors = {}
+    record(tensors, "llama2-v4", Library(Tokenizer.from_file(str(llama2))), hard, [], wikitext, False)
+    for name, config in (("llama2-v5", {"legacy": False}), ("llama2-v5-legacy", {"legacy": True})):
+        with tempfile.TemporaryDirectory() as folder:
+            record(tensors, name, Backend(llama2_folder(llama2, Path(folder), **config)), hard, [], wikitext, False)
+    record(tensors, "llama3", Library(llama3_reference(llama3)), hard, [], wikitext, False)
+    write_tensors(TEXT / file, tensors)
+
+
 def read_lines(path):
     return list(io.StringIO(path.read_bytes().decode("utf-8"), newline="\n"))
 
@@ -330,18 +356,13 @@ def main():
     record_classes(tensors)
     write_tensors(TEXT / "bundled.safetensors", tensors)
 
+    ranks, llama2 = write_small_llamas()
+    record_llamas("small_llama.safetensors", llama2, ranks, hard, [])
     if shared:
-        tensors = {}
-        llama2 = shared / "tokenizers" / "llama2.tokenizer.json"
-        record(tensors, "llama2-v4", Library(Tokenizer.from_file(str(llama2))), hard, [], wikitext, False)
-        for name, config in (("llama2-v5", {"legacy": False}), ("llama2-v5-legacy", {"legacy": True})):
-            with tempfile.TemporaryDirectory() as folder:
-                record(tensors, name, Backend(llama2_folder(llama2, Path(folder), **config)), hard, [], wikitext, False)
         tokenizer, model = sentencepiece_reference(shared / "tokenizers" / "llama2.tokenizer.model")
         check_sentencepiece(tokenizer, model, hard + wikitext)
-        llama3 = llama3_reference(shared / "tokenizers" / "llama3.tiktoken")
-        record(tensors, "llama3", Library(llama3), hard, [], wikitext, False)
-        write_tensors(TEXT / "llama.safetensors", tensors)
+        llama2, llama3 = (shared / "tokenizers" / name for name in ("llama2.tokenizer.json", "llama3.tiktoken"))
+        record_llamas("llama.safetensors", llama2, llama3, hard, wikitext)
 
 
 if __name__ == "__main__":

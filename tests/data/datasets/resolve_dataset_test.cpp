@@ -11,12 +11,13 @@
 #include "data/datasets/glob.h"
 #include "data/read_all.h"
 #include "data/readers/arrow_library.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
 namespace {
 
-using test::error_of;
+using test::cause_of;
 using test::read_all;
 using Rows = std::vector<std::string>;
 
@@ -69,10 +70,10 @@ TEST_F(ResolveDataset, FilesAndPatterns) {
                                           .keep_linebreaks = false});
     EXPECT_EQ(rows(dataset, "train"), (Rows{"b", "a", "b"}));
     EXPECT_EQ(rows(dataset, "validation"), (Rows{"v"}));
-    says(error_of([&] { resolve_dataset({.train_files = {at("x*.txt")}}); }), "No file matches the pattern");
-    says(error_of([&] { resolve_dataset({.train_files = {at("[ab.txt")}}); }),
+    says(cause_of([&] { resolve_dataset({.train_files = {at("x*.txt")}}); }), "No file matches the pattern");
+    says(cause_of([&] { resolve_dataset({.train_files = {at("[ab.txt")}}); }),
          "has a \"[\" that is never closed");
-    says(error_of([&] { resolve_dataset({}); }), "There is no data to work with.");
+    says(cause_of([&] { resolve_dataset({}); }), "There is no data to work with.");
 }
 
 TEST_F(ResolveDataset, HubCacheBySnapshotOfTheBranch) {
@@ -93,20 +94,20 @@ TEST_F(ResolveDataset, HubCacheBySnapshotOfTheBranch) {
                        {.dataset_name = "wikitext", .dataset_config_name = "small", .revision = "older"}),
                    "train"),
               Rows{"old"});
-    says(error_of([&] { resolve_dataset({.dataset_name = "wikitext", .dataset_config_name = "large"}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = "wikitext", .dataset_config_name = "large"}); }),
          "has no config \"large\"");
 }
 
 TEST_F(ResolveDataset, AMissSaysWhereItLooked) {
-    const std::string error = error_of([&] { resolve_dataset({.dataset_name = "owner/name"}); });
+    const std::string error = cause_of([&] { resolve_dataset({.dataset_name = "owner/name"}); });
     says(error, "The dataset owner/name was not found; looked at: the folder owner/name, the Hub cache " +
                     at("hf/hub"));
     says(error, at("hf/datasets"));
-    says(error_of([&] { resolve_dataset({.dataset_name = "./no/such/folder"}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = "./no/such/folder"}); }),
          "There is no file or folder ./no/such/folder");
-    says(error_of([&] { resolve_dataset({.dataset_name = "wikicorpus", .dataset_config_name = "raw_en"}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = "wikicorpus", .dataset_config_name = "raw_en"}); }),
          "Wikicorpus (raw_en) was not found");
-    says(error_of(
+    says(cause_of(
              [&] { resolve_dataset({.dataset_name = "wikicorpus", .dataset_config_name = "tagged_en"}); }),
          "The config \"tagged_en\" of Wikicorpus cannot be read.");
 }
@@ -124,7 +125,7 @@ TEST_F(ResolveDataset, DatasetsCacheOfTheLibrary) {
     ASSERT_EQ(dataset.splits.size(), 2U);
     EXPECT_EQ(dataset.find("train")->files.size(), 2U);
     write("hf/datasets/owner___my_http_data2_go/other/0.0.0/abc/dataset_info.json", "{}");
-    says(error_of([&] { resolve_dataset(request); }), "has several configs: other, plain.");
+    says(cause_of([&] { resolve_dataset(request); }), "has several configs: other, plain.");
     if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
     EXPECT_EQ(rows(dataset, "validation").size(), 20U);
 }
@@ -139,47 +140,47 @@ TEST_F(ResolveDataset, WikicorpusAmongTheDownloads) {
 
 TEST_F(ResolveDataset, IncompleteAndUnusableFoldersAreErrors) {
     write("shards/train-00000-of-00002.txt", "a\n");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("shards")}); }), "only 1 are there");
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("shards")}); }), "only 1 are there");
     write("script/name.py", "print()");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("script")}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("script")}); }),
          "is a Python script without data files");
     write("mixed/train.txt", "a\n");
     write("mixed/test.csv", "text\na\n");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("mixed")}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("mixed")}); }),
          "has csv files, but another split has text");
     write("saved/state.json", R"({"_data_files": [{"filename": "../x.arrow"}]})");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("saved")}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("saved")}); }),
          "names a data file outside its folder");
     write("card/README.md", "---\nconfigs:\n- config_name: a\n  data_files: ../x.txt\n---\n");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("card")}); }), "which is not inside the folder");
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("card")}); }), "which is not inside the folder");
     write("setting/README.md", "---\nconfigs:\n- config_name: a\n  data_files: x.csv\n  skiprows: 3\n---\n");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("setting")}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("setting")}); }),
          "sets \"skiprows\", which is not known");
 }
 
 TEST_F(ResolveDataset, NothingLeadsOutOfADatasetOrTheCache) {
     write("secret/train.txt", "secret\n");
     write("box/data/README.md", "---\nconfigs:\n- config_name: a\n  data_dir: ../../secret\n---\n");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("box/data")}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("box/data")}); }),
          "names data_dir ../../secret, which is not inside the folder");
     write("box/absolute/README.md",
           "---\nconfigs:\n- config_name: a\n  data_dir: " + at("secret") + "\n---\n");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("box/absolute")}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("box/absolute")}); }),
          "which is not inside the folder");
     write("box/plain/train.txt", "a\n");
     for (const std::string& config : {std::string("../../secret"), std::string(".."), at("secret")})
-        says(error_of(
+        says(cause_of(
                  [&] { resolve_dataset({.dataset_name = at("box/plain"), .dataset_config_name = config}); }),
              "which leads out of the dataset");
     write("box/saved/dataset_dict.json", R"({"splits": [".."]})");
     write("box/state.json", R"({"_data_files": [{"filename": "x.arrow"}]})");
-    says(error_of([&] { resolve_dataset({.dataset_name = at("box/saved")}); }), "lists no splits");
+    says(cause_of([&] { resolve_dataset({.dataset_name = at("box/saved")}); }), "lists no splits");
 
     write("hf/hub/datasets--owner--name/refs/main", "../../../../secret");
-    says(error_of([&] { resolve_dataset({.dataset_name = "owner/name"}); }), "which is not a commit");
+    says(cause_of([&] { resolve_dataset({.dataset_name = "owner/name"}); }), "which is not a commit");
     write("hf/hub/datasets--owner--name/refs/main", "..");
-    says(error_of([&] { resolve_dataset({.dataset_name = "owner/name"}); }), "which is not a commit");
-    says(error_of([&] { resolve_dataset({.dataset_name = "owner/name", .revision = "../../../../secret"}); }),
+    says(cause_of([&] { resolve_dataset({.dataset_name = "owner/name"}); }), "which is not a commit");
+    says(cause_of([&] { resolve_dataset({.dataset_name = "owner/name", .revision = "../../../../secret"}); }),
          "leads out of the cache");
     write("hf/hub/datasets--owner--name/refs/feature/one", "abc\n");
     write("hf/hub/datasets--owner--name/snapshots/abc/train.txt", "a\n");
@@ -212,9 +213,9 @@ TEST_F(ResolveDataset, TrainAndValidation) {
     };
     EXPECT_EQ(columns("t.csv", "v.csv", true), "t1 t2");
     EXPECT_EQ(columns("t.csv", "w.csv", false), "b1 b3");
-    says(error_of([&] { columns("t.csv", "w.csv", true); }),
+    says(cause_of([&] { columns("t.csv", "w.csv", true); }),
          "w.csv has no column \"text\"; its columns are: body.");
-    says(error_of([&] { load_train_and_validation({.validation_files = {at("v.csv")}}, {}); }),
+    says(cause_of([&] { load_train_and_validation({.validation_files = {at("v.csv")}}, {}); }),
          "has no split \"train\"");
     const auto only = load_train_and_validation({.validation_files = {at("v.csv")}}, {.do_train = false});
     EXPECT_EQ(only.train, nullptr);
@@ -254,7 +255,7 @@ TEST(SimpleYaml, TheFormsThatDatasetCardsUse) {
 
 TEST(SimpleYaml, OtherFormsAreErrorsWithTheirLine) {
     const auto error = [](std::string_view text) {
-        return error_of([&] { parse_simple_yaml(text, "card", 11); });
+        return cause_of([&] { parse_simple_yaml(text, "card", 11); });
     };
     for (const std::string_view text : {"a:\n  b: {c: d}", "a:\n  b: |", "a:\n  b: 'open", "a:\n  b: [open",
                                         "a:\n  b", "a: 1\na: 2", "a: x\n   b: y", "a: 'x' y", "a: [[b]]"}) {

@@ -10,6 +10,7 @@
 #include "data/packing/token_stream.h"
 #include "data/read_all.h"
 #include "data/readers/arrow_library.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -61,7 +62,7 @@ TEST_F(TokenDatasets, FilesThatAreNotAlikeDoNotMix) {
     for (const auto& other : {std::pair(write("long.tokens", {.block_size = 3}, {{1, 2, 3}}), "block sizes"),
                               std::pair(write("texts.tokens", texts_, {{1, 2}}), "packings"),
                               std::pair(write("other.tokens", blocks_, {{1, 2}}, 300), "tokenizers")})
-        EXPECT_NE(test::error_of([&] {
+        EXPECT_NE(test::cause_of([&] {
                       open({plain, other.first});
                   }).find(std::string("were made with different ") + other.second + "."),
                   std::string::npos)
@@ -105,7 +106,7 @@ TEST_F(TokenDatasets, DamagedDataIsFoundWhenAFileIsFirstMet) {
     std::string bytes = read_text_file(file);
     bytes[TokenFileHeader::bytes] ^= 1;
     test::write_bytes(file, bytes);
-    EXPECT_NE(test::error_of([&] { open({file}); }).find("the checksum of the data is wrong"),
+    EXPECT_NE(test::cause_of([&] { open({file}); }).find("the checksum of the data is wrong"),
               std::string::npos);
 }
 
@@ -172,9 +173,12 @@ TEST_F(TokenDatasets, ArrowRowsOfDifferentLengths) {
     Ids ids, labels;
     cut->read(2, ids, labels);
     EXPECT_EQ(labels, ids);
-    EXPECT_THROW(load_train_and_validation({.train_files = {(folder_ / "rows").string()}},
-                                           {.validation_percent = 0, .streaming = true, .do_train = true}),
-                 UsageError);
+    test::expect_error<UsageError>(
+        [&] {
+            load_train_and_validation({.train_files = {(folder_ / "rows").string()}},
+                                      {.validation_percent = 0, .streaming = true, .do_train = true});
+        },
+        {(folder_ / "rows").string(), "--streaming"});
 }
 
 }  // namespace

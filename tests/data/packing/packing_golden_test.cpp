@@ -26,7 +26,8 @@ class PackingGolden : public ::testing::TestWithParam<Json> {};
 TEST_P(PackingGolden, EqualsRunClmWithDatasets) {
     const Json& expected = GetParam();
     const std::filesystem::path file = locate(expected["file"]);
-    if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not there; set DROVER_SHARED.";
+    if (!std::filesystem::exists(file))
+        GTEST_SKIP() << "an extra test, which needs " << file << " (or DROVER_SHARED)";
     const FileRows rows({file}, {});
     EXPECT_EQ(rows.row_count(), expected["rows"].get<std::int64_t>());
     TokenStream stream(rows, load_tokenizer(locate(expected["tokenizer"])),

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "data/fakes.h"
 #include "data/packing/file_lock.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -90,10 +91,10 @@ TEST_F(Cache, AnErrorLeavesNothingBehind) {
         if (row == 2000) throw Error("Row 2000 is broken.", "Mend it.");
         return std::to_string(row);
     });
-    EXPECT_THROW(get(dataset), Error);
+    test::expect_error([&] { get(dataset); }, {"Row 2000 is broken."});
     EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
-    EXPECT_THROW(get(test::uneven_rows(0)), Error) << "no rows";
-    EXPECT_THROW(get(test::uneven_rows(2)), Error) << "not one block";
+    test::expect_error([&] { get(test::uneven_rows(0)); }, {"no rows of text"});
+    test::expect_error([&] { get(test::uneven_rows(2)); }, {"The 2 rows of text", "not one block of "});
 }
 
 TEST_F(Cache, ThreadsThatStartTogetherMakeItOnce) {
@@ -189,7 +190,7 @@ TEST_F(Cache, FileHashesAreRememberedUntilTheFileChanges) {
     notes.hash(file);
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "notes"), {}), 2)
         << "a file that changed just now is not remembered";
-    EXPECT_THROW(notes.hash(folder_ / "none"), Error);
+    test::expect_error([&] { notes.hash(folder_ / "none"); }, {(folder_ / "none").string()});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "data/packing/token_stream.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 
 #include "core/error.h"
 #include "data/fakes.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -56,9 +58,24 @@ TEST(TokenStream, EqualsRunClmForAnyNumberOfThreads) {
     }
 }
 
+/// What is left of a batch of 1000 rows, and of a worker's last batch, is dropped. Rows of ten tokens:
+/// batches of 1000, 1000 and 503 rows for one worker; 626, 626, 626 and 625 for four.
 TEST(TokenStream, WorkersChangeTheBlocks) {
-    const test::MadeDataset dataset = test::uneven_rows(2503);
-    EXPECT_NE(expected_hf(dataset, 128, 1), expected_hf(dataset, 128, 4));
+    const auto text = [](std::int64_t row) { return fmt::format("{:09}", row); };
+    const test::MadeDataset dataset(2503, text);
+    const auto blocks = [&](std::int64_t workers) {
+        return all_rows(
+            TokenStream(dataset, test::byte_tokenizer(), {.block_size = 128, .workers = workers}, 2));
+    };
+    const Rows of_one = blocks(1), of_four = blocks(4);
+    ASSERT_EQ(of_one.size(), 10000u / 128 + 10000u / 128 + 5030u / 128);
+    ASSERT_EQ(of_four.size(), 6260u / 128 + 6260u / 128 + 6260u / 128 + 6250u / 128);
+    const auto beginning = [](const std::vector<TokenId>& block) {
+        return test::ByteTokenizer().decode(std::span(block).first(10), false);
+    };
+    EXPECT_EQ(beginning(of_one[6260 / 128]), text(614).substr(3) + text(615).substr(0, 3))
+        << "token 6144 is the fifth of row 614";
+    EXPECT_EQ(beginning(of_four[6260 / 128]), text(626)) << "the second worker's first row";
 }
 
 TEST(TokenStream, LosslessHoldsEveryToken) {
@@ -110,7 +127,11 @@ TEST(TokenStream, AnErrorComesAfterTheRowsBeforeIt) {
     TokenStream stream(dataset, test::byte_tokenizer(), {.packing = Packing::none, .block_size = 0}, 3);
     std::vector<TokenId> row;
     std::int64_t count = 0;
-    EXPECT_THROW(while (stream.next(row))++ count, Error);
+    test::expect_error(
+        [&] {
+            while (stream.next(row)) ++count;
+        },
+        {"Row 2345 is broken."});
     EXPECT_GT(count, 1000);
     EXPECT_LE(count, 2345);
 }
@@ -125,7 +146,12 @@ TEST(TokenStream, ATokenizerThatFailsIsHeard) {
     const test::MadeDataset dataset(100000, [](std::int64_t row) { return std::to_string(row); });
     TokenStream stream(dataset, std::make_shared<Failing>(), {.packing = Packing::none, .block_size = 0}, 4);
     std::vector<TokenId> row;
-    EXPECT_THROW(while (stream.next(row)){}, Error);
+    test::expect_error(
+        [&] {
+            while (stream.next(row)) {
+            }
+        },
+        {"The text 800 is not liked."});
     EXPECT_FALSE(stream.next(row)) << "the end after an error";
 }
 
@@ -134,7 +160,8 @@ TEST(TokenStream, CanBeAbandonedAtAnyTime) {
     for (const int taken : {0, 1, 100}) {
         TokenStream stream(dataset, test::byte_tokenizer(), {.block_size = 16}, 4);
         std::vector<TokenId> row;
-        for (int i = 0; i < taken; ++i) stream.next(row);
+        for (int i = 0; i < taken; ++i) ASSERT_TRUE(stream.next(row));
+        EXPECT_LT(stream.progress().text_rows, 100000) << "there is something left to abandon";
     }
 }
 

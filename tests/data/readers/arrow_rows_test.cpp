@@ -11,12 +11,13 @@
 #include "data/datasets/resolve_dataset.h"
 #include "data/read_all.h"
 #include "data/readers/arrow_library.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
 namespace {
 
-using test::error_of;
+using test::cause_of;
 using test::read_all;
 
 class Arrow : public ::testing::Test {
@@ -62,7 +63,7 @@ TEST_F(Arrow, FoldersOfSaveToDiskAreDatasets) {
 
 TEST_F(Arrow, NullsAndColumnsWithoutTextAreErrors) {
     const auto read = [](const char* name, std::string column = {}) {
-        return error_of([&] {
+        return cause_of([&] {
             ReadOptions options;
             options.text_column = std::move(column);
             read_all(FileRows({test::golden_path(std::string("readers/") + name)}, options));
@@ -84,7 +85,7 @@ TEST_F(Arrow, DamagedFilesAreErrors) {
         for (const std::size_t size : {std::size_t{1}, std::size_t{9}, whole.size() / 2, whole.size() - 8}) {
             const auto path = folder / ("cut" + std::filesystem::path(name).extension().string());
             test::write_bytes(path, whole.substr(0, size));
-            const std::string error = error_of([&] { read_all(FileRows({path}, {})); });
+            const std::string error = cause_of([&] { read_all(FileRows({path}, {})); });
             EXPECT_NE(error.find(path.string()), std::string::npos) << name << " " << size << ": " << error;
         }
     }
@@ -137,7 +138,7 @@ TEST_F(Arrow, TokenBlocksAreWrittenAsTheDatasetsLibraryWritesThem) {
     EXPECT_EQ(read_json_file(folder / "blocks/dataset_info.json"),
               read_json_file(test::golden_path("readers/tokens/dataset_info.json")));
     given = 0;
-    EXPECT_NE(error_of([&] { write_arrow_token_dataset(folder / "blocks", next); }).find("is not empty"),
+    EXPECT_NE(cause_of([&] { write_arrow_token_dataset(folder / "blocks", next); }).find("is not empty"),
               std::string::npos);
 }
 
@@ -147,7 +148,7 @@ TEST(ArrowDeathTest, OpeningAParquetFileSaysWhatIsMissing) {
         {
             setenv("DROVER_ARROW_MODULE", "/nowhere/drover_arrow.so", 1);
             const std::string error =
-                error_of([&] { FileRows({test::golden_path("readers/snappy.parquet")}, {}); });
+                cause_of([&] { FileRows({test::golden_path("readers/snappy.parquet")}, {}); });
             std::fputs(error.c_str(), stderr);
             std::exit(0);
         },

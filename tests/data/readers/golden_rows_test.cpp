@@ -8,13 +8,14 @@
 #include "data/datasets/file_rows.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/read_all.h"
+#include "support/errors.h"
 #include "support/golden.h"
 #include "text/utf8.h"
 
 namespace drover {
 namespace {
 
-using test::error_of;
+using test::cause_of;
 using test::read_all;
 
 /// The bytes whose values are the code points of `text`.
@@ -50,7 +51,7 @@ TEST(GoldenRows, FilesReadAsTheDatasetsLibraryReadsThem) {
         options.keep_linebreaks = item.value("keep_linebreaks", true);
         options.json_field = item.value("field", "");
         if (item.contains("error")) {
-            const std::string error = error_of([&] { read_all(FileRows({path}, options)); });
+            const std::string error = cause_of([&] { read_all(FileRows({path}, options)); });
             EXPECT_NE(error.find(name), std::string::npos) << error;
             ++bad;
             continue;
@@ -62,7 +63,7 @@ TEST(GoldenRows, FilesReadAsTheDatasetsLibraryReadsThem) {
             if (!has_null) expected.push_back(row);
         }
         if (has_null) {
-            const std::string error = error_of([&] { read_all(FileRows({path}, options)); });
+            const std::string error = cause_of([&] { read_all(FileRows({path}, options)); });
             EXPECT_NE(error.find("has no text"), std::string::npos) << error;
             EXPECT_NE(error.find(name + ", line "), std::string::npos) << error;
             ++nulls;
@@ -89,7 +90,7 @@ TEST(GoldenRows, FoldersResolveAsTheDatasetsLibraryResolvesThem) {
         DatasetRequest request{.dataset_name = folder.path().string()};
         if (item["config"].is_string()) request.dataset_config_name = item["config"];
         if (item.contains("error")) {
-            EXPECT_NE(error_of([&] { resolve_dataset(request); }), "");
+            test::expect_error([&] { resolve_dataset(request); }, {folder.path().string()});
             ++bad;
             continue;
         }

@@ -11,6 +11,7 @@
 #include "data/readers/csv_reader.h"
 #include "data/readers/json_reader.h"
 #include "data/readers/text_reader.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -82,7 +83,7 @@ TEST(ReaderBlocks, InvalidUtf8IsFoundInEveryBlockAndLine) {
             ++line;
         }
         bytes += "x\xffy\n";
-        const std::string error = test::error_of([&] {
+        const std::string error = test::cause_of([&] {
             const auto reader = make_text_reader(memory_byte_stream(bytes), "x.txt", true);
             rows_of(*reader, 1000);
         });

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/read_all.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -93,7 +94,8 @@ TEST(RowSubsets, RangesOfRanges) {
 
 TEST(RowSubsets, ImpossiblePercentagesAreErrors) {
     for (const int percent : {-1, 101})
-        EXPECT_NE(test::error_of([&] { split_by_percent(std::make_shared<Numbers>(5), percent); }), "");
+        test::expect_error([&] { split_by_percent(std::make_shared<Numbers>(5), percent); },
+                           {std::to_string(percent)});
 }
 
 }  // namespace

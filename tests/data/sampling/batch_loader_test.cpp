@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/torch_rng.h"
 #include "data/fakes.h"
 #include "data/packing/token_file_writer.h"
+#include "data/sampling/sampler.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -68,10 +72,17 @@ TEST_F(Loader, ResumesAnywhereWithTheSameBatches) {
     for (std::size_t i = 0; i < all.size(); ++i) {
         LoaderOptions later = whole;
         later.start = all[i].position;
-        const std::optional<LoadedBatch> loaded = BatchLoader(file.rows(), later).next();
-        ASSERT_TRUE(loaded);
-        EXPECT_EQ(loaded->batch.ids, all[i].batch.ids);
-        EXPECT_EQ(loaded->fresh, all[i].fresh);
+        BatchLoader loader(file.rows(), later);
+        for (std::size_t j = i; j < all.size(); ++j) {
+            const std::optional<LoadedBatch> loaded = loader.next();
+            ASSERT_TRUE(loaded) << j << " from " << i;
+            EXPECT_EQ(loaded->position.epoch, all[j].position.epoch) << j << " from " << i;
+            EXPECT_EQ(loaded->position.step, all[j].position.step) << j << " from " << i;
+            EXPECT_EQ(loaded->batch.ids, all[j].batch.ids) << j << " from " << i;
+            EXPECT_EQ(loaded->batch.labels, all[j].batch.labels) << j << " from " << i;
+            EXPECT_EQ(loaded->fresh, all[j].fresh) << j << " from " << i;
+        }
+        EXPECT_FALSE(loader.next()) << i;
     }
 }
 
@@ -82,24 +93,41 @@ TEST_F(Loader, AStartPastTheEpochIsTheNextOne) {
 }
 
 TEST_F(Loader, RowsOfDifferentLengthsComeByLength) {
-    const TokenFile file = file_of(40, {.packing = Packing::none, .block_size = 0},
-                                   [](std::int64_t row) { return static_cast<std::size_t>(row % 9 + 1); });
+    const auto length = [](std::int64_t row) { return static_cast<std::size_t>(row % 9 + 1); };
+    const TokenFile file = file_of(40, {.packing = Packing::none, .block_size = 0}, length);
+    constexpr std::int64_t samples = 32;
     BatchLoader loader(file.rows(), {.sampler = {.batch_size = 2, .order = SampleOrder::by_length},
-                                     .collator = {.pad_id = 0},
-                                     .max_samples = 32,
+                                     .collator = {.pad_id = 250},
+                                     .max_samples = samples,
                                      .epochs = 1});
-    EXPECT_EQ(loader.next()->batch.row_length, 9) << "the longest row comes first";
-    std::int64_t rows = 2;
-    while (const auto loaded = loader.next()) {
-        rows += loaded->batch.rows;
-        for (const std::int32_t id : loaded->batch.ids) EXPECT_LT(id, 32);
+    std::vector<std::int64_t> lengths;
+    for (std::int64_t row = 0; row < samples; ++row)
+        lengths.push_back(static_cast<std::int64_t>(length(row)));
+    BatchSampler order({.samples = samples,
+                        .batch_size = 2,
+                        .order = SampleOrder::by_length,
+                        .lengths = lengths});  // sampler_test.cpp compares it with transformers
+    ASSERT_EQ(lengths[static_cast<std::size_t>(order.batch(0, 0)[0])], 9) << "the longest row comes first";
+    for (std::int64_t step = 0; step < samples / 2; ++step) {
+        const std::optional<LoadedBatch> loaded = loader.next();
+        ASSERT_TRUE(loaded) << step;
+        const std::vector<std::int64_t> rows = order.batch(0, step);
+        const std::size_t longest = std::max(length(rows[0]), length(rows[1]));
+        std::vector<std::int32_t> ids;
+        for (const std::int64_t row : rows) {
+            ids.insert(ids.end(), length(row), static_cast<std::int32_t>(row));
+            ids.resize(ids.size() + longest - length(row), 250);
+        }
+        EXPECT_EQ(loaded->batch.row_length, static_cast<std::int64_t>(longest)) << step;
+        EXPECT_EQ(loaded->batch.ids, ids) << step;
     }
-    EXPECT_EQ(rows, 32);
+    EXPECT_FALSE(loader.next());
 }
 
 TEST_F(Loader, TooFewRowsAreRefused) {
     const TokenFile file = blocks_of_three(3);
-    EXPECT_THROW(BatchLoader(file.rows(), {.sampler = {.batch_size = 4, .drop_last = true}}), Error);
+    test::expect_error([&] { BatchLoader(file.rows(), {.sampler = {.batch_size = 4, .drop_last = true}}); },
+                       {"3 rows, too few"});
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "data/fakes.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -84,10 +85,19 @@ TEST(Collator, BucketsHoldBatchesAndGrow) {
 }
 
 TEST(Collator, RefusesNonsense) {
-    EXPECT_THROW(CausalCollator({.pad_to_multiple_of = 0}), UsageError);
-    EXPECT_THROW(CausalCollator({.buckets = {6, 3}}), UsageError);
-    EXPECT_THROW(CausalCollator({.buckets = {0, 3}}), UsageError);
-    EXPECT_THROW(uniform_buckets(3, 4), UsageError);
+    test::expect_error<UsageError>([&] { CausalCollator({.pad_to_multiple_of = 0}); },
+                                   {"pad_to_multiple_of is 0"});
+    test::expect_error<UsageError>(
+        [&] {
+            CausalCollator({.buckets = {6, 3}});
+        },
+        {"buckets are not positive and ascending"});
+    test::expect_error<UsageError>(
+        [&] {
+            CausalCollator({.buckets = {0, 3}});
+        },
+        {"buckets are not positive and ascending"});
+    test::expect_error<UsageError>([&] { uniform_buckets(3, 4); }, {"at most 3 tokens", "4 length buckets"});
 }
 
 TEST(Collator, ChoosesThePad) {
@@ -97,7 +107,7 @@ TEST(Collator, ChoosesThePad) {
     EXPECT_EQ(choose_pad_id(test::ByteTokenizer(), false), 0);
     EXPECT_EQ(choose_pad_id(test::ByteTokenizer(), true), 2);
     EXPECT_EQ(choose_pad_id(NoPad(), true), 2);
-    EXPECT_THROW(choose_pad_id(NoPad(), false), Error);
+    test::expect_error([&] { choose_pad_id(NoPad(), false); }, {"no pad token"});
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <memory>
 #include <stdexcept>
 
+#include "support/errors.h"
+
 namespace drover {
 namespace {
 
@@ -43,7 +45,7 @@ TEST(Prefetcher, CarriesAnErrorAfterTheItemsBeforeIt) {
         return made++;
     });
     for (int i = 0; i < 3; ++i) EXPECT_EQ(prefetcher.next(), i);
-    EXPECT_THROW(prefetcher.next(), std::runtime_error);
+    test::expect_error<std::runtime_error>([&] { prefetcher.next(); }, {"no fourth"});
     EXPECT_EQ(prefetcher.next(), std::nullopt);
 }
 

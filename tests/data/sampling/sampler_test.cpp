@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "core/torch_rng.h"
 #include "data/sampling/stream_batches.h"
+#include "support/errors.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -83,6 +84,7 @@ TEST(Sampler, StreamsAreDealtAsAccelerate) {
 }
 
 TEST(Sampler, GroupsByLengthAsTransformers) {
+    ASSERT_FALSE(golden().at("by_length").empty());
     for (const Json& test_case : golden()["by_length"]) {
         TorchRng generator(test_case["samples"].get<std::uint64_t>());
         Batch lengths(test_case["samples"].get<std::size_t>());
@@ -159,9 +161,11 @@ TEST(Sampler, EverySampleIsFreshOnce) {
 }
 
 TEST(Sampler, RefusesWhatCannotBeDealt) {
-    EXPECT_THROW(BatchSampler({.samples = 4, .batch_size = 0}), UsageError);
-    EXPECT_THROW(BatchSampler({.samples = 4, .batch_size = 3, .ranks = 2, .split_batches = true}),
-                 UsageError);
+    test::expect_error<UsageError>([&] { BatchSampler({.samples = 4, .batch_size = 0}); },
+                                   {"batch size is 0"});
+    test::expect_error<UsageError>(
+        [&] { BatchSampler({.samples = 4, .batch_size = 3, .ranks = 2, .split_batches = true}); },
+        {"batches of 3 into 2 equal parts"});
     EXPECT_EQ(BatchSampler({.samples = 0}).batches_per_epoch(), 0);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/errors.h"
 
 namespace drover {
 namespace {
@@ -61,7 +62,8 @@ TEST(StreamBatches, RowsThatFillUpAreNotFresh) {
 }
 
 TEST(StreamBatches, RefusesPartsThatAreNotEqual) {
-    EXPECT_THROW(dealt(1, {.batch_size = 3, .ranks = 2, .split_batches = true}), UsageError);
+    test::expect_error<UsageError>([&] { dealt(1, {.batch_size = 3, .ranks = 2, .split_batches = true}); },
+                                   {"Batches of 3 rows", "2 ranks"});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "support/errors.h"
 #include "support/golden.h"
 #include "support/test_backend.h"
 #include "train/golden_step.h"
@@ -90,13 +91,7 @@ TEST(Float16, IsRefusedByTheCpuWithASentence) {
     Precision precision;
     precision.parameters = precision.residual = DType::f16;
     precision.master = true;
-    try {
-        golden.engine(*backend, precision);
-        FAIL();
-    } catch (const UsageError& error) {
-        EXPECT_NE(std::string(error.what()).find("float16"), std::string::npos) << error.what();
-        EXPECT_NE(std::string(error.what()).find("--bf16"), std::string::npos) << error.what();
-    }
+    test::expect_error<UsageError>([&] { golden.engine(*backend, precision); }, {"float16", "--bf16"});
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "support/errors.h"
 #include "support/test_backend.h"
 #include "train/golden_step.h"
 
@@ -49,7 +50,7 @@ TEST_F(Neftune, EveryStepMicroBatchAndSeedHasItsOwnNoise) {
 }
 
 TEST_F(Neftune, NegativeAlphaIsRefused) {
-    EXPECT_THROW(engine(-1), UsageError);
+    test::expect_error<UsageError>([&] { engine(-1); }, {"--neftune_noise_alpha is -1"});
 }
 
 }  // namespace

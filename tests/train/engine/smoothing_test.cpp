@@ -1,5 +1,7 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "support/errors.h"
 #include "support/test_backend.h"
 #include "train/golden_step.h"
 
@@ -55,7 +57,8 @@ TEST(LabelSmoothingFactor, OutsideItsRangeIsRefused) {
     for (const double factor : {-0.1, 1.5, std::nan("")}) {
         TrainEngineOptions options = golden.options(Precision::fp32());
         options.model.label_smoothing = factor;
-        EXPECT_THROW(golden.engine(*backend, options), UsageError) << factor;
+        test::expect_error<UsageError>([&] { golden.engine(*backend, options); },
+                                       {"--label_smoothing_factor is ", fmt::format("{}", factor)});
     }
 }
 

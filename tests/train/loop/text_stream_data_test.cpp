@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "data/fakes.h"
+#include "support/errors.h"
 #include "train/loop/trainer.h"
 
 namespace drover {
@@ -101,11 +102,11 @@ TEST(TextStreamData, CountsTheSamplesOfAllRanks) {
 
 TEST(TextStreamData, SaysWhenTheTextIsTooShortOrOfAnotherVocabulary) {
     TextStreamData short_text(options(1));
-    EXPECT_THROW(short_text.open({})->next(), Error);
+    test::expect_error([&] { short_text.open({})->next(); }, {"too short", "blocks of 16 tokens"});
     TextStreamOptions small = options(300);
     small.vocab_size = 40;
     TextStreamData other(small);
-    EXPECT_THROW(other.open({})->next(), Error);
+    test::expect_error([&] { other.open({})->next(); }, {"vocabulary ends at 39"});
 }
 
 /// Notes the rows of each update.

@@ -117,6 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, TrainerLog, testing::ValuesIn(case_names()),
                          [](const auto& parameter) { return parameter.param; });
 
 TEST(NumpyMean, EqualsNumpys) {
+    ASSERT_FALSE(trainer_log().at("means").empty());
     for (const Json& sample : trainer_log().at("means")) {
         std::vector<float> values;
         if (sample.contains("values"))

@@ -4,9 +4,11 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "support/errors.h"
 #include "support/golden.h"
 #include "train/callbacks/early_stop.h"
 #include "train/replayed_model.h"
+#include "train/state/agreed_error.h"
 
 namespace drover {
 namespace {
@@ -147,12 +149,7 @@ TEST_F(TrainerLoop, NamesTheMetricsThereAre) {
     best.eval_strategy = IntervalStrategy::epoch;
     best.metric_for_best_model = "bleu";
     Trainer trainer(best, model_, &training_, &evaluation_);
-    try {
-        trainer.train();
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_NE(error.remedy().find("eval_accuracy"), std::string::npos) << error.what();
-    }
+    test::expect_error([&] { trainer.train(); }, {"bleu", "eval_accuracy"});
 }
 
 /// Ends the run after a step, as a signal does.
@@ -247,7 +244,7 @@ TEST_F(TrainerLoop, AFailedSaveEndsTheRunOnlyWhereThereIsNoOther) {
     CountingModel other;
     other.failing_save = 1;
     Trainer ending(saving, other, &training_, nullptr);
-    EXPECT_THROW(ending.train(), Error);
+    test::expect_error<AgreedError>([&] { ending.train(); }, {"The disk is full."});
     EXPECT_EQ(other.rates.size(), 2u);
 }
 
@@ -377,9 +374,9 @@ TEST_F(TrainerLoop, NothingIsWrittenWhereThatIsForbidden) {
     saving.save_steps = 2;
     int asked = 0;
     Trainer trainer(saving, model_, &training_, nullptr, {.before_writing = [&] {
-                        if (++asked == 3) throw Error("Another run writes there.");
+                        if (++asked == 3) throw Error("Another run writes there.", "Choose another folder.");
                     }});
-    EXPECT_THROW(trainer.train(), Error);
+    test::expect_error([&] { trainer.train(); }, {"Another run writes there."});
     EXPECT_EQ(model_.requests.size(), 1u);
     EXPECT_EQ(model_.rates.size(), 4u);
 }
@@ -399,9 +396,10 @@ TEST_F(TrainerLoop, NothingIsRemovedWhereThatIsForbidden) {
         model.behind = behind;
         int asked = 0;
         Trainer trainer(saving, model, &training_, nullptr, {.before_writing = [&] {
-                            if (++asked == 2) throw Error("Another run writes there.");
+                            if (++asked == 2)
+                                throw Error("Another run writes there.", "Choose another folder.");
                         }});
-        EXPECT_THROW(trainer.train(), Error);
+        test::expect_error([&] { trainer.train(); }, {"Another run writes there."});
         EXPECT_EQ(model.requests.size(), 1u);
         EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-1")) << behind;
         EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-2")) << behind;
@@ -409,9 +407,10 @@ TEST_F(TrainerLoop, NothingIsRemovedWhereThatIsForbidden) {
 }
 
 TEST_F(TrainerLoop, TheEndIsForbiddenTooWhereNothingWasSaved) {
-    Trainer trainer(settings(1), model_, &training_, nullptr,
-                    {.before_writing = [] { throw Error("Another run writes there."); }});
-    EXPECT_THROW(trainer.train(), Error);
+    Trainer trainer(settings(1), model_, &training_, nullptr, {.before_writing = [] {
+                        throw Error("Another run writes there.", "Choose another folder.");
+                    }});
+    test::expect_error([&] { trainer.train(); }, {"Another run writes there."});
     EXPECT_EQ(model_.rates.size(), 5u);
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "support/errors.h"
 #include "train/callbacks/log_printer.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/model_card.h"
@@ -58,16 +59,21 @@ TEST(TrainerSettings, FillsInWhatFollows) {
 }
 
 TEST(TrainerSettings, RejectsContradictions) {
-    EXPECT_THROW(finished({.gradient_accumulation_steps = 0}), UsageError);
-    EXPECT_THROW(finished({.max_steps = 0}), UsageError);
-    EXPECT_THROW(finished({.num_train_epochs = 0}), UsageError);
-    EXPECT_THROW(finished({.logging_steps = 0.0}), UsageError);
-    EXPECT_THROW(finished({.logging_steps = 1.5}), UsageError);
-    EXPECT_THROW(finished({.warmup_ratio = 1.5}), UsageError);
-    EXPECT_THROW(finished({.lr_scheduler_type = "reduce_lr_on_plateau"}), UsageError);
-    EXPECT_THROW(finished({.load_best_model_at_end = true}), UsageError);
-    EXPECT_THROW(finished({.save_strategy = IntervalStrategy::best}), UsageError);
-    EXPECT_THROW(finished({.early_stopping_patience = 1}), UsageError);
+    test::expect_error<UsageError>([&] { finished({.gradient_accumulation_steps = 0}); },
+                                   {"--gradient_accumulation_steps is 0"});
+    test::expect_error<UsageError>([&] { finished({.max_steps = 0}); }, {"--max_steps is 0"});
+    test::expect_error<UsageError>([&] { finished({.num_train_epochs = 0}); }, {"--num_train_epochs is 0"});
+    test::expect_error<UsageError>([&] { finished({.logging_steps = 0.0}); }, {"--logging_steps is 0"});
+    test::expect_error<UsageError>([&] { finished({.logging_steps = 1.5}); }, {"--logging_steps is 1.5"});
+    test::expect_error<UsageError>([&] { finished({.warmup_ratio = 1.5}); }, {"--warmup_ratio"});
+    test::expect_error<UsageError>([&] { finished({.lr_scheduler_type = "reduce_lr_on_plateau"}); },
+                                   {"reduce_lr_on_plateau", "--eval_strategy"});
+    test::expect_error<UsageError>([&] { finished({.load_best_model_at_end = true}); },
+                                   {"--load_best_model_at_end", "--eval_strategy is no"});
+    test::expect_error<UsageError>([&] { finished({.save_strategy = IntervalStrategy::best}); },
+                                   {"--save_strategy best", "--metric_for_best_model"});
+    test::expect_error<UsageError>([&] { finished({.early_stopping_patience = 1}); },
+                                   {"Early stopping", "--metric_for_best_model"});
     const auto best = [](double evaluate, double save) {
         return TrainerSettings{.eval_strategy = IntervalStrategy::steps,
                                .eval_steps = evaluate,
@@ -76,8 +82,9 @@ TEST(TrainerSettings, RejectsContradictions) {
     };
     EXPECT_NO_THROW(finished(best(10, 30)));
     EXPECT_NO_THROW(finished(best(0.1, 0.3)));
-    EXPECT_THROW(finished(best(10, 25)), UsageError);
-    EXPECT_THROW(finished(best(0.1, 30)), UsageError);
+    test::expect_error<UsageError>([&] { finished(best(10, 25)); }, {"--save_steps (25", "--eval_steps (10"});
+    test::expect_error<UsageError>([&] { finished(best(0.1, 30)); },
+                                   {"--save_steps (30", "--eval_steps (0.1"});
 }
 
 class CheckpointFolders : public testing::Test {
@@ -177,8 +184,9 @@ TEST(TrainerState, ReadsItsOwnText) {
     const Json& files = test::trainer_log().at("cases").at("early_stop").at("files");
     const std::string text = files.at("checkpoint-6/trainer_state.json");
     EXPECT_EQ(TrainerState::parse(text, "golden").text(), text);
-    EXPECT_THROW(TrainerState::parse("{}", "empty"), Error);
-    EXPECT_THROW(TrainerState::parse("{", "broken"), Error);
+    test::expect_error([&] { TrainerState::parse("{}", "empty"); },
+                       {"empty is not the state of a training run"});
+    test::expect_error([&] { TrainerState::parse("{", "broken"); }, {"broken is not valid JSON"});
 }
 
 TEST(ModelCard, HasTheResultsOfTheRun) {

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/python_text.h"
+#include "support/errors.h"
 #include "support/golden.h"
 #include "train/callbacks/early_stop.h"
 #include "train/checkpoint/model_card.h"
@@ -143,7 +144,8 @@ TEST(TrainerStates, ThatCannotBeAreRefused) {
     EXPECT_FALSE(refuses("save_steps", -1.5));
     EXPECT_FALSE(refuses("num_train_epochs", std::numeric_limits<std::int64_t>::max()));
     EXPECT_FALSE(refuses("global_step", 4.0));
-    EXPECT_THROW(TrainerState::parse("null", "file"), Error);
+    test::expect_error([&] { TrainerState::parse("null", "file"); },
+                       {"file is not the state of a training run"});
 }
 
 }  // namespace
