@@ -15,6 +15,7 @@ namespace drover::test {
 class Workbench {
   public:
     Workbench() : backend_(make_test_backend()) {}
+    explicit Workbench(const BackendSettings& settings) : backend_(make_test_backend(settings)) {}
     explicit Workbench(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
     Backend& backend() { return *backend_; }
