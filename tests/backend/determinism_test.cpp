@@ -6,6 +6,19 @@
 namespace drover::test {
 namespace {
 
+TEST(EveryOperation, HasACase) {
+    // Attention has tests like those below in files of its own.
+    std::set<std::string_view> run = {"attention", "attention_backward", "cached_attention"};
+    for (const OperationCase& operation : every_operation({DType::f32})) {
+        Workbench bench;
+        operation.run(bench);
+        run.insert(bench.operations_run().begin(), bench.operations_run().end());
+    }
+#define DROVER_EXPECT_RUN(name, Listed) EXPECT_TRUE(run.contains(#name)) << #name;
+    DROVER_KERNEL_OPERATIONS(DROVER_EXPECT_RUN)
+#undef DROVER_EXPECT_RUN
+}
+
 TEST(Determinism, BitsDoNotDependOnTheNumberOfThreads) {
     for (const OperationCase& operation : every_operation(activation_types())) {
         const auto with_threads = [&](int count) {
