@@ -2,9 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <cstdlib>
+#include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "app/bench_options.h"
 #include "app/commands.h"
@@ -17,8 +18,6 @@
 
 namespace drover {
 namespace {
-
-constexpr const char* way_variable = "DROVER_GROUPED_GEMM";
 
 /// A mixture of experts by its sizes.
 struct Mixture {
@@ -102,26 +101,12 @@ void time_products(OperationTimer& timer, DType dtype, const Mixture& mixture, s
     timer.drop_operands();
 }
 
-/// Leaves the environment as it was.
-class ForcedWay {
-  public:
-    explicit ForcedWay(const std::string& way) {
-        if (const char* value = std::getenv(way_variable)) before_ = value;
-        set(way);
-    }
-    ~ForcedWay() { set(before_); }
-    ForcedWay(const ForcedWay&) = delete;
-    ForcedWay& operator=(const ForcedWay&) = delete;
-
-  private:
-    static void set(const std::string& value) {
-        if (value.empty())
-            unsetenv(way_variable);
-        else
-            setenv(way_variable, value.c_str(), 1);
-    }
-    std::string before_;
-};
+/// As --way calls them; "chosen" is the device's own choice by sizes.
+const std::map<std::string, std::optional<GroupedGemmMethod>> methods = {
+    {"chosen", std::nullopt},
+    {"cublas", GroupedGemmMethod::cublas},
+    {"streams", GroupedGemmMethod::streams},
+    {"kernel", GroupedGemmMethod::kernel}};
 
 /// The TFLOP/s of one product in every way.
 struct Row {
@@ -136,12 +121,13 @@ void run_bench_gmm(const GmmOptions& options) {
     std::string description;
     std::vector<std::string> ways;
     std::vector<Row> rows;
-    const auto measure = [&](const std::string& name, const std::string& way) {
-        const ForcedWay forced(way);
-        const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
+    const auto measure = [&](const std::string& way) {
+        BackendSettings settings = backend_settings_from_environment();
+        settings.grouped_gemm = methods.at(way);
+        const std::unique_ptr<Backend> backend = make_chosen_backend(options.device, 0, settings);
         description = backend->description();
-        if (backend->device() == Device::cpu && !way.empty()) return;
-        ways.push_back(name);
+        if (backend->device() == Device::cpu && settings.grouped_gemm) return;
+        ways.push_back(way);
         OperationTimer timer(*backend);
         for (const Mixture& mixture : mixtures) time_products(timer, dtype, mixture, options.tokens);
         for (std::size_t i = 0; i < timer.results().size(); ++i) {
@@ -151,7 +137,7 @@ void run_bench_gmm(const GmmOptions& options) {
             rows[i].rates.push_back(timed.cost.flops / timed.seconds / 1e12);
         }
     };
-    for (const std::string& way : options.ways) measure(way, way == "chosen" ? "" : way);
+    for (const std::string& way : options.ways) measure(way);
 
     if (options.json) {
         Json list = Json::array();

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
+#include <numeric>
 
 #include "app/bench_options.h"
 #include "app/bench_report.h"
@@ -38,6 +39,7 @@ class ModelOperations {
         part(&ModelOperations::feed_forward);
         part(&ModelOperations::head);
         part(&ModelOperations::update);
+        part(&ModelOperations::arithmetic);
     }
 
   private:
@@ -61,6 +63,15 @@ class ModelOperations {
         timer_.time("", Embedding{.ids = ids, .weight = weight, .y = empty(shape_.tokens, shape_.hidden)});
         timer_.time(
             "", EmbeddingBackward{.ids = ids, .dy = normal(shape_.tokens, shape_.hidden), .dweight = weight});
+        timer_.time("", noise(true));
+    }
+
+    /// So small that many rounds leave the values as they are.
+    JitterTokens noise(bool added) {
+        return {.x = normal(shape_.tokens, shape_.hidden),
+                .scalars = timer_.constant(DType::f32, {StepScalar::count}, 1),
+                .amplitude = 1e-6f,
+                .added = added};
     }
 
     void norms() {
@@ -89,6 +100,8 @@ class ModelOperations {
         const std::int64_t n = shape_.tokens, d = shape_.head_dim;
         linear("q, k and v", n, shape_.hidden, shape_.qkv_columns());
         linear("attention output", n, shape_.query_columns(), shape_.hidden);
+        timer_.time("q, k and v", BiasGradient{.dy = normal(n, shape_.qkv_columns()),
+                                               .dbias = timer_.zeros(dtype_, {shape_.qkv_columns()})});
         const auto heads = [&](const Tensor& qkv, std::int64_t first, std::int64_t count) {
             return qkv.columns(first * d, count * d).split_columns(count, d);
         };
@@ -122,6 +135,24 @@ class ModelOperations {
                                           .sequences = sequences,
                                           .scale = scale,
                                           .window = config_.sliding_window});
+        // One new token for each row, at the end of a full cache.
+        const std::int64_t rows = shape_.rows, length = shape_.row_length;
+        const auto cache = [&] { return timer_.normal(dtype_, {rows, length, kv, d}); };
+        std::vector<std::int32_t> sequence_of(static_cast<std::size_t>(rows));
+        std::iota(sequence_of.begin(), sequence_of.end(), 0);
+        const CachedAttention cached{.q = timer_.normal(dtype_, {rows, q, d}),
+                                     .k = timer_.normal(dtype_, {rows, kv, d}),
+                                     .v = timer_.normal(dtype_, {rows, kv, d}),
+                                     .key_cache = cache(),
+                                     .value_cache = cache(),
+                                     .sequence_of = indices({rows}),
+                                     .positions = indices({rows}),
+                                     .out = timer_.zeros(dtype_, {rows, q, d}),
+                                     .scale = scale,
+                                     .window = config_.sliding_window};
+        timer_.put(Tensor::of(sequence_of.data(), {rows}), cached.sequence_of);
+        timer_.run(Fill{.x = cached.positions, .value = static_cast<double>(length - 1)});
+        timer_.time("", cached);
     }
 
     void feed_forward() {
@@ -150,17 +181,18 @@ class ModelOperations {
                                 .row_of_slot = indices({m}),
                                 .slot_of_row = indices({m})};
         linear("router", n, h, e);
-        if (config_.moe.jitter > 0)
-            timer_.time("", JitterTokens{.x = normal(n, h),
-                                         .scalars = timer_.constant(DType::f32, {StepScalar::count}, 1),
-                                         // So small that many rounds leave the values as they are.
-                                         .amplitude = 1e-6f});
+        if (config_.moe.jitter > 0) timer_.time("", noise(false));
         timer_.time("", router);
         timer_.time("", RouterBackward{.probabilities = router.probabilities,
                                        .experts = router.experts,
                                        .weights = router.weights,
                                        .dweights = timer_.normal(DType::f32, {n, shape_.slots}),
                                        .dlogits = empty(n, e)});
+        timer_.time("", BalanceLoss{.choices = timer_.constant(DType::f64, {router.chosen, e}, 1),
+                                    .probability_sums = timer_.constant(DType::f64, {e}, 1),
+                                    .loss = timer_.zeros(DType::f64, {1}),
+                                    .balance = floats({e}),
+                                    .coefficient = 0.01});
         timer_.time("", sort);
         const Tensor rows = empty(m, h), tokens = normal(n, h);
         timer_.time("", TokensToRows{.x = tokens, .slot_of_row = sort.slot_of_row, .rows = rows});
@@ -207,6 +239,11 @@ class ModelOperations {
                                                 .target_logit = floats({rows}),
                                                 .argmax = indices({rows})};
         timer_.time("", statistics);
+        // Equal maxima, so that many rounds leave the sums as they are.
+        timer_.time("", CrossEntropyRescale{.local_max = timer_.constant(DType::f32, {rows}, 1),
+                                            .max = timer_.constant(DType::f32, {rows}, 1),
+                                            .sum_exp = timer_.constant(DType::f32, {rows}, 1),
+                                            .argmax = indices({rows})});
         timer_.time("", CrossEntropyGradient{.logits = statistics.logits,
                                              .targets = targets,
                                              .max = statistics.max,
@@ -229,12 +266,18 @@ class ModelOperations {
                              .place = {.columns = columns}};
         const Tensor scalars = timer_.constant(DType::f32, {StepScalar::count}, 1e-4);
         // Also says that the updates are not to be skipped.
-        timer_.run(ClipFactor{.sums = sums, .scalars = scalars, .max_norm = 1});
+        timer_.time("", ClipFactor{.sums = sums, .scalars = scalars, .max_norm = 1});
         timer_.time("", AdamW{.leaves = {&leaf, 1}, .scalars = scalars});
         if (dtype_ == DType::bf16)
             timer_.time("stochastic", AdamW{.leaves = {&leaf, 1},
                                             .scalars = scalars,
                                             .rounding = {.stochastic = true, .seed = 42}});
+        const MomentLeaf of_one_moment{
+            .param = leaf.param, .gradient = gradient, .moment = leaf.exp_avg_sq, .place = leaf.place};
+        timer_.time("", Adagrad{.leaves = {&of_one_moment, 1}, .scalars = scalars});
+        timer_.time("", Rmsprop{.leaves = {&of_one_moment, 1}, .scalars = scalars});
+        // Last, because it leaves negative moments.
+        timer_.time("", Sgd{.leaves = {&of_one_moment, 1}, .scalars = scalars, .momentum = 0.9f});
         const AdafactorMatrix matrix{.row_sums = floats({rows}),
                                      .column_sums = floats({columns}),
                                      .row_means = floats({rows}),
@@ -249,6 +292,16 @@ class ModelOperations {
         timer_.time("", AdafactorFactors{.matrices = {&matrix, 1}, .scalars = scalars});
         timer_.time("", AdafactorSquares{.leaves = {&factored, 1}, .scalars = scalars});
         timer_.time("", AdafactorUpdate{.leaves = {&factored, 1}, .scalars = scalars});
+    }
+
+    /// What is left, on a micro-batch's activations.
+    void arithmetic() {
+        const std::int64_t n = shape_.tokens, h = shape_.hidden;
+        const Tensor x = normal(n, h), into = empty(n, h);
+        timer_.time("", Fill{.x = into});
+        timer_.time("", Cast{.from = timer_.normal(DType::f32, {n, h}), .to = into});
+        timer_.time("", Add{.into = into, .x = x});
+        timer_.time("", Sum{.x = floats({n}), .out = timer_.zeros(DType::f64, {1})});
     }
 
     /// Where selective recompute lets a gradient make the forward's output again.
@@ -280,7 +333,8 @@ Json json_of(const std::vector<TimedOperation>& operations, const MachinePeaks& 
     Json list = Json::array();
     for (const TimedOperation& operation : operations) {
         const OperationRate rate = rate_of(operation.cost, operation.seconds, peaks);
-        list.push_back({{"name", operation.cost.name},
+        list.push_back({{"operation", operation.operation},
+                        {"name", operation.cost.name},
                         {"of", operation.place},
                         {"ms", 1e3 * operation.seconds},
                         {rate.arithmetic ? "gflops" : "gb_per_second", rate.per_second / 1e9},
@@ -321,8 +375,8 @@ CLI::App* add_bench_ops_command(CLI::App& bench) {
         "rate\n"
         "(GFLOP/s for products and attention, GB/s for what is bound by memory) and its share of what this "
         "machine\n"
-        "can do at best. The norm of the gradients, AdamW (in bf16 also with stochastic rounding) and\n"
-        "Adafactor are timed on the embedding.\n"
+        "can do at best. The optimizers' operations (AdamW in bf16 also with stochastic rounding) are timed\n"
+        "on the embedding, cached attention with one new token for each row of a full cache.\n"
         "Example: drover bench ops --model llama-134m --dtype float32");
     options->add_to(*command);
     auto memory_bound = std::make_shared<bool>(false);

@@ -11,6 +11,7 @@ namespace drover {
 
 /// One operation run alone.
 struct TimedOperation {
+    std::string_view operation;  ///< its name in the list of operations
     OperationCost cost;
     std::string place;  ///< where in the model, when there are several of its kind: "gate and up"
     double seconds = 0;
@@ -44,9 +45,10 @@ class OperationTimer {
     /// several times in a row, as they are in a step, so that a GPU does not wait for the next.
     template <class Operation>
     void time(const std::string& place, const Operation& operation) {
-        const OperationCost whole = cost(operation);
+        const OperationCost whole = operation.cost();
         if (!products_ && whole.flops > 0) return;
-        results_.push_back({whole, place, median_seconds([&] { backend_.run(stream_, operation); })});
+        results_.push_back({operation_name(operation), whole, place,
+                            median_seconds([&] { backend_.run(stream_, operation); })});
     }
 
     /// Runs it once, where the operands of a later one come from.

@@ -3,9 +3,11 @@
 #include <memory>
 #include <string>
 
+#include "backend/backend_settings.h"
 #include "backend/machine_peaks.h"
 #include "backend/operation_observer.h"
-#include "backend/ops.h"
+#include "backend/ops/list.h"
+#include "backend/ops/operands.h"
 #include "backend/recorder.h"
 #include "backend/stream.h"
 #include "core/arena.h"
@@ -23,8 +25,8 @@ class Fence {
     virtual void wait() = 0;
 };
 
-/// Runs operations. `backend.run(stream, RmsNorm{…})` checks the operands once (checks.cpp) and enqueues the
-/// work; the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one
+/// Runs the operations of ops/list.h. `backend.run(stream, RmsNorm{…})` checks the operands once and enqueues
+/// the work; the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one
 /// backend.
 class Backend {
   public:
@@ -83,9 +85,9 @@ class Backend {
 
     template <class Operation>
     void run(Stream stream, const Operation& operation) {
-        check(operation);
+        operation.check(Operands(operation_name(operation), device()));
         if (observer_ == nullptr) return execute(stream, operation);
-        const OperationCost what = cost(operation);
+        const OperationCost what = operation.cost();
         observer_->begin(what, stream);
         execute(stream, operation);
         observer_->end(what, stream);
@@ -101,97 +103,24 @@ class Backend {
     }
 
   protected:
-    virtual void execute(Stream, const Gemm&) = 0;
-    virtual void execute(Stream, const BiasGradient&) = 0;
-    virtual void execute(Stream, const Embedding&) = 0;
-    virtual void execute(Stream, const EmbeddingBackward&) = 0;
-    virtual void execute(Stream, const RmsNorm&) = 0;
-    virtual void execute(Stream, const RmsNormBackward&) = 0;
-    virtual void execute(Stream, const Rope&) = 0;
-    virtual void execute(Stream, const Swiglu&) = 0;
-    virtual void execute(Stream, const SwigluBackward&) = 0;
-    virtual void execute(Stream, const Attention&) = 0;
-    virtual void execute(Stream, const AttentionBackward&) = 0;
-    /// Error unless the device can do it: a device may be there for training alone.
-    virtual void execute(Stream, const CachedAttention&);
-    virtual void execute(Stream, const CrossEntropyStatistics&) = 0;
-    virtual void execute(Stream, const CrossEntropyRescale&) = 0;
-    virtual void execute(Stream, const CrossEntropyGradient&) = 0;
-    virtual void execute(Stream, const JitterTokens&) = 0;
-    virtual void execute(Stream, const Router&) = 0;
-    virtual void execute(Stream, const RouterBackward&) = 0;
-    virtual void execute(Stream, const BalanceLoss&) = 0;
-    virtual void execute(Stream, const SortByExpert&) = 0;
-    virtual void execute(Stream, const TokensToRows&) = 0;
-    virtual void execute(Stream, const RowsToTokens&) = 0;
-    virtual void execute(Stream, const WeightRows&) = 0;
-    virtual void execute(Stream, const GroupedGemm&) = 0;
-    virtual void execute(Stream, const SumOfSquares&) = 0;
-    virtual void execute(Stream, const ClipFactor&) = 0;
-    virtual void execute(Stream, const AdamW&) = 0;
-    virtual void execute(Stream, const Sgd&) = 0;
-    virtual void execute(Stream, const Adagrad&) = 0;
-    virtual void execute(Stream, const Rmsprop&) = 0;
-    virtual void execute(Stream, const AdafactorSums&) = 0;
-    virtual void execute(Stream, const AdafactorFactors&) = 0;
-    virtual void execute(Stream, const AdafactorSquares&) = 0;
-    virtual void execute(Stream, const AdafactorUpdate&) = 0;
-    virtual void execute(Stream, const Fill&) = 0;
-    virtual void execute(Stream, const Cast&) = 0;
-    virtual void execute(Stream, const Add&) = 0;
-    virtual void execute(Stream, const Sum&) = 0;
+#define DROVER_EXECUTE(name, Listed) virtual void execute(Stream, const Listed&) = 0;
+    DROVER_OPERATIONS(DROVER_EXECUTE)
+#undef DROVER_EXECUTE
 
   private:
-    void check(const Gemm&) const;
-    void check(const BiasGradient&) const;
-    void check(const Embedding&) const;
-    void check(const EmbeddingBackward&) const;
-    void check(const RmsNorm&) const;
-    void check(const RmsNormBackward&) const;
-    void check(const Rope&) const;
-    void check(const Swiglu&) const;
-    void check(const SwigluBackward&) const;
-    void check(const Attention&) const;
-    void check(const AttentionBackward&) const;
-    void check(const CachedAttention&) const;
-    void check(const CrossEntropyStatistics&) const;
-    void check(const CrossEntropyRescale&) const;
-    void check(const CrossEntropyGradient&) const;
-    void check(const JitterTokens&) const;
-    void check(const Router&) const;
-    void check(const RouterBackward&) const;
-    void check(const BalanceLoss&) const;
-    void check(const SortByExpert&) const;
-    void check(const TokensToRows&) const;
-    void check(const RowsToTokens&) const;
-    void check(const WeightRows&) const;
-    void check(const GroupedGemm&) const;
-    void check(const SumOfSquares&) const;
-    void check(const ClipFactor&) const;
-    void check(const AdamW&) const;
-    void check(const Sgd&) const;
-    void check(const Adagrad&) const;
-    void check(const Rmsprop&) const;
-    void check(const AdafactorSums&) const;
-    void check(const AdafactorFactors&) const;
-    void check(const AdafactorSquares&) const;
-    void check(const AdafactorUpdate&) const;
-    void check(const Fill&) const;
-    void check(const Cast&) const;
-    void check(const Add&) const;
-    void check(const Sum&) const;
-
     OperationObserver* observer_ = nullptr;
 };
 
-/// The CPU backend. Kernels are chosen by what the processor can do; DROVER_CPU_ISA=avx2|avx512|amx forces a
-/// level. Error on a processor without AVX2.
-std::unique_ptr<Backend> make_cpu_backend();
+/// The CPU backend, with the best kernels for this processor unless the settings say otherwise. Error on a
+/// processor without AVX2, or without what the settings ask for.
+std::unique_ptr<Backend> make_cpu_backend(
+    const BackendSettings& settings = backend_settings_from_environment());
 
 /// The CUDA backend on device `ordinal` (of those that CUDA_VISIBLE_DEVICES leaves); Error when this build or
 /// this machine has none. It lives in the module drover_cuda.so, so that the program starts on machines
 /// without CUDA's libraries.
-std::unique_ptr<Backend> make_cuda_backend(int ordinal);
+std::unique_ptr<Backend> make_cuda_backend(
+    int ordinal, const BackendSettings& settings = backend_settings_from_environment());
 
 /// GPUs that this process may use, as the driver counts them; 0 where there is no driver. Loads no CUDA
 /// library.

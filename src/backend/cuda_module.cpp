@@ -8,7 +8,7 @@
 
 namespace drover {
 
-std::unique_ptr<Backend> make_cuda_backend(int ordinal) {
+std::unique_ptr<Backend> make_cuda_backend(int ordinal, const BackendSettings& settings) {
     const auto fail = [](std::string_view why) {
         throw Error(
             fmt::format("The GPU cannot be used: {}.", why),
@@ -24,7 +24,7 @@ std::unique_ptr<Backend> make_cuda_backend(int ordinal) {
                              {"drover_cuda_module_version", cuda_module_version}, "drover_make_cuda_backend");
     if (found.address == nullptr) fail(found.reason);
     const auto make = reinterpret_cast<decltype(&drover_make_cuda_backend)>(found.address);
-    return std::unique_ptr<Backend>(make(ordinal));
+    return std::unique_ptr<Backend>(make(ordinal, settings));
 }
 
 int cuda_device_count() {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/operation_cost.h"
+#include "backend/ops/operation.h"
 
 namespace drover {
 

@@ -88,17 +88,6 @@ Tensor Tensor::split_columns(std::int64_t outer, std::int64_t inner) const {
     return part;
 }
 
-Tensor Tensor::split_rows(std::int64_t outer, std::int64_t inner) const {
-    require(rank() >= 1 && rank() < Shape::max_rank && outer * inner == size(0),
-            "rows cannot be split that way");
-    Tensor part = *this;
-    part.shape_ = Shape{outer, inner};
-    part.strides_[0] = inner * stride(0);
-    for (int i = 0; i < rank(); ++i) part.strides_[i + 1] = stride(i);
-    for (int i = 1; i < rank(); ++i) part.shape_.append(size(i));
-    return part;
-}
-
 std::string Tensor::text() const {
     return fmt::format("{}{}", name_of(dtype_), shape_.text());
 }

@@ -86,8 +86,6 @@ class Tensor {
     Tensor view(const Shape& shape) const;
     /// The innermost dimension of a (possibly strided) matrix cut in two: [N, a*b] → [N, a, b].
     Tensor split_columns(std::int64_t outer, std::int64_t inner) const;
-    /// The outermost dimension cut in two: [a*b, C] → [a, b, C].
-    Tensor split_rows(std::int64_t outer, std::int64_t inner) const;
 
     /// "bfloat16[17, 64]", for messages.
     std::string text() const;

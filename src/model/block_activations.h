@@ -23,7 +23,7 @@ struct BlockActivations {
     Tensor gate_up;           ///< [N,2I], or [M,2I] sorted by expert
     Tensor activated;         ///< [N,I], or [M,I] sorted by expert
 
-    // With experts (moe_ops.h): E experts, W slots per token, M = N·W rows.
+    // With experts (backend/ops/experts.h): E experts, W slots per token, M = N·W rows.
     Tensor router_probabilities;  ///< [N,E] f32
     Tensor expert_of_slot;        ///< [N,W] i32
     Tensor slot_weights;          ///< [N,W] f32

@@ -24,7 +24,7 @@ struct BlockShape {
     std::int64_t head_dim = 0;  ///< D
     std::int64_t ffn = 0;       ///< I
     std::int64_t experts = 0;   ///< E; 0: dense feed-forward
-    std::int64_t slots = 1;     ///< W: feed-forward rows per token (see moe_ops.h); 1 when dense
+    std::int64_t slots = 1;     ///< W: feed-forward rows per token (see backend/ops/experts.h); 1 when dense
 
     std::int64_t expert_rows() const { return tokens * slots; }  ///< M; N when dense
     std::int64_t query_columns() const { return heads * head_dim; }

@@ -35,22 +35,23 @@ void check_threads() {
                 "pids.max of the container) or of address space (`ulimit -v`).");
 }
 
-std::unique_ptr<Backend> make_checked_cpu_backend() {
+std::unique_ptr<Backend> make_checked_cpu_backend(const BackendSettings& settings) {
     check_threads();
-    return make_cpu_backend();
+    return make_cpu_backend(settings);
 }
 
 }  // namespace
 
-std::unique_ptr<Backend> make_chosen_backend(std::string_view device, int place) {
-    const auto on_gpu = [&] { return make_cuda_backend(place % std::max(1, cuda_device_count())); };
+std::unique_ptr<Backend> make_chosen_backend(std::string_view device, int place,
+                                             const BackendSettings& settings) {
+    const auto on_gpu = [&] { return make_cuda_backend(place % std::max(1, cuda_device_count()), settings); };
     if (device == "cuda") return on_gpu();
-    if (device == "cpu" || cuda_device_count() == 0) return make_checked_cpu_backend();
+    if (device == "cpu" || cuda_device_count() == 0) return make_checked_cpu_backend(settings);
     try {
         return on_gpu();
     } catch (const Error& error) {
         print_log(stderr, "This machine has a GPU, but the run takes the CPU. {}\n", error.cause());
-        return make_checked_cpu_backend();
+        return make_checked_cpu_backend(settings);
     }
 }
 

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <string>
 
+#include "backend/ops/list.h"
 #include "core/json.h"
 #include "support/golden.h"
 #include "support/run_drover.h"
@@ -112,9 +114,21 @@ TEST_F(Bench, TextNamesWhatWasMeasured) {
 TEST_F(Bench, OpsRunsEachOperationAlone) {
     const std::string size = " --batch 1 --seq 8 --threads 1 --model ";
     const Json dense = object("bench ops --json --dtype float32" + size + llama());
-    EXPECT_EQ(dense.at("operations").size(), 5u * 3 + 19);
+    EXPECT_EQ(dense.at("operations").size(), 5u * 3 + 31);
     const Json experts = object("bench ops --json --dtype bfloat16" + size + mixtral());
-    EXPECT_EQ(experts.at("operations").size(), 4u * 3 + 20 + 2 * 3 + 7);
+    EXPECT_EQ(experts.at("operations").size(), 4u * 3 + 32 + 2 * 3 + 8);
+    std::set<std::string> timed;
+    for (const Json* report : {&dense, &experts})
+        for (const Json& operation : report->at("operations"))
+            timed.insert(operation.at("operation").get<std::string>());
+    const char* const listed[] = {
+#define DROVER_NAME(name, Listed) #name,
+        DROVER_OPERATIONS(DROVER_NAME)
+#undef DROVER_NAME
+    };
+    for (const char* name : listed)
+        EXPECT_TRUE(timed.contains(name))
+            << "bench ops has no line for " << name << ": add one to src/app/bench_ops.cpp";
     int stochastic = 0;
     for (const Json& operation : experts.at("operations"))
         stochastic += operation.at("name") == "adamw" && operation.at("of") == "stochastic";
@@ -123,7 +137,7 @@ TEST_F(Bench, OpsRunsEachOperationAlone) {
         for (const Json& operation : report->at("operations"))
             EXPECT_GT(operation.at("of_peak").get<double>(), 0);
     const Json without_products = object("bench ops --json --memory-bound --dtype float32" + size + llama());
-    EXPECT_EQ(without_products.at("operations").size(), 19u - 2);  // without attention
+    EXPECT_EQ(without_products.at("operations").size(), 31u - 3);  // without attention
     for (const Json& operation : without_products.at("operations"))
         EXPECT_TRUE(operation.contains("gb_per_second")) << operation;
 }

@@ -31,8 +31,8 @@ TEST(AmxProbe, EndsOnEveryMachineAndLeavesSignalsAlone) {
 
 TEST(AmxProbe, ForcingWhatIsNotThereIsAnError) {
     if (cpu::tiles::amx_usable()) GTEST_SKIP() << "this machine has AMX";
-    const ForcedInstructionSet forced("amx");
-    expect_error([&] { make_cpu_backend(); }, {"DROVER_CPU_ISA is \"amx\"", "this processor has no"});
+    expect_error([] { make_cpu_backend(settings_with(CpuInstructions::amx)); },
+                 {"DROVER_CPU_ISA is \"amx\", but this processor has no AMX."});
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ Problem problem_of(std::int64_t rows, std::int64_t row_length, std::int64_t head
     return Problem(op);
 }
 
-constexpr std::int64_t limit = cuda::cudnn::default_piece_bytes;
+constexpr std::int64_t limit = BackendSettings::default_attention_piece_mb << 20;
 
 /// Every query once, in order, with every key that it sees; within the limit.
 void expect_whole(const Problem& problem, const Pieces& pieces) {
@@ -113,7 +113,13 @@ TEST(AttentionPieces, EmptySequencesAreAddedToGivenOnes) {
 // ----------------------------------------------------------------------------------------------------
 // results
 
-/// Pieces of 1 MiB.
+BackendSettings small_pieces() {
+    BackendSettings settings = backend_settings_from_environment();
+    settings.attention_piece_mb = 1;
+    return settings;
+}
+
+/// Those that the settings give.
 Pieces pieces_of(const AttentionBatch& b) {
     return Pieces(
         problem_of(b.rows, b.row_length, b.heads, b.kv_heads, b.window, !b.sequences.empty(), b.head_size),
@@ -124,8 +130,7 @@ Pieces pieces_of(const AttentionBatch& b) {
 class SmallPieces : public testing::TestWithParam<AttentionBatch> {
   protected:
     static AttentionResults run_cut(const AttentionInputs& inputs) {
-        const ForcedVariable forced("DROVER_ATTENTION_PIECE_MB", "1");
-        Workbench bench;
+        Workbench bench(small_pieces());
         return run(bench, GetParam(), inputs);
     }
 };
@@ -138,8 +143,7 @@ TEST_P(SmallPieces, AreSeveral) {
 }
 
 TEST_P(SmallPieces, GiveTheRightGradients) {
-    const ForcedVariable forced("DROVER_ATTENTION_PIECE_MB", "1");
-    Workbench bench;
+    Workbench bench(small_pieces());
     for (DType dtype : attention_types()) expect_right(bench, GetParam(), dtype);
 }
 
@@ -177,8 +181,7 @@ INSTANTIATE_TEST_SUITE_P(
             .rows = 1, .row_length = 700, .heads = 2, .kv_heads = 1, .head_size = 64, .window = 150}));
 
 TEST(AttentionPieces, GivenSequencesThatDoNotFitStillGiveTheRightGradients) {
-    const ForcedVariable forced("DROVER_ATTENTION_PIECE_MB", "1");
-    Workbench bench;
+    Workbench bench(small_pieces());
     const AttentionBatch padded{.rows = 3,
                                 .row_length = 700,
                                 .heads = 2,

@@ -268,20 +268,20 @@ TEST(Attention, BitsDoNotDependOnTheNumberOfThreads) {
 }
 
 TEST(Attention, InstructionSetsAgree) {
-    const std::vector<const char*> wider = wider_instruction_sets();
+    const std::vector<CpuInstructions> wider = wider_instruction_sets();
     if (wider.empty()) GTEST_SKIP() << "this processor has one instruction set only";
     for (DType dtype : {DType::f32, DType::bf16}) {
         const AttentionInputs inputs(larger_batch(), dtype, 7);
-        const auto with_instructions = [&](const char* name) {
-            const ForcedInstructionSet forced(name);
-            Workbench bench(make_cpu_backend());
+        const auto with_instructions = [&](CpuInstructions instructions) {
+            Workbench bench(make_cpu_backend(settings_with(instructions)));
             return run(bench, larger_batch(), inputs);
         };
-        const AttentionResults narrow = with_instructions("avx2");
+        const AttentionResults narrow = with_instructions(CpuInstructions::avx2);
         // One of them rounds weights to bf16 before it multiplies them.
         const double tolerance = dtype == DType::f32 ? 1e-6 : bf16_tolerance;
-        for (const char* name : wider) {
-            const AttentionResults wide = with_instructions(name);
+        for (const CpuInstructions instructions : wider) {
+            const int name = static_cast<int>(instructions);
+            const AttentionResults wide = with_instructions(instructions);
             EXPECT_LE(relative_error(narrow.out, wide.out), tolerance) << name;
             EXPECT_LE(relative_error(narrow.lse, wide.lse), 1e-6) << name;
             EXPECT_LE(relative_error(narrow.dq, wide.dq), tolerance) << name;

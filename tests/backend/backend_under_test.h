@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
+#include <string_view>
 
 #include "backend/backend.h"
 #include "support/golden.h"
@@ -15,6 +17,7 @@ namespace drover::test {
 class Workbench {
   public:
     Workbench() : backend_(make_test_backend()) {}
+    explicit Workbench(const BackendSettings& settings) : backend_(make_test_backend(settings)) {}
     explicit Workbench(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
     Backend& backend() { return *backend_; }
@@ -53,10 +56,15 @@ class Workbench {
     void run(const Operation& operation) {
         backend_->run(backend_->main_stream(), operation);
         backend_->synchronize(backend_->main_stream());
+        operations_run_.insert(operation_name(operation));
     }
+
+    /// The names of all that were.
+    const std::set<std::string_view>& operations_run() const { return operations_run_; }
 
   private:
     std::unique_ptr<Backend> backend_;
+    std::set<std::string_view> operations_run_;
     std::deque<MemoryBlock> memory_;
 };
 

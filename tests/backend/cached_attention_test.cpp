@@ -149,9 +149,9 @@ TEST(CachedAttention, OperandsAreChecked) {
                        .sequence_of = index,
                        .positions = index,
                        .out = q};
-    EXPECT_EQ(cost(op).flops, 4 * 2 * 4 * 8 * 6);
+    EXPECT_EQ(op.cost().flops, 4 * 2 * 4 * 8 * 6);
     op.window = 5;
-    EXPECT_EQ(cost(op).flops, 4 * 2 * 4 * 8 * 5);
+    EXPECT_EQ(op.cost().flops, 4 * 2 * 4 * 8 * 5);
     op.value_cache = bench.make(DType::f32, {1, 5, 2, 8});
     EXPECT_DEATH(bench.run(op), "cached_attention: value_cache");
 }

@@ -88,6 +88,16 @@ std::vector<OwnedTensor> run_cross_entropy(Workbench& bench, DType dtype) {
     return read(bench, max, sum_exp, target_logit, argmax, loss, logits);
 }
 
+std::vector<OwnedTensor> run_cross_entropy_rescale(Workbench& bench) {
+    const Tensor sum_exp = normal(bench, DType::f32, {rows * width}, 1);
+    const Tensor argmax = bench.put(random_integers({rows * width}, 2, 0, vocabulary));
+    bench.run(CrossEntropyRescale{.local_max = normal(bench, DType::f32, {rows * width}, 3),
+                                  .max = bench.put(random_normal(DType::f32, {rows * width}, 4, 1, 3)),
+                                  .sum_exp = sum_exp,
+                                  .argmax = argmax});
+    return read(bench, sum_exp, argmax);
+}
+
 std::vector<OwnedTensor> run_embedding(Workbench& bench, DType dtype) {
     const Tensor ids = bench.put(random_integers({rows}, 1, 0, vocabulary / 9));
     const Tensor y = bench.make(dtype, {rows, width}), dweight = bench.make(dtype, {vocabulary, width});
@@ -170,9 +180,11 @@ std::vector<OperationCase> every_operation(const std::vector<DType>& types) {
         add("optimizer with master copy", dtype,
             [=](Workbench& bench) { return run_optimizer(bench, dtype, true); });
     }
+    add("cross_entropy_rescale", DType::f32, run_cross_entropy_rescale);
     // Every device converts it.
     if (std::ranges::find(types, DType::f16) == types.end())
         add("general", DType::f16, [](Workbench& bench) { return run_general(bench, DType::f16); });
+    add_expert_operations(cases, types);
     add_optimizer_operations(cases, types);
     return cases;
 }

@@ -16,10 +16,12 @@ struct OperationCase {
     std::function<std::vector<OwnedTensor>(Workbench&)> run;
 };
 
-/// One or more cases for every operation but gemm and attention, in each of the types and in the mixtures of
-/// 16-bit ones with fp32 that training uses.
+/// One or more cases for every operation but matrix products and attention, in each of the types and in the
+/// mixtures of 16-bit ones with fp32 that training uses.
 std::vector<OperationCase> every_operation(const std::vector<DType>& types);
 
+/// Those of a mixture of experts.
+void add_expert_operations(std::vector<OperationCase>& cases, const std::vector<DType>& types);
 /// Those of the optimizers other than AdamW.
 void add_optimizer_operations(std::vector<OperationCase>& cases, const std::vector<DType>& types);
 

@@ -1,34 +1,30 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <numeric>
 #include <ostream>
 #include <string>
 
 #include "backend/backend_under_test.h"
 #include "backend/test_data.h"
-#include "support/errors.h"
 
 namespace drover::test {
 namespace {
 
 using Use = GroupedGemm::Use;
 
-/// The ways that a backend has for grouped products, by the value of the variable that forces them; empty:
-/// its own choice.
-std::vector<std::string> ways() {
-    if (!tests_use_cuda()) return {""};
-    return {"", "cublas", "streams", "kernel"};
+/// Settings for each method that a backend has for grouped products, its own choice first.
+std::vector<BackendSettings> methods() {
+    if (!tests_use_cuda()) return {backend_settings_from_environment()};
+    return {{},
+            {.grouped_gemm = GroupedGemmMethod::cublas},
+            {.grouped_gemm = GroupedGemmMethod::streams},
+            {.grouped_gemm = GroupedGemmMethod::kernel}};
 }
 
-Workbench workbench_with(const std::string& way) {
-    if (way.empty()) return Workbench();
-    setenv("DROVER_GROUPED_GEMM", way.c_str(), 1);
-    std::unique_ptr<Backend> backend = make_test_backend();
-    unsetenv("DROVER_GROUPED_GEMM");
-    return Workbench(std::move(backend));
+/// For traces.
+int number_of(const BackendSettings& settings) {
+    return settings.grouped_gemm ? static_cast<int>(*settings.grouped_gemm) : -1;
 }
 
 std::vector<DType> dtypes() {
@@ -134,16 +130,16 @@ std::vector<std::int32_t> uneven_counts(int experts) {
     return counts;
 }
 
-/// All layers in every way, with one backend for each of those: making one takes longer than a product.
-void expect_in_every_way(const std::vector<Layer>& layers) {
+/// All layers with every method, and one backend for each of those: making one takes longer than a product.
+void expect_with_every_method(const std::vector<Layer>& layers) {
     std::vector<Layer::Results> expected;
     for (const Layer& layer : layers) expected.push_back(layer.results());
-    for (const std::string& way : ways()) {
-        Workbench bench = workbench_with(way);
+    for (const BackendSettings& method : methods()) {
+        Workbench bench(method);
         for (std::size_t i = 0; i < layers.size(); ++i) {
             const Layer& layer = layers[i];
             SCOPED_TRACE(testing::Message() << layer.in << " × " << layer.out << ' '
-                                            << name_of(layer.x.tensor().dtype()) << ' ' << way);
+                                            << name_of(layer.x.tensor().dtype()) << ' ' << number_of(method));
             const Tensor offsets = bench.put(Tensor::of(layer.offsets.data(), {layer.experts() + 1}));
             expect_products(bench, layer, offsets, expected[i]);
         }
@@ -164,7 +160,7 @@ TEST_P(GroupedProducts, MatchTheReference) {
         add(136, 40);
         add(29, 31);
     }
-    expect_in_every_way(layers);
+    expect_with_every_method(layers);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backend, GroupedProducts,
@@ -181,7 +177,7 @@ TEST(GroupedProduct, LargeMatrices) {
     for (const DType dtype : dtypes())
         if (dtype != DType::f32)
             layers.emplace_back(dtype, std::vector<std::int32_t>{300, 0, 517}, 328, 2312);
-    expect_in_every_way(layers);
+    expect_with_every_method(layers);
 }
 
 /// Rows that are parts of wider ones, as the halves of gate and up are.
@@ -196,9 +192,9 @@ TEST(GroupedProduct, StridedRows) {
                         static_cast<std::uint16_t*>(wide.tensor().raw()) + r * (2 * columns + 8) + 8);
         return bench.put(wide).columns(8, columns);
     };
-    for (const std::string& way : ways()) {
-        SCOPED_TRACE(way);
-        Workbench bench = workbench_with(way);
+    for (const BackendSettings& method : methods()) {
+        SCOPED_TRACE(number_of(method));
+        Workbench bench(method);
         const Tensor offsets = bench.put(Tensor::of(layer.offsets.data(), {layer.experts() + 1}));
         const Tensor x = widened(bench, layer.x), dy = widened(bench, layer.dy);
         const Tensor whole = bench.make(DType::bf16, {layer.rows(), layer.out + 16});
@@ -227,9 +223,9 @@ TEST(GroupedProduct, NeighboursDoNotMix) {
                     std::uint16_t{0x7F80});  // infinity
     }
     const Layer::Results expected = layer.results();
-    for (const std::string& way : ways()) {
-        SCOPED_TRACE(way);
-        Workbench bench = workbench_with(way);
+    for (const BackendSettings& method : methods()) {
+        SCOPED_TRACE(number_of(method));
+        Workbench bench(method);
         const Tensor offsets = bench.put(Tensor::of(layer.offsets.data(), {layer.experts() + 1}));
         const Tensor y = bench.make(DType::bf16, {layer.rows(), layer.out});
         const Tensor gradient = bench.make(DType::f32, layer.weights.tensor().shape());
@@ -262,9 +258,9 @@ TEST(GroupedProduct, NeighboursDoNotMix) {
 TEST(GroupedProduct, OffsetsAreThoseOfNow) {
     const std::int64_t experts = 3, rows = 120;
     const Layer layer(DType::bf16, {40, 40, 40}, 64, 48);
-    for (const std::string& way : ways()) {
-        SCOPED_TRACE(way);
-        Workbench bench = workbench_with(way);
+    for (const BackendSettings& method : methods()) {
+        SCOPED_TRACE(number_of(method));
+        Workbench bench(method);
         const Tensor expert_of = bench.make(DType::i32, {rows, 1});
         const SortByExpert sort{.experts = expert_of,
                                 .offsets = bench.make(DType::i32, {experts + 1}),
@@ -289,9 +285,9 @@ TEST(GroupedProduct, OffsetsAreThoseOfNow) {
 
 TEST(GroupedProduct, RepeatedRunsGiveEqualBits) {
     const Layer layer(DType::bf16, {200, 33, 0, 290}, 520, 264);
-    for (const std::string& way : ways()) {
-        SCOPED_TRACE(way);
-        Workbench bench = workbench_with(way);
+    for (const BackendSettings& method : methods()) {
+        SCOPED_TRACE(number_of(method));
+        Workbench bench(method);
         const Tensor offsets = bench.put(Tensor::of(layer.offsets.data(), {layer.experts() + 1}));
         const Tensor x = bench.put(layer.x), dy = bench.put(layer.dy), weights = bench.put(layer.weights);
         const auto run = [&](Use use, const Tensor& a, const Tensor& b, const Shape& shape) {
@@ -308,12 +304,6 @@ TEST(GroupedProduct, RepeatedRunsGiveEqualBits) {
                       run(Use::weight_gradient, dy, x, weights.shape()));
         }
     }
-}
-
-TEST(GroupedProduct, AnUnknownWayIsRefused) {
-    if (!tests_use_cuda()) GTEST_SKIP() << "only the CUDA backend has several ways";
-    expect_error([&] { workbench_with("fastest"); }, {"DROVER_GROUPED_GEMM is \"fastest\""});
-    unsetenv("DROVER_GROUPED_GEMM");
 }
 
 }  // namespace

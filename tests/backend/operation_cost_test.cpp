@@ -1,5 +1,3 @@
-#include "backend/operation_cost.h"
-
 #include <gtest/gtest.h>
 
 #include "backend/backend_under_test.h"
@@ -14,19 +12,19 @@ TEST(OperationCost, OfAGemm) {
     const Tensor x = bench.make(DType::bf16, {5, 7}), weight = bench.make(DType::bf16, {3, 7});
     const Tensor y = bench.make(DType::f32, {5, 3}), dweight = bench.make(DType::f32, {3, 7});
 
-    const OperationCost forward = cost(Gemm::forward(x, weight, y, bench.make(DType::f32, {3})));
+    const OperationCost forward = Gemm::forward(x, weight, y, bench.make(DType::f32, {3})).cost();
     EXPECT_EQ(forward.name, "gemm forward");
     EXPECT_EQ(forward.flops, 2 * 5 * 3 * 7);
     EXPECT_EQ(forward.bytes, 2 * 5 * 7 + 2 * 3 * 7 + 4 * 5 * 3 + 4 * 3);
     EXPECT_EQ(forward.arithmetic, DType::bf16);
 
     const Tensor dy = bench.make(DType::bf16, {5, 3});
-    EXPECT_EQ(cost(Gemm::data_gradient(dy, weight, x)).flops, forward.flops);
-    EXPECT_EQ(cost(Gemm::data_gradient(dy, weight, x)).name, "gemm data gradient");
-    const OperationCost gradient = cost(Gemm::weight_gradient(dy, x, dweight, false));
+    EXPECT_EQ(Gemm::data_gradient(dy, weight, x).cost().flops, forward.flops);
+    EXPECT_EQ(Gemm::data_gradient(dy, weight, x).cost().name, "gemm data gradient");
+    const OperationCost gradient = Gemm::weight_gradient(dy, x, dweight, false).cost();
     EXPECT_EQ(gradient.name, "gemm weight gradient");
     EXPECT_EQ(gradient.flops, forward.flops);
-    EXPECT_EQ(cost(Gemm::weight_gradient(dy, x, dweight, true)).bytes, gradient.bytes + 4 * 3 * 7);
+    EXPECT_EQ(Gemm::weight_gradient(dy, x, dweight, true).cost().bytes, gradient.bytes + 4 * 3 * 7);
 }
 
 TEST(OperationCost, OfAGroupedGemmIsThatOfItsRows) {
@@ -38,7 +36,7 @@ TEST(OperationCost, OfAGroupedGemmIsThatOfItsRows) {
          {GroupedGemm{.use = Use::forward, .a = x, .b = weights, .c = y, .offsets = offsets},
           GroupedGemm{.use = Use::data_gradient, .a = y, .b = weights, .c = x, .offsets = offsets},
           GroupedGemm{.use = Use::weight_gradient, .a = y, .b = x, .c = weights, .offsets = offsets}})
-        EXPECT_EQ(cost(product).flops, 2 * 9 * 4 * 6) << cost(product).name;
+        EXPECT_EQ(product.cost().flops, 2 * 9 * 4 * 6) << product.cost().name;
 }
 
 TEST(OperationCost, OfAttentionCountsThePairsThatAreSeen) {
@@ -52,12 +50,12 @@ TEST(OperationCost, OfAttentionCountsThePairsThatAreSeen) {
                         .out = q,
                         .lse = bench.make(DType::f32, {rows, heads, length}),
                         .sequences = {.rows = rows, .row_length = length}};
-    EXPECT_EQ(cost(attention).flops, 4 * size * rows * heads * (1 + 2 + 3 + 4 + 5));
+    EXPECT_EQ(attention.cost().flops, 4 * size * rows * heads * (1 + 2 + 3 + 4 + 5));
     attention.window = 2;
-    EXPECT_EQ(cost(attention).flops, 4 * size * rows * heads * (1 + 2 + 2 + 2 + 2));
+    EXPECT_EQ(attention.cost().flops, 4 * size * rows * heads * (1 + 2 + 2 + 2 + 2));
     attention.window = 50;
-    EXPECT_EQ(cost(attention).flops, 4 * size * rows * heads * (1 + 2 + 3 + 4 + 5));
-    EXPECT_EQ(cost(AttentionBackward{.q = q,
+    EXPECT_EQ(attention.cost().flops, 4 * size * rows * heads * (1 + 2 + 3 + 4 + 5));
+    const AttentionBackward backward{.q = q,
                                      .k = kv,
                                      .v = kv,
                                      .out = q,
@@ -66,23 +64,22 @@ TEST(OperationCost, OfAttentionCountsThePairsThatAreSeen) {
                                      .dq = q,
                                      .dk = kv,
                                      .dv = kv,
-                                     .sequences = attention.sequences})
-                  .flops,
-              10 * size * rows * heads * (1 + 2 + 3 + 4 + 5));
+                                     .sequences = attention.sequences};
+    EXPECT_EQ(backward.cost().flops, 10 * size * rows * heads * (1 + 2 + 3 + 4 + 5));
 }
 
 TEST(OperationCost, OfMemoryBoundOperationsIsWhatTheyTouch) {
     Workbench bench;
     const Tensor x = bench.make(DType::bf16, {6, 10}), y = bench.make(DType::bf16, {6, 5});
-    EXPECT_EQ(cost(Swiglu{.gate_up = x, .y = y}).bytes, 2 * 60 + 2 * 30);
-    EXPECT_EQ(cost(Swiglu{.gate_up = x, .y = y}).flops, 0);
-    EXPECT_EQ(cost(Add{.into = x, .x = x}).bytes, 3 * 2 * 60);
+    EXPECT_EQ((Swiglu{.gate_up = x, .y = y}).cost().bytes, 2 * 60 + 2 * 30);
+    EXPECT_EQ((Swiglu{.gate_up = x, .y = y}).cost().flops, 0);
+    EXPECT_EQ((Add{.into = x, .x = x}).cost().bytes, 3 * 2 * 60);
 
     const Tensor moment = bench.make(DType::f32, {6, 10});
     const AdamWLeaf leaf{
         .param = x, .gradient = x, .exp_avg = moment, .exp_avg_sq = moment, .master = moment};
     const std::vector<AdamWLeaf> leaves = {leaf, leaf};
-    EXPECT_EQ(cost(AdamW{.leaves = leaves, .scalars = moment}).bytes, 2 * (3 * 2 * 60 + 6 * 4 * 60));
+    EXPECT_EQ((AdamW{.leaves = leaves, .scalars = moment}).cost().bytes, 2 * (3 * 2 * 60 + 6 * 4 * 60));
 }
 
 TEST(MachinePeaks, RatesAreHeldAgainstThePeakOfTheirKind) {

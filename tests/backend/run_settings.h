@@ -2,12 +2,10 @@
 
 #include <omp.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <optional>
-#include <string>
 #include <vector>
 
+#include "backend/backend_settings.h"
 #include "backend/cpu/tiles/amx_probe.h"
 #include "core/tensor.h"
 
@@ -25,38 +23,19 @@ class Threads {
     int before_;
 };
 
-/// An environment variable for the life of the object.
-class ForcedVariable {
-  public:
-    ForcedVariable(const char* name, const char* value) : name_(name) {
-        if (const char* before = std::getenv(name)) before_ = before;
-        setenv(name, value, 1);
-    }
-    ~ForcedVariable() {
-        if (before_)
-            setenv(name_, before_->c_str(), 1);
-        else
-            unsetenv(name_);
-    }
-    ForcedVariable(const ForcedVariable&) = delete;
-    ForcedVariable& operator=(const ForcedVariable&) = delete;
+/// The settings of the environment, but with these instructions.
+inline BackendSettings settings_with(CpuInstructions instructions) {
+    BackendSettings settings = backend_settings_from_environment();
+    settings.cpu_instructions = instructions;
+    return settings;
+}
 
-  private:
-    const char* name_;
-    std::optional<std::string> before_;
-};
-
-class ForcedInstructionSet : ForcedVariable {
-  public:
-    explicit ForcedInstructionSet(const char* name) : ForcedVariable("DROVER_CPU_ISA", name) {}
-};
-
-/// Instruction sets of this machine besides AVX2, as DROVER_CPU_ISA calls them.
-inline std::vector<const char*> wider_instruction_sets() {
-    std::vector<const char*> names;
-    if (__builtin_cpu_supports("x86-64-v4")) names.push_back("avx512");
-    if (cpu::tiles::amx_usable()) names.push_back("amx");
-    return names;
+/// Instruction sets of this machine besides AVX2.
+inline std::vector<CpuInstructions> wider_instruction_sets() {
+    std::vector<CpuInstructions> sets;
+    if (__builtin_cpu_supports("x86-64-v4")) sets.push_back(CpuInstructions::avx512);
+    if (cpu::tiles::amx_usable()) sets.push_back(CpuInstructions::amx);
+    return sets;
 }
 
 /// Whether two packed host tensors hold the same bytes.

@@ -24,8 +24,9 @@ inline int& test_gpu() {
 }
 
 /// The backend that tests run on, the CPU's unless DROVER_TEST_DEVICE says otherwise.
-inline std::unique_ptr<Backend> make_test_backend() {
-    return tests_use_cuda() ? make_cuda_backend(test_gpu()) : make_cpu_backend();
+inline std::unique_ptr<Backend> make_test_backend(
+    const BackendSettings& settings = backend_settings_from_environment()) {
+    return tests_use_cuda() ? make_cuda_backend(test_gpu(), settings) : make_cpu_backend(settings);
 }
 
 /// What matrix products and everything between them may be computed in on that backend.

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -31,7 +30,7 @@ struct InstructionSet {
     std::optional<tiles::TileUnit> bf16_tiles{};  ///< who multiplies bf16; else it is done in fp32
 };
 
-/// From the least to the best.
+/// One for each of CpuInstructions, in their order.
 std::vector<InstructionSet> instruction_sets() {
     using tiles::TileUnit;
     const bool avx2 = __builtin_cpu_supports("x86-64-v3") != 0,
@@ -43,23 +42,19 @@ std::vector<InstructionSet> instruction_sets() {
             {"amx", "AMX", avx512::kernels, bf16 && tiles::amx_usable(), TileUnit::amx}};
 }
 
-/// The best level that the processor has, or the one that DROVER_CPU_ISA asks for.
-InstructionSet choose_instruction_set() {
+/// The best level that the processor has, or the one that is asked for.
+InstructionSet choose_instruction_set(std::optional<CpuInstructions> asked) {
     const std::vector<InstructionSet> sets = instruction_sets();
     if (!sets[0].supported)
         throw Error("This processor has no AVX2 and FMA instructions, which the CPU backend needs.",
                     "Use an x86-64 processor from 2013 or later.");
-    const char* forced = std::getenv("DROVER_CPU_ISA");
-    if (!forced || !*forced) return sets[2].supported ? sets[2] : sets[1].supported ? sets[1] : sets[0];
-    for (const InstructionSet& set : sets) {
-        if (set.name != forced) continue;
-        if (set.supported) return set;
-        throw Error(fmt::format("DROVER_CPU_ISA is \"{}\", but this processor has no {}.", forced, set.title),
-                    "Leave the variable unset, or set it to avx2.");
-    }
-    throw Error(
-        fmt::format("DROVER_CPU_ISA is \"{}\", which is not an instruction set that drover knows.", forced),
-        "Set it to avx2, avx512 or amx, or leave it unset.");
+    if (!asked) return sets[2].supported ? sets[2] : sets[1].supported ? sets[1] : sets[0];
+    const InstructionSet& set = sets[static_cast<std::size_t>(*asked)];
+    if (!set.supported)
+        throw Error(
+            fmt::format("DROVER_CPU_ISA is \"{}\", but this processor has no {}.", set.name, set.title),
+            "Leave the variable unset, or set it to avx2.");
+    return set;
 }
 
 /// Everything is done when it is asked for.
@@ -72,7 +67,8 @@ class NoFence final : public Fence {
 
 class CpuBackend final : public Backend {
   public:
-    CpuBackend() : instructions_(choose_instruction_set()) {
+    explicit CpuBackend(const BackendSettings& settings)
+        : instructions_(choose_instruction_set(settings.cpu_instructions)), gemm_(settings) {
         if (instructions_.bf16_tiles) tiles_.emplace(*instructions_.bf16_tiles);
     }
 
@@ -115,60 +111,38 @@ class CpuBackend final : public Backend {
     void execute(Stream stream, const GroupedGemm& op) override {
         for_each_product(op, [&](const Gemm& product) { execute(stream, product); });
     }
-    void execute(Stream, const Attention& op) override {
-        if (tiles_ && tiles_->takes(op))
-            tiles_->run(op);
-        else
-            kernels().attention(op);
-    }
-    void execute(Stream, const AttentionBackward& op) override {
-        if (tiles_ && tiles_->takes(op))
-            tiles_->run(op);
-        else
-            kernels().attention_backward(op);
-    }
-    void execute(Stream, const EmbeddingBackward& op) override { kernels().embedding_backward(grouped(op)); }
 
-#define DROVER_FORWARD(kernel, Operation)                \
-    void execute(Stream, const Operation& op) override { \
-        kernels().kernel(op);                            \
+#define DROVER_EXECUTE(name, Listed)                  \
+    void execute(Stream, const Listed& op) override { \
+        run_kernel(kernels().name, op);               \
     }
-    DROVER_FORWARD(bias_gradient, BiasGradient)
-    DROVER_FORWARD(embedding, Embedding)
-    DROVER_FORWARD(rms_norm, RmsNorm)
-    DROVER_FORWARD(rms_norm_backward, RmsNormBackward)
-    DROVER_FORWARD(rope, Rope)
-    DROVER_FORWARD(swiglu, Swiglu)
-    DROVER_FORWARD(swiglu_backward, SwigluBackward)
-    DROVER_FORWARD(cached_attention, CachedAttention)
-    DROVER_FORWARD(cross_entropy_statistics, CrossEntropyStatistics)
-    DROVER_FORWARD(cross_entropy_rescale, CrossEntropyRescale)
-    DROVER_FORWARD(cross_entropy_gradient, CrossEntropyGradient)
-    DROVER_FORWARD(jitter_tokens, JitterTokens)
-    DROVER_FORWARD(router, Router)
-    DROVER_FORWARD(router_backward, RouterBackward)
-    DROVER_FORWARD(balance_loss, BalanceLoss)
-    DROVER_FORWARD(sort_by_expert, SortByExpert)
-    DROVER_FORWARD(tokens_to_rows, TokensToRows)
-    DROVER_FORWARD(rows_to_tokens, RowsToTokens)
-    DROVER_FORWARD(weight_rows, WeightRows)
-    DROVER_FORWARD(sum_of_squares, SumOfSquares)
-    DROVER_FORWARD(clip_factor, ClipFactor)
-    DROVER_FORWARD(adamw, AdamW)
-    DROVER_FORWARD(sgd, Sgd)
-    DROVER_FORWARD(adagrad, Adagrad)
-    DROVER_FORWARD(rmsprop, Rmsprop)
-    DROVER_FORWARD(adafactor_sums, AdafactorSums)
-    DROVER_FORWARD(adafactor_factors, AdafactorFactors)
-    DROVER_FORWARD(adafactor_squares, AdafactorSquares)
-    DROVER_FORWARD(adafactor_update, AdafactorUpdate)
-    DROVER_FORWARD(fill, Fill)
-    DROVER_FORWARD(cast, Cast)
-    DROVER_FORWARD(add, Add)
-    DROVER_FORWARD(sum, Sum)
-#undef DROVER_FORWARD
+    DROVER_KERNEL_OPERATIONS(DROVER_EXECUTE)
+#undef DROVER_EXECUTE
 
   private:
+    template <class Operation>
+    void run_kernel(void (*kernel)(const Operation&), const Operation& op) {
+        kernel(op);
+    }
+    // Operations that need more than their kernel.
+    void run_kernel(void (*kernel)(const Attention&), const Attention& op) {
+        run_in_tiles_or(kernel, op);
+    }
+    void run_kernel(void (*kernel)(const AttentionBackward&), const AttentionBackward& op) {
+        run_in_tiles_or(kernel, op);
+    }
+    void run_kernel(void (*kernel)(const GroupedEmbeddingBackward&), const EmbeddingBackward& op) {
+        kernel(grouped(op));
+    }
+
+    template <class Operation>
+    void run_in_tiles_or(void (*kernel)(const Operation&), const Operation& op) {
+        if (tiles_ && tiles_->takes(op))
+            tiles_->run(op);
+        else
+            kernel(op);
+    }
+
     const Kernels& kernels() const {
         return instructions_.kernels;
     }
@@ -207,8 +181,8 @@ void unexpected_dtype() {
 
 }  // namespace cpu
 
-std::unique_ptr<Backend> make_cpu_backend() {
-    return std::make_unique<cpu::CpuBackend>();
+std::unique_ptr<Backend> make_cpu_backend(const BackendSettings& settings) {
+    return std::make_unique<cpu::CpuBackend>(settings);
 }
 
 }  // namespace drover

@@ -98,6 +98,8 @@ void add_bias_only(const Gemm& gemm) {
 }  // namespace
 
 struct GemmEngine::Plans {
+    explicit Plans(const BackendSettings& settings) : cache(settings) {}
+
     PlanCache cache;
     ThreadScratch scratch;
 
@@ -264,7 +266,7 @@ void GemmEngine::Plans::run_copied(const Gemm& gemm, std::int64_t depth) {
     });
 }
 
-GemmEngine::GemmEngine() : plans_(std::make_unique<Plans>()) {}
+GemmEngine::GemmEngine(const BackendSettings& settings) : plans_(std::make_unique<Plans>(settings)) {}
 
 GemmEngine::~GemmEngine() = default;
 

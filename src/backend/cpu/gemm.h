@@ -2,7 +2,8 @@
 
 #include <memory>
 
-#include "backend/ops.h"
+#include "backend/backend_settings.h"
+#include "backend/ops/gemm.h"
 
 namespace drover::cpu {
 
@@ -11,7 +12,7 @@ namespace drover::cpu {
 /// one thread, so the result does not depend on the number of threads.
 class GemmEngine {
   public:
-    GemmEngine();
+    explicit GemmEngine(const BackendSettings& settings);
     ~GemmEngine();
 
     void run(const Gemm& gemm);

@@ -4,11 +4,8 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
 #include <iterator>
 #include <mutex>
-#include <string>
 #include <string_view>
 
 #include "core/error.h"
@@ -16,8 +13,7 @@
 namespace drover::cpu {
 namespace {
 
-// ------------------------------------------------------------------------------------------- instruction
-// sets
+// ------------------------------------------------------------------------------------------ instruction sets
 
 /// The levels up to AVX512_CORE_BF16 as oneDNN's environment variable calls them, lowest first.
 constexpr std::string_view levels[] = {
@@ -31,33 +27,19 @@ std::size_t rank_of(std::string_view level) {
     return rank;
 }
 
-/// The level that the user has allowed oneDNN, "" for any.
-std::string level_of_environment() {
-    for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
-        if (const char* value = std::getenv(name)) {
-            std::string level = value;
-            for (char& letter : level)
-                letter = static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
-            return level;
-        }
-    return {};
-}
-
-/// Keeps oneDNN from instructions that DROVER_CPU_ISA forbids, and from AMX: it takes the tiles' sizes from
+/// Keeps oneDNN from instructions that the settings forbid, and from AMX: it takes the tiles' sizes from
 /// CPUID leaf 0x1D, which some hypervisors blank, and dies there with an illegal instruction. A lower level
 /// in oneDNN's own variable is left to it. Holds for the whole process, so only the first call does anything.
-void limit_instructions() {
+void limit_instructions(const BackendSettings& settings) {
     static std::once_flag once;
-    std::call_once(once, [] {
-        const char* forced = std::getenv("DROVER_CPU_ISA");
-        const bool avx2 = forced && std::string_view(forced) == "avx2";
-        if (rank_of(level_of_environment()) <= rank_of(avx2 ? "AVX2" : "AVX512_CORE_BF16")) return;
+    std::call_once(once, [&] {
+        const bool avx2 = settings.cpu_instructions == CpuInstructions::avx2;
+        if (rank_of(settings.onednn_instructions) <= rank_of(avx2 ? "AVX2" : "AVX512_CORE_BF16")) return;
         dnnl::set_max_cpu_isa(avx2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::avx512_core_bf16);
     });
 }
 
-// -------------------------------------------------------------------------------------------------
-// primitives
+// ------------------------------------------------------------------------------------------------ primitives
 
 /// oneDNN decides how to cut a product when it compiles it, and by the number of threads; plans are for one.
 class OneThread {
@@ -152,8 +134,8 @@ void Plan::run(const void* a, const void* b, void* c, const void* bias, void* sc
     }
 }
 
-PlanCache::PlanCache() {
-    limit_instructions();
+PlanCache::PlanCache(const BackendSettings& settings) {
+    limit_instructions(settings);
     engine_ = dnnl::engine(dnnl::engine::kind::cpu, 0);
     const auto has = [](dnnl::cpu_isa level) {
         const auto needed = static_cast<unsigned>(level);

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backend/backend_settings.h"
 #include "core/dtype.h"
 
 namespace drover::cpu {
@@ -46,7 +47,8 @@ class Plan {
 /// The plans made so far. Pointers to them stay valid until the next trim().
 class PlanCache {
   public:
-    PlanCache();
+    /// The instructions that oneDNN may use are those of the first settings in this process.
+    explicit PlanCache(const BackendSettings& settings);
 
     /// Whether oneDNN multiplies bf16 faster than fp32 here.
     bool fast_bf16() const { return fast_bf16_; }

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "backend/ops.h"
+#include "backend/ops/experts.h"
+#include "backend/ops/gemm.h"
 
 namespace drover::cpu {
 

@@ -2,7 +2,8 @@
 
 #include "backend/cpu/thread_scratch.h"
 #include "backend/cpu/tiles/tile_unit.h"
-#include "backend/ops.h"
+#include "backend/ops/attention.h"
+#include "backend/ops/gemm.h"
 
 namespace drover::cpu {
 

@@ -27,7 +27,10 @@ constexpr std::size_t library_bytes = std::size_t{5} << 30;
 
 class CudaBackend final : public Backend {
   public:
-    explicit CudaBackend(int ordinal) {
+    CudaBackend(int ordinal, const BackendSettings& settings)
+        : settings_(settings),
+          grouped_gemm_(settings.grouped_gemm),
+          cudnn_attention_(settings.attention_piece_mb << 20) {
         cuda::check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
         cuda::check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
         for (cudaStream_t* stream : {&stream_, &copy_stream_})
@@ -87,7 +90,7 @@ class CudaBackend final : public Backend {
     Stream copy_stream() override { return {copy_stream_}; }
     std::unique_ptr<Fence> make_fence() override { return std::make_unique<EventFence>(); }
     std::unique_ptr<Recorder> make_recorder() override {
-        if (!graphs_wanted()) return std::make_unique<Recorder>();
+        if (!settings_.cuda_graphs) return std::make_unique<Recorder>();
         return std::make_unique<GraphRecorder>(scratch_);
     }
     void synchronize(Stream stream) override {
@@ -129,37 +132,45 @@ class CudaBackend final : public Backend {
     void execute(Stream stream, const GroupedGemm& op) override {
         grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, expert_offsets_, op);
     }
-    void execute(Stream stream, const Attention& op) override {
-        if (cudnn_takes(op))
-            cudnn_attention_.run(launch<Attention>(stream), op);
-        else
-            plain_attention(launch<Attention>(stream), op);
-    }
-    void execute(Stream stream, const AttentionBackward& op) override {
-        if (cudnn_takes(op))
-            cudnn_attention_.run(launch<AttentionBackward>(stream), op);
-        else
-            plain_attention_backward(launch<AttentionBackward>(stream), op);
-    }
 
-#define DROVER_FORWARD(kernel, Operation)                       \
-    void execute(Stream stream, const Operation& op) override { \
-        kernel(launch<Operation>(stream), op);                  \
-        note_offsets(stream, op);                               \
+#define DROVER_EXECUTE(name, Listed)                         \
+    void execute(Stream stream, const Listed& op) override { \
+        run_kernel(cuda::name, launch<Listed>(stream), op);  \
     }
-    DROVER_CUDA_KERNELS(DROVER_FORWARD)
-#undef DROVER_FORWARD
+    DROVER_KERNEL_OPERATIONS(DROVER_EXECUTE)
+#undef DROVER_EXECUTE
 
   private:
-    /// Tells who keeps the experts' offsets of what was just enqueued.
-    void note_offsets(Stream stream, const SortByExpert& op) {
-        expert_offsets_.made(static_cast<cudaStream_t>(stream.handle), op.offsets);
+    template <class Operation>
+    using Kernel = void (*)(const Launch&, const Operation&);
+
+    template <class Operation>
+    void run_kernel(Kernel<Operation> kernel, const Launch& launch, const Operation& op) {
+        kernel(launch, op);
     }
-    void note_offsets(Stream, const Fill& op) {
+    // Operations that need more than their kernel.
+    void run_kernel(Kernel<Attention> kernel, const Launch& launch, const Attention& op) {
+        run_with_cudnn_or(kernel, launch, op);
+    }
+    void run_kernel(Kernel<AttentionBackward> kernel, const Launch& launch, const AttentionBackward& op) {
+        run_with_cudnn_or(kernel, launch, op);
+    }
+    void run_kernel(Kernel<SortByExpert> kernel, const Launch& launch, const SortByExpert& op) {
+        kernel(launch, op);
+        expert_offsets_.made(launch.stream, op.offsets);
+    }
+    void run_kernel(Kernel<Fill> kernel, const Launch& launch, const Fill& op) {
+        kernel(launch, op);
         expert_offsets_.overwritten(op.x.raw(), op.x.bytes());
     }
+
     template <class Operation>
-    void note_offsets(Stream, const Operation&) {}
+    void run_with_cudnn_or(Kernel<Operation> kernel, const Launch& launch, const Operation& op) {
+        if (cudnn_takes(op))
+            cudnn_attention_.run(launch, op);
+        else
+            kernel(launch, op);
+    }
 
     template <class Operation = void>
     Launch launch(Stream stream) {
@@ -198,6 +209,7 @@ class CudaBackend final : public Backend {
         }
     }
 
+    const BackendSettings settings_;
     cudaDeviceProp properties_{};
     cudaStream_t stream_ = nullptr, copy_stream_ = nullptr;
     std::shared_ptr<std::size_t> allocated_ = std::make_shared<std::size_t>(0);
@@ -218,6 +230,6 @@ int drover_cuda_module_version() {
     return drover::cuda_module_version;
 }
 
-drover::Backend* drover_make_cuda_backend(int ordinal) {
-    return new drover::cuda::CudaBackend(ordinal);
+drover::Backend* drover_make_cuda_backend(int ordinal, const drover::BackendSettings& settings) {
+    return new drover::cuda::CudaBackend(ordinal, settings);
 }

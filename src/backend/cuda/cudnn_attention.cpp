@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <vector>
 
@@ -30,25 +27,11 @@ struct Plan {
     std::string refusal;
 };
 
-/// DROVER_ATTENTION_PIECE_MB in bytes, or what a piece has without it.
-std::int64_t piece_bytes_of_environment() {
-    constexpr const char* name = "DROVER_ATTENTION_PIECE_MB";
-    const char* text = std::getenv(name);
-    if (text == nullptr) return default_piece_bytes;
-    std::int64_t megabytes = 0;
-    const auto [end, error] = std::from_chars(text, text + std::strlen(text), megabytes);
-    if (error != std::errc{} || *end != '\0' || megabytes < 1 || megabytes > default_piece_bytes >> 20)
-        throw Error(fmt::format("{} is '{}', which is no number from 1 to {}.", name, text,
-                                default_piece_bytes >> 20),
-                    "Set it to the MiB that a piece of attention's backward may take, or unset it.");
-    return megabytes << 20;
-}
-
 }  // namespace
 
 class CudnnAttention::Plans {
   public:
-    Plans() {
+    explicit Plans(std::int64_t piece_bytes) : piece_bytes_(piece_bytes) {
         const cudnnStatus_t status = cudnnCreate(&handle_);
         if (status != CUDNN_STATUS_SUCCESS) {
             handle_ = nullptr;
@@ -304,13 +287,13 @@ class CudnnAttention::Plans {
             }
     }
 
-    const std::int64_t piece_bytes_ = piece_bytes_of_environment();
+    const std::int64_t piece_bytes_;
     cudnnHandle_t handle_ = nullptr;
     std::string broken_;
     std::map<std::vector<std::int64_t>, Plan> plans_;
 };
 
-CudnnAttention::CudnnAttention() : plans_(std::make_unique<Plans>()) {}
+CudnnAttention::CudnnAttention(std::int64_t piece_bytes) : plans_(std::make_unique<Plans>(piece_bytes)) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::takes(const Attention& operation) const {

@@ -12,11 +12,11 @@ namespace drover::cuda {
 ///
 /// Deterministic backward on Hopper keeps the scores' gradients in memory, so it runs in pieces (of rows, of
 /// key/value heads, of query heads, of a row's queries) that bound this; given sequences are not cut further
-/// than to a key/value head. DROVER_ATTENTION_PIECE_MB lowers the bound, so that short rows can be cut as
-/// well.
+/// than to a key/value head. A lower bound lets short rows be cut as well.
 class CudnnAttention {
   public:
-    CudnnAttention();
+    /// `piece_bytes` bounds what a piece of backward takes.
+    explicit CudnnAttention(std::int64_t piece_bytes);
     ~CudnnAttention();
     CudnnAttention(const CudnnAttention&) = delete;
     CudnnAttention& operator=(const CudnnAttention&) = delete;

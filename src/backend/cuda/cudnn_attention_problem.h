@@ -7,13 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/ops.h"
+#include "backend/ops/attention.h"
 
 /// What cuDNN's attention is asked for: both operations in one form, and the pieces that they are done in.
 namespace drover::cuda::cudnn {
 
-/// Memory for the scores' gradients of one piece of a deterministic backward.
-inline constexpr std::int64_t default_piece_bytes = std::int64_t{4} << 30;
 /// Memory for the statistics of one piece of a forward with given sequences.
 inline constexpr std::int64_t statistics_bytes = std::int64_t{256} << 20;
 

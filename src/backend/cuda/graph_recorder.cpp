@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <string_view>
-
 #include "backend/cuda/cuda_error.h"
 #include "core/console.h"
 
@@ -70,15 +67,6 @@ void GraphRecorder::refuse(cudaError_t status) {
 
 GraphRecorder::~GraphRecorder() {
     if (!sequences_.empty()) cudaDeviceSynchronize();  // one of them may be running
-}
-
-bool graphs_wanted() {
-    constexpr const char* name = "DROVER_CUDA_GRAPHS";
-    const char* value = std::getenv(name);
-    if (value == nullptr || std::string_view(value) == "1") return true;
-    if (std::string_view(value) == "0") return false;
-    throw Error(fmt::format("{} is \"{}\".", name, value),
-                "Set it to 0, so that a GPU gets every operation by itself, or unset it.");
 }
 
 }  // namespace drover::cuda

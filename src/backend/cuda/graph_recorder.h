@@ -42,7 +42,4 @@ class GraphRecorder final : public Recorder {
     bool refusal_said_ = false;
 };
 
-/// Whether sequences are to be recorded: DROVER_CUDA_GRAPHS is not 0.
-bool graphs_wanted();
-
 }  // namespace drover::cuda

@@ -1,29 +1,9 @@
 #include "backend/cuda/grouped_gemm.h"
 
-#include <fmt/format.h>
-
-#include <cstdlib>
-#include <string_view>
-
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/kernels/grouped_product.h"
-#include "backend/operation_cost.h"
 
 namespace drover::cuda {
-
-GroupedGemmEngine::GroupedGemmEngine() {
-    const char* value = std::getenv("DROVER_GROUPED_GEMM");
-    const std::string_view name = value == nullptr ? "" : value;
-    if (name == "cublas")
-        forced_ = Way::cublas;
-    else if (name == "streams")
-        forced_ = Way::streams;
-    else if (name == "kernel")
-        forced_ = Way::kernel;
-    else if (!name.empty())
-        throw Error(fmt::format("DROVER_GROUPED_GEMM is \"{}\".", name),
-                    "Use cublas, streams or kernel, or unset it.");
-}
 
 GroupedGemmEngine::~GroupedGemmEngine() {
     for (cudaStream_t stream : others_)
@@ -34,18 +14,19 @@ GroupedGemmEngine::~GroupedGemmEngine() {
 
 /// cuBLASLt's kernels are the better ones where an expert's product keeps the whole GPU busy for long; ours
 /// has neither gaps between experts nor a wait for the host.
-GroupedGemmEngine::Way GroupedGemmEngine::choose(const GroupedGemm& op) {
+GroupedGemmMethod GroupedGemmEngine::choose(const GroupedGemm& op) {
     constexpr double much_work = 5e10;  // FLOP of an expert: some 80 µs
     const auto experts = static_cast<double>(op.offsets.size(0) - 1);
-    return cost(op).flops / experts < much_work && grouped_product_takes(op) ? Way::kernel : Way::cublas;
+    return op.cost().flops / experts < much_work && grouped_product_takes(op) ? GroupedGemmMethod::kernel
+                                                                              : GroupedGemmMethod::cublas;
 }
 
 void GroupedGemmEngine::run(const Launch& launch, GemmEngine& products, ExpertOffsets& offsets,
                             const GroupedGemm& op) {
     if (op.c.numel() == 0) return;
-    const Way way = forced_.value_or(choose(op));
-    if (way == Way::kernel && grouped_product_takes(op)) return grouped_product(launch, op);
-    run_products(launch, products, offsets, op, way == Way::streams);
+    const GroupedGemmMethod method = forced_.value_or(choose(op));
+    if (method == GroupedGemmMethod::kernel && grouped_product_takes(op)) return grouped_product(launch, op);
+    run_products(launch, products, offsets, op, method == GroupedGemmMethod::streams);
 }
 
 void GroupedGemmEngine::fork(cudaStream_t stream) {

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
+
+#include "backend/backend_settings.h"
+#include "backend/ops/list.h"
 
 /// What the program and the module drover_cuda.so say to each other. Both come from one build: the Backend
 /// that the module makes is used through its virtual functions.
@@ -9,13 +13,28 @@ namespace drover {
 class Backend;
 
 inline constexpr std::string_view cuda_module_name = "drover_cuda.so";
-/// Counts up whenever Backend, an operation or a type in them changes.
-inline constexpr int cuda_module_version = 5;
+
+/// Another number for another list of operations, other sizes of what is passed, or another first number,
+/// which counts up when something else in Backend changes.
+constexpr int make_cuda_module_version() {
+    std::uint32_t hash = 6;
+    const auto mix = [&](std::uint64_t value) {
+        hash = (hash ^ static_cast<std::uint32_t>(value)) * 0x01000193u;  // FNV
+    };
+    mix(sizeof(BackendSettings));
+#define DROVER_MIX(name, Listed)                                                               \
+    for (const char letter : std::string_view(#name)) mix(static_cast<std::uint64_t>(letter)); \
+    mix(sizeof(Listed));
+    DROVER_OPERATIONS(DROVER_MIX)
+#undef DROVER_MIX
+    return static_cast<int>(hash >> 1);
+}
+inline constexpr int cuda_module_version = make_cuda_module_version();
 
 }  // namespace drover
 
 extern "C" {
 int drover_cuda_module_version();
 /// Throws drover::Error; the caller owns what is returned.
-drover::Backend* drover_make_cuda_backend(int ordinal);
+drover::Backend* drover_make_cuda_backend(int ordinal, const drover::BackendSettings& settings);
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backend/run_settings.h"
 #include "support/test_backend.h"
 #include "train/golden_step.h"
 
@@ -32,7 +31,8 @@ std::vector<std::vector<TokenBatch>> steps_of(const test::GoldenStep& golden) {
 /// Forward and backward that are replayed leave the bits of those that are enqueued.
 TEST(RecordedStep, HasTheSameBits) {
     if (!test::tests_use_cuda()) GTEST_SKIP() << "only a GPU's forward and backward are recorded";
-    const std::unique_ptr<Backend> backend = test::make_test_backend();
+    const std::unique_ptr<Backend> recording = test::make_test_backend({.cuda_graphs = true}),
+                                   enqueuing = test::make_test_backend({.cuda_graphs = false});
     for (const char* name : {"gqa_float32", "gqa_bfloat16", "tied_llama3_bfloat16"})
         for (const Recompute recompute : {Recompute::none, Recompute::full}) {
             SCOPED_TRACE(testing::Message() << name << ' ' << static_cast<int>(recompute));
@@ -40,10 +40,8 @@ TEST(RecordedStep, HasTheSameBits) {
             const Precision precision = std::string_view(name).ends_with("float32")
                                             ? Precision::fp32()
                                             : Precision::with_master(DType::bf16);
-            const auto make = [&] { return golden.engine(*backend, precision, {recompute}); };
-            const auto recorded = make();
-            const test::ForcedVariable off("DROVER_CUDA_GRAPHS", "0");
-            const auto enqueued = make();
+            const auto recorded = golden.engine(*recording, precision, {recompute});
+            const auto enqueued = golden.engine(*enqueuing, precision, {recompute});
             for (int round = 0; round < 3; ++round)
                 for (const std::vector<TokenBatch>& batches : steps_of(golden)) {
                     const StepResult expected = enqueued->step(batches, 1e-3),

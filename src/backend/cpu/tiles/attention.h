@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "backend/cpu/tiles/tile_unit.h"
-#include "backend/ops.h"
+#include "backend/ops/attention.h"
 
 /// Attention of bf16 tensors in tiles: products of bf16 with fp32 sums, softmax in fp32, weights and their
 /// gradients rounded to bf16 before they are multiplied again. A task is one head of one sequence (forward:

@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "backend/cpu/tiles/tile_unit.h"
-#include "backend/ops.h"
+#include "backend/ops/gemm.h"
 
 namespace drover::cpu::tiles {
 

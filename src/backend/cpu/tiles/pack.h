@@ -1,7 +1,7 @@
 #pragma once
 
 #include "backend/cpu/kernels/transpose.h"
-#include "backend/cpu/tiles/units.h"
+#include "backend/cpu/tiles/tile_products.h"
 
 /// Copies pieces of bf16 matrices into the order in which tiles are loaded.
 namespace drover::cpu::tiles {

@@ -1,6 +1,6 @@
 #include "backend/cuda/kernels/adafactor_shares.cuh"
 #include "backend/cuda/kernels/matrix_tiles.cuh"
-#include "backend/cuda/kernels/same_target.cuh"
+#include "backend/cuda/kernels/addition_chains.h"
 
 namespace drover::cuda {
 namespace {

@@ -1,5 +1,5 @@
 #include "backend/cuda/kernels/matrix_tiles.cuh"
-#include "backend/cuda/kernels/same_target.cuh"
+#include "backend/cuda/kernels/addition_chains.h"
 
 // A block squares a tile of a matrix and leaves partial sums of the tile's rows and columns; a second kernel
 // adds them in order. So a gradient is read once.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 
 /// Elements whose type is known when a kernel is compiled, or only when it runs: `Any`, f32, bf16 or f16 as a
 /// DType says. One kernel then serves tensors of all types, and one more the types that matter for speed.

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "backend/cuda/kernels/column_sums.cuh"
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 
 namespace drover::cuda {
 namespace {

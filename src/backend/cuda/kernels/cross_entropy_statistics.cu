@@ -1,4 +1,5 @@
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
+#include "backend/cuda/kernels/exponentials.cuh"
 
 namespace drover::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 #include "backend/cuda/kernels/leaf_noise.cuh"
 
 namespace drover::cuda {

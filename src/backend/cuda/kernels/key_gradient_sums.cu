@@ -1,4 +1,4 @@
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 #include "backend/cuda/kernels/key_gradient_sums.h"
 
 namespace drover::cuda {

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void plain_attention(const Launch& launch, const Attention& op) {
+void attention(const Launch& launch, const Attention& op) {
     if (op.q.numel() == 0) return;
     auto* map = launch.scratch.take_array<SequenceOfToken>(static_cast<std::size_t>(op.sequences.tokens()));
     map_tokens(launch, op.sequences, map);

@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(threads)
 
 }  // namespace
 
-void plain_attention_backward(const Launch& launch, const AttentionBackward& op) {
+void attention_backward(const Launch& launch, const AttentionBackward& op) {
     if (op.q.numel() == 0) return;
     const std::int64_t tokens = op.sequences.tokens();
     const Geometry geometry(op);

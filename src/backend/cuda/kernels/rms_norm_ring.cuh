@@ -2,7 +2,7 @@
 
 #include <cuda_pipeline_primitives.h>
 
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 
 namespace drover::cuda {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 
 /// What the norm's two kernels have in common: their types, and how a row is spread over threads.
 namespace drover::cuda {

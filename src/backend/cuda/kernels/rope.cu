@@ -1,6 +1,6 @@
 #include "backend/cuda/kernels/block_order.cuh"
 #include "backend/cuda/kernels/early_launch.cuh"
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 
 namespace drover::cuda {
 namespace {

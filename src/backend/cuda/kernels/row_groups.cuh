@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "backend/cuda/kernels/block_order.cuh"
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 
 /// The elements of a matrix's rows in groups: eight of them, or one where rows are not aligned. Groups of all
 /// rows are counted on in 32 bits, and a block has those of `threads_of_groups` threads, several each.

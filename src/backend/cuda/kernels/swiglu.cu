@@ -1,4 +1,5 @@
 #include "backend/cuda/kernels/early_launch.cuh"
+#include "backend/cuda/kernels/exponentials.cuh"
 #include "backend/cuda/kernels/row_groups.cuh"
 
 namespace drover::cuda {

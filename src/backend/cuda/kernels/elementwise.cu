@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/cuda/kernels/eights.cuh"
+#include "backend/cuda/kernels/eight_elements.cuh"
 #include "core/dtype.h"
 
 namespace drover::cuda {

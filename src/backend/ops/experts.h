@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/optimizer_ops.h"
+#include "backend/ops/operation.h"
 #include "core/tensor.h"
 
 /// Operations of a mixture of experts. Every token chooses k of E experts. A *slot* is one choice: token n's
@@ -10,8 +10,9 @@
 namespace drover {
 
 /// x *= U(1 − amplitude, 1 + amplitude), element by element, in fp32, rounded once. The noise is that of
-/// CounterRng(seed, t).uniform(leaf, element of the matrix of all tokens), so forward and backward multiply by the same
-/// one and no layout of tokens over ranks changes it. `added`: x += U(−amplitude, amplitude) instead.
+/// CounterRng(seed, t).uniform(leaf, element of the matrix of all tokens), so forward and backward multiply
+/// by the same one and no layout of tokens over ranks changes it. `added`: x += U(−amplitude, amplitude)
+/// instead.
 struct JitterTokens {
     Tensor x;                      ///< [n,H], packed, in place
     Tensor scalars;                ///< [StepScalar::count] f32; t is read from it
@@ -20,6 +21,9 @@ struct JitterTokens {
     std::uint64_t seed = 0;
     std::uint64_t leaf = 0;
     bool added = false;
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// probabilities = softmax(logits) in fp32; the k largest (lowest expert first on ties) are chosen, and their
@@ -35,6 +39,9 @@ struct Router {
     Tensor choices;           ///< [k,E] f64, optional
     Tensor probability_sums;  ///< [E] f64, optional
     std::int64_t chosen = 0;  ///< k
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// Gradient of the router's logits from that of its weights and, with `balance`, of the balance loss: every
@@ -47,6 +54,9 @@ struct RouterBackward {
     Tensor counts;         ///< [N] i32, optional
     Tensor balance;        ///< [E] f32, optional
     Tensor dlogits;        ///< [N,E] f32 or bf16
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// loss = coefficient · E · Σ_j Σ_e f[j,e] · P[e] with f and P the means of what the routers summed up over n
@@ -59,6 +69,9 @@ struct BalanceLoss {
     Tensor balance;           ///< [E] f32
     double coefficient = 0;
     double scale = 1;  ///< of the gradient
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// Sorts the slots by expert, keeping their order within one.
@@ -67,6 +80,9 @@ struct SortByExpert {
     Tensor offsets;      ///< [E + 1] i32
     Tensor row_of_slot;  ///< [N·W] i32
     Tensor slot_of_row;  ///< [N·W] i32
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// rows[r] = x[slot_of_row[r] / W]
@@ -74,6 +90,9 @@ struct TokensToRows {
     Tensor x;            ///< [N,H]
     Tensor slot_of_row;  ///< [M] i32
     Tensor rows;         ///< [M,H]
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// y[n] = Σ over the token's slots of (weight ·) rows[row_of_slot], in fp32, in the order of slots, rounded
@@ -83,6 +102,9 @@ struct RowsToTokens {
     Tensor row_of_slot;  ///< [M] i32
     Tensor weights;      ///< [N,W] f32, optional
     Tensor y;            ///< [N,H]
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// Takes the routing weights into account in backward. Given dy rows without them and dactivated = dy · W2
@@ -95,6 +117,9 @@ struct WeightRows {
     Tensor slot_of_row;  ///< [M] i32
     Tensor weights;      ///< [N,W] f32
     Tensor dweights;     ///< [N,W] f32
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// One product per expert over its rows; b or c hold the experts' matrices one below the other. A group
@@ -107,6 +132,9 @@ struct GroupedGemm {
     Tensor c;        ///< forward: y [M,O]; data gradient: dx [M,K]; weight gradient: dweights [E·O,K]
     Tensor offsets;  ///< [E + 1] i32
     bool accumulate = false;  ///< weight gradient only
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 }  // namespace drover

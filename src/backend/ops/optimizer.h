@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "backend/ops/operation.h"
 #include "core/tensor.h"
 
 /// Operations of the optimizers. An update works on many leaves at once, in fp32 whatever its tensors' types;
@@ -14,7 +15,8 @@ namespace drover {
 struct StepScalar {
     enum Index : std::int64_t {
         learning_rate,
-        loss_scale,        ///< 1 / target tokens of the whole optimizer step, times what the gradients are scaled by
+        loss_scale,  ///< 1 / target tokens of the whole optimizer step, times what the gradients are scaled
+                     ///< by
         bias_correction1,  ///< 1 − beta1^t
         bias_correction2,  ///< 1 − beta2^t
         gradient_norm,     ///< written by ClipFactor
@@ -30,11 +32,15 @@ struct StepScalar {
 struct SumOfSquares {
     std::span<const Tensor> tensors;
     Tensor sums;  ///< [tensors.size()] f64
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
-/// gradient_norm = √(Σ sums) / gradient_scale; clip_factor = min(1, max_norm / (norm + 1e-6)), or 1 when max_norm ≤ 0, divided by
-/// gradient_scale: what the gradients are too large by is taken out where they are used. When guarded, a norm or loss that is not
-/// finite makes the updates that follow leave everything as it is; so nobody has to wait for the norm to decide it.
+/// gradient_norm = √(Σ sums) / gradient_scale; clip_factor = min(1, max_norm / (norm + 1e-6)), or 1 when
+/// max_norm ≤ 0, divided by gradient_scale: what the gradients are too large by is taken out where they are
+/// used. When guarded, a norm or loss that is not finite makes the updates that follow leave everything as it
+/// is; so nobody has to wait for the norm to decide it.
 struct ClipFactor {
     Tensor sums;     ///< [n] f64
     Tensor scalars;  ///< [StepScalar::count] f32
@@ -42,6 +48,9 @@ struct ClipFactor {
     float gradient_scale = 1;
     bool guarded = false;
     Tensor loss{};  ///< [1] f64, optional
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// Where the elements of a part of a leaf stand in the whole leaf. Noise is addressed by it, so that it does
@@ -80,6 +89,9 @@ struct AdamW {
     double beta2 = 0.999;
     float eps = 1e-8f;
     UpdateRounding rounding{};
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// One leaf of an update that keeps at most one number per element. Weight decay is added to the gradient.
@@ -98,6 +110,9 @@ struct Sgd {
     Tensor scalars;  ///< [StepScalar::count] f32
     float momentum = 0;
     UpdateRounding rounding{};
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// moment += g²; param −= learning rate · g / (√moment + eps).
@@ -106,6 +121,9 @@ struct Adagrad {
     Tensor scalars;  ///< [StepScalar::count] f32
     float eps = 1e-10f;
     UpdateRounding rounding{};
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// moment ← alpha · moment + (1 − alpha) · g²; param −= learning rate · g / (√moment + eps).
@@ -115,6 +133,9 @@ struct Rmsprop {
     double alpha = 0.99;  ///< f64, because 1 − alpha is formed from it
     float eps = 1e-8f;
     UpdateRounding rounding{};
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 // Adafactor takes four operations, because its statistics are sums over whole matrices, of which a rank holds
@@ -151,6 +172,9 @@ struct AdafactorLeaf {
 struct AdafactorSums {
     std::span<const AdafactorLeaf> leaves;
     Tensor scalars;  ///< [StepScalar::count] f32
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// With s = newest_share: row_means ← (1 − s) · row_means + s · (row_sums / C + eps), column_means likewise;
@@ -159,6 +183,9 @@ struct AdafactorFactors {
     std::span<const AdafactorMatrix> matrices;
     Tensor scalars;  ///< [StepScalar::count] f32
     float eps = 1e-30f;
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// squares += Σ U² with U = g · row's factor · column's factor; or, for vectors, U = g / √means after
@@ -167,6 +194,9 @@ struct AdafactorSquares {
     std::span<const AdafactorLeaf> leaves;
     Tensor scalars;  ///< [StepScalar::count] f32
     float eps = 1e-30f;
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 /// param ← (1 − learning rate · weight decay) · param − learning rate · U / max(1, rms(U) / clip_threshold),
@@ -176,6 +206,9 @@ struct AdafactorUpdate {
     Tensor scalars;  ///< [StepScalar::count] f32
     float clip_threshold = 1;
     UpdateRounding rounding{};
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
 };
 
 }  // namespace drover
