@@ -211,7 +211,7 @@ class ClmRun {
                        arguments_.flag("spmd_debug")));
         if (!arguments_.flag("do_train")) return;
         say(batch_text(mesh_settings_, settings_.per_device_train_batch_size));
-        say(communication_table(plan_communication(model_.config, engine_settings_, **mesh_, engine_->store(),
+        say(communication_table(plan_communication(model_.config, engine_settings_, **mesh_,
                                                    backend_->device(),
                                                    settings_.gradient_accumulation_steps)));
     }

@@ -13,6 +13,7 @@
 #include "backend/cpu/peaks.h"
 #include "backend/cpu/tile_engine.h"
 #include "backend/cpu/tiles/amx_probe.h"
+#include "backend/no_fence.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/machine_memory.h"
@@ -61,14 +62,6 @@ InstructionSet choose_instruction_set() {
         fmt::format("DROVER_CPU_ISA is \"{}\", which is not an instruction set that drover knows.", forced),
         "Set it to avx2, avx512 or amx, or leave it unset.");
 }
-
-/// Everything is done when it is asked for.
-class NoFence final : public Fence {
-  public:
-    void put(Stream) override {}
-    void hold(Stream) override {}
-    void wait() override {}
-};
 
 class CpuBackend final : public Backend {
   public:
