@@ -1,14 +1,11 @@
 #pragma once
 
-#include <string_view>
-
 /// What the program and the module drover_cuda.so say to each other. Both come from one build: the Backend
 /// that the module makes is used through its virtual functions.
 namespace drover {
 
 class Backend;
 
-inline constexpr std::string_view cuda_module_name = "drover_cuda.so";
 /// Counts up whenever Backend, an operation or a type in them changes.
 inline constexpr int cuda_module_version = 5;
 
