@@ -39,15 +39,21 @@ function(drover_rooms name)
   endforeach()
 endfunction()
 
-# drover_install_module(drover_mpi)
-# drover_install_module(drover_arrow LIBRARIES … LICENSES …)
+# drover_module(drover_mpi)
+# drover_module(drover_arrow LIBRARIES … LICENSES …)
 #
-# Installs a module into the folder where both the program and the library look for it
-# (core/program_module.cpp), with either of them. LIBRARIES are those that it needs and that are not the
-# machine's own. They go beside it, with their LICENSES.
+# A library that the program, or the shared library, loads when it is needed (core/program_module.h). It
+# is built beside the program, test programs have a link to it beside them, and it is installed, with
+# either of its users, where both look. LIBRARIES are those that it needs and that are not the machine's
+# own: they go beside it, with their licences.
 
-function(drover_install_module name)
+function(drover_module name)
   cmake_parse_arguments(ARG "" "" "LIBRARIES;LICENSES" ${ARGN})
+  set_target_properties(${name} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  if(DROVER_TESTS)
+    file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    file(CREATE_LINK ../${name}.so ${CMAKE_BINARY_DIR}/tests/${name}.so SYMBOLIC)
+  endif()
   if(ARG_LIBRARIES)
     set_target_properties(${name} PROPERTIES INSTALL_RPATH "\$ORIGIN")
   else()

@@ -16,9 +16,8 @@ namespace fs = std::filesystem;
 /// The first of the folders that is there; empty when none is.
 fs::path configs_folder() {
     std::error_code ignored;
-    const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
-    for (const fs::path& folder :
-         {program.parent_path().parent_path() / "share/drover/configs", fs::path(DROVER_CONFIGS_DIR)})
+    const fs::path own = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+    for (const fs::path& folder : {own.parent_path() / "share/drover/configs", own / "configs"})
         if (fs::is_directory(folder, ignored)) return folder;
     return {};
 }

@@ -1,29 +1,24 @@
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include "backend/backend.h"
 #include "backend/cuda/module_interface.h"
-#include "core/error.h"
 #include "core/program_module.h"
 
 namespace drover {
 
 std::unique_ptr<Backend> make_cuda_backend(int ordinal, const BackendSettings& settings) {
-    const auto fail = [](std::string_view why) {
-        throw Error(
-            fmt::format("The GPU cannot be used: {}.", why),
+    const ModuleUse cuda{
+        .name = "cuda",
+        .version = cuda_module_version,
+        .impossible = "The GPU cannot be used",
+        .remedy =
             "Train on the CPU (--use_cpu), or use a build with CUDA and keep drover_cuda.so beside the "
-            "program.");
-    };
+            "program."};
     if (cuda_device_count() == 0)
-        fail(
+        throw cuda.error(
             "the driver shows no GPU to this process (nvidia-smi lists them, CUDA_VISIBLE_DEVICES hides "
             "them)");
-    const ModuleFunction found =
-        load_module_function(cuda_module_name, "DROVER_CUDA_MODULE",
-                             {"drover_cuda_module_version", cuda_module_version}, "drover_make_cuda_backend");
-    if (found.address == nullptr) fail(found.reason);
-    const auto make = reinterpret_cast<decltype(&drover_make_cuda_backend)>(found.address);
+    const auto make = cuda.function<decltype(drover_make_cuda_backend)>("drover_make_cuda_backend");
     return std::unique_ptr<Backend>(make(ordinal, settings));
 }
 

@@ -106,9 +106,14 @@ void gather_shares(Exchange& exchange, std::byte* data, std::int64_t count, DTyp
         exchange, [&](int) { return share(exchange.rank()); }, share);
 }
 
+/// Whether the root of a broadcast gives each rank only a part, which that one passes on.
+bool spreads(const CollectiveCall& call, int size) {
+    return size > 2 && call.bytes() >= spread_bytes;
+}
+
 void broadcast(Exchange& exchange, const CollectiveCall& call) {
     const bool is_root = exchange.rank() == call.peer;
-    const bool spread = exchange.size() > 2 && call.bytes() >= spread_bytes;
+    const bool spread = spreads(call, exchange.size());
     const auto part = [&](int rank) {
         if (!spread) return Bytes{call.to, call.bytes()};
         const auto [begin, length] = even_share(call.count, exchange.size(), rank);
@@ -213,24 +218,39 @@ void barrier(Exchange& exchange) {
 
 }  // namespace
 
-std::size_t sent_bytes(CollectiveKind kind, std::int64_t count, DType dtype, int size, int rank) {
-    const std::size_t whole = static_cast<std::size_t>(count) * size_of(dtype);
-    const auto peers = static_cast<std::size_t>(size - 1);
+std::size_t sent_bytes(const CollectiveCall& call, int size, int rank) {
     if (size == 1) return 0;
-    switch (kind) {
+    const std::size_t whole = call.bytes(), element = size_of(call.dtype);
+    const auto peers = static_cast<std::size_t>(size - 1);
+    // Where all ranks have an even share, and send it to all others.
+    const auto own_share = [&] {
+        return static_cast<std::size_t>(even_share(call.count, size, rank).count) * element;
+    };
+    switch (call.kind) {
         case CollectiveKind::all_gather:
         case CollectiveKind::reduce_scatter:
             return whole / static_cast<std::size_t>(size) * peers;
-        case CollectiveKind::all_reduce: {
+        case CollectiveKind::all_reduce:
             if (whole <= one_round_bytes) return whole * peers;
-            const auto own = static_cast<std::size_t>(even_share(count, size, rank).count) * size_of(dtype);
-            return whole - own + own * peers;
+            return whole - own_share() + own_share() * peers;
+        case CollectiveKind::broadcast: {
+            const bool is_root = rank == call.peer;
+            if (!spreads(call, size)) return is_root ? whole * peers : 0;
+            return (is_root ? whole - own_share() : 0) + own_share() * peers;
+        }
+        case CollectiveKind::all_to_all: {
+            std::int64_t sent = -call.counts_to[static_cast<std::size_t>(rank)];
+            for (const std::int64_t count : call.counts_to) sent += count;
+            return static_cast<std::size_t>(sent) * element;
         }
         case CollectiveKind::barrier:
             return peers;
-        default:
-            bug("a collective whose bytes follow from more than its size");
+        case CollectiveKind::send:
+            return whole;
+        case CollectiveKind::receive:
+            return 0;
     }
+    bug("unknown collective");
 }
 
 std::size_t least_scratch_bytes(int world_size) {

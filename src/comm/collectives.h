@@ -13,9 +13,8 @@ namespace drover {
 /// operands.
 void perform_collective(Exchange& exchange, const CollectiveCall& call);
 
-/// How many bytes the rank of an axis of `size` ranks sends for a collective over `count` elements (of the
-/// larger operand where there are two); not for all_to_all and messages, which say so themselves.
-std::size_t sent_bytes(CollectiveKind kind, std::int64_t count, DType dtype, int size, int rank);
+/// How many bytes rank `rank` of an axis of `size` ranks sends to others for a call.
+std::size_t sent_bytes(const CollectiveCall& call, int size, int rank);
 
 /// The scratch that a world of this many ranks needs at least.
 std::size_t least_scratch_bytes(int world_size);

@@ -5,11 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
-
-#include "core/path_inside.h"
 
 namespace drover {
 namespace {
@@ -34,29 +33,35 @@ fs::path library_folder() {
     return file == fs::read_symlink("/proc/self/exe", unknown) ? fs::path() : file.parent_path();
 }
 
-/// Where modules may be. The build folder counts only for what lies in it: an installed program must not
-/// take up a module of another build.
 std::vector<fs::path> module_folders() {
     std::vector<fs::path> folders;
-    std::error_code absent;
-    const fs::path build = fs::canonical(DROVER_BUILD_FOLDER, absent);
     const auto add = [&](const fs::path& own, std::string_view installed) {
         if (own.empty()) return;
         folders.push_back(own);
         folders.push_back((own / installed).lexically_normal());
-        if (!build.empty() && lies_inside(own, build)) folders.push_back(build);
     };
     add(program_folder(), DROVER_MODULES_FROM_PROGRAM);
     add(library_folder(), "drover");
     return folders;
 }
 
-std::vector<fs::path> module_places(std::string_view file_name, const char* environment_variable) {
-    if (const char* given = std::getenv(environment_variable); given != nullptr && *given != '\0')
+std::string file_name_of(std::string_view module) {
+    return fmt::format("drover_{}.so", module);
+}
+
+/// "DROVER_MPI_MODULE"
+std::string variable_of(std::string_view module) {
+    std::string name = fmt::format("drover_{}_module", module);
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+    return name;
+}
+
+std::vector<fs::path> module_places(std::string_view module) {
+    if (const char* given = std::getenv(variable_of(module).c_str()); given != nullptr && *given != '\0')
         return {given};
     std::vector<fs::path> places;
     for (const fs::path& folder : module_folders())
-        if (const fs::path place = folder / file_name;
+        if (const fs::path place = folder / file_name_of(module);
             std::find(places.begin(), places.end(), place) == places.end())
             places.push_back(place);
     return places;
@@ -64,29 +69,34 @@ std::vector<fs::path> module_places(std::string_view file_name, const char* envi
 
 }  // namespace
 
-ProgramModule load_program_module(std::string_view file_name, const char* environment_variable) {
+LoadedModule load_module(std::string_view name) {
     std::vector<std::string> looked_at;
-    for (const auto& place : module_places(file_name, environment_variable)) {
+    for (const fs::path& place : module_places(name)) {
         looked_at.push_back(place.string());
         std::error_code ignored;
         if (!fs::exists(place, ignored)) continue;
         void* handle = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (handle == nullptr) return {.reason = fmt::format("its module cannot be loaded ({})", dlerror())};
+        if (handle == nullptr)
+            return {.reason = fmt::format("the module {} cannot be loaded ({})", place.string(), dlerror())};
         return {.handle = handle, .place = place.string()};
     }
-    return {.reason = fmt::format("the module {} is not there (looked for: {})", file_name,
+    return {.reason = fmt::format("the module {} is not there (looked for: {})", file_name_of(name),
                                   fmt::join(looked_at, ", "))};
 }
 
-ModuleFunction load_module_function(std::string_view file_name, const char* environment_variable,
-                                    const ModuleVersion& version, const char* name) {
-    const ProgramModule module = load_program_module(file_name, environment_variable);
-    if (module.handle == nullptr) return {.reason = module.reason};
-    const auto number = reinterpret_cast<int (*)()>(dlsym(module.handle, version.function));
-    void* const address = dlsym(module.handle, name);
-    if (number == nullptr || address == nullptr || number() != version.expected)
-        return {.reason = fmt::format("{} belongs to another version of the program", module.place)};
-    return {.address = address};
+Error ModuleUse::error(std::string_view reason) const {
+    return Error(fmt::format("{}: {}.", impossible, reason), remedy);
+}
+
+void* ModuleUse::address(const char* function) const {
+    const LoadedModule module = load_module(name);
+    if (module.handle == nullptr) throw error(module.reason);
+    const std::string version_function = fmt::format("drover_{}_module_version", name);
+    const auto number = reinterpret_cast<int (*)()>(dlsym(module.handle, version_function.c_str()));
+    void* const found = dlsym(module.handle, function);
+    if (number == nullptr || found == nullptr || number() != version)
+        throw error(fmt::format("the module {} belongs to another version of the program", module.place));
+    return found;
 }
 
 }  // namespace drover

@@ -3,34 +3,38 @@
 #include <string>
 #include <string_view>
 
+#include "core/error.h"
+
 namespace drover {
 
-/// A shared library that belongs to the program and is loaded only when it is needed: beside the program or
-/// the library that holds this code, in lib/drover of the tree in which they are installed, or, for programs
-/// in the build folder, there. An environment variable may name the file instead.
-struct ProgramModule {
-    void* handle = nullptr;  ///< for dlsym; nullptr when it could not be loaded
+/// A shared library that belongs to the program and is loaded only when it is needed, so that the program
+/// starts where what the module uses (CUDA, MPI, …) is not installed. The module "mpi" is the file
+/// drover_mpi.so, beside the program or the library that holds this code, or in lib/drover of the tree in
+/// which they are installed. DROVER_MPI_MODULE may name the file instead.
+struct LoadedModule {
+    void* handle = nullptr;  ///< nullptr when it could not be loaded
     std::string place;       ///< the file that was loaded
-    std::string reason;      ///< why it was not: "the module x.so is not there (looked for: …)"
+    std::string reason;      ///< why it was not: "the module drover_mpi.so is not there (looked for: …)"
 };
 
-/// Loads `file_name` and keeps it for the rest of the process.
-ProgramModule load_program_module(std::string_view file_name, const char* environment_variable);
+/// Loads the module of this name and keeps it for the rest of the process.
+LoadedModule load_module(std::string_view name);
 
-/// A function of a module, by its name in C.
-struct ModuleFunction {
-    void* address = nullptr;  ///< nullptr when there is none to use
-    std::string reason{};     ///< why not
+/// What the program wants of a module, and what it says when it cannot have it.
+struct ModuleUse {
+    std::string_view name;   ///< "mpi"
+    int version = 0;         ///< what the module's `extern "C" int drover_mpi_module_version()` returns
+    std::string impossible;  ///< begins the error's cause: "Several GPUs cannot work together"
+    std::string_view remedy{};
+
+    /// For a use that is impossible for this reason.
+    Error error(std::string_view reason) const;
+    /// The module's function of this name; Error when the module cannot be loaded or is of another version.
+    void* address(const char* function) const;
+    template <class Function>
+    Function* function(const char* function_name) const {
+        return reinterpret_cast<Function*>(address(function_name));
+    }
 };
-
-/// A module's own number, which must be the program's.
-struct ModuleVersion {
-    const char* function;  ///< int(), which gives it
-    int expected;
-};
-
-/// Loads the module, unless it is of another version, and finds the function.
-ModuleFunction load_module_function(std::string_view file_name, const char* environment_variable,
-                                    const ModuleVersion& version, const char* name);
 
 }  // namespace drover

@@ -160,7 +160,7 @@ class Leader {
         plan_.connections_chosen = std::getenv("OMPI_MCA_btl") != nullptr;
         if (std::getenv("NCCL_SOCKET_IFNAME") == nullptr)
             mpirun_variables_.push_back("NCCL_SOCKET_IFNAME=lo");
-        const ProgramModule module = load_program_module("drover_loopback.so", "DROVER_LOOPBACK_MODULE");
+        const LoadedModule module = load_module("loopback");
         if (module.handle == nullptr || module.place.find_first_of(" :") != std::string::npos)
             return say(fmt::format(
                 "mpirun listens on all networks of this machine: {}.",

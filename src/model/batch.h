@@ -19,6 +19,8 @@ struct TokenBatch {
     std::vector<std::int32_t> sequence_begin;  ///< see Sequences; empty when every row is one sequence
     std::vector<std::int32_t> sequence_length;
     std::int64_t label_count = 0;  ///< labels ≠ −100, those without a prediction included
+    /// There are no tokens: it stands for any batch of these rows while a run is planned.
+    bool is_shape_only = false;
 
     std::int64_t tokens() const { return rows * row_length; }
     std::int64_t target_count() const;

@@ -28,6 +28,14 @@ void BatchBuffers::prepare_staging(Backend& backend) {
     }
 }
 
+MicroBatch BatchBuffers::any_of_shape(std::int64_t rows, std::int64_t row_length) const {
+    const auto part = [&](Part which) { return sets_[turn_].on_device[which].rows(0, rows * row_length); };
+    return {.ids = part(ids),
+            .targets = part(targets),
+            .positions = part(positions),
+            .sequences = {.rows = rows, .row_length = row_length}};
+}
+
 MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatch& batch,
                                 std::int64_t vocab_size) {
     const auto bad = std::find_if(batch.ids.begin(), batch.ids.end(),
@@ -38,6 +46,7 @@ MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatc
             "Use the tokenizer that belongs to this config, or raise vocab_size.");
     require(batch.tokens() <= sets_[0].on_device[ids].size(0), "micro-batch larger than planned");
     require(batch.row_length <= longest_row_, "rows longer than planned");
+    if (batch.is_shape_only) return any_of_shape(batch.rows, batch.row_length);
     prepare_staging(backend);
 
     // All work on the other set's micro-batch is on the stream by now.

@@ -15,7 +15,8 @@ class BatchBuffers {
     void plan(Arena& arena, std::int64_t rows, std::int64_t row_length);
 
     /// The micro-batch, for work on `stream`; valid until the upload after the next one. Error when a token
-    /// id is outside the vocabulary; neither the batch nor its rows may be larger than planned.
+    /// id is outside the vocabulary; neither the batch nor its rows may be larger than planned. Of a batch
+    /// that is only a shape nothing is uploaded.
     MicroBatch upload(Backend& backend, Stream stream, const TokenBatch& batch, std::int64_t vocab_size);
 
   private:
@@ -28,6 +29,7 @@ class BatchBuffers {
     };
 
     void prepare_staging(Backend& backend);
+    MicroBatch any_of_shape(std::int64_t rows, std::int64_t row_length) const;
 
     std::array<Set, 2> sets_;
     std::size_t turn_ = 0;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <functional>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -31,44 +31,58 @@ Mesh::Mesh()
       key_value_copies_(make_self_communicator("key/value copies")),
       everyone_(make_self_communicator("everyone")) {}
 
-Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies, const MakeCommunicator& make)
-    : shape_(shape) {
+namespace {
+
+const MeshShape& checked(const MeshShape& shape, const World& world) {
     if (shape.ranks() != world.size())
         throw Error(
             fmt::format(
                 "The mesh pp {} × dcn {} × data {} × cp {} × tp {} has {} ranks, but {} were started.",
                 shape.pp, shape.dcn, shape.data, shape.cp, shape.tp, shape.ranks(), world.size()),
             "Make the product of the axes equal to the number of processes.");
-    place_ = place_of(shape, world.rank());
+    return shape;
+}
 
+/// The world's own communicators; `ending` is added to the axes' names.
+MakeCommunicator made_by(World& world, const std::string& ending) {
+    return [&world, ending](const std::string& axis, std::vector<int> ranks) {
+        return world.make_communicator(axis + ending, std::move(ranks));
+    };
+}
+
+}  // namespace
+
+Mesh::Mesh(World& world, const MeshShape& shape, int key_value_copies, const MakeCommunicator& make)
+    : Mesh(checked(shape, world), world.rank(), key_value_copies, make ? make : made_by(world, ""),
+           make ? made_by(world, " on the host") : MakeCommunicator()) {}
+
+Mesh::Mesh(const MeshShape& shape, int rank, int key_value_copies, const MakeCommunicator& make,
+           const MakeCommunicator& make_on_host)
+    : shape_(shape), place_(place_of(shape, rank)) {
     // The ranks for which `same` holds, in order: those that differ from this one only along the wanted axes.
     const auto ranks_of = [&](const std::function<bool(const MeshPlace&)>& same) {
         std::vector<int> ranks;
-        for (int rank = 0; rank < world.size(); ++rank)
-            if (same(place_of(shape, rank))) ranks.push_back(rank);
+        for (int other = 0; other < shape.ranks(); ++other)
+            if (same(place_of(shape, other))) ranks.push_back(other);
         return ranks;
-    };
-    const auto axis = [&](std::string name, const std::function<bool(const MeshPlace&)>& same) {
-        return make ? make(std::move(name), ranks_of(same))
-                    : world.make_communicator(std::move(name), ranks_of(same));
     };
     const MeshPlace& p = place_;
     const auto same_inner = [&p](const MeshPlace& o) { return o.pp == p.pp && o.cp == p.cp && o.tp == p.tp; };
     const auto same_outer = [&p](const MeshPlace& o) {
         return o.pp == p.pp && o.dcn == p.dcn && o.data == p.data && o.cp == p.cp;
     };
-    tp_ = axis("tp", same_outer);
-    data_ = axis("data", [&](const MeshPlace& o) { return same_inner(o) && o.dcn == p.dcn; });
-    dcn_ = axis("dcn", [&](const MeshPlace& o) { return same_inner(o) && o.data == p.data; });
-    replicas_ = axis("dcn+data", same_inner);
-    key_value_copies_ = axis("key/value copies", [&](const MeshPlace& o) {
-        return same_outer(o) && o.tp / key_value_copies == p.tp / key_value_copies;
-    });
+    tp_ = make("tp", ranks_of(same_outer));
+    data_ = make("data", ranks_of([&](const MeshPlace& o) { return same_inner(o) && o.dcn == p.dcn; }));
+    dcn_ = make("dcn", ranks_of([&](const MeshPlace& o) { return same_inner(o) && o.data == p.data; }));
+    replicas_ = make("dcn+data", ranks_of(same_inner));
+    key_value_copies_ = make("key/value copies", ranks_of([&](const MeshPlace& o) {
+                                 return same_outer(o) && o.tp / key_value_copies == p.tp / key_value_copies;
+                             }));
     const auto all = [](const MeshPlace&) { return true; };
-    everyone_ = axis("everyone", all);
-    if (!make) return;
-    host_replicas_ = world.make_communicator("dcn+data on the host", ranks_of(same_inner));
-    host_everyone_ = world.make_communicator("everyone on the host", ranks_of(all));
+    everyone_ = make("everyone", ranks_of(all));
+    if (!make_on_host) return;
+    host_replicas_ = make_on_host("dcn+data", ranks_of(same_inner));
+    host_everyone_ = make_on_host("everyone", ranks_of(all));
 }
 
 Mesh Mesh::that_copies(World& world, const MakeLonelyCommunicator& make) {

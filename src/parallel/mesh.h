@@ -40,6 +40,11 @@ class Mesh {
     /// are made by `make`, or by the world, which must outlive the mesh.
     Mesh(World& world, const MeshShape& shape, int key_value_copies = 1, const MakeCommunicator& make = {});
 
+    /// The axes as rank `rank` of such a mesh sees them, made by `make`. Where the ranks' tensors lie on
+    /// another device, `make_on_host` makes those for numbers on the host; otherwise it is empty.
+    Mesh(const MeshShape& shape, int rank, int key_value_copies, const MakeCommunicator& make,
+         const MakeCommunicator& make_on_host);
+
     /// A mesh of one rank whose axes that FSDP uses (data, replicas, everyone) copy: what sharding costs by
     /// itself can be measured on it. The world has one rank.
     static Mesh that_copies(World& world, const MakeLonelyCommunicator& make);

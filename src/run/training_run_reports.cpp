@@ -56,7 +56,7 @@ void TrainingRun::describe_mesh() const {
                    settings_.logs.mesh_details));
     if (!settings_.do_train) return;
     say(batch_text(mesh_plan_, settings_.loop.per_device_train_batch_size));
-    say(communication_table(plan_communication(model_.config, engine_options_, **mesh_, engine_->store(),
+    say(communication_table(plan_communication(model_.config, engine_options_, **mesh_,
                                                backend_->device(),
                                                settings_.loop.gradient_accumulation_steps)));
 }

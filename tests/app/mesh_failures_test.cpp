@@ -72,7 +72,7 @@ TEST_F(MeshFailures, WithoutMpiTheRemedyIsShown) {
               std::string::npos)
         << no_module.output;
     expect_shown_once(no_library, remedy, 1);
-    EXPECT_NE(no_library.output.find("its module cannot be loaded (libnil.so"), std::string::npos)
+    EXPECT_NE(no_library.output.find("drover_mpi.so cannot be loaded (libnil.so"), std::string::npos)
         << no_library.output;
     EXPECT_EQ(alone.exit_code, 0) << alone.output;
 }

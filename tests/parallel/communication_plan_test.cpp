@@ -4,11 +4,13 @@
 #include <omp.h>
 
 #include <map>
-#include <mutex>
 #include <thread>
 
+#include "comm/counting_communicator.h"
+#include "comm/counting_transport.h"
 #include "comm/threads/mailbox_transport.h"
 #include "model/block_shape.h"
+#include "model/params.h"
 #include "parallel/mesh_cases.h"
 
 namespace drover {
@@ -16,43 +18,16 @@ namespace {
 
 constexpr std::int64_t rows = 2, row_length = 12;
 
-/// Counts what a rank sends, by channel.
-class CountingTransport final : public Transport {
-  public:
-    CountingTransport(std::unique_ptr<Transport> carrier, std::map<Channel, std::size_t>& sent)
-        : carrier_(std::move(carrier)), sent_(sent) {}
-
-    int rank() const override { return carrier_->rank(); }
-    int size() const override { return carrier_->size(); }
-    Request send(int to, Channel channel, const void* data, std::size_t bytes) override {
-        sent_[channel] += bytes;
-        return carrier_->send(to, channel, data, bytes);
-    }
-    Request receive(int from, Channel channel, void* data, std::size_t capacity) override {
-        return carrier_->receive(from, channel, data, capacity);
-    }
-    std::optional<std::size_t> finished(Request request) override { return carrier_->finished(request); }
-    void poll(std::chrono::microseconds at_most) override { carrier_->poll(at_most); }
-    void wake() override { carrier_->wake(); }
-    void send_note(int to, const Note& note) override { carrier_->send_note(to, note); }
-    std::vector<ReceivedNote> take_notes() override { return carrier_->take_notes(); }
-    const std::optional<FailedRank>& failed_rank() const override { return carrier_->failed_rank(); }
-    void tell_failure(std::string_view reason) noexcept override { carrier_->tell_failure(reason); }
-    void break_off() noexcept override { carrier_->break_off(); }
-    void close() override { carrier_->close(); }
-
-  private:
-    std::unique_ptr<Transport> carrier_;
-    std::map<Channel, std::size_t>& sent_;  // used by the communication thread alone, until it has ended
-};
-
 struct Case {
     std::string name;
     MeshShape shape;
-    Sharding sharding;
+    Sharding sharding = Sharding::replicated;
     bool sequence_parallel = false;
     Recompute recompute = Recompute::none;
     std::string optimizer = "adamw_torch";
+    int micro_batches = 2;
+    /// What else is unlike the defaults.
+    std::function<void(TrainEngineOptions&)> change = [](TrainEngineOptions&) {};
 };
 
 TokenBatch batch_of(const ModelConfig& config) {
@@ -62,13 +37,7 @@ TokenBatch batch_of(const ModelConfig& config) {
     return TokenBatch::from_labels(rows, row_length, ids, ids);
 }
 
-/// Trains one update of two micro-batches on rank `rank`, after one that is not counted, and gives plan and
-/// bytes by axis.
-void train(World& world, const test::MeshModel& model, const Case& mesh_case,
-           std::map<Channel, std::size_t>& sent, std::map<std::string, std::size_t>& planned) {
-    omp_set_num_threads(1);
-    const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
-    const auto backend = make_cpu_backend();
+TrainEngineOptions options_of(const test::MeshModel& model, const Case& mesh_case) {
     TrainEngineOptions options{.model = {.precision = Precision::fp32(),
                                          .recompute = {mesh_case.recompute},
                                          .rows = rows,
@@ -79,61 +48,189 @@ void train(World& world, const test::MeshModel& model, const Case& mesh_case,
                                .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0),
                                .sharding = mesh_case.sharding,
                                .sequence_parallel = mesh_case.sequence_parallel};
+    mesh_case.change(options);
+    return options;
+}
+
+/// Of one rank, planned and sent.
+struct Traffic {
+    std::map<std::string, std::size_t> planned;  ///< bytes by axis
+    std::map<Channel, std::size_t> sent;         ///< bytes by channel
+    std::int64_t planned_calls = 0, calls = 0;
+};
+
+/// Plans an update, makes one that is not counted, and then one that is.
+void train(World& world, const test::MeshModel& model, const Case& mesh_case, Traffic& traffic) {
+    omp_set_num_threads(1);
+    const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+    const auto backend = make_cpu_backend();
+    const TrainEngineOptions options = options_of(model, mesh_case);
+    for (const PlannedCollective& part :
+         plan_communication(model.config, options, mesh, Device::cpu, mesh_case.micro_batches)) {
+        traffic.planned[part.axis] += part.bytes;
+        traffic.planned_calls += part.calls;
+    }
+
     TrainEngine engine(model.config, options, *backend, mesh);
     engine.allocate();
     engine.initialize_weights(1);
-    const std::vector<TokenBatch> micro_batches(2, batch_of(model.config));
+    const std::vector<TokenBatch> micro_batches(static_cast<std::size_t>(mesh_case.micro_batches),
+                                                batch_of(model.config));
     engine.step(micro_batches, 1e-3);
     mesh.everyone().barrier({});
-    const std::map<Channel, std::size_t> before = sent;  // nothing is under way
+    const std::map<Channel, std::size_t> before = traffic.sent;  // nothing is under way
+    const std::int64_t calls_before = world.communication_times().collectives;
     engine.step(micro_batches, 1e-3);
-    for (auto& [channel, bytes] : sent)
+    traffic.calls = world.communication_times().collectives - calls_before;
+    for (auto& [channel, bytes] : traffic.sent)
         if (before.contains(channel)) bytes -= before.at(channel);
-    for (const PlannedCollective& part :
-         plan_communication(model.config, options, mesh, engine.store(), Device::cpu, 2))
-        planned[part.axis] += part.bytes;
+}
+
+/// What the ranks of a mesh plan and send.
+std::vector<Traffic> train_on_threads(const test::MeshModel& model, const Case& mesh_case) {
+    const int size = mesh_case.shape.ranks();
+    const auto mailboxes = std::make_shared<Mailboxes>(size);
+    std::vector<Traffic> traffic(static_cast<std::size_t>(size));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank)
+        threads.emplace_back([&, rank] {
+            Traffic& own = traffic[static_cast<std::size_t>(rank)];
+            World world(
+                [&, rank] {
+                    return std::make_unique<test::CountingTransport>(make_mailbox_transport(mailboxes, rank),
+                                                                     own.sent);
+                },
+                {});
+            run_rank(world, [&](World& each) { train(each, model, mesh_case, own); });
+        });
+    for (std::thread& thread : threads) thread.join();
+    return traffic;
+}
+
+void expect_plan_is_sent(const test::MeshModel& model, const Case& mesh_case) {
+    // In the order in which a mesh makes its communicators, two channels each.
+    const std::vector<std::string> axes{"tp", "data", "dcn", "dcn+data", "key/value copies", "everyone"};
+    std::vector<Traffic> traffic = train_on_threads(model, mesh_case);
+    EXPECT_GT(traffic[0].sent[static_cast<Channel>(2 * (axes.size() - 1))], 0u) << "nothing was counted";
+    for (std::size_t rank = 0; rank < traffic.size(); ++rank) {
+        for (std::size_t axis = 0; axis < axes.size(); ++axis)
+            EXPECT_EQ(traffic[rank].planned[axes[axis]], traffic[rank].sent[static_cast<Channel>(2 * axis)])
+                << model.name << ", " << mesh_case.name << ", rank " << rank << ", " << axes[axis];
+        EXPECT_EQ(traffic[rank].planned_calls, traffic[rank].calls)
+            << model.name << ", " << mesh_case.name << ", rank " << rank;
+    }
 }
 
 TEST(CommunicationPlan, IsWhatIsSent) {
     const std::vector<Case> cases{
-        {"ddp", {.data = 2}, Sharding::replicated},
+        {"ddp", {.data = 2}},
         {"zero1", {.data = 2}, Sharding::zero1},
         {"zero2", {.data = 2}, Sharding::zero2},
         {"zero3", {.data = 4}, Sharding::zero3},
         {"hybrid", {.dcn = 2, .data = 2}, Sharding::zero3, false, Recompute::none, "adafactor"},
-        {"tp", {.tp = 2}, Sharding::replicated},
+        {"tp", {.tp = 2}},
         {"2d", {.data = 2, .tp = 2}, Sharding::zero3, true, Recompute::full, "adafactor"},
         {"copies", {.tp = 4}, Sharding::replicated, true, Recompute::selective_mlp},
     };
-    // In the order in which a mesh makes its communicators, two channels each.
-    const std::vector<std::string> axes{"tp", "data", "dcn", "dcn+data", "key/value copies", "everyone"};
     for (const test::MeshModel& model : test::mesh_models())
-        for (const Case& mesh_case : cases) {
-            const int size = mesh_case.shape.ranks();
-            const auto mailboxes = std::make_shared<Mailboxes>(size);
-            std::vector<std::map<Channel, std::size_t>> sent(static_cast<std::size_t>(size));
-            std::vector<std::map<std::string, std::size_t>> planned(static_cast<std::size_t>(size));
-            std::vector<std::thread> threads;
-            for (int rank = 0; rank < size; ++rank)
-                threads.emplace_back([&, rank] {
-                    const auto own = static_cast<std::size_t>(rank);
-                    World world(
-                        [&, rank] {
-                            return std::make_unique<CountingTransport>(
-                                make_mailbox_transport(mailboxes, rank),
-                                sent[static_cast<std::size_t>(rank)]);
-                        },
-                        {});
-                    run_rank(world,
-                             [&](World& each) { train(each, model, mesh_case, sent[own], planned[own]); });
-                });
-            for (std::thread& thread : threads) thread.join();
-            EXPECT_GT(sent[0][static_cast<Channel>(2 * (axes.size() - 1))], 0u) << "nothing was counted";
-            for (std::size_t rank = 0; rank < sent.size(); ++rank)
-                for (std::size_t axis = 0; axis < axes.size(); ++axis)
-                    EXPECT_EQ(planned[rank][axes[axis]], sent[rank][static_cast<Channel>(2 * axis)])
-                        << model.name << ", " << mesh_case.name << ", rank " << rank << ", " << axes[axis];
-        }
+        for (const Case& mesh_case : cases) expect_plan_is_sent(model, mesh_case);
+}
+
+/// Micro-batches that come again, and the settings that change what an update does.
+TEST(CommunicationPlan, IsWhatIsSentWithEverySetting) {
+    const auto without_gathering_ahead = [](TrainEngineOptions& options) {
+        options.model.gather_ahead = {.forward = false, .backward = false};
+    };
+    const auto without_clipping = [](TrainEngineOptions& options) { options.max_gradient_norm = 0; };
+    const auto offloaded = [](TrainEngineOptions& options) {
+        options.offload_optimizer = true;
+        options.model.precision = Precision::with_master(DType::bf16);
+    };
+    const auto means_of_shared_batches = [](TrainEngineOptions& options) {
+        options.shared_batches = true;
+        options.compat.loss_denominator = HfCompat::LossDenominator::mean_of_micro_batches;
+    };
+    const auto smoothed_with_noise = [](TrainEngineOptions& options) {
+        options.model.label_smoothing = 0.1;
+        options.model.neftune_alpha = 5;
+    };
+    const auto scaled = [](TrainEngineOptions& options) { options.loss_scaling.emplace(); };
+    const MeshShape data{.data = 2}, both{.data = 2, .tp = 2};
+    const Recompute full = Recompute::full, selective = Recompute::selective, none = Recompute::none;
+    const std::string adamw = "adamw_torch";
+    const std::vector<Case> cases{
+        {"one micro-batch", data, Sharding::zero3, false, full, adamw, 1},
+        {"five micro-batches", data, Sharding::zero3, false, none, adamw, 5, without_gathering_ahead},
+        {"ZeRO-2 with three", both, Sharding::zero2, true, selective, "adafactor", 3, without_clipping},
+        {"offloaded", both, Sharding::zero1, false, full, adamw, 3, offloaded},
+        {"means", both, Sharding::replicated, true, none, "sgd", 3, means_of_shared_batches},
+        {"noise", both, Sharding::zero3, true, none, adamw, 2, smoothed_with_noise},
+        {"scaled", data, Sharding::replicated, false, none, adamw, 2, scaled},
+    };
+    std::vector<test::MeshModel> models = test::mesh_models();
+    for (test::MeshModel& model : models) {
+        if (model.config.has_experts()) model.config.moe.jitter = 0.1;
+        for (const Case& mesh_case : cases) expect_plan_is_sent(model, mesh_case);
+    }
+}
+
+std::size_t parameters_of(const UnitSpec& unit) {
+    std::int64_t count = 0;
+    for (const StorageSpec& storage : unit.storages)
+        for (const LeafSpec& leaf : storage.leaves) count += leaf.shape.numel();
+    return static_cast<std::size_t>(count);
+}
+
+Mesh mesh_of_nobody(const MeshShape& shape, int rank) {
+    static SentCounts ignored;
+    const auto make = [rank](std::string axis, const std::vector<int>& ranks) {
+        const auto place = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
+        return make_counting_communicator(std::move(axis), static_cast<int>(ranks.size()),
+                                          static_cast<int>(place), Device::cpu, ignored);
+    };
+    return Mesh(shape, rank, 1, make, {});
+}
+
+/// Neither ranks nor memory are needed for a plan: this model has 140 GB of weights.
+TEST(CommunicationPlan, IsMadeForRanksAndMemoryThatAreNotThere) {
+    const ModelConfig config = ModelConfig::parse(
+        R"({"vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+            "num_attention_heads": 64, "num_key_value_heads": 8})",
+        "70B");
+    const TrainEngineOptions options{.model = {.precision = Precision::with_master(DType::bf16),
+                                               .recompute = {Recompute::full},
+                                               .rows = 2,
+                                               .row_length = 8192},
+                                     .sharding = Sharding::zero3};
+    const Mesh mesh = mesh_of_nobody({.data = 64}, 17);
+    const std::vector<PlannedCollective> plan = plan_communication(config, options, mesh, Device::cuda, 4);
+
+    // Every block is gathered for forward and for backward, but two of them are still there each time it
+    // turns; embedding and head stay.
+    const ParamSpec spec = make_param_spec(config);
+    const std::size_t block = parameters_of(spec.units[1]);
+    const std::size_t gathered = 4 * 2 * 80 * block - (2 * 4 - 1) * 2 * block +
+                                 parameters_of(spec.units.front()) + parameters_of(spec.units.back());
+    const auto gathers = std::find_if(plan.begin(), plan.end(), [](const PlannedCollective& part) {
+        return part.axis == "data" && part.kind == CollectiveKind::all_gather;
+    });
+    ASSERT_NE(gathers, plan.end());
+    EXPECT_EQ(gathers->bytes, gathered * size_of(DType::bf16) / 64 * 63);
+    EXPECT_EQ(plan, plan_communication(config, options, mesh, Device::cuda, 4));
+}
+
+/// The tokens of such a batch alone would take 1.5 TiB.
+TEST(CommunicationPlan, NeedsNoMemoryForTheBatch) {
+    const test::MeshModel model = test::mesh_models().front();
+    TrainEngineOptions options = options_of(model, {"tp", {.tp = 2}});
+    options.model.rows = std::int64_t{1} << 24;
+    options.model.row_length = 1 << 13;
+    const std::vector<PlannedCollective> plan =
+        plan_communication(model.config, options, mesh_of_nobody({.tp = 2}, 1), Device::cuda, 1);
+    ASSERT_EQ(plan.size(), 2u);
+    EXPECT_EQ(plan[0].axis, "tp");
+    EXPECT_GT(plan[0].bytes, std::size_t{1} << 43);
+    EXPECT_EQ(plan[1].axis, "everyone");
 }
 
 }  // namespace

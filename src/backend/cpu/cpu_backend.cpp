@@ -12,6 +12,7 @@
 #include "backend/cpu/peaks.h"
 #include "backend/cpu/tile_engine.h"
 #include "backend/cpu/tiles/amx_probe.h"
+#include "backend/no_fence.h"
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/machine_memory.h"
@@ -56,14 +57,6 @@ InstructionSet choose_instruction_set(std::optional<CpuInstructions> asked) {
             "Leave the variable unset, or set it to avx2.");
     return set;
 }
-
-/// Everything is done when it is asked for.
-class NoFence final : public Fence {
-  public:
-    void put(Stream) override {}
-    void hold(Stream) override {}
-    void wait() override {}
-};
 
 class CpuBackend final : public Backend {
   public:

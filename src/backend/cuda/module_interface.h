@@ -12,8 +12,6 @@ namespace drover {
 
 class Backend;
 
-inline constexpr std::string_view cuda_module_name = "drover_cuda.so";
-
 /// Another number for another list of operations, other sizes of what is passed, or another first number,
 /// which counts up when something else in Backend changes.
 constexpr int make_cuda_module_version() {

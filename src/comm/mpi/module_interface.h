@@ -1,14 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <string_view>
 
 /// The interface between the program and the module drover_mpi.so. Both come from one build.
 namespace drover {
 
 class Transport;
 
-inline constexpr std::string_view mpi_module_name = "drover_mpi.so";
 /// Counts up whenever Transport or a type in it changes.
 inline constexpr int mpi_module_version = 1;
 

@@ -1,13 +1,10 @@
 #pragma once
 
-#include <string_view>
-
 /// The interface between the program and the module drover_nccl.so. Both come from one build.
 namespace drover {
 
 class GpuLinks;
 
-inline constexpr std::string_view nccl_module_name = "drover_nccl.so";
 /// Counts up whenever GpuLinks, GpuLink or a type in them changes.
 inline constexpr int nccl_module_version = 2;
 

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "comm/nccl/module_interface.h"
 #include "comm/nccl/nccl_communicators.h"
 #include "core/program_module.h"
@@ -8,16 +6,14 @@ namespace drover {
 
 std::unique_ptr<GpuLinks> load_nccl(Backend& backend) {
     require(backend.device() == Device::cuda, "NCCL for a backend without a GPU");
-    const auto fail = [](std::string_view why) {
-        throw Error(fmt::format("Several GPUs cannot work together: {}.", why),
-                    "Install NCCL (libnccl2), or use a build with NCCL and keep drover_nccl.so beside the "
-                    "program.");
-    };
-    const ModuleFunction found =
-        load_module_function(nccl_module_name, "DROVER_NCCL_MODULE",
-                             {"drover_nccl_module_version", nccl_module_version}, "drover_make_nccl_links");
-    if (found.address == nullptr) fail(found.reason);
-    const auto make = reinterpret_cast<decltype(&drover_make_nccl_links)>(found.address);
+    const ModuleUse nccl{
+        .name = "nccl",
+        .version = nccl_module_version,
+        .impossible = "Several GPUs cannot work together",
+        .remedy =
+            "Install NCCL (libnccl2), or use a build with NCCL and keep drover_nccl.so beside the "
+            "program."};
+    const auto make = nccl.function<decltype(drover_make_nccl_links)>("drover_make_nccl_links");
     return std::unique_ptr<GpuLinks>(make(backend.main_stream().handle));
 }
 

@@ -1,10 +1,8 @@
 #include "data/readers/arrow_library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
-#include <mutex>
 
 #include "core/error.h"
 #include "core/program_module.h"
@@ -13,32 +11,23 @@
 namespace drover {
 namespace {
 
-constexpr std::string_view module_name = "drover_arrow.so";
-
-[[noreturn]] void fail(std::string_view file, std::string_view why) {
-    throw Error(
-        fmt::format("{} needs Arrow C++, and {}.", file, why),
-        "Run scripts/fetch_arrow.sh --again where python3, pip and a network are, build again, and keep "
-        "drover_arrow.so beside the program; or convert the data to JSON lines.");
-}
-
 using Buffer = std::array<char, drover_arrow_message_size>;
 
 }  // namespace
 
 const DroverArrowModule& arrow_library(std::string_view file) {
-    static std::mutex mutex;
-    static const DroverArrowModule* loaded = nullptr;
-    const std::lock_guard lock(mutex);
-    if (loaded != nullptr) return *loaded;
-    const ProgramModule module = load_program_module(module_name, "DROVER_ARROW_MODULE");
-    if (module.handle == nullptr) fail(file, module.reason);
-    const auto table =
-        reinterpret_cast<const DroverArrowModule* (*)()>(dlsym(module.handle, "drover_arrow_module"));
-    if (table == nullptr || table()->version != drover_arrow_version)
-        fail(file, fmt::format("{} belongs to another version of the program", module.place));
-    loaded = table();
-    return *loaded;
+    const auto load = [&]() -> const DroverArrowModule& {
+        const ModuleUse arrow{
+            .name = "arrow",
+            .version = drover_arrow_version,
+            .impossible = fmt::format("{} needs Arrow C++", file),
+            .remedy =
+                "Run scripts/fetch_arrow.sh --again where python3, pip and a network are, build again, "
+                "and keep drover_arrow.so beside the program; or convert the data to JSON lines."};
+        return *arrow.function<decltype(drover_arrow_module)>("drover_arrow_module")();
+    };
+    static const DroverArrowModule& loaded = load();  // tried again after an error
+    return loaded;
 }
 
 bool have_arrow_library() {

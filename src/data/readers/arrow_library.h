@@ -10,9 +10,8 @@
 
 namespace drover {
 
-/// The loaded drover_arrow.so. It is looked for beside the program and in the build folder, or taken from the
-/// path in DROVER_ARROW_MODULE. Error, with `file` as the reason why it is needed, when it is not there or
-/// cannot be loaded.
+/// The loaded module drover_arrow.so (core/program_module.h). Error, with `file` as the reason why it is
+/// needed, when it is not there or cannot be loaded.
 const DroverArrowModule& arrow_library(std::string_view file);
 
 /// Whether arrow_library would succeed.

@@ -8,7 +8,7 @@
 /// drover_arrow_message_size bytes) and return a null pointer or −1.
 extern "C" {
 
-enum { drover_arrow_version = 1, drover_arrow_message_size = 1024 };
+enum { drover_arrow_version = 2, drover_arrow_message_size = 1024 };
 
 struct DroverArrowFile;
 struct DroverArrowWriter;
@@ -26,8 +26,6 @@ struct DroverArrowTokens {
 };
 
 struct DroverArrowModule {
-    std::int32_t version;
-
     /// Opens a parquet file, or an Arrow IPC file or stream.
     DroverArrowFile* (*open)(const char* path, std::int32_t is_parquet, char* message);
     void (*close)(DroverArrowFile* file);
@@ -54,6 +52,7 @@ struct DroverArrowModule {
     std::int32_t (*finish)(DroverArrowWriter* writer, char* message);
 };
 
-/// The one symbol that is looked up.
+/// The two symbols that are looked up. The first gives drover_arrow_version.
+int drover_arrow_module_version(void);
 const DroverArrowModule* drover_arrow_module(void);
 }

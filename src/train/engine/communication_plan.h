@@ -18,13 +18,14 @@ struct PlannedCollective {
     bool operator==(const PlannedCollective&) const = default;
 };
 
-/// Counted from the layout of the parameters and the seams of tensor parallelism, for an update of
-/// `micro_batches` full micro-batches on this kind of device; checkpoints and evaluations come on top. In the
-/// order in which the mesh lists its axes; nothing for a single rank.
+/// What an engine for this mesh would send from this rank in an update of `micro_batches` full micro-batches
+/// on this kind of device; checkpoints and evaluations come on top. Counted as memory is: a TrainEngine of
+/// its own walks through the update, with buffers that have no memory behind them, operations that do
+/// nothing, and communicators that only count. No other rank takes part, and nothing of it stays. Axis by
+/// axis from the innermost; nothing for a single rank.
 std::vector<PlannedCollective> plan_communication(const ModelConfig& config,
                                                   const TrainEngineOptions& options, const Mesh& mesh,
-                                                  const ParamStore& store, Device device,
-                                                  std::int64_t micro_batches);
+                                                  Device device, std::int64_t micro_batches);
 
 /// A small table of it with a total.
 std::string communication_table(const std::vector<PlannedCollective>& plan);

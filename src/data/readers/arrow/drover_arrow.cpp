@@ -103,7 +103,6 @@ std::int32_t finish(DroverArrowWriter* writer, char* message) {
 }
 
 constexpr DroverArrowModule module_table{
-    .version = drover_arrow_version,
     .open = open_file,
     .close = close_file,
     .row_count = row_count,
@@ -119,6 +118,10 @@ constexpr DroverArrowModule module_table{
 
 }  // namespace
 }  // namespace drover::arrow_module
+
+extern "C" __attribute__((visibility("default"))) int drover_arrow_module_version(void) {
+    return drover_arrow_version;
+}
 
 extern "C" __attribute__((visibility("default"))) const DroverArrowModule* drover_arrow_module(void) {
     return &drover::arrow_module::module_table;
