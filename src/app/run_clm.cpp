@@ -155,7 +155,7 @@ class ClmRun {
             if (const std::string warning = space_text(); !warning.empty()) messages_.warning(warning);
         }
         limits().check(*engine_, model_.config, engine_settings_, settings_.gradient_accumulation_steps,
-                       batches_.share.parts);
+                       batches_.part.replicas);
         if (backend_->device() == Device::cpu && processes_.alone())
             if (const std::string hint = busy_machine_hint(omp_get_max_threads()); !hint.empty()) say(hint);
     }
@@ -255,8 +255,8 @@ class ClmRun {
 
     void make_engine() {
         const std::int64_t rows =
-            batches_.share.rows_of(arguments_.flag("do_train") ? settings_.per_device_train_batch_size
-                                                               : settings_.per_device_eval_batch_size);
+            batches_.part.rows_of(arguments_.flag("do_train") ? settings_.per_device_train_batch_size
+                                                              : settings_.per_device_eval_batch_size);
         engine_settings_ = engine_options(run_, precision_, mesh_settings_, backend_->device(), rows,
                                           std::max<std::int64_t>(tokens_.row_length, 1));
         engine_ = std::make_unique<TrainEngine>(model_.config, engine_settings_, *backend_, **mesh_);
@@ -268,8 +268,7 @@ class ClmRun {
             },
             CheckpointOptions{.with_optimizer = !arguments_.flag("save_only_model"),
                               .buffer_bytes = checkpoint_buffer(),
-                              .facts = facts()},
-            batches_.share.parts > 1 ? BatchKind::shared : BatchKind::own);
+                              .facts = facts()});
         if (arguments_.flag("do_train"))
             training_ = training_data(arguments_, settings_, model_, tokens_, batches_);
         if (arguments_.flag("do_eval"))
@@ -528,7 +527,7 @@ class ClmRun {
     Precision precision_;
     MeshSettings mesh_settings_;
     std::optional<RunMesh> mesh_;
-    BatchForm batches_;
+    BatchLayout batches_;
     TrainEngineOptions engine_settings_;
     std::unique_ptr<TrainEngine> engine_;
     std::unique_ptr<EngineModel> engine_model_;

@@ -28,37 +28,37 @@ TokenId pad_id(const Arguments& arguments, Packing packing, const Tokenizer& tok
 
 std::unique_ptr<TrainingData> make_data(const TokenSplit& split, const Arguments& arguments,
                                         const ModelSource& model, SamplerOptions sampler,
-                                        const BatchForm& form, const char* max_samples_flag, StreamEnd end) {
+                                        const BatchLayout& layout, const char* max_samples_flag,
+                                        StreamEnd end) {
     const auto max_samples = arguments.optional_integer(max_samples_flag);
     const CollatorOptions collator{.pad_id = pad_id(arguments, split.packing.packing, *model.tokenizer),
                                    .ignore_every_pad_id = split.packing.packing == Packing::none,
-                                   .pad_to_multiple_of = form.row_multiple};
+                                   .pad_to_multiple_of = layout.row_multiple};
     if (!split.streamed)
-        return std::make_unique<TokenFileData>(
-            *split.rows,
-            LoaderOptions{.sampler = std::move(sampler), .collator = collator, .max_samples = max_samples},
-            end, form.share);
+        return std::make_unique<TokenFileData>(*split.rows,
+                                               LoaderOptions{.sampler = std::move(sampler),
+                                                             .collator = collator,
+                                                             .part = layout.part,
+                                                             .max_samples = max_samples},
+                                               end);
     PackingOptions packing = split.packing;
     packing.max_rows = max_samples;
-    return std::make_unique<TextStreamData>(
-        TextStreamOptions{.rows = split.streamed,
-                          .tokenizer = model.tokenizer,
-                          .packing = packing,
-                          .dealing = {.batch_size = sampler.batch_size,
-                                      .ranks = sampler.ranks,
-                                      .rank = sampler.rank,
-                                      .split_batches = sampler.split_batches},
-                          .collator = collator,
-                          .vocab_size = model.config.vocab_size,
-                          .end = end,
-                          .share = form.share});
+    return std::make_unique<TextStreamData>(TextStreamOptions{
+        .rows = split.streamed,
+        .tokenizer = model.tokenizer,
+        .packing = packing,
+        .dealing = {.batch_size = sampler.batch_size, .ranks = sampler.ranks, .rank = sampler.rank},
+        .collator = collator,
+        .vocab_size = model.config.vocab_size,
+        .end = end,
+        .part = layout.part});
 }
 
 }  // namespace
 
 std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const TrainerSettings& settings,
                                             const ModelSource& model, const TokenSource& tokens,
-                                            const BatchForm& form) {
+                                            const BatchLayout& layout) {
     SamplerOptions sampler = training_sampler(settings);
     const std::string& order = arguments.text("train_sampling_strategy");
     if (order == "group_by_length") {
@@ -67,14 +67,14 @@ std::unique_ptr<TrainingData> training_data(const Arguments& arguments, const Tr
     } else if (order == "sequential") {
         sampler.order = SampleOrder::sequential;
     }
-    return make_data(tokens.train, arguments, model, std::move(sampler), form, "max_train_samples",
+    return make_data(tokens.train, arguments, model, std::move(sampler), layout, "max_train_samples",
                      StreamEnd::never);
 }
 
 std::unique_ptr<TrainingData> evaluation_data(const Arguments& arguments, const TrainerSettings& settings,
                                               const ModelSource& model, const TokenSource& tokens,
-                                              const BatchForm& form) {
-    return make_data(tokens.validation, arguments, model, evaluation_sampler(settings), form,
+                                              const BatchLayout& layout) {
+    return make_data(tokens.validation, arguments, model, evaluation_sampler(settings), layout,
                      "max_eval_samples", StreamEnd::after_one_epoch);
 }
 

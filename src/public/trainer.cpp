@@ -13,7 +13,7 @@
 #include "public/mapped_rows.h"
 #include "public/parts.h"
 #include "public/trainer_arguments.h"
-#include "run/batch_form.h"
+#include "run/batch_layout.h"
 #include "run/choose_backend.h"
 #include "run/lost_updates.h"
 #include "run/mesh_report.h"
@@ -93,7 +93,7 @@ struct Trainer::Run {
     std::optional<GpusOfProcesses> gpus;
     MeshSettings mesh_settings;
     std::optional<RunMesh> mesh;
-    BatchForm batches;
+    BatchLayout batches;
     TrainEngineOptions engine_settings;
     std::unique_ptr<TrainEngine> engine;
     std::unique_ptr<EngineModel> model;
@@ -230,11 +230,11 @@ struct Trainer::Run {
         if (evaluation_rows) longest = std::max(longest, evaluation_rows->longest());
         engine_settings = engine_options(
             run, chosen_precision(run, config.dtype, backend->device()), mesh_settings, backend->device(),
-            batches.share.rows_of(settings.per_device_train_batch_size), batches.padded(longest));
+            batches.part.rows_of(settings.per_device_train_batch_size), batches.padded(longest));
         engine = std::make_unique<TrainEngine>(config, engine_settings, *backend, **mesh);
         const ProcessLimits limits(run.arguments, *processes, *backend, *mesh);
         limits.check(*engine, config, engine_settings, settings.gradient_accumulation_steps,
-                     batches.share.parts);
+                     batches.part.replicas);
         model = std::make_unique<EngineModel>(
             *engine, config, *backend, **mesh,
             [this](const fs::path& folder) {
@@ -246,8 +246,7 @@ struct Trainer::Run {
                 .buffer_bytes = limits.checkpoint_buffer(*engine),
                 .facts = {.tokenizer = tokenizer->fingerprint(),
                           .total_batch = settings.per_device_train_batch_size * settings.replicas *
-                                         settings.gradient_accumulation_steps}},
-            batches.share.parts > 1 ? BatchKind::shared : BatchKind::own);
+                                         settings.gradient_accumulation_steps}});
         training = data_of(*training_rows, training_sampler(settings), StreamEnd::never);
         if (evaluation_rows)
             evaluation = data_of(*evaluation_rows, evaluation_sampler(settings), StreamEnd::after_one_epoch);
@@ -256,8 +255,8 @@ struct Trainer::Run {
     std::unique_ptr<TokenFileData> data_of(const MappedRows& mapped, SamplerOptions sampler,
                                            StreamEnd end) const {
         return std::make_unique<TokenFileData>(
-            mapped.rows(), LoaderOptions{.sampler = std::move(sampler), .collator = collator}, end,
-            batches.share);
+            mapped.rows(),
+            LoaderOptions{.sampler = std::move(sampler), .collator = collator, .part = batches.part}, end);
     }
 
     void make_loop() {

@@ -55,11 +55,11 @@ struct Case {
     std::string optimizer = "adamw_torch";
 };
 
-TokenBatch batch_of(const ModelConfig& config) {
+Batch batch_of(const ModelConfig& config) {
     std::vector<std::int32_t> ids;
     for (std::int64_t i = 0; i < rows * row_length; ++i)
         ids.push_back(static_cast<std::int32_t>(i * 7 % config.vocab_size));
-    return TokenBatch::from_labels(rows, row_length, ids, ids);
+    return Batch::full_rows(rows, row_length, ids, ids);
 }
 
 /// Trains one update of two micro-batches on rank `rank`, after one that is not counted, and gives plan and
@@ -75,14 +75,13 @@ void train(World& world, const test::MeshModel& model, const Case& mesh_case,
                                          .row_length = row_length,
                                          .label_smoothing = model.label_smoothing,
                                          .neftune_alpha = model.neftune_alpha},
-                               .adamw = {},
                                .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0),
                                .sharding = mesh_case.sharding,
                                .sequence_parallel = mesh_case.sequence_parallel};
     TrainEngine engine(model.config, options, *backend, mesh);
     engine.allocate();
     engine.initialize_weights(1);
-    const std::vector<TokenBatch> micro_batches(2, batch_of(model.config));
+    const std::vector<Batch> micro_batches(2, batch_of(model.config));
     engine.step(micro_batches, 1e-3);
     mesh.everyone().barrier({});
     const std::map<Channel, std::size_t> before = sent;  // nothing is under way

@@ -175,7 +175,7 @@ class CommunicationCount {
         }
         sum(mesh_.replicas(), 1, DType::f64);                                                 // loss
         sum(mesh_.everyone(), static_cast<std::int64_t>(store_.owned().size()), DType::f64);  // gradient norm
-        if (options_.optimizer && options_.optimizer->name == "adafactor") adafactor();
+        if (options_.optimizer.name == "adafactor") adafactor();
     }
 
     void adafactor() {

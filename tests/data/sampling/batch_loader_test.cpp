@@ -29,7 +29,7 @@ class Loader : public ::testing::Test {
     test::TemporaryFolder folder_;
 };
 
-std::vector<std::int32_t> first_ids(const LabelledBatch& batch) {
+std::vector<std::int32_t> first_ids(const Batch& batch) {
     std::vector<std::int32_t> ids;
     for (std::int64_t row = 0; row < batch.rows; ++row)
         ids.push_back(batch.ids[static_cast<std::size_t>(row * batch.row_length)]);
@@ -43,11 +43,11 @@ TEST_F(Loader, VisitsEveryEpochInItsOrder) {
     for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
         const std::vector<std::int64_t> order = TorchRng(42 + static_cast<std::uint64_t>(epoch)).randperm(10);
         for (std::int64_t step = 0; step < 3; ++step) {
-            const std::optional<LoadedBatch> loaded = loader.next();
+            const std::optional<Batch> loaded = loader.next();
             ASSERT_TRUE(loaded);
             EXPECT_EQ(loaded->position.epoch, epoch);
             EXPECT_EQ(loaded->position.step, step);
-            EXPECT_EQ(first_ids(loaded->batch),
+            EXPECT_EQ(first_ids(*loaded),
                       std::vector<std::int32_t>(order.begin() + 4 * step,
                                                 order.begin() + std::min<std::int64_t>(4 * step + 4, 10)));
         }
@@ -58,9 +58,9 @@ TEST_F(Loader, VisitsEveryEpochInItsOrder) {
 TEST_F(Loader, ResumesAnywhereWithTheSameBatches) {
     const TokenFile file = blocks_of_three(23);
     const LoaderOptions whole{.sampler = {.batch_size = 2, .ranks = 3, .rank = 1}, .epochs = 3};
-    std::vector<LoadedBatch> all;
+    std::vector<Batch> all;
     for (BatchLoader loader(file.rows(), whole);;) {
-        std::optional<LoadedBatch> loaded = loader.next();
+        std::optional<Batch> loaded = loader.next();
         if (!loaded) break;
         all.push_back(std::move(*loaded));
     }
@@ -68,10 +68,10 @@ TEST_F(Loader, ResumesAnywhereWithTheSameBatches) {
     for (std::size_t i = 0; i < all.size(); ++i) {
         LoaderOptions later = whole;
         later.start = all[i].position;
-        const std::optional<LoadedBatch> loaded = BatchLoader(file.rows(), later).next();
+        const std::optional<Batch> loaded = BatchLoader(file.rows(), later).next();
         ASSERT_TRUE(loaded);
-        EXPECT_EQ(loaded->batch.ids, all[i].batch.ids);
-        EXPECT_EQ(loaded->fresh, all[i].fresh);
+        EXPECT_EQ(loaded->ids, all[i].ids);
+        EXPECT_EQ(loaded->filler_rows, all[i].filler_rows);
     }
 }
 
@@ -88,13 +88,30 @@ TEST_F(Loader, RowsOfDifferentLengthsComeByLength) {
                                      .collator = {.pad_id = 0},
                                      .max_samples = 32,
                                      .epochs = 1});
-    EXPECT_EQ(loader.next()->batch.row_length, 9) << "the longest row comes first";
+    EXPECT_EQ(loader.next()->row_length, 9) << "the longest row comes first";
     std::int64_t rows = 2;
     while (const auto loaded = loader.next()) {
-        rows += loaded->batch.rows;
-        for (const std::int32_t id : loaded->batch.ids) EXPECT_LT(id, 32);
+        rows += loaded->rows;
+        for (const std::int32_t id : loaded->ids) EXPECT_LT(id, 32);
     }
     EXPECT_EQ(rows, 32);
+}
+
+TEST_F(Loader, ReplicasThatShareBatchesGetTheirParts) {
+    const TokenFile file = blocks_of_three(6);
+    const auto loader_of = [&](const ReplicaPart& part) {
+        return BatchLoader(file.rows(), {.sampler = {.batch_size = 4}, .part = part, .epochs = 1});
+    };
+    BatchLoader whole = loader_of({}), first = loader_of({2, 0}), second = loader_of({2, 1});
+    for (int step = 0; step < 2; ++step) {
+        const Batch all = *whole.next(), a = *first.next(), b = *second.next();
+        std::vector<std::int32_t> ids = a.ids;
+        ids.insert(ids.end(), b.ids.begin(), b.ids.end());
+        EXPECT_EQ(ids, all.ids) << step;
+        EXPECT_EQ(a.whole().rows, all.rows) << step;
+        EXPECT_EQ(b.position, all.position) << step;
+    }
+    EXPECT_FALSE(second.next());
 }
 
 TEST_F(Loader, TooFewRowsAreRefused) {

@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "support/test_backend.h"
 #include "train/engine/engine_model.h"
 #include "train/golden_step.h"
@@ -23,7 +21,7 @@ TEST(EngineModel, LoadsTheWeightsThatItSaved) {
     };
     const auto saved = weights();
     model.save(folder / "best");
-    const std::vector<TokenBatch> batches = {golden.batch()};
+    const std::vector<Batch> batches = {golden.batch()};
     model.update(batches, 1e-2);
     EXPECT_NE(weights(), saved);
     model.load(folder / "best");
@@ -31,17 +29,19 @@ TEST(EngineModel, LoadsTheWeightsThatItSaved) {
 }
 
 /// Rows that are there again only to fill a batch: they are in its loss, as in transformers, but not counted.
-TEST(EngineModel, CountsTheTargetsOfFreshRowsAlone) {
+TEST(EngineModel, DoesNotCountTheTargetsOfFillerRows) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
     const auto engine = golden.engine(*backend, golden.options(Precision::fp32()));
     EngineModel model(*engine, golden.config(), *backend, test::single_mesh());
-    const TokenBatch batch = golden.batch();
+    Batch batch = golden.batch();
     ASSERT_GE(batch.rows, 2);
-    const auto whole = model.evaluate(batch, batch.rows).at(0), first = model.evaluate(batch, 1).at(0);
+    const auto whole = model.evaluate(batch).at(0);
     EXPECT_EQ(whole.targets, batch.target_count());
-    EXPECT_EQ(first.targets, std::count_if(batch.targets.begin(), batch.targets.begin() + batch.row_length,
-                                           [](std::int32_t target) { return target != ignored_target; }));
+    EXPECT_EQ(whole.rows, batch.rows);
+    batch.filler_rows = batch.rows - 1;
+    const auto first = model.evaluate(batch).at(0);
+    EXPECT_EQ(first.targets, batch.some_rows(0, 1).target_count());
     EXPECT_EQ(first.rows, 1);
     EXPECT_EQ(first.loss, whole.loss);
 }

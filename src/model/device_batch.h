@@ -2,10 +2,33 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 
-#include "model/batch.h"
+#include "backend/backend.h"
+#include "core/batch.h"
 
 namespace drover {
+
+/// Which noise the tokens of a micro-batch get in training, on whatever rank they are.
+struct TokenNoise {
+    std::uint64_t seed = 0;
+    std::uint64_t micro_batch = 0;  ///< its number within the step
+    std::int64_t first_token =
+        0;           ///< where its first token stands when the replicas' tokens follow each other
+    Tensor scalars;  ///< [StepScalar::count] f32, for the number of the update
+};
+
+/// A micro-batch as the model's operations read it on the device.
+struct DeviceBatch {
+    Tensor ids;        ///< [N] i32
+    Tensor targets;    ///< [N] i32
+    Tensor positions;  ///< [N] i32
+    Tensor counts;     ///< [N] i32: 0 for tokens in no sequence; absent when there are none
+    Sequences sequences;
+    std::optional<TokenNoise> noise{};  ///< absent in evaluation
+
+    std::int64_t tokens() const { return sequences.tokens(); }
+};
 
 /// Device buffers for the largest micro-batch; smaller ones use a prefix. There are two sets, filled in turn
 /// from staging memory and beside the main stream, so that a micro-batch is uploaded while the device still
@@ -16,7 +39,7 @@ class BatchBuffers {
 
     /// The micro-batch, for work on `stream`; valid until the upload after the next one. Error when a token
     /// id is outside the vocabulary; neither the batch nor its rows may be larger than planned.
-    MicroBatch upload(Backend& backend, Stream stream, const TokenBatch& batch, std::int64_t vocab_size);
+    DeviceBatch upload(Backend& backend, Stream stream, const Batch& batch, std::int64_t vocab_size);
 
   private:
     enum Part { ids, targets, positions, counts, begin, length, parts };
