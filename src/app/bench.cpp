@@ -46,15 +46,15 @@ MoeMode moe_mode_from_name(const std::string& name) {
 
 /// Rows of tokens that are as likely as any other. Steps see them in turn: a batch that was learned by heart
 /// has small gradients, on which a GPU draws less power and runs faster than in training.
-std::vector<TokenBatch> random_batches(const BenchShape& shape, std::int64_t vocab_size) {
+std::vector<Batch> random_batches(const BenchShape& shape, std::int64_t vocab_size) {
     constexpr int count = 4;
     TorchRng generator(seed);
-    std::vector<TokenBatch> batches;
+    std::vector<Batch> batches;
     for (int i = 0; i < count; ++i) {
         std::vector<std::int32_t> ids(static_cast<std::size_t>(shape.batch * shape.sequence));
         for (std::int32_t& id : ids)
             id = static_cast<std::int32_t>(generator.next32() % static_cast<std::uint32_t>(vocab_size));
-        batches.push_back(TokenBatch::from_labels(shape.batch, shape.sequence, ids, ids));
+        batches.push_back(Batch::full_rows(shape.batch, shape.sequence, ids, ids));
     }
     return batches;
 }
@@ -93,8 +93,8 @@ struct Measurements {
     MachinePeaks peaks;
 };
 
-Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh,
-                     std::span<const TokenBatch> batches, std::int64_t steps) {
+Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh, std::span<const Batch> batches,
+                     std::int64_t steps) {
     constexpr double learning_rate = 1e-5;
     Measurements result;
     std::vector<double> seconds;
@@ -182,7 +182,6 @@ void run_bench(const BenchOptions& options) {
                                   .moe_mode = moe_mode_from_name(options.moe),
                                   .rows = options.shape.batch,
                                   .row_length = options.shape.sequence},
-                        .adamw = {},
                         .optimizer = OptimizerSettings::named(options.optimizer, 0),
                         .max_gradient_norm = 1.0,
                         .compat = {},
@@ -200,7 +199,7 @@ void run_bench(const BenchOptions& options) {
         print_result("In the host's memory:\n{}", engine.host_memory_plan().table());
     engine.allocate();
     engine.initialize_weights(seed);
-    const std::vector<TokenBatch> batches = random_batches(options.shape, config.vocab_size);
+    const std::vector<Batch> batches = random_batches(options.shape, config.vocab_size);
     Measurements m = measure(engine, *backend, mesh, batches, options.steps);
     if (!std::isfinite(m.loss))
         throw Error(fmt::format("The loss became {} within {} steps.", m.loss, options.steps),

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "model/batch.h"
 #include "model/block_activations.h"
+#include "model/device_batch.h"
 #include "model/params.h"
 #include "model/runner.h"
 #include "parallel/param_store.h"
@@ -21,7 +21,7 @@ struct BlockContext {
     Runner run;
     const TensorParallel& parallel;
     BlockShape shape;  ///< of this micro-batch
-    const MicroBatch& batch;
+    const DeviceBatch& batch;
     Tensor rope_cosine;  ///< [T,D/2] f32
     Tensor rope_sine;    ///< [T,D/2] f32
     float norm_eps = 0;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
-#include "parallel/range.h"
+#include "core/range.h"
 
 namespace drover {
 

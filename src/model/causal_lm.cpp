@@ -68,13 +68,13 @@ struct CausalLm::Pass {
     CausalLm& model;
     ParamStore& store;
     Stream stream;
-    const MicroBatch& batch;
+    const DeviceBatch& batch;
     BlockContext context;
     HeadBuffers head_buffers;
     Head head;
     int blocks;
 
-    Pass(CausalLm& owner, Stream on, const MicroBatch& micro)
+    Pass(CausalLm& owner, Stream on, const DeviceBatch& micro)
         : model(owner),
           store(owner.store_),
           stream(on),
@@ -88,7 +88,7 @@ struct CausalLm::Pass {
                 .label_smoothing = static_cast<float>(owner.options_.label_smoothing)}),
           blocks(static_cast<int>(owner.config_.num_hidden_layers)) {}
 
-    static BlockContext make_context(CausalLm& owner, Stream on, const MicroBatch& micro) {
+    static BlockContext make_context(CausalLm& owner, Stream on, const DeviceBatch& micro) {
         const BlockShape shape = BlockShape::make(owner.config_, owner.options_.moe_mode, owner.parallel_,
                                                   micro.sequences.rows, micro.sequences.row_length);
         return {.run = {owner.backend_, on},
@@ -250,7 +250,7 @@ struct CausalLm::Pass {
     Tensor dresidual() const { return model.dresidual_.rows(0, context.shape.held); }
 };
 
-void CausalLm::forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale,
+void CausalLm::forward_backward(Stream stream, const DeviceBatch& batch, const Tensor& loss_scale,
                                 double balance_scale) {
     Pass pass(*this, stream, batch);
     pass.forward();
@@ -260,14 +260,14 @@ void CausalLm::forward_backward(Stream stream, const MicroBatch& batch, const Te
     pass.embedding_backward();
 }
 
-void CausalLm::evaluate(Stream stream, const MicroBatch& batch, bool first_piece, bool last_piece) {
+void CausalLm::evaluate(Stream stream, const DeviceBatch& batch, bool first_piece, bool last_piece) {
     Pass pass(*this, stream, batch);
     pass.forward(first_piece);
     if (last_piece) pass.balance_experts(0);
     pass.evaluate_loss();
 }
 
-std::string CausalLm::find_non_finite(Stream stream, const MicroBatch& batch, Communicator& everyone,
+std::string CausalLm::find_non_finite(Stream stream, const DeviceBatch& batch, Communicator& everyone,
                                       const Tensor& sums) {
     Pass pass(*this, stream, batch);
     std::string found;

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "core/precision.h"
-#include "model/batch_buffers.h"
 #include "model/block_activations.h"
 #include "model/config.h"
+#include "model/device_batch.h"
 #include "model/head.h"
 
 namespace drover {
@@ -49,13 +49,13 @@ class CausalLm {
 
     /// Adds this micro-batch's gradients of loss_scale · Σ loss + balance_scale · balance loss to the store.
     /// `loss_scale` is [1] f32 on the device.
-    void forward_backward(Stream stream, const MicroBatch& batch, const Tensor& loss_scale,
+    void forward_backward(Stream stream, const DeviceBatch& batch, const Tensor& loss_scale,
                           double balance_scale = 1);
     /// Forward only. A batch may come in pieces, of which the last one makes the balance loss of all.
-    void evaluate(Stream stream, const MicroBatch& batch, bool first_piece = true, bool last_piece = true);
+    void evaluate(Stream stream, const DeviceBatch& batch, bool first_piece = true, bool last_piece = true);
     /// Forward only: where a number first is not finite ("the output of layer 3"); empty when all logits are.
     /// Collective, and every rank gives the same answer. `sums` is [1] f64 of scratch.
-    std::string find_non_finite(Stream stream, const MicroBatch& batch, Communicator& everyone,
+    std::string find_non_finite(Stream stream, const DeviceBatch& batch, Communicator& everyone,
                                 const Tensor& sums);
 
     /// Per token of the last micro-batch: cross-entropy ([N] f32, 0 where there is no target) and the

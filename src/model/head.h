@@ -1,12 +1,12 @@
 #pragma once
 
 #include "core/precision.h"
-#include "model/batch.h"
+#include "core/range.h"
 #include "model/block_shape.h"
+#include "model/device_batch.h"
 #include "model/params.h"
 #include "model/runner.h"
 #include "parallel/param_store.h"
-#include "parallel/range.h"
 
 namespace drover {
 
@@ -49,7 +49,7 @@ struct HeadSettings {
 /// Final norm, vocabulary projection and cross-entropy of one micro-batch.
 class Head {
   public:
-    Head(Runner run, const TensorParallel& parallel, const MicroBatch& batch, const HeadBuffers& buffers,
+    Head(Runner run, const TensorParallel& parallel, const DeviceBatch& batch, const HeadBuffers& buffers,
          const HeadSettings& settings)
         : run_(run), parallel_(parallel), batch_(batch), b_(buffers), settings_(settings) {}
 
@@ -78,7 +78,7 @@ class Head {
 
     Runner run_;
     const TensorParallel& parallel_;
-    const MicroBatch& batch_;
+    const DeviceBatch& batch_;
     const HeadBuffers& b_;
     HeadSettings settings_;
 };

@@ -105,11 +105,11 @@ Tensor InferenceModel::forward(Stream stream, std::span<const NewToken> tokens, 
     upload(stream, tokens);
 
     const BlockShape shape = BlockShape::make(config_, MoeMode::grouped, parallel_, 1, n);
-    const MicroBatch batch{.ids = ids_.rows(0, n),
-                           .targets = {},
-                           .positions = positions_.rows(0, n),
-                           .counts = {},
-                           .sequences = {.rows = 1, .row_length = n}};
+    const DeviceBatch batch{.ids = ids_.rows(0, n),
+                            .targets = {},
+                            .positions = positions_.rows(0, n),
+                            .counts = {},
+                            .sequences = {.rows = 1, .row_length = n}};
     KeyValueCache cache = cache_;
     cache.sequence_of = sequence_of_.rows(0, n);
     const BlockContext context{.run = {backend_, stream},

@@ -33,8 +33,6 @@ struct OwnedLeaf {
     Tensor gradient;      ///< packed; complete after finish_gradients()
 };
 
-OwnedLeaf own_leaf(const LeafPlacement& leaf, const Tensor& param, const Tensor& gradient);
-
 /// Weights and gradients as the model's forward and backward see them, whatever is sharded underneath. Block
 /// by block:
 ///
@@ -58,13 +56,13 @@ class ParamStore {
     virtual UnitTensors get(Stream stream, int unit) = 0;
     virtual void release(Stream stream, int unit) = 0;
 
-    /// What a micro-batch is in its optimizer step.
-    struct Turn {
+    /// Where a micro-batch stands among those of its optimizer step.
+    struct PlaceInStep {
         bool first = true;  ///< its gradients overwrite; those of later ones are added
         bool last = true;   ///< then the step's gradients are complete
     };
     /// Every unit is reduced once per micro-batch.
-    virtual void begin_micro_batch(Turn turn) = 0;
+    virtual void begin_micro_batch(PlaceInStep place) = 0;
     virtual UnitGradients grad(Stream stream, int unit) = 0;
     virtual void reduce(Stream stream, int unit) = 0;
     /// After the last micro-batch: every owned gradient is whole, in stream order.
@@ -83,5 +81,17 @@ class ParamStore {
 std::unique_ptr<ParamStore> make_param_store(ParamSpec spec, Sharding sharding, const Mesh& mesh,
                                              bool tokens_are_split, DType param_dtype,
                                              std::optional<DType> gradient_dtype, Backend& backend);
+
+// For the stores themselves.
+
+OwnedLeaf own_leaf(const LeafPlacement& leaf, const Tensor& param, const Tensor& gradient);
+
+/// Starts the sums over the tensor-parallel axis that a unit's gradients need before anything else: norm
+/// weights when each rank saw only its share of the tokens, and key/value heads that several ranks hold a
+/// copy of. `gradients` are the unit's storages on this rank. Collectives that are started later on the same
+/// tensors come after these.
+void start_tensor_parallel_sums(Stream stream, const Mesh& mesh, bool tokens_are_split,
+                                const UnitPlacement& unit, const std::vector<Tensor>& gradients,
+                                std::vector<Pending>& pending);
 
 }  // namespace drover

@@ -1,7 +1,5 @@
 #include "parallel/replicated_store.h"
 
-#include "parallel/gradient_seams.h"
-
 namespace drover {
 
 ReplicatedStore::ReplicatedStore(ParamSpec spec, const Mesh& mesh, bool tokens_are_split, DType param_dtype,
@@ -35,9 +33,9 @@ void ReplicatedStore::plan(Arena& arena) {
         }
 }
 
-void ReplicatedStore::begin_micro_batch(Turn turn) {
-    written_.assign(written_.size(), !turn.first);
-    last_micro_batch_ = turn.last;
+void ReplicatedStore::begin_micro_batch(PlaceInStep place) {
+    written_.assign(written_.size(), !place.first);
+    last_micro_batch_ = place.last;
 }
 
 UnitGradients ReplicatedStore::grad(Stream, int unit) {

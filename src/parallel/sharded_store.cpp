@@ -1,7 +1,5 @@
 #include "parallel/sharded_store.h"
 
-#include "parallel/gradient_seams.h"
-
 namespace drover {
 namespace {
 
@@ -181,9 +179,9 @@ void ShardedStore::weights_changed() {
 // ----------------------------------------------------------------------------------------------------
 // gradients
 
-void ShardedStore::begin_micro_batch(Turn turn) {
-    last_micro_batch_ = turn.last;
-    if (!turn.first) return;
+void ShardedStore::begin_micro_batch(PlaceInStep place) {
+    last_micro_batch_ = place.last;
+    if (!place.first) return;
     scattered_before_.assign(scattered_before_.size(), false);
     for (Slot& slot : gradient_slots_) slot.unit = -1;
 }

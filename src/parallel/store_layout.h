@@ -2,9 +2,9 @@
 
 #include <vector>
 
+#include "core/range.h"
 #include "parallel/mesh.h"
 #include "parallel/param_spec.h"
-#include "parallel/range.h"
 
 namespace drover {
 

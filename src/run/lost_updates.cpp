@@ -30,7 +30,7 @@ std::string lost_updates_warning(const TrainEngine& engine, const TrainEngineOpt
     const Precision& precision = options.model.precision;
     if (precision.parameters != DType::bf16 || precision.master || precision.stochastic_rounding) return {};
     const WeightSample sample = engine.sample_weights(enough);
-    const double update = first_update(options.optimizer.value_or(OptimizerSettings{}), learning_rate);
+    const double update = first_update(options.optimizer, learning_rate);
     const double share = share_left_unchanged(sample.values, update);
     if (share <= 0.5 || learning_rate <= 0) return {};
     return fmt::format(

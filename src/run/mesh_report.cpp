@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/counted.h"
-#include "data/sampling/batch_share.h"
+#include "data/sampling/replica_part.h"
 
 namespace drover {
 namespace {
@@ -57,7 +57,7 @@ std::string batch_text(const MeshPlan& settings, std::int64_t rows) {
     if (!settings.batch_is_global)
         return fmt::format("Every replica takes {} per micro-batch: {} on {}.", counted(rows, "row"),
                            rows * replicas, counted(replicas, "replica"));
-    const std::int64_t each = BatchShare{.parts = replicas}.rows_of(rows);
+    const std::int64_t each = ReplicaPart{.replicas = replicas}.rows_of(rows);
     return fmt::format("The micro-batch of all processes together has {}, {} on {}{}.", counted(rows, "row"),
                        each, replicas == 1 ? "1 replica" : fmt::format("each of {} replicas", replicas),
                        each * replicas == rows ? "" : " with masked rows where they do not suffice");

@@ -30,51 +30,50 @@ TokenId pad_id(const std::string& name, Packing packing, const Tokenizer& tokeni
 std::unique_ptr<TrainingData> make_data(const TokenSplit& split, std::optional<std::int64_t> max_samples,
                                         const RunSettings& settings, const ModelSource& model,
                                         const TokenSource& tokens, SamplerOptions sampler,
-                                        const BatchForm& form, StreamEnd end) {
+                                        const BatchLayout& layout, StreamEnd end) {
     const CollatorOptions collator{
         .pad_id = tokens.pad_id ? *tokens.pad_id
                                 : pad_id(settings.data.pad_token, split.packing.packing, *model.tokenizer),
         .ignore_every_pad_id = split.packing.packing == Packing::none,
-        .pad_to_multiple_of = std::lcm(form.row_multiple, tokens.pad_to_multiple_of)};
+        .pad_to_multiple_of = std::lcm(layout.row_multiple, tokens.pad_to_multiple_of)};
     if (!split.streamed)
-        return std::make_unique<TokenFileData>(
-            *split.rows,
-            LoaderOptions{.sampler = std::move(sampler), .collator = collator, .max_samples = max_samples},
-            end, form.share);
+        return std::make_unique<TokenFileData>(*split.rows,
+                                               LoaderOptions{.sampler = std::move(sampler),
+                                                             .collator = collator,
+                                                             .part = layout.part,
+                                                             .max_samples = max_samples},
+                                               end);
     PackingOptions packing = split.packing;
     packing.max_rows = max_samples;
-    return std::make_unique<TextStreamData>(
-        TextStreamOptions{.rows = split.streamed,
-                          .tokenizer = model.tokenizer,
-                          .packing = packing,
-                          .dealing = {.batch_size = sampler.batch_size,
-                                      .ranks = sampler.ranks,
-                                      .rank = sampler.rank,
-                                      .split_batches = sampler.split_batches},
-                          .collator = collator,
-                          .vocab_size = model.config.vocab_size,
-                          .end = end,
-                          .share = form.share});
+    return std::make_unique<TextStreamData>(TextStreamOptions{
+        .rows = split.streamed,
+        .tokenizer = model.tokenizer,
+        .packing = packing,
+        .dealing = {.batch_size = sampler.batch_size, .ranks = sampler.ranks, .rank = sampler.rank},
+        .collator = collator,
+        .vocab_size = model.config.vocab_size,
+        .end = end,
+        .part = layout.part});
 }
 
 }  // namespace
 
 std::unique_ptr<TrainingData> training_data(const RunSettings& settings, const TrainerSettings& loop,
                                             const ModelSource& model, const TokenSource& tokens,
-                                            const BatchForm& form) {
+                                            const BatchLayout& layout) {
     SamplerOptions sampler = training_sampler(loop);
     sampler.order = settings.data.order;
     if (sampler.order == SampleOrder::by_length)
         sampler.length_group = loop.per_device_train_batch_size * loop.gradient_accumulation_steps;
     return make_data(tokens.train, settings.data.max_train_samples, settings, model, tokens,
-                     std::move(sampler), form, StreamEnd::never);
+                     std::move(sampler), layout, StreamEnd::never);
 }
 
 std::unique_ptr<TrainingData> evaluation_data(const RunSettings& settings, const TrainerSettings& loop,
                                               const ModelSource& model, const TokenSource& tokens,
-                                              const BatchForm& form) {
+                                              const BatchLayout& layout) {
     return make_data(tokens.validation, settings.data.max_eval_samples, settings, model, tokens,
-                     evaluation_sampler(loop), form, StreamEnd::after_one_epoch);
+                     evaluation_sampler(loop), layout, StreamEnd::after_one_epoch);
 }
 
 }  // namespace drover

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "run/batch_form.h"
+#include "run/batch_layout.h"
 #include "run/token_source.h"
 #include "train/loop/training_data.h"
 
@@ -11,10 +11,10 @@ namespace drover {
 /// left them; `tokens` must outlive what is returned.
 std::unique_ptr<TrainingData> training_data(const RunSettings& settings, const TrainerSettings& loop,
                                             const ModelSource& model, const TokenSource& tokens,
-                                            const BatchForm& form);
+                                            const BatchLayout& layout);
 /// What is evaluated, once and in order.
 std::unique_ptr<TrainingData> evaluation_data(const RunSettings& settings, const TrainerSettings& loop,
                                               const ModelSource& model, const TokenSource& tokens,
-                                              const BatchForm& form);
+                                              const BatchLayout& layout);
 
 }  // namespace drover

@@ -119,7 +119,7 @@ void TrainingRun::make_engine() {
     batches_ = deal_batches(mesh_plan_, **mesh_, tokens_.packing.packing, loop);
     batches_.row_multiple = std::lcm(batches_.row_multiple, tokens_.pad_to_multiple_of);
     tokens_.row_length = batches_.padded(tokens_.row_length);
-    const std::int64_t rows = batches_.share.rows_of(settings_.do_train ? loop.per_device_train_batch_size
+    const std::int64_t rows = batches_.part.rows_of(settings_.do_train ? loop.per_device_train_batch_size
                                                                         : loop.per_device_eval_batch_size);
     engine_options_ = engine_options(settings_, precision_, mesh_plan_, backend_->device(), rows,
                                      std::max<std::int64_t>(tokens_.row_length, 1));
@@ -132,8 +132,7 @@ void TrainingRun::make_engine() {
         },
         CheckpointOptions{.with_optimizer = !settings_.checkpoints.save_only_model,
                           .buffer_bytes = limits().checkpoint_buffer(*engine_),
-                          .facts = facts()},
-        batches_.share.parts > 1 ? BatchKind::shared : BatchKind::own);
+                          .facts = facts()});
     if (settings_.do_train) training_ = training_data(settings_, loop, model_, tokens_, batches_);
     if (settings_.do_eval) evaluation_ = evaluation_data(settings_, loop, model_, tokens_, batches_);
 }
@@ -152,7 +151,7 @@ StepPlan TrainingRun::planned() const {
 
 void TrainingRun::check_memory() const {
     limits().check(*engine_, model_.config, engine_options_, settings_.loop.gradient_accumulation_steps,
-                   batches_.share.parts);
+                   batches_.part.replicas);
 }
 
 // -------------------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ class TrainingRun {
     std::unique_ptr<Backend> backend_;
     std::optional<DeviceMesh> mesh_;
     Precision precision_;
-    BatchForm batches_;
+    BatchLayout batches_;
     TrainEngineOptions engine_options_;
     std::unique_ptr<TrainEngine> engine_;
     std::unique_ptr<EngineModel> engine_model_;

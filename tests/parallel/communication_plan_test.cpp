@@ -30,11 +30,11 @@ struct Case {
     std::function<void(TrainEngineOptions&)> change = [](TrainEngineOptions&) {};
 };
 
-TokenBatch batch_of(const ModelConfig& config) {
+Batch batch_of(const ModelConfig& config) {
     std::vector<std::int32_t> ids;
     for (std::int64_t i = 0; i < rows * row_length; ++i)
         ids.push_back(static_cast<std::int32_t>(i * 7 % config.vocab_size));
-    return TokenBatch::from_labels(rows, row_length, ids, ids);
+    return Batch::full_rows(rows, row_length, ids, ids);
 }
 
 TrainEngineOptions options_of(const test::MeshModel& model, const Case& mesh_case) {
@@ -44,7 +44,6 @@ TrainEngineOptions options_of(const test::MeshModel& model, const Case& mesh_cas
                                          .row_length = row_length,
                                          .label_smoothing = model.label_smoothing,
                                          .neftune_alpha = model.neftune_alpha},
-                               .adamw = {},
                                .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0),
                                .sharding = mesh_case.sharding,
                                .sequence_parallel = mesh_case.sequence_parallel};
@@ -74,8 +73,8 @@ void train(World& world, const test::MeshModel& model, const Case& mesh_case, Tr
     TrainEngine engine(model.config, options, *backend, mesh);
     engine.allocate();
     engine.initialize_weights(1);
-    const std::vector<TokenBatch> micro_batches(static_cast<std::size_t>(mesh_case.micro_batches),
-                                                batch_of(model.config));
+    const std::vector<Batch> micro_batches(static_cast<std::size_t>(mesh_case.micro_batches),
+                                           batch_of(model.config));
     engine.step(micro_batches, 1e-3);
     mesh.everyone().barrier({});
     const std::map<Channel, std::size_t> before = traffic.sent;  // nothing is under way

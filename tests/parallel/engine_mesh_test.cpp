@@ -19,7 +19,6 @@ constexpr std::int64_t row_length = 8;
 TrainEngineOptions options_of(const test::MeshCase& mesh_case, std::int64_t rows) {
     return {
         .model = {.precision = Precision::fp32(), .recompute = {}, .rows = rows, .row_length = row_length},
-        .adamw = {},
         .max_gradient_norm = 1.0,
         .compat = {},
         .sharding = mesh_case.sharding,
@@ -28,13 +27,13 @@ TrainEngineOptions options_of(const test::MeshCase& mesh_case, std::int64_t rows
 }
 
 /// `count` rows from row `first` on, some labels ignored so that rows have different numbers of targets.
-TokenBatch some_rows(std::int64_t first, std::int64_t count, std::int64_t vocab) {
+Batch some_rows(std::int64_t first, std::int64_t count, std::int64_t vocab) {
     std::vector<std::int32_t> ids, labels;
     for (std::int64_t i = first * row_length; i < (first + count) * row_length; ++i) {
         ids.push_back(static_cast<std::int32_t>((i * i * 7 + 3 * i + 1) % vocab));
-        labels.push_back(i % 11 == 3 ? ignored_target : ids.back());
+        labels.push_back(i % 11 == 3 ? no_label : ids.back());
     }
-    return TokenBatch::from_labels(count, row_length, ids, labels);
+    return Batch::full_rows(count, row_length, ids, labels);
 }
 
 std::vector<test::MeshCase> cases() {
@@ -69,15 +68,15 @@ TEST(NonFiniteOnAMesh, IsSkippedAndNamedOnEveryRank) {
                 last_rows ? last_rows->param.data<float>() + last_rows->param.numel() - 1 : nullptr;
             const float kept = at ? *at : 0;
             if (at) *at = std::nanf("");
-            const std::vector<TokenBatch> batches = {
+            const std::vector<Batch> batches = {
                 some_rows(mesh.replicas().rank(), 1, model.config.vocab_size)};
-            const StepResult result = engine.step(batches, 1e-3);
+            const UpdateResult result = engine.step(batches, 1e-3);
             if (at) *at = kept;
             const auto after = test::whole_leaves(engine.store(), mesh);
             const std::lock_guard lock(guard);
             poisoned += at != nullptr;
             skipped += !result.updated && engine.updates_done() == 0 && after == before;
-            named.insert(result.non_finite ? result.non_finite->where : "nothing");
+            named.insert(result.non_finite.value_or("nothing"));
         });
         EXPECT_GE(poisoned, 1) << mesh_case.text();
         EXPECT_EQ(skipped, 4) << mesh_case.text();

@@ -51,7 +51,6 @@ Started started(const GatherAhead& ahead) {
                                   .rows = 1,
                                   .row_length = 8,
                                   .gather_ahead = ahead},
-                        .adamw = {},
                         .compat = {},
                         .sharding = Sharding::zero3},
                        *backend, mesh);
@@ -61,7 +60,7 @@ Started started(const GatherAhead& ahead) {
     Started result;
     StartedObserver observer(links, result);
     backend->observe(&observer);
-    engine.step(std::vector{TokenBatch::from_labels(1, 8, ids, ids)}, 1e-3);
+    engine.step(std::vector{Batch::full_rows(1, 8, ids, ids)}, 1e-3);
     backend->observe(nullptr);
     return result;
 }

@@ -6,25 +6,24 @@
 #include <random>
 
 #include "backend/backend.h"
+#include "data/sampling/replica_part.h"
 #include "support/golden.h"
 #include "train/engine/train_engine.h"
-#include "train/loop/training_data.h"
 
 namespace drover::test {
 namespace {
 
 constexpr std::int64_t row_length = 8;
 
-/// A replica's share of batch `number`; where the rows do not divide, some of it fills up.
-TokenBatch make_batch(std::uint32_t number, std::int64_t rows, const BatchShare& share, std::int64_t vocab) {
+/// A replica's part of batch `number`; where the rows do not divide, some of it fills up.
+Batch make_batch(std::uint32_t number, std::int64_t rows, const ReplicaPart& part, std::int64_t vocab) {
     std::mt19937 generator(number);
-    LabelledBatch batch{.rows = rows, .row_length = row_length};
+    std::vector<std::int32_t> ids;
     for (std::int64_t i = 0; i < rows * row_length; ++i)
-        batch.ids.push_back(static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(vocab)));
-    batch.labels = batch.ids;
-    batch.labels[3] = batch.labels[10] = ignored_target;  // the ranks do not see equal numbers of targets
-    batch.lengths.assign(static_cast<std::size_t>(rows), row_length);
-    return to_training_batch({.position = {}, .batch = batch}, share).tokens;
+        ids.push_back(static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(vocab)));
+    std::vector<std::int32_t> labels = ids;
+    labels[3] = labels[10] = no_label;  // the ranks do not see equal numbers of targets
+    return take_part(Batch::full_rows(rows, row_length, std::move(ids), std::move(labels)), part);
 }
 
 /// Small enough for training to be stable; otherwise what differs is not the mesh but what rounding grows to.
@@ -61,7 +60,7 @@ void sum_over(Communicator& axis, Backend* backend, std::vector<double>& x) {
 }
 
 /// Loss and number of right guesses over all rows, before training.
-void evaluate_on_mesh(TrainEngine& engine, const TokenBatch& batch, const Mesh& mesh, Backend* backend,
+void evaluate_on_mesh(TrainEngine& engine, const Batch& batch, const Mesh& mesh, Backend* backend,
                       MeshRun& run) {
     const EvaluationResult result = engine.evaluate(batch);
     std::vector<double> sums = {result.loss_sum, static_cast<double>(result.correct)};
@@ -180,17 +179,16 @@ std::vector<MeshCase> optimizer_cases(int ranks) {
 
 MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh, int steps,
                       Backend* backend) {
-    const BatchShare share{mesh.replicas().size(), mesh.replicas().rank()};
+    const ReplicaPart part{mesh.replicas().size(), mesh.replicas().rank()};
     const auto own_backend = backend == nullptr ? make_cpu_backend() : nullptr;
     TrainEngine engine(model.config,
                        {.model = {.precision = mesh_case.precision,
                                   .recompute = {.kind = mesh_case.recompute},
-                                  .rows = share.rows_of(mesh_case.rows),
+                                  .rows = part.rows_of(mesh_case.rows),
                                   .row_length = row_length,
                                   .label_smoothing = model.label_smoothing,
                                   .neftune_alpha = model.neftune_alpha,
                                   .gather_ahead = {mesh_case.gathers_ahead, mesh_case.gathers_ahead}},
-                        .adamw = {},
                         .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
                         .max_gradient_norm = 1.0,
                         .compat = model.compat,
@@ -202,17 +200,17 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     engine.initialize_weights(42);
     MeshRun run;
     const auto before = whole_leaves(engine.store(), mesh, backend);
-    evaluate_on_mesh(engine, make_batch(999, mesh_case.rows, share, model.config.vocab_size), mesh, backend,
+    evaluate_on_mesh(engine, make_batch(999, mesh_case.rows, part, model.config.vocab_size), mesh, backend,
                      run);
     for (int step = 0; step < steps; ++step) {
-        std::vector<TokenBatch> micro_batches;
+        std::vector<Batch> micro_batches;
         for (int i = 0; i < mesh_case.accumulation; ++i) {
             const bool is_last = step % 3 == 2 && i + 1 == mesh_case.accumulation && mesh_case.last_rows > 0;
             micro_batches.push_back(
                 make_batch(static_cast<std::uint32_t>(1000 + step * mesh_case.accumulation + i),
-                           is_last ? mesh_case.last_rows : mesh_case.rows, share, model.config.vocab_size));
+                           is_last ? mesh_case.last_rows : mesh_case.rows, part, model.config.vocab_size));
         }
-        const StepResult result = engine.step(micro_batches, learning_rate(mesh_case.optimizer));
+        const UpdateResult result = engine.step(micro_batches, learning_rate(mesh_case.optimizer));
         run.losses.push_back(result.loss);
         run.norms.push_back(result.gradient_norm);
     }

@@ -5,8 +5,8 @@
 
 #include "core/hf_compat.h"
 #include "core/precision.h"
+#include "model/block_activations.h"
 #include "model/config.h"
-#include "model/recompute.h"
 #include "parallel/mesh.h"
 #include "parallel/param_store.h"
 

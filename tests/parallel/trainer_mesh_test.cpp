@@ -18,11 +18,12 @@ Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
     const std::int64_t ranks = mesh.replicas().size();
     const auto backend = make_cpu_backend();
     TrainEngine engine(config,
-                       {.model = {.precision = Precision::fp32(),
-                                  .recompute = {},
-                                  .rows = 2 / ranks,
-                                  .row_length = row_length},
-                        .adamw = {}},
+                       {
+                           .model = {.precision = Precision::fp32(),
+                                     .recompute = {},
+                                     .rows = 2 / ranks,
+                                     .row_length = row_length},
+                       },
                        *backend, mesh);
     engine.allocate();
     engine.initialize_weights(42);

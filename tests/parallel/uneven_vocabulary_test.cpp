@@ -24,11 +24,11 @@ TEST(UnevenVocabulary, RanksTakeTheSameChunksOfLogits) {
     config.max_position_embeddings = tokens;
     const TrainEngineOptions options{
         .model = {.precision = Precision::fp32(), .recompute = {}, .rows = 8, .row_length = tokens / 8},
-        .adamw = {}};
+    };
     std::vector<std::int32_t> ids;
     for (std::int64_t i = 0; i < tokens; ++i)
         ids.push_back(static_cast<std::int32_t>(i * 7919 % config.vocab_size));
-    const TokenBatch batch = TokenBatch::from_labels(8, tokens / 8, ids, ids);
+    const Batch batch = Batch::full_rows(8, tokens / 8, ids, ids);
     const auto loss_on = [&](const Mesh& mesh) {
         omp_set_num_threads(1);
         const auto backend = make_cpu_backend();

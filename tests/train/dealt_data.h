@@ -27,7 +27,6 @@ class DealtData final : public SampledData {
     std::int32_t token(std::int64_t sample, std::int64_t place) const override {
         return ids_[static_cast<std::size_t>(sample * row_length() + place)];
     }
-    std::int64_t fresh(std::int64_t step, std::int64_t) const override { return sampler().fresh(step); }
 
     std::vector<std::int32_t> ids_;  // [samples,row_length]
 };

@@ -14,15 +14,14 @@
 namespace drover::test {
 
 /// The golden runs' data: sample i holds outputs of mt19937(1000 + i) modulo the vocabulary.
-inline TokenBatch batch_of_samples(const std::vector<int>& samples, std::int64_t length,
-                                   std::uint32_t vocab) {
+inline Batch batch_of_samples(const std::vector<int>& samples, std::int64_t length, std::uint32_t vocab) {
     std::vector<std::int32_t> ids;
     for (const int sample : samples) {
         std::mt19937 generator(1000u + static_cast<std::uint32_t>(sample));
         for (std::int64_t i = 0; i < length; ++i)
             ids.push_back(static_cast<std::int32_t>(generator() % vocab));
     }
-    return TokenBatch::from_labels(static_cast<std::int64_t>(samples.size()), length, ids, ids);
+    return Batch::full_rows(static_cast<std::int64_t>(samples.size()), length, ids, ids);
 }
 
 /// The optimizer of a golden run; a file without a name means AdamW.
@@ -60,7 +59,6 @@ struct GoldenRun {
                                          .recompute = {},
                                          .rows = largest_batch(golden),
                                          .row_length = golden.at("sample_length")},
-                               .adamw = {},
                                .optimizer = optimizer_of(golden.at("optimizer")),
                                .max_gradient_norm = golden.at("max_grad_norm"),
                                .compat = compat},

@@ -26,14 +26,15 @@ class GoldenStep {
     void set_config(ModelConfig config) { config_ = std::move(config); }
     const SafetensorsFile& file() const { return file_; }
 
-    TokenBatch batch() const {
+    Batch batch() const {
         const Tensor ids = file_.tensor("input_ids");
-        const std::span<const std::int32_t> id_values(ids.data<std::int32_t>(),
-                                                      static_cast<std::size_t>(ids.numel()));
-        const std::span<const std::int32_t> labels(file_.tensor("labels").data<std::int32_t>(),
-                                                   id_values.size());
+        const auto integers = [&](const char* name) {
+            const Tensor tensor = file_.tensor(name);
+            return std::vector<std::int32_t>(tensor.data<std::int32_t>(),
+                                             tensor.data<std::int32_t>() + tensor.numel());
+        };
         if (!file_.find("attention_mask"))
-            return TokenBatch::from_labels(ids.size(0), ids.size(1), id_values, labels);
+            return Batch::full_rows(ids.size(0), ids.size(1), integers("input_ids"), integers("labels"));
         const std::int32_t* mask = file_.tensor("attention_mask").data<std::int32_t>();
         std::vector<std::int32_t> lengths;
         for (std::int64_t row = 0; row < ids.size(0); ++row) {
@@ -41,7 +42,8 @@ class GoldenStep {
             for (std::int64_t i = 0; i < ids.size(1); ++i) length += mask[row * ids.size(1) + i];
             lengths.push_back(length);
         }
-        return TokenBatch::right_padded(ids.size(0), ids.size(1), id_values, labels, lengths);
+        return Batch::right_padded(ids.size(0), ids.size(1), integers("input_ids"), integers("labels"),
+                                   lengths);
     }
 
     /// A ready engine with the golden weights.
@@ -53,13 +55,12 @@ class GoldenStep {
 
     TrainEngineOptions options(const Precision& precision, const RecomputePolicy& recompute = {},
                                MoeMode moe_mode = MoeMode::grouped) const {
-        const TokenBatch tokens = batch();
+        const Batch tokens = batch();
         return {.model = {.precision = precision,
                           .recompute = recompute,
                           .moe_mode = moe_mode,
                           .rows = tokens.rows,
                           .row_length = tokens.row_length},
-                .adamw = {},
                 .max_gradient_norm = 1.0,
                 .compat = {}};
     }

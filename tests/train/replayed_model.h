@@ -19,21 +19,21 @@ class ReplayedModel final : public TrainingModel {
     explicit ReplayedModel(const Json& golden, std::int64_t targets_per_row)
         : golden_(golden), targets_per_row_(targets_per_row) {}
 
-    UpdateOutcome update(std::span<const TokenBatch> micro_batches, double) override {
+    UpdateResult update(std::span<const Batch> micro_batches, double) override {
         const Json& update = golden_.at("updates").at(updates_++);
-        UpdateOutcome outcome{.losses = {}, .gradient_norm = update.at("grad_norm")};
-        for (const Json& loss : update.at("losses"))
-            outcome.losses.push_back(loss.is_null() ? std::nan("") : loss.get<double>());
-        EXPECT_EQ(outcome.losses.size(), micro_batches.size()) << "update " << updates_;
-        return outcome;
+        EXPECT_EQ(micro_batches.size(), update.at("micro_batches").get<std::size_t>())
+            << "update " << updates_;
+        const Json& loss = update.at("loss");
+        return {.loss = loss.is_null() ? std::nan("") : loss.get<double>(),
+                .gradient_norm = update.at("grad_norm")};
     }
 
-    std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) override {
+    std::vector<BatchEvaluation> evaluate(const Batch& batch) override {
         const Json& evaluation = golden_.at("evaluations").at(evaluations_++);
         EXPECT_EQ(batch.rows, evaluation.at("rows").get<std::int64_t>());
         return {{.loss = evaluation.at("loss"),
-                 .rows = rows,
-                 .targets = rows * targets_per_row_,
+                 .rows = batch.rows,
+                 .targets = batch.rows * targets_per_row_,
                  .correct = evaluation.at("correct")}};
     }
 
@@ -75,7 +75,6 @@ class BlankData final : public SampledData {
 
   private:
     std::int32_t token(std::int64_t, std::int64_t) const override { return 0; }
-    std::int64_t fresh(std::int64_t, std::int64_t rows) const override { return rows; }
 };
 
 }  // namespace drover::test

@@ -20,17 +20,14 @@ class SampledData : public TrainingData {
 
   protected:
     std::int64_t row_length() const { return row_length_; }
-    const BatchSampler& sampler() const { return sampler_; }
 
   private:
     virtual std::int32_t token(std::int64_t sample, std::int64_t place) const = 0;
-    /// How many rows of the batch are not repeated.
-    virtual std::int64_t fresh(std::int64_t step, std::int64_t rows) const = 0;
 
     struct Stream final : BatchStream {
         Stream(SampledData& data, BatchPosition start) : data_(data), position_(start) {}
 
-        std::optional<TrainingBatch> next() override {
+        std::optional<Batch> next() override {
             if (position_.step == data_.batches_per_epoch()) position_ = {position_.epoch + 1, 0};
             if (data_.end_ == StreamEnd::after_one_epoch && position_.epoch > 0) return std::nullopt;
             std::vector<std::int32_t> ids;
@@ -38,11 +35,9 @@ class SampledData : public TrainingData {
             for (const std::int64_t sample : samples)
                 for (std::int64_t i = 0; i < data_.row_length_; ++i) ids.push_back(data_.token(sample, i));
             const auto rows = static_cast<std::int64_t>(samples.size());
-            TrainingBatch batch{.epoch = position_.epoch,
-                                .step = position_.step,
-                                .tokens = TokenBatch::from_labels(rows, data_.row_length_, ids, ids),
-                                .attended = rows * data_.row_length_,
-                                .fresh = data_.fresh(position_.step, rows)};
+            Batch batch = Batch::full_rows(rows, data_.row_length_, ids, ids);
+            batch.position = position_;
+            batch.filler_rows = data_.sampler_.filler(position_.step);
             ++position_.step;
             return batch;
         }

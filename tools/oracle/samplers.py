@@ -1,4 +1,4 @@
-"""Writes tests/golden/samplers.json: what accelerate, torch and transformers deal to every rank, and how rows are padded."""
+"""Writes tests/golden/samplers.json: what accelerate and transformers deal to every rank, and how rows are padded."""
 
 import itertools
 import json
@@ -7,7 +7,7 @@ from common import GOLDEN, REPOSITORY
 
 import torch
 from accelerate.data_loader import BatchSamplerShard, IterableDatasetShard, SeedableRandomSampler
-from torch.utils.data import BatchSampler, DistributedSampler, SequentialSampler
+from torch.utils.data import BatchSampler, SequentialSampler
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -21,33 +21,23 @@ def shuffled(samples, seed, epoch):
     return sampler
 
 
-def round_robin(samples, batch, ranks, drop_last, even, split, epoch, order):
+def dealt_batches(samples, batch, ranks, drop_last, epoch, order):
     """The batches of every rank."""
     dealt = []
     for rank in range(ranks):
         sampler = SequentialSampler(range(samples)) if order == "sequential" else shuffled(samples, SEED, epoch)
         batches = BatchSampler(sampler, batch, drop_last)
-        shard = BatchSamplerShard(batches, ranks, rank, split, even)
+        shard = BatchSamplerShard(batches, ranks, rank)
         # With one rank accelerate deals nothing: the batches are used as they are.
         dealt.append([list(part) for part in (shard if ranks > 1 else batches)])
     return dealt
 
 
-def strided(samples, batch, ranks, drop_last, epoch, order):
+def stream(samples, batch, ranks):
     dealt = []
     for rank in range(ranks):
-        sampler = DistributedSampler(range(samples), ranks, rank, order == "shuffled", SEED, drop_last)
-        sampler.set_epoch(epoch)
-        dealt.append([list(part) for part in BatchSampler(sampler, batch, drop_last)])
-    return dealt
-
-
-def stream(samples, batch, ranks, drop_last, split):
-    dealt = []
-    for rank in range(ranks):
-        rows = list(IterableDatasetShard(range(samples), batch, drop_last, ranks, rank, split))
-        size = batch // ranks if split else batch
-        dealt.append([rows[i : i + size] for i in range(0, len(rows), size)])
+        rows = list(IterableDatasetShard(range(samples), batch, False, ranks, rank))
+        dealt.append([rows[i : i + batch] for i in range(0, len(rows), batch)])
     return dealt
 
 
@@ -72,27 +62,16 @@ def digest(order):
 def main():
     cases = []
     sizes = [(1, 4), (7, 2), (16, 4), (17, 4), (23, 4), (30, 6)]
-    flags = [(False, True), (False, False), (True, True)]
-    for (samples, batch), ranks, (drop_last, even), split in itertools.product(sizes, [1, 2, 3], flags, [False, True]):
-        if split and (ranks == 1 or batch % ranks):
-            continue
+    for (samples, batch), ranks, drop_last in itertools.product(sizes, [1, 2, 3], [False, True]):
         for order, epoch in [("shuffled", 1), ("sequential", 0)]:
-            case = {"dealing": "round_robin", "samples": samples, "batch_size": batch, "ranks": ranks}
-            case |= {"drop_last": drop_last, "even_batches": even, "split_batches": split, "order": order, "epoch": epoch}
-            case["batches"] = round_robin(samples, batch, ranks, drop_last, even, split, epoch, order)
-            cases.append(case)
-    for (samples, batch), ranks, drop_last in itertools.product([(1, 1), (16, 4), (23, 4)], [1, 2, 3], [False, True]):
-        for order, epoch in [("shuffled", 2), ("sequential", 0)]:
-            case = {"dealing": "strided", "samples": samples, "batch_size": batch, "ranks": ranks}
-            case |= {"drop_last": drop_last, "order": order, "epoch": epoch}
-            case["batches"] = strided(samples, batch, ranks, drop_last, epoch, order)
+            case = {"samples": samples, "batch_size": batch, "ranks": ranks, "drop_last": drop_last}
+            case |= {"order": order, "epoch": epoch}
+            case["batches"] = dealt_batches(samples, batch, ranks, drop_last, epoch, order)
             cases.append(case)
     streams = []  # a single process reads its stream as it is
-    for (samples, batch), ranks, drop_last, split in itertools.product(sizes, [2, 3], [False, True], [False, True]):
-        if split and batch % ranks:
-            continue
-        case = {"samples": samples, "batch_size": batch, "ranks": ranks, "drop_last": drop_last, "split_batches": split}
-        case["batches"] = stream(samples, batch, ranks, drop_last, split)
+    for (samples, batch), ranks in itertools.product(sizes, [2, 3]):
+        case = {"samples": samples, "batch_size": batch, "ranks": ranks}
+        case["batches"] = stream(samples, batch, ranks)
         streams.append(case)
 
     lengths = []

@@ -98,6 +98,7 @@ class RecordedTrainer(Trainer):
         self.not_a_number = not_a_number
         self.micro_batches = 0
         self.updates, self.evaluations, self.window = [], [], []
+        self.loss_sum = np.float32(0)  # as the Trainer keeps it between two records
 
     def training_step(self, *args, **kwargs):
         loss = super().training_step(*args, **kwargs)
@@ -109,9 +110,20 @@ class RecordedTrainer(Trainer):
 
     def _get_grad_norm(self, *args, **kwargs):
         norm = super()._get_grad_norm(*args, **kwargs)
-        self.updates.append({"losses": self.window, "grad_norm": float(norm)})
+        loss = self.window[0]
+        if len(self.window) > 1:
+            before = self.loss_sum
+            for micro_batch in self.window:
+                self.loss_sum += np.float32(micro_batch)
+            loss = float(self.loss_sum - before)
+        self.updates.append({"loss": loss, "micro_batches": len(self.window), "grad_norm": float(norm)})
         self.window = []
         return norm
+
+    def log(self, logs, *args, **kwargs):
+        if "loss" in logs:
+            self.loss_sum = np.float32(0)
+        super().log(logs, *args, **kwargs)
 
     def prediction_step(self, model, inputs, prediction_loss_only, ignore_keys=None):
         result = super().prediction_step(model, inputs, False, ignore_keys)

@@ -7,11 +7,11 @@
 #include <limits>
 #include <utility>
 
+#include "core/batch.h"
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "data/readers/arrow_library.h"
-#include "data/sampling/collator.h"
 
 namespace drover {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/path_inside.h"
 #include "data/datasets/dataset_card.h"
 #include "data/datasets/glob.h"
-#include "data/datasets/inner_path.h"
 
 namespace drover {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "data/datasets/inner_path.h"
+#include "core/path_inside.h"
 
 namespace drover {
 namespace {

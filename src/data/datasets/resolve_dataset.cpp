@@ -10,10 +10,10 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/path_inside.h"
 #include "data/datasets/dataset_folder.h"
 #include "data/datasets/glob.h"
 #include "data/datasets/hub_cache.h"
-#include "data/datasets/inner_path.h"
 #include "data/datasets/token_datasets.h"
 #include "data/packing/token_file.h"
 #include "data/readers/arrow_library.h"

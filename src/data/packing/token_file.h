@@ -1,12 +1,14 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "core/mapped_file.h"
@@ -44,6 +46,15 @@ struct TokenFileHeader {
     std::uint64_t ends_begin() const;  ///< offset of the row ends in the file
     std::uint64_t file_bytes() const;
 };
+
+static_assert(std::endian::native == std::endian::little, "numbers are written as they lie in memory");
+
+/// Appends the bytes of a number, least significant first, as token files have them.
+template <class T>
+void append_bytes(std::string& bytes, T value) {
+    static_assert(std::is_arithmetic_v<T>);
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
 
 /// The rows of a token file that lies in memory.
 class TokenRows final : public TrainingRows {

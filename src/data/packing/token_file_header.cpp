@@ -6,7 +6,6 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
-#include "data/packing/append_bytes.h"
 #include "data/packing/token_file.h"
 
 namespace drover {

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "core/error.h"
-#include "data/packing/append_bytes.h"
 
 namespace drover {
 namespace {

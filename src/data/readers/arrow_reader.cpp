@@ -7,7 +7,6 @@
 
 #include "data/readers/arrow_library.h"
 #include "data/rows/columns.h"
-#include "data/rows/row_errors.h"
 #include "text/utf8.h"
 
 namespace drover {

@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "data/readers/csv_records.h"
 #include "data/rows/columns.h"
-#include "data/rows/row_errors.h"
 
 namespace drover {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/rows/row_errors.h"
+#include "data/readers/file_reader.h"
 #include "text/utf8.h"
 
 namespace drover {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "data/rows/row_source.h"
 
@@ -27,5 +28,10 @@ std::int64_t skip_by_reading(std::int64_t count, const Next& next) {
     while (passed < count && next()) ++passed;
     return passed;
 }
+
+/// The Errors that several formats share. `place` is the file and the line or row.
+[[noreturn]] void fail_invalid_utf8(std::string_view place, char byte);
+/// `why` completes "the row has no text, because its \"text\" …".
+[[noreturn]] void fail_null_text(std::string_view place, std::string_view column, std::string_view why);
 
 }  // namespace drover

@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "data/readers/json_rows.h"
 #include "data/readers/json_scanner.h"
-#include "data/rows/row_errors.h"
 #include "text/utf8.h"
 
 namespace drover {

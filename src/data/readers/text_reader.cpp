@@ -8,7 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "data/rows/row_errors.h"
 #include "text/utf8.h"
 
 namespace drover {

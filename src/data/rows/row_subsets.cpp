@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "core/content_hash.h"
 #include "core/error.h"
-#include "data/rows/percent_split.h"
 
 namespace drover {
 namespace {
@@ -114,6 +114,13 @@ void check_percent(int percent) {
 SharedRows row_range(SharedRows rows, std::int64_t begin, std::int64_t end) {
     require(begin >= 0 && end >= begin, "a range of rows that ends before it begins");
     return std::make_shared<RowSubset>(std::move(rows), Pattern{begin, end, 1, 0, 1});
+}
+
+std::int64_t percent_boundary(std::int64_t rows, int percent) {
+    // nearbyint rounds half to even in the default rounding mode. The order of operations is that of the
+    // datasets library: percent · rows is exact, so there is one rounding, in the division.
+    return static_cast<std::int64_t>(
+        std::nearbyint(static_cast<double>(percent) * static_cast<double>(rows) / 100.0));
 }
 
 TrainAndValidation split_by_percent(SharedRows rows, int percent) {

@@ -16,6 +16,10 @@ struct TrainAndValidation {
 /// Rows [begin, end) of `rows`.
 SharedRows row_range(SharedRows rows, std::int64_t begin, std::int64_t end);
 
+/// Where `train[:p%]` ends and `train[p%:]` begins: percent · rows / 100 as a double, rounded half to even,
+/// as Python's round does it.
+std::int64_t percent_boundary(std::int64_t rows, int percent);
+
 /// validation = the first `percent` % of the rows, train = the others; see percent_boundary. Counts the rows.
 TrainAndValidation split_by_percent(SharedRows rows, int percent);
 

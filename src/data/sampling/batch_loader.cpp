@@ -13,30 +13,33 @@ namespace {
 /// Makes one batch after the other; lives on the prefetcher's thread.
 class BatchMaker {
   public:
-    BatchMaker(const TrainingRows& rows, BatchSampler sampler, CausalCollator collator, BatchPosition start,
-               std::optional<std::int64_t> epochs)
+    BatchMaker(const TrainingRows& rows, BatchSampler sampler, const LoaderOptions& options)
         : rows_(rows),
           sampler_(std::move(sampler)),
-          collator_(std::move(collator)),
-          position_(start),
-          epochs_(epochs) {}
+          collator_(options.collator),
+          part_(options.part),
+          position_(options.start),
+          epochs_(options.epochs) {}
 
-    std::optional<LoadedBatch> operator()() {
+    std::optional<Batch> operator()() {
         if (position_.step >= sampler_.batches_per_epoch()) position_ = {position_.epoch + 1, 0};
         if (epochs_ && position_.epoch >= *epochs_) return std::nullopt;
         const std::vector<std::int64_t> samples = sampler_.batch(position_.epoch, position_.step);
         ids_.resize(samples.size());
         labels_.resize(samples.size());
         for (std::size_t i = 0; i < samples.size(); ++i) rows_.read(samples[i], ids_[i], labels_[i]);
-        LoadedBatch loaded{position_, collator_.collate(ids_, labels_), sampler_.fresh(position_.step)};
+        Batch batch = collator_.collate(ids_, labels_);
+        batch.position = position_;
+        batch.filler_rows = sampler_.filler(position_.step);
         ++position_.step;
-        return loaded;
+        return take_part(std::move(batch), part_);
     }
 
   private:
     const TrainingRows& rows_;
     BatchSampler sampler_;
     CausalCollator collator_;
+    ReplicaPart part_;
     BatchPosition position_;
     std::optional<std::int64_t> epochs_;
     std::vector<std::vector<TokenId>> ids_, labels_;
@@ -58,10 +61,9 @@ BatchLoader::BatchLoader(const TrainingRows& rows, LoaderOptions options) {
                     "Use more data, a smaller batch, or keep the last short batch (no drop_last).");
     require(options.start.epoch >= 0 && options.start.step >= 0, "a run starts before its first batch");
     // std::function must be copyable, and a maker should not be copied.
-    const auto maker = std::make_shared<BatchMaker>(
-        rows, std::move(sampler), CausalCollator(std::move(options.collator)), options.start, options.epochs);
-    prefetcher_ = std::make_unique<Prefetcher<LoadedBatch>>(std::max<std::size_t>(1, options.prefetch),
-                                                            [maker] { return (*maker)(); });
+    const auto maker = std::make_shared<BatchMaker>(rows, std::move(sampler), options);
+    prefetcher_ = std::make_unique<Prefetcher<Batch>>(std::max<std::size_t>(1, options.prefetch),
+                                                      [maker] { return (*maker)(); });
 }
 
 }  // namespace drover

@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/range.h"
+
 namespace drover {
 
 /// In which order an epoch visits the samples, before they are dealt to ranks.
@@ -13,34 +15,27 @@ enum class SampleOrder {
     by_length,   ///< LengthGroupedSampler: shuffled, then sorted by length within stretches of some batches
 };
 
-/// How an epoch's order is dealt to ranks.
-enum class Dealing {
-    round_robin,  ///< accelerate's: rank r takes batches r, r + ranks, …
-    strided,      ///< DistributedSampler's: rank r takes samples r, r + ranks, …, and makes batches of them
-};
-
 struct SamplerOptions {
     std::int64_t samples = 0;
-    std::int64_t batch_size = 8;  ///< of a rank; with split_batches of all ranks together
+    std::int64_t batch_size = 8;  ///< of a rank
     SampleOrder order = SampleOrder::shuffled;
     std::uint64_t seed = 42;
     std::optional<std::uint64_t> data_seed;  ///< used instead of seed
-    Dealing dealing = Dealing::round_robin;
     std::int64_t ranks = 1;
     std::int64_t rank = 0;
     bool drop_last = false;
-    /// round_robin over several ranks only: the last round is filled up with the first samples of the epoch.
-    /// Without it the last batches may be short or missing on some ranks.
-    bool even_batches = true;
-    bool split_batches = false;  ///< round_robin only: each batch is cut into equal parts, one per rank
     /// by_length only: length of each sample, and the batch that is to be of one length (Hugging Face takes
     /// per-device batch × accumulation steps); 0 means batch_size.
     std::vector<std::int64_t> lengths;
     std::int64_t length_group = 0;
 };
 
-/// What a rank gets at every step: a pure function of the options, the epoch and the step. Nothing is
-/// replayed: the first batch of an epoch makes its order, any other is a look-up.
+/// What a rank gets at every step, as accelerate deals it: rank r takes batches r, r + ranks, … of the
+/// epoch's order. The last round is filled up with the first samples of the epoch, or dropped with drop_last;
+/// a single rank's last batch is just shorter.
+///
+/// A batch is a pure function of the options, the epoch and the step. Nothing is replayed: the first batch of
+/// an epoch makes its order, any other is a look-up.
 class BatchSampler {
   public:
     /// UsageError when the options contradict each other.
@@ -50,23 +45,16 @@ class BatchSampler {
     std::int64_t batches_per_epoch() const { return batches_; }
     /// Indices of the samples of one batch; 0 ≤ step < batches_per_epoch().
     std::vector<std::int64_t> batch(std::int64_t epoch, std::int64_t step);
-    /// How many samples at the front of that batch are there for the first time; the others fill up and must
-    /// not count in an evaluation.
-    std::int64_t fresh(std::int64_t step) const;
+    /// How many samples at the end of that batch only fill it up: they are in another batch of the epoch.
+    std::int64_t filler(std::int64_t step) const;
 
   private:
-    /// Positions in the epoch's order (which may lie past its end) of one batch: first, first + stride, …
-    struct Places {
-        std::int64_t first, stride, count;
-    };
-    Places places(std::int64_t step) const;
+    /// Positions in the epoch's order (which may lie past its end) of one batch.
+    Range places(std::int64_t step) const;
     const std::vector<std::int64_t>& order_of(std::int64_t epoch);
 
     SamplerOptions options_;
-    std::int64_t limit_ = 0;   ///< places from here on are not used
-    std::int64_t period_ = 1;  ///< place samples + i is filled with place i mod period
-    std::int64_t round_ = 0;   ///< samples that all ranks take in one step
-    std::int64_t part_ = 0;    ///< samples that one rank takes
+    std::int64_t round_ = 0;  ///< samples that all ranks take in one step
     std::int64_t batches_ = 0;
     std::int64_t ordered_epoch_ = -1;
     std::vector<std::int64_t> order_;

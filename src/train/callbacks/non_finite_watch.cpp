@@ -10,9 +10,9 @@
 namespace drover {
 
 void NonFiniteWatch::on_step_end(TrainerView& view, const StepReport& step) {
-    if (!step.non_finite || policy_ == OnNonFinite::go_on) return;
+    if (!step.update.non_finite || policy_ == OnNonFinite::go_on) return;
     const std::string what =
-        fmt::format("Step {}: {} is not a finite number.", view.state.global_step, *step.non_finite);
+        fmt::format("Step {}: {} is not a finite number.", view.state.global_step, *step.update.non_finite);
     if (policy_ == OnNonFinite::stop)
         throw AgreedError(
             what,

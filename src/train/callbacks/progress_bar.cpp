@@ -32,7 +32,7 @@ std::string progress_text(const ProgressNumbers& numbers, int width) {
     const double seconds = std::max(numbers.seconds, 1e-9);
     std::string text =
         fmt::format("{}/{} loss {:.4g} lr {:.3g} norm {:.3g} {} tok/s", numbers.step, numbers.steps,
-                    numbers.last.loss, numbers.last.learning_rate, numbers.last.gradient_norm,
+                    numbers.last.update.loss, numbers.last.learning_rate, numbers.last.update.gradient_norm,
                     short_count(static_cast<double>(numbers.tokens) / seconds));
     if (numbers.share_of_peak > 0) text += fmt::format(" {:.0f}% of peak", 100 * numbers.share_of_peak);
     if (numbers.steps_timed > 0) {

@@ -50,9 +50,8 @@ std::vector<PlannedCollective> plan_communication(const ModelConfig& config,
     const Mesh counting = counting_mesh(mesh, device, counts);
     const auto backend = make_planning_backend(device);
     TrainEngine engine(config, options, *backend, counting);
-    const TokenBatch full{
-        .rows = options.model.rows, .row_length = options.model.row_length, .is_shape_only = true};
-    engine.step(std::vector<TokenBatch>(static_cast<std::size_t>(micro_batches), full), 0);
+    const Batch full = Batch::of_shape(options.model.rows, options.model.row_length);
+    engine.step(std::vector<Batch>(static_cast<std::size_t>(micro_batches), full), 0);
     return listed(counts, counting);
 }
 

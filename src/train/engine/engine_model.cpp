@@ -12,10 +12,10 @@
 namespace drover {
 namespace {
 
-/// The batch with targets in its first rows only.
-TokenBatch with_targets_in(const TokenBatch& batch, std::int64_t rows) {
-    TokenBatch masked = batch;
-    std::fill(masked.targets.begin() + rows * batch.row_length, masked.targets.end(), ignored_target);
+/// The batch without labels in its filler rows.
+Batch with_filler_masked(const Batch& batch) {
+    Batch masked = batch;
+    std::fill(masked.labels.end() - batch.filler_rows * batch.row_length, masked.labels.end(), no_label);
     return masked;
 }
 
@@ -47,31 +47,24 @@ ParameterCounts count_parameters(const ModelConfig& config) {
 }
 
 EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
-                         AfterSave after_save, CheckpointOptions checkpoints, BatchKind batches)
+                         AfterSave after_save, CheckpointOptions checkpoints)
     : engine_(engine),
       config_(config),
       mesh_(mesh),
       after_save_(std::move(after_save)),
       checkpoints_(checkpoints),
-      batches_(batches),
       parameters_(count_parameters(config)),
       writer_(backend, mesh, checkpoints.buffer_bytes) {}
 
-UpdateOutcome EngineModel::update(std::span<const TokenBatch> micro_batches, double learning_rate) {
-    const StepResult result = engine_.step(micro_batches, learning_rate);
-    return {.losses = {result.loss},
-            .gradient_norm = result.gradient_norm,
-            .non_finite = result.non_finite ? std::optional(result.non_finite->where) : std::nullopt,
-            .skipped = !result.updated};
-}
-
-std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std::int64_t rows) {
+std::vector<BatchEvaluation> EngineModel::evaluate(const Batch& batch) {
     const EvaluationResult whole = engine_.evaluate(batch);
-    BatchEvaluation own{.rows = rows, .targets = whole.targets, .correct = whole.correct};
-    if (batches_ == BatchKind::own && repeats_rows(batch, rows)) {
-        const EvaluationResult fresh = engine_.evaluate(with_targets_in(batch, rows));
-        own.targets = fresh.targets;
-        own.correct = fresh.correct;
+    BatchEvaluation own{
+        .rows = batch.rows - batch.filler_rows, .targets = whole.targets, .correct = whole.correct};
+    // The filler rows of a shared batch have no targets anyway.
+    if (!batch.part_of && anyone_has_filler(batch)) {
+        const EvaluationResult counted = engine_.evaluate(with_filler_masked(batch));
+        own.targets = counted.targets;
+        own.correct = counted.correct;
     }
 
     const std::vector<double> numbers =
@@ -83,14 +76,14 @@ std::vector<BatchEvaluation> EngineModel::evaluate(const TokenBatch& batch, std:
                        .rows = static_cast<std::int64_t>(numbers[i + 2]),
                        .targets = static_cast<std::int64_t>(numbers[i + 3]),
                        .correct = static_cast<std::int64_t>(numbers[i + 4])});
-    return batches_ == BatchKind::own ? all : std::vector{one_batch(all)};
+    return batch.part_of ? std::vector{one_batch(all)} : all;
 }
 
-/// Where one replica's batch repeats rows, all evaluate once more, or the engine's collectives would not
+/// Where one replica's batch has filler rows, all evaluate once more, or the engine's collectives would not
 /// meet.
-bool EngineModel::repeats_rows(const TokenBatch& batch, std::int64_t rows) {
-    const std::vector<double> repeats = gather({static_cast<double>(batch.rows - rows)});
-    return std::any_of(repeats.begin(), repeats.end(), [](double count) { return count > 0; });
+bool EngineModel::anyone_has_filler(const Batch& batch) {
+    const std::vector<double> filler = gather({static_cast<double>(batch.filler_rows)});
+    return std::any_of(filler.begin(), filler.end(), [](double count) { return count > 0; });
 }
 
 /// The replicas' numbers, in their order.

@@ -15,12 +15,6 @@ struct CheckpointOptions {
     RunFacts facts{};
 };
 
-/// What an evaluated batch of a replica is.
-enum class BatchKind : std::uint8_t {
-    own,     ///< a batch of its own; rows may be repetitions
-    shared,  ///< its part of one batch (BatchShare), whose results are one batch's
-};
-
 /// A TrainEngine as the loop's model.
 class EngineModel final : public TrainingModel {
   public:
@@ -30,11 +24,12 @@ class EngineModel final : public TrainingModel {
 
     /// All must outlive it; the engine's memory is allocated.
     EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
-                AfterSave after_save = {}, CheckpointOptions checkpoints = {},
-                BatchKind batches = BatchKind::own);
+                AfterSave after_save = {}, CheckpointOptions checkpoints = {});
 
-    UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) override;
-    std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) override;
+    UpdateResult update(std::span<const Batch> micro_batches, double learning_rate) override {
+        return engine_.step(micro_batches, learning_rate);
+    }
+    std::vector<BatchEvaluation> evaluate(const Batch& batch) override;
     void save(const std::filesystem::path& folder) override;
     void load(const std::filesystem::path& folder) override;
     void save_checkpoint(const CheckpointRequest& request) override;
@@ -49,14 +44,13 @@ class EngineModel final : public TrainingModel {
 
   private:
     std::vector<double> gather(std::vector<double> own);
-    bool repeats_rows(const TokenBatch& batch, std::int64_t rows);
+    bool anyone_has_filler(const Batch& batch);
 
     TrainEngine& engine_;
     const ModelConfig& config_;
     const Mesh& mesh_;
     AfterSave after_save_;
     CheckpointOptions checkpoints_;
-    BatchKind batches_;
     ParameterCounts parameters_;
     CheckpointWriter writer_;
 };

@@ -9,7 +9,6 @@
 
 #include "core/convert.h"
 #include "model/params.h"
-#include "train/checkpoint/checkpoint_writer.h"
 #include "train/engine/new_weights.h"
 #include "train/engine/weight_upload.h"
 
@@ -46,14 +45,6 @@ ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options
     return config;
 }
 
-/// The number in "model.layers.3.…".
-std::optional<int> layer_in(const std::string& text) {
-    constexpr std::string_view before = "model.layers.";
-    const std::size_t at = text.find(before);
-    if (at == std::string::npos) return std::nullopt;
-    return std::atoi(text.c_str() + at + before.size());
-}
-
 }  // namespace
 
 bool takes_means_of_batches(const TrainEngineOptions& options) {
@@ -76,10 +67,9 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
           options.model.precision.parameters,
           options.evaluation_only ? std::nullopt : std::optional(options.model.precision.gradients),
           backend)),
-      optimizer_(make_optimizer(options.optimizer.value_or(OptimizerSettings{.adamw = options.adamw}),
-                                options.model.precision, mesh)),
+      optimizer_(make_optimizer(options.optimizer, options.model.precision, mesh)),
       model_(config_, options.model, backend, *store_, parallel_, mesh.replicas()),
-      reading_(backend),
+      readback_(backend),
       recorder_(backend.make_recorder()),
       host_scalars_(StepScalar::count, 0.0f),
       parameter_count_(store_->spec().parameter_count()) {
@@ -248,18 +238,6 @@ void TrainEngine::take_weights(const std::function<std::vector<float>(const Leaf
     store_->weights_changed();
 }
 
-void TrainEngine::save_weights(const std::filesystem::path& folder, const SaveModelOptions& options) const {
-    CheckpointWriter writer(backend_, mesh_, 0);
-    CheckpointJob job{.folder = folder,
-                      .place = CheckpointJob::Place::existing_folder,
-                      .tensors = saved_tensors(false, options.max_shard_bytes),
-                      .texts = saved_config_texts()};
-    if (!options.generation_config_json.empty())
-        job.texts["generation_config.json"] = options.generation_config_json;
-    writer.begin(std::move(job));
-    if (const auto outcome = writer.poll(true); !outcome->error.empty()) throw Error(outcome->error);
-}
-
 std::map<std::string, std::string> TrainEngine::saved_config_texts() const {
     return {{"config.json", config_.saved_text(saved_dtype())}};
 }
@@ -315,12 +293,11 @@ void TrainEngine::set_counters(const EngineState& state) {
 
 /// What the whole step's loss is divided by, over all micro-batches and ranks; 0 when that is decided per
 /// micro-batch.
-std::int64_t TrainEngine::step_count(std::span<const TokenBatch> micro_batches) {
+std::int64_t TrainEngine::step_count(std::span<const Batch> micro_batches) {
     if (takes_means_of_batches(options_)) return 0;
     const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels;
     std::int64_t count = 0;
-    for (const TokenBatch& micro : micro_batches)
-        count += all_labels ? micro.label_count : micro.target_count();
+    for (const Batch& micro : micro_batches) count += all_labels ? micro.label_count() : micro.target_count();
     return sum_over_replicas(count);
 }
 
@@ -329,7 +306,7 @@ std::int64_t TrainEngine::sum_over_replicas(std::int64_t count) {
     return count;
 }
 
-double TrainEngine::loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
+double TrainEngine::loss_scale(const Batch& batch, std::span<const Batch> micro_batches,
                                std::int64_t step_count) {
     std::int64_t divisor = step_count;
     if (takes_means_of_batches(options_)) {
@@ -354,7 +331,7 @@ double TrainEngine::balance_scale(std::size_t micro_batches) const {
 
 /// The replicas' tokens of a micro-batch follow each other in the order of their ranks, as the Trainer deals
 /// out rows; so a token has the same number, and the same noise, however many replicas there are.
-std::optional<TokenNoise> TrainEngine::noise_of(const TokenBatch& batch, std::size_t micro_batch) {
+std::optional<TokenNoise> TrainEngine::noise_of(const Batch& batch, std::size_t micro_batch) {
     if (!has_noise()) return std::nullopt;
     Communicator& replicas = mesh_.replicas_on_host();
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(replicas.size()), 0);
@@ -375,35 +352,36 @@ void TrainEngine::upload_scalars() {
 /// collectives, the experts' numbers of tokens, sequences within rows and noise go through it. And it is
 /// worth recording if the device is done so soon that it might wait for the host: more tokens times
 /// parameters than this take a GPU a tenth of a second, in which the host gets far ahead.
-bool TrainEngine::is_recorded(const MicroBatch& micro) const {
+bool TrainEngine::is_recorded(const DeviceBatch& micro) const {
     constexpr double most_work = 8e12;
     const double work = static_cast<double>(micro.tokens()) * static_cast<double>(parameter_count_);
     return mesh_.everyone().idle() && options_.sharding == Sharding::replicated && !config_.has_experts() &&
            !micro.sequences.begin && !micro.noise && work <= most_work;
 }
 
-void TrainEngine::forward_backward(const MicroBatch& micro, ParamStore::Turn turn, double balance_scale) {
+void TrainEngine::forward_backward(const DeviceBatch& micro, ParamStore::PlaceInStep place,
+                                   double balance_scale) {
     const auto enqueue = [&] {
-        store_->begin_micro_batch(turn);
+        store_->begin_micro_batch(place);
         model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1), balance_scale);
     };
     if (!is_recorded(micro)) return enqueue();
     const RecordingKey key = {reinterpret_cast<std::intptr_t>(micro.ids.raw()), micro.sequences.rows,
-                              micro.sequences.row_length, turn.first};
+                              micro.sequences.row_length, place.first};
     backend_.run_recorded(*recorder_, stream_, key, enqueue);
 }
 
 /// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for the device.
-void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
+void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
     require(!options_.evaluation_only, "a step of an engine that only evaluates");
     const std::int64_t count = step_count(micro_batches);
     host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-        const TokenBatch& batch = micro_batches[i];
+        const Batch& batch = micro_batches[i];
         const double scale = loss_scale(batch, micro_batches, count);
         host_scalars_[StepScalar::loss_scale] = static_cast<float>(scale * gradient_scale());
         upload_scalars();
-        MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
+        DeviceBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
         micro.noise = noise_of(batch, i);
         const double balance_scale = this->balance_scale(micro_batches.size());
         forward_backward(micro, {.first = i == 0, .last = i + 1 == micro_batches.size()},
@@ -427,24 +405,22 @@ void TrainEngine::enqueue_gradients(std::span<const TokenBatch> micro_batches) {
                         .gradient_scale = static_cast<float>(gradient_scale()),
                         .guarded = true,
                         .loss = loss_sum_});
-    reading_.begin(stream_, scalars_, loss_sum_);
+    readback_.begin(stream_, scalars_, loss_sum_);
 }
 
 /// Waits for what enqueue_gradients() made, and for nothing behind it.
-StepResult TrainEngine::read_gradients() {
-    reading_.wait();
+UpdateResult TrainEngine::read_gradients() {
+    readback_.wait();
     mesh_.everyone().check_unbroken();
-    return {.loss = reading_.loss(),
-            .gradient_norm = reading_.scalar(StepScalar::gradient_norm),
-            .loss_scale = gradient_scale()};
+    return {.loss = readback_.loss(), .gradient_norm = readback_.scalar(StepScalar::gradient_norm)};
 }
 
-StepResult TrainEngine::accumulate_gradients(std::span<const TokenBatch> micro_batches) {
+UpdateResult TrainEngine::accumulate_gradients(std::span<const Batch> micro_batches) {
     enqueue_gradients(micro_batches);
     return read_gradients();
 }
 
-StepResult TrainEngine::step(std::span<const TokenBatch> micro_batches, double learning_rate) {
+UpdateResult TrainEngine::step(std::span<const Batch> micro_batches, double learning_rate) {
     host_scalars_[StepScalar::learning_rate] = static_cast<float>(learning_rate);
     optimizer_->set_scalars(host_scalars_, updates_done_ + 1);
     enqueue_gradients(micro_batches);
@@ -453,7 +429,7 @@ StepResult TrainEngine::step(std::span<const TokenBatch> micro_batches, double l
     optimizer_->update(backend_, stream_, scalars_);
     store_->weights_changed();
 
-    StepResult result = read_gradients();
+    UpdateResult result = read_gradients();
     // Loss and norm are those of all ranks, so every rank decides alike.
     const bool loss_finite = std::isfinite(result.loss),
                gradients_finite = std::isfinite(result.gradient_norm);
@@ -482,7 +458,8 @@ std::vector<double> TrainEngine::leaf_sums() const {
     return sums;
 }
 
-NonFinite TrainEngine::find_non_finite(std::span<const TokenBatch> micro_batches) {
+/// See UpdateResult::non_finite.
+std::string TrainEngine::find_non_finite(std::span<const Batch> micro_batches) {
     const std::vector<double> gradients = leaf_sums();
     std::vector<Tensor> params;
     for (const OwnedLeaf& leaf : store_->owned()) params.push_back(leaf.param);
@@ -491,17 +468,16 @@ NonFinite TrainEngine::find_non_finite(std::span<const TokenBatch> micro_batches
     const std::vector<double> weights = leaf_sums();
 
     const auto about_leaf = [&](std::string_view what, std::size_t index) {
-        const std::string& name = store_->owned()[index].spec->name;
-        return NonFinite{.where = fmt::format("{} {}", what, name), .leaf = name, .layer = layer_in(name)};
+        return fmt::format("{} {}", what, store_->owned()[index].spec->name);
     };
     for (std::size_t i = 0; i < weights.size(); ++i)
         if (!std::isfinite(weights[i])) return about_leaf("the weight", i);
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-        MicroBatch micro =
+        DeviceBatch micro =
             model_.batch_buffers().upload(backend_, stream_, micro_batches[i], config_.vocab_size);
         micro.noise = noise_of(micro_batches[i], i);
         const std::string where = model_.find_non_finite(stream_, micro, mesh_.everyone(), loss_sum_);
-        if (!where.empty()) return {.where = where, .leaf = {}, .layer = layer_in(where)};
+        if (!where.empty()) return where;
     }
     // Backward goes from the last leaf to the first.
     for (std::size_t i = gradients.size(); i-- > 0;)
@@ -512,7 +488,7 @@ NonFinite TrainEngine::find_non_finite(std::span<const TokenBatch> micro_batches
                       static_cast<std::size_t>(largest));
 }
 
-EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
+EvaluationResult TrainEngine::evaluate(const Batch& batch) {
     double loss_sum = 0;
     std::int64_t correct = 0;
     std::vector<float> loss;
@@ -521,10 +497,11 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
     std::int64_t row = 0, count = 0;
     do {
         count = std::min(options_.model.rows, batch.rows - row);
-        const TokenBatch piece = batch.some_rows(row, count);
-        const MicroBatch micro = model_.batch_buffers().upload(backend_, stream_, piece, config_.vocab_size);
+        const Batch piece = batch.some_rows(row, count);
+        const DeviceBatch micro = model_.batch_buffers().upload(backend_, stream_, piece, config_.vocab_size);
         model_.evaluate(stream_, micro, row == 0, row + count == batch.rows);
-        loss.resize(static_cast<std::size_t>(piece.tokens()));
+        const std::vector<std::int32_t> targets = piece.targets();
+        loss.resize(targets.size());
         argmax.resize(loss.size());
         backend_.copy(stream_, model_.loss().rows(0, piece.tokens()),
                       Tensor::of(loss.data(), {piece.tokens()}));
@@ -532,18 +509,17 @@ EvaluationResult TrainEngine::evaluate(const TokenBatch& batch) {
                       Tensor::of(argmax.data(), {piece.tokens()}));
         backend_.synchronize(stream_);
         for (std::size_t i = 0; i < loss.size(); ++i) {
-            if (piece.targets[i] == ignored_target) continue;
+            if (targets[i] == no_label) continue;
             loss_sum += static_cast<double>(loss[i]);
-            correct += argmax[i] == piece.targets[i];
+            correct += argmax[i] == targets[i];
         }
         row += count;
     } while (row < batch.rows);
 
     const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels &&
                             options_.model.label_smoothing == 0;
-    EvaluationResult result{
-        .loss_sum = loss_sum, .rows = batch.rows, .targets = batch.target_count(), .correct = correct};
-    const std::int64_t counted = all_labels ? batch.label_count : result.targets;
+    EvaluationResult result{.loss_sum = loss_sum, .targets = batch.target_count(), .correct = correct};
+    const std::int64_t counted = all_labels ? batch.label_count() : result.targets;
     // What is counted, and the replicas that count.
     std::array<std::int64_t, 2> sums{result.targets > 0 ? counted : 0, result.targets > 0 ? 1 : 0};
     mesh_.replicas_on_host().all_reduce({}, Tensor::of(sums.data(), {2}), Reduction::sum);

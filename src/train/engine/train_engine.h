@@ -15,9 +15,9 @@
 #include "optim/optimizer.h"
 #include "train/checkpoint/checkpoint_tensors.h"
 #include "train/checkpoint/optimizer_source.h"
-#include "train/checkpoint/run_state.h"
 #include "train/engine/loss_scaler.h"
-#include "train/engine/step_reading.h"
+#include "train/engine/step_readback.h"
+#include "train/engine/training_model.h"
 
 namespace drover {
 
@@ -25,9 +25,8 @@ class WeightUpload;
 
 struct TrainEngineOptions {
     CausalLmOptions model;
-    AdamWSettings adamw;
-    std::optional<OptimizerSettings> optimizer{};  ///< absent: AdamW with `adamw`
-    double max_gradient_norm = 1.0;                ///< ≤ 0: no clipping
+    OptimizerSettings optimizer{};
+    double max_gradient_norm = 1.0;  ///< ≤ 0: no clipping
     HfCompat compat;
     InitKind init = InitKind::hugging_face;  ///< of weights that are drawn
     Sharding sharding = Sharding::replicated;
@@ -57,30 +56,10 @@ struct WeightSample {
     std::vector<float> values;
 };
 
-/// Where a number first was not finite, in the order in which a step computes: weights, forward, backward.
-struct NonFinite {
-    std::string where;  ///< "the gradient of model.layers.3.mlp.up_proj.weight", "the output of layer 3
-                        ///< (model.layers.3)"
-    std::string leaf;   ///< the weight it is about, if it is about one
-    std::optional<int> layer;  ///< absent for embedding, final norm and head
-};
-
-/// What one update did.
-struct StepResult {
-    double loss =
-        0;  ///< as Hugging Face logs it: Σ over micro-batches and ranks of the loss that was differentiated
-    double gradient_norm = 0;  ///< before clipping
-    bool updated = true;       ///< false: the step was skipped, and changed nothing
-    /// Present when loss or gradient norm was not finite, unless it is only that scaled gradients overflowed.
-    std::optional<NonFinite> non_finite{};
-    double loss_scale = 1;  ///< that the gradients were made with
-};
-
 /// Sums over the targets of a rank's evaluated batch. Hugging Face's eval_loss is the mean of all ranks'
 /// batch_loss() weighted by rows, its accuracy the sum of `correct` over that of `targets`.
 struct EvaluationResult {
     double loss_sum = 0;
-    std::int64_t rows = 0;
     std::int64_t targets = 0;
     std::int64_t correct = 0;  ///< targets that were the likeliest token
     /// What the loss is divided by: the mean of the numbers of targets (of labels, where older releases count
@@ -124,11 +103,7 @@ class TrainEngine {
     /// vocabulary that is to be resized is larger than theirs.
     void take_weights(const std::function<std::vector<float>(const LeafSpec&)>& whole_leaf,
                       std::uint64_t seed);
-    /// Writes config.json and the weights, of which the master copy where there is one, for transformers to
-    /// load. Collective: every rank writes its parts.
-    void save_weights(const std::filesystem::path& folder, const SaveModelOptions& options = {}) const;
-
-    /// The same weights again, of a model that was trained here: a larger vocabulary is already in them.
+    /// The weights of a model that was trained here: a larger vocabulary is already in them.
     /// Error when a tensor is missing.
     void load_trained_weights(const std::filesystem::path& checkpoint);
     /// Takes the optimizer's state from a source that has all of it (Error if not), converting to the dtypes
@@ -143,12 +118,12 @@ class TrainEngine {
     TensorFiles saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const;
 
     /// One update from the micro-batches of one optimizer step.
-    StepResult step(std::span<const TokenBatch> micro_batches, double learning_rate);
+    UpdateResult step(std::span<const Batch> micro_batches, double learning_rate);
     /// The gradients of the micro-batches, without an update.
-    StepResult accumulate_gradients(std::span<const TokenBatch> micro_batches);
+    UpdateResult accumulate_gradients(std::span<const Batch> micro_batches);
     /// Without gradients. The batch may have more rows than training's; it is taken in pieces that fit, which
     /// must be as many on all ranks. Rows may not be longer than planned.
-    EvaluationResult evaluate(const TokenBatch& batch);
+    EvaluationResult evaluate(const Batch& batch);
 
     /// The dtype of saved weights.
     DType saved_dtype() const {
@@ -170,20 +145,19 @@ class TrainEngine {
     LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
                                std::uint64_t seed);
     void upload_scalars();
-    void enqueue_gradients(std::span<const TokenBatch> micro_batches);
-    StepResult read_gradients();
+    void enqueue_gradients(std::span<const Batch> micro_batches);
+    UpdateResult read_gradients();
     double gradient_scale() const { return loss_scaler_ ? static_cast<double>(loss_scaler_->scale()) : 1.0; }
     std::vector<double> leaf_sums() const;
-    NonFinite find_non_finite(std::span<const TokenBatch> micro_batches);
-    double loss_scale(const TokenBatch& batch, std::span<const TokenBatch> micro_batches,
-                      std::int64_t step_count);
-    std::int64_t step_count(std::span<const TokenBatch> micro_batches);
+    std::string find_non_finite(std::span<const Batch> micro_batches);
+    double loss_scale(const Batch& batch, std::span<const Batch> micro_batches, std::int64_t step_count);
+    std::int64_t step_count(std::span<const Batch> micro_batches);
     std::int64_t sum_over_replicas(std::int64_t count);
-    void forward_backward(const MicroBatch& micro, ParamStore::Turn turn, double balance_scale);
-    bool is_recorded(const MicroBatch& micro) const;
+    void forward_backward(const DeviceBatch& micro, ParamStore::PlaceInStep place, double balance_scale);
+    bool is_recorded(const DeviceBatch& micro) const;
     double balance_scale(std::size_t micro_batches) const;
     bool has_noise() const { return config_.moe.jitter > 0 || options_.model.neftune_alpha > 0; }
-    std::optional<TokenNoise> noise_of(const TokenBatch& batch, std::size_t micro_batch);
+    std::optional<TokenNoise> noise_of(const Batch& batch, std::size_t micro_batch);
 
     TrainEngineOptions options_;
     ModelConfig config_;
@@ -200,7 +174,7 @@ class TrainEngine {
     std::unique_ptr<Arena> arena_, state_arena_;  // the second only when the optimizer is offloaded
     Tensor scalars_;                              // [StepScalar::count] f32
     Tensor loss_sum_;                             // [1] f64: of the step, over all ranks
-    StepReading reading_;
+    StepReadback readback_;
     std::unique_ptr<Recorder> recorder_;  // of forward and backward
     std::vector<float> host_scalars_;
     std::int64_t parameter_count_;

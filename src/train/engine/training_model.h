@@ -6,20 +6,23 @@
 #include <string>
 #include <vector>
 
-#include "model/batch.h"
+#include "core/batch.h"
 #include "train/checkpoint/checkpoint_writer.h"
 #include "train/checkpoint/run_state.h"
 
 namespace drover {
 
-/// What one update did, as the loop sees it.
-struct UpdateOutcome {
-    /// Losses that add up to that of the step over all replicas: one per micro-batch, or their sum.
-    std::vector<double> losses;
+/// What one update did, in numbers that the device made; the same on every rank.
+struct UpdateResult {
+    /// As Hugging Face logs it: the sum, over micro-batches and replicas, of the loss that was
+    /// differentiated.
+    double loss = 0;
     double gradient_norm = 0;  ///< before clipping
-    /// What was not a finite number, if anything: "the gradient of model.layers.3.mlp.up_proj.weight".
+    bool updated = true;       ///< false: the step was skipped and changed nothing; the schedule stands still
+    /// Where a number first was not finite, in the order in which a step computes (weights, forward,
+    /// backward): "the gradient of model.layers.3.mlp.up_proj.weight", "the output of layer 3
+    /// (model.layers.3)". Absent when loss and gradient norm are finite, or only scaled gradients overflowed.
     std::optional<std::string> non_finite{};
-    bool skipped = false;  ///< nothing was updated (overflow of scaled gradients): the schedule stands still
 };
 
 /// An evaluated batch of one replica.
@@ -27,7 +30,7 @@ struct BatchEvaluation {
     /// As Hugging Face computes a batch's: mean over targets, plus the experts' balance loss. Nothing for a
     /// batch without a single target.
     std::optional<double> loss{};
-    std::int64_t rows = 0;     ///< that are no repetitions; see LoadedBatch::fresh
+    std::int64_t rows = 0;     ///< without filler rows
     std::int64_t targets = 0;  ///< of those rows
     std::int64_t correct = 0;
 };
@@ -54,10 +57,10 @@ class TrainingModel {
     virtual ~TrainingModel() = default;
 
     /// One update from the micro-batches of a step.
-    virtual UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) = 0;
-    /// This replica's batch and those of the others, in their order. Only the first `rows` rows count towards
-    /// targets; the loss is the whole batch's.
-    virtual std::vector<BatchEvaluation> evaluate(const TokenBatch& batch, std::int64_t rows) = 0;
+    virtual UpdateResult update(std::span<const Batch> micro_batches, double learning_rate) = 0;
+    /// This replica's batch and those of the others, in their order; one batch where they share it. Filler
+    /// rows do not count towards targets, but the loss is the whole batch's.
+    virtual std::vector<BatchEvaluation> evaluate(const Batch& batch) = 0;
     /// Weights and configuration as a Hugging Face folder.
     virtual void save(const std::filesystem::path& folder) = 0;
     /// The weights of a checkpoint.

@@ -45,8 +45,8 @@ EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const E
     std::vector<float> losses;  // of every sample
     std::int64_t targets = 0, correct = 0;
     const auto stream = data.open({});
-    while (const std::optional<TrainingBatch> batch = stream->next()) {
-        for (const BatchEvaluation& result : model.evaluate(batch->tokens, batch->fresh)) {
+    while (const std::optional<Batch> batch = stream->next()) {
+        for (const BatchEvaluation& result : model.evaluate(*batch)) {
             if (result.loss)
                 losses.insert(losses.end(), static_cast<std::size_t>(result.rows),
                               static_cast<float>(*result.loss));

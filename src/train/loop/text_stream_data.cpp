@@ -13,30 +13,34 @@ namespace {
 
 constexpr std::size_t batches_ahead = 4;
 
-struct StreamedBatch {
-    LoadedBatch own;
-    std::int64_t fresh_of_all = 0;  ///< over the batches of all ranks
-};
-
 /// Makes one batch after the other; lives on the prefetcher's thread.
 class BatchMaker {
   public:
     BatchMaker(const TextStreamOptions& options, BatchPosition start)
         : options_(options), collator_(options.collator), position_{start.epoch, 0}, to_pass_(start.step) {}
 
-    std::optional<StreamedBatch> operator()() {
+    std::optional<Batch> operator()() {
         std::vector<std::vector<TokenId>> rows;
         while (next(rows)) {
             const BatchPosition position = position_;
             ++position_.step;
-            if (to_pass_ > 0)
+            if (to_pass_ > 0) {
                 --to_pass_;
-            else
-                return StreamedBatch{{position, collator_.collate(rows), batches_->fresh()},
-                                     batches_->fresh_of_all()};
+                continue;
+            }
+            ++given_batches_;
+            given_samples_ += batches_->rows_of_all();
+            Batch batch = collator_.collate(rows);
+            batch.position = position;
+            batch.filler_rows = batches_->filler();
+            return take_part(std::move(batch), options_.part);
         }
         return std::nullopt;
     }
+
+    // Not to be asked for before the end was given.
+    std::int64_t given_batches() const { return given_batches_; }
+    std::int64_t given_samples() const { return given_samples_; }  ///< to all ranks
 
   private:
     /// The rows of the next batch, of the next epoch where this one is over.
@@ -80,6 +84,7 @@ class BatchMaker {
     CausalCollator collator_;
     BatchPosition position_;
     std::int64_t to_pass_;
+    std::int64_t given_batches_ = 0, given_samples_ = 0;
     std::optional<StreamBatches> batches_;
 };
 
@@ -89,26 +94,22 @@ class TextStreamData::Stream final : public BatchStream {
   public:
     Stream(TextStreamData& data, BatchPosition start)
         : data_(data),
-          // std::function must be copyable, and a maker should not be copied.
-          prefetcher_(batches_ahead,
-                      [maker = std::make_shared<BatchMaker>(data.options_, start)] { return (*maker)(); }) {}
+          maker_(data.options_, start),
+          prefetcher_(batches_ahead, [this] { return maker_(); }) {}
 
-    std::optional<TrainingBatch> next() override {
-        const std::optional<StreamedBatch> loaded = prefetcher_.next();
-        if (!loaded) {
-            data_.samples_ = samples_;
-            data_.batches_per_epoch_ = batches_;
-            return std::nullopt;
+    std::optional<Batch> next() override {
+        std::optional<Batch> batch = prefetcher_.next();
+        if (!batch) {
+            data_.samples_ = maker_.given_samples();
+            data_.batches_per_epoch_ = maker_.given_batches();
         }
-        ++batches_;
-        samples_ += loaded->fresh_of_all;
-        return to_training_batch(loaded->own, data_.options_.share);
+        return batch;
     }
 
   private:
     TextStreamData& data_;
-    std::int64_t samples_ = 0, batches_ = 0;
-    Prefetcher<StreamedBatch> prefetcher_;
+    BatchMaker maker_;
+    Prefetcher<Batch> prefetcher_;  // last: its thread uses the maker
 };
 
 TextStreamData::TextStreamData(TextStreamOptions options) : options_(std::move(options)) {

@@ -15,7 +15,8 @@ struct TextStreamOptions {
     CollatorOptions collator;
     std::int64_t vocab_size = 0;  ///< of the model; tokens beyond it are an Error
     StreamEnd end = StreamEnd::never;
-    BatchShare share{};  ///< with several parts, `dealing` gives whole batches to everyone
+    /// Of every batch. Where replicas share batches, `dealing` gives whole ones to all of them.
+    ReplicaPart part{};
 };
 
 /// Text that is read, tokenized and packed while it is trained on, in the order of its rows; every epoch

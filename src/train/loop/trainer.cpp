@@ -3,10 +3,9 @@
 #include <cmath>
 #include <utility>
 
+#include "core/python_text.h"
 #include "train/checkpoint/checkpoint_folders.h"
-#include "train/loop/default_flow.h"
 #include "train/loop/evaluation.h"
-#include "train/loop/speed_metrics.h"
 #include "train/state/agreed_error.h"
 
 namespace drover {
@@ -45,7 +44,7 @@ Json Trainer::train(const TrainerState* resumed, const LoopState* loop) {
     tell(&TrainerCallback::on_train_begin);
     if (settings_.eval_on_start) evaluate();
 
-    if (plan_.streamed && !control_.should_training_stop) first_epoch = peek().epoch;
+    if (plan_.streamed && !control_.should_training_stop) first_epoch = peek().position.epoch;
     for (std::int64_t epoch = first_epoch; epoch < plan_.epochs && !control_.should_training_stop; ++epoch)
         run_epoch(epoch, epoch == first_epoch ? first_update : 0);
     batches_.reset();
@@ -118,14 +117,14 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update) {
     for (std::int64_t update = first_update; update < plan_.updates_per_epoch && !stream_left_epoch(epoch);
          ++update) {
         last_step = run_step(epoch, update);
-        flow_after_step(settings_, state_, control_);
+        control_.after_step(settings_, state_);
         tell(&TrainerCallback::on_step_end, *last_step);
         settle_checkpoint(false);
         log_save_evaluate(last_step);
         if (control_.interrupted) return;
         if (control_.should_epoch_stop || control_.should_training_stop) break;
     }
-    flow_after_epoch(settings_, state_, control_);
+    control_.after_epoch(settings_, state_);
     tell(&TrainerCallback::on_epoch_end);
     log_save_evaluate(last_step);
 }
@@ -135,15 +134,10 @@ StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
     tell(&TrainerCallback::on_step_begin);
     const Stopwatch watch;
     StepReport report{.learning_rate = learning_rate_->rate(schedule_steps_)};
-    const std::vector<TokenBatch> window = next_window(epoch, update, report);
-    const UpdateOutcome outcome = model_.update(window, report.learning_rate);
-    report.gradient_norm = outcome.gradient_norm;
-    report.non_finite = outcome.non_finite;
-    for (const double loss : outcome.losses) {
-        report.loss += loss;
-        add_loss(loss);
-    }
-    if (!outcome.skipped) ++schedule_steps_;
+    const std::vector<Batch> window = next_window(epoch, update, report);
+    report.update = model_.update(window, report.learning_rate);
+    add_loss(report.update.loss);
+    if (report.update.updated) ++schedule_steps_;
     ++state_.global_step;
     trained_tokens_ += report.tokens;
     state_.epoch = static_cast<double>(last_batch_.epoch) +
@@ -155,17 +149,17 @@ StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
     return report;
 }
 
-std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t update, StepReport& report) {
-    std::vector<TokenBatch> window;
+std::vector<Batch> Trainer::next_window(std::int64_t epoch, std::int64_t update, StepReport& report) {
+    std::vector<Batch> window;
     const auto count = static_cast<std::size_t>(plan_.window(update, settings_.gradient_accumulation_steps));
     while (window.size() < count) {
         peek();
-        std::optional<TrainingBatch> batch = std::exchange(ahead_, std::nullopt);
-        if (batch->epoch < epoch) continue;  // the rest of an epoch that was stopped
-        last_batch_ = {batch->epoch, batch->step};
-        const std::int64_t rows =
-            (batch->shared_rows > 0 ? batch->shared_rows : batch->tokens.rows) * settings_.replicas;
-        const std::int64_t tokens = rows * batch->tokens.row_length;
+        std::optional<Batch> batch = std::exchange(ahead_, std::nullopt);
+        if (batch->position.epoch < epoch) continue;  // the rest of an epoch that was stopped
+        last_batch_ = batch->position;
+        const Batch::Whole whole = batch->whole();
+        const std::int64_t rows = whole.rows * settings_.replicas;
+        const std::int64_t tokens = rows * batch->row_length;
         report.tokens += tokens;
         report.samples += rows;
         pending_flos_ +=
@@ -173,13 +167,13 @@ std::vector<TokenBatch> Trainer::next_window(std::int64_t epoch, std::int64_t up
         if (settings_.include_num_input_tokens_seen == CountTokens::all)
             state_.num_input_tokens_seen += tokens;
         if (settings_.include_num_input_tokens_seen == CountTokens::non_padding)
-            state_.num_input_tokens_seen += batch->attended * settings_.replicas;
-        window.push_back(std::move(batch->tokens));
+            state_.num_input_tokens_seen += whole.attended_tokens * settings_.replicas;
+        window.push_back(std::move(*batch));
     }
     return window;
 }
 
-const TrainingBatch& Trainer::peek() {
+const Batch& Trainer::peek() {
     if (!ahead_) ahead_ = batches_->next();
     require(ahead_.has_value(), "training data that ends");
     return *ahead_;
@@ -188,7 +182,7 @@ const TrainingBatch& Trainer::peek() {
 /// Only its next batch tells that a stream has come to the end of an epoch. (Where lengths are known, nothing
 /// is looked at before it is needed.)
 bool Trainer::stream_left_epoch(std::int64_t epoch) {
-    return plan_.streamed && peek().epoch > epoch;
+    return plan_.streamed && peek().position.epoch > epoch;
 }
 
 /// A loss that is no number counts as the mean so far, when the filter is on.
@@ -217,7 +211,20 @@ Json Trainer::finish_training() {
     return metrics;
 }
 
-WorkDone Trainer::trained_work() const {
+/// Adds `<split>_runtime`, `<split>_samples_per_second` and so on, rounded as Hugging Face rounds them.
+void Trainer::add_speed_metrics(Json& metrics, std::string_view split, double seconds, const WorkDone& work) {
+    const std::string prefix(split);
+    metrics[prefix + "_runtime"] = python_round(seconds, 4);
+    if (seconds == 0) return;
+    const auto add_rate = [&](const char* name, const std::optional<double>& amount) {
+        if (amount) metrics[prefix + name] = python_round(*amount / seconds, 3);
+    };
+    add_rate("_samples_per_second", work.samples);
+    add_rate("_steps_per_second", work.steps);
+    add_rate("_tokens_per_second", work.tokens);
+}
+
+Trainer::WorkDone Trainer::trained_work() const {
     WorkDone work{.samples = plan_.trained_samples, .steps = static_cast<double>(plan_.max_steps)};
     if (settings_.include_tokens_per_second && plan_.streamed) {
         work.tokens = static_cast<double>(trained_tokens_);
@@ -243,7 +250,7 @@ void Trainer::log_step(const StepReport& last_step) {
     loss_sum_ = 0;
     Json record = Json::object();
     record["loss"] = sum / static_cast<double>(state_.global_step - last_logged_step_);
-    record["grad_norm"] = last_step.gradient_norm;
+    record["grad_norm"] = last_step.update.gradient_norm;
     record["learning_rate"] = last_step.learning_rate;
     total_loss_ += sum;
     last_logged_step_ = state_.global_step;

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/stopwatch.h"
-#include "train/loop/speed_metrics.h"
 #include "train/loop/trainer_callback.h"
 #include "train/loop/training_data.h"
 #include "train/state/learning_rate.h"
@@ -56,12 +55,19 @@ class Trainer {
     void save_state() const;
 
   private:
+    /// What was done in a stretch of time; what is absent is not reported.
+    struct WorkDone {
+        std::optional<double> samples{};
+        std::optional<double> steps{};
+        std::optional<double> tokens{};
+    };
+
     void begin_state(const TrainerState* resumed, const LoopState* loop);
     BatchPosition first_batch(const LoopState* loop) const;
     void run_epoch(std::int64_t epoch, std::int64_t first_update);
     StepReport run_step(std::int64_t epoch, std::int64_t update);
-    std::vector<TokenBatch> next_window(std::int64_t epoch, std::int64_t update, StepReport& report);
-    const TrainingBatch& peek();
+    std::vector<Batch> next_window(std::int64_t epoch, std::int64_t update, StepReport& report);
+    const Batch& peek();
     bool stream_left_epoch(std::int64_t epoch);
     void add_loss(double loss);
     void log_save_evaluate(const std::optional<StepReport>& last_step);
@@ -76,6 +82,8 @@ class Trainer {
     LoopState loop_state() const;
     Json finish_training();
     WorkDone trained_work() const;
+    static void add_speed_metrics(Json& metrics, std::string_view split, double seconds,
+                                  const WorkDone& work);
     void export_callback_states();
 
     /// Calls `event` of every callback with a view of the run and `arguments`.
@@ -98,8 +106,8 @@ class Trainer {
     TrainerControl control_;
     std::optional<LearningRate> learning_rate_;
     std::unique_ptr<BatchStream> batches_;
-    std::optional<TrainingBatch> ahead_;  ///< of batches_, when it was looked at before it is used
-    BatchPosition last_batch_;            ///< that was used
+    std::optional<Batch> ahead_;  ///< of batches_, when it was looked at before it is used
+    BatchPosition last_batch_;    ///< that was used
     BatchPosition next_batch_;
     bool trained_ = false;
 

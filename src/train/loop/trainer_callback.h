@@ -20,15 +20,13 @@ struct TrainerView {
     TrainerControl& control;
 };
 
-/// One update.
+/// One step as the loop reports it: what the model's update did, and what the loop counted and timed.
 struct StepReport {
-    double loss = 0;  ///< of this step alone
-    double gradient_norm = 0;
+    UpdateResult update{};
     double learning_rate = 0;
-    double seconds = 0;                       ///< from the first micro-batch to the end of the update
-    std::int64_t tokens = 0;                  ///< over all replicas
-    std::int64_t samples = 0;                 ///< over all replicas
-    std::optional<std::string> non_finite{};  ///< see UpdateOutcome
+    double seconds = 0;        ///< from the first micro-batch to the end of the update
+    std::int64_t tokens = 0;   ///< over all replicas
+    std::int64_t samples = 0;  ///< over all replicas
 };
 
 /// Is told what happens in a run, in the order in which it was added.

@@ -1,51 +1,8 @@
 #include "train/loop/training_data.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace drover {
-namespace {
-
-class LoaderStream final : public BatchStream {
-  public:
-    LoaderStream(const TrainingRows& rows, const LoaderOptions& options, const BatchShare& share)
-        : share_(share), loader_(rows, options) {}
-
-    std::optional<TrainingBatch> next() override {
-        const std::optional<LoadedBatch> loaded = loader_.next();
-        if (!loaded) return std::nullopt;
-        return to_training_batch(*loaded, share_);
-    }
-
-  private:
-    BatchShare share_;
-    BatchLoader loader_;
-};
-
-}  // namespace
-
-TrainingBatch to_training_batch(const LoadedBatch& loaded, const BatchShare& share) {
-    const auto& all_lengths = loaded.batch.lengths;
-    const std::int64_t attended = std::accumulate(all_lengths.begin(), all_lengths.end(), std::int64_t{0});
-    if (share.parts > 1) {
-        const LoadedBatch own{loaded.position, share_of(loaded.batch, share),
-                              share.fresh_of(loaded.batch.rows)};
-        TrainingBatch batch = to_training_batch(own);
-        batch.attended = attended;
-        batch.shared_rows = loaded.batch.rows;
-        return batch;
-    }
-    const LabelledBatch& batch = loaded.batch;
-    const bool full = std::all_of(batch.lengths.begin(), batch.lengths.end(),
-                                  [&](std::int32_t length) { return length == batch.row_length; });
-    return {.epoch = loaded.position.epoch,
-            .step = loaded.position.step,
-            .tokens = full ? TokenBatch::from_labels(batch.rows, batch.row_length, batch.ids, batch.labels)
-                           : TokenBatch::right_padded(batch.rows, batch.row_length, batch.ids, batch.labels,
-                                                      batch.lengths),
-            .attended = attended,
-            .fresh = loaded.fresh};
-}
 
 SamplerOptions training_sampler(const TrainerSettings& settings) {
     return {.batch_size = settings.per_device_train_batch_size,
@@ -64,11 +21,10 @@ SamplerOptions evaluation_sampler(const TrainerSettings& settings) {
     return options;
 }
 
-TokenFileData::TokenFileData(const TrainingRows& rows, LoaderOptions options, StreamEnd end, BatchShare share)
+TokenFileData::TokenFileData(const TrainingRows& rows, LoaderOptions options, StreamEnd end)
     : rows_(rows),
       options_(std::move(options)),
       end_(end),
-      share_(share),
       samples_(std::min(rows.size(), options_.max_samples.value_or(rows.size()))) {
     LoaderOptions probe = options_;
     probe.epochs = 0;  // the loader checks the data and counts, but makes nothing ahead
@@ -87,7 +43,7 @@ std::unique_ptr<BatchStream> TokenFileData::open(BatchPosition start) {
     options.start = start;
     options.epochs =
         end_ == StreamEnd::after_one_epoch ? std::optional<std::int64_t>(start.epoch + 1) : std::nullopt;
-    return std::make_unique<LoaderStream>(rows_, options, share_);
+    return std::make_unique<BatchLoader>(rows_, std::move(options));
 }
 
 }  // namespace drover

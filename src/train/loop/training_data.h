@@ -2,32 +2,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "data/sampling/batch_loader.h"
-#include "data/sampling/batch_share.h"
-#include "model/batch.h"
 #include "train/state/trainer_settings.h"
 
 namespace drover {
-
-struct TrainingBatch {
-    std::int64_t epoch = 0;
-    std::int64_t step = 0;  ///< its number in the epoch
-    TokenBatch tokens;
-    std::int64_t attended = 0;  ///< tokens that are no padding
-    std::int64_t fresh = 0;     ///< rows that are no repetitions and do not fill up
-    /// Of a batch that the replicas share: all its rows, of which `tokens` has a part (`attended` is then
-    /// that of all rows). 0: `tokens` is a batch of its own.
-    std::int64_t shared_rows = 0;
-};
-
-/// Batches in order; nothing at the end. One that trains has no end: epochs follow each other.
-class BatchStream {
-  public:
-    virtual ~BatchStream() = default;
-    virtual std::optional<TrainingBatch> next() = 0;
-};
 
 /// Rows to train on or to evaluate, dealt to this rank in batches. Where the numbers of an epoch are not
 /// known before it was read, they are 0.
@@ -41,9 +20,6 @@ class TrainingData {
     virtual std::unique_ptr<BatchStream> open(BatchPosition start) = 0;
 };
 
-/// With several parts, the share of a batch that all replicas load.
-TrainingBatch to_training_batch(const LoadedBatch& loaded, const BatchShare& share = {});
-
 /// How samples are ordered and dealt to this rank's batches: shuffled anew in every epoch for training, in
 /// order for evaluation. The number of samples is left to whoever knows the data.
 SamplerOptions training_sampler(const TrainerSettings& settings);
@@ -55,9 +31,8 @@ enum class StreamEnd : std::uint8_t { never, after_one_epoch };
 /// Rows of tokens that lie in files, through a BatchLoader per stream.
 class TokenFileData final : public TrainingData {
   public:
-    /// `rows` must outlive it. Start and end of `options` are not used. With a share, the options' sampler
-    /// deals whole batches to everyone.
-    TokenFileData(const TrainingRows& rows, LoaderOptions options, StreamEnd end, BatchShare share = {});
+    /// `rows` must outlive it. Start and end of `options` are not used.
+    TokenFileData(const TrainingRows& rows, LoaderOptions options, StreamEnd end);
 
     std::int64_t samples() const override { return samples_; }
     std::int64_t batches_per_epoch() const override { return batches_per_epoch_; }
@@ -68,7 +43,6 @@ class TokenFileData final : public TrainingData {
     const TrainingRows& rows_;
     LoaderOptions options_;
     StreamEnd end_;
-    BatchShare share_;
     std::int64_t samples_;
     std::int64_t batches_per_epoch_;
 };

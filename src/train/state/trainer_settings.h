@@ -72,7 +72,7 @@ struct TrainerSettings {
     bool include_tokens_per_second = false;
     CountTokens include_num_input_tokens_seen = CountTokens::no;
 
-    /// Ranks that see different batches. Where they share batches (BatchShare), the loop counts one replica.
+    /// Ranks that see different batches. Where they share batches (ReplicaPart), the loop counts one replica.
     std::int64_t replicas = 1;
     std::int64_t replica = 0;  ///< which of them this rank is
     bool is_local_process_zero = true;

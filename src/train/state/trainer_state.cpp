@@ -104,6 +104,31 @@ class StateReader {
 
 }  // namespace
 
+void TrainerControl::after_step(const TrainerSettings& settings, const TrainerState& state) {
+    const std::int64_t step = state.global_step;
+    if (step == 1 && settings.logging_first_step) should_log = true;
+    if (settings.logging_strategy == IntervalStrategy::steps &&
+        TrainerState::is_multiple(step, state.logging_steps))
+        should_log = true;
+
+    const bool last = step >= state.max_steps;
+    if (last) should_training_stop = true;
+    if (settings.eval_strategy == IntervalStrategy::steps &&
+        settings.eval_delay <= static_cast<double>(step) &&
+        (last || TrainerState::is_multiple(step, state.eval_steps)))
+        should_evaluate = true;
+    if (settings.save_strategy == IntervalStrategy::steps &&
+        (last || TrainerState::is_multiple(step, state.save_steps)))
+        should_save = true;
+}
+
+void TrainerControl::after_epoch(const TrainerSettings& settings, const TrainerState& state) {
+    if (settings.logging_strategy == IntervalStrategy::epoch) should_log = true;
+    if (settings.eval_strategy == IntervalStrategy::epoch && settings.eval_delay <= state.epoch.value_or(0))
+        should_evaluate = true;
+    if (settings.save_strategy == IntervalStrategy::epoch) should_save = true;
+}
+
 Json TrainerControl::exported() const {
     return {{"args",
              {{"should_training_stop", should_training_stop},

@@ -10,6 +10,8 @@
 
 namespace drover {
 
+struct TrainerState;
+
 /// What the loop has been asked to do next.
 struct TrainerControl {
     bool should_training_stop = false;
@@ -18,6 +20,11 @@ struct TrainerControl {
     bool should_evaluate = false;
     bool should_log = false;
     bool interrupted = false;  ///< ends the run behind this step, after it was saved if that is asked for
+
+    /// Sets the switches that an update or the end of an epoch calls for, as Hugging Face's
+    /// DefaultFlowCallback.
+    void after_step(const TrainerSettings& settings, const TrainerState& state);
+    void after_epoch(const TrainerSettings& settings, const TrainerState& state);
 
     /// As trainer_state.json keeps it, among the states of callbacks.
     Json exported() const;

@@ -33,7 +33,7 @@ class Loader : public ::testing::Test {
     test::TemporaryFolder folder_;
 };
 
-std::vector<std::int32_t> first_ids(const LabelledBatch& batch) {
+std::vector<std::int32_t> first_ids(const Batch& batch) {
     std::vector<std::int32_t> ids;
     for (std::int64_t row = 0; row < batch.rows; ++row)
         ids.push_back(batch.ids[static_cast<std::size_t>(row * batch.row_length)]);
@@ -47,11 +47,11 @@ TEST_F(Loader, VisitsEveryEpochInItsOrder) {
     for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
         const std::vector<std::int64_t> order = TorchRng(42 + static_cast<std::uint64_t>(epoch)).randperm(10);
         for (std::int64_t step = 0; step < 3; ++step) {
-            const std::optional<LoadedBatch> loaded = loader.next();
+            const std::optional<Batch> loaded = loader.next();
             ASSERT_TRUE(loaded);
             EXPECT_EQ(loaded->position.epoch, epoch);
             EXPECT_EQ(loaded->position.step, step);
-            EXPECT_EQ(first_ids(loaded->batch),
+            EXPECT_EQ(first_ids(*loaded),
                       std::vector<std::int32_t>(order.begin() + 4 * step,
                                                 order.begin() + std::min<std::int64_t>(4 * step + 4, 10)));
         }
@@ -62,9 +62,9 @@ TEST_F(Loader, VisitsEveryEpochInItsOrder) {
 TEST_F(Loader, ResumesAnywhereWithTheSameBatches) {
     const TokenFile file = blocks_of_three(23);
     const LoaderOptions whole{.sampler = {.batch_size = 2, .ranks = 3, .rank = 1}, .epochs = 3};
-    std::vector<LoadedBatch> all;
+    std::vector<Batch> all;
     for (BatchLoader loader(file.rows(), whole);;) {
-        std::optional<LoadedBatch> loaded = loader.next();
+        std::optional<Batch> loaded = loader.next();
         if (!loaded) break;
         all.push_back(std::move(*loaded));
     }
@@ -74,13 +74,12 @@ TEST_F(Loader, ResumesAnywhereWithTheSameBatches) {
         later.start = all[i].position;
         BatchLoader loader(file.rows(), later);
         for (std::size_t j = i; j < all.size(); ++j) {
-            const std::optional<LoadedBatch> loaded = loader.next();
+            const std::optional<Batch> loaded = loader.next();
             ASSERT_TRUE(loaded) << j << " from " << i;
-            EXPECT_EQ(loaded->position.epoch, all[j].position.epoch) << j << " from " << i;
-            EXPECT_EQ(loaded->position.step, all[j].position.step) << j << " from " << i;
-            EXPECT_EQ(loaded->batch.ids, all[j].batch.ids) << j << " from " << i;
-            EXPECT_EQ(loaded->batch.labels, all[j].batch.labels) << j << " from " << i;
-            EXPECT_EQ(loaded->fresh, all[j].fresh) << j << " from " << i;
+            EXPECT_EQ(loaded->position, all[j].position) << j << " from " << i;
+            EXPECT_EQ(loaded->ids, all[j].ids) << j << " from " << i;
+            EXPECT_EQ(loaded->labels, all[j].labels) << j << " from " << i;
+            EXPECT_EQ(loaded->filler_rows, all[j].filler_rows) << j << " from " << i;
         }
         EXPECT_FALSE(loader.next()) << i;
     }
@@ -109,7 +108,7 @@ TEST_F(Loader, RowsOfDifferentLengthsComeByLength) {
                         .lengths = lengths});  // sampler_test.cpp compares it with transformers
     ASSERT_EQ(lengths[static_cast<std::size_t>(order.batch(0, 0)[0])], 9) << "the longest row comes first";
     for (std::int64_t step = 0; step < samples / 2; ++step) {
-        const std::optional<LoadedBatch> loaded = loader.next();
+        const std::optional<Batch> loaded = loader.next();
         ASSERT_TRUE(loaded) << step;
         const std::vector<std::int64_t> rows = order.batch(0, step);
         const std::size_t longest = std::max(length(rows[0]), length(rows[1]));
@@ -118,10 +117,27 @@ TEST_F(Loader, RowsOfDifferentLengthsComeByLength) {
             ids.insert(ids.end(), length(row), static_cast<std::int32_t>(row));
             ids.resize(ids.size() + longest - length(row), 250);
         }
-        EXPECT_EQ(loaded->batch.row_length, static_cast<std::int64_t>(longest)) << step;
-        EXPECT_EQ(loaded->batch.ids, ids) << step;
+        EXPECT_EQ(loaded->row_length, static_cast<std::int64_t>(longest)) << step;
+        EXPECT_EQ(loaded->ids, ids) << step;
     }
     EXPECT_FALSE(loader.next());
+}
+
+TEST_F(Loader, ReplicasThatShareBatchesGetTheirParts) {
+    const TokenFile file = blocks_of_three(6);
+    const auto loader_of = [&](const ReplicaPart& part) {
+        return BatchLoader(file.rows(), {.sampler = {.batch_size = 4}, .part = part, .epochs = 1});
+    };
+    BatchLoader whole = loader_of({}), first = loader_of({2, 0}), second = loader_of({2, 1});
+    for (int step = 0; step < 2; ++step) {
+        const Batch all = *whole.next(), a = *first.next(), b = *second.next();
+        std::vector<std::int32_t> ids = a.ids;
+        ids.insert(ids.end(), b.ids.begin(), b.ids.end());
+        EXPECT_EQ(ids, all.ids) << step;
+        EXPECT_EQ(a.whole().rows, all.rows) << step;
+        EXPECT_EQ(b.position, all.position) << step;
+    }
+    EXPECT_FALSE(second.next());
 }
 
 TEST_F(Loader, TooFewRowsAreRefused) {

@@ -18,18 +18,19 @@ const std::vector<std::vector<TokenId>> rows{{5, 2, 6}, {7, 8, 9, 2, 2}, {}};
 
 TEST(Collator, PadsToTheLongestRowAndIgnoresEveryPadId) {
     CausalCollator collator({.pad_id = 2});
-    const LabelledBatch batch = collator.collate(rows);
+    const Batch batch = collator.collate(rows);
     EXPECT_EQ(batch.rows, 3);
     EXPECT_EQ(batch.row_length, 5);
     EXPECT_EQ(batch.ids, (Ids{5, 2, 6, 2, 2, 7, 8, 9, 2, 2, 2, 2, 2, 2, 2}));
     EXPECT_EQ(batch.labels, (Ids{5, -100, 6, -100, -100, 7, 8, 9, -100, -100, -100, -100, -100, -100, -100}));
-    EXPECT_EQ(batch.lengths, (Ids{3, 5, 0}));
+    EXPECT_EQ(batch.sequence_begin, (Ids{0, 5, 10}));
+    EXPECT_EQ(batch.sequence_length, (Ids{3, 5, 0}));
 }
 
 TEST(Collator, LabelsThatAreGivenStay) {
     CausalCollator collator({.pad_id = 2});
     const std::vector<std::vector<TokenId>> labels{{}, {-100, 8, 9, -100, 2}, {}};
-    const LabelledBatch batch = collator.collate(rows, labels);
+    const Batch batch = collator.collate(rows, labels);
     EXPECT_EQ(batch.labels, (Ids{5, -100, 6, -100, -100, -100, 8, 9, -100, 2, -100, -100, -100, -100, -100}));
 }
 
@@ -39,8 +40,7 @@ TEST(Collator, EqualsTransformers) {
     for (const Json& expected : golden) {
         CausalCollator collator(
             {.pad_id = expected["pad_id"], .pad_to_multiple_of = expected["pad_to_multiple_of"]});
-        const LabelledBatch batch =
-            collator.collate(expected["rows"].get<std::vector<std::vector<TokenId>>>());
+        const Batch batch = collator.collate(expected["rows"].get<std::vector<std::vector<TokenId>>>());
         Ids ids, labels;
         for (const Json& row : expected["input_ids"])
             for (const Json& id : row) ids.push_back(id);
@@ -48,8 +48,9 @@ TEST(Collator, EqualsTransformers) {
             for (const Json& label : row) labels.push_back(label);
         EXPECT_EQ(batch.ids, ids);
         EXPECT_EQ(batch.labels, labels);
-        for (std::size_t row = 0; row < batch.lengths.size(); ++row)
-            EXPECT_EQ(batch.lengths[row],
+        ASSERT_EQ(batch.sequence_length.size(), expected["attention_mask"].size());
+        for (std::size_t row = 0; row < batch.sequence_length.size(); ++row)
+            EXPECT_EQ(batch.sequence_length[row],
                       std::accumulate(expected["attention_mask"][row].begin(),
                                       expected["attention_mask"][row].end(), 0,
                                       [](int sum, const Json& one) { return sum + one.get<int>(); }));
@@ -65,39 +66,14 @@ TEST(Collator, CanKeepRealTokensThatEqualThePad) {
 TEST(Collator, PadsToAMultiple) {
     CausalCollator collator({.pad_to_multiple_of = 4});
     EXPECT_EQ(collator.collate(rows).row_length, 8);
-    EXPECT_EQ(collator.collate(std::vector<std::vector<TokenId>>{{1, 2, 3, 4}}).row_length, 4);
-}
-
-TEST(Collator, BucketsHoldBatchesAndGrow) {
-    CausalCollator collator({.buckets = {3, 6}});
-    const auto length = [&](std::size_t tokens) {
-        return collator.collate(std::vector<std::vector<TokenId>>{std::vector<TokenId>(tokens, 1)})
-            .row_length;
-    };
-    EXPECT_EQ(length(1), 3);
-    EXPECT_EQ(length(3), 3);
-    EXPECT_EQ(length(4), 6);
-    EXPECT_EQ(length(9), 9);
-    EXPECT_EQ(length(7), 9) << "a batch that was too long made a bucket";
-    EXPECT_EQ(uniform_buckets(4096, 8),
-              (std::vector<std::int64_t>{512, 1024, 1536, 2048, 2560, 3072, 3584, 4096}));
-    EXPECT_EQ(uniform_buckets(10, 3), (std::vector<std::int64_t>{3, 6, 10}));
+    const Batch full = collator.collate(std::vector<std::vector<TokenId>>{{1, 2, 3, 4}});
+    EXPECT_EQ(full.row_length, 4);
+    EXPECT_TRUE(full.sequence_begin.empty()) << "nothing is padded";
 }
 
 TEST(Collator, RefusesNonsense) {
     test::expect_error<UsageError>([&] { CausalCollator({.pad_to_multiple_of = 0}); },
                                    {"pad_to_multiple_of is 0"});
-    test::expect_error<UsageError>(
-        [&] {
-            CausalCollator({.buckets = {6, 3}});
-        },
-        {"buckets are not positive and ascending"});
-    test::expect_error<UsageError>(
-        [&] {
-            CausalCollator({.buckets = {0, 3}});
-        },
-        {"buckets are not positive and ascending"});
-    test::expect_error<UsageError>([&] { uniform_buckets(3, 4); }, {"at most 3 tokens", "4 length buckets"});
 }
 
 TEST(Collator, ChoosesThePad) {

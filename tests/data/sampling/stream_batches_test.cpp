@@ -31,39 +31,39 @@ Batches dealt(TokenId rows, StreamDealing dealing) {
 TEST(StreamBatches, EveryRankGetsItsPartOfARound) {
     EXPECT_EQ(dealt(8, {.batch_size = 2, .ranks = 2, .rank = 0}), (Batches{{0, 1}, {4, 5}}));
     EXPECT_EQ(dealt(8, {.batch_size = 2, .ranks = 2, .rank = 1}), (Batches{{2, 3}, {6, 7}}));
-    EXPECT_EQ(dealt(8, {.batch_size = 4, .ranks = 2, .rank = 1, .split_batches = true}),
-              (Batches{{2, 3}, {6, 7}}));
 }
 
 TEST(StreamBatches, TheLastRoundIsFilledFromTheFirst) {
     EXPECT_EQ(dealt(5, {.batch_size = 2, .ranks = 2, .rank = 0}), (Batches{{0, 1}, {4, 0}}));
     EXPECT_EQ(dealt(5, {.batch_size = 2, .ranks = 2, .rank = 1}), (Batches{{2, 3}, {1, 2}}));
     EXPECT_EQ(dealt(2, {.batch_size = 2, .ranks = 3, .rank = 2}), (Batches{{0, 1}}));
-    EXPECT_EQ(dealt(5, {.batch_size = 2, .ranks = 2, .rank = 1, .drop_last = true}), (Batches{{2, 3}}));
     EXPECT_EQ(dealt(0, {.batch_size = 2}), Batches{});
 }
 
 TEST(StreamBatches, TheLastBatchOfASingleRankIsShort) {
     EXPECT_EQ(dealt(5, {.batch_size = 2}), (Batches{{0, 1}, {2, 3}, {4}}));
-    EXPECT_EQ(dealt(5, {.batch_size = 2, .drop_last = true}), (Batches{{0, 1}, {2, 3}}));
 }
 
-TEST(StreamBatches, RowsThatFillUpAreNotFresh) {
-    const auto fresh = [](std::int64_t rank) {
+TEST(StreamBatches, CountsTheRowsThatFillUp) {
+    struct Counts {
+        std::int64_t filler, rows_of_all;
+        bool operator==(const Counts&) const = default;
+    };
+    const auto counts_of = [](std::int64_t rank) {
         TokenId next = 0;
         StreamBatches stream([&](std::vector<TokenId>& row) { return row = {next}, next++ < 5; },
                              {.batch_size = 2, .ranks = 2, .rank = rank});
-        std::vector<std::int64_t> counts;
-        for (std::vector<std::vector<TokenId>> batch; stream.next(batch);) counts.push_back(stream.fresh());
+        std::vector<Counts> counts;
+        for (std::vector<std::vector<TokenId>> batch; stream.next(batch);)
+            counts.push_back({stream.filler(), stream.rows_of_all()});
         return counts;
     };
-    EXPECT_EQ(fresh(0), (std::vector<std::int64_t>{2, 1}));
-    EXPECT_EQ(fresh(1), (std::vector<std::int64_t>{2, 0}));
+    EXPECT_EQ(counts_of(0), (std::vector<Counts>{{0, 4}, {1, 1}}));
+    EXPECT_EQ(counts_of(1), (std::vector<Counts>{{0, 4}, {2, 1}}));
 }
 
-TEST(StreamBatches, RefusesPartsThatAreNotEqual) {
-    test::expect_error<UsageError>([&] { dealt(1, {.batch_size = 3, .ranks = 2, .split_batches = true}); },
-                                   {"Batches of 3 rows", "2 ranks"});
+TEST(StreamBatches, RefusesBatchesWithoutRows) {
+    test::expect_error<UsageError>([&] { dealt(1, {.batch_size = 0}); }, {"batch size is 0"});
 }
 
 }  // namespace

@@ -25,8 +25,7 @@ struct PlayedRun {
     void step(TrainerCallback& callback, double seconds) {
         callback.on_step_begin(view);
         ++state.global_step;
-        callback.on_step_end(view, {.loss = 4.18631,
-                                    .gradient_norm = 1.5,
+        callback.on_step_end(view, {.update = {.loss = 4.18631, .gradient_norm = 1.5},
                                     .learning_rate = 1e-3,
                                     .seconds = seconds,
                                     .tokens = 4096,
@@ -63,13 +62,14 @@ TEST(CommunicationReport, IsTheMeanOfStepsButTheFirst) {
 }
 
 TEST(ProgressText, ShowsWhatIsKnown) {
-    const ProgressNumbers numbers{.step = 25,
-                                  .steps = 100,
-                                  .last = {.loss = 4.18631, .gradient_norm = 1.5, .learning_rate = 1e-3},
-                                  .seconds = 50,
-                                  .steps_timed = 25,
-                                  .tokens = 615000,
-                                  .share_of_peak = 0.41};
+    const ProgressNumbers numbers{
+        .step = 25,
+        .steps = 100,
+        .last = {.update = {.loss = 4.18631, .gradient_norm = 1.5}, .learning_rate = 1e-3},
+        .seconds = 50,
+        .steps_timed = 25,
+        .tokens = 615000,
+        .share_of_peak = 0.41};
     const std::string plain = "25/100 loss 4.186 lr 0.001 norm 1.5 12.3k tok/s 41% of peak 0:02:30 left";
     EXPECT_EQ(progress_text(numbers, 0), plain);
     EXPECT_EQ(progress_text(numbers, 40), plain.substr(0, 39));
@@ -156,7 +156,7 @@ std::string unzipped(const std::filesystem::path& path) {
 TEST(StepTracer, WritesTheOperationsOfTheChosenSteps) {
     const Json golden = read_json_file(test::golden_path("curve/linear.json"));
     test::GoldenRun model(golden, Precision::fp32());
-    const std::vector<TokenBatch> batches = {test::batch_of_samples({0, 1}, 16, 64)};
+    const std::vector<Batch> batches = {test::batch_of_samples({0, 1}, 16, 64)};
     const test::TemporaryFolder folder;
     StepTracer tracer(*model.backend, {.epoch = 0, .step = 1, .seconds = 0, .folder = folder.path()});
     PlayedRun run;

@@ -24,7 +24,7 @@ TEST(EngineModel, LoadsTheWeightsThatItSaved) {
     };
     const auto saved = weights();
     model.save(folder / "best");
-    const std::vector<TokenBatch> batches = {golden.batch()};
+    const std::vector<Batch> batches = {golden.batch()};
     model.update(batches, 1e-2);
     EXPECT_NE(weights(), saved);
     model.load(folder / "best");
@@ -54,17 +54,19 @@ TEST(EngineModel, TakesOverTheMomentsOfHf) {
 }
 
 /// Rows that are there again only to fill a batch: they are in its loss, as in transformers, but not counted.
-TEST(EngineModel, CountsTheTargetsOfFreshRowsAlone) {
+TEST(EngineModel, DoesNotCountTheTargetsOfFillerRows) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
     const auto engine = golden.engine(*backend, golden.options(Precision::fp32()));
     EngineModel model(*engine, golden.config(), *backend, test::single_mesh());
-    const TokenBatch batch = golden.batch();
+    Batch batch = golden.batch();
     ASSERT_GE(batch.rows, 2);
-    const auto whole = model.evaluate(batch, batch.rows).at(0), first = model.evaluate(batch, 1).at(0);
+    const auto whole = model.evaluate(batch).at(0);
     EXPECT_EQ(whole.targets, batch.target_count());
-    EXPECT_EQ(first.targets, std::count_if(batch.targets.begin(), batch.targets.begin() + batch.row_length,
-                                           [](std::int32_t target) { return target != ignored_target; }));
+    EXPECT_EQ(whole.rows, batch.rows);
+    batch.filler_rows = batch.rows - 1;
+    const auto first = model.evaluate(batch).at(0);
+    EXPECT_EQ(first.targets, batch.some_rows(0, 1).target_count());
     EXPECT_EQ(first.rows, 1);
     EXPECT_EQ(first.loss, whole.loss);
 }
@@ -74,18 +76,19 @@ TEST(EngineModel, APartOfASharedBatchCountsAsItIs) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
     const auto engine = golden.engine(*backend, golden.options(Precision::fp32()));
-    const TokenBatch batch = golden.batch();
-    const auto results_of = [&](BatchKind kind) {
-        EngineModel model(*engine, golden.config(), *backend, test::single_mesh(), {}, {}, kind);
-        const std::vector<BatchEvaluation> results = model.evaluate(batch, batch.rows);
+    const Batch batch = golden.batch();
+    Batch part = batch;
+    part.part_of = batch.whole();
+    EngineModel model(*engine, golden.config(), *backend, test::single_mesh());
+    const auto results_of = [&](const Batch& evaluated) {
+        const std::vector<BatchEvaluation> results = model.evaluate(evaluated);
         EXPECT_EQ(results.size(), 1u);
         return results.at(0);
     };
     // Updates, until some of the targets are the most likely tokens.
-    EngineModel trained(*engine, golden.config(), *backend, test::single_mesh());
-    const std::vector<TokenBatch> batches = {batch};
-    for (int step = 0; step < 20; ++step) trained.update(batches, 1e-2);
-    const BatchEvaluation own = results_of(BatchKind::own), shared = results_of(BatchKind::shared);
+    const std::vector<Batch> batches = {batch};
+    for (int step = 0; step < 20; ++step) model.update(batches, 1e-2);
+    const BatchEvaluation own = results_of(batch), shared = results_of(part);
     EXPECT_GT(own.correct, 0);
     EXPECT_EQ(shared.loss, own.loss);
     EXPECT_EQ(shared.rows, own.rows);

@@ -55,8 +55,7 @@ TEST_P(EngineInLoop, FollowsTheRealTrainer) {
     const auto backend = test::make_test_backend();
     TrainEngine engine(
         config,
-        {.model = {.precision = Precision::fp32(), .recompute = {}, .rows = 2, .row_length = row_length_},
-         .adamw = {.weight_decay = 0}},
+        {.model = {.precision = Precision::fp32(), .recompute = {}, .rows = 2, .row_length = row_length_}},
         *backend, test::single_mesh());
     engine.allocate();
     engine.initialize_weights(42);

@@ -28,11 +28,11 @@ ModelConfig config_with(double jitter) {
     return config;
 }
 
-TokenBatch random_batch(unsigned seed) {
+Batch random_batch(unsigned seed) {
     std::mt19937 generator(seed);
     std::vector<std::int32_t> ids(rows * row_length);
     for (std::int32_t& id : ids) id = static_cast<std::int32_t>(generator() % 48);
-    return TokenBatch::from_labels(rows, row_length, ids, ids);
+    return Batch::full_rows(rows, row_length, ids, ids);
 }
 
 class RouterJitter : public ::testing::Test {
@@ -45,7 +45,6 @@ class RouterJitter : public ::testing::Test {
                                                                                  .recompute = {recompute},
                                                                                  .rows = rows,
                                                                                  .row_length = row_length},
-                                                                       .adamw = {},
                                                                        .max_gradient_norm = 1.0,
                                                                        .compat = {},
                                                                        .noise_seed = seed},
@@ -62,7 +61,7 @@ class RouterJitter : public ::testing::Test {
     }
 
     std::unique_ptr<Backend> backend_ = test::make_test_backend();
-    const std::vector<TokenBatch> batches_ = {random_batch(5)};
+    const std::vector<Batch> batches_ = {random_batch(5)};
 };
 
 TEST_F(RouterJitter, GradientsAreThoseOfTheLossAtTheSameNoise) {
@@ -99,7 +98,7 @@ TEST_F(RouterJitter, GivesTransformersNumbersForThisNoise) {
     EXPECT_EQ(golden.config().moe.jitter, 0.1);
     for (const MoeMode mode : {MoeMode::grouped, MoeMode::stacked, MoeMode::all_tokens}) {
         const auto trained = golden.engine(*backend_, Precision::fp32(), {Recompute::selective}, mode);
-        const std::vector<TokenBatch> batches = {golden.batch()};
+        const std::vector<Batch> batches = {golden.batch()};
         EXPECT_NEAR(trained->accumulate_gradients(batches).loss, expected.tensor("loss").data<float>()[0],
                     2e-6);
         EXPECT_EQ(test::expect_gradients(*trained, expected, 1e-5), 3 + 2 * (4 + 2 + 1 + 3));
@@ -108,7 +107,7 @@ TEST_F(RouterJitter, GivesTransformersNumbersForThisNoise) {
 
 TEST_F(RouterJitter, RecomputePoliciesGiveTheSameBits) {
     for (const Precision& precision : {Precision::fp32(), Precision::pure_bf16()}) {
-        const std::vector<TokenBatch> two = {random_batch(5), random_batch(6)};
+        const std::vector<Batch> two = {random_batch(5), random_batch(6)};
         const auto plain = engine(0.1, Recompute::none, precision);
         const double loss = plain->accumulate_gradients(two).loss;
         for (const Recompute recompute : {Recompute::selective, Recompute::selective_mlp, Recompute::full}) {
@@ -120,7 +119,7 @@ TEST_F(RouterJitter, RecomputePoliciesGiveTheSameBits) {
 }
 
 TEST_F(RouterJitter, EveryStepMicroBatchAndSeedHasItsOwnNoise) {
-    const auto loss = [&](TrainEngine& of, const std::vector<TokenBatch>& batches) {
+    const auto loss = [&](TrainEngine& of, const std::vector<Batch>& batches) {
         return of.accumulate_gradients(batches).loss;
     };
     const auto first = engine(0.1);

@@ -39,7 +39,7 @@ class ScaledSteps : public ::testing::TestWithParam<const char*> {
   protected:
     const test::GoldenStep golden_{GetParam()};
     std::unique_ptr<Backend> backend_ = test::make_test_backend();
-    const std::vector<TokenBatch> batches_ = {golden_.batch(), golden_.batch()};
+    const std::vector<Batch> batches_ = {golden_.batch(), golden_.batch()};
 };
 
 /// A power of two changes no bit of what comes out, as long as nothing overflows or vanishes.
@@ -49,10 +49,10 @@ TEST_P(ScaledSteps, TrainAsUnscaledOnesDo) {
     options.loss_scaling = LossScaler::Settings{.initial = 1024, .growth_interval = 2};
     const auto scaled = golden_.engine(*backend_, options);
     for (int step = 0; step < 4; ++step) {
-        const StepResult expected = plain->step(batches_, 1e-2), result = scaled->step(batches_, 1e-2);
+        EXPECT_EQ(scaled->loss_scaler()->scale(), step < 2 ? 1024 : 2048);
+        const UpdateResult expected = plain->step(batches_, 1e-2), result = scaled->step(batches_, 1e-2);
         EXPECT_NEAR(result.loss, expected.loss, 1e-6);
         EXPECT_NEAR(result.gradient_norm, expected.gradient_norm, 1e-5 * expected.gradient_norm);
-        EXPECT_EQ(result.loss_scale, step < 2 ? 1024 : 2048);
         EXPECT_TRUE(result.updated);
     }
     for (std::size_t i = 0; i < plain->store().owned().size(); ++i)
@@ -70,7 +70,7 @@ TEST_P(ScaledSteps, ThatOverflowAreSkippedAndHalveTheScale) {
     for (const double weight : test::values(head)) steep.push_back(static_cast<float>(1000 * weight));
     test::overwrite(head, 0, steep);
     const auto before = test::values(engine->store().owned()[0].param);
-    const StepResult result = engine->step(batches_, 1e-2);
+    const UpdateResult result = engine->step(batches_, 1e-2);
     EXPECT_FALSE(result.updated);
     EXPECT_FALSE(result.non_finite.has_value());  // this is how the scale is found
     EXPECT_TRUE(std::isfinite(result.loss));

@@ -24,7 +24,6 @@ class MemoryPlanTest : public ::testing::Test {
                                       .recompute = recompute,
                                       .rows = rows,
                                       .row_length = row_length},
-                            .adamw = {},
                             .max_gradient_norm = 1,
                             .compat = {}},
                            *backend_, test::single_mesh())
@@ -49,7 +48,6 @@ TEST_F(MemoryPlanTest, PlanIsTheAllocationInEveryConfiguration) {
                                               .recompute = {kind, blocks},
                                               .rows = 3,
                                               .row_length = 17},
-                                    .adamw = {},
                                     .max_gradient_norm = 1,
                                     .compat = {}},
                                    *backend_, test::single_mesh());

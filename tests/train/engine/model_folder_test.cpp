@@ -6,7 +6,7 @@
 #include "support/errors.h"
 #include "support/golden.h"
 #include "support/test_backend.h"
-#include "train/engine/train_engine.h"
+#include "train/engine/engine_model.h"
 #include "train/single_mesh.h"
 
 namespace drover {
@@ -19,7 +19,6 @@ std::unique_ptr<TrainEngine> engine_for(const ModelConfig& config, Backend& back
         config,
         TrainEngineOptions{
             .model = {.precision = precision, .recompute = {}, .rows = rows, .row_length = row_length},
-            .adamw = {},
             .max_gradient_norm = 1,
             .compat = {}},
         backend, test::single_mesh());
@@ -35,14 +34,15 @@ TEST_P(HfFolder, LoadsAndSavesAsTransformersDoes) {
     const ModelConfig config = ModelConfig::from_path(folder);
     const SafetensorsFile expected(folder / "expected.safetensors");
     const Tensor ids = expected.tensor("input_ids"), logits = expected.tensor("logits");  // [B,T], [B,T,V]
-    const std::span<const std::int32_t> id_values(ids.data<std::int32_t>(),
-                                                  static_cast<std::size_t>(ids.numel()));
-    const TokenBatch batch = TokenBatch::from_labels(ids.size(0), ids.size(1), id_values, id_values);
+    const std::vector<std::int32_t> id_values(ids.data<std::int32_t>(),
+                                              ids.data<std::int32_t>() + ids.numel());
+    const Batch batch = Batch::full_rows(ids.size(0), ids.size(1), id_values, id_values);
 
+    const std::vector<std::int32_t> targets = batch.targets();
     double expected_loss = 0;
     for (std::int64_t i = 0; i < batch.tokens(); ++i) {
-        const std::int32_t target = batch.targets[static_cast<std::size_t>(i)];
-        if (target == ignored_target) continue;
+        const std::int32_t target = targets[static_cast<std::size_t>(i)];
+        if (target == no_label) continue;
         const float* row = logits.data<float>() + i * logits.size(2);
         double sum = 0;
         for (std::int64_t v = 0; v < logits.size(2); ++v) sum += std::exp(static_cast<double>(row[v]));
@@ -59,7 +59,7 @@ TEST_P(HfFolder, LoadsAndSavesAsTransformersDoes) {
     EXPECT_NEAR(loss, expected_loss, expected_loss * (is_bf16 ? 2e-3 : 1e-6));
 
     const test::TemporaryFolder saved;
-    loaded->save_weights(saved.path());
+    EngineModel(*loaded, config, *backend, test::single_mesh()).save(saved.path());
     const auto again =
         engine_for(ModelConfig::from_path(saved.path()), *backend, precision, ids.size(0), ids.size(1));
     EXPECT_EQ(again->load_weights(saved.path(), 0).text(), "");

@@ -21,7 +21,7 @@ class Neftune : public ::testing::Test {
 
     const test::GoldenStep golden_{"gqa_float32"};
     std::unique_ptr<Backend> backend_ = test::make_test_backend();
-    const std::vector<TokenBatch> batches_ = {golden_.batch()};
+    const std::vector<Batch> batches_ = {golden_.batch()};
 };
 
 TEST_F(Neftune, GivesTransformersNumbersForThisNoise) {
@@ -43,7 +43,7 @@ TEST_F(Neftune, EveryStepMicroBatchAndSeedHasItsOwnNoise) {
     const double loss = first->accumulate_gradients(batches_).loss;
     EXPECT_EQ(first->accumulate_gradients(batches_).loss, loss);
     EXPECT_NE(engine(5, Recompute::none, 43)->accumulate_gradients(batches_).loss, loss);
-    const std::vector<TokenBatch> twice = {batches_[0], batches_[0]};
+    const std::vector<Batch> twice = {batches_[0], batches_[0]};
     EXPECT_GT(std::fabs(first->accumulate_gradients(twice).loss - loss), 1e-6);
     first->step(batches_, 0.0);
     EXPECT_NE(first->accumulate_gradients(batches_).loss, loss);

@@ -19,7 +19,7 @@ class Offload : public ::testing::Test {
 
     const test::GoldenStep golden_{"gqa_float32"};
     std::unique_ptr<Backend> backend_ = test::make_test_backend();
-    const std::vector<TokenBatch> batches_ = {golden_.batch()};
+    const std::vector<Batch> batches_ = {golden_.batch()};
 };
 
 /// On a GPU the optimizer's kernels then work on the host's memory.
@@ -30,7 +30,7 @@ TEST_F(Offload, ChangesNothingButThePlace) {
             const auto here = golden_.engine(*backend_, options(optimizer, precision, false));
             const auto there = golden_.engine(*backend_, options(optimizer, precision, true));
             for (int step = 0; step < 3; ++step) {
-                const StepResult expected = here->step(batches_, 1e-3), got = there->step(batches_, 1e-3);
+                const UpdateResult expected = here->step(batches_, 1e-3), got = there->step(batches_, 1e-3);
                 EXPECT_EQ(got.loss, expected.loss) << step;
                 EXPECT_EQ(got.gradient_norm, expected.gradient_norm) << step;
             }

@@ -16,8 +16,8 @@ class OneStep : public ::testing::TestWithParam<const char*> {
 TEST_P(OneStep, Float32LossAndEveryGradient) {
     const test::GoldenStep golden(std::string(GetParam()) + "_float32");
     const auto engine = golden.engine(*backend_, Precision::fp32());
-    const std::vector<TokenBatch> batches = {golden.batch()};
-    const StepResult result = engine->accumulate_gradients(batches);
+    const std::vector<Batch> batches = {golden.batch()};
+    const UpdateResult result = engine->accumulate_gradients(batches);
 
     EXPECT_NEAR(result.loss, golden.file().tensor("loss").data<float>()[0], 2e-6);
     for (const OwnedLeaf& leaf : engine->store().owned())
@@ -29,8 +29,8 @@ TEST_P(OneStep, Bfloat16LossAndEveryGradient) {
     const test::GoldenStep golden(std::string(GetParam()) + "_bfloat16");
     for (const Precision& precision : {Precision::pure_bf16(), Precision::with_master(DType::bf16)}) {
         const auto engine = golden.engine(*backend_, precision);
-        const std::vector<TokenBatch> batches = {golden.batch()};
-        const StepResult result = engine->accumulate_gradients(batches);
+        const std::vector<Batch> batches = {golden.batch()};
+        const UpdateResult result = engine->accumulate_gradients(batches);
 
         EXPECT_NEAR(result.loss, golden.file().tensor("loss").data<float>()[0], 5e-3);
         for (const OwnedLeaf& leaf : engine->store().owned())
@@ -44,8 +44,8 @@ TEST_P(OneStep, Fp32ResidualStreamWithBf16Weights) {
     Precision precision = Precision::with_master(DType::bf16);
     precision.residual = DType::f32;
     const auto engine = golden.engine(*backend_, precision);
-    const std::vector<TokenBatch> batches = {golden.batch()};
-    const StepResult result = engine->accumulate_gradients(batches);
+    const std::vector<Batch> batches = {golden.batch()};
+    const UpdateResult result = engine->accumulate_gradients(batches);
     EXPECT_NEAR(result.loss, golden.file().tensor("loss").data<float>()[0], 5e-3);
     for (const OwnedLeaf& leaf : engine->store().owned())
         EXPECT_GE(test::cosine(leaf.gradient, golden.file().tensor("grad." + leaf.spec->name)), 0.999)
@@ -58,14 +58,14 @@ TEST_P(OneStep, EveryRecomputePolicyGivesTheSameBits) {
         const Precision precision =
             dtype == std::string("_float32") ? Precision::fp32() : Precision::pure_bf16();
         const auto plain = golden.engine(*backend_, precision);
-        const std::vector<TokenBatch> batches = {golden.batch(), golden.batch()};
-        const StepResult expected = plain->accumulate_gradients(batches);
+        const std::vector<Batch> batches = {golden.batch(), golden.batch()};
+        const UpdateResult expected = plain->accumulate_gradients(batches);
         for (const RecomputePolicy policy :
              {RecomputePolicy{Recompute::selective}, RecomputePolicy{Recompute::selective_mlp},
               RecomputePolicy{Recompute::full}, RecomputePolicy{Recompute::full, 1},
               RecomputePolicy{Recompute::selective, 1}}) {
             const auto engine = golden.engine(*backend_, precision, policy);
-            const StepResult result = engine->accumulate_gradients(batches);
+            const UpdateResult result = engine->accumulate_gradients(batches);
             EXPECT_EQ(result.loss, expected.loss);
             EXPECT_EQ(result.gradient_norm, expected.gradient_norm);
             for (std::size_t i = 0; i < engine->store().owned().size(); ++i)
@@ -79,7 +79,8 @@ TEST_P(OneStep, EveryRecomputePolicyGivesTheSameBits) {
 TEST_P(OneStep, EvaluationGivesTheTrainingLoss) {
     const test::GoldenStep golden(std::string(GetParam()) + "_float32");
     const auto engine = golden.engine(*backend_, Precision::fp32(), {Recompute::full});
-    const TokenBatch batch = golden.batch();
+    const Batch batch = golden.batch();
+    const std::vector<std::int32_t> targets = batch.targets();
     const EvaluationResult result = engine->evaluate(batch);
     EXPECT_EQ(result.targets, batch.target_count());
     EXPECT_NEAR(result.mean_loss() + result.balance_loss, golden.file().tensor("loss").data<float>()[0],
@@ -91,7 +92,7 @@ TEST_P(OneStep, EvaluationGivesTheTrainingLoss) {
     std::int64_t correct = 0;
     for (std::int64_t i = 0; i < batch.tokens(); ++i) {
         const float* row = logits.data<float>() + i * vocab;
-        correct += batch.targets[static_cast<std::size_t>(i)] == std::max_element(row, row + vocab) - row;
+        correct += targets[static_cast<std::size_t>(i)] == std::max_element(row, row + vocab) - row;
     }
     EXPECT_EQ(result.correct, correct);
 }
@@ -109,13 +110,13 @@ INSTANTIATE_TEST_SUITE_P(Mixtral, OneStep,
 TEST(ExpertModes, GiveTheSameGradients) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mixtral_aux_top2_float32");
-    const std::vector<TokenBatch> batches = {golden.batch()};
+    const std::vector<Batch> batches = {golden.batch()};
     const auto grouped = golden.engine(*backend, Precision::fp32());
-    const StepResult expected = grouped->accumulate_gradients(batches);
+    const UpdateResult expected = grouped->accumulate_gradients(batches);
     for (const MoeMode mode : {MoeMode::stacked, MoeMode::all_tokens})
         for (const Recompute recompute : {Recompute::none, Recompute::full}) {
             const auto engine = golden.engine(*backend, Precision::fp32(), {recompute}, mode);
-            const StepResult result = engine->accumulate_gradients(batches);
+            const UpdateResult result = engine->accumulate_gradients(batches);
             EXPECT_NEAR(result.loss, expected.loss, 1e-6);
             for (std::size_t i = 0; i < engine->store().owned().size(); ++i) {
                 const OwnedLeaf& leaf = engine->store().owned()[i];
@@ -130,7 +131,7 @@ TEST(ExpertModes, GiveTheSameGradients) {
 TEST(ExpertBalance, IsAddedOrAveragedOverMicroBatches) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mixtral_aux_top2_float32");
-    const std::vector<TokenBatch> once = {golden.batch()}, twice = {golden.batch(), golden.batch()};
+    const std::vector<Batch> once = {golden.batch()}, twice = {golden.batch(), golden.batch()};
     TrainEngineOptions options = golden.options(Precision::fp32());
     const auto added = golden.engine(*backend, options);
     const double balance = added->evaluate(once[0]).balance_loss;
@@ -140,7 +141,7 @@ TEST(ExpertBalance, IsAddedOrAveragedOverMicroBatches) {
 
     options.compat = HfCompat::v4_43();
     const auto alone = golden.engine(*backend, options), averaged = golden.engine(*backend, options);
-    const StepResult expected = alone->accumulate_gradients(once);
+    const UpdateResult expected = alone->accumulate_gradients(once);
     EXPECT_NEAR(averaged->accumulate_gradients(twice).loss, expected.loss, 1e-6);
     for (std::size_t i = 0; i < alone->store().owned().size(); ++i)
         EXPECT_LE(
@@ -158,7 +159,7 @@ TEST(ExpertCounts, ActiveParametersOfMixtral) {
 TEST(Batches, PackedSequencesTrainAsIfEachHadARowOfItsOwn) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
-    const TokenBatch source = golden.batch();
+    const Batch source = golden.batch();
     const auto first = [&](std::int64_t from, std::int64_t count) {
         return std::vector<std::int32_t>(source.ids.begin() + from, source.ids.begin() + from + count);
     };
@@ -172,8 +173,8 @@ TEST(Batches, PackedSequencesTrainAsIfEachHadARowOfItsOwn) {
     padded_ids.resize(24, 0);
     const std::vector<std::vector<std::int32_t>> row_lengths = {{9, 11}};
     const std::vector<std::int32_t> lengths = {9, 11};
-    const std::vector<TokenBatch> packed = {TokenBatch::packed(1, 24, packed_ids, packed_ids, row_lengths)};
-    const std::vector<TokenBatch> padded = {TokenBatch::right_padded(2, 12, padded_ids, padded_ids, lengths)};
+    const std::vector<Batch> packed = {Batch::packed(1, 24, packed_ids, packed_ids, row_lengths)};
+    const std::vector<Batch> padded = {Batch::right_padded(2, 12, padded_ids, padded_ids, lengths)};
     EXPECT_EQ(packed[0].target_count(), 8 + 10);
 
     const auto a = golden.engine(*backend, Precision::fp32());
@@ -187,7 +188,7 @@ TEST(Batches, TokenOutsideTheVocabularyIsNamed) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mha_float32");
     const auto engine = golden.engine(*backend, Precision::fp32());
-    TokenBatch batch = golden.batch();
+    Batch batch = golden.batch();
     batch.ids[3] = 5000;
     test::expect_error([&] { engine->evaluate(batch); }, {"token id 5000"});
 }

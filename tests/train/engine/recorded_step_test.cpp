@@ -9,21 +9,20 @@ namespace drover {
 namespace {
 
 /// The batch with other tokens of its own.
-TokenBatch shifted(const TokenBatch& batch, int by) {
+Batch shifted(const Batch& batch, int by) {
     std::vector<std::int32_t> ids = batch.ids;
     std::rotate(ids.begin(), ids.begin() + by, ids.end());
-    return TokenBatch::from_labels(batch.rows, batch.row_length, ids, ids);
+    return Batch::full_rows(batch.rows, batch.row_length, ids, ids);
 }
 
 /// Steps of one, two and three micro-batches, among them shorter and padded ones.
-std::vector<std::vector<TokenBatch>> steps_of(const test::GoldenStep& golden) {
-    const TokenBatch a = golden.batch(), b = shifted(a, 1), c = shifted(a, 3);
-    TokenBatch shorter = a.some_rows(0, 1);
-    shorter.label_count = shorter.target_count();
+std::vector<std::vector<Batch>> steps_of(const test::GoldenStep& golden) {
+    const Batch a = golden.batch(), b = shifted(a, 1), c = shifted(a, 3);
+    const Batch shorter = a.some_rows(0, 1);
     std::vector<std::int32_t> lengths(static_cast<std::size_t>(a.rows),
                                       static_cast<std::int32_t>(a.row_length));
     lengths.back() /= 2;
-    const TokenBatch padded = TokenBatch::right_padded(a.rows, a.row_length, a.ids, a.ids, lengths);
+    const Batch padded = Batch::right_padded(a.rows, a.row_length, a.ids, a.ids, lengths);
     return {{a},    {b, a},       {a, b, shorter}, {c},       {padded, b}, {a, padded, c}, {shorter},
             {c, b}, {shorter, a}, {b, shorter, c}, {a, b, c}, {b}};
 }
@@ -43,9 +42,9 @@ TEST(RecordedStep, HasTheSameBits) {
             const auto recorded = golden.engine(*recording, precision, {recompute});
             const auto enqueued = golden.engine(*enqueuing, precision, {recompute});
             for (int round = 0; round < 3; ++round)
-                for (const std::vector<TokenBatch>& batches : steps_of(golden)) {
-                    const StepResult expected = enqueued->step(batches, 1e-3),
-                                     got = recorded->step(batches, 1e-3);
+                for (const std::vector<Batch>& batches : steps_of(golden)) {
+                    const UpdateResult expected = enqueued->step(batches, 1e-3),
+                                       got = recorded->step(batches, 1e-3);
                     ASSERT_EQ(got.loss, expected.loss) << round;
                     ASSERT_EQ(got.gradient_norm, expected.gradient_norm) << round;
                     if (batches.size() > 1) continue;

@@ -3,6 +3,7 @@
 #include "support/golden.h"
 #include "support/test_backend.h"
 #include "train/engine/added_rows.h"
+#include "train/engine/engine_model.h"
 #include "train/golden_step.h"
 
 // A tokenizer with more tokens than the model has rows.
@@ -27,7 +28,6 @@ class Resize : public ::testing::Test {
             config,
             TrainEngineOptions{
                 .model = {.precision = Precision::fp32(), .recompute = {}, .rows = 1, .row_length = 8},
-                .adamw = {},
                 .max_gradient_norm = 1,
                 .compat = {}},
             *backend_, test::single_mesh());
@@ -83,7 +83,7 @@ TEST_F(Resize, OfALoadedModel) {
 
     // Saved and loaded again, it is a model of that size.
     const test::TemporaryFolder saved;
-    engine->save_weights(saved.path());
+    EngineModel(*engine, config, *backend_, test::single_mesh()).save(saved.path());
     const ModelConfig again = ModelConfig::from_path(saved.path());
     EXPECT_EQ(again.vocab_size, tokens_);
     const auto loaded = plain(again);

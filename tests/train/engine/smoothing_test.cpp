@@ -27,7 +27,7 @@ TEST_P(LabelSmoothing, LossAndGradientsAreThoseOfTransformersSmoother) {
     TrainEngineOptions options = golden.options(Precision::fp32(), {Recompute::selective});
     options.model.label_smoothing = 0.1;
     const auto engine = golden.engine(*backend_, options);
-    const std::vector<TokenBatch> batches = {golden.batch()};
+    const std::vector<Batch> batches = {golden.batch()};
     EXPECT_NEAR(engine->accumulate_gradients(batches).loss, loss(), 2e-6);
     int compared = 0;
     for (const OwnedLeaf& leaf : engine->store().owned()) {
@@ -41,7 +41,7 @@ TEST_P(LabelSmoothing, LossAndGradientsAreThoseOfTransformersSmoother) {
     EXPECT_NEAR(engine->evaluate(batches[0]).batch_loss(), loss(), 2e-6);
 
     // Two equal micro-batches of one step: their mean in 5.x, their sum in 4.57.
-    const std::vector<TokenBatch> twice = {batches[0], batches[0]};
+    const std::vector<Batch> twice = {batches[0], batches[0]};
     EXPECT_NEAR(engine->accumulate_gradients(twice).loss, loss(), 2e-6);
     options.compat.loss_denominator = HfCompat::LossDenominator::all_labels;
     EXPECT_NEAR(golden.engine(*backend_, options)->accumulate_gradients(twice).loss, 2 * loss(), 4e-6);
@@ -66,9 +66,9 @@ TEST(LabelSmoothingFactor, OutsideItsRangeIsRefused) {
 TEST(LossDenominator, Of457CountsAllLabels) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
-    const TokenBatch source = golden.batch();
-    const TokenBatch full = TokenBatch::from_labels(source.rows, source.row_length, source.ids, source.ids);
-    const TokenBatch ignoring = source;
+    const Batch source = golden.batch();
+    const Batch full = Batch::full_rows(source.rows, source.row_length, source.ids, source.ids);
+    const Batch ignoring = source;
     const auto engine_with = [&](HfCompat::LossDenominator denominator) {
         TrainEngineOptions options = golden.options(Precision::fp32());
         options.compat.loss_denominator = denominator;
@@ -77,21 +77,21 @@ TEST(LossDenominator, Of457CountsAllLabels) {
     const auto plain = engine_with(HfCompat::LossDenominator::target_tokens),
                old = engine_with(HfCompat::LossDenominator::all_labels);
     const auto length = static_cast<double>(full.row_length);
-    const std::vector<TokenBatch> batches = {full, ignoring};
-    for (const TokenBatch& batch : batches) {
+    const std::vector<Batch> batches = {full, ignoring};
+    for (const Batch& batch : batches) {
         const double shrink =
-            static_cast<double>(batch.target_count()) / static_cast<double>(batch.label_count);
+            static_cast<double>(batch.target_count()) / static_cast<double>(batch.label_count());
         if (&batch == &batches[0]) {
             EXPECT_DOUBLE_EQ(shrink, (length - 1) / length);
         }
-        const std::vector<TokenBatch> one = {batch};
-        const StepResult mean = plain->accumulate_gradients(one), shrunk = old->accumulate_gradients(one);
+        const std::vector<Batch> one = {batch};
+        const UpdateResult mean = plain->accumulate_gradients(one), shrunk = old->accumulate_gradients(one);
         EXPECT_NEAR(shrunk.loss, mean.loss * shrink, 1e-6);
         EXPECT_NEAR(shrunk.gradient_norm, mean.gradient_norm * shrink, 1e-5);
         EXPECT_NEAR(old->evaluate(batch).mean_loss(), plain->evaluate(batch).mean_loss() * shrink, 1e-6);
     }
     // Over a step there is one count, whatever the micro-batches hold.
-    const double all = static_cast<double>(full.label_count + ignoring.label_count);
+    const double all = static_cast<double>(full.label_count() + ignoring.label_count());
     const EvaluationResult a = plain->evaluate(full), b = plain->evaluate(ignoring);
     EXPECT_NEAR(old->accumulate_gradients(batches).loss, (a.loss_sum + b.loss_sum) / all, 1e-6);
 }

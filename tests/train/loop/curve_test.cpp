@@ -22,11 +22,11 @@ void expect_curve(const std::string& name, const Precision& precision, const Lim
                             golden.at("num_training_steps"));
     std::int64_t step = 0;
     for (const Json& expected : golden.at("steps")) {
-        std::vector<TokenBatch> micro_batches;
+        std::vector<Batch> micro_batches;
         for (const Json& samples : expected.at("batches"))
             micro_batches.push_back(
                 batch_of_samples(samples, golden.at("sample_length"), golden.at("vocab_size")));
-        const StepResult result = run.engine->step(micro_batches, schedule.rate(step));
+        const UpdateResult result = run.engine->step(micro_batches, schedule.rate(step));
         EXPECT_NEAR(schedule.rate(step), expected.at("learning_rate").get<double>(), 1e-12);
         EXPECT_NEAR(result.loss, expected.at("loss").get<double>(), limits.loss) << "step " << step;
         const double norm = expected.at("grad_norm");
@@ -105,8 +105,8 @@ void expect_published_run(const std::string& name) {
         for (std::int64_t i = 0; i < batch; ++i)
             chosen.push_back(
                 static_cast<int>(order[static_cast<std::size_t>(position % per_epoch * batch + i)]));
-        const std::vector<TokenBatch> micro_batches = {batch_of_samples(chosen, 16, 64)};
-        const StepResult result = run.engine->step(micro_batches, schedule.rate(position));
+        const std::vector<Batch> micro_batches = {batch_of_samples(chosen, 16, 64)};
+        const UpdateResult result = run.engine->step(micro_batches, schedule.rate(position));
         EXPECT_NEAR(result.loss, losses[step], 5e-6) << step;
         EXPECT_NEAR(result.gradient_norm, norms[step], 5e-5) << step;
     }
@@ -139,7 +139,7 @@ TEST(Curve, DenominatorOfRelease457IsSmallerByOnePosition) {
     const GoldenRun exact(golden, Precision::fp32());
     const GoldenRun older(golden, Precision::fp32(),
                           {.loss_denominator = HfCompat::LossDenominator::all_labels});
-    const std::vector<TokenBatch> micro_batches = {batch_of_samples({0, 1}, 16, 64)};
+    const std::vector<Batch> micro_batches = {batch_of_samples({0, 1}, 16, 64)};
     const double ratio =
         older.engine->step(micro_batches, 0).loss / exact.engine->step(micro_batches, 0).loss;
     EXPECT_NEAR(ratio, 15.0 / 16.0, 1e-9);

@@ -21,9 +21,9 @@ TextStreamOptions options(std::int64_t text_rows, StreamEnd end = StreamEnd::nev
             .end = end};
 }
 
-std::vector<TrainingBatch> batches_of(TextStreamData& data, std::int64_t first, std::size_t count) {
+std::vector<Batch> batches_of(TextStreamData& data, std::int64_t first, std::size_t count) {
     const auto stream = data.open({0, first});
-    std::vector<TrainingBatch> batches;
+    std::vector<Batch> batches;
     while (batches.size() < count) batches.push_back(*stream->next());
     return batches;
 }
@@ -47,29 +47,26 @@ TEST(TextStreamData, GivesTheBlocksInOrderInEveryEpoch) {
     const auto stream = data.open({});
     for (std::int64_t epoch = 0; epoch < 3; ++epoch)
         for (std::size_t row = 0, step = 0; row < blocks.size(); ++step) {
-            const std::optional<TrainingBatch> batch = stream->next();
+            const std::optional<Batch> batch = stream->next();
             ASSERT_TRUE(batch);
-            EXPECT_EQ(batch->epoch, epoch);
-            EXPECT_EQ(batch->step, static_cast<std::int64_t>(step));
-            EXPECT_EQ(batch->fresh, batch->tokens.rows);
-            ASSERT_EQ(batch->tokens.rows,
-                      static_cast<std::int64_t>(std::min<std::size_t>(4, blocks.size() - row)));
-            for (std::int64_t i = 0; i < batch->tokens.rows; ++i, ++row)
-                EXPECT_TRUE(std::equal(blocks[row].begin(), blocks[row].end(),
-                                       batch->tokens.ids.begin() + i * block));
+            EXPECT_EQ(batch->position, (BatchPosition{epoch, static_cast<std::int64_t>(step)}));
+            EXPECT_EQ(batch->filler_rows, 0);
+            ASSERT_EQ(batch->rows, static_cast<std::int64_t>(std::min<std::size_t>(4, blocks.size() - row)));
+            for (std::int64_t i = 0; i < batch->rows; ++i, ++row)
+                EXPECT_TRUE(
+                    std::equal(blocks[row].begin(), blocks[row].end(), batch->ids.begin() + i * block));
         }
 }
 
 TEST(TextStreamData, CanBeOpenedAtAnyBatch) {
     TextStreamData data(options(300));
     const auto all = batches_of(data, 0, 200);
-    ASSERT_GE(all.back().epoch, 2);
+    ASSERT_GE(all.back().position.epoch, 2);
     for (const std::int64_t first : {1, 50, 117, 199}) {
-        const TrainingBatch batch = batches_of(data, first, 1)[0];
-        const TrainingBatch& expected = all[static_cast<std::size_t>(first)];
-        EXPECT_EQ(batch.epoch, expected.epoch) << first;
-        EXPECT_EQ(batch.step, expected.step) << first;
-        EXPECT_EQ(batch.tokens.ids, expected.tokens.ids) << first;
+        const Batch batch = batches_of(data, first, 1)[0];
+        const Batch& expected = all[static_cast<std::size_t>(first)];
+        EXPECT_EQ(batch.position, expected.position) << first;
+        EXPECT_EQ(batch.ids, expected.ids) << first;
     }
 }
 
@@ -112,13 +109,13 @@ TEST(TextStreamData, SaysWhenTheTextIsTooShortOrOfAnotherVocabulary) {
 /// Notes the rows of each update.
 class CountingModel final : public TrainingModel {
   public:
-    UpdateOutcome update(std::span<const TokenBatch> batches, double) override {
+    UpdateResult update(std::span<const Batch> batches, double) override {
         std::int64_t rows = 0;
-        for (const TokenBatch& batch : batches) rows += batch.rows;
+        for (const Batch& batch : batches) rows += batch.rows;
         windows.push_back({static_cast<std::int64_t>(batches.size()), rows});
-        return {.losses = std::vector<double>(batches.size(), 1.0)};
+        return {.loss = static_cast<double>(batches.size())};
     }
-    std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t) override { return {}; }
+    std::vector<BatchEvaluation> evaluate(const Batch&) override { return {}; }
     void save(const std::filesystem::path&) override {}
     void load(const std::filesystem::path&) override {}
     void save_checkpoint(const CheckpointRequest& request) override { saved.push_back(request.loop); }

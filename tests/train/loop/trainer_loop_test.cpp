@@ -16,16 +16,16 @@ namespace {
 /// Loss n in update n; skips the updates it is told to.
 class CountingModel final : public TrainingModel {
   public:
-    UpdateOutcome update(std::span<const TokenBatch> micro_batches, double learning_rate) override {
+    UpdateResult update(std::span<const Batch> micro_batches, double learning_rate) override {
         rates.push_back(learning_rate);
         windows.push_back(micro_batches.size());
         const auto number = static_cast<double>(rates.size());
         const bool skipped = number == skipped_update;
-        return {.losses = {skipped ? INFINITY : number}, .gradient_norm = 1, .skipped = skipped};
+        return {.loss = skipped ? INFINITY : number, .gradient_norm = 1, .updated = !skipped};
     }
-    std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t rows) override {
+    std::vector<BatchEvaluation> evaluate(const Batch& batch) override {
         return {{.loss = learns ? 1.0 / static_cast<double>(rates.size()) : first_loss,
-                 .rows = rows,
+                 .rows = batch.rows,
                  .targets = 10,
                  .correct = 5},
                 {.loss = second_loss, .rows = 1, .targets = 10, .correct = 0}};

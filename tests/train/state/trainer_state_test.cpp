@@ -18,9 +18,9 @@ namespace {
 /// Trains without a loss.
 class SilentModel final : public TrainingModel {
   public:
-    UpdateOutcome update(std::span<const TokenBatch>, double) override { return {.losses = {1}}; }
-    std::vector<BatchEvaluation> evaluate(const TokenBatch&, std::int64_t rows) override {
-        return {{.loss = 1, .rows = rows, .targets = 1, .correct = 1}};
+    UpdateResult update(std::span<const Batch>, double) override { return {.loss = 1}; }
+    std::vector<BatchEvaluation> evaluate(const Batch& batch) override {
+        return {{.loss = 1, .rows = batch.rows, .targets = 1, .correct = 1}};
     }
     void save(const std::filesystem::path&) override {}
     void load(const std::filesystem::path&) override {}

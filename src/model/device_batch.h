@@ -2,10 +2,33 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 
-#include "model/batch.h"
+#include "backend/backend.h"
+#include "core/batch.h"
 
 namespace drover {
+
+/// Which noise the tokens of a micro-batch get in training, on whatever rank they are.
+struct TokenNoise {
+    std::uint64_t seed = 0;
+    std::uint64_t micro_batch = 0;  ///< its number within the step
+    std::int64_t first_token =
+        0;           ///< where its first token stands when the replicas' tokens follow each other
+    Tensor scalars;  ///< [StepScalar::count] f32, for the number of the update
+};
+
+/// A micro-batch as the model's operations read it on the device.
+struct DeviceBatch {
+    Tensor ids;        ///< [N] i32
+    Tensor targets;    ///< [N] i32
+    Tensor positions;  ///< [N] i32
+    Tensor counts;     ///< [N] i32: 0 for tokens in no sequence; absent when there are none
+    Sequences sequences;
+    std::optional<TokenNoise> noise{};  ///< absent in evaluation
+
+    std::int64_t tokens() const { return sequences.tokens(); }
+};
 
 /// Device buffers for the largest micro-batch; smaller ones use a prefix. There are two sets, filled in turn
 /// from staging memory and beside the main stream, so that a micro-batch is uploaded while the device still
@@ -17,7 +40,7 @@ class BatchBuffers {
     /// The micro-batch, for work on `stream`; valid until the upload after the next one. Error when a token
     /// id is outside the vocabulary; neither the batch nor its rows may be larger than planned. Of a batch
     /// that is only a shape nothing is uploaded.
-    MicroBatch upload(Backend& backend, Stream stream, const TokenBatch& batch, std::int64_t vocab_size);
+    DeviceBatch upload(Backend& backend, Stream stream, const Batch& batch, std::int64_t vocab_size);
 
   private:
     enum Part { ids, targets, positions, counts, begin, length, parts };
@@ -29,7 +52,7 @@ class BatchBuffers {
     };
 
     void prepare_staging(Backend& backend);
-    MicroBatch any_of_shape(std::int64_t rows, std::int64_t row_length) const;
+    DeviceBatch any_of_shape(std::int64_t rows, std::int64_t row_length) const;
 
     std::array<Set, 2> sets_;
     std::size_t turn_ = 0;

@@ -1,4 +1,4 @@
-#include "data/rows/row_errors.h"
+#include "data/readers/file_reader.h"
 
 #include <fmt/format.h>
 

@@ -1,15 +1,15 @@
 #pragma once
 
 #include "data/packing/packing.h"
-#include "data/sampling/batch_share.h"
+#include "data/sampling/replica_part.h"
 #include "run/mesh_plan.h"
 #include "train/state/trainer_settings.h"
 
 namespace drover {
 
-/// How the processes' mesh wants batches.
-struct BatchForm {
-    BatchShare share{};             ///< of batches that all replicas share
+/// How batches are laid out on the processes' mesh.
+struct BatchLayout {
+    ReplicaPart part{};             ///< of batches that all replicas share
     std::int64_t row_multiple = 1;  ///< rows are padded to a multiple of it
 
     std::int64_t padded(std::int64_t row_length) const {
@@ -19,7 +19,7 @@ struct BatchForm {
 
 /// Replicas have batches of their own, or share those of the arguments; the loop then counts one. Tells the
 /// settings which replica this is. Rows of any length (Packing::none) are padded where they are to be split.
-BatchForm deal_batches(const MeshPlan& mesh_settings, const Mesh& mesh, Packing packing,
-                       TrainerSettings& settings);
+BatchLayout deal_batches(const MeshPlan& plan, const Mesh& mesh, Packing packing,
+                         TrainerSettings& settings);
 
 }  // namespace drover

@@ -5,9 +5,9 @@
 namespace drover {
 
 /// Brings a step's numbers to the host while the device goes on.
-class StepReading {
+class StepReadback {
   public:
-    explicit StepReading(Backend& backend);
+    explicit StepReadback(Backend& backend);
 
     /// Reads `scalars` ([StepScalar::count] f32) and `loss` ([1] f64) as they are when the stream comes to
     /// here. They must not be written before wait() has returned.

@@ -1,10 +1,12 @@
-#include "model/batch_buffers.h"
+#include "model/device_batch.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 namespace drover {
+
+static_assert(no_label == ignored_target, "a label is a target as it is");
 
 void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length) {
     longest_row_ = row_length;
@@ -28,7 +30,7 @@ void BatchBuffers::prepare_staging(Backend& backend) {
     }
 }
 
-MicroBatch BatchBuffers::any_of_shape(std::int64_t rows, std::int64_t row_length) const {
+DeviceBatch BatchBuffers::any_of_shape(std::int64_t rows, std::int64_t row_length) const {
     const auto part = [&](Part which) { return sets_[turn_].on_device[which].rows(0, rows * row_length); };
     return {.ids = part(ids),
             .targets = part(targets),
@@ -36,8 +38,8 @@ MicroBatch BatchBuffers::any_of_shape(std::int64_t rows, std::int64_t row_length
             .sequences = {.rows = rows, .row_length = row_length}};
 }
 
-MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatch& batch,
-                                std::int64_t vocab_size) {
+DeviceBatch BatchBuffers::upload(Backend& backend, Stream stream, const Batch& batch,
+                                 std::int64_t vocab_size) {
     const auto bad = std::find_if(batch.ids.begin(), batch.ids.end(),
                                   [&](std::int32_t id) { return id < 0 || id >= vocab_size; });
     if (bad != batch.ids.end())
@@ -46,7 +48,7 @@ MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatc
             "Use the tokenizer that belongs to this config, or raise vocab_size.");
     require(batch.tokens() <= sets_[0].on_device[ids].size(0), "micro-batch larger than planned");
     require(batch.row_length <= longest_row_, "rows longer than planned");
-    if (batch.is_shape_only) return any_of_shape(batch.rows, batch.row_length);
+    if (batch.is_shape_only()) return any_of_shape(batch.rows, batch.row_length);
     prepare_staging(backend);
 
     // All work on the other set's micro-batch is on the stream by now.
@@ -64,10 +66,10 @@ MicroBatch BatchBuffers::upload(Backend& backend, Stream stream, const TokenBatc
         backend.copy(copies, from, to);
         return to;
     };
-    MicroBatch micro{.ids = put(ids, batch.ids),
-                     .targets = put(targets, batch.targets),
-                     .positions = put(positions, batch.positions),
-                     .sequences = {.rows = batch.rows, .row_length = batch.row_length}};
+    DeviceBatch micro{.ids = put(ids, batch.ids),
+                      .targets = put(targets, batch.targets()),
+                      .positions = put(positions, batch.positions()),
+                      .sequences = {.rows = batch.rows, .row_length = batch.row_length}};
     if (!batch.sequence_begin.empty()) {
         std::vector<std::int32_t> in_sequence(batch.ids.size(), 0);
         for (std::size_t i = 0; i < batch.sequence_begin.size(); ++i)

@@ -1,14 +1,14 @@
-#include "train/engine/step_reading.h"
+#include "train/engine/step_readback.h"
 
 namespace drover {
 
-StepReading::StepReading(Backend& backend)
+StepReadback::StepReadback(Backend& backend)
     : backend_(backend),
       staging_(backend.allocate_staging(sizeof(double) + StepScalar::count * sizeof(float))),
       made_(backend.make_fence()),
       arrived_(backend.make_fence()) {}
 
-void StepReading::begin(Stream stream, const Tensor& scalars, const Tensor& loss) {
+void StepReadback::begin(Stream stream, const Tensor& scalars, const Tensor& loss) {
     auto* memory = static_cast<std::byte*>(staging_.get());
     const Stream copies = backend_.copy_stream();
     made_->put(stream);
@@ -18,11 +18,11 @@ void StepReading::begin(Stream stream, const Tensor& scalars, const Tensor& loss
     arrived_->put(copies);
 }
 
-double StepReading::loss() const {
+double StepReadback::loss() const {
     return *static_cast<const double*>(staging_.get());
 }
 
-float StepReading::scalar(StepScalar::Index index) const {
+float StepReadback::scalar(StepScalar::Index index) const {
     const auto* scalars = reinterpret_cast<const float*>(static_cast<const double*>(staging_.get()) + 1);
     return scalars[index];
 }
