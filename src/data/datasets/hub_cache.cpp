@@ -6,7 +6,7 @@
 #include <initializer_list>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/text_file.h"
 #include "data/datasets/inner_path.h"
 
 namespace drover {
