@@ -5,6 +5,8 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Programs are compiled as libraries are, so that they can share precompiled headers.
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE ${CMAKE_CXX_COMPILE_OPTIONS_PIC})
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -16,10 +18,16 @@ option(DROVER_SANITIZE "Build with the address and undefined-behaviour sanitizer
 set(DROVER_CUDA AUTO CACHE STRING "CUDA backend: AUTO (on where nvcc is found), ON or OFF")
 set_property(CACHE DROVER_CUDA PROPERTY STRINGS AUTO ON OFF)
 
+# ccache keeps what was compiled with a precompiled header (DroverPrecompiled.cmake) only when it is told that
+# no file looks at __TIME__ or at macros that the header left undefined.
 find_program(DROVER_CCACHE ccache)
-if(DROVER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${DROVER_CCACHE})
+if(DROVER_CCACHE AND (NOT CMAKE_CXX_COMPILER_LAUNCHER OR CMAKE_CXX_COMPILER_LAUNCHER MATCHES "(^|/)ccache$"))
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${DROVER_CCACHE})
 endif()
+
+# For code that runs at the start of a run or between its steps, and for tests: what it costs to compile counts
+# for more than how fast it is.
+set(DROVER_SETUP_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 add_library(drover_flags INTERFACE)
 # Designated initialisers leave defaults out on purpose.

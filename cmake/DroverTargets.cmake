@@ -3,10 +3,11 @@
 #
 # A folder's headers are included as "core/tensor.h". Each target exports an include folder that holds
 # only a link to its own sources, so including a folder that is not among its dependencies fails to
-# compile.
+# compile. JSON: half of its files use core/json.h, so it is precompiled too. SETUP: as JSON, and it is
+# compiled with DROVER_SETUP_OPTIONS.
 
 function(drover_library name)
-  cmake_parse_arguments(ARG "" "" "USES;PRIVATE;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "JSON;SETUP" "" "USES;PRIVATE;EXCLUDE" ${ARGN})
   set(folder ${PROJECT_SOURCE_DIR}/src/${name})
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   foreach(excluded IN LISTS ARG_EXCLUDE)
@@ -18,14 +19,22 @@ function(drover_library name)
   file(MAKE_DIRECTORY ${include_root}/${parent})
   file(CREATE_LINK ${folder} ${include_root}/${name} SYMBOLIC)
 
-  if(sources)
-    add_library(drover_${flat} STATIC ${sources})
-    target_include_directories(drover_${flat} PUBLIC ${include_root})
-    target_link_libraries(drover_${flat} PUBLIC ${ARG_USES} PRIVATE drover_flags ${ARG_PRIVATE})
-  else()  # headers alone
+  if(NOT sources)  # headers alone
     add_library(drover_${flat} INTERFACE)
     target_include_directories(drover_${flat} INTERFACE ${include_root})
     target_link_libraries(drover_${flat} INTERFACE ${ARG_USES})
+    return()
+  endif()
+  add_library(drover_${flat} STATIC ${sources})
+  target_include_directories(drover_${flat} PUBLIC ${include_root})
+  target_link_libraries(drover_${flat} PUBLIC ${ARG_USES} PRIVATE drover_flags ${ARG_PRIVATE})
+  if(ARG_SETUP)
+    target_compile_options(drover_${flat} PRIVATE ${DROVER_SETUP_OPTIONS})
+    drover_use_precompiled(drover_${flat} setup)
+  elseif(ARG_JSON)
+    drover_use_precompiled(drover_${flat} json)
+  else()
+    drover_use_precompiled(drover_${flat} plain)
   endif()
 endfunction()
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/text_file.h"
+
 namespace drover {
 
 /// JSON that keeps the order of keys.
@@ -19,11 +21,5 @@ Json read_json_file(const std::filesystem::path& path);
 /// Keys sorted at every level, `indent` spaces, characters as they are: json.dump(sort_keys=True,
 /// ensure_ascii=False). python_json() (python_text.h) is what json.dump gives without the last.
 std::string sorted_json_text(const Json& value, int indent);
-
-/// The whole file as bytes; Error when it cannot be read.
-std::string read_text_file(const std::filesystem::path& path);
-
-/// Writes beside `path`, flushes to disk, then renames over it: a reader sees the old file or the new one.
-void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace drover

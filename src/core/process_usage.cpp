@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "core/json.h"
+#include "core/text_file.h"
 
 namespace drover {
 

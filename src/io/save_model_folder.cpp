@@ -4,7 +4,7 @@
 #include <functional>
 #include <set>
 
-#include "core/json.h"
+#include "core/text_file.h"
 #include "io/model_folder.h"
 #include "io/tensor_files.h"
 

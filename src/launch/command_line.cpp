@@ -9,7 +9,7 @@
 
 #include "args/environment_table.h"
 #include "core/error.h"
-#include "core/json.h"
+#include "core/text_file.h"
 #include "launch/parameters.h"
 
 namespace drover {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/adafactor_run.h"
+#include "backend/golden_case.h"
 #include "backend/test_data.h"
 
 namespace drover::test {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/attention_expectations.h"
+#include "backend/golden_case.h"
 #include "backend/run_settings.h"
 
 namespace drover::test {

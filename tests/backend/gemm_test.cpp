@@ -7,6 +7,7 @@
 #include <random>
 
 #include "backend/backend_under_test.h"
+#include "backend/golden_case.h"
 #include "backend/run_settings.h"
 #include "backend/test_data.h"
 

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "backend/backend_under_test.h"
+#include "backend/golden_case.h"
 #include "backend/test_data.h"
 
 // Every operation against what PyTorch and transformers gave (attention and gemm have files of their own).

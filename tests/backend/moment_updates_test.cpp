@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "backend/adafactor_run.h"
+#include "backend/golden_case.h"
 #include "backend/test_data.h"
 
 // SGD, Adagrad and RMSprop against PyTorch's numbers and against their formulas in doubles.

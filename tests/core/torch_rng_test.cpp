@@ -12,6 +12,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/json.h"
 #include "support/golden.h"
 
 namespace drover {

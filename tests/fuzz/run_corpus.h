@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/json.h"
+#include "core/text_file.h"
 #include "support/golden.h"
 
 namespace drover::test {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "core/json.h"
 #include "io/model_folder.h"
 #include "io/raw_files.h"
 #include "support/errors.h"

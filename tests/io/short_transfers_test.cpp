@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "core/error.h"
-#include "core/json.h"
+#include "core/text_file.h"
 #include "io/staged_folder.h"
 #include "support/errors.h"
 #include "support/golden.h"

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "core/json.h"
+#include "core/text_file.h"
 #include "launch/child.h"
 #include "launch/machine.h"
 #include "launch/runs.h"

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "core/json.h"
+#include "core/text_file.h"
 #include "launch/peers.h"
 #include "launch/runs.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "core/json.h"
+#include "core/text_file.h"
 
 extern char** environ;
 

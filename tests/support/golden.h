@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
 #include "core/tensor.h"
 #include "io/safetensors.h"
 

@@ -6,8 +6,8 @@
 #include <initializer_list>
 
 #include "core/error.h"
-#include "core/json.h"
 #include "core/path_inside.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
-#include "core/json.h"
+#include "core/text_file.h"
 
 namespace drover {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
-#include "core/json.h"
+#include "core/text_file.h"
 #include "data/fakes.h"
 #include "data/packing/token_file_writer.h"
 #include "support/errors.h"

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/json.h"
 #include "data/datasets/file_rows.h"
 #include "data/read_all.h"
 #include "data/readers/byte_stream.h"
