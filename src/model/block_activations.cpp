@@ -1,9 +1,5 @@
 #include "model/block_activations.h"
 
-#include <fmt/format.h>
-
-#include "core/error.h"
-
 namespace drover {
 namespace {
 
@@ -19,14 +15,6 @@ struct Dropped {
 };
 
 }  // namespace
-
-Recompute recompute_from_name(std::string_view name, std::string_view what) {
-    if (name == "none") return Recompute::none;
-    if (name == "selective") return Recompute::selective;
-    if (name == "selective_mlp") return Recompute::selective_mlp;
-    if (name == "full") return Recompute::full;
-    throw UsageError(fmt::format("{} is \"{}\".", what, name), "Use none, selective, selective_mlp or full.");
-}
 
 BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
     return {.residual = residual.first_rows(shape.held),

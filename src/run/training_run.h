@@ -3,7 +3,7 @@
 #include <memory>
 #include <optional>
 
-#include "run/batch_form.h"
+#include "run/batch_layout.h"
 #include "run/choose_backend.h"
 #include "run/device_mesh.h"
 #include "run/model_source.h"

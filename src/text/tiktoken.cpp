@@ -40,7 +40,7 @@ std::optional<std::string> decode_base64(std::string_view text) {
         }
         for (const int shift : {16, 8, 0}) bytes += static_cast<char>(bits >> shift & 0xFF);
     }
-    bytes.resize(bytes.size() - padding);
+    bytes.erase(bytes.size() - padding);
     return bytes;
 }
 

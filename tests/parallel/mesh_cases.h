@@ -5,7 +5,7 @@
 
 #include "core/hf_compat.h"
 #include "core/precision.h"
-#include "model/block_activations.h"
+#include "model/recompute.h"
 #include "model/config.h"
 #include "parallel/mesh.h"
 #include "parallel/param_store.h"
