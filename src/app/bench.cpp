@@ -17,6 +17,7 @@
 #include "core/stopwatch.h"
 #include "core/torch_rng.h"
 #include "model/params.h"
+#include "run/engine_settings.h"
 #include "train/callbacks/communication_report.h"
 #include "train/engine/train_engine.h"
 
@@ -42,6 +43,18 @@ struct BenchOptions {
 /// By the names of run_clm's flags.
 MoeMode moe_mode_from_name(const std::string& name) {
     return name == "static" ? MoeMode::all_tokens : name == "gmm_stack" ? MoeMode::stacked : MoeMode::grouped;
+}
+
+/// Of a run that would take the steps that are measured.
+RunSettings bench_settings(const BenchOptions& options) {
+    RunSettings settings;
+    settings.step.recompute = {recompute_from_name(options.recompute, "--recompute")};
+    settings.step.moe_mode = moe_mode_from_name(options.moe);
+    settings.step.init = init_kind_from_name(options.init, "--init");
+    settings.step.on_non_finite = OnNonFinite::go_on;  // the loss is looked at once, at the end
+    settings.step.offload_optimizer = options.offload;
+    settings.optimizer = OptimizerSettings::named(options.optimizer, 0);
+    return settings;
 }
 
 /// Rows of tokens that are as likely as any other. Steps see them in turn: a batch that was learned by heart
@@ -176,18 +189,11 @@ void run_bench(const BenchOptions& options) {
     const Precision precision = options.shape.precision();
     const std::unique_ptr<Backend> backend = options.shape.backend();
     BenchMesh mesh(options.fsdp, options.comm_stats, *backend);
+    MeshPlan plan;
+    if (options.fsdp) plan.sharding = Sharding::zero3;
     TrainEngine engine(config,
-                       {.model = {.precision = precision,
-                                  .recompute = {recompute_from_name(options.recompute, "--recompute")},
-                                  .moe_mode = moe_mode_from_name(options.moe),
-                                  .rows = options.shape.batch,
-                                  .row_length = options.shape.sequence},
-                        .optimizer = OptimizerSettings::named(options.optimizer, 0),
-                        .max_gradient_norm = 1.0,
-                        .compat = {},
-                        .init = init_kind_from_name(options.init, "--init"),
-                        .sharding = options.fsdp ? Sharding::zero3 : Sharding::replicated,
-                        .offload_optimizer = options.offload},
+                       engine_options(bench_settings(options), precision, plan, backend->device(),
+                                      options.shape.batch, options.shape.sequence),
                        *backend, *mesh);
     if (!options.shape.json)
         print_result("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <regex>
 #include <set>
@@ -33,6 +35,12 @@ Names names_under(const std::filesystem::path& folder, const std::regex& pattern
     return names;
 }
 
+/// "mpi" → "DROVER_MPI_MODULE"
+std::string variable_of_module(std::string name) {
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+    return "DROVER_" + name + "_MODULE";
+}
+
 Names only_in_first(const Names& first, const Names& second) {
     Names names;
     for (const std::string& name : first)
@@ -49,7 +57,11 @@ TEST(EnvironmentPage, NamesEveryVariableThatIsRead) {
     const Names of_tests = names_in(page.substr(tests_begin), row);
 
     // A name in quotes is that of a variable: macros stand without.
-    const Names read = names_under(source / "src", std::regex("\"(DROVER_[A-Z0-9_]+)\""));
+    Names read = names_under(source / "src", std::regex("\"(DROVER_[A-Z0-9_]+)\""));
+    // core/program_module.cpp makes a module's from its name.
+    for (const std::string& module : names_under(
+             source / "src", std::regex("(?:\\.name = |load_module\\()\"([a-z]+)\"(?:,\\s*\\.version|\\))")))
+        read.insert(variable_of_module(module));
     EXPECT_TRUE(read.contains("DROVER_CACHE"));
     EXPECT_EQ(only_in_first(read, of_program), Names{}) << "docs/environment.md does not name these";
     EXPECT_EQ(only_in_first(of_program, read), Names{}) << "src/ reads none of these";
