@@ -13,7 +13,7 @@
 #include "app/commands.h"
 #include "core/console.h"
 #include "core/error.h"
-#include "core/process_usage.h"
+#include "core/this_process.h"
 #include "core/stopwatch.h"
 #include "core/torch_rng.h"
 #include "model/params.h"

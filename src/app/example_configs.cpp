@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/this_process.h"
 
 namespace drover {
 namespace {
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 /// The first of the folders that is there; empty when none is.
 fs::path configs_folder() {
     std::error_code ignored;
-    const fs::path own = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+    const fs::path own = program_path().parent_path();
     for (const fs::path& folder : {own.parent_path() / "share/drover/configs", own / "configs"})
         if (fs::is_directory(folder, ignored)) return folder;
     return {};

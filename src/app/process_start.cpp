@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "core/this_process.h"
+
 namespace drover {
 namespace {
 
@@ -40,9 +42,8 @@ void choose_thread_waits(char** arguments) {
     if (arguments[0] == nullptr || !computes(arguments[1])) return;
     if (getauxval(AT_BASE) == 0) return;  // the dynamic linker was called by hand, and is what would start
     // Under its own name: as /proc/self/exe it would be listed as "exe".
-    std::error_code unknown;
-    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-    if (unknown) return;
+    const std::filesystem::path program = program_path();
+    if (program.empty()) return;
     setenv("GOMP_SPINCOUNT", spin_count, 1);
     execv(program.c_str(), arguments);
     unsetenv("GOMP_SPINCOUNT");  // the threads of this process spin on

@@ -6,6 +6,7 @@
 #include "args/run_settings.h"
 #include "core/console.h"
 #include "core/failure.h"
+#include "core/this_process.h"
 #include "run/launch_environment.h"
 #include "run/training_run.h"
 
@@ -16,8 +17,7 @@ namespace fs = std::filesystem;
 
 /// The folder of the program, where Hugging Face's parser would look for the file of its script.
 fs::path arguments_file() {
-    std::error_code ignored;
-    return fs::read_symlink("/proc/self/exe", ignored).parent_path() / "run_clm.args";
+    return program_path().parent_path() / "run_clm.args";
 }
 
 /// What run_clm.py does, in its order.

@@ -10,16 +10,14 @@
 #include <filesystem>
 #include <vector>
 
+#include "core/this_process.h"
+
+#include "core/this_process.h"
+
 namespace drover {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The folder of the program; empty when it is unknown.
-fs::path program_folder() {
-    std::error_code unknown;
-    return fs::read_symlink("/proc/self/exe", unknown).parent_path();
-}
 
 /// The folder of the shared library that holds this code; empty when that is not a library, or unknown.
 fs::path library_folder() {
@@ -30,7 +28,7 @@ fs::path library_folder() {
     const fs::path name = place.dli_fname;
     if (!name.has_parent_path()) return {};  // the program, as the shell found it
     const fs::path file = fs::canonical(name, unknown);
-    return file == fs::read_symlink("/proc/self/exe", unknown) ? fs::path() : file.parent_path();
+    return file == program_path() ? fs::path() : file.parent_path();
 }
 
 std::vector<fs::path> module_folders() {
@@ -40,7 +38,7 @@ std::vector<fs::path> module_folders() {
         folders.push_back(own);
         folders.push_back((own / installed).lexically_normal());
     };
-    add(program_folder(), DROVER_MODULES_FROM_PROGRAM);
+    add(program_path().parent_path(), DROVER_MODULES_FROM_PROGRAM);
     add(library_folder(), "drover");
     return folders;
 }

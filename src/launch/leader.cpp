@@ -12,6 +12,7 @@
 #include "core/counted.h"
 #include "core/error.h"
 #include "core/program_module.h"
+#include "core/this_process.h"
 #include "launch/agent.h"
 #include "launch/command_line.h"
 #include "launch/daemons.h"
@@ -47,7 +48,7 @@ class Leader {
     Leader(const LaunchOptions& options, int processes, std::optional<MeetingPlace> place)
         : options_(options), mpirun_(find_mpirun()), signals_(loop_) {
         plan_.major_version = mpirun_.major_version;
-        plan_.drover = std::filesystem::read_symlink("/proc/self/exe");
+        plan_.drover = program_path();
         if (options.own_command) plan_.program.push_back(plan_.drover.native());
         plan_.program.insert(plan_.program.end(), options.program.begin(), options.program.end());
         plan_.processes = processes;

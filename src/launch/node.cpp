@@ -10,6 +10,7 @@
 
 #include "core/console.h"
 #include "core/error.h"
+#include "core/this_process.h"
 #include "launch/child.h"
 #include "launch/connection.h"
 #include "launch/daemon_words.h"
@@ -225,7 +226,7 @@ class Follower {
                 {.subject = LaunchSubject::output, .numbers = {number}, .texts = {std::string(bytes)}});
         };
         try {
-            check_daemon_words(words, {.drover = std::filesystem::read_symlink("/proc/self/exe"),
+            check_daemon_words(words, {.drover = program_path(),
                                        .mpirun_arguments = options_.mpirun_arguments,
                                        .variable = [](const std::string& name) {
                                            const char* value = std::getenv(name.c_str());

@@ -120,10 +120,10 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
         generator.skip_uniform(numel(head_name));
         draw({std::string(head_name)});
     }
-    behind_ = generator;
+    after_ = generator;
     if (config.tie_word_embeddings) {  // it is constructed and drawn anyway, before it is tied
-        behind_.skip_uniform(numel(embedding_name));
-        behind_.skip_normal(numel(embedding_name));
+        after_.skip_uniform(numel(embedding_name));
+        after_.skip_normal(numel(embedding_name));
     }
 }
 

@@ -36,7 +36,7 @@ class HfInit {
     /// The owned part of a leaf, row by row, in fp32.
     void fill(const OwnedLeaf& leaf, std::span<float> out) const;
     /// The generator after all draws of the model.
-    const TorchRng& generator_behind() const { return behind_; }
+    const TorchRng& generator_after() const { return after_; }
 
   private:
     /// The draws of one tensor of transformers, of which a leaf may be some rows.
@@ -47,7 +47,7 @@ class HfInit {
     };
 
     double standard_deviation_;
-    TorchRng behind_{0};
+    TorchRng after_{0};
     std::map<std::string, Draws, std::less<>> draws_;
 };
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/this_process.h"
 
 namespace drover {
 namespace {
@@ -115,9 +116,8 @@ void refuse_foreign_launcher(const LaunchEnvironment& launch, std::string_view p
 }
 
 std::string own_program_words() {
-    std::error_code unknown;
-    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
-    return fmt::format("--exec ./{} …", unknown ? "program" : program.filename().native());
+    const std::filesystem::path program = program_path();
+    return fmt::format("--exec ./{} …", program.empty() ? "program" : program.filename().native());
 }
 
 LaunchEnvironment read_launch_environment() {

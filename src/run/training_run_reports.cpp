@@ -5,7 +5,7 @@
 
 #include "core/console.h"
 #include "core/counted.h"
-#include "core/process_usage.h"
+#include "core/this_process.h"
 #include "run/busy_machine.h"
 #include "run/engine_settings.h"
 #include "run/mesh_report.h"

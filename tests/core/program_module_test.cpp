@@ -6,13 +6,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/this_process.h"
+
 namespace drover {
 namespace {
 
 namespace fs = std::filesystem;
 
 fs::path beside_program(const std::string& file) {
-    return fs::read_symlink("/proc/self/exe").parent_path() / file;
+    return program_path().parent_path() / file;
 }
 
 /// Of a module that the build makes beside this test (module/sundial.cpp), unless it has another name.

@@ -23,7 +23,7 @@ class NewWeights {
     /// A whole leaf, as large as before a resize.
     std::vector<float> whole(std::string_view leaf) const;
     /// Where PyTorch's generator stands when the model is drawn.
-    TorchRng generator_behind() const { return init_ ? init_->generator_behind() : TorchRng(seed_); }
+    TorchRng generator_after() const { return init_ ? init_->generator_after() : TorchRng(seed_); }
 
   private:
     ModelConfig config_;

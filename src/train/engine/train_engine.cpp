@@ -146,7 +146,7 @@ WeightSample TrainEngine::sample_weights(std::int64_t most) const {
 
 void TrainEngine::initialize_weights(std::uint64_t seed) {
     const NewWeights init(config_, options_.compat, seed, options_.init);
-    const GrownLeaves grown = grow_vocabulary(config_, init.generator_behind(),
+    const GrownLeaves grown = grow_vocabulary(config_, init.generator_after(),
                                               [&](const LeafSpec& leaf) { return init.whole(leaf.name); });
     std::vector<float> values;
     WeightUpload upload(backend_, stream_);

@@ -1,14 +1,20 @@
-#include "core/process_usage.h"
+#include "core/this_process.h"
 
 #include <unistd.h>
 
 #include <ctime>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 #include "core/text_file.h"
 
 namespace drover {
+
+std::filesystem::path program_path() {
+    std::error_code unknown;
+    return std::filesystem::read_symlink("/proc/self/exe", unknown);
+}
 
 double seconds_since_process_start() {
     // After the command's name, which stands in parentheses and may hold anything: field 3 and on. Field 22
