@@ -295,7 +295,6 @@ class WatchedData final : public test::SampledData {
 
   private:
     std::int32_t token(std::int64_t, std::int64_t) const override { return 0; }
-    std::int64_t fresh(std::int64_t, std::int64_t rows) const override { return rows; }
 };
 
 /// Counts the epochs that a run begins.
