@@ -22,7 +22,7 @@ Names names_in(const std::string& text, const std::regex& pattern) {
     return names;
 }
 
-/// Of all C++ and CUDA sources in a folder.
+/// Matches in all C++ and CUDA sources in a folder.
 Names names_under(const std::filesystem::path& folder, const std::regex& pattern) {
     Names names;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
@@ -48,7 +48,7 @@ TEST(EnvironmentPage, NamesEveryVariableThatIsRead) {
     const Names of_program = names_in(page.substr(0, tests_begin), row);
     const Names of_tests = names_in(page.substr(tests_begin), row);
 
-    // A name in quotes is that of a variable: macros stand without.
+    // A name in quotes is a variable; macros have no quotes.
     const Names read = names_under(source / "src", std::regex("\"(DROVER_[A-Z0-9_]+)\""));
     EXPECT_TRUE(read.contains("DROVER_CACHE"));
     EXPECT_EQ(only_in_first(read, of_program), Names{}) << "docs/environment.md does not name these";
