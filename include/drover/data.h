@@ -16,10 +16,10 @@ DROVER_INLINE_NAMESPACE v1 {
     /// loaded.
     class DROVER_EXPORT Tokenizer {
       public:
-        /// A folder, a tokenizer file, or a repository that is in the Hugging Face cache.
+        /// A folder, a tokenizer file, or a repository in the Hugging Face cache.
         static Tokenizer from_pretrained(const std::string& model_id);
 
-        /// The ids of a text, with the special tokens that the tokenizer puts around it.
+        /// The ids of a text, with the special tokens that the tokenizer adds.
         std::vector<std::int32_t> operator()(std::string_view text) const;
         std::string decode(const std::vector<std::int32_t>& ids, bool skip_special_tokens = true) const;
 
@@ -27,8 +27,8 @@ DROVER_INLINE_NAMESPACE v1 {
         std::int64_t size() const;
         /// The token's text; throws when the tokenizer has none.
         std::string eos_token() const;
-        /// {"pad_token": text}: the text must be one token of the tokenizer, which from now on pads. No other
-        /// key is known.
+        /// {"pad_token": text}: the text must be a single token of the tokenizer, which becomes the pad
+        /// token. No other key is supported.
         void add_special_tokens(const std::map<std::string, std::string>& tokens);
         /// −1: there is none.
         std::int32_t pad_token_id() const;
@@ -61,7 +61,7 @@ DROVER_INLINE_NAMESPACE v1 {
       public:
         /// Number of rows.
         std::int64_t size() const;
-        /// The ids that map() made; throws before that.
+        /// The ids made by map(); throws before that.
         const std::vector<std::vector<std::int32_t>>& input_ids() const;
 
         struct Parts;
@@ -72,14 +72,14 @@ DROVER_INLINE_NAMESPACE v1 {
         std::shared_ptr<const Parts> parts_;
     };
 
-    /// The splits of a dataset, as load_dataset gives them.
+    /// The splits of a dataset, as in load_dataset.
     class DROVER_EXPORT Dataset {
       public:
-        /// A file (json, jsonl, csv, txt, parquet; its only split is "train"), a folder, or a dataset that is
-        /// in the Hugging Face cache.
+        /// A file (json, jsonl, csv, txt, parquet; its only split is "train"), a folder, or a dataset in the
+        /// Hugging Face cache.
         static Dataset load(const std::string& name);
 
-        /// Calls `tokenize` with every row, in order, and keeps the ids. They stay in memory.
+        /// Calls `tokenize` with every row, in order, and keeps the ids in memory.
         Dataset map(const std::function<std::vector<std::int32_t>(const Row&)>& tokenize) const;
 
         /// Throws when there is no such split.
@@ -91,12 +91,12 @@ DROVER_INLINE_NAMESPACE v1 {
     };
 
     struct DataCollatorOptions {
-        bool mlm = false;                     ///< masked language modelling is not possible here
-        std::int64_t pad_to_multiple_of = 1;  ///< row lengths are rounded up to it
+        bool mlm = false;                     ///< masked language modelling is not supported
+        std::int64_t pad_to_multiple_of = 1;  ///< row lengths are rounded up to a multiple of it
     };
 
-    /// Pads the rows of a batch on the right with the tokenizer's pad token; labels are the ids, and −100
-    /// wherever the id is that of the pad token: with EOS as pad token real ends are not targets, as in
+    /// Pads the rows of a batch on the right with the tokenizer's pad token. Labels are the ids, and −100
+    /// wherever the id is the pad token's: with EOS as the pad token, real ends are not targets, as in
     /// transformers.
     class DROVER_EXPORT DataCollatorForLanguageModeling {
       public:

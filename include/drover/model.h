@@ -10,7 +10,7 @@
 namespace drover {
 DROVER_INLINE_NAMESPACE v1 {
     struct PretrainedOptions {
-        std::string torch_dtype = "float32";  ///< float32, bfloat16, or auto: the stored one
+        std::string torch_dtype = "float32";  ///< float32, bfloat16, or auto: as stored
     };
 
     struct GenerationOptions {
@@ -21,21 +21,21 @@ DROVER_INLINE_NAMESPACE v1 {
         std::uint64_t seed = 42;
     };
 
-    /// A causal language model in a folder of safetensors: type llama or mixtral. Weights are read when they
-    /// are needed. A Trainer trains it in place: from then on the weights of the model and of its copies are
-    /// the trained ones. Cheap to copy.
+    /// A causal language model of type llama or mixtral in a folder of safetensors. Weights are read when
+    /// they are needed. A Trainer trains it in place: from then on, the model and its copies have the trained
+    /// weights. Cheap to copy.
     class DROVER_EXPORT CausalLM {
       public:
-        /// A folder, or a repository that is in the Hugging Face cache.
+        /// A folder, or a repository in the Hugging Face cache.
         static CausalLM from_pretrained(const std::string& model_id, const PretrainedOptions& options = {});
 
         std::string model_type() const;
         std::int64_t num_parameters() const;
         std::int64_t vocab_size() const;
 
-        /// The text that follows the prompt. Where several processes have trained the model and none has all
-        /// of its weights, all of them call this together. Throws when such weights, or weights that there
-        /// was no memory to keep, were lost with their Trainer.
+        /// The text that follows the prompt. If several processes have trained the model and none has all of
+        /// its weights, all of them must call this together. Throws if such weights, or weights for which
+        /// there was not enough memory, were lost with their Trainer.
         std::string generate(const Tokenizer& tokenizer, const std::string& prompt,
                              const GenerationOptions& options = {}) const;
 

@@ -14,18 +14,18 @@
 
 namespace drover {
 DROVER_INLINE_NAMESPACE v1 {
-    /// What fsdp_v2_training_args() gives: the values of --fsdp and --fsdp_config.
+    /// The result of fsdp_v2_training_args(): the values of --fsdp and --fsdp_config.
     struct FsdpTrainingArguments {
         std::string fsdp;         ///< "full_shard"; empty: no sharding
         std::string fsdp_config;  ///< JSON text
     };
 
-    /// Enables fully sharded training by single-program annotations; comes before everything else that uses
+    /// Enables fully sharded training by single-program annotations; must be called before anything that uses
     /// it.
     DROVER_EXPORT void use_fsdp_v2();
 
-    /// Sharding of weights, gradients and optimizer over all ranks with the model's decoder block as unit,
-    /// whose class is deduced from the model, and with blocks recomputed in backward.
+    /// Sharding of weights, gradients and optimizer over all ranks, one decoder block at a time (its class is
+    /// deduced from the model), with blocks recomputed in backward.
     DROVER_EXPORT FsdpTrainingArguments fsdp_v2_training_args(const CausalLM& model);
 
     /// transformers' TrainingArguments under their names and with their defaults.
@@ -54,7 +54,7 @@ DROVER_INLINE_NAMESPACE v1 {
         std::map<std::string, std::string> more = {};
     };
 
-    /// What a run came to.
+    /// The result of a run.
     struct TrainOutput {
         std::int64_t global_step = 0;
         double training_loss = 0;               ///< mean over all steps
@@ -62,7 +62,7 @@ DROVER_INLINE_NAMESPACE v1 {
         std::map<std::string, double> metrics;  ///< of the last record: train_runtime, …
     };
 
-    /// The parts of a run; there is nothing to evaluate on without an eval_dataset.
+    /// The parts of a run; without an eval_dataset there is nothing to evaluate on.
     struct TrainerParts {
         CausalLM model;
         Split train_dataset;
@@ -73,10 +73,10 @@ DROVER_INLINE_NAMESPACE v1 {
 
     /// Hugging Face's Trainer: the same loop, records and files as `drover run_clm`.
     ///
-    /// Where mpirun or srun started the program several times, these processes train together. All of them
-    /// make the same Trainers and the same calls, in the same order. When something goes wrong in a
-    /// constructor or a call of one process, nothing is thrown: one says what it is on standard error, and
-    /// all end, with the exit code of `drover run_clm`.
+    /// If mpirun or srun started the program several times, these processes train together. All of them must
+    /// create the same Trainers and make the same calls, in the same order. If a constructor or a call fails
+    /// in one process, nothing is thrown: one process prints the error on standard error, and all end, with
+    /// the exit code of `drover run_clm`.
     class DROVER_EXPORT Trainer {
       public:
         /// Checks the arguments and plans the memory; throws when something does not fit.
@@ -88,9 +88,9 @@ DROVER_INLINE_NAMESPACE v1 {
         TrainOutput train();
         /// eval_loss, eval_accuracy, …; throws without an eval_dataset.
         std::map<std::string, double> evaluate();
-        /// Weights, config and tokenizer, for from_pretrained() here and in transformers.
+        /// Saves weights, config and tokenizer, for from_pretrained() here and in transformers.
         void save_model(const std::string& folder) const;
-        /// Whether this is the process that speaks for all; true where there are no others.
+        /// Whether this is the process that reports for all; true for a single process.
         bool is_world_process_zero() const;
 
       private:
@@ -98,9 +98,9 @@ DROVER_INLINE_NAMESPACE v1 {
         std::unique_ptr<Run> run_;
     };
 
-    /// For a catch in main(): shows "program: what went wrong" on standard error. Where there are several
-    /// processes, the first one does so at once and the others after a few seconds: by then the launcher has
-    /// ended them, unless the reason is their own.
+    /// For a catch block in main(): prints "program: what went wrong" on standard error. With several
+    /// processes, the first one does so immediately and the others after a few seconds: by then the launcher
+    /// has ended them, unless they failed for a reason of their own.
     DROVER_EXPORT void report_failure(const std::string& program, const std::exception& error);
 
 }  // namespace v1

@@ -33,32 +33,32 @@ struct BenchOptions {
     std::string recompute = "none";
     std::string moe = "gmm";
     std::int64_t steps = 8;
-    std::int64_t layers = 0;  ///< 0: as many as the config says
+    std::int64_t layers = 0;  ///< 0: the config's number
     std::string init = "hf";
     bool fsdp = false;
     bool offload = false;
     bool comm_stats = false;
 };
 
-/// By the names of run_clm's flags.
+/// Uses the names of run_clm's flags.
 MoeMode moe_mode_from_name(const std::string& name) {
     return name == "static" ? MoeMode::all_tokens : name == "gmm_stack" ? MoeMode::stacked : MoeMode::grouped;
 }
 
-/// Of a run that would take the steps that are measured.
+/// The settings of a run with the same steps.
 RunSettings bench_settings(const BenchOptions& options) {
     RunSettings settings;
     settings.step.recompute = {recompute_from_name(options.recompute, "--recompute")};
     settings.step.moe_mode = moe_mode_from_name(options.moe);
     settings.step.init = init_kind_from_name(options.init, "--init");
-    settings.step.on_non_finite = OnNonFinite::go_on;  // the loss is looked at once, at the end
+    settings.step.on_non_finite = OnNonFinite::go_on;  // checked once, at the end
     settings.step.offload_optimizer = options.offload;
     settings.optimizer = OptimizerSettings::named(options.optimizer, 0);
     return settings;
 }
 
-/// Rows of tokens that are as likely as any other. Steps see them in turn: a batch that was learned by heart
-/// has small gradients, on which a GPU draws less power and runs faster than in training.
+/// Rows of uniformly random tokens. Steps cycle through them: a memorized batch has small gradients, on which
+/// a GPU draws less power and runs faster than in training.
 std::vector<Batch> random_batches(const BenchShape& shape, std::int64_t vocab_size) {
     constexpr int count = 4;
     TorchRng generator(seed);
@@ -72,7 +72,7 @@ std::vector<Batch> random_batches(const BenchShape& shape, std::int64_t vocab_si
     return batches;
 }
 
-/// What the model must compute per token, as --help says: recomputed activations do not count.
+/// What the model must compute per token, as defined in --help: recomputed activations do not count.
 double flops_per_token(const ModelConfig& config, std::int64_t sequence) {
     const double table =
         config.tie_word_embeddings ? 0 : static_cast<double>(config.vocab_size * config.hidden_size);
@@ -90,7 +90,7 @@ double median(std::vector<double> values) {
     return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// What was measured.
+/// The measurements.
 struct Measurements {
     double step_seconds = 0;  ///< median of the steps after warm-up
     double tokens_per_second = 0;
@@ -100,8 +100,8 @@ struct Measurements {
     double loss = 0;
     CommunicationTimes communication;        ///< of the steps after warm-up
     std::int64_t peak_bytes = 0;             ///< of the process, on the host
-    std::size_t library_bytes = 0;           ///< on the device, besides the plan
-    std::vector<OperationTotal> operations;  ///< of one further step
+    std::size_t library_bytes = 0;           ///< on the device, in addition to the plan
+    std::vector<OperationTotal> operations;  ///< of one additional step
     double observed_seconds = 0;             ///< that step's time
     MachinePeaks peaks;
 };
@@ -132,15 +132,15 @@ Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh, std
         result.operations = profile.totals();
     }
 
-    // The peaks last: their buffers must not count as the training's memory, nor their time as time to the
-    // first step.
+    // The peaks are measured last: their buffers must not count as training memory, nor their time as time to
+    // the first step.
     result.peak_bytes = peak_resident_bytes();
     result.library_bytes = backend.own_bytes();
     result.peaks = backend.measure_peaks();
     return result;
 }
 
-/// What a GPU's memory holds; nothing for the CPU, whose peak is the process's.
+/// The contents of a GPU's memory; empty for the CPU, whose peak is the process's.
 std::string device_memory(const Backend& backend, const TrainEngine& engine, const Measurements& m) {
     if (backend.device() == Device::cpu) return {};
     return fmt::format("; on the GPU {} as planned, {} for CUDA, its libraries and other programs",

@@ -19,7 +19,7 @@
 namespace drover {
 namespace {
 
-/// A mixture of experts by its sizes.
+/// The sizes of a mixture of experts.
 struct Mixture {
     std::int64_t experts, hidden, ffn, chosen;
 
@@ -51,8 +51,8 @@ Mixture mixture_from_text(const std::string& text) {
     return mixture;
 }
 
-/// The expert of each row, in turns, so that the experts' shares differ as those of an untrained router do:
-/// by a factor e^(z/2), z normal.
+/// The expert of each row, interleaved. The experts' shares differ as with an untrained router: by a factor
+/// e^(z/2), z normal.
 std::vector<std::int32_t> uneven_experts(std::int64_t rows, std::int64_t experts) {
     std::vector<float> normal(static_cast<std::size_t>(experts));
     CounterRng(42, 0).fill_normal(leaf_hash("experts"), 0, normal, 0.0f, 0.5f);
@@ -61,7 +61,7 @@ std::vector<std::int32_t> uneven_experts(std::int64_t rows, std::int64_t experts
     for (const float z : normal) ends.push_back(sum += std::exp(static_cast<double>(z)));
     std::vector<std::int32_t> expert_of;
     for (std::int64_t row = 0; row < rows; ++row) {
-        // Multiples of the golden ratio are spread evenly in any order of looking at them.
+        // The fractional parts of multiples of the golden ratio are evenly spread over any range of rows.
         const double place = std::fmod(static_cast<double>(row) * 0.6180339887498949, 1.0) * sum;
         expert_of.push_back(static_cast<std::int32_t>(
             std::min<std::ptrdiff_t>(std::upper_bound(ends.begin(), ends.end(), place) - ends.begin(),
@@ -70,7 +70,7 @@ std::vector<std::int32_t> uneven_experts(std::int64_t rows, std::int64_t experts
     return expert_of;
 }
 
-/// The six products of a feed-forward of experts.
+/// The six products of a feed-forward with experts.
 void time_products(OperationTimer& timer, DType dtype, const Mixture& mixture, std::int64_t tokens) {
     const std::int64_t rows = tokens * mixture.chosen;
     const std::vector<std::int32_t> expert_of = uneven_experts(rows, mixture.experts);
@@ -87,7 +87,7 @@ void time_products(OperationTimer& timer, DType dtype, const Mixture& mixture, s
         const Tensor weights = timer.normal(dtype, {mixture.experts * out, in});
         const auto time = [&](Use use, const Tensor& a, const Tensor& b, const Tensor& c) {
             const GroupedGemm product{.use = use, .a = a, .b = b, .c = c, .offsets = sort.offsets};
-            // From the first time on that a backend is asked for a grouped product, sorts may do more for it.
+            // Once a backend has run a grouped product, sorts may do extra work for it.
             timer.run(product);
             timer.run(sort);
             timer.time(place, product);
@@ -101,14 +101,14 @@ void time_products(OperationTimer& timer, DType dtype, const Mixture& mixture, s
     timer.drop_operands();
 }
 
-/// As --way calls them; "chosen" is the device's own choice by sizes.
+/// The names for --way; "chosen" is the device's own choice by size.
 const std::map<std::string, std::optional<GroupedGemmMethod>> methods = {
     {"chosen", std::nullopt},
     {"cublas", GroupedGemmMethod::cublas},
     {"streams", GroupedGemmMethod::streams},
     {"kernel", GroupedGemmMethod::kernel}};
 
-/// The TFLOP/s of one product in every way.
+/// The TFLOP/s of one product with every method.
 struct Row {
     std::string mixture, product, place;
     std::vector<double> rates;

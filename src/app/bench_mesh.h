@@ -9,16 +9,15 @@
 
 namespace drover {
 
-/// The mesh of `drover bench`: one rank, which either has nothing to do with others or, with `copies`, goes
-/// through the motions of FSDP. Its collectives are then real ones of one rank, by NCCL on a GPU and by a
-/// communication thread on the CPU.
+/// The mesh of `drover bench`: one rank, either alone or, with `copies`, performing the steps of FSDP. Its
+/// collectives are then real ones of one rank, by NCCL on a GPU and by a communication thread on the CPU.
 class BenchMesh {
   public:
-    /// With `timed`, communication_times() knows a GPU's collectives, too.
+    /// With `timed`, communication_times() also includes a GPU's collectives.
     BenchMesh(bool copies, bool timed, Backend& backend);
 
     const Mesh& operator*() const { return *mesh_; }
-    /// What the collectives took so far.
+    /// The time of the collectives so far.
     CommunicationTimes communication_times();
 
   private:

@@ -18,7 +18,7 @@
 namespace drover {
 namespace {
 
-/// The operations of a model at its shapes, each timed alone.
+/// The operations of a model at its shapes, each timed separately.
 class ModelOperations {
   public:
     ModelOperations(const ModelConfig& config, const BenchShape& bench, DType dtype, OperationTimer& timer)
@@ -66,7 +66,7 @@ class ModelOperations {
         timer_.time("", noise(true));
     }
 
-    /// So small that many rounds leave the values as they are.
+    /// So small that many rounds leave the values unchanged.
     JitterTokens noise(bool added) {
         return {.x = normal(shape_.tokens, shape_.hidden),
                 .scalars = timer_.constant(DType::f32, {StepScalar::count}, 1),
@@ -199,7 +199,8 @@ class ModelOperations {
         timer_.time(
             "", RowsToTokens{
                     .rows = rows, .row_of_slot = sort.row_of_slot, .weights = router.weights, .y = tokens});
-        // Weights of one: the operation multiplies in place, and any other would run the rows down to zero.
+        // Weights of one: the operation multiplies in place, and any other weight would decay the rows to
+        // zero.
         timer_.time("", WeightRows{.activated = normal(m, shape_.ffn),
                                    .dactivated = normal(m, shape_.ffn),
                                    .dy = rows,
@@ -239,7 +240,7 @@ class ModelOperations {
                                                 .target_logit = floats({rows}),
                                                 .argmax = indices({rows})};
         timer_.time("", statistics);
-        // Equal maxima, so that many rounds leave the sums as they are.
+        // Equal maxima, so that many rounds leave the sums unchanged.
         timer_.time("", CrossEntropyRescale{.local_max = timer_.constant(DType::f32, {rows}, 1),
                                             .max = timer_.constant(DType::f32, {rows}, 1),
                                             .sum_exp = timer_.constant(DType::f32, {rows}, 1),
@@ -253,7 +254,7 @@ class ModelOperations {
                                              .scale = timer_.constant(DType::f32, {1}, 1)});
     }
 
-    /// On one leaf, the embedding.
+    /// For one leaf, the embedding.
     void update() {
         const std::int64_t rows = config_.vocab_size, columns = shape_.hidden;
         const Tensor gradient = normal(rows, columns);
@@ -265,7 +266,7 @@ class ModelOperations {
                              .exp_avg_sq = empty(rows, columns),
                              .place = {.columns = columns}};
         const Tensor scalars = timer_.constant(DType::f32, {StepScalar::count}, 1e-4);
-        // Also says that the updates are not to be skipped.
+        // Also marks the updates as not to be skipped.
         timer_.time("", ClipFactor{.sums = sums, .scalars = scalars, .max_norm = 1});
         timer_.time("", AdamW{.leaves = {&leaf, 1}, .scalars = scalars});
         if (dtype_ == DType::bf16)
@@ -294,7 +295,7 @@ class ModelOperations {
         timer_.time("", AdafactorUpdate{.leaves = {&factored, 1}, .scalars = scalars});
     }
 
-    /// What is left, on a micro-batch's activations.
+    /// The remaining operations, on a micro-batch's activations.
     void arithmetic() {
         const std::int64_t n = shape_.tokens, h = shape_.hidden;
         const Tensor x = normal(n, h), into = empty(n, h);
@@ -304,7 +305,7 @@ class ModelOperations {
         timer_.time("", Sum{.x = floats({n}), .out = timer_.zeros(DType::f64, {1})});
     }
 
-    /// Where selective recompute lets a gradient make the forward's output again.
+    /// For gradients that also recompute the forward's output, under selective recompute.
     static constexpr const char* and_output = "and the output";
 
     const ModelConfig& config_;

@@ -13,25 +13,25 @@ class App;
 
 namespace drover {
 
-/// What `drover bench` and `drover bench ops` have in common.
+/// Options shared by `drover bench` and `drover bench ops`.
 struct BenchShape {
     std::string model = "llama-134m";
     std::string dtype = "bfloat16";
     std::int64_t batch = 4;
     std::int64_t sequence = 512;
     std::string device = "auto";
-    std::int64_t threads = 0;  ///< 0: as many as OpenMP would take
+    std::int64_t threads = 0;  ///< 0: OpenMP's default
     bool json = false;
 
     void add_to(CLI::App& command);
     ModelConfig config() const;
-    /// Everything in the one dtype, as PyTorch trains a model that was cast to it.
+    /// Everything in one dtype, as when PyTorch trains a model that was cast to it.
     Precision precision() const;
-    /// Of the device and with the number of threads that were asked for.
+    /// With the requested device and number of threads.
     std::unique_ptr<Backend> backend() const;
 };
 
-/// UsageError when flags of `drover bench` itself stand before its sub-command, where they would do nothing.
+/// UsageError if flags of `drover bench` itself precede its sub-command, where they would have no effect.
 void refuse_flags_before(const CLI::App& bench, const CLI::App& command);
 
 }  // namespace drover

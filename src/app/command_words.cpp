@@ -15,7 +15,7 @@ bool is_flag(const std::string& word) {
     return word.size() > 2 && word.starts_with("--");
 }
 
-/// The spelling under which the command has the flag; the written one when it has none.
+/// The command's spelling of the flag; the written one if it has no such flag.
 std::string known_spelling(const CLI::App& command, const std::string& written) {
     const auto known = [&](const std::string& flag) { return command.get_option_no_throw(flag) != nullptr; };
     if (known(written)) return written;
@@ -34,14 +34,14 @@ const CLI::App& named_command(const CLI::App& app) {
     return *command;
 }
 
-/// The command of that name inside another one; nullptr when there is none.
+/// The sub-command of that name; nullptr if there is none.
 const CLI::App* inner_command(const CLI::App& app, const std::string& name) {
     const auto found =
         app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
     return found.empty() ? nullptr : found.front();
 }
 
-/// "drover bench ops".
+/// Example: "drover bench ops".
 std::string full_name(const CLI::App& command) {
     const CLI::App* parent = command.get_parent();
     return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();

@@ -37,7 +37,7 @@ RunSettings eval_settings(const EvalOptions& options) {
     settings.data.text_column = options.text_column;
     if (options.block_size > 0) settings.data.block_size = options.block_size;
     if (options.max_samples > 0) settings.data.max_eval_samples = options.max_samples;
-    // Its rows are what is to be measured: text is packed as training packs it, such a file is not.
+    // The file's rows are what is to be measured. Text is packed as in training; such a file is not.
     if (is_token_file(options.data) && TokenFile(options.data).rows().header().packing == Packing::none)
         settings.data.packing = Packing::none;
     settings.loop.per_device_eval_batch_size = options.batch_size;
@@ -51,7 +51,7 @@ RunSettings eval_settings(const EvalOptions& options) {
     return settings;
 }
 
-/// A token file needs no tokenizer; where there is one, they must belong together.
+/// A token file needs no tokenizer; if there is one, they must match.
 ModelSource find_eval_model(const EvalOptions& options, const RunSettings& settings) {
     const std::filesystem::path weights = find_pretrained(options.model, settings.names.model);
     const bool has_tokenizer = !options.tokenizer.empty() ||
@@ -68,7 +68,7 @@ ModelSource find_eval_model(const EvalOptions& options, const RunSettings& setti
     return model;
 }
 
-/// float16, in which nothing is computed here, becomes float32.
+/// float16 becomes float32, since nothing is computed in float16 here.
 std::optional<DType> computed_dtype(const ModelConfig& config) {
     if (config.dtype != DType::f16) return config.dtype;
     say("Evaluating in float32: float16 is not computed with here.");
@@ -84,7 +84,7 @@ void evaluate(const EvalOptions& options) {
     TrainEngineOptions engine_settings = engine_options(
         settings, chosen_precision(settings, computed_dtype(source.config), backend->device()));
     engine_settings.evaluation_only = true;
-    engine_settings.model.recompute = {Recompute::full};  // nothing is kept for a backward pass
+    engine_settings.model.recompute = {Recompute::full};  // keep nothing for a backward pass
     engine_settings.model.rows = settings.loop.per_device_eval_batch_size;
     engine_settings.model.row_length = std::max<std::int64_t>(tokens.row_length, 1);
     const Mesh mesh;

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first of the folders that is there; empty when none is.
+/// The first of the folders that exists; empty if none does.
 fs::path configs_folder() {
     std::error_code ignored;
     const fs::path own = program_path().parent_path();

@@ -6,10 +6,10 @@
 
 namespace drover {
 
-/// The model that `--model` means: a config.json, a folder that holds one, or the name of one of
-/// examples/configs without its ".json". Those are looked for in ../share/drover/configs from the
-/// program, where they are installed, and in configs beside it, where a build has them. UsageError for a name
-/// that is neither, naming those that are known.
+/// The model named by `--model`: a config.json, a folder that contains one, or the name of a file in
+/// examples/configs without its ".json". These are looked for in ../share/drover/configs relative to the
+/// program (installed) and in configs next to it (in a build). UsageError for any other name, listing the
+/// known ones.
 ModelConfig named_config(const std::string& name);
 
 }  // namespace drover

@@ -31,7 +31,7 @@ struct GenerateOptions {
     bool json = false, logits = false;
 };
 
-/// CLI11 would take -1 for the largest number, and nothing for 0.
+/// CLI11 would read -1 as the largest number, and an empty text as 0.
 std::string whole_number(const std::string& text) {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -45,15 +45,15 @@ std::string without_spaces_around(const std::string& text) {
     return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
-/// Prompt tokens that go through the model at once: enough to keep its products busy.
+/// Prompt tokens processed at once: enough to keep the matrix products busy.
 constexpr std::int64_t prefill_tokens = 512;
 
 void say(const std::string& line) {
     print_log(stderr, "{}\n", line);
 }
 
-/// The model's own dtype unless --dtype names another; float16, in which nothing is computed here, becomes
-/// float32.
+/// The model's own dtype unless --dtype names another; float16 becomes float32, since nothing is computed in
+/// float16 here.
 DType chosen_dtype(const GenerateOptions& options, const ModelConfig& config) {
     DType dtype = options.dtype == "auto" ? config.dtype.value_or(stored_dtype(options.model))
                                           : floating_dtype_from_name(options.dtype, "--dtype");
@@ -62,7 +62,7 @@ DType chosen_dtype(const GenerateOptions& options, const ModelConfig& config) {
     return DType::f32;
 }
 
-/// None where ids were given and there is no tokenizer: then there is no text, either.
+/// Null if ids were given and there is no tokenizer; then no text is printed either.
 std::shared_ptr<const Tokenizer> find_tokenizer(const GenerateOptions& options) {
     try {
         return load_tokenizer(options.tokenizer.empty() ? options.model : options.tokenizer);
@@ -81,7 +81,7 @@ std::vector<TokenId> prompt_ids(const GenerateOptions& options, const Tokenizer*
     return ids;
 }
 
-/// Prints text as it comes.
+/// Prints text as it is generated.
 class TextPrinter {
   public:
     explicit TextPrinter(const std::shared_ptr<const Tokenizer>& tokenizer) : decoder_(tokenizer, true) {}

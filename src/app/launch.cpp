@@ -22,7 +22,7 @@
 namespace drover {
 namespace {
 
-/// The variables that options may come from.
+/// The variables from which options may come.
 LaunchEnvironmentVariables read_variables() {
     LaunchEnvironmentVariables variables;
     for (const char* name :
@@ -31,13 +31,13 @@ LaunchEnvironmentVariables read_variables() {
           "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK"})
         if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
             variables[name] = value;
-    // An empty one is refused: somebody meant to protect the job.
+    // An empty value is rejected: the user meant to protect the job.
     if (const char* secret = std::getenv(launch_secret_variable)) variables[launch_secret_variable] = secret;
-    unsetenv(launch_secret_variable);  // what the job runs need not know it
+    unsetenv(launch_secret_variable);  // the job's programs need not know it
     return variables;
 }
 
-/// How the processes of this machine divide it.
+/// Prints how the processes of this machine share it.
 void say_shares(int processes) {
     const int cores = usable_cores(), threads = threads_per_process(processes);
     std::string line = counted(processes, "process", "processes");
@@ -77,7 +77,7 @@ int launch(const LaunchFlags& flags) {
     return follow_job(options, address, processes, key);
 }
 
-/// A command that is started by another part of the launcher, never by users.
+/// A command started by another part of the launcher, never by users.
 CLI::App* add_hidden_command(CLI::App& app, const char* name) {
     CLI::App* command = app.add_subcommand(name, "A part of drover launch.");
     command->group("");
@@ -110,7 +110,7 @@ void add_launch_command(CLI::App& app) {
             if (const std::string meant = nearest_flag(*command, flags->words.front()); !meant.empty())
                 throw UsageError(fmt::format("The flag {} is unknown.", flags->words.front()),
                                  fmt::format("Did you mean {}?", meant));
-        // A job's status is any number, where errors of this program have theirs.
+        // A job's exit status can be any number, whereas errors of this program have fixed ones.
         std::exit(launch(*flags));
     });
     CLI::App* agent = add_hidden_command(app, "launch-agent");

@@ -16,8 +16,8 @@
 #include "run/processes.h"
 
 #ifdef __SANITIZE_ADDRESS__
-/// Asked by the address sanitizer. mpirun loads a library before all others (launch_leader.cpp), and starts
-/// this program with it.
+/// Called by the address sanitizer. mpirun preloads a library (launch/leader.cpp) and starts this program
+/// with it.
 extern "C" const char* __asan_default_options();
 const char* __asan_default_options() {
     return "verify_asan_link_order=0";
@@ -26,12 +26,12 @@ const char* __asan_default_options() {
 
 namespace {
 
-/// "running drover eval".
+/// Example: "running drover eval".
 std::string doing_of(int count, const char* const* words) {
     return count > 1 && words[1][0] != '-' ? fmt::format("running drover {}", words[1]) : "running drover";
 }
 
-/// An exception that leaves a thread would end the program by an abort.
+/// An exception that escapes from a thread would abort the program.
 [[noreturn]] void end_by_terminate() {
     drover::Error error("The program failed by a fault of its own in one of its threads.",
                         "Please report it.");
@@ -76,11 +76,11 @@ int main(int argc, char** argv) {
     }
     try {
         std::vector<std::string> words = drover::known_spellings(app, {argv + 1, argv + argc});
-        std::reverse(words.begin(), words.end());  // as CLI11 takes them
+        std::reverse(words.begin(), words.end());  // the order CLI11 expects
         app.parse(words);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        if (!app.remaining(true).empty()) {                      // often the reason for another error, too
+        if (!app.remaining(true).empty()) {                      // often the cause of other errors
             drover::show_end(drover::not_expected(app));
             return 2;
         }

@@ -15,12 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The folder of the program, where Hugging Face's parser would look for the file of its script.
+/// The program's folder, corresponding to the script's folder in Hugging Face's parser.
 fs::path arguments_file() {
     return program_path().parent_path() / "run_clm.args";
 }
 
-/// What run_clm.py does, in its order.
+/// The work of run_clm.py, in its order.
 void train_and_evaluate(const RunSettings& settings, const Processes& processes, SignalThread& signals) {
     check_started_alike(processes, settings);
     TrainingRun run(settings, processes, &signals);
@@ -44,7 +44,7 @@ void train_and_evaluate(const RunSettings& settings, const Processes& processes,
 
 void run_clm(const std::vector<std::string>& words) {
     const LaunchEnvironment launch = read_launch_environment();
-    // Before the arguments, which are meant for the processes of that launcher together.
+    // Checked before the arguments, which are meant for all processes of that launcher together.
     if (launch.foreign && !asks_for_help(words)) {
         let_first_speak(launch);
         refuse_foreign_launcher(launch, "run_clm …");
@@ -65,7 +65,7 @@ void run_clm(const std::vector<std::string>& words) {
         if (!launch.has_others()) throw;
         refusal = std::current_exception();
     }
-    SignalThread signals;  // before anything starts threads
+    SignalThread signals;  // before any thread is started
     run_in_processes(launch, world_options(settings.device, launch), [&](Processes& processes) {
         processes.group.together([&] {
             if (refusal) std::rethrow_exception(refusal);

@@ -42,24 +42,23 @@ struct TokenizeOptions {
     std::int64_t show_rows = 3;
 };
 
-/// The tokenizer that --tokenizer and --transformers name.
+/// The tokenizer given by --tokenizer and --transformers.
 std::shared_ptr<const Tokenizer> open_tokenizer(const TokenizeOptions& options);
 /// --ids: a JSON string per line of standard input → a JSON array of ids per line of standard output.
 void print_ids(const TokenizeOptions& options);
-/// --decode: the other way.
+/// --decode: the reverse.
 void print_texts(const TokenizeOptions& options);
-/// --inspect: header, check of the data, and the first rows.
+/// --inspect: shows the header, checks the data, and shows the first rows.
 void inspect_token_file(const TokenizeOptions& options);
-/// The rows that --input or --dataset name; `notes` is that of ReadOptions.
+/// The rows given by --input or --dataset; `notes` as in ReadOptions.
 std::shared_ptr<const FileRows> open_corpus(const TokenizeOptions& options,
                                             const std::filesystem::path& notes = {});
-/// Error when writing `output`, a file or a folder, would destroy a file of the input, or become a part of
-/// it.
+/// Error if writing `output`, a file or a folder, would destroy an input file, or become part of the input.
 void refuse_own_input(const TokenizeOptions& options, const FileRows& dataset,
                       const std::filesystem::path& output);
 /// --output: a corpus → a token file.
 void tokenize_corpus(const TokenizeOptions& options);
-/// --cache: the same, into the cache where training looks for it.
+/// --cache: the same, into the cache that training uses.
 void fill_cache(const TokenizeOptions& options);
 /// --llama-version: a corpus → the Arrow folder of blocks that the training scripts for Neuron expect.
 void tokenize_for_llama(const TokenizeOptions& options);

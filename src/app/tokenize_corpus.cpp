@@ -18,7 +18,7 @@
 namespace drover {
 namespace {
 
-/// max_position_embeddings of the config.json beside the tokenizer; 1024 where there is none, as run_clm.
+/// max_position_embeddings from the config.json next to the tokenizer; 1024 if there is none, as in run_clm.
 std::int64_t positions_beside(const std::filesystem::path& tokenizer) {
     constexpr std::int64_t usual = 1024;
     const std::filesystem::path folder =
@@ -36,8 +36,8 @@ PackingOptions packing_options(const TokenizeOptions& options, const Tokenizer& 
                            .workers = options.workers,
                            .max_rows = options.max_samples};
     const bool whole_rows = packing.packing == Packing::none;
-    // A file keeps whole rows: who trains on them cuts them as his model wants. In the cache lies what
-    // training would make.
+    // A file keeps whole rows: training cuts them to suit its model. The cache holds what training would
+    // make.
     if (whole_rows && !options.block_size && !options.cache) return packing;
     const auto choose = whole_rows ? choose_longest_row : choose_block_size;
     const BlockSizeChoice choice =
@@ -81,7 +81,7 @@ void refuse_own_input(const TokenizeOptions& options, const FileRows& dataset,
         throw Error(fmt::format("The output {} {}.", output.string(), what), "Name another place for it.");
     };
     for (const fs::path& file : dataset.files()) {
-        // What is written first has a name of its own beside the output.
+        // Temporary files are written next to the output under other names.
         for (const char* suffix : {"", ".partial", ".lock", ".ends.partial"})
             if (fs::equivalent(output.string() + suffix, file, ignored))
                 refuse(*suffix == '\0' ? fmt::format("is the input {}", file.string())
@@ -90,7 +90,7 @@ void refuse_own_input(const TokenizeOptions& options, const FileRows& dataset,
         if (lies_inside(fs::weakly_canonical(file, ignored), place))
             refuse(fmt::format("holds the input {}", file.string()));
     }
-    // Whatever has another name is no data of the folder.
+    // With any other name, the output would not be data of the folder.
     const bool is_data = options.llama_version || known_format(output);
     if (is_data && fs::is_directory(options.dataset, ignored) &&
         lies_inside(place, fs::weakly_canonical(options.dataset, ignored)))
@@ -103,7 +103,7 @@ void tokenize_corpus(const TokenizeOptions& options) {
         throw Error(fmt::format("{} is a folder.", options.output), "Name a file that shall be written.");
     const std::shared_ptr<const FileRows> dataset = open_corpus(options);
     refuse_own_input(options, *dataset, output);
-    // Two that write the same file would get into each other's way; the second one finds it there.
+    // Two processes must not write the same file; the second one finds it complete.
     const FileLock lock(options.output + ".lock");
     if (std::filesystem::exists(output) && !options.overwrite)
         throw Error(fmt::format("{} exists.", options.output), "Use --overwrite, or name another file.");

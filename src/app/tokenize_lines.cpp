@@ -14,7 +14,7 @@
 namespace drover {
 namespace {
 
-/// Some lines on their way through the pipeline.
+/// A group of lines in the pipeline.
 struct Lines {
     std::int64_t first_number = 1;
     std::vector<std::string> in;
@@ -34,7 +34,7 @@ bool read_lines(Lines& lines, std::int64_t& next_number) {
     return !lines.in.empty();
 }
 
-/// Converts every line of standard input on all threads, and prints the results in order.
+/// Converts every line of standard input using all threads, and prints the results in order.
 void convert_lines(
     std::size_t threads,
     const std::function<void(const Json& value, const std::string& where, std::string& out)>& convert) {
@@ -82,7 +82,7 @@ void print_texts(const TokenizeOptions& options) {
             throw Error(
                 fmt::format("{} is not a JSON array of ids from 0 to {}.", where, tokenizer->size() - 1),
                 "Write one array per line, as --ids prints them.");
-        // Ids can stop in the middle of a character.
+        // Ids can end in the middle of a character.
         out += Json(tokenizer->decode(ids, options.skip_special_tokens))
                    .dump(-1, ' ', false, Json::error_handler_t::replace);
     });

@@ -13,7 +13,7 @@
 namespace drover {
 namespace {
 
-/// Removes an earlier result; anything else in its place is left alone and makes the writer complain.
+/// Removes an earlier result; anything else in its place is kept and makes the writer fail.
 void remove_earlier(const std::filesystem::path& folder) {
     if (std::filesystem::exists(folder / "state.json") &&
         std::filesystem::exists(folder / "dataset_info.json"))

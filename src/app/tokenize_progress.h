@@ -5,14 +5,14 @@
 
 namespace drover {
 
-/// Says on standard error how far tokenizing is: five times a second on one line of a terminal, else a line
-/// every ten seconds; nothing at all from tasks that are done before that.
+/// Shows the progress of tokenizing on standard error: on a terminal one line, updated five times a second;
+/// otherwise a line every ten seconds. Nothing for tasks that finish sooner.
 class TokenizeProgress {
   public:
     TokenizeProgress();
 
     void show(const TokenStreamProgress& progress);
-    /// The last word: totals and speed.
+    /// Prints the last line: totals and speed.
     void finish(const TokenStreamProgress& progress);
 
   private:

@@ -6,10 +6,10 @@
 
 namespace drover {
 
-/// How an argument's value is written and what it becomes.
+/// How an argument's value is written and its type.
 enum class ArgumentType : std::uint8_t {
     boolean,           ///< yes/no words; the bare flag is true; `--no_x` is false
-    optional_boolean,  ///< yes/no words; unset means that the program decides; needs a value
+    optional_boolean,  ///< yes/no words; unset: the program decides; needs a value
     integer,
     number,
     text,
@@ -21,25 +21,25 @@ enum class ArgumentType : std::uint8_t {
 /// What giving an argument does.
 enum class Standing : std::uint8_t {
     acts,
-    parallel,   ///< read and checked; acts when several processes train together
-    explained,  ///< accepted; its note says what it means here
+    parallel,   ///< read and checked; takes effect when several processes train together
+    explained,  ///< accepted; its note explains what it means here
 };
 
 /// A row of the argument table.
 struct Argument {
     std::string_view name;
     ArgumentType type = ArgumentType::text;
-    std::string_view default_text{};  ///< as on a command line; empty: unset
+    std::string_view default_text{};  ///< as on the command line; empty: unset
     std::string_view help{};
     Standing standing = Standing::acts;
-    std::string_view note{};     ///< of an explained one: the line printed when it is given
+    std::string_view note{};     ///< of an explained argument: the line printed when it is given
     std::string_view choices{};  ///< separated by '|'
     double least = -std::numeric_limits<double>::infinity();
     double most = std::numeric_limits<double>::infinity();
-    /// It says where things are or what is said, not what is computed: processes of a run may have other
-    /// values. (Config and tokenizer are compared by content.)
+    /// It concerns paths or messages, not what is computed, so processes of a run may have different values.
+    /// (Config and tokenizer are compared by content.)
     bool may_differ_between_processes = false;
-    /// Only the command acts on it: a program that uses the library has objects or calls of its own for it.
+    /// Only the command uses it: a program that uses the library has its own objects or calls for it.
     bool is_for_command_only = false;
 
     constexpr bool is_boolean() const {
@@ -79,11 +79,11 @@ struct Argument {
     }
 };
 
-/// The words that the tables are written with.
+/// Helpers for writing the tables.
 namespace table {
 
-/// Limits of what is multiplied with each other: rows, tokens of a row, micro-batches; and updates. No run
-/// comes near them, and products of them can still be counted or noticed to be too large.
+/// Limits of factors that are multiplied with each other (rows, tokens of a row, micro-batches), and of
+/// updates. No run comes near them, and their products still fit or are detected as too large.
 constexpr double most_of_a_batch = 2147483647;
 constexpr double most_updates = 1e12;
 constexpr double most_threads = 4096;

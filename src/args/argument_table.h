@@ -9,33 +9,33 @@
 
 namespace drover {
 
-/// Arguments that belong together, under one heading of the help text.
+/// Related arguments under one heading of the help text.
 struct ArgumentGroup {
     std::string_view title;
     std::string_view introduction;
     std::span<const Argument> arguments;
 };
 
-/// A second name of an argument.
+/// An alternative name of an argument.
 struct ArgumentAlias {
     std::string_view name;
     std::string_view stands_for;
 };
 
-/// Every argument that `drover run_clm` takes, group by group. Parsing, help, training_args.json and
-/// docs/run_clm.md are made from it.
+/// Every argument of `drover run_clm`, by group. Parsing, help, training_args.json and docs/run_clm.md are
+/// generated from it.
 std::span<const ArgumentGroup> argument_groups();
 std::span<const ArgumentAlias> argument_aliases();
 
-/// The row of an argument under its first name; nullptr when there is none.
+/// The row of an argument by its primary name; nullptr if there is none.
 const Argument* find_argument(std::string_view name);
-/// The first name of what `name` is a name of; empty when there is none.
+/// The primary name for a name or alias; empty if there is none.
 std::string_view first_name_of(std::string_view name);
 
 /// Every name that can be written on a command line: arguments, aliases and the `no_` forms of booleans.
 std::span<const std::string> all_argument_names();
 
-// The groups, one file each.
+// The groups, each in its own file.
 std::span<const Argument> model_arguments();
 std::span<const Argument> data_arguments();
 std::span<const Argument> optimization_arguments();

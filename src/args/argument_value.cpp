@@ -14,7 +14,7 @@
 namespace drover {
 namespace {
 
-/// What may be written for a choice besides the choices themselves.
+/// Alternative spellings of a choice.
 struct Synonym {
     std::string_view written, choice;
 };
@@ -25,7 +25,7 @@ constexpr std::array synonyms{
     Synonym{"none", "no"},
 };
 
-/// Arguments are kept as JSON and saved with every checkpoint.
+/// Arguments are stored as JSON and saved with every checkpoint.
 void check_utf8(std::string_view text, std::string_view where) {
     const Json value(text);
     try {
@@ -87,7 +87,8 @@ Json read_number(const Argument& argument, std::string_view text, std::string_vi
     return *value;
 }
 
-/// String leaves of JSON text on a command line: words for booleans and digits become what they look like.
+/// Converts string leaves of JSON text on a command line: words for booleans and digits become booleans and
+/// numbers.
 void convert_leaves(Json& value) {
     if (value.is_object() || value.is_array()) {
         for (Json& member : value) convert_leaves(member);

@@ -12,20 +12,20 @@ namespace drover {
 /// yes/true/t/y/1 and no/false/f/n/0, in any case.
 std::optional<bool> boolean_from_word(std::string_view word);
 
-/// The whole text as a number; absent when it is none, or not finite.
+/// The whole text as a number; absent if it is not a number, or not finite.
 std::optional<double> number_from_text(std::string_view text);
 
 /// The value that `text` gives `argument`: bool, int64, double, string, list of strings, or object. `where`
-/// is what the user wrote, for errors. UsageError when the text is not of the argument's kind.
+/// is what the user wrote, for errors. UsageError if the text does not suit the argument's type.
 Json value_from_text(const Argument& argument, std::string_view text, std::string_view where);
 
-/// The same for a value other than null that comes from a JSON file.
+/// The same for a value from a JSON file; not null.
 Json value_from_json(const Argument& argument, const Json& value, std::string_view where);
 
-/// The default of the table; null when the argument is unset by default.
+/// The table's default; null if the argument is unset by default.
 Json default_value(const Argument& argument);
 
-/// "~" at the start replaced by $HOME.
+/// Replaces "~" at the start by $HOME.
 std::string with_home(std::string_view path);
 
 }  // namespace drover

@@ -22,11 +22,11 @@ struct ArgumentSource {
     bool operator==(const ArgumentSource&) const = default;
 };
 
-/// The settings of a run: a value for every argument of the table, and where each comes from. Asking for an
-/// argument that is not in the table, or for another type than its own, is a bug of the caller.
+/// The settings of a run: a value for every argument of the table, with its source. Asking for an argument
+/// that is not in the table, or as a type other than its own, is a bug in the caller.
 class Arguments {
   public:
-    /// Every argument at its default.
+    /// All arguments at their defaults.
     Arguments();
 
     bool flag(std::string_view name) const;
@@ -35,31 +35,31 @@ class Arguments {
     const std::string& text(std::string_view name) const;
     std::vector<std::string> words(std::string_view name) const;
 
-    // Absent when unset.
+    // Absent if unset.
     std::optional<bool> optional_flag(std::string_view name) const;
     std::optional<std::int64_t> optional_integer(std::string_view name) const;
     std::optional<double> optional_number(std::string_view name) const;
     std::optional<std::string> optional_text(std::string_view name) const;
-    /// The object of a JSON argument; null when unset.
+    /// The object of a JSON argument; null if unset.
     const Json& json(std::string_view name) const;
 
     bool has(std::string_view name) const { return !value(name).is_null(); }
-    /// Whether the user said it: on the command line, in a file, or by an environment variable.
+    /// Whether the user set it: on the command line, in a file, or by an environment variable.
     bool given(std::string_view name) const;
     const ArgumentSource& source(std::string_view name) const;
 
     void set(std::string_view name, Json value, ArgumentSource source);
-    /// Sets what the user has not: a value that follows from `reason`.
+    /// Sets a value that follows from `reason`, unless the user has set one.
     void imply(std::string_view name, Json value, std::string_view reason);
 
-    /// One line per accepted flag or variable that means something else here, or nothing.
+    /// One line per accepted flag or variable that has another meaning here, or none.
     const std::vector<std::string>& explanations() const { return explanations_; }
     void explain(std::string line);
 
-    /// All settings by name, sorted, for training_args.json: a file that can be given as the only argument.
-    /// Access tokens are left out.
+    /// All settings by name, sorted, for training_args.json, which can be given as the only argument. Access
+    /// tokens are left out.
     Json to_json() const;
-    /// "name = value  (source)" per line, sorted; all settings, or those that are not at their default.
+    /// "name = value  (source)" per line, sorted; all settings, or only those not at their default.
     std::string settings_text(bool all) const;
 
   private:

@@ -175,7 +175,7 @@ void check_parallel(const Arguments& arguments) {
                          "Use a divisor.");
 }
 
-/// A run writes files and folders with names of its own choice.
+/// A run writes files and folders with fixed names.
 void check_output(const Arguments& arguments) {
     const std::filesystem::path folder = arguments.text("output_dir");
     if (folder.empty()) throw UsageError("--output_dir is empty.", "Name a folder.");

@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-/// Collects in what a configuration and the arguments disagree.
+/// Collects the differences between a configuration and the arguments.
 class Comparison {
   public:
     void number(ObjectReader& reader, std::string_view key, double meant, std::string_view flag) {
@@ -140,7 +140,7 @@ class DeepSpeedReader {
                             "--adam_beta1, --adam_beta2", fmt::format("{}, {}", beta1, beta2));
     }
 
-    /// The updates of warm-up; absent when they depend on a number of steps that is not known.
+    /// The number of warm-up updates; absent if it depends on a number of steps that is unknown.
     std::optional<double> warmup_steps() const {
         const double steps = arguments_.number("warmup_steps"), ratio = arguments_.number("warmup_ratio");
         if (steps >= 1) return std::floor(steps);
@@ -227,7 +227,7 @@ class DeepSpeedReader {
         return read;
     }
 
-    /// The other keys of an offload block tune DeepSpeed's copies.
+    /// The other keys of an offload block only tune DeepSpeed's copies.
     static std::string offload_device(ObjectReader& zero, std::string_view key) {
         if (!zero.has(key)) return "none";
         return zero.object(key).choice("device", "none", {"none", "cpu", "nvme"});

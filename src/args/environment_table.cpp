@@ -95,7 +95,7 @@ bool fits(const EnvironmentVariable& variable, std::string_view name) {
                                         : variable.name == name;
 }
 
-/// What the argument gets; absent when the variable leaves it alone.
+/// The value for the argument; absent if the variable does not change it.
 std::optional<Json> value_of_variable(const EnvironmentVariable& variable, Arguments& arguments,
                                       std::string value) {
     const std::string where = fmt::format("The environment variable {}", variable.name);
@@ -141,7 +141,7 @@ Environment read_environment() {
 
 void apply_environment(Arguments& arguments, const Environment& environment) {
     for (const EnvironmentVariable& variable : variables) {
-        // Variables of a family share one line.
+        // Variables of one family share a line.
         for (const auto& [name, value] : environment) {
             if (!fits(variable, name) || value.empty()) continue;
             if (!variable.note.empty())

@@ -12,8 +12,8 @@ namespace drover {
 
 /// A row of the table of environment variables.
 struct EnvironmentVariable {
-    std::string_view name;    ///< a '*' at the end stands for any ending
-    std::string_view sets{};  ///< the argument that it sets unless the command line does; empty: none
+    std::string_view name;    ///< a final '*' matches any ending
+    std::string_view sets{};  ///< the argument it sets unless the command line does; empty: none
     std::string_view meaning;
     Standing standing = Standing::acts;
     std::string_view note{};  ///< the line printed when it is set and is only explained
@@ -21,17 +21,17 @@ struct EnvironmentVariable {
 
 std::span<const EnvironmentVariable> environment_table();
 
-/// Variables by name. Empty ones count as not set.
+/// Variables by name. Empty ones count as unset.
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-/// This process's variables that the table knows.
+/// This process's variables that are in the table.
 Environment read_environment();
 
-/// Sets the arguments that the variables stand for and that neither command line nor file has set, and adds
-/// the explanations. UsageError names a variable whose value is wrong.
+/// Sets the arguments of the variables that neither command line nor file has set, and adds the explanations.
+/// UsageError names a variable whose value is invalid.
 void apply_environment(Arguments& arguments, const Environment& environment);
 
-/// Whether a variable is set to a number other than 0 or a word for yes.
+/// Whether a variable is set to a nonzero number or a word for yes.
 bool is_on(const Environment& environment, std::string_view name);
 
 }  // namespace drover

@@ -58,7 +58,7 @@ void read_words(FsdpSettings& settings, const std::vector<std::string>& words) {
                          "Add full_shard or shard_grad_op.");
 }
 
-/// Keys may be written with "fsdp_" in front.
+/// Keys may have the prefix "fsdp_".
 Json without_prefix(const Json& config, const std::string& where) {
     Json plain = Json::object();
     for (const auto& [key, value] : config.items()) {
@@ -104,7 +104,7 @@ void explain_keys(FsdpSettings& settings, ObjectReader& reader, std::span<const 
                 fmt::format("{}: {}: {}", reader.where(), explained.key, explained.meaning));
 }
 
-/// Only what is written counts; Hugging Face's default would be slower here without a benefit.
+/// Only explicit settings count; Hugging Face's default would be slower here without a benefit.
 void read_prefetch(FsdpSettings& settings, ObjectReader& reader) {
     for (const char* key : {"backward_prefetch", "backward_prefetch_policy"}) {
         if (!reader.has(key)) continue;

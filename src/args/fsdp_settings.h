@@ -8,7 +8,7 @@
 
 namespace drover {
 
-/// What --fsdp and --fsdp_config ask for.
+/// The settings of --fsdp and --fsdp_config.
 struct FsdpSettings {
     enum class Sharding : std::uint8_t {
         full_shard,          ///< weights, gradients and optimizer: ZeRO-3
@@ -19,25 +19,25 @@ struct FsdpSettings {
     };
 
     Sharding sharding = Sharding::full_shard;
-    bool offload = false;  ///< the optimizer's state lies in the host's memory
+    bool offload = false;  ///< the optimizer's state is in host memory
     bool auto_wrap = false;
 
-    /// Blocks to gather as one, by class name; empty: the decoder blocks.
+    /// Blocks to gather together, by class name; empty: the decoder blocks.
     std::vector<std::string> wrap_classes{};
     std::int64_t min_num_params = 0;
     bool activation_checkpointing = false;  ///< also xla_fsdp_grad_ckpt: recompute whole blocks
 
     bool xla = false;
-    bool xla_fsdp_v2 = false;  ///< the batch of the command line is that of all devices
+    bool xla_fsdp_v2 = false;  ///< the batch given on the command line is global
 
-    /// Whether the next block is gathered while one computes; Hugging Face's defaults are not taken over,
-    /// only what is written.
+    /// Whether the next block is gathered while one computes. Only explicit settings count, not Hugging
+    /// Face's defaults.
     bool forward_prefetch = true;
     bool backward_prefetch = true;
     bool reshard_after_forward = true;  ///< false: gathered weights are kept until backward
     bool fp32_reduce_scatter = false;   ///< gradients are summed in fp32
-    std::string compute_dtype{};        ///< of xla_fsdp_settings; empty: as the model
-    std::string buffer_dtype{};         ///< of xla_fsdp_settings; empty: as the model
+    std::string compute_dtype{};        ///< of xla_fsdp_settings; empty: the model's
+    std::string buffer_dtype{};         ///< of xla_fsdp_settings; empty: the model's
     bool sharded_state_dict = false;    ///< state_dict_type SHARDED_STATE_DICT
 
     std::vector<std::string> explanations{};
@@ -45,7 +45,7 @@ struct FsdpSettings {
 
 /// The settings of `words` (--fsdp) and `config` (--fsdp_config; null: none), which `where` names in errors.
 /// UsageError for unknown words and keys and for contradictions. Without any word there is no sharding, and
-/// what the config says is only explained.
+/// the config's settings are only explained.
 std::optional<FsdpSettings> read_fsdp_settings(const std::vector<std::string>& words, const Json& config,
                                                const std::string& where);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t columns = 100;
 constexpr std::size_t indent = 6;
 
-/// The text in lines of at most `columns`, each after `margin` spaces.
+/// Wraps the text to lines of at most `columns`, each after `margin` spaces.
 std::string wrapped(std::string_view text, std::size_t margin) {
     std::string lines, line(margin, ' ');
     std::istringstream words{std::string(text)};
@@ -49,7 +49,7 @@ std::string_view kind_name(ArgumentType type) {
     return "";
 }
 
-/// What may follow the flag; long lists of choices go into the sentence.
+/// What may follow the flag; long lists of choices are in the description instead.
 std::string kind_text(const Argument& argument) {
     constexpr std::size_t longest = 60;
     if (argument.type != ArgumentType::choice) return std::string(kind_name(argument.type));

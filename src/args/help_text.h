@@ -4,7 +4,7 @@
 
 namespace drover {
 
-/// The help of `drover run_clm`: every argument with its kind, default and sentence, by groups, at most 100
+/// The help of `drover run_clm`: every argument with its kind, default and description, by group, at most 100
 /// columns wide.
 std::string help_text();
 

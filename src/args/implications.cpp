@@ -52,7 +52,7 @@ void imply_recompute(Arguments& arguments) {
         arguments.imply("recompute", *selective ? "selective" : "full", "--use_selective_checkpoint");
 }
 
-/// What run_llama_nxd.py's names mean.
+/// The meaning of run_llama_nxd.py's names.
 void imply_from_neuron_names(Arguments& arguments) {
     if (const auto batch = arguments.optional_integer("train_batch_size")) {
         const std::int64_t parts = arguments.integer("num_microbatches");
@@ -81,7 +81,7 @@ void imply_from_neuron_names(Arguments& arguments) {
         arguments.imply("lr_scheduler_kwargs", Json{{"min_lr", *lowest}}, "--min_lr");
     }
     if (const auto folder = arguments.optional_text("tb_dir")) {
-        // A flag counts more than a variable.
+        // A flag takes precedence over a variable.
         const bool other_flag = arguments.given("logging_dir") &&
                                 arguments.source("logging_dir").kind != ArgumentSource::Kind::environment;
         if (other_flag && arguments.text("logging_dir") != *folder)
@@ -97,7 +97,7 @@ void imply_from_neuron_names(Arguments& arguments) {
     }
 }
 
-/// Where of two settings that were given only one counts, as in transformers.
+/// Explains which of two conflicting settings applies, as in transformers.
 void explain_what_wins(Arguments& arguments) {
     if (arguments.integer("max_steps") > 0 && arguments.given("num_train_epochs"))
         arguments.explain("--max_steps is given, so --num_train_epochs is ignored.");

@@ -32,8 +32,8 @@ void explain_given(Arguments& arguments) {
                 arguments.explain(fmt::format("--{}: {}", argument.name, argument.note));
 }
 
-/// compute_dtype of xla_fsdp_settings: weights are kept in fp32 and computed with in another format, which
-/// is what --bf16 and --fp16 ask for.
+/// compute_dtype of xla_fsdp_settings: weights are stored in fp32 and computed with in another format, as
+/// with --bf16 and --fp16.
 void apply_compute_dtype(Arguments& arguments, const std::string& dtype) {
     if (dtype.empty()) return;
     struct Format {
@@ -96,7 +96,7 @@ void apply_deepspeed(RunArguments& run) {
     }
     if (run.deepspeed->recompute && !run.arguments.given("recompute"))
         run.arguments.set("recompute", "full", source);
-    // What asks for bf16 weights alone comes first.
+    // Settings that require bf16 weights alone take precedence.
     const bool bf16_alone = run.arguments.flag("stochastic_rounding") ||
                             !run.arguments.optional_flag("use_gpu_compatible_precision").value_or(true);
     if (run.deepspeed->bf16_has_master && !run.arguments.given("master_weights") && !bf16_alone)
@@ -104,7 +104,7 @@ void apply_deepspeed(RunArguments& run) {
     for (const std::string& line : run.deepspeed->explanations) run.arguments.explain(line);
 }
 
-/// With --fsdp, --spmd_dcn_parallelism only says how many copies there are.
+/// With --fsdp, --spmd_dcn_parallelism only gives the number of copies.
 bool asks_for_spmd(const RunArguments& run) {
     const Arguments& arguments = run.arguments;
     for (const char* name : {"spmd_fsdp_sharding", "spmd_grad_chkpt", "spmd_defer_init"})
@@ -113,7 +113,7 @@ bool asks_for_spmd(const RunArguments& run) {
            (arguments.integer("spmd_dcn_parallelism") > 1 && !run.fsdp);
 }
 
-/// Whether the batch of the command line is that of all processes together.
+/// Whether the batch given on the command line is global.
 bool apply_accelerator_config(Arguments& arguments) {
     const bool split_by_flag = arguments.optional_flag("split_batches").value_or(false);
     const Json& config = arguments.json("accelerator_config");

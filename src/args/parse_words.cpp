@@ -14,7 +14,7 @@
 namespace drover {
 namespace {
 
-/// A flag, as opposed to the value of one: `-1` and a text with spaces after hyphens are values.
+/// Whether a word is a flag and not a value: `-1` and a text with spaces after hyphens are values.
 bool is_flag(std::string_view word) {
     if (word.size() < 2 || word[0] != '-' || number_from_text(word)) return false;
     const std::size_t end = std::min(word.find('='), word.size());
@@ -93,7 +93,7 @@ class WordParser {
     std::span<const std::string> words_;
     const ArgumentSource& source_;
     std::size_t next_ = 0;
-    std::set<const Argument*> collected_;  ///< lists begun by these words
+    std::set<const Argument*> collected_;  ///< lists started by these words
 };
 
 }  // namespace

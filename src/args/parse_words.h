@@ -8,12 +8,12 @@
 
 namespace drover {
 
-/// Sets what the words of a command line say. Conventions are those of Hugging Face's argument parser on
-/// argparse: `--x v`, `--x=v`, hyphens or underscores, unique beginnings, bare booleans, `--no_x`; the last
-/// of a repeated flag counts, lists are collected. UsageError names the word that is wrong.
+/// Sets arguments from the words of a command line. Conventions are those of Hugging Face's argument parser
+/// on argparse: `--x v`, `--x=v`, hyphens or underscores, unique prefixes, bare booleans, `--no_x`. The last
+/// of a repeated flag counts; lists are collected. UsageError names the word that is wrong.
 void parse_words(Arguments& arguments, std::span<const std::string> words, const ArgumentSource& source);
 
-/// Sets what the JSON object of a file says. A value that is null or equal to the default counts as not
+/// Sets arguments from the JSON object of a file. A value that is null or equal to the default counts as not
 /// given, so that a training_args.json can be used.
 void parse_json_arguments(Arguments& arguments, const Json& object, const std::string& file);
 

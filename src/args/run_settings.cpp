@@ -124,7 +124,7 @@ TrainerSettings loop_settings(const Arguments& arguments) {
 // -------------------------------------------------------------------------------------------------------
 // step, optimizer and precision
 
-/// The number that --optim_args gives an optimizer's setting.
+/// The number that --optim_args sets for an optimizer.
 double optimizer_number(std::string_view key, const std::string& text) {
     std::size_t used = 0;
     double number = 0;
@@ -198,7 +198,7 @@ StepSettings step_settings(const RunArguments& run) {
         .on_non_finite = on_non_finite(arguments.text("on_nan"))};
     if (run.deepspeed) settings.offload_optimizer = run.deepspeed->offload_optimizer;
     if (run.fsdp) {
-        // The model's only buffers are the tables of rotary angles.
+        // The model's only buffers are the rotary angle tables.
         if (!run.fsdp->buffer_dtype.empty())
             settings.rope_rounding = floating_dtype_from_name(run.fsdp->buffer_dtype, "buffer_dtype");
         settings.gather_ahead_in_forward = run.fsdp->forward_prefetch;
@@ -237,7 +237,7 @@ Sharding fsdp_sharding(const FsdpSettings& fsdp) {
             return Sharding::zero2;
         case FsdpSettings::Sharding::full_shard:
         case FsdpSettings::Sharding::hybrid_shard:
-            // Weights that stay gathered between forward and backward are what ZeRO-2 keeps.
+            // Keeping weights gathered between forward and backward is ZeRO-2.
             return fsdp.reshard_after_forward ? Sharding::zero3 : Sharding::zero2;
     }
     bug("unknown sharding");
@@ -333,7 +333,7 @@ CheckpointSettings checkpoint_settings(const Arguments& arguments) {
 
 LogSettings log_settings(const Arguments& arguments) {
     LogSettings settings{
-        // A dry run is asked for what it says.
+        // The output of a dry run is its purpose.
         .level = arguments.flag("dry_run") ? "info" : arguments.text("log_level"),
         .on_each_machine = arguments.flag("log_on_each_node"),
         .folder_of_ranks = optional_path(arguments, "rank_log_dir"),

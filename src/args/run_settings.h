@@ -5,13 +5,13 @@
 
 namespace drover {
 
-/// What a command line of `drover run_clm` asks for, as the settings of a run. With `list_all` the listing
-/// for the log has every setting, not only those that are not at their default. UsageError where arguments
-/// ask for what is not available.
+/// The settings of a run from a command line of `drover run_clm`. With `list_all` the listing for the log has
+/// every setting, not only those not at their default. UsageError if the arguments request something
+/// unavailable.
 RunSettings run_settings(const RunArguments& run, bool list_all);
 
-/// Arguments that make another run of it when they change: a resumed run compares them with those of its
-/// checkpoint. (Those that trainer_state.json keeps are compared from there.)
+/// Arguments that change the run when they change: a resumed run compares them with those of its checkpoint.
+/// (Those kept in trainer_state.json are compared from there.)
 std::span<const std::string_view> arguments_compared_on_resume();
 
 }  // namespace drover

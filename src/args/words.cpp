@@ -26,10 +26,10 @@ std::size_t edit_distance(std::string_view left, std::string_view right) {
 }
 
 std::string nearest_name(std::string_view word, std::span<const std::string> names) {
-    // A longer word would only cost time: no name is near it.
+    // No name resembles a longer word; comparing would only cost time.
     if (word.size() > 100) return {};
     std::string best;
-    // Of a short word, two other letters make another one.
+    // For a short word, two changed letters make a different word.
     const std::size_t most = word.size() < 5 ? 1 : std::max<std::size_t>(2, word.size() / 3);
     std::size_t best_distance = most + 1;
     for (const std::string& name : names) {

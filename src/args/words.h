@@ -8,23 +8,24 @@
 
 namespace drover {
 
-/// Number of single-character insertions, deletions, replacements and swaps of neighbours between two words.
+/// Number of single-character insertions, deletions, replacements and swaps of adjacent characters between
+/// two words.
 std::size_t edit_distance(std::string_view left, std::string_view right);
 
-/// The name that `word` was most likely meant to be; empty when none is near.
+/// The name that was most likely meant by `word`; empty if none is close.
 std::string nearest_name(std::string_view word, std::span<const std::string> names);
 
-/// "Did you mean \"x\"?", or `otherwise` when no name is near.
+/// "Did you mean \"x\"?", or `otherwise` if no name is close.
 std::string did_you_mean(std::string_view word, std::span<const std::string> names, std::string_view prefix,
                          std::string_view otherwise);
 
 /// ASCII letters only.
 std::string lower_case(std::string_view text);
 
-/// "a, b or c".
+/// Example: "a, b or c".
 std::string either_of(std::span<const std::string> words);
 
-/// The pairs of "key=value,key=value", as --optim_args and --config_overrides are written; UsageError names
+/// The pairs of "key=value,key=value", the syntax of --optim_args and --config_overrides; UsageError names
 /// `where`.
 std::vector<std::pair<std::string, std::string>> key_values(std::string_view text, std::string_view where);
 

@@ -13,16 +13,16 @@
 namespace drover {
 
 /// Reads a model folder or a .safetensors file into a model whose memory is allocated, converting to its
-/// dtype. Error when a tensor is missing or has another shape; what is not used is in the report.
+/// dtype. Error if a tensor is missing or has the wrong shape; unused tensors are in the report.
 LoadReport load_weights(InferenceModel& model, Backend& backend, const std::filesystem::path& path);
 
-/// The dtype of the stored embedding, when a config does not say in which one its model is.
+/// The dtype of the stored embedding, for configs that do not name the model's dtype.
 DType stored_dtype(const std::filesystem::path& path);
 
-/// The ids that end a text: those of generation_config.json beside the weights if it names any, else those of
-/// config.json. None where the file that decides says null.
+/// The ids that end a text: those of generation_config.json next to the weights if it names any, otherwise
+/// those of config.json. None if the file that decides has null.
 std::vector<std::int32_t> end_ids(const ModelConfig& config, const std::filesystem::path& folder);
-/// The same for what is in that file; `place` is its name for messages.
+/// The same for the contents of that file; `place` is its name for messages.
 std::vector<std::int32_t> end_ids(const ModelConfig& config, const Json& generation,
                                   const std::string& place);
 
@@ -32,14 +32,14 @@ struct GenerationSettings {
     std::vector<std::int32_t> ends;  ///< a text ends with any of these
 };
 
-/// Continues prompts, one at a time, in sequence 0 of a model.
+/// Continues prompts, one at a time, using sequence 0 of a model.
 class Generator {
   public:
-    /// Both must outlive it; the model has its weights.
+    /// Both must outlive this object; the model must have its weights.
     Generator(InferenceModel& model, Backend& backend) : model_(model), backend_(backend) {}
 
-    /// The new tokens, the end among them. `tell` is called with each as it is chosen. Stops where the cache
-    /// is full. Error when the prompt is empty or does not leave room for one token.
+    /// The new tokens, including the end token. `tell` is called with each as it is chosen. Stops when the
+    /// cache is full. Error if the prompt is empty or leaves no room for a token.
     std::vector<std::int32_t> generate(std::span<const std::int32_t> prompt,
                                        const GenerationSettings& settings,
                                        const std::function<void(std::int32_t)>& tell = {});
@@ -47,7 +47,8 @@ class Generator {
     const std::vector<float>& prompt_logits() const { return prompt_logits_; }
 
   private:
-    /// Takes ids at positions from `begin` on through the model, in pieces; the last one's logits.
+    /// Runs ids at positions from `begin` on through the model, in pieces; returns the logits of the last
+    /// one.
     std::vector<float> take_in(std::span<const std::int32_t> ids, std::int64_t begin);
 
     InferenceModel& model_;

@@ -28,7 +28,7 @@ void keep_likeliest(std::vector<Candidate>& candidates, std::int64_t count) {
     std::erase_if(candidates, [&](const Candidate& candidate) { return candidate.score < smallest; });
 }
 
-/// Scores become probabilities.
+/// Turns scores into probabilities.
 void softmax(std::vector<Candidate>& candidates) {
     double largest = candidates.front().score, sum = 0;
     for (const Candidate& candidate : candidates) largest = std::max(largest, candidate.score);
@@ -36,7 +36,7 @@ void softmax(std::vector<Candidate>& candidates) {
     for (Candidate& candidate : candidates) candidate.score /= sum;
 }
 
-/// Drops the least likely ones that together have at most 1 − p.
+/// Drops the least likely candidates with a combined probability of at most 1 − p.
 void keep_probability(std::vector<Candidate>& candidates, double p) {
     if (p >= 1) return;
     softmax(candidates);
@@ -86,7 +86,7 @@ std::int32_t choose_token(std::span<const float> logits, const SamplingSettings&
         static_cast<double>(random.uniform(leaf_hash("generate"), static_cast<std::uint64_t>(sequence)));
     for (const Candidate& candidate : candidates)
         if ((left -= candidate.score) < 0) return candidate.id;
-    return candidates.back().id;  // the probabilities' sum is a rounding below the random number
+    return candidates.back().id;  // rounding has put the sum below the random number
 }
 
 }  // namespace drover

@@ -24,10 +24,10 @@ namespace {
 
 struct ShellCommand {
     std::vector<std::string> words{};
-    bool readable = true;  ///< without a shell, which would replace some signs
+    bool readable = true;  ///< false: needs a shell, which would replace some characters
 };
 
-/// Cuts a line into words as a shell does, and into commands at semicolons.
+/// Splits a line into words as a shell does, and into commands at semicolons.
 class ShellLine {
   public:
     explicit ShellLine(std::string_view line) {

@@ -6,16 +6,16 @@
 
 namespace drover {
 
-/// The variable that tells the program which mpirun calls instead of ssh where node 0's launcher listens.
+/// The variable that tells the program mpirun runs instead of ssh where node 0's launcher listens.
 constexpr const char* launch_socket_variable = "DROVER_LAUNCH_SOCKET";
 
-/// The daemon of Open MPI and its arguments, out of a command line that mpirun made for a remote shell. The
-/// settings of variables in front of it are left out: the launcher on the node has its own. Error when the
-/// line would start anything else, or needs a shell to be understood.
+/// Open MPI's daemon and its arguments, from a command line that mpirun made for a remote shell. The variable
+/// assignments before it are dropped: the launcher on the node has its own. Error if the line would start
+/// anything else, or needs a shell to interpret it.
 std::vector<std::string> daemon_words(std::string_view command_line);
 
-/// What mpirun calls instead of ssh: host, then words for a shell there. Hands them to node 0's launcher,
-/// shows what comes back, and returns the daemon's exit status.
+/// The program that mpirun runs instead of ssh: host, then words for a shell there. Passes them to node 0's
+/// launcher, prints the output that comes back, and returns the daemon's exit status.
 int run_launch_agent(const std::vector<std::string>& words);
 
 }  // namespace drover

@@ -28,7 +28,7 @@ Pipe make_pipe() {
     return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-/// Runs in the child. Only calls that are allowed between fork and exec.
+/// Runs in the child. Makes only calls that are allowed between fork and exec.
 [[noreturn]] void become(const LaunchChild::Settings& settings, char* const* words, char* const* variables,
                          pid_t parent, int output, int errors, int problem) {
     setpgid(0, 0);
@@ -49,7 +49,7 @@ Pipe make_pipe() {
     _exit(127);
 }
 
-/// This program's environment, but for the variables that are given. Points into both.
+/// This program's environment with the given variables replaced. Points into both.
 std::vector<char*> environment_with(const std::vector<std::string>& given) {
     std::vector<char*> variables;
     for (char** entry = environ; *entry != nullptr; ++entry) {

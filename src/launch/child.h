@@ -11,25 +11,25 @@
 
 namespace drover {
 
-/// The file that a shell would run for `program`; nothing when it finds none.
+/// The file that a shell would run for `program`; nothing if there is none.
 std::optional<std::filesystem::path> find_program(const std::string& program);
 
-/// Another program, started by this one. It has a process group of its own (so the terminal's signals reach
-/// it only through this program), every signal at its default, nothing to read, and ends when this program
-/// is killed.
+/// A program started by this one. It has its own process group (so the terminal's signals reach it only
+/// through this program), default handling of every signal and no input, and it ends when this program is
+/// killed.
 class LaunchChild {
   public:
     struct Settings {
         std::filesystem::path file;
-        std::vector<std::string> words;  ///< the first is what it sees as its name
+        std::vector<std::string> words;  ///< the first is its argv[0]
         bool captured = false;           ///< its output can be read from the descriptors below
-        int end_signal = 15;             ///< what it gets when this program is killed
-        int ignored_signal = 0;          ///< has no effect until the program itself sees to it; 0: none
-        /// Variables as "NAME=value", instead of those that this program has.
+        int end_signal = 15;             ///< sent to it when this program is killed
+        int ignored_signal = 0;          ///< ignored until the program itself handles it; 0: none
+        /// Variables as "NAME=value", replacing those of this program.
         std::vector<std::string> variables{};
     };
 
-    /// Error when it cannot be started.
+    /// Error if it cannot be started.
     explicit LaunchChild(const Settings& settings);
     /// Kills it unless it has ended.
     ~LaunchChild();
@@ -39,10 +39,10 @@ class LaunchChild {
     FileDescriptor& output() { return output_; }
     FileDescriptor& errors() { return errors_; }
     void signal(int number) const;
-    /// The same to it and to everything in its group.
+    /// The same for its whole process group.
     void signal_group(int number) const;
 
-    /// Its exit status once it has ended, 128 + number when a signal did that. Does not wait.
+    /// Its exit status once it has ended; 128 + number if a signal ended it. Does not wait.
     std::optional<int> status();
     /// The signal that ended it, or 0.
     int ended_by() const { return ended_by_; }

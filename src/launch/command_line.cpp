@@ -30,7 +30,7 @@ bool mentions(const Words& words, std::string_view part) {
                        [&](const std::string& word) { return word.find(part) != std::string::npos; });
 }
 
-/// mpirun cuts the agent's command at spaces, and lists of agents at colons.
+/// mpirun splits the agent's command at spaces, and lists of agents at colons.
 std::string agent_command(const std::filesystem::path& drover) {
     if (drover.native().find_first_of(" :,\t\n\"'\\") != std::string::npos)
         throw Error(fmt::format("mpirun cannot be told the place of this program, {}.", drover.native()),
@@ -38,8 +38,8 @@ std::string agent_command(const std::filesystem::path& drover) {
     return drover.native() + " launch-agent";
 }
 
-/// Daemons on the other nodes are started by the launchers that wait there. They stay in the foreground, so
-/// that the launchers see them end, and every one is started from node 0, which alone has the connections.
+/// Daemons on the other nodes are started by the launchers waiting there. They stay in the foreground, so
+/// that the launchers see them end. All are started from node 0, the only one with the connections.
 void add_nodes(Words& words, const MpirunPlan& plan) {
     std::string hosts;
     int processes = 0;
@@ -53,7 +53,7 @@ void add_nodes(Words& words, const MpirunPlan& plan) {
     add(words, {parameter, "plm", starter});
     add(words, {parameter, fmt::format("plm_{}_agent", starter), agent_command(plan.drover)});
     add(words, {parameter, fmt::format("plm_{}_no_tree_spawn", starter), "1"});
-    // The launchers have said which machines there are; a batch system knows them by other names.
+    // The launchers have already given the machines; a batch system may use other names for them.
     add(words, {parameter, "ras", "^slurm,gridengine,tm,lsf"});
     if (plan.network.empty()) return;
     add(words, {parameter, renamed ? "prte_if_include" : "oob_tcp_if_include", plan.network});
@@ -77,12 +77,12 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
     } else {
         add(words, {"-np", std::to_string(plan.processes)});
     }
-    // Processes of one machine meet through shared memory.
+    // Processes on one machine communicate through shared memory.
     if (plan.one_machine && !plan.connections_chosen && values_of_parameter(plan.more, "btl").empty())
         add(words, {"--mca", "btl", "^tcp,ofi,openib"});
     if (plan.oversubscribe) words.push_back("--oversubscribe");
     if (!mentions(plan.more, "map-by")) add(words, {"--map-by", mapping});
-    // Processes divide a machine by their number of threads; bound to one core, all threads would share it.
+    // Processes share a machine by their number of threads; bound to one core, all threads would run there.
     if (!mentions(plan.more, "bind-to")) add(words, {"--bind-to", "none"});
     for (const std::string& name : plan.variables)
         if (!has(plan.more, name)) add(words, {"-x", name});

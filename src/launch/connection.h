@@ -7,7 +7,7 @@
 
 namespace drover {
 
-/// A connection over which messages go, both ways.
+/// A connection that carries messages both ways.
 class LaunchConnection {
   public:
     LaunchConnection(FileDescriptor socket, std::size_t largest)
@@ -15,19 +15,19 @@ class LaunchConnection {
 
     int descriptor() const { return socket_.number(); }
     const FileDescriptor& socket() const { return socket_; }
-    /// From now on messages have marks, and may have any size.
+    /// From now on messages carry marks, and may have any size.
     void seal(const LaunchSeal& sent, const LaunchSeal& received);
 
-    /// Takes in the bytes that have come.
+    /// Reads the bytes that have arrived.
     void read();
-    /// The next message out of them, or nothing yet. Error when it is no message, or not sealed as it should
-    /// be at this moment.
+    /// The next message from them, or nothing yet. Error if it is not a message, or not sealed as required at
+    /// this point.
     std::optional<LaunchMessage> next() { return reader_.next(); }
-    /// Both: all messages that have come.
+    /// Does both; returns all messages that have arrived.
     std::vector<LaunchMessage> receive();
-    /// Whether the other side is gone.
+    /// Whether the other side has disconnected.
     bool is_lost() const { return lost_; }
-    /// Sends, unless the other side is gone; a side that takes nothing for seconds counts as gone.
+    /// Sends unless the other side is gone; a peer that accepts nothing for seconds counts as gone.
     void send(const LaunchMessage& message);
 
   private:

@@ -15,8 +15,8 @@ namespace {
 constexpr std::array<std::string_view, 5> flags{"--leave-session-attached", "--allow-run-as-root",
                                                 "--uniform-nodes", "--debug-daemons", "--debug"};
 
-/// Parameters without which there is no daemon, those that mpirun makes of the launcher's own words, and of
-/// flags that place processes or show something. None of them names a file or a module.
+/// Parameters that every daemon needs, and those that mpirun derives from the launcher's own words and from
+/// flags that place processes or display something. None of them names a file or a module.
 constexpr std::array<std::string_view, 47> parameters{"ess",
                                                       "ess_base_jobid",
                                                       "ess_base_nspace",
@@ -64,7 +64,7 @@ constexpr std::array<std::string_view, 47> parameters{"ess",
                                                       "hwloc_base_cpu_list",
                                                       "mca_base_component_show_load_errors",
                                                       "PREFIXES"};
-/// And those that choose networks, or say how much is reported.
+/// Also those that choose networks or set the verbosity.
 constexpr std::array<std::string_view, 3> endings{"_if_include", "_if_exclude", "_verbose"};
 
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy) {
@@ -75,7 +75,7 @@ bool is_agent(std::string_view name) {
     return name == "plm_rsh_agent" || name == "plm_ssh_agent";
 }
 
-/// Whether this node's user has given the parameter this value too.
+/// Whether this node's user has also given the parameter this value.
 bool is_set_here(const std::string& name, const std::string& value, const DaemonRules& rules) {
     const std::vector<std::string> given = values_of_parameter(rules.mpirun_arguments, name);
     if (std::ranges::find(given, value) != given.end()) return true;

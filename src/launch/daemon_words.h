@@ -9,23 +9,23 @@
 
 namespace drover {
 
-/// Whether this is the name of Open MPI's daemon, without a folder.
+/// Whether this is the name of Open MPI's daemon, without a path.
 bool is_daemon_name(std::string_view name);
 
-/// What a node itself knows about the daemon that it starts.
+/// A node's own information about the daemon that it starts.
 struct DaemonRules {
-    std::filesystem::path drover;                 ///< this program, which mpirun calls instead of ssh
-    std::vector<std::string> mpirun_arguments{};  ///< what this node's user has given to mpirun
-    /// An environment variable's value on this node; nothing when it is not set.
+    std::filesystem::path drover;                 ///< this program, which mpirun runs instead of ssh
+    std::vector<std::string> mpirun_arguments{};  ///< that this node's user has given to mpirun
+    /// Reads an environment variable of this node; nothing if it is not set.
     std::function<std::optional<std::string>(const std::string&)> variable = [](const std::string&) {
         return std::optional<std::string>();
     };
 };
 
-/// Error unless the words start Open MPI's daemon with nothing but arguments that say which job it belongs
-/// to, where mpirun is, where processes go and how it reports: parameters of Open MPI can load modules, write
-/// files and run programs. Others are allowed where this node's own command line or environment gives them
-/// the same value.
+/// Error unless the words start Open MPI's daemon with only arguments that tell which job it belongs to,
+/// where mpirun is, where processes go and how it reports. Other parameters of Open MPI can load modules,
+/// write files and run programs; they are allowed only if this node's own command line or environment gives
+/// them the same value.
 void check_daemon_words(const std::vector<std::string>& words, const DaemonRules& rules);
 
 }  // namespace drover

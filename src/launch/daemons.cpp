@@ -45,7 +45,7 @@ void LaunchDaemons::hear(int number) {
         rendezvous_.send(*node, message);
     }
     if (!request.starter->is_lost()) return;
-    // mpirun has killed the starter, which means the daemon.
+    // mpirun killed the starter in order to kill the daemon.
     if (request.node != 0)
         rendezvous_.send(request.node, {.subject = LaunchSubject::stop, .numbers = {SIGTERM}});
     loop_.forget(request.starter->descriptor());

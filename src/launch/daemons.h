@@ -7,8 +7,8 @@
 
 namespace drover {
 
-/// Node 0's side of starting mpirun's daemons: takes requests of the program that mpirun calls instead of
-/// ssh and of no other user's, hands them to the nodes, and hands back what comes.
+/// Node 0's side of starting mpirun's daemons: accepts requests from the program that mpirun runs instead of
+/// ssh (not from other users), forwards them to the nodes, and returns their output.
 class LaunchDaemons {
   public:
     LaunchDaemons(LaunchLoop& loop, Rendezvous& rendezvous);
@@ -16,15 +16,15 @@ class LaunchDaemons {
     LaunchDaemons(const LaunchDaemons&) = delete;
     LaunchDaemons& operator=(const LaunchDaemons&) = delete;
 
-    /// The socket on which it listens.
+    /// The name of the socket it listens on.
     const std::string& socket_name() const { return socket_name_; }
-    /// What a node says about a command.
+    /// Handles a node's message about a command.
     void take(int node, const LaunchMessage& message);
 
   private:
     struct Request {
         std::unique_ptr<LaunchConnection> starter;
-        int node = 0;  ///< 0: not known yet
+        int node = 0;  ///< 0: unknown so far
     };
 
     void take_connection();
@@ -35,7 +35,7 @@ class LaunchDaemons {
     Rendezvous& rendezvous_;
     const std::string socket_name_;
     FileDescriptor listener_;
-    std::map<int, Request> requests_;  // by number of the command
+    std::map<int, Request> requests_;  // by command number
     int last_number_ = 0;
 };
 

@@ -9,9 +9,9 @@
 namespace drover {
 namespace {
 
-/// A flag of torchrun's that is accepted, and why it does nothing.
+/// A torchrun flag that is accepted, and why it has no effect.
 struct ExplainedFlag {
-    const char* name;  ///< with underscores; may begin with a short one
+    const char* name;  ///< with underscores; may start with a short form
     bool has_value;
     const char* reason;
 };
@@ -42,7 +42,7 @@ constexpr std::array explained_flags{
     ExplainedFlag{"--virtual_local_rank", false, "Every process takes the GPU of its local rank by itself."},
 };
 
-/// torchrun takes --log_dir and --log-dir.
+/// torchrun accepts --log_dir and --log-dir.
 std::string both_spellings(const std::string& names) {
     std::string dashed = names.substr(names.rfind("--"));
     std::replace(dashed.begin() + 2, dashed.end(), '_', '-');

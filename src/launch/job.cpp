@@ -50,7 +50,7 @@ Mpirun find_mpirun() {
 
 LaunchJob::LaunchJob(LaunchLoop& loop, const Mpirun& mpirun, const std::vector<std::string>& words,
                      const std::vector<std::string>& variables, LaunchLog* log)
-    // The signal may come before mpirun is ready for it; it is repeated.
+    // The signal may arrive before mpirun is ready for it, so it is ignored until then, and repeated.
     : mpirun_({.file = mpirun.file,
                .words = words,
                .captured = log != nullptr,
@@ -71,11 +71,11 @@ std::optional<int> LaunchJob::status() {
     see_to_the_end();
     std::optional<int> status = mpirun_.status();
     if (status && output_) {
-        // What was printed last is in the pipes; a process that outlives mpirun may hold them open.
+        // The last output is in the pipes; a process that outlives mpirun may hold them open.
         while (output_->read_on()) continue;
         while (errors_->read_on()) continue;
     }
-    // A launch_process that was still being loaded has died of the signal instead of passing SIGTERM on.
+    // A launch_process that was still loading was killed by the signal instead of sending SIGTERM.
     if (end_asked_ && status == 128 + end_signal_of_jobs) status = 128 + SIGTERM;
     return status;
 }
@@ -100,7 +100,7 @@ void LaunchJob::see_to_the_end() {
     } else if (end_due_ && now > *end_due_) {
         force_end();
     } else if (end_repeated_ && now < started_ + 15s && now > *end_repeated_ + 1s) {
-        // Programs that mpirun was only about to start have not heard it; the others take it once.
+        // Programs that mpirun had yet to start have missed the signal; the others act on it only once.
         end_repeated_ = now;
         mpirun_.signal(end_signal_of_jobs);
     }

@@ -11,33 +11,33 @@
 
 namespace drover {
 
-/// mpirun and its version. Error when there is none, or it is not Open MPI's.
+/// mpirun and its version. Error if there is none, or it is not Open MPI's.
 struct Mpirun {
     std::filesystem::path file;
     int major_version;
 };
 Mpirun find_mpirun();
 
-/// One run of mpirun, with everything that it starts.
+/// One run of mpirun, with everything it starts.
 class LaunchJob {
   public:
     using Clock = std::chrono::steady_clock;
 
-    /// `variables` are mpirun's instead of this program's. With a log, everything that it prints goes there
+    /// `variables` replace this program's in mpirun's environment. With a log, all of its output goes there
     /// as well.
     LaunchJob(LaunchLoop& loop, const Mpirun& mpirun, const std::vector<std::string>& words,
               const std::vector<std::string>& variables, LaunchLog* log);
 
-    /// Its exit status once it has ended; 128 + SIGTERM when it was asked to end before its programs were
-    /// there. To be called every second or more often: it sees to what was asked.
+    /// Its exit status once it has ended; 128 + SIGTERM if it was asked to end before its programs had
+    /// started. Must be called at least every second: it also carries out the requests below.
     std::optional<int> status();
 
     /// Asks the processes to end: SIGTERM to every program. After `patience` they are killed.
     void ask_end(std::optional<std::chrono::seconds> patience);
     bool end_asked() const { return end_asked_.has_value(); }
-    /// Kills them; mpirun itself, too, if it does not do so within seconds.
+    /// Kills them, and mpirun itself if it does not do so within seconds.
     void force_end();
-    /// Hands a signal on to every program.
+    /// Forwards a signal to every program.
     void pass(int signal_number) const { mpirun_.signal(signal_number); }
 
   private:

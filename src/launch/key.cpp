@@ -12,7 +12,7 @@ std::string eight_bytes(std::uint64_t number) {
     return bytes;
 }
 
-/// With their lengths: no other parts give the same bytes.
+/// With lengths, so that different parts never give the same bytes.
 std::string joined(std::initializer_list<std::string_view> parts) {
     std::string bytes;
     for (const std::string_view part : parts) (bytes += eight_bytes(part.size())) += part;

@@ -11,16 +11,16 @@ namespace drover {
 
 struct LaunchMessage;
 
-/// Marks what one side of a connection sends. The marks cannot be made without the job's secret, and fit one
-/// message at one place of one connection: nothing can be put in, repeated or left out.
+/// Marks what one side of a connection sends. The marks cannot be made without the job's secret, and each is
+/// valid for one message at one position in one connection: no message can be inserted, repeated or dropped.
 class LaunchSeal {
   public:
     static constexpr std::size_t mark_bytes = sizeof(Sha256Digest);
 
     explicit LaunchSeal(const Sha256Digest& key) : key_(key) {}
-    /// The mark of the next message that is sent.
+    /// The mark of the next message to send.
     std::string mark(std::string_view message);
-    /// Whether this is the mark of the next message that is received.
+    /// Whether this is the mark of the next received message.
     bool takes(std::string_view message, std::string_view mark);
 
   private:
@@ -30,21 +30,21 @@ class LaunchSeal {
     std::uint64_t messages_ = 0;
 };
 
-/// The seals of a connection's two directions.
+/// The seals for the two directions of a connection.
 struct LaunchSeals {
     LaunchSeal node_0, node;
 };
 
-/// What the launchers of a job share, and nobody else knows.
+/// The key that only the launchers of a job share.
 class LaunchKey {
   public:
-    /// The secret may be empty; then the job's id is all that others do not know.
+    /// The secret may be empty; then only the job's id is unknown to others.
     LaunchKey(std::string_view secret, std::string_view job_id);
 
-    /// Shows node 0, which gave the challenge, that the sender of this hello has the key. The hello's own
-    /// proof, if it has one already, does not count.
+    /// Proves to node 0, which sent the challenge, that the sender of this hello has the key. A proof already
+    /// in the hello is not included.
     std::string proof(std::string_view challenge, const LaunchMessage& hello) const;
-    /// For one connection: both sides have added 32 random bytes.
+    /// For one connection, to which both sides have contributed 32 random bytes.
     LaunchSeals seals(std::string_view challenge, std::string_view answer) const;
 
   private:

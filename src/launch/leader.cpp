@@ -81,8 +81,8 @@ class Leader {
         }
     }
 
-    /// Tells the other nodes that the job has ended, and waits until they have gone: closing a connection
-    /// with unread data would lose the message.
+    /// Tells the other nodes that the job has ended, and waits until they have disconnected: closing a
+    /// connection with unread data would lose the message.
     void dismiss_nodes(int status, const std::string& why) {
         if (!rendezvous_) return;
         rendezvous_->send_to_all({.subject = LaunchSubject::finish, .numbers = {status}, .texts = {why}});
@@ -91,8 +91,8 @@ class Leader {
     }
 
   private:
-    /// mpirun, which writes to the same pipe, would not mind a reader that has gone, and in the end kill the
-    /// job.
+    /// If the reader of the output is gone, mpirun, which writes to the same pipe, ignores it at first and
+    /// later kills the job.
     void watch_reader() {
         struct stat status {};
         if (fstat(STDOUT_FILENO, &status) != 0 || !S_ISFIFO(status.st_mode)) return;
@@ -153,9 +153,9 @@ class Leader {
         setenv(launch_socket_variable, daemons_->socket_name().c_str(), 1);
     }
 
-    /// No other machine needs to reach a job of this machine, so none can. The processes
-    /// have mpirun's environment; it is not named on its command line, where Open MPI takes variables only as
-    /// long as mca_base_env_list does not name some.
+    /// No other machine needs to reach a job on a single machine, so none can. The processes inherit mpirun's
+    /// environment. The variables are not given on its command line, where Open MPI accepts them only if
+    /// mca_base_env_list does not name any.
     void stay_on_loopback() {
         plan_.one_machine = true;
         plan_.connections_chosen = std::getenv("OMPI_MCA_btl") != nullptr;
@@ -210,11 +210,11 @@ class Leader {
         return *status;
     }
 
-    /// The first that asks for the end lets the processes save and end; the next one kills them.
+    /// The first request to end lets the processes save and end; the next one kills them.
     void take_signal(LaunchJob& job, int number) {
         if (!asks_for_the_end(number)) return job.pass(number);
         if (job.end_asked()) {
-            // A closing terminal or pipe may send its signal more than once, and beside another.
+            // A closing terminal or pipe may send its signal more than once, and together with another one.
             if (number == SIGHUP || number == SIGPIPE) return;
             say("A second signal: the processes are killed.");
             return job.force_end();

@@ -28,7 +28,7 @@ void LaunchLoop::wait(std::chrono::milliseconds at_most) {
         if (answer.revents == 0) continue;
         const auto found = watched_.find(answer.fd);
         if (found == watched_.end()) continue;              // an earlier callback has closed it
-        const std::function<void()> ready = found->second;  // it may forget itself
+        const std::function<void()> ready = found->second;  // a copy: it may remove itself
         ready();
     }
 }

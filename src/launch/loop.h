@@ -7,7 +7,7 @@
 
 namespace drover {
 
-/// An open file, socket or pipe that is closed with its owner.
+/// An open file, socket or pipe, closed with its owner.
 class FileDescriptor {
   public:
     FileDescriptor() = default;
@@ -27,14 +27,14 @@ class FileDescriptor {
     int number_ = -1;
 };
 
-/// Waits for several descriptors at once and calls those who watch them, on one thread.
+/// Waits for several descriptors at once and calls their callbacks, on one thread.
 class LaunchLoop {
   public:
     /// `ready` is called by wait() whenever the descriptor can be read or its other side is closed.
     void watch(int descriptor, std::function<void()> ready);
     /// May be called from within a callback.
     void forget(int descriptor);
-    /// Waits until something is ready, at most so long, and calls those concerned.
+    /// Waits until something is ready, at most this long, and calls the callbacks concerned.
     void wait(std::chrono::milliseconds at_most);
 
   private:

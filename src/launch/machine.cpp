@@ -13,7 +13,7 @@
 namespace drover {
 namespace {
 
-/// "0,32" for both processors of a core, or the processor itself where the system does not tell.
+/// Returns "0,32" for both processors of a core, or the processor itself if the system does not tell.
 std::string core_of(int processor) {
     std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", processor));
     std::string siblings;

@@ -4,14 +4,14 @@
 
 namespace drover {
 
-/// Cores that this process may use; processors that share one count once, as mpirun counts its slots.
+/// Cores that this process may use; processors on the same core count once, as in mpirun's slots.
 int usable_cores();
 
-/// How many processes a node gets; 0 where a hostfile says it. Error when GPUs are asked for and there is
+/// The number of processes for a node; 0 if a hostfile gives it. Error if GPUs are requested and there are
 /// none.
 int count_processes(const ProcessCount& wanted);
 
-/// Threads for each of so many processes on this machine.
+/// Threads for each of this many processes on this machine.
 int threads_per_process(int processes);
 
 }  // namespace drover

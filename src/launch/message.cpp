@@ -7,7 +7,7 @@
 namespace drover {
 namespace {
 
-/// How many numbers and texts a subject has.
+/// The number of numbers and texts of a subject.
 struct Shape {
     std::size_t numbers, least_texts, most_texts;
 };

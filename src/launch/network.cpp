@@ -34,7 +34,7 @@ std::string text_of(const in_addr& address) {
     return text;
 }
 
-/// A name that begins with a zero is no file.
+/// A name that starts with a zero byte is not a file.
 sockaddr_un local_address(const std::string& name) {
     sockaddr_un place{};
     place.sun_family = AF_UNIX;
@@ -52,8 +52,8 @@ void set(const FileDescriptor& socket, int level, int option, int value) {
     setsockopt(socket.number(), level, option, &value, sizeof value);
 }
 
-/// A peer whose machine has vanished ends the connection after about 20 seconds, and sending to one that does
-/// not read fails as soon.
+/// The connection to a machine that has vanished ends after about 20 seconds; sending to a peer that does not
+/// read fails after the same time.
 void watch_peer(const FileDescriptor& socket) {
     constexpr int idle_s = 5, between_s = 5, probes = 3, unread_ms = 20'000;
     set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -97,7 +97,7 @@ std::optional<std::string> network_of_own_address(const std::string& address) {
             continue;
         const in_addr here = reinterpret_cast<const sockaddr_in*>(own->ifa_addr)->sin_addr;
         const in_addr mask = reinterpret_cast<const sockaddr_in*>(own->ifa_netmask)->sin_addr;
-        // All of 127.0.0.0/8 is this machine, though the interface shows one of it.
+        // All of 127.0.0.0/8 is this machine, though the interface shows only one address of it.
         const bool loopback = ntohl(here.s_addr) >> 24 == 127 && address.starts_with("127.");
         if (text_of(here) != address && !loopback) continue;
         network =

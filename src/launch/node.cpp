@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-/// How long node 0 may take to answer on a connection, and how soon it is tried again.
+/// How long node 0 may take to answer on a connection, and how soon a new one is tried.
 constexpr std::chrono::seconds patience_with_node_0{30};
 constexpr std::chrono::milliseconds between_connections{250};
 
@@ -34,7 +34,7 @@ constexpr const char* other_program =
     "install "
     "the same drover on every node.";
 
-/// A daemon that runs here, and where its output goes.
+/// A daemon running here, and where its output goes.
 class Daemon {
   public:
     Daemon(LaunchLoop& loop, const std::vector<std::string>& words,
@@ -58,7 +58,7 @@ class Daemon {
     }
 
   private:
-    /// The one that this node finds by itself.
+    /// Uses the daemon that this node finds itself.
     static std::filesystem::path find(const std::string& name) {
         const auto file = find_program(name);
         if (!file)
@@ -90,7 +90,7 @@ class Follower {
     }
 
   private:
-    /// Returns a rank, or a status. A connection that ends before node 0 has proved itself is opened again:
+    /// Ends with a rank or a status. A connection that ends before node 0 has proved itself is opened again:
     /// node 0 may have been too busy with strangers.
     void join() {
         const Clock::time_point deadline = Clock::now() + options_.join_timeout;
@@ -129,7 +129,7 @@ class Follower {
         loop_.watch(node_0_->descriptor(), [this] { hear(); });
     }
 
-    /// Closes a connection that has not made this a node of the job.
+    /// Closes a connection on which this node was not accepted into the job.
     void try_again() {
         if (!greeted_ && !sent_away_ && !std::exchange(silence_told_, true))
             print_log(stderr, "drover: {}\n", what_listens("gave no answer; this node tries again."));
@@ -141,7 +141,7 @@ class Follower {
         return fmt::format("What listens at {}:{} {}", address_, options_.master_port, does);
     }
 
-    /// Shows that this node has the key. What comes from now on must show the same.
+    /// Proves that this node has the key. All further messages must prove the same.
     void answer(const LaunchMessage& challenge) {
         if (challenge.numbers[0] != launch_protocol)
             return leave(fmt::format("The drover of node 0 at {}:{} is another version.", address_,
@@ -255,8 +255,8 @@ class Follower {
         }
     }
 
-    /// The first signal that asks for the end goes to node 0, which asks all processes; the next one ends
-    /// what runs here.
+    /// The first signal that asks to end goes to node 0, which asks all processes; the next one ends what
+    /// runs here.
     void take_signals() {
         for (const int number : signals_.take()) {
             if (asks_for_the_end(number) && std::exchange(end_asked_, true)) {
@@ -269,7 +269,7 @@ class Follower {
 
     void end_daemons() {
         if (node_0_) loop_.forget(node_0_->descriptor());
-        // Those of a job that has ended are about to end by themselves.
+        // The daemons of a job that has ended are about to end by themselves.
         const Clock::time_point patience = Clock::now() + (reason_.empty() ? 2s : 0s);
         while (!daemons_.empty()) {
             if (Clock::now() >= patience)
@@ -287,11 +287,11 @@ class Follower {
     LaunchSignals signals_;
     std::unique_ptr<LaunchConnection> node_0_;
     Clock::time_point connected_;
-    bool greeted_ = false, sent_away_ = false;  // on the present connection
+    bool greeted_ = false, sent_away_ = false;  // on the current connection
     bool silence_told_ = false;
-    std::string turned_away_;                         // why, the last time
-    int rank_ = any_node;                             // known when node 0 is
-    std::map<int, std::unique_ptr<Daemon>> daemons_;  // by number of the command
+    std::string turned_away_;                         // the reason, the last time
+    int rank_ = any_node;                             // known once node 0 has proved itself
+    std::map<int, std::unique_ptr<Daemon>> daemons_;  // by command number
     bool end_asked_ = false;
     std::optional<int> status_;
     std::string reason_, remedy_;

@@ -12,7 +12,7 @@
 namespace drover {
 namespace {
 
-/// A setting and the flag or variable that it came from.
+/// A setting and the flag or variable it came from.
 struct Given {
     std::string text, source;
     explicit operator bool() const { return !text.empty(); }
@@ -44,7 +44,7 @@ class Reader {
     }
 
   private:
-    /// The flag, else torchrun's variable for it, else the first other variable that is set.
+    /// The flag, otherwise torchrun's variable for it, otherwise the first other variable that is set.
     Given given(const std::string& value, const std::string& flag, const std::string& torchrun_variable,
                 std::initializer_list<const char*> others = {}) const {
         if (!value.empty()) return {value, "--" + flag};
@@ -57,8 +57,8 @@ class Reader {
         const auto found = environment_.find(name);
         return found == environment_.end() ? Given{} : Given{found->second, "The variable " + name};
     }
-    /// RANK and WORLD_SIZE count nodes where a platform sets them once per machine. A launcher that sets
-    /// them for processes gives LOCAL_RANK as well.
+    /// RANK and WORLD_SIZE count nodes if a platform sets them once per machine. A launcher that sets them
+    /// per process also sets LOCAL_RANK.
     Given node_variable(const char* name) const { return variable("LOCAL_RANK") ? Given{} : variable(name); }
 
     void read_nodes() {
@@ -85,7 +85,7 @@ class Reader {
         read_node_rank();
     }
 
-    /// Nothing of several nodes is looked at, except what contradicts.
+    /// Multi-node settings are ignored, unless they contradict a single node.
     void check_one_node() const {
         const Given rank{flags_.node_rank, "--node_rank"};
         if (rank && !flags_.standalone && whole_number(rank, 0, most_nodes) > 0)

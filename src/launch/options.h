@@ -13,45 +13,45 @@ class App;
 
 namespace drover {
 
-/// The flags of `drover launch` as they were typed; empty: not given. Their names are torchrun's.
+/// The flags of `drover launch` as typed; empty: not given. Their names are torchrun's.
 struct LaunchFlags {
     std::string nproc_per_node, nnodes, node_rank, master_addr, master_port;
     std::string rdzv_endpoint, rdzv_id, rdzv_conf, max_restarts, shutdown_timeout, redirects;
     std::string hostfile, log, log_dir, mpirun_args;
-    std::optional<std::string> secret_file;  ///< an empty one is a mistake, not a job without a secret
+    std::optional<std::string> secret_file;  ///< an empty one is an error, not a job without a secret
     bool standalone = false, exec = false, module = false;
-    std::vector<std::string> explained;  ///< lines about flags that mean nothing here
-    std::vector<std::string> words;      ///< what is to be started, and its arguments
+    std::vector<std::string> explained;  ///< lines about flags that have no effect here
+    std::vector<std::string> words;      ///< the program to start, and its arguments
 };
 
-/// Adds the flags to a command. They stop at the first word that is none, which is what to start.
+/// Adds the flags to a command. They end at the first word that is not a flag: the program to start.
 void add_launch_flags(CLI::App& command, LaunchFlags& flags);
 
-/// How many processes a node gets.
+/// The number of processes on a node.
 struct ProcessCount {
     enum class Kind { number, gpu, cpu, automatic, hostfile_slots } kind = Kind::number;
     int number = 1;
 };
 
-/// What the flags and the environment ask for.
+/// The settings from flags and environment.
 struct LaunchOptions {
     ProcessCount processes{};
     int nodes = 1;
-    int node_rank = 0;             ///< any_node: the order of coming decides
+    int node_rank = 0;             ///< any_node: in order of arrival
     std::string master_address{};  ///< as given: a name or an address
     int master_port = 29500;
     std::string job_id = "none";
-    std::string secret{};  ///< of the environment; empty: that of the file, or none
+    std::string secret{};  ///< from the environment; empty: from the file, or none
     std::filesystem::path secret_file{};
     std::chrono::seconds join_timeout{600};
     int max_restarts = 0;
-    std::optional<std::chrono::seconds> shutdown_timeout{};  ///< absent: as long as it takes
+    std::optional<std::chrono::seconds> shutdown_timeout{};  ///< absent: unlimited
     std::filesystem::path hostfile{}, log{}, log_folder{};
     bool files_alone = false;
     std::vector<std::string> mpirun_arguments{};
-    bool own_command = true;             ///< the program is a command of this one
+    bool own_command = true;             ///< the program is a drover command
     std::vector<std::string> program{};  ///< the command or the file, and its arguments
-    std::vector<std::string> remarks{};  ///< lines that the user should see
+    std::vector<std::string> remarks{};  ///< lines to show to the user
 };
 
 using LaunchEnvironmentVariables = std::map<std::string, std::string, std::less<>>;

@@ -4,13 +4,13 @@
 #include <string_view>
 #include <vector>
 
-/// Parameters of Open MPI among the words of a command line: `--mca NAME VALUE` and its like.
+/// Open MPI parameters among the words of a command line: `--mca NAME VALUE` and the like.
 namespace drover {
 
-/// Whether a name and a value of a parameter follow this word.
+/// Whether this word is followed by the name and value of a parameter.
 bool is_parameter_flag(std::string_view word);
 
-/// The values that the words give to the parameter of exactly this name.
+/// The values that the words give to the parameter with exactly this name.
 std::vector<std::string> values_of_parameter(const std::vector<std::string>& words, std::string_view name);
 
 }  // namespace drover

@@ -24,7 +24,7 @@ void copy_variable(const char* from, const char* to) {
     if (const char* value = std::getenv(from)) setenv(to, value, 1);
 }
 
-/// torchrun's names, also over those that counted nodes for the launcher.
+/// Sets torchrun's variables, overriding those that counted nodes for the launcher.
 void set_environment() {
     copy_variable("OMPI_COMM_WORLD_RANK", "RANK");
     copy_variable("OMPI_COMM_WORLD_SIZE", "WORLD_SIZE");
@@ -35,7 +35,7 @@ void set_environment() {
     setenv("OMP_NUM_THREADS", std::to_string(threads_per_process(processes)).c_str(), 0);
 }
 
-/// Programs get the LD_PRELOAD that was there before the launcher put its library in front.
+/// Programs get the LD_PRELOAD from before the launcher prepended its library.
 void take_out(const std::string& library) {
     const char* loaded = std::getenv("LD_PRELOAD");
     if (library.empty() || loaded == nullptr) return;
@@ -45,7 +45,8 @@ void take_out(const std::string& library) {
         setenv("LD_PRELOAD", text.substr(library.size() + 1).c_str(), 1);
 }
 
-/// Ends this process as its program was ended, so that mpirun reports it as such; without a second core file.
+/// Ends this process with the signal that ended its program, so that mpirun reports it; without a second core
+/// file.
 [[noreturn]] void end_by(int signal_number) {
     constexpr rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
     setrlimit(RLIMIT_CORE, &no_core);
@@ -58,7 +59,7 @@ void take_out(const std::string& library) {
     _exit(128 + signal_number);
 }
 
-/// The program of this process, and what it prints.
+/// The program of this process, and its output.
 class Program {
   public:
     Program(LaunchLoop& loop, const std::vector<std::string>& words, const ProcessSettings& settings)
@@ -74,7 +75,7 @@ class Program {
         errors_.emplace(loop, child_.errors(), folder / "stderr", settings.files_alone ? -1 : STDERR_FILENO);
     }
 
-    /// Its group is its own: mpirun signals the group of this process, and would reach it too.
+    /// The program has its own group: mpirun signals this process's group, which would reach it too.
     void signal(int number) const { child_.signal_group(number); }
     int ended_by() const { return child_.ended_by(); }
     std::optional<int> status() {
@@ -124,7 +125,7 @@ int run_launch_process(const std::vector<std::string>& words, const ProcessSetti
         for (const int number : signals.take()) {
             if (number != end_signal_of_jobs)
                 program.signal(number);
-            else if (!std::exchange(end_asked, true))  // the launcher repeats it, lest it come too early
+            else if (!std::exchange(end_asked, true))  // the launcher repeats it in case it came too early
                 program.signal(SIGTERM);
         }
         if (getppid() == daemon) continue;

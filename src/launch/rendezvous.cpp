@@ -13,11 +13,12 @@
 namespace drover {
 namespace {
 
-/// From connecting to showing that it belongs to the job, which takes a launcher no longer than the network.
+/// The time from connecting to proving membership of the job; a launcher needs no more than the network
+/// takes.
 constexpr std::chrono::seconds patience_with_strangers{5};
 constexpr std::size_t most_strangers = 256;
-/// After this many wrong answers, an address may answer only once in a while: guessing takes forever,
-/// and a node of the job that has the same address still gets in.
+/// After this many wrong answers, an address may answer only occasionally: guessing would take forever, and a
+/// node of the job with the same address still gets in.
 constexpr int most_failures = 8;
 constexpr std::chrono::seconds failures_count_for{60}, between_answers{1};
 
@@ -93,7 +94,7 @@ void Rendezvous::hear_stranger(int descriptor) {
     try {
         messages = connection.receive();
     } catch (const Error&) {
-        return drop_stranger(descriptor);  // a browser or a scan of ports; the job is not concerned
+        return drop_stranger(descriptor);  // a browser or a port scan; the job is not affected
     }
     if (messages.empty() && !connection.is_lost()) return;
     if (messages.size() != 1 || messages[0].subject != LaunchSubject::hello) return drop_stranger(descriptor);

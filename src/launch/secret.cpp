@@ -31,7 +31,7 @@ constexpr std::size_t secret_bits = 128, least_characters = 16, most_characters 
         "Name a file of your own with --secret_file.");
 }
 
-/// Everything to the disk; closes the file. False with errno when that fails.
+/// Writes everything to the disk and closes the file. False with errno on failure.
 bool write_whole(int file, std::string_view bytes) {
     bool written = true;
     while (written && !bytes.empty()) {
@@ -46,15 +46,15 @@ bool write_whole(int file, std::string_view bytes) {
     return written;
 }
 
-/// Where the file is there already, that one stays. False with errno. Some file systems have no hard links,
-/// others cannot move without replacing.
+/// Keeps an existing file. False with errno on failure. Some file systems have no hard links, others cannot
+/// rename without replacing.
 bool put_in_place(const std::string& partial, const fs::path& file) {
     return link(partial.c_str(), file.c_str()) == 0 || errno == EEXIST ||
            renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, file.c_str(), RENAME_NOREPLACE) == 0 ||
            errno == EEXIST;
 }
 
-/// The file appears whole, or another launcher's stays.
+/// Creates the file atomically; keeps another launcher's.
 void make_secret_file(const fs::path& file) {
     std::string secret;
     for (const char byte : unpredictable_bytes(secret_bits / 8))
@@ -78,7 +78,7 @@ std::string read_own_file(const FileDescriptor& opened, const fs::path& file) {
     if (facts.st_uid != geteuid() && facts.st_uid != 0)
         throw Error(fmt::format("The secret file {} belongs to another user.", file.native()),
                     "Name a file of your own or of root's with --secret_file.");
-    // Kubernetes gives a secret of root's to a container by the container's group.
+    // Kubernetes makes a secret owned by root readable to a container through the container's group.
     const mode_t of_others = facts.st_uid == geteuid() ? 077 : 037;
     if ((facts.st_mode & of_others) != 0)
         throw Error(fmt::format("The secret file {} may be read or changed by others.", file.native()),

@@ -9,7 +9,7 @@
 namespace drover {
 namespace {
 
-/// Not control characters, nor those that end lines or turn the direction of writing.
+/// Excludes control characters, and those that end lines or change the writing direction.
 bool is_harmless(char32_t sign) {
     const bool controls = sign < 0x20 || (sign >= 0x7f && sign < 0xa0);
     const bool steers = (sign >= 0x2028 && sign <= 0x202e) || (sign >= 0x2066 && sign <= 0x2069);

@@ -8,8 +8,8 @@
 
 namespace drover {
 
-/// Takes the signals that end a program, SIGUSR1, SIGUSR2 and SIGCHLD out of a loop instead of by handlers,
-/// as long as it lives. Made before the program starts others, which get the mask back that was there before.
+/// For its lifetime, receives the signals that end a program, SIGUSR1, SIGUSR2 and SIGCHLD through a loop
+/// instead of handlers. Create it before starting other programs, which get the previous mask back.
 class LaunchSignals {
   public:
     explicit LaunchSignals(LaunchLoop& loop);
@@ -17,7 +17,7 @@ class LaunchSignals {
     LaunchSignals(const LaunchSignals&) = delete;
     LaunchSignals& operator=(const LaunchSignals&) = delete;
 
-    /// Those that came since it was asked last, in order; SIGCHLD only wakes the loop.
+    /// The signals since the last call, in order; SIGCHLD only wakes the loop.
     std::vector<int> take() { return std::exchange(came_, {}); }
 
   private:
@@ -27,7 +27,7 @@ class LaunchSignals {
     std::vector<int> came_;
 };
 
-/// Whether a signal asks a program to end. SIGUSR2 is how mpirun is told so (launch_process.h).
+/// Whether a signal asks a program to end. SIGUSR2 is how mpirun is told to (launch/process.h).
 bool asks_for_the_end(int signal_number);
 
 }  // namespace drover

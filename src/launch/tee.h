@@ -8,7 +8,7 @@
 
 namespace drover {
 
-/// A file that gets what is also shown. Error when it cannot be written.
+/// A file that gets a copy of the output. Error if it cannot be written.
 class LaunchLog {
   public:
     explicit LaunchLog(const std::filesystem::path& file);
@@ -18,10 +18,10 @@ class LaunchLog {
     FileDescriptor descriptor_;
 };
 
-/// Writes everything that the other side accepts.
+/// Writes as much as the other side accepts.
 void write_all(int descriptor, std::string_view bytes);
 
-/// Reads a pipe whenever the loop finds something in it and hands it on, until the end.
+/// Reads a pipe whenever the loop finds data in it and passes it on, until the end.
 class PipeReader {
   public:
     PipeReader(LaunchLoop& loop, FileDescriptor& pipe, std::function<void(std::string_view)> take);
@@ -29,7 +29,7 @@ class PipeReader {
     PipeReader(const PipeReader&) = delete;
     PipeReader& operator=(const PipeReader&) = delete;
 
-    /// Hands on the next piece. Whether there was one.
+    /// Passes on the next piece. Returns whether there was one.
     bool read_on();
 
   private:

@@ -80,7 +80,7 @@ DataCollatorForLanguageModeling::DataCollatorForLanguageModeling(Tokenizer token
 // -------------------------------------------------------------------------------------------------------
 // rows
 
-/// Columns are read side by side, each from when it is first asked for.
+/// Columns are read in parallel, each from when it is first requested.
 struct Row::Cursor {
     const DatasetSplit& files;
     std::int64_t row = 0;
@@ -89,7 +89,7 @@ struct Row::Cursor {
         std::unique_ptr<FileRows> rows;
         std::unique_ptr<RowSource> source;
         RowBatch batch;
-        std::int64_t first = 0;  ///< row of the batch's first
+        std::int64_t first = 0;  ///< index of the batch's first row
     };
     std::map<std::string, Column, std::less<>> columns{};
 

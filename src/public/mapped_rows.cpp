@@ -18,13 +18,13 @@ MappedRows::MappedRows(const Split& split, const drover::Tokenizer& tokenizer, s
     const fs::path path = fs::temp_directory_path() / fmt::format("drover-{}-{}.tokens", getpid(), number++);
     TokenFileWriter writer(path, tokenizer, {.packing = Packing::none, .block_size = 0});
     for (const std::vector<TokenId>& row : split.input_ids()) {
-        if (row.empty()) continue;  // as an example it has nothing to predict
+        if (row.empty()) continue;  // there is nothing to predict in it
         writer.add(row);
         longest_ = std::max(longest_, static_cast<std::int64_t>(row.size()));
     }
     writer.finish();
     file_.emplace(path);
-    // It stays in memory as long as it is mapped; however the process ends, nothing is left behind.
+    // The mapping stays valid without the file's name, and no file is left however the process ends.
     fs::remove(path);
     rows().check_vocabulary(vocab_size);
 }

@@ -5,7 +5,7 @@
 
 namespace drover::v1 {
 
-/// The mapped rows of a split as a token file, which nobody but this process can see.
+/// The mapped rows of a split as a token file that only this process can see.
 class MappedRows {
   public:
     /// Error when an id is not below `vocab_size`.

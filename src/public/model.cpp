@@ -26,7 +26,7 @@ class TextModel {
         model_.allocate();
     }
 
-    /// From the model's folder, or as a Trainer has left them.
+    /// Loads the weights from the model's folder, or from a Trainer's result.
     void load() {
         if (!parts_.trained)
             load_weights(model_, *backend_, parts_.folder);
@@ -103,7 +103,7 @@ std::string CausalLM::generate(const Tokenizer& tokenizer, const std::string& pr
         model.load();
         return tokenizer.decode(model.continuation(ids, options));
     }
-    // The processes bring the weights together in the first one, which speaks for all.
+    // The processes gather the weights in the first one, which generates for all.
     std::string text;
     in_all_processes(fmt::format("generate(\"{}\")", prompt), [&] {
         const ProcessGroup& ranks = program_processes({}).group;

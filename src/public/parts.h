@@ -14,7 +14,7 @@
 #include "public/trained_weights.h"
 #include "text/tokenizer.h"
 
-/// What the public classes hold. Inside v1 a plain name is the public class; drover::Tokenizer is the
+/// The contents of the public classes. Inside v1 a plain name is the public class; drover::Tokenizer is the
 /// program's own.
 namespace drover::v1 {
 
@@ -26,8 +26,8 @@ struct Tokenizer::Parts {
 struct CausalLM::Parts {
     std::filesystem::path folder;
     ModelConfig config;
-    std::string dtype;  ///< as run_clm's --dtype has it
-    /// Null until a Trainer trains the model; then its weights are these, for all copies of the model.
+    std::string dtype;  ///< as in run_clm's --dtype
+    /// Null until a Trainer trains the model; from then on, the weights of all copies of the model.
     mutable std::shared_ptr<TrainedWeights> trained{};
 
     const ModelConfig& current_config() const { return trained ? trained->config() : config; }

@@ -18,7 +18,7 @@ TrainedWeights::TrainedWeights(const TrainEngine& engine, Backend& backend, cons
       ends_(std::move(ends)),
       spread_(!holds_whole_weights(engine)),
       dtype_(engine.saved_dtype()) {
-    config_.rows_before_resize = 0;  // a vocabulary that had to grow has grown
+    config_.rows_before_resize = 0;  // any resize of the vocabulary is done
     for (const OwnedLeaf& leaf : engine.store().owned()) index_of_.emplace(leaf.spec->name, index_of_.size());
 }
 
@@ -75,7 +75,7 @@ void TrainedWeights::leave_engine(const TrainingRun& run, bool is_used) {
     try {
         if (is_used && !are_spread() && on_host + copy_bytes() <= share) return keep_copy();
     } catch (const std::exception&) {
-        // Who asks for them is told that they are gone.
+        // A later use reports that they are gone.
     }
     let_go();
 }

@@ -19,7 +19,7 @@ ModelSource model_of(const TrainerParts& parts) {
     return source;
 }
 
-/// The rows of a split; `longest` grows to its longest one.
+/// The rows of a split; raises `longest` to the length of its longest row.
 TokenSplit rows_of(const Split& split, const ModelSource& model, std::int64_t& longest) {
     const auto mapped = std::make_shared<const MappedRows>(split, *model.tokenizer, model.config.vocab_size);
     longest = std::max(longest, mapped->longest());

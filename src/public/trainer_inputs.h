@@ -5,7 +5,8 @@
 
 namespace drover::v1 {
 
-/// Model, tokenizer and rows that a Trainer was given. Error when a row has a token that the model has not.
+/// The model, tokenizer and rows given to a Trainer. Error if a row has a token that is not in the model's
+/// vocabulary.
 RunInputs inputs_of(const TrainerParts& parts);
 
 }  // namespace drover::v1

@@ -48,7 +48,7 @@ void report_failure(const std::string& program, const std::exception& error) {
     try {
         let_first_speak(read_launch_environment());
     } catch (const Error&) {
-        // No launcher has set what cannot be read.
+        // The variables cannot be read, so no launcher has set them.
     }
     print_log(stderr, "{}: {}\n", program, error.what());
 }

@@ -3,7 +3,7 @@
 #include "drover/trainer.h"
 #include "run/program_processes.h"
 
-/// How a Trainer's run begins among the processes of a program.
+/// How a Trainer's run starts in the processes of a program.
 namespace drover::v1 {
 
 struct StartedRun {
@@ -11,11 +11,11 @@ struct StartedRun {
     const Processes& processes;
 };
 
-/// Checks the arguments of all processes, and brings these together. Collective.
+/// Checks the arguments of all processes and connects the processes. Collective.
 StartedRun start_run(const TrainerParts& parts);
 
-/// One run at a time has the GPUs of several processes: their progress is watched for one alone. Error when
-/// another has them.
+/// Only one run at a time may use the GPUs of several processes, because their progress is watched for a
+/// single run. Error if another run uses them.
 class GpusOfProcesses {
   public:
     GpusOfProcesses();

@@ -5,7 +5,7 @@
 namespace drover::v1 {
 namespace {
 
-/// The folder is the run's until the last checkpoint is written, also when training fails.
+/// Keeps the folder locked until the last checkpoint is written, also if training fails.
 class LockedFolder {
   public:
     explicit LockedFolder(TrainingRun& run) : run_(run) { run_.lock_output_folder(); }

@@ -9,8 +9,8 @@
 
 namespace drover::v1 {
 
-/// A TrainingRun of the objects that a Trainer was given. Where there are other processes, all make theirs at
-/// the same time and call the same functions in the same order.
+/// A TrainingRun made from the objects given to a Trainer. With several processes, all create theirs at the
+/// same time and call the same functions in the same order.
 class TrainerRun {
   public:
     explicit TrainerRun(const TrainerParts& parts);
@@ -18,7 +18,7 @@ class TrainerRun {
     TrainerRun(const TrainerRun&) = delete;
     TrainerRun& operator=(const TrainerRun&) = delete;
 
-    /// The last metrics. From now on the model has the run's weights.
+    /// Returns the last metrics. From now on the model has the run's weights.
     Json train();
     Json evaluate();
     void save_model(const std::string& folder);

@@ -19,8 +19,8 @@ std::atomic<bool> fsdp_v2_enabled = false;
 
 const ArgumentSource from_fields{.kind = ArgumentSource::Kind::command_line};
 
-/// By name, because training_args.json has them so, and so that what follows from them and what they must not
-/// be together is decided where it is for everybody.
+/// By name, because training_args.json needs the names, and so that implications and conflicts are decided by
+/// the same code as for the command.
 Arguments named_arguments(const TrainerParts& parts) {
     const TrainingArguments& a = parts.args;
     Arguments arguments;
@@ -64,7 +64,7 @@ void set_text(Arguments& arguments, const std::string& name, const std::string& 
     arguments.set(named.argument->name, value_from_text(*named.argument, text, "--" + name), from_fields);
 }
 
-/// A Trainer has objects and calls for what only the command takes from its arguments.
+/// A Trainer has objects and calls for some things that the command takes from its arguments.
 void refuse_what_does_nothing(const Arguments& before, const Arguments& after) {
     std::vector<std::string_view> names;
     for (const ArgumentGroup& group : argument_groups())

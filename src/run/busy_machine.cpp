@@ -13,7 +13,8 @@
 namespace drover {
 namespace {
 
-/// Threads of other programs that want to run right now: the fourth number of /proc/loadavg counts them all.
+/// Threads of other programs that are runnable now; the fourth number of /proc/loadavg counts all runnable
+/// threads.
 int others_running() {
     std::ifstream file("/proc/loadavg");
     double minute = 0, minutes = 0, quarter = 0;
@@ -22,7 +23,7 @@ int others_running() {
     return std::max(0, running - 1);
 }
 
-/// As OpenMP has read it: GOMP_SPINCOUNT comes first, and main() sets it where the user says nothing.
+/// As OpenMP has read it: GOMP_SPINCOUNT takes precedence, and main() sets it if the user sets neither.
 bool threads_spin() {
     const char* count = std::getenv("GOMP_SPINCOUNT");
     const char* policy = std::getenv("OMP_WAIT_POLICY");
@@ -33,7 +34,7 @@ bool threads_spin() {
 
 std::string busy_machine_hint(int threads) {
     if (threads < 2 || !threads_spin()) return {};
-    int others = std::numeric_limits<int>::max();  // a single look may catch somebody who is done at once
+    int others = std::numeric_limits<int>::max();  // a single sample may catch a thread about to finish
     for (int look = 0; look < 3; ++look) {
         others = std::min(others, others_running());
         std::this_thread::sleep_for(std::chrono::milliseconds(5));

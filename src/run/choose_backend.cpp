@@ -15,12 +15,12 @@
 namespace drover {
 namespace {
 
-/// OpenMP would end the program when the system refuses one of its threads, so it is asked for them before.
+/// OpenMP ends the program if the system refuses one of its threads, so this tries to start them first.
 void check_threads() {
     const auto wanted = static_cast<std::size_t>(omp_get_max_threads());
     std::promise<void> gate;
     const std::shared_future<void> open(gate.get_future());
-    std::vector<std::thread> threads;  // besides this one
+    std::vector<std::thread> threads;  // in addition to this one
     std::string refusal;
     try {
         while (threads.size() + 1 < wanted) threads.emplace_back([open] { open.wait(); });

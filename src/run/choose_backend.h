@@ -9,15 +9,15 @@
 
 namespace drover {
 
-/// "cpu", "cuda", or "auto": a GPU when there is one that can be used. With auto, a GPU that cannot be used
-/// (a build without CUDA, say) is told of in one line on stderr, and the CPU is taken. `place` numbers the
+/// "cpu", "cuda", or "auto": a GPU if a usable one exists. With auto, a GPU that cannot be used (for example,
+/// in a build without CUDA) is reported in one line on stderr, and the CPU is used. `place` numbers the
 /// processes of a machine, which take its GPUs in turn.
 std::unique_ptr<Backend> make_chosen_backend(
     std::string_view device, int place = 0,
     const BackendSettings& settings = backend_settings_from_environment());
 
-/// The backend of a process of a run. Where no number of threads is asked for and several processes are on
-/// the machine, it takes this one's part of the processors.
+/// The backend for one process of a run. If the number of threads is not given and several processes are on
+/// the machine, it takes this process's share of the processors.
 std::unique_ptr<Backend> make_process_backend(const DeviceSettings& settings, const MachinePlace& machine);
 
 }  // namespace drover

@@ -15,7 +15,7 @@ DeviceMesh::DeviceMesh(World* world, const ProcessGroup& ranks, const MeshPlan& 
         return;
     }
     check_devices_alike(ranks, backend.device());
-    MakeCommunicator make;  // empty: the world does
+    MakeCommunicator make;  // empty: use the world's
     if (backend.device() == Device::cuda) {
         std::unique_ptr<GpuLinks> links;
         ranks.together([&] { links = load_nccl(backend); });

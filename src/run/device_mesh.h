@@ -9,23 +9,23 @@
 
 namespace drover {
 
-/// Error that names the ranks whose device is another one than the first's, as it may happen with
-/// `--device auto`. Collective.
+/// Error that names the ranks whose device differs from the first rank's, as can happen with `--device auto`.
+/// Collective.
 void check_devices_alike(const ProcessGroup& ranks, Device device);
 
-/// The mesh of a run, with what carries the collectives of its backend's tensors. This is the one place that
-/// decides it: the world's own communicators for the CPU, NCCL's for GPUs.
+/// The mesh of a run, with the communicators for its backend's tensors. They are chosen only here: the
+/// world's own communicators for the CPU, NCCL's for GPUs.
 class DeviceMesh {
   public:
-    /// A mesh of one rank where there is no world; else collective. Error when ranks have different
-    /// devices, or GPUs that cannot exchange data here. World and backend must outlive it.
+    /// A mesh of one rank if there is no world; otherwise collective. Error if ranks have different devices,
+    /// or GPUs that cannot exchange data here. World and backend must outlive this object.
     DeviceMesh(World* world, const ProcessGroup& ranks, const MeshPlan& settings, Backend& backend);
 
-    /// How many ranks have the GPU of this one, itself among them; 1 on the CPU.
+    /// How many ranks use this rank's GPU, including itself; 1 on the CPU.
     int ranks_of_gpu() const { return gpus_ ? gpus_->ranks_of_gpu() : 1; }
 
-    /// What this rank's collectives took so far, those on its GPU included if the world's options ask for it;
-    /// nothing without a world.
+    /// The time of this rank's collectives so far, including those on its GPU if the world's options ask for
+    /// it; zero without a world.
     CommunicationTimes communication_times();
 
     const Mesh& operator*() const { return *mesh_; }

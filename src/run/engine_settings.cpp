@@ -26,7 +26,7 @@ Precision chosen_precision(const RunSettings& settings, std::optional<DType> sto
     if (half && device == Device::cpu)
         throw Error("fp16 is not available on the CPU.",
                     "Use --bf16, which needs no loss scaling, or float32.");
-    // Half precision weights without a master copy would stand still: updates are below their last digit.
+    // Half-precision weights without a master copy would not change: updates are below their last digit.
     Precision precision = half                     ? Precision::with_master(DType::f16)
                           : weights == DType::bf16 ? Precision::pure_bf16()
                           : asked.bf16             ? Precision::with_master(DType::bf16)
@@ -77,7 +77,7 @@ TrainEngineOptions engine_options(const RunSettings& settings, const Precision& 
                                   const MeshPlan& mesh, Device device, std::int64_t rows,
                                   std::int64_t row_length) {
     TrainEngineOptions options = engine_options(settings, precision);
-    if (device == Device::cpu) options.offload_optimizer = false;  // it is in the host's memory anyway
+    if (device == Device::cpu) options.offload_optimizer = false;  // it is in host memory anyway
     options.model.rows = rows;
     options.model.row_length = row_length;
     options.sharding = mesh.sharding;

@@ -6,8 +6,8 @@
 
 namespace drover {
 
-/// A local path as it is, else the snapshot of a Hub repository in `cache` (empty: the user's). `what` names
-/// the source in the Error, which says where it looked.
+/// A local path as it is, otherwise the snapshot of a Hub repository in `cache` (empty: the user's). `what`
+/// names the source in the Error, which lists where it looked.
 std::filesystem::path find_pretrained(const std::string& name, std::string_view what,
                                       const std::filesystem::path& cache = {},
                                       std::string_view revision = "main");

@@ -27,19 +27,19 @@ int number_of(const char* name, const std::string& text) {
 /// The variables of one launcher.
 struct Launcher {
     const char *processes, *rank;
-    bool needs_step = false;  ///< they count only in a process that srun has started
+    bool needs_step = false;  ///< valid only in a process started by srun
 };
 
 constexpr std::array launchers{
     Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
     Launcher{"PMI_SIZE", "PMI_RANK"},
     Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
-    // PMIx gives a rank alone; srun --mpi=pmix gives the number beside it.
+    // PMIx gives only a rank; with srun --mpi=pmix this variable gives the number of processes.
     Launcher{"SLURM_NTASKS", "SLURM_PROCID", true},
 };
 
-/// A batch script and the shell of salloc are process 0 of a step of their own, whose number is one of the
-/// last that there are, or not shown.
+/// A batch script and the shell of salloc are process 0 of their own step, whose id is one of the highest
+/// possible, or not set.
 bool is_in_step_of_srun(const ReadVariable& read, int rank) {
     if (rank > 0 || read("PMIX_RANK")) return true;
     const std::optional<std::string> step = read("SLURM_STEP_ID");
@@ -57,7 +57,8 @@ LaunchEnvironment told(const Launcher& launcher, const std::string& processes, c
     return found;
 }
 
-/// The flags of drover launch for processes of torchrun, so many of them on this machine (0: not known).
+/// The flags of drover launch for torchrun's processes, with `on_machine` of them on this machine (0:
+/// unknown).
 std::string flags_for(const ReadVariable& read, int processes, int on_machine) {
     if (on_machine == 0 || on_machine >= processes) return fmt::format("--nproc_per_node {} ", processes);
     return fmt::format("--nnodes {} --node_rank {} --master_addr {} --nproc_per_node {} ",
@@ -65,7 +66,7 @@ std::string flags_for(const ReadVariable& read, int processes, int on_machine) {
                        read("MASTER_ADDR").value_or("ADDRESS"), on_machine);
 }
 
-/// What a launcher said whose processes find each other.
+/// What a supported launcher reported, that is, one whose processes can find each other.
 LaunchEnvironment read_launchers(const ReadVariable& read) {
     for (const Launcher& launcher : launchers) {
         const auto processes = read(launcher.processes), rank = read(launcher.rank);
@@ -76,9 +77,9 @@ LaunchEnvironment read_launchers(const ReadVariable& read) {
     return {};
 }
 
-/// torchrun, accelerate and deepspeed give every process these; some platforms give them to every machine.
-/// They may have been started by another launcher: `outer` is what that one said. drover launch gives both
-/// the same numbers.
+/// torchrun, accelerate and deepspeed set these for every process; some platforms set them for every machine.
+/// They may themselves have been started by another launcher, whose information is `outer`. drover launch
+/// sets the same numbers for both.
 LaunchEnvironment read_torchrun(const ReadVariable& read, const LaunchEnvironment& outer) {
     constexpr Launcher torchrun{"WORLD_SIZE", "RANK"};
     const auto processes = read(torchrun.processes), rank = read(torchrun.rank);

@@ -19,7 +19,7 @@ double share_left_unchanged(std::span<const float> weights, double change) {
 }
 
 double first_update(const OptimizerSettings& optimizer, double learning_rate) {
-    // Its mean of squares begins at zero and is not corrected for that.
+    // RMSprop's mean of squares starts at zero, without bias correction.
     return optimizer.name == "rmsprop" ? learning_rate / std::sqrt(1 - optimizer.rmsprop.alpha)
                                        : learning_rate;
 }

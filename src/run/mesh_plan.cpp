@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// Hugging Face looks for the class among the model's modules, and so must find the decoder block.
+/// Hugging Face looks the class up among the model's modules, so it must be the decoder block.
 void check_wrapped_classes(const std::vector<std::string>& classes, const ModelConfig& config) {
     const std::string block = config.has_experts() ? "MixtralDecoderLayer" : "LlamaDecoderLayer";
     for (const std::string& name : classes)

@@ -9,15 +9,15 @@
 
 namespace drover {
 
-/// How the processes of a run stand and what each keeps: what MeshSettings come to for so many of them.
+/// The mesh of a run's processes and what each process keeps: MeshSettings applied to a number of processes.
 struct MeshPlan {
     MeshShape shape;
     Sharding sharding = Sharding::replicated;
     /// Between the seams of tensor parallelism, each rank holds its share of the tokens.
     enum class SequenceParallel : std::uint8_t {
         no,
-        where_possible,  ///< it belongs to 2-D sharding; rows that cannot be split stay whole
-        asked_for,       ///< Error where rows cannot be split
+        where_possible,  ///< part of 2-D sharding; rows that cannot be split stay whole
+        asked_for,       ///< Error if rows cannot be split
     };
     SequenceParallel sequence_parallel = SequenceParallel::no;
     int key_value_copies = 1;
@@ -29,8 +29,8 @@ struct MeshPlan {
     bool splits_tokens(std::int64_t row_length) const;
 };
 
-/// The mesh of `ranks` processes. UsageError when the settings do not suit the model; Error when the number
-/// of processes does not fit.
+/// The mesh of `ranks` processes. UsageError if the settings do not suit the model; Error if the number of
+/// processes does not fit.
 MeshPlan plan_mesh(const MeshSettings& settings, const ModelConfig& config, int ranks,
                    const MachinePlace& machine);
 

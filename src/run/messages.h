@@ -8,15 +8,15 @@
 
 namespace drover {
 
-/// What a run says on standard error or in a file, as far as --log_level lets it.
+/// A run's messages on standard error or in a file, filtered by --log_level.
 class Messages {
   public:
-    /// `level` is a choice of --log_level; passive says as much as info.
+    /// `level` is a choice of --log_level; passive is the same as info.
     explicit Messages(std::string_view level, std::FILE* out = stderr, std::string before_lines = "");
 
-    /// What is being done.
+    /// Progress.
     void info(std::string_view text) const;
-    /// What the user may not expect.
+    /// Something the user may not expect.
     void warning(std::string_view text) const;
 
     bool tell_info() const { return info_; }
@@ -30,7 +30,7 @@ class Messages {
     std::string before_lines_;
 };
 
-/// Shows on standard error what ends the program.
+/// Prints on standard error the error that ends the program.
 void show_end(const Error& error);
 
 }  // namespace drover

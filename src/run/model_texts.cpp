@@ -11,7 +11,7 @@ void write_model_texts(const std::filesystem::path& folder, const ModelConfig& c
     write_file_atomically(folder / "generation_config.json", generation_config_text(generation));
     save_tokenizer(tokenizer, folder);
     Json settings = recorded_settings;
-    settings.erase("steal_lock");  // it was meant once; who gives the file again does not mean to steal
+    settings.erase("steal_lock");  // meant for one run only; reusing the file must not steal again
     write_file_atomically(folder / "training_args.json", python_json(settings, 2) + "\n");
 }
 

@@ -8,8 +8,8 @@
 
 namespace drover {
 
-/// Writes what belongs beside saved weights: config.json, generation_config.json, the tokenizer's files and
-/// training_args.json (`recorded_settings`).
+/// Writes the files that accompany saved weights: config.json, generation_config.json, the tokenizer's files
+/// and training_args.json (`recorded_settings`).
 void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
                        const Json& generation, const Tokenizer& tokenizer, const Json& recorded_settings);
 

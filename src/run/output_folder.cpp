@@ -22,7 +22,7 @@ void OutputFolder::take() {
                                     .times = request_.times},
                         [this](const std::string& line) { messages_.warning(line); });
     });
-    // The others meet the first one after every look: a wait may be longer than they have patience for it.
+    // The ranks synchronize after every attempt: the whole wait may be longer than their timeout.
     int waiting = 1;
     while (waiting != 0) {
         group_.together([&] {
@@ -34,7 +34,7 @@ void OutputFolder::take() {
     }
 }
 
-/// A run that has the folder and fails may remove it, if it has made it.
+/// A run that holds the folder and fails may remove it, if that run created it.
 std::unique_ptr<FolderLock> OutputFolder::go_on(FolderLockAttempt& attempt) {
     make_folder();
     try {
@@ -73,12 +73,12 @@ void OutputFolder::release() noexcept {
     const std::lock_guard lock(mutex_);
     released_ = true;
     if (lock_) lock_->release();
-    if (made_) rmdir(request_.folder.c_str());  // unless there is something in it
+    if (made_) rmdir(request_.folder.c_str());  // fails if it is not empty
 }
 
 void OutputFolder::release_at_once() noexcept {
-    // Where a take() or a release() hangs in the file system, the lock stays; the next run sees that this
-    // process has ended.
+    // If a take() or release() hangs in the file system, the lock stays; the next run sees that this process
+    // has ended.
     const std::unique_lock lock(mutex_, std::chrono::seconds(2));
     if (!lock) return;
     released_ = true;

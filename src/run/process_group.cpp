@@ -85,7 +85,7 @@ void ProcessGroup::together(const std::function<void()>& work) const {
     try {
         work();
     } catch (const PeerFailure&) {
-        throw;  // the others know already
+        throw;  // the others already know
     } catch (...) {
         problem = std::current_exception();
     }

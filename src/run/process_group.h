@@ -13,8 +13,8 @@
 
 namespace drover {
 
-/// What went wrong on some ranks, as every rank learns of it. One of them shows it: the text of the others
-/// is short.
+/// A failure on some ranks, as every rank learns of it. One of them shows it; on the others the text is
+/// short.
 class FailureOfRank final : public AgreedError {
   public:
     FailureOfRank(std::string_view cause, std::string_view remedy, int exit_code, bool shown_here)
@@ -27,44 +27,44 @@ class FailureOfRank final : public AgreedError {
     bool shown_here_;
 };
 
-/// What is being thrown, as this rank shows it.
+/// The exception being handled, as this rank shows it.
 FailureOfRank own_failure(const std::exception_ptr& problem, std::string_view before_cause);
 
-/// The processes of a run and what they tell each other besides tensors. Everything but the counts is
-/// collective. Messages go through the host's memory, whatever device computes.
+/// The processes of a run and what they exchange apart from tensors. Everything but the counts is collective.
+/// Messages go through host memory, whatever the compute device.
 class ProcessGroup {
   public:
-    /// One process, which has nobody to talk to.
+    /// A single process.
     ProcessGroup();
-    /// The world must outlive it.
+    /// The world must outlive this object.
     explicit ProcessGroup(World& world);
 
     int rank() const { return everyone_->rank(); }
     int size() const { return everyone_->size(); }
     bool is_first() const { return rank() == 0; }
 
-    /// Every rank's text, in their order.
+    /// The texts of all ranks, in rank order.
     std::vector<std::string> gather(std::string_view text) const;
-    /// The first rank's text, everywhere.
+    /// The first rank's text, on every rank.
     std::string from_first(std::string_view text) const;
     int largest(int number) const;
     void meet() const;
 
-    /// Does the work on every rank. When it throws on some, every rank throws FailureOfRank: the first of
-    /// those shows what it was, with its rank in front when others were spared (but not 0, which speaks for
-    /// all).
+    /// Does the work on every rank. If it throws on some, every rank throws FailureOfRank. The first of those
+    /// that failed shows the reason, prefixed with its rank if others did not fail (except rank 0, which
+    /// needs no prefix).
     void together(const std::function<void()>& work) const;
-    /// Does the work of the ranks for which `goes_first` holds before that of the others, likewise together.
+    /// Like together(), but the ranks with `goes_first` do the work before the others.
     void in_turns(bool goes_first, const std::function<void()>& work) const;
 
   private:
     std::unique_ptr<Communicator> everyone_;
 };
 
-/// Something that must be alike on all ranks, and what it is here.
+/// Names and values of things that must be the same on all ranks.
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
-/// FailureOfRank that names the ranks that differ from the first one, and in what.
+/// FailureOfRank naming the ranks that differ from the first one, and what differs.
 void check_ranks_agree(
     const ProcessGroup& ranks, const NamedTexts& own,
     std::string_view remedy = "Start all of them with one program, one command line and the same files.");

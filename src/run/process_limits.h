@@ -9,38 +9,37 @@
 #include "run/settings/run_settings.h"
 #include "train/engine/train_engine.h"
 
-/// What a process of a run may take of its machine, and how long the run will take.
+/// How much of its machine a process of a run may use, and how long the run will take.
 namespace drover {
 
-/// Memory for this process: its share where processes have the memory in common. All must outlive it.
+/// Memory for this process: its share if processes share the memory. All references must outlive this object.
 class ProcessLimits {
   public:
     ProcessLimits(const RunSettings& settings, const Processes& processes, Backend& backend,
                   const DeviceMesh& mesh)
         : settings_(settings), processes_(processes), backend_(backend), mesh_(mesh) {}
 
-    /// Bytes of the device for this process.
+    /// Device memory for this process, in bytes.
     std::size_t device_bytes() const;
-    /// Those that the plan may take (memory_fraction).
+    /// The part of it that the plan may use (memory_fraction).
     std::size_t allowed_bytes() const;
-    /// Host memory for checkpoints beside a planned engine. Unless it is given: a quarter of the memory, but
-    /// not what the plan needs.
+    /// Host memory for writing checkpoints, in addition to a planned engine. Unless it is given: a quarter of
+    /// the memory, without what the plan needs.
     std::uint64_t checkpoint_buffer(const TrainEngine& engine) const;
 
-    /// What all processes can do per second when this one alone, with its threads, can do `own`: processors
-    /// and GPUs that several of them share count once.
+    /// What all processes together can do per second if this one alone, with its threads, can do `own`.
+    /// Processors and GPUs that several processes share count once.
     double peak_of_all(double own) const;
 
-    /// Error when a planned engine is larger than it may be. `sharing` replicas share the batch of the
-    /// arguments.
+    /// Error if a planned engine is larger than allowed. `sharing` replicas share the batch of the arguments.
     void check(const TrainEngine& engine, const ModelConfig& config, const TrainEngineOptions& options,
                std::int64_t accumulation_steps, std::int64_t sharing) const;
 
   private:
-    /// Of the host, for this process.
+    /// Host memory for this process.
     double host_bytes() const;
-    /// What the plan may take of it. Such memory is never swapped out, so something is left to everybody
-    /// else.
+    /// The part of it that the plan may use. Such memory is never swapped out, so some is left for other
+    /// programs.
     std::size_t allowed_host_bytes() const;
     double fraction() const { return settings_.device.memory_fraction.value_or(1); }
 
@@ -50,8 +49,8 @@ class ProcessLimits {
     const DeviceMesh& mesh_;
 };
 
-/// How long the updates take for `tokens` through a model with so many active parameters: six operations per
-/// token and parameter, at the rate that a step usually reaches. `peak` is that of all processes.
+/// How long the updates take for `tokens` through a model with this many active parameters: six operations
+/// per token and parameter, at the rate that a step usually reaches. `peak` is that of all processes.
 std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes);
 
 }  // namespace drover

@@ -39,7 +39,7 @@ QuietEnd show_failure(int rank) {
     } catch (...) {
         const std::string name = fmt::format("Rank {}", rank);
         const FailureOfRank own = own_failure(std::current_exception(), "");
-        const bool named = own.cause().starts_with(name);  // as those of collectives are
+        const bool named = own.cause().starts_with(name);  // as in errors of collectives
         show_end(named ? own : own_failure(std::current_exception(), name + ": "));
         return QuietEnd(own.exit_code());
     }
@@ -74,15 +74,15 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
         return work(alone);
     }
     const std::unique_ptr<World> world = begin_world(launch, waits);
-    // A launcher ends all processes as soon as one has failed, so what is to be shown is shown before the
-    // others learn of it.
+    // A launcher ends all processes as soon as one has failed, so errors are shown before the other ranks
+    // learn of them.
     std::optional<QuietEnd> end;
     run_rank(*world, [&](World& rank) {
         try {
             Processes processes = find_processes(rank);
             work(processes);
         } catch (const AgreedError&) {
-            end = show_failure(rank.rank());  // all ranks come to the end of the world in order
+            end = show_failure(rank.rank());  // all ranks finish the world in an orderly way
         } catch (...) {
             throw show_failure(rank.rank());
         }
@@ -92,7 +92,7 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
 
 WorldOptions world_options(const DeviceSettings& settings, const LaunchEnvironment& launch) {
     using std::chrono::milliseconds;
-    // Ranks that wait for the same one lose patience one after the other: the first tells the others.
+    // Ranks that wait for the same rank time out one after the other: the first one informs the others.
     const milliseconds later = milliseconds(1500) * std::min(launch.rank, 10);
     return {.deadline = settings.timeout + later,
             .comm_debug = settings.compare_collectives,

@@ -8,10 +8,10 @@
 #include "run/process_group.h"
 #include "run/settings/run_settings.h"
 
-/// The processes of a run: how they find each other, and how they end.
+/// The processes of a run: how they find each other and how they end.
 namespace drover {
 
-/// The end of a process that has nothing to say: another one says what happened.
+/// Ends a process without a message: another process reports what happened.
 class QuietEnd final : public Error {
   public:
     explicit QuietEnd(int exit_code) : Error("Another process says what happened."), exit_code_(exit_code) {}
@@ -31,31 +31,31 @@ struct Processes {
     bool alone() const { return world == nullptr; }
 };
 
-/// Where one process cannot begin, all of them usually cannot, for the same reason. The first one returns, to
-/// say it at once, and the launcher then ends the others (mpirun after a second); those that still live a few
-/// seconds later have their own reason.
+/// If one process cannot start, usually none can, for the same reason. The first one returns immediately to
+/// report it, and the launcher then ends the others (mpirun after a second). Those still alive after a few
+/// seconds have a reason of their own.
 void let_first_speak(const LaunchEnvironment& launch);
 
-/// This process's rank of the world that a launcher started. `waits` says how long ranks wait for each other.
-/// Error where MPI cannot be used, or sees other processes than the launcher named.
+/// This process's rank in the world that a launcher started. `waits` sets how long ranks wait for each other.
+/// Error if MPI cannot be used, or sees other processes than the launcher reported.
 std::unique_ptr<World> begin_world(const LaunchEnvironment& launch, const WorldOptions& waits);
 
-/// The processes of a world, this one among them. Collective; the world must outlive what is returned.
+/// The processes of a world, including this one. Collective; the world must outlive the result.
 Processes find_processes(World& world);
 
-/// Shows the failure that is being handled, if this is the rank to do so; returns how it ends quietly.
+/// Shows the failure being handled, if this rank is the one to do so; returns the QuietEnd to throw.
 QuietEnd show_failure(int rank);
 
-/// Runs the work in this process, or, where a launcher started several, in all of them as the ranks of one
-/// world. When several fail, one shows why, and all throw QuietEnd.
+/// Runs the work in this process or, if a launcher started several, in all of them as the ranks of one world.
+/// If it fails, one rank shows why, and all throw QuietEnd.
 void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits,
                       const std::function<void(Processes&)>& work);
 
-/// How long ranks wait for each other, and what is watched of their collectives.
+/// How long ranks wait for each other, and how their collectives are monitored.
 WorldOptions world_options(const DeviceSettings& settings, const LaunchEnvironment& launch);
 
-/// Error unless all ranks have the same program and the same settings (SettingsRecord::alike), and take the
-/// batch alike, which the environment may decide.
+/// Error unless all ranks have the same program and the same settings (SettingsRecord::alike), and share the
+/// batch in the same way, which may depend on the environment.
 void check_started_alike(const Processes& processes, const RunSettings& settings);
 
 }  // namespace drover

@@ -12,14 +12,14 @@
 namespace drover {
 namespace {
 
-/// What lives until the program ends.
+/// State that lives until the program ends.
 struct Program {
-    std::unique_ptr<World> world;  ///< null: not begun, or alone
+    std::unique_ptr<World> world;  ///< null: not started, or a single process
     Processes processes;
-    pid_t process = 0;  ///< that began it; its children only inherit it
+    pid_t process = 0;  ///< that started it; its children only inherit it
 };
 
-/// Never destroyed: whatever still needs it at the end of the program finds it.
+/// Never destroyed, so that it can be used until the very end of the program.
 Program& program() {
     static auto* const only = new Program;
     return *only;
@@ -38,8 +38,8 @@ void check_same_call(const ProcessGroup& ranks, std::string_view call) {
                         1, ranks.is_first());
 }
 
-/// The launcher ends all processes as soon as one has failed, so what is to be shown is shown before the
-/// others learn of it. Trainers are left as they are: they may be in the middle of a collective.
+/// The launcher ends all processes as soon as one has failed, so errors are shown before the other processes
+/// learn of them. Trainers are not destroyed: they may be in the middle of a collective.
 [[noreturn]] void end_all(const LaunchEnvironment& launch) {
     const std::exception_ptr problem = std::current_exception();
     const QuietEnd end = show_failure(launch.rank);
@@ -51,7 +51,7 @@ void check_same_call(const ProcessGroup& ranks, std::string_view call) {
             try {
                 own.processes.group.meet();
             } catch (const Error&) {
-                // Another process has failed in the meantime, and has said so.
+                // Another process has failed in the meantime and has reported it.
             }
         } catch (const std::exception& error) {
             own.world->fail(error.what());
@@ -60,8 +60,7 @@ void check_same_call(const ProcessGroup& ranks, std::string_view call) {
     std::_Exit(end.exit_code());
 }
 
-/// The end of the program is the last thing that the processes do together. One that ends with another status
-/// than 0 has had its reasons, and does not wait.
+/// The processes end the program together. One that exits with a nonzero status does not wait for the others.
 void leave(int status, void*) {
     Program& own = program();
     if (own.world == nullptr || own.process != getpid()) return;
@@ -73,7 +72,7 @@ void leave(int status, void*) {
         check_same_call(own.processes.group, "the end of the program");
         own.processes = {};
         own.world->close();
-        own.process = 0;  // a Trainer that outlives main() may still look at the world
+        own.process = 0;  // a Trainer that outlives main() may still access the world
     } catch (...) {
         end_all(read_launch_environment());
     }

@@ -12,8 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 using Say = std::function<void(const std::string&)>;
 
-/// A folder that holds another run's files is not written over by accident. `asked_not_to`: what asks not to
-/// go on from there, if something does.
+/// Prevents overwriting another run's files by accident. `asked_not_to` is the setting that asks not to
+/// resume from there, if any.
 void check_nothing_is_lost(const fs::path& folder, const std::string& asked_not_to) {
     const bool has_model = fs::exists(folder / "trainer_state.json") || holds_weights(folder);
     const bool has_checkpoints = !checkpoints_by_age(folder).empty();

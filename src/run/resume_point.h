@@ -7,20 +7,20 @@
 #include "run/process_group.h"
 #include "run/settings/run_settings.h"
 
-/// Where a run goes on from, and how it ends early.
+/// Where a run resumes from, and how it ends early.
 namespace drover {
 
 /// Whether a folder holds a model.
 bool holds_weights(const std::filesystem::path& folder);
 
-/// The complete checkpoint that the settings ask to go on from; nothing: the run starts anew. Removes what
-/// interrupted saves left in `output`. Error when there is nothing to go on from where that is asked for, and
-/// when another model's files would be written over.
+/// The complete checkpoint that the settings ask to resume from; nothing: the run starts over. Removes what
+/// interrupted saves left in `output`. Error if a resume is required but impossible, and if another model's
+/// files would be overwritten.
 std::optional<std::filesystem::path> find_resume_point(const CheckpointSettings& settings,
                                                        const std::filesystem::path& output,
                                                        const std::function<void(const std::string&)>& say);
 
-/// The same for all ranks: the first one looks, and speaks. Collective.
+/// The same for all ranks: the first one looks and reports. Collective.
 std::optional<std::filesystem::path> agree_on_resume_point(
     const ProcessGroup& group, const CheckpointSettings& settings, const std::filesystem::path& output,
     const std::function<void(const std::string&)>& say);

@@ -14,7 +14,7 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
     const Messages& messages = run.log.messages();
     const bool first = run.processes.is_first();
     const bool with_bar = first && !logs.disable_progress_bar.value_or(!messages.tell_warnings());
-    // Measuring takes a moment, which is worth it where somebody watches.
+    // Measuring takes a moment, so it is done only if someone may be watching.
     if (with_bar) bar_.emplace(isatty(STDERR_FILENO) != 0 ? run.measure_peak() : 0);
     if (messages.tell_info()) banner_.emplace();
     if (std::FILE* records = run.log.records())

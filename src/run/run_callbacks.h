@@ -18,29 +18,29 @@
 
 namespace drover {
 
-/// What the callbacks of a run look at. All must outlive them.
+/// What the callbacks of a run observe. All of it must outlive them.
 struct WatchedRun {
     const RunSettings& settings;
     const Processes& processes;
     const RunLog& log;
-    SignalThread* signals;  ///< null: the run does not take them
+    SignalThread* signals;  ///< null: the run does not handle signals
     Backend& backend;
     CommunicationReport::ReadTimes communication_times;
     std::function<double()> measure_peak;  ///< of all processes; takes a moment
     std::string config_text;               ///< as it is saved
 };
 
-/// What watches a run and reports on it, as its settings ask for.
+/// The callbacks that watch a run and report on it, according to its settings.
 class RunCallbacks {
   public:
     explicit RunCallbacks(const WatchedRun& run);
 
-    /// In the order in which they must be told. They must outlive the trainer.
+    /// Adds them in the required order. They must outlive the trainer.
     void add_to(Trainer& trainer);
 
     /// The signal that ended training; 0: none did.
     int ended_by() const { return signals_ ? signals_->ended_by() : 0; }
-    /// Signals do again what they do without a run. Returns one that came too late to end training, or 0.
+    /// Signals act again as they do without a run. Returns a signal that came too late to end training, or 0.
     int release_signals() { return signals_ ? signals_->release() : 0; }
     /// Where the trace is; empty: there is none.
     std::filesystem::path trace() const;

@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// Blocks are never padded, and every token of theirs is a label.
+/// Blocks are never padded, and every token in them is a label.
 TokenId pad_id(const std::string& name, Packing packing, const Tokenizer& tokenizer) {
     if (packing == Packing::hf) return 0;
     if (name == "unk") {

@@ -7,12 +7,12 @@
 /// The batches of a run.
 namespace drover {
 
-/// What is trained on, in the order that the settings ask for. `loop` are the run's, as deal_batches() has
-/// left them; `tokens` must outlive what is returned.
+/// The training data, in the order that the settings request. `loop` are the run's settings after
+/// deal_batches(); `tokens` must outlive the result.
 std::unique_ptr<TrainingData> training_data(const RunSettings& settings, const TrainerSettings& loop,
                                             const ModelSource& model, const TokenSource& tokens,
                                             const BatchLayout& layout);
-/// What is evaluated, once and in order.
+/// The evaluation data, once and in order.
 std::unique_ptr<TrainingData> evaluation_data(const RunSettings& settings, const TrainerSettings& loop,
                                               const ModelSource& model, const TokenSource& tokens,
                                               const BatchLayout& layout);

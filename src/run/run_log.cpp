@@ -19,7 +19,7 @@ RunLog::File RunLog::open_log(const Processes& processes, const LogSettings& set
     if (!folder || processes.is_first()) return nullptr;
     std::filesystem::create_directories(*folder);
     const std::filesystem::path path = *folder / fmt::format("rank-{}.log", processes.group.rank());
-    // A program may have several runs one after the other.
+    // A program may do several runs one after the other.
     static std::set<std::filesystem::path> begun;
     File file(std::fopen(path.c_str(), begun.insert(path).second ? "w" : "a"));
     if (!file)

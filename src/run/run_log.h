@@ -9,15 +9,15 @@
 
 namespace drover {
 
-/// Where this process says what it does: standard error for the first one of the run, and of each machine if
-/// that is asked for; for the others a file of their own or a level of their own, else nowhere.
+/// Where this process logs: standard error for the first process of the run, and of each machine if
+/// requested; for the others, their own file or their own level, otherwise nowhere.
 class RunLog {
   public:
     /// Error when the log cannot be opened.
     RunLog(const Processes& processes, const LogSettings& settings);
 
     const Messages& messages() const { return messages_; }
-    /// Where records go as they are logged: standard output, this rank's log, or (null) nowhere.
+    /// Where records are printed as they are logged: standard output, this rank's log, or (null) nowhere.
     std::FILE* records() const { return is_first_ ? stdout : log_.get(); }
 
   private:

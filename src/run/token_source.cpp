@@ -41,7 +41,7 @@ void check_split(const SharedRows& rows, std::string_view split) {
     if (!rows) throw Error(fmt::format("The dataset has no split \"{}\".", split), "Give a file for it.");
 }
 
-/// Rows of this packing, of the length that --block_size, the tokenizer and the model give them.
+/// Rows of this packing, with the length that follows from --block_size, the tokenizer and the model.
 PackingOptions own_packing(Packing kind, const RunSettings& settings, const ModelSource& model,
                            const Messages& messages) {
     PackingOptions packing{.packing = kind};
@@ -57,7 +57,7 @@ PackingOptions own_packing(Packing kind, const RunSettings& settings, const Mode
     return packing;
 }
 
-/// What rows that are final say of their packing; nothing when there are none such.
+/// The packing of rows that are final; nothing if they are not.
 std::optional<PackingOptions> final_packing(const SharedRows& rows, const RunSettings& settings,
                                             const ModelSource& model, const Messages& messages) {
     const TokenForm* const form = rows ? rows->token_form() : nullptr;
@@ -82,7 +82,7 @@ std::optional<PackingOptions> final_packing(const SharedRows& rows, const RunSet
     return PackingOptions{.packing = form->packing, .block_size = form->block_size, .workers = form->workers};
 }
 
-/// Error when ids are not those of the model's tokenizer.
+/// Error if the ids are not those of the model's tokenizer.
 void check_ids(const TokenForm& form, const RunSettings& settings, const ModelSource& model) {
     const auto is_of = [&](TransformersRules rules) {
         return find_tokenizer(settings.model, settings.names, rules)->fingerprint() == form.tokenizer;
@@ -97,7 +97,7 @@ void check_ids(const TokenForm& form, const RunSettings& settings, const ModelSo
                     "Use the tokenizer that belongs to this model, or raise vocab_size.");
 }
 
-/// Makes or finds the rows of one split after the other.
+/// Makes or finds the rows of each split.
 class RowFinder {
   public:
     RowFinder(const RunSettings& settings, const ModelSource& model, const Messages& messages,
@@ -121,7 +121,7 @@ class RowFinder {
     }
 
   private:
-    /// Rows of ids as they are, but for what is too long.
+    /// Uses rows of ids unchanged, except for cutting those that are too long.
     void take(const SharedRows& rows, std::string_view split, TokenSplit& found) const {
         found.rows = rows->token_rows();
         found.identity = rows->fingerprint();
@@ -171,7 +171,7 @@ class RowFinder {
     bool make_again_;
 };
 
-/// With `make_again`, what --overwrite_cache asks for is done.
+/// With `make_again`, honours --overwrite_cache.
 TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, const Messages& messages,
                         bool make_again) {
     const DatasetRequest request = dataset_request(settings);
@@ -193,7 +193,7 @@ TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, c
     const std::optional<PackingOptions> final_train = final_packing(splits.train, settings, model, messages),
                                         final_validation =
                                             final_packing(splits.validation, settings, model, messages);
-    // Text beside rows that are final is packed as they are.
+    // Text used together with final rows is packed the same way.
     const PackingOptions packing = final_train ? *final_train
                                    : final_validation
                                        ? *final_validation

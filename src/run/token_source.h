@@ -12,11 +12,11 @@
 
 namespace drover {
 
-/// What is trained on, or evaluated.
+/// The rows to train on, or to evaluate.
 struct TokenSplit {
     std::shared_ptr<const TrainingRows> rows;  ///< null for a stream, and for a split that is not used
-    SharedRows streamed;                       ///< what is read while it is used
-    PackingOptions packing;                    ///< as the rows are, or will be, packed
+    SharedRows streamed;                       ///< rows that are read while they are used
+    PackingOptions packing;                    ///< how the rows are, or will be, packed
     std::string identity;                      ///< equal for equal rows
 };
 
@@ -26,15 +26,14 @@ struct TokenSource {
     PackingOptions packing;               ///< of the split whose rows may differ most in length
     std::int64_t row_length = 0;          ///< of the longest row
     std::string name;                     ///< of the dataset, for the model card
-    std::string train_hash{};             ///< of the text to train on, for RunFacts; empty: not known
+    std::string train_hash{};             ///< of the text to train on, for RunFacts; empty: unknown
     std::optional<TokenId> pad_id{};      ///< absent: the settings and the tokenizer decide
-    std::int64_t pad_to_multiple_of = 1;  ///< that rows of any length are padded to
+    std::int64_t pad_to_multiple_of = 1;  ///< row lengths are padded to it
 };
 
-/// Tokenizes, or finds what was tokenized before; a stream is only opened. Files of token ids are taken as
-/// they are, or packed where they hold one row per text; Error when they are not this model's. The first
-/// process of each machine does what is to be done; the others wait. Collective; Error unless all find the
-/// same.
+/// Tokenizes, or finds the result of an earlier run; a stream is only opened. Files of token ids are used as
+/// they are, or packed if they hold one row per text; Error if they are not this model's. The first process
+/// of each machine does the work; the others wait. Collective; Error unless all find the same rows.
 TokenSource find_tokens_together(const Processes& processes, const RunSettings& settings,
                                  const ModelSource& model, const Messages& messages);
 

@@ -29,8 +29,8 @@ TrainerState saved_state(const fs::path& folder) {
     return TrainerState::parse(read_text_file(file), file.string());
 }
 
-/// Nothing where it has none that can be read, as one of the Trainer's may have; a config that is named is
-/// enough to go on.
+/// Nothing if it has no readable config, as may happen with a checkpoint of the Trainer; naming a config is
+/// then enough to resume.
 std::optional<ModelConfig> config_of_checkpoint(const fs::path& folder) {
     try {
         return ModelConfig::from_path(folder);
@@ -160,7 +160,7 @@ void TrainingRun::check_memory() const {
 bool TrainingRun::is_complete() {
     int complete = 0;
     processes_.group.together([&] {
-        // The state is the last file that a run writes.
+        // The state is the last file a run writes.
         const fs::path& output = settings_.loop.output_dir;
         if (!processes_.is_first() || !resume_point_ || !fs::exists(output / state_file)) return;
         if (settings_.checkpoints.save_final_model && !holds_weights(output)) return;
@@ -185,12 +185,12 @@ bool TrainingRun::is_complete() {
     return complete_;
 }
 
-/// Of the run that the output folder holds.
+/// The state of the run in the output folder.
 TrainerState TrainingRun::completed_state() const {
     return saved_state(settings_.loop.output_dir);
 }
 
-/// The step at which that run has ended; 0 where it is not known.
+/// The step at which that run ended; 0 if unknown.
 std::int64_t TrainingRun::earlier_end() const {
     try {
         return completed_state().global_step;
@@ -207,7 +207,7 @@ fs::path TrainingRun::trained_model() const {
     return *resume_point_;
 }
 
-/// A line for each thing that makes this run another one than that of the checkpoint.
+/// One line for each thing in which this run differs from the checkpoint's.
 std::string TrainingRun::what_changed() const {
     std::string lines;
     const SettingsRecord& record = settings_.record;
@@ -225,7 +225,7 @@ std::string TrainingRun::what_changed() const {
 // weights
 
 void TrainingRun::prepare(const ReadWeight& in_memory) {
-    // Nothing in these is collective, and a file that no rank can read is shown once.
+    // None of these is collective, and an error that occurs on all ranks is shown once.
     processes_.group.together([&] { engine_->allocate(); });
     const Stopwatch preparation;
     if (in_memory)
@@ -286,8 +286,8 @@ void TrainingRun::resume() {
     say(fmt::format("  Continuing training from global step {}", resumed_state_->global_step));
 }
 
-/// What is saved has the tokenizer's special tokens, as with Hugging Face, which also turns the cache of
-/// generation off for training and saves it so.
+/// As in Hugging Face, the saved config has the tokenizer's special tokens and use_cache turned off, since
+/// training turns it off.
 void TrainingRun::align_config() {
     const Tokenizer& tokenizer = *model_.tokenizer;
     const std::optional<TokenId> pad = tokens_.pad_id ? tokens_.pad_id : tokenizer.pad();

@@ -17,54 +17,52 @@
 
 namespace drover {
 
-/// Model and rows of a run, where they do not lie in files that the settings name.
+/// Model and rows of a run that do not come from files named in the settings.
 struct RunInputs {
     ModelSource model;
     TokenSource tokens;
 };
 
-/// A run from its settings to its files: what one process does for it. Its phases are its member functions,
-/// in the order in which they are called. Where there are other processes, all call the same functions in the
-/// same order.
+/// A run from its settings to its output files, as executed by one process. Its phases are its member
+/// functions, in calling order. With several processes, all call the same functions in the same order.
 class TrainingRun {
   public:
-    /// Opens the log. Processes, and signals where the run is to end in order on SIGTERM and the like, must
-    /// outlive it. Collective.
+    /// Opens the log. `processes` must outlive the run, and so must `signals` if the run is to end cleanly on
+    /// SIGTERM and the like. Collective.
     TrainingRun(RunSettings settings, const Processes& processes, SignalThread* signals = nullptr);
     ~TrainingRun();
     TrainingRun(const TrainingRun&) = delete;
     TrainingRun& operator=(const TrainingRun&) = delete;
 
-    /// Makes, tries and locks the output folder, and finds the checkpoint to go on from. Before anything that
-    /// takes long, and before leftovers of a run that may not have ended are removed.
+    /// Creates, tests and locks the output folder, and finds the checkpoint to resume from. Called before
+    /// anything that takes long, and before leftovers of a run that may not have ended are removed.
     void lock_output_folder();
-    /// Waits until nothing is written any more, and lets others have the folder.
+    /// Waits until nothing is being written any more, and releases the folder.
     void unlock_output_folder();
 
     /// Reads model, tokenizer and rows from the files that the settings name.
     void read();
-    /// Takes them as they are.
+    /// Takes them from memory.
     void take(RunInputs inputs);
 
     void choose_device();
-    /// Makes the mesh, and plans all memory; allocates nothing yet.
+    /// Creates the mesh and plans all memory; allocates nothing yet.
     void plan();
-    /// Says what was planned.
+    /// Logs the plan.
     void describe() const;
-    /// Says how the processes share the work, where there are several.
+    /// Logs how the processes share the work, if there are several.
     void describe_mesh() const;
-    /// Warns where the file system has no room for a checkpoint.
+    /// Warns if the file system has no room for a checkpoint.
     void warn_of_little_space() const;
     /// Error when the plan needs more memory than there is.
     void check_memory() const;
 
-    /// Whether the run that is asked for was made before, to its end: then nothing of it is written again.
-    /// Says so. Collective.
+    /// Whether the requested run was already completed: then nothing is written again. Logs it. Collective.
     bool is_complete();
 
     using ReadWeight = std::function<std::vector<float>(const LeafSpec&)>;
-    /// Allocates, fills in the weights and makes the loop: from the checkpoint to go on from, else from
-    /// memory where `in_memory` is given, else from the model's files, else new ones.
+    /// Allocates, sets the weights and creates the loop. Weights come from the checkpoint to resume from,
+    /// otherwise from `in_memory` if given, otherwise from the model's files, otherwise they are new.
     void prepare(const ReadWeight& in_memory = {});
 
     /// Trains to the end and returns the last metrics. StoppedBySignal when a signal ended it.
@@ -72,11 +70,11 @@ class TrainingRun {
     /// Evaluates and returns the metrics.
     Json evaluate();
 
-    /// Writes what run_clm.py leaves when training has ended: the model, its metrics, the loop's state.
+    /// Writes what run_clm.py writes after training: the model, its metrics, the loop's state.
     void write_training_results(Json metrics);
-    /// Writes and shows the metrics of an evaluation.
+    /// Writes and prints the metrics of an evaluation.
     void write_evaluation_results(Json metrics);
-    /// Writes the model card and sums up.
+    /// Writes the model card and prints a summary.
     void conclude();
 
     const RunSettings& settings() const { return settings_; }
@@ -124,7 +122,7 @@ class TrainingRun {
     std::optional<SignalThread::LastAct> unlock_at_end_;
     std::optional<std::filesystem::path> resume_point_;
     std::optional<TrainerState> resumed_state_;
-    std::optional<LoopState> resumed_loop_;  ///< absent for a checkpoint of Hugging Face's
+    std::optional<LoopState> resumed_loop_;  ///< absent for a checkpoint from Hugging Face
     bool complete_ = false;
 
     ModelSource model_;

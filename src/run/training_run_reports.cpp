@@ -15,7 +15,7 @@
 #include "train/checkpoint/results_files.h"
 #include "train/engine/communication_plan.h"
 
-/// What a TrainingRun says before it trains, and what it writes afterwards.
+/// What a TrainingRun logs before training, and what it writes afterwards.
 namespace drover {
 namespace {
 
@@ -71,7 +71,7 @@ void TrainingRun::describe_steps() const {
                     counted(plan.max_steps, "update"), counted(plan.total_batch_size, "row"),
                     with_thousands(static_cast<std::int64_t>(tokens))));
     settings_.record.check_updates(plan.max_steps);
-    // One process measures while the others wait: its processors may be theirs, too.
+    // One process measures while the others wait, since they may share its processors.
     if (settings_.dry_run && processes_.is_first())
         say(time_estimate(tokens, parameters().active,
                           limits().peak_of_all(backend_->measure_peaks().flops(precision_.parameters)),
@@ -98,7 +98,7 @@ std::string TrainingRun::checkpoint_text() const {
                                       bytes_text(buffer)));
 }
 
-/// Of the first file that is to be written: a checkpoint, or the model alone.
+/// The space needed by the first file to be written: a checkpoint, or the model alone.
 std::string TrainingRun::space_text() const {
     const bool checkpoints = settings_.loop.save_strategy != IntervalStrategy::no;
     if (!checkpoints && !settings_.checkpoints.save_final_model) return "";
@@ -131,7 +131,7 @@ void TrainingRun::write_evaluation_results(Json metrics) {
     report("eval", metrics);
 }
 
-/// A stream's number of samples is what was asked for, as run_clm.py reports it, else what was read.
+/// A stream's number of samples is the requested one, as run_clm.py reports it, otherwise the number read.
 std::int64_t TrainingRun::samples(std::int64_t known, std::optional<std::int64_t> asked) const {
     return settings_.data.streaming ? asked.value_or(known) : known;
 }
@@ -148,7 +148,7 @@ void TrainingRun::conclude() {
         say(fmt::format("This process had at most {} of memory resident.",
                         bytes_text(static_cast<std::size_t>(peak_resident_bytes()))));
     if (!processes_.is_first()) return;
-    // A complete run may have been killed before it came to its last file.
+    // A complete run may have been killed before it wrote its last file.
     const bool lacks_card = !fs::exists(settings_.loop.output_dir / card_file);
     if (!complete_ || lacks_card) write_card(trainer_ ? trainer_->state() : completed_state());
     if (!trainer_) return;

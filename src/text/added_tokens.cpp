@@ -9,7 +9,7 @@
 namespace drover {
 namespace {
 
-/// Where the last character of `text`, which is not empty, begins.
+/// The start of the last character of `text`, which is not empty.
 std::size_t last_character(std::string_view text) {
     std::size_t i = text.size() - 1;
     while (i > 0 && (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80) --i;

@@ -14,45 +14,45 @@
 
 namespace drover {
 
-/// A token that is cut out of the text before anything else happens to it.
+/// A token that is cut out of the text before any other step.
 struct AddedToken {
     std::string content;
-    bool single_word = false;  ///< only where no word character stands beside it
+    bool single_word = false;  ///< only if no word character is next to it
     bool lstrip = false;       ///< includes the white space before it
     bool rstrip = false;       ///< and the white space after it
-    bool normalized = true;    ///< looked for in the normalized text, else in the text as it is
+    bool normalized = true;    ///< searched for in the normalized text, otherwise in the original text
     bool special = false;      ///< left out by decode with skip_special
 
     bool operator==(const AddedToken&) const = default;
 };
 
-/// An AddedToken from its JSON object ("id" and "__type" do not matter here). `special` counts where the
-/// object does not say it, and so does "normalized": as the opposite of special.
+/// An AddedToken from its JSON object ("id" and "__type" are not used here). `special` is used if the object
+/// does not have it; "normalized" then defaults to the opposite of special.
 AddedToken read_added_token(const JsonFields& fields, bool special);
 
 /// The added tokens of a tokenizer.
 class AddedTokens {
   public:
-    /// Adds a token, or changes the flags of one that is there. Its id is the one that the vocabulary has for
-    /// its content; otherwise the next one after the vocabulary and the tokens added before.
+    /// Adds a token, or changes the flags of an existing one. Its id is the vocabulary's for its content,
+    /// otherwise the next one after the vocabulary and the tokens added before.
     void add(const AddedToken& token, const Vocabulary& vocabulary);
-    /// To be called after the last add; `normalizer` may be null.
+    /// Must be called after the last add; `normalizer` may be null.
     void prepare(const Normalizer* normalizer);
 
     std::optional<TokenId> find(std::string_view content) const;
-    /// Null when the id is not that of an added token.
+    /// Null if the id is not that of an added token.
     const AddedToken* token(TokenId id) const;
     bool is_special(std::string_view content) const { return specials_.contains(content); }
     const std::map<TokenId, AddedToken>& by_id() const { return by_id_; }
 
     enum class Stage { raw, normalized };
-    /// What a text is cut into: an added token, or text between them (id is nothing).
+    /// A part of a text: an added token, or the text between two of them (without an id).
     struct Part {
         std::string_view text;
         std::optional<TokenId> id;
     };
-    /// Calls `visit` for every part of `text` in order, with the added tokens that belong to this stage.
-    /// Empty texts are left out.
+    /// Calls `visit` for every part of `text` in order, splitting at the added tokens of this stage. Empty
+    /// texts are left out.
     template <class Visit>
     void cut(std::string_view text, Stage stage, Visit&& visit) const;
 
@@ -61,7 +61,7 @@ class AddedTokens {
         std::size_t begin, end;
         TokenId id;
     };
-    /// The first token at or after `from`, with the white space that it takes; `done` is where the last part
+    /// The first token at or after `from`, with the white space it includes; `done` is where the last part
     /// ended.
     std::optional<Found> next(std::string_view text, const TokenTrie& trie, std::size_t& from,
                               std::size_t done) const;

@@ -13,7 +13,7 @@ namespace {
 constexpr TokenId none = -1;
 constexpr std::string_view marker = "▁";
 
-/// Where the word that begins at `text[0]` ends: before the first marker that follows another character.
+/// Where the word that starts at `text[0]` ends: before the first marker that follows another character.
 std::size_t end_of_word(std::string_view text) {
     std::size_t i = 0;
     while (text.substr(i).starts_with(marker)) i += marker.size();
@@ -69,8 +69,8 @@ void BpeModel::find_word_boundaries(const std::vector<Merge>& merges) {
 }
 
 void BpeModel::encode(std::string_view piece, EncodeScratch& scratch, std::vector<TokenId>& ids) const {
-    // Where no merge can cross the beginning of a word, words are pieces of their own: the same ids, and
-    // words repeat where whole rows do not.
+    // If no merge can cross the start of a word, words are encoded separately: the ids are the same, and
+    // words repeat more often than whole rows.
     while (words_begin_at_marker_ && !piece.empty()) {
         const std::size_t end = end_of_word(piece);
         encode_word(piece.substr(0, end), scratch, ids);
@@ -122,8 +122,8 @@ void BpeModel::split_bytes(std::string_view word, EncodeScratch& scratch) const 
 }
 
 void BpeModel::split_characters(std::string_view word, EncodeScratch& scratch) const {
-    // An unknown token is written when the next known character comes, as in Hugging Face's library: bytes
-    // that stand between the two get in front of it.
+    // As in Hugging Face's library, an unknown token is written when the next known character comes, so bytes
+    // between the two precede it.
     bool pending_unknown = false;
     while (!word.empty()) {
         const std::string_view character = word.substr(0, decode_utf8(word).length);

@@ -10,8 +10,8 @@
 
 namespace drover {
 
-/// Byte-pair encoding: a piece begins as one symbol per character (or per byte), then the neighbours of
-/// lowest rank are merged, leftmost first, until none merge.
+/// Byte-pair encoding: a piece starts as one symbol per character (or byte); then the adjacent pair of lowest
+/// rank is merged, leftmost first, until no pair merges.
 class BpeModel : public TokenModel {
   public:
     struct Merge {
@@ -20,14 +20,15 @@ class BpeModel : public TokenModel {
     };
     struct Options {
         std::optional<TokenId>
-            unknown;                ///< for characters that are not in the vocabulary; without it they vanish
-        bool fuse_unknown = false;  ///< one unknown token for neighbouring unknown characters
+            unknown;                 ///< for characters not in the vocabulary; without it they are dropped
+        bool fuse_unknown = false;   ///< one unknown token for adjacent unknown characters
         bool byte_fallback = false;  ///< such characters become tokens like <0x0A>, one for each byte
-        bool ignore_merges = false;  ///< a piece that is a token is that token, whatever the merges say
+        bool ignore_merges = false;  ///< a piece that is a token becomes that token, whatever the merges
         bool byte_level = false;     ///< tokens are written in byte_alphabet.h, pieces are plain bytes
     };
 
-    /// Both tokens of a merge and their concatenation are in the vocabulary; Error names `where` otherwise.
+    /// Both tokens of a merge and their concatenation must be in the vocabulary; otherwise an Error that
+    /// names `where`.
     BpeModel(Vocabulary vocabulary, const std::vector<Merge>& merges, const Options& options,
              std::string_view where);
 
@@ -39,7 +40,7 @@ class BpeModel : public TokenModel {
     void prepare_bytes();
     void encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& ids) const;
     void encode_new_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& ids) const;
-    /// The symbols that a word begins with, in scratch.symbols.
+    /// The initial symbols of a word, in scratch.symbols.
     void split_bytes(std::string_view word, EncodeScratch& scratch) const;
     void split_characters(std::string_view word, EncodeScratch& scratch) const;
 

@@ -10,7 +10,7 @@ namespace {
 
 using Ranges = std::vector<std::pair<UChar32, UChar32>>;
 
-// Assigned by Unicode 15.1 and 16.0. ICU is asked about older characters only, so that the answer does not
+// Assigned by Unicode 15.1 and 16.0. ICU is used only for older characters, so that the result does not
 // depend on its version.
 const Ranges newer_letters{{0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3},
                            {0x10D4A, 0x10D65}, {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x11380, 0x11389},

@@ -4,8 +4,8 @@
 
 namespace drover {
 
-/// Bits of what kind of character a code point is, by Unicode 16.0 (letters, numbers and white space; that is
-/// what the regular expressions of Hugging Face's library know) whatever the version of ICU.
+/// Bits for the classes of a code point by Unicode 16.0, whatever the version of ICU. Letters, numbers and
+/// white space are those of the regular expressions of Hugging Face's library.
 namespace char_class {
 inline constexpr std::uint8_t letter = 1;       ///< general category L
 inline constexpr std::uint8_t number = 2;       ///< general category N

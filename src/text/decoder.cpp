@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
 
-/// How many bytes of a character that is cut off or wrong one U+FFFD stands for.
+/// The number of bytes of a truncated or invalid character that one U+FFFD replaces.
 std::size_t bad_length(std::string_view bytes) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
     const unsigned char lead = byte(0);
@@ -73,7 +73,7 @@ class Replace : public Decoder {
     Replacement replacement_;
 };
 
-/// Tokens like <0x0A> become bytes. Neighbouring ones that are not UTF-8 together become one U+FFFD each.
+/// Tokens like <0x0A> become bytes. Adjacent ones that together are not valid UTF-8 become one U+FFFD each.
 class ByteFallback : public Decoder {
   public:
     void apply(std::vector<std::string>& tokens) const override {

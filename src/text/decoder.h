@@ -15,11 +15,11 @@ class Decoder {
     virtual void apply(std::vector<std::string>& tokens) const = 0;
 };
 
-/// The "decoder" of a tokenizer.json; null when `description` is null. Error names an unsupported type.
+/// The "decoder" of a tokenizer.json; null if `description` is null. Error names an unsupported type.
 std::unique_ptr<Decoder> read_decoder(const Json& description, const std::string& where);
 
-/// `bytes` with U+FFFD in the place of what is not UTF-8: one for every longest beginning of a character that
-/// was cut off, as Unicode recommends.
+/// Replaces invalid UTF-8 by U+FFFD: one for every longest prefix of a truncated character, as Unicode
+/// recommends.
 std::string replace_bad_utf8(std::string_view bytes);
 
 }  // namespace drover

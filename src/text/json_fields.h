@@ -12,7 +12,7 @@ namespace drover {
 /// Typed access to the members of a JSON object. Errors name the place and the key.
 class JsonFields {
   public:
-    /// Error when `value` is not an object. `where` is a file, or a place in it such as "x.json, decoder".
+    /// Error if `value` is not an object. `where` is a file, or a place in it such as "x.json, decoder".
     JsonFields(const Json& value, std::string where);
 
     const std::string& where() const { return where_; }
@@ -25,10 +25,10 @@ class JsonFields {
     std::optional<std::string> optional_text(std::string_view key) const;
     bool flag(std::string_view key, bool otherwise) const;
     std::int64_t integer(std::string_view key, std::int64_t otherwise) const;
-    /// An array; Error when absent or something else.
+    /// An array; Error if absent or something else.
     const Json& list(std::string_view key) const;
 
-    /// Throws: `key` is not what it should be.
+    /// Throws an Error: `key` is not what it should be.
     [[noreturn]] void wrong(std::string_view key, std::string_view expected) const;
 
   private:
@@ -36,7 +36,7 @@ class JsonFields {
     std::string where_;
 };
 
-/// Throws: the component of this type is not supported.
+/// Throws an Error: the component of this type is not supported.
 [[noreturn]] void unsupported_component(const JsonFields& component, std::string_view type);
 
 }  // namespace drover

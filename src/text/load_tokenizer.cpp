@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-/// Changes when the ids of some text change through a change of this code.
+/// Must change whenever a change of this code changes the ids of some text.
 constexpr std::string_view encoder_version = "1";
 
 std::string read_tokenizer_file(const std::filesystem::path& path) {
@@ -25,8 +25,8 @@ PrefixSpace prefix_space(const SideFiles& side, bool legacy) {
     return legacy ? PrefixSpace::always : PrefixSpace::first;
 }
 
-/// What transformers 5 does to the tokenizer.json of a class with rules of its own: vocabulary, merges and
-/// post-processor count, everything else is rebuilt.
+/// Applies transformers 5's changes to the tokenizer.json of a class with its own rules: vocabulary, merges
+/// and post-processor are used, everything else is rebuilt.
 void remake(TokenizerJson& tokenizer, const SideFiles& side, std::string_view where) {
     Json& parts = tokenizer.components;
     if (!parts.contains("model") || !parts["model"].is_object())
@@ -52,7 +52,7 @@ void surround(TokenizerParts& parts, bool bos, bool eos) {
     if (eos && parts.eos) parts.around.after.push_back(*parts.eos);
 }
 
-/// The tokens that a class has where no file names any.
+/// The tokens that a class has if no file names any.
 void name_usual_tokens(SideFiles& side) {
     const bool llama = side.tokenizer_class() == SideFiles::Class::llama;
     side.name_by_default("bos_token", llama ? "<s>" : "<|endoftext|>");
@@ -79,7 +79,7 @@ std::string piece_text(const SentencePieceFile& file, TokenId id) {
     return id < 0 ? std::string() : file.pieces[static_cast<std::size_t>(id)].text;
 }
 
-/// A file that Hugging Face's libraries need beside one that came alone.
+/// The config file that Hugging Face's libraries need with a tokenizer that came as a single file.
 TokenizerFile config_file(const TokenizerParts& parts) {
     Json config{{"clean_up_tokenization_spaces", false},
                 {"model_max_length", parts.model_max_length},
@@ -97,7 +97,7 @@ TokenizerFile config_file(const TokenizerParts& parts) {
     return {"tokenizer_config.json", sorted_json_text(config, 2) + "\n"};
 }
 
-/// The post-processor that puts BOS, and EOS where it is wanted, around a text.
+/// The post-processor that adds BOS, and EOS if requested, around a text.
 Json bos_template(const TokenizerParts& parts) {
     Json single = Json::array(), known = Json::object();
     const auto add = [&](TokenId id) {
@@ -126,7 +126,7 @@ TokenizerParts load_sentencepiece(std::string_view content, const std::string& w
                                    std::pair{"unk_token", file.unk}, std::pair{"pad_token", file.pad}})
         if (id >= 0) side.name_by_default(role, piece_text(file, id));
 
-    // Without a tokenizer_config.json SentencePiece's own rule counts, which was transformers' before
+    // Without a tokenizer_config.json SentencePiece's own rule applies, which was transformers' before
     // "legacy".
     const bool own_rule =
         !side.has_config() || (rules == TransformersRules::v4 && side.legacy.value_or(true));
@@ -190,7 +190,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& pat
         parts = load_json(content, where, side, rules);
     } else if (is_tiktoken_file(content)) {
         parts = load_tiktoken(content, where, side);
-        keeps_main = false;  // the tokenizer.json made of it says all
+        keeps_main = false;  // the tokenizer.json made from it is complete
     } else {
         parts = load_sentencepiece(content, where, side, rules);
     }

@@ -10,7 +10,7 @@ namespace {
 
 void merge_by_scanning(const MergeTable& merges, EncodeScratch& scratch) {
     auto& symbols = scratch.symbols;
-    auto& ranks = scratch.ranks;  // of the pair that begins at each symbol
+    auto& ranks = scratch.ranks;  // of the pair that starts at each symbol
     ranks.resize(symbols.size());
     const auto rank = [&](std::size_t i) {
         return i + 1 < symbols.size() ? merges.find(symbols[i], symbols[i + 1]).rank : MergeTable::no_rank;
@@ -28,8 +28,8 @@ void merge_by_scanning(const MergeTable& merges, EncodeScratch& scratch) {
     }
 }
 
-/// A linked list of symbols and a heap of (rank, position). An entry of the heap counts only while its rank
-/// is still that of the pair at its position.
+/// A linked list of symbols and a heap of (rank, position). A heap entry is valid only while its rank is
+/// still that of the pair at its position.
 class HeapMerger {
   public:
     HeapMerger(const MergeTable& merges, EncodeScratch& scratch) : merges_(merges), s_(scratch) {

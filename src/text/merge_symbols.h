@@ -5,8 +5,8 @@
 
 namespace drover {
 
-/// Merges scratch.symbols until no neighbours merge: always the pair of lowest rank, the leftmost of equals.
-/// Short words by scanning, long ones with a heap in O(n log n).
+/// Merges scratch.symbols until no adjacent symbols merge: always the pair of lowest rank, leftmost first
+/// among equals. Scans short words; uses a heap, in O(n log n), for long ones.
 void merge_symbols(const MergeTable& merges, EncodeScratch& scratch);
 
 }  // namespace drover

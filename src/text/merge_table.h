@@ -7,7 +7,7 @@
 
 namespace drover {
 
-/// What two neighbouring symbols become, and how early: a flat hash table from pairs of ids.
+/// The result and rank of merging two adjacent symbols: a flat hash table keyed by pairs of ids.
 class MergeTable {
   public:
     struct Merge {
@@ -16,12 +16,12 @@ class MergeTable {
     };
     static constexpr std::uint32_t no_rank = UINT32_MAX;
 
-    /// Room for `pairs` merges.
+    /// Allocates room for `pairs` merges.
     explicit MergeTable(std::size_t pairs = 0);
-    /// Adds a merge; the last one of a pair counts. At most the number that the table was made for.
+    /// Adds a merge; the last one of a pair counts. At most as many as the table has room for.
     void put(TokenId left, TokenId right, Merge merge);
 
-    /// Its rank is no_rank when the two do not merge.
+    /// The rank is no_rank if the two do not merge.
     Merge find(TokenId left, TokenId right) const {
         const std::uint64_t key = key_of(left, right);
         for (std::size_t slot = hash(key);; slot = (slot + 1) & mask_) {

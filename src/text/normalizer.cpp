@@ -59,7 +59,7 @@ class Strip : public Normalizer {
     Strip(bool left, bool right) : left_(left), right_(right) {}
     void apply(std::string& text) const override {
         const std::uint8_t* classes = char_classes();
-        std::size_t begin = text.size(), end = 0;  // of what is not space
+        std::size_t begin = text.size(), end = 0;  // of the part that is not space
         for (std::size_t i = 0; i < text.size();) {
             const Utf8Char c = decode_utf8(std::string_view(text).substr(i));
             if (!(classes[c.code_point] & char_class::space)) {
@@ -92,7 +92,7 @@ class UnicodeForm : public Normalizer {
     const icu::Normalizer2* form_;  // owned by ICU
 };
 
-/// Character by character: neighbours make no difference, unlike ICU's for whole texts (final sigma).
+/// Converts each character separately, unlike ICU for whole texts (final sigma).
 class Lowercase : public Normalizer {
   public:
     void apply(std::string& text) const override {

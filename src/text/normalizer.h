@@ -14,7 +14,7 @@ class Normalizer {
     virtual void apply(std::string& text) const = 0;
 };
 
-/// The "normalizer" of a tokenizer.json; null when `description` is null. Error names an unsupported type.
+/// The "normalizer" of a tokenizer.json; null if `description` is null. Error names an unsupported type.
 std::unique_ptr<Normalizer> read_normalizer(const Json& description, const std::string& where);
 
 }  // namespace drover

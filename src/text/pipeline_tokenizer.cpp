@@ -17,8 +17,8 @@ struct PipelineTokenizer::Workspace {
     Pieces pieces;
 };
 
-/// Workspaces that were used before: as many as threads ever encoded at the same time. A thread comes back to
-/// the place that it used last, whose words are in its processor's cache already.
+/// Reusable workspaces: as many as threads have ever encoded at the same time. A thread returns to the place
+/// it used last, whose words are already in its processor's cache.
 struct PipelineTokenizer::Shelf {
     struct Place {
         std::atomic<bool> taken = false;
@@ -73,7 +73,7 @@ void PipelineTokenizer::encode(std::string_view text, SpecialTokens special,
             fmt::format("The text is not UTF-8: byte {} of {} begins no character.", valid, text.size()),
             "Convert the data to UTF-8.");
     Loan loan(*shelf_);
-    constexpr std::size_t large_text = 1 << 20;  // would leave behind many times its size
+    constexpr std::size_t large_text = 1 << 20;  // its workspace would be many times its size
     if (text.size() > large_text) loan.discard();
     if (special == SpecialTokens::add)
         ids.insert(ids.end(), parts_.around.before.begin(), parts_.around.before.end());

@@ -12,7 +12,7 @@
 
 namespace drover {
 
-/// Everything that a tokenizer is made of. Only the model must be there.
+/// All parts of a tokenizer. Only the model is required.
 struct TokenizerParts {
     AddedTokens added;
     std::unique_ptr<Normalizer> normalizer;
@@ -26,15 +26,15 @@ struct TokenizerParts {
     std::string fingerprint;
     std::vector<TokenizerFile> files;
 
-    /// The id of an added token or of one of the model's.
+    /// The id of an added token or of one in the model.
     std::optional<TokenId> find(std::string_view token) const;
 };
 
 /// The parts that a tokenizer.json describes. Error names what is not supported.
 TokenizerParts parts_of(TokenizerJson description, std::string_view where);
 
-/// A tokenizer that works as Hugging Face's library does: added tokens are cut out, the rest is normalized,
-/// cut into pieces, and each piece goes to the model.
+/// A tokenizer that works like Hugging Face's library: added tokens are cut out, the rest is normalized and
+/// cut into pieces, and the model encodes each piece.
 class PipelineTokenizer : public Tokenizer {
   public:
     explicit PipelineTokenizer(TokenizerParts parts);
@@ -53,7 +53,7 @@ class PipelineTokenizer : public Tokenizer {
 
   private:
     struct Workspace;
-    /// Lends a workspace for one call.
+    /// A workspace borrowed for one call.
     class Loan;
 
     void encode_segment(std::string_view segment, bool at_start, Workspace& workspace,

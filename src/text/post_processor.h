@@ -8,12 +8,12 @@
 
 namespace drover {
 
-/// The ids that are put before and after those of a text.
+/// The ids placed before and after those of a text.
 struct Surroundings {
     std::vector<TokenId> before, after;
 };
 
-/// What the "post_processor" of a tokenizer.json puts around a single text. Error names an unsupported type.
+/// What the "post_processor" of a tokenizer.json adds around a single text. Error names an unsupported type.
 Surroundings read_post_processor(const Json& description, const std::string& where);
 
 }  // namespace drover

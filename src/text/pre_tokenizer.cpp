@@ -54,7 +54,7 @@ class Splitter {
 
     std::size_t find_cut(std::string_view text, std::size_t wanted) const {
         const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-        // Other behaviours join pieces across the cut.
+        // Other behaviours would join pieces across the cut.
         if (behavior_ != Behavior::isolated || !pattern_->allows_cut_between_words()) return text.size();
         for (std::size_t i = std::max<std::size_t>(wanted, 1); i + 1 < text.size(); ++i)
             if (text[i] == ' ' && is_letter(text[i - 1]) && is_letter(text[i + 1])) return i;
@@ -122,7 +122,7 @@ class ByteLevel : public PreTokenizer {
                 std::make_unique<Splitter>(regex_pattern(gpt2_pattern, fields.where()), Behavior::isolated);
     }
     bool yields_bytes() const override { return yields_bytes_; }
-    /// The second part begins with a space, so none is put before it.
+    /// The second part starts with a space, so none is inserted before it.
     std::size_t find_cut(std::string_view text, std::size_t wanted) const override {
         return splitter_ ? splitter_->find_cut(text, wanted) : text.size();
     }
@@ -151,7 +151,7 @@ class Metaspace : public PreTokenizer {
   public:
     explicit Metaspace(const JsonFields& fields) : replacement_(fields.text("replacement")) {
         if (replacement_.empty()) fields.wrong("replacement", "a character");
-        // Files older than prepend_scheme say add_prefix_space.
+        // Files older than prepend_scheme have add_prefix_space.
         const std::string scheme = fields.optional_text("prepend_scheme")
                                        .value_or(fields.flag("add_prefix_space", true) ? "always" : "never");
         if (scheme != "always" && scheme != "first" && scheme != "never")
@@ -202,7 +202,7 @@ class Sequence : public PreTokenizer {
     void apply(Pieces& pieces) const override {
         for (const auto& member : members_) member->apply(pieces);
     }
-    /// The members after the first see pieces that the cut does not change.
+    /// The members after the first see pieces that the cut does not affect.
     std::size_t find_cut(std::string_view text, std::size_t wanted) const override {
         return members_.empty() ? text.size() : members_.front()->find_cut(text, wanted);
     }
@@ -216,7 +216,7 @@ std::unique_ptr<PreTokenizer> split(std::unique_ptr<SplitPattern> pattern, Behav
     return std::make_unique<Split>(Splitter(std::move(pattern), behavior, invert));
 }
 
-/// First one, then the other.
+/// Applies the first, then the second.
 class Both : public PreTokenizer {
   public:
     Both(std::unique_ptr<PreTokenizer> first, std::unique_ptr<PreTokenizer> second)

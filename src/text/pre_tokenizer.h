@@ -11,14 +11,14 @@
 
 namespace drover {
 
-/// A text cut into pieces. Pieces are views of the text, or of `made` where a step changed their characters.
+/// A text cut into pieces. Pieces are views of the text, or of `made` if a step changed their characters.
 struct Pieces {
     struct Piece {
         std::string_view text;
-        bool at_start;  ///< begins where the whole text begins
+        bool at_start;  ///< starts where the whole text starts
     };
     std::vector<Piece> list;
-    std::vector<Piece> next;  ///< what a step makes, until it replaces `list`
+    std::vector<Piece> next;  ///< a step's output, until it replaces `list`
     std::vector<Span> matches;
     std::deque<std::string> made;
 
@@ -30,17 +30,17 @@ class PreTokenizer {
   public:
     virtual ~PreTokenizer() = default;
     virtual void apply(Pieces& pieces) const = 0;
-    /// The first place after `wanted` where a text can be cut into two without changing the pieces, as long
-    /// as only the first part counts as the beginning; the text's size when none is known. Lets a long text
-    /// be handled part by part.
+    /// The first position after `wanted` where a text can be cut in two without changing the pieces, provided
+    /// that only the first part counts as the start of a text; the text's size if none is known. Allows long
+    /// texts to be processed in parts.
     virtual std::size_t find_cut(std::string_view text, std::size_t /*wanted*/) const { return text.size(); }
-    /// True when the pieces are plain bytes that stand for characters of byte_alphabet.h: the last step left
-    /// out the translation.
+    /// True if the pieces are plain bytes that represent characters of byte_alphabet.h: the last step skipped
+    /// the translation.
     virtual bool yields_bytes() const { return false; }
 };
 
-/// The "pre_tokenizer" of a tokenizer.json; null when `description` is null. Error names an unsupported type.
-/// With `may_yield_bytes` a last step of type ByteLevel leaves out the translation to its alphabet.
+/// The "pre_tokenizer" of a tokenizer.json; null if `description` is null. Error names an unsupported type.
+/// With `may_yield_bytes`, a last step of type ByteLevel skips the translation to its alphabet.
 std::unique_ptr<PreTokenizer> read_pre_tokenizer(const Json& description, const std::string& where,
                                                  bool may_yield_bytes);
 

@@ -18,7 +18,7 @@ std::string message_of(int code) {
     return reinterpret_cast<const char*>(text.data());
 }
 
-/// What a class letter after a backslash means to Oniguruma, as members of a bracket; "" for all others.
+/// The meaning of a class letter after a backslash in Oniguruma, as members of a bracket; "" for all others.
 std::string_view class_members(char letter) {
     switch (letter) {
         case 's':

@@ -14,11 +14,11 @@ struct Span {
     bool operator==(const Span&) const = default;
 };
 
-/// A regular expression as tokenizer files have them (Oniguruma's syntax), run by PCRE2: UTF-8, Unicode
-/// classes, ^ and $ at every line. May be used by several threads at once.
+/// A regular expression in the syntax of tokenizer files (Oniguruma's), run by PCRE2: UTF-8, Unicode classes,
+/// ^ and $ at every line. May be used by several threads at once.
 class Regex {
   public:
-    /// Error names `where` when the pattern is not understood.
+    /// Error, naming `where`, if the pattern is not supported.
     Regex(std::string_view pattern, std::string_view where);
     ~Regex();
     Regex(Regex&&) noexcept;
@@ -32,7 +32,7 @@ class Regex {
     std::unique_ptr<Code> code_;
 };
 
-/// The pattern in PCRE2's words where both differ: \s, \w and \h mean Oniguruma's classes.
+/// Translates the pattern to PCRE2 where the two differ: \s, \w and \h mean Oniguruma's classes.
 std::string pcre_pattern(std::string_view pattern);
 
 }  // namespace drover

@@ -12,7 +12,7 @@ namespace drover {
 /// A "pattern" of tokenizer.json: {"String": …} or {"Regex": …}.
 std::unique_ptr<SplitPattern> read_pattern(const JsonFields& component);
 
-/// Puts `content` in the place of every match of a pattern. A "Replace" of tokenizer.json.
+/// Replaces every match of a pattern by `content`. A "Replace" of tokenizer.json.
 class Replacement {
   public:
     explicit Replacement(const JsonFields& component);

@@ -20,7 +20,7 @@ struct Field {
     std::string_view bytes;  // of a string or a message
 };
 
-/// Reads the fields of a message one after another.
+/// Reads the fields of a message one by one.
 class Message {
   public:
     Message(std::string_view bytes, std::string_view where) : rest_(bytes), where_(where) {}

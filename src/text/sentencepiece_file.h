@@ -8,7 +8,7 @@
 
 namespace drover {
 
-/// What is used of a SentencePiece tokenizer.model (a protobuf message).
+/// The parts of a SentencePiece tokenizer.model (a protobuf message) that are used.
 struct SentencePieceFile {
     enum class Type { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
     enum class Algorithm { unigram = 1, bpe = 2, word = 3, character = 4 };
@@ -22,13 +22,13 @@ struct SentencePieceFile {
     Algorithm algorithm = Algorithm::unigram;
     bool byte_fallback = false;
     bool treat_whitespace_as_suffix = false;
-    TokenId unk = 0, bos = 1, eos = 2, pad = -1;  ///< −1: there is none
+    TokenId unk = 0, bos = 1, eos = 2, pad = -1;  ///< −1: none
     bool has_charsmap = false;
     bool add_dummy_prefix = true;
     bool remove_extra_whitespaces = true;
     bool escape_whitespaces = true;
 
-    /// Error names `where` when the bytes are not such a file.
+    /// Error, naming `where`, if the bytes are not such a file.
     static SentencePieceFile parse(std::string_view bytes, std::string_view where);
 };
 

@@ -16,7 +16,7 @@ using Type = SentencePieceFile::Type;
 
 constexpr const char* marker = "▁";
 
-/// Pieces that text is made of, as opposed to those that stand for something.
+/// Whether a piece is part of text, as opposed to one with a special meaning.
 bool takes_part_in_merges(const SentencePieceFile::Piece& piece) {
     return piece.type == Type::normal || piece.type == Type::user_defined;
 }
@@ -64,7 +64,7 @@ Json added_token(const SentencePieceFile& file, std::size_t id) {
             {"special", file.pieces[id].type != Type::user_defined}};
 }
 
-/// Control and unknown pieces are special; pieces that the user defined are cut out too.
+/// Control and unknown pieces are special; user-defined pieces are also cut out.
 Json added_tokens(const SentencePieceFile& file) {
     Json added = Json::array();
     for (std::size_t i = 0; i < file.pieces.size(); ++i)
@@ -74,7 +74,7 @@ Json added_tokens(const SentencePieceFile& file) {
     return added;
 }
 
-/// Every way to make a piece out of two, best pieces first.
+/// Every way to make a piece from two others, best pieces first.
 std::vector<BpeModel::Merge> merges_of(const SentencePieceFile& file, const Vocabulary& vocabulary) {
     std::map<float, std::uint32_t, std::greater<>> ranks;
     for (const auto& piece : file.pieces)
@@ -96,8 +96,8 @@ std::vector<BpeModel::Merge> merges_of(const SentencePieceFile& file, const Voca
                 merges.push_back(
                     {std::string(text.substr(0, i)), std::string(text.substr(i)), ranks[piece.score]});
     }
-    // A tokenizer.json has no equal ranks; of equals the longer left part first has the same effect on runs
-    // of spaces, which are what shares a score.
+    // A tokenizer.json has no equal ranks. Putting the longer left part first among equals has the same
+    // effect on runs of spaces, which are the pieces that share a score.
     std::stable_sort(merges.begin(), merges.end(), [](const BpeModel::Merge& a, const BpeModel::Merge& b) {
         return a.rank != b.rank ? a.rank < b.rank : a.left.size() > b.left.size();
     });

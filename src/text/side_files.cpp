@@ -14,7 +14,7 @@ namespace {
 constexpr std::array roles{"bos_token", "eos_token", "unk_token", "sep_token",
                            "pad_token", "cls_token", "mask_token"};
 
-/// A token given as a text or as an object. A text is special and looked for in the raw text.
+/// A token given as a text or as an object. A text is special and searched for in the original text.
 AddedToken read_token(const Json& value, const std::string& where) {
     if (value.is_string()) return {.content = value.get<std::string>(), .normalized = false, .special = true};
     return read_added_token(JsonFields(value, where), true);

@@ -10,34 +10,34 @@
 
 namespace drover {
 
-/// What the files beside a tokenizer say: tokenizer_config.json, special_tokens_map.json, added_tokens.json
-/// and the model_type of config.json. All of them may be absent.
+/// The contents of the files next to a tokenizer: tokenizer_config.json, special_tokens_map.json,
+/// added_tokens.json and the model_type of config.json. All of them may be absent.
 class SideFiles {
   public:
     SideFiles() = default;
     explicit SideFiles(const std::filesystem::path& folder);
 
-    /// The classes of transformers that do more than use the file as it is.
+    /// The transformers classes that do more than use the file as it is.
     enum class Class { llama, gpt2, other };
-    /// What transformers would make of this folder. For Mistral's models it uses the file as it is.
+    /// The class that transformers would use for this folder. For Mistral's models it uses the file as it is.
     Class tokenizer_class() const;
     bool has_config() const { return has_config_; }
 
     std::optional<bool> add_bos_token, add_eos_token, add_prefix_space, legacy;
     double model_max_length = 1e30;
-    bool llama3_rope = false;  ///< config.json scales RoPE as Llama-3.1 does
+    bool llama3_rope = false;  ///< config.json scales RoPE like Llama-3.1
 
     /// Tokens by role, in the order in which missing ones are added: "bos_token", "eos_token", …
     std::vector<std::pair<std::string, AddedToken>> named;
-    /// Gives a role its usual token where no file names one.
+    /// Gives a role its usual token if no file names one.
     void name_by_default(std::string_view role, std::string_view content);
 
-    /// tokenizer_config.json has "added_tokens_decoder"; then it alone says which tokens are added.
+    /// tokenizer_config.json has "added_tokens_decoder", which then alone decides which tokens are added.
     bool has_added_tokens_decoder = false;
-    /// Those tokens, or those of added_tokens.json, in the order of their ids.
+    /// Those tokens, or those of added_tokens.json, ordered by id.
     std::vector<AddedToken> added;
 
-    /// Adds to a tokenizer what these files add, and sets its bos, eos, pad and unk.
+    /// Adds the contents of these files to a tokenizer, and sets its bos, eos, pad and unk.
     void complete(TokenizerParts& parts) const;
 
   private:

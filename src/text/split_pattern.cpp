@@ -22,7 +22,7 @@ struct Character {
     std::uint8_t bits;
 
     bool is(unsigned wanted) const { return (bits & wanted) != 0; }
-    /// Neither letter, number nor space, and not the end.
+    /// Neither letter, number nor space, nor the end.
     bool other() const { return length != 0 && !is(letter | number | space); }
     bool newline() const { return length != 0 && (code == '\r' || code == '\n'); }
 };
@@ -40,7 +40,7 @@ class Reader {
         const Utf8Char c = decode_utf8(text_.substr(i));
         return {c.code_point, c.length, classes_[c.code_point]};
     }
-    /// The first position from `i` on whose character has none of these bits.
+    /// The first position from `i` on whose character has none of these bits set.
     std::size_t skip(std::size_t i, unsigned bits) const {
         for (;;) {
             const Character c = at(i);
@@ -65,7 +65,7 @@ class Reader {
     const std::uint8_t* classes_ = char_classes();
 };
 
-/// End of 's, 't, 're, 've, 'm, 'll or 'd at an apostrophe at `i`; `i` itself when there is none.
+/// End of 's, 't, 're, 've, 'm, 'll or 'd at an apostrophe at `i`; `i` itself if there is none.
 template <bool ignore_case>
 std::size_t end_of_contraction(const Reader& text, std::size_t i) {
     const auto lower = [&](Character c) -> char32_t {
@@ -97,7 +97,7 @@ std::size_t end_of_contraction(const Reader& text, std::size_t i) {
 }
 
 /// End of what \s+(?!\S)|\s+ takes from a run of spaces: all of it at the end of the text, otherwise all but
-/// its last character, which belongs to what follows.
+/// its last character, which belongs to the next match.
 std::size_t end_of_spaces(const Reader& text, std::size_t i, std::size_t run_end, std::size_t last) {
     return run_end == text.size() || last == i ? run_end : last;
 }
@@ -155,7 +155,7 @@ std::size_t end_of_gpt2_match(const Reader& text, std::size_t i) {
     return end_of_spaces(text, i, run_end, last);
 }
 
-/// A pattern of which every character is part of a match.
+/// A pattern in which every character is part of a match.
 template <std::size_t (*end_of_match)(const Reader&, std::size_t)>
 class KnownPattern : public SplitPattern {
   public:
@@ -167,7 +167,7 @@ class KnownPattern : public SplitPattern {
             i = end;
         }
     }
-    // A run of letters is the end of a match, whatever follows; and nothing in the pattern looks back.
+    // A run of letters ends a match, whatever follows, and nothing in the pattern looks back.
     bool allows_cut_between_words() const override { return true; }
 };
 

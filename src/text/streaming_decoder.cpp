@@ -4,8 +4,8 @@ namespace drover {
 namespace {
 
 constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
-/// A character has four bytes at most, but an id may complete one and begin another; after so many ids in a
-/// row that left something incomplete the bytes are taken to be bad.
+/// A character has at most four bytes, but an id may complete one and start another. After this many
+/// consecutive ids that left a character incomplete, the bytes are considered invalid.
 constexpr int longest_wait = 16;
 
 }  // namespace
@@ -21,7 +21,7 @@ std::string StreamingDecoder::push(TokenId id) {
     waited_ = 0;
     std::string fresh = fresh_part(text);
     if (fresh.empty()) return {};
-    // The ids of the last piece stay: decoders treat the first token of a text in a way of its own.
+    // The ids of the last piece are kept: decoders treat the first token of a text differently.
     window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(shown_ids_));
     shown_ids_ = window_.size();
     shown_ = tokenizer_->decode(window_, skip_special_);
@@ -30,7 +30,7 @@ std::string StreamingDecoder::push(TokenId id) {
 
 std::string StreamingDecoder::fresh_part(const std::string& text) const {
     if (text.starts_with(shown_)) return text.substr(shown_.size());
-    // A bad byte spoils the good ones before it, which were handed out already.
+    // A bad byte also invalidates the good ones before it, which were already returned.
     return tokenizer_->decode(std::span(window_).subspan(shown_ids_), skip_special_);
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int special_tokens = 256;
 
-/// The bytes of a base64 text; nothing when it is not one.
+/// The bytes of a base64 text; nothing if it is invalid.
 std::optional<std::string> decode_base64(std::string_view text) {
     if (text.empty() || text.size() % 4 != 0) return std::nullopt;
     std::string bytes;
@@ -49,7 +49,7 @@ struct Rank {
     TokenId id;
 };
 
-/// One line; nothing when it is not a token and its rank.
+/// Parses one line; nothing if it is not a token and its rank.
 std::optional<Rank> parse_line(std::string_view line) {
     const auto space = line.find(' ');
     if (space == line.npos) return std::nullopt;

@@ -6,10 +6,10 @@
 
 namespace drover {
 
-/// Whether a file looks like a rank file of tiktoken: lines of a token in base64, a space and its rank.
+/// Whether a file looks like a tiktoken rank file: lines with a token in base64, a space and its rank.
 bool is_tiktoken_file(std::string_view content);
 
-/// The names of the 256 special tokens after the ranks.
+/// The names of the 256 special tokens that follow the ranks.
 enum class Llama3Names { v3, v3_1 };
 
 /// Llama-3's tokenizer from its rank file, as the tokenizer.json that Hugging Face has for it.

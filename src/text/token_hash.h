@@ -8,7 +8,7 @@
 
 namespace drover {
 
-/// Hash of a short string, for tables in memory only.
+/// Hash of a short string, for in-memory tables only.
 inline std::uint64_t token_hash(std::string_view bytes) {
     return XXH3_64bits(bytes.data(), bytes.size());
 }

@@ -9,8 +9,8 @@
 
 namespace drover {
 
-/// What encoding one text needs beside the tokenizer: kept from call to call so that words are found again
-/// and nothing is allocated. For one thread at a time, and for one tokenizer.
+/// Working memory for encoding, kept between calls so that words are cached and nothing is allocated. For one
+/// thread at a time, and for one tokenizer.
 struct EncodeScratch {
     WordCache words;
     std::vector<TokenId> symbols;
@@ -23,7 +23,8 @@ struct EncodeScratch {
 class TokenModel {
   public:
     virtual ~TokenModel() = default;
-    /// Appends the ids of `piece`, which is not empty and valid UTF-8 as a whole text, though not each piece.
+    /// Appends the ids of `piece`, which is not empty. The whole text is valid UTF-8, but a piece need not
+    /// be.
     virtual void encode(std::string_view piece, EncodeScratch& scratch, std::vector<TokenId>& ids) const = 0;
     virtual const Vocabulary& vocabulary() const = 0;
 };

@@ -30,7 +30,7 @@ std::optional<TokenTrie::Match> TokenTrie::find(std::string_view text, std::size
     if (empty()) return std::nullopt;
     const auto& first = nodes_[0].children;
     for (std::size_t begin = from; begin < text.size(); ++begin) {
-        if (first.size() == 1) {  // the usual case, all of them begin with "<"
+        if (first.size() == 1) {  // the usual case: all of them start with "<"
             const void* place = std::memchr(text.data() + begin, first[0].first, text.size() - begin);
             if (!place) return std::nullopt;
             begin = static_cast<std::size_t>(static_cast<const char*>(place) - text.data());

@@ -9,7 +9,7 @@
 
 namespace drover {
 
-/// Finds the longest of a set of words at a place of a text.
+/// Finds the longest of a set of words at a position in a text.
 class TokenTrie {
   public:
     struct Match {
@@ -17,10 +17,10 @@ class TokenTrie {
         TokenId id;
     };
 
-    /// Adds a word that is not empty; of equal words the last one counts.
+    /// Adds a word that is not empty; the last of equal words counts.
     void add(std::string_view word, TokenId id);
     bool empty() const { return nodes_.size() == 1; }
-    /// The leftmost match from `from` on, and of those that begin there the longest.
+    /// The leftmost match from `from` on, and the longest one starting there.
     std::optional<Match> find(std::string_view text, std::size_t from) const;
 
   private:
@@ -31,7 +31,7 @@ class TokenTrie {
     const std::uint32_t* child(const Node& node, char c) const;
 
     std::vector<Node> nodes_ = std::vector<Node>(1);
-    std::array<bool, 256> begins_{};  // some word begins with this byte
+    std::array<bool, 256> begins_{};  // some word starts with this byte
 };
 
 }  // namespace drover

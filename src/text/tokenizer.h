@@ -13,50 +13,51 @@ namespace drover {
 
 using TokenId = std::int32_t;
 
-/// Whether the tokens that a tokenizer puts around a text (BOS, and EOS where it is asked for) are added.
+/// Whether the tokens that a tokenizer places around a text (BOS, and EOS if configured) are added.
 enum class SpecialTokens { add, omit };
 
-/// A file of a tokenizer as it lies in a model folder.
+/// A tokenizer file as in a model folder.
 struct TokenizerFile {
     std::string name;
     std::string content;
 };
 
-/// Text to token ids and back, equal to what Hugging Face's tokenizer of the same files gives. Immutable
-/// after loading: every method may be called from several threads at once.
+/// Text to token ids and back, with the same results as Hugging Face's tokenizer for the same files.
+/// Immutable after loading: every method may be called from several threads at once.
 class Tokenizer {
   public:
     virtual ~Tokenizer() = default;
 
     /// Appends the ids of `text` to `ids`. Error when `text` is not UTF-8.
     virtual void encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids) const = 0;
-    /// The text of `ids`; with `skip_special` tokens that are marked special give nothing. Error when an id
-    /// is not in the vocabulary.
+    /// The text of `ids`; with `skip_special`, tokens marked as special are left out. Error if an id is not
+    /// in the vocabulary.
     virtual std::string decode(std::span<const TokenId> ids, bool skip_special) const = 0;
 
-    /// Number of ids, added tokens included: Python's len(tokenizer).
+    /// Number of ids, including added tokens: Python's len(tokenizer).
     virtual std::int64_t size() const = 0;
     virtual std::optional<TokenId> bos() const = 0;
     virtual std::optional<TokenId> eos() const = 0;
     virtual std::optional<TokenId> pad() const = 0;
     virtual std::optional<TokenId> unk() const = 0;
-    /// model_max_length of tokenizer_config.json; 1e30 when there is none, as Hugging Face has it.
+    /// model_max_length of tokenizer_config.json; 1e30 if there is none, as in Hugging Face.
     virtual double model_max_length() const = 0;
-    /// Changes whenever a text could get other ids: a hash, in hexadecimal, of everything that encode uses.
+    /// Changes whenever a text could get different ids: a hash, in hexadecimal, of everything that encode
+    /// uses.
     virtual std::string fingerprint() const = 0;
-    /// The files from which Hugging Face's libraries and load_tokenizer make this tokenizer again.
+    /// The files from which Hugging Face's libraries and load_tokenizer can recreate this tokenizer.
     virtual std::vector<TokenizerFile> files() const { return {}; }
 };
 
-/// Whose rules count where transformers' versions differ (docs/tokenizers.md lists these places).
+/// Which rules apply where versions of transformers differ (docs/tokenizers.md lists these places).
 enum class TransformersRules { v4, v5 };
 
 /// Loads the tokenizer of a model folder, or a tokenizer.json, a SentencePiece tokenizer.model or a tiktoken
-/// rank file. Error names the file and the component when something in it is not supported.
+/// rank file. Error, naming the file and the component, if something in it is not supported.
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path,
                                                 TransformersRules rules = TransformersRules::v5);
 
-/// Writes the tokenizer's files into `folder`, which exists.
+/// Writes the tokenizer's files into `folder`, which must exist.
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& folder);
 
 }  // namespace drover

@@ -9,7 +9,7 @@
 namespace drover {
 namespace {
 
-/// Takes the parser's events: builds a tree of all but model.vocab and model.merges.
+/// Receives the parser's events: builds a tree of everything except model.vocab and model.merges.
 class Reader : public nlohmann::json_sax<Json> {
   public:
     Reader(TokenizerJson& result, std::string_view where) : result_(result), where_(where) {}
@@ -64,7 +64,7 @@ class Reader : public nlohmann::json_sax<Json> {
         return true;
     }
 
-    /// Where the next value of the tree goes.
+    /// The location of the next value in the tree.
     Json& place() {
         if (open_.empty()) return result_.components;
         Json& parent = *open_.back();
@@ -108,7 +108,7 @@ class Reader : public nlohmann::json_sax<Json> {
         return true;
     }
 
-    /// Merges are pairs, or in older files texts with a space between the two.
+    /// Merges are pairs or, in older files, texts with a space between the two.
     bool merge_part(string_t& text) {
         if (depth_ == 4) {
             parts_.push_back(std::move(text));
@@ -138,7 +138,7 @@ class Reader : public nlohmann::json_sax<Json> {
     std::vector<std::string> parts_;  // of the merge that is being read
 };
 
-/// A JSON text in quotes.
+/// A text as a JSON string, with quotes.
 std::string json_quoted(std::string_view text) {
     return Json(text).dump();
 }

@@ -9,8 +9,8 @@
 
 namespace drover {
 
-/// What a tokenizer.json says. The vocabulary and the merges are too long for a JSON tree and are kept apart;
-/// `components` is the rest of the file.
+/// The contents of a tokenizer.json. The vocabulary and the merges are too long for a JSON tree and are
+/// stored separately; `components` is the rest of the file.
 struct TokenizerJson {
     Json components = Json::object();
     Vocabulary vocabulary;
@@ -20,7 +20,7 @@ struct TokenizerJson {
 /// Parses a tokenizer.json; `where` names it in errors.
 TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view where);
 
-/// The file that parse_tokenizer_json would read back. For what parts_of accepts.
+/// The file that parse_tokenizer_json would read back, for tokenizers that parts_of accepts.
 std::string tokenizer_json_text(const TokenizerJson& tokenizer);
 
 }  // namespace drover

@@ -19,7 +19,7 @@ Utf8Char decode_utf8(std::string_view bytes);
 /// Appends the 1 to 4 bytes of a code point (not a surrogate, at most U+10FFFF).
 void append_utf8(std::string& text, char32_t code_point);
 
-/// How many leading bytes are whole characters; equals bytes.size() when all of it is UTF-8.
+/// The number of leading bytes that are complete characters; bytes.size() if all of it is UTF-8.
 std::size_t valid_utf8_prefix(std::string_view bytes);
 
 }  // namespace drover

@@ -10,15 +10,14 @@
 
 namespace drover {
 
-/// Tokens by id and ids by token. A flat hash table over one block of characters: looking up allocates
-/// nothing.
+/// Tokens by id and ids by token. A flat hash table over one block of characters: lookups do not allocate.
 class Vocabulary {
   public:
-    /// Larger ids are refused: they would only be a mistake or an attack.
+    /// Larger ids are rejected: they could only be a mistake or an attack.
     static constexpr std::int64_t largest_id = (1 << 24) - 1;
 
-    /// Adds a token, or gives an id to one that was there. 0 <= id <= largest_id. Several tokens may have one
-    /// id; the last one is its text.
+    /// Adds a token, or gives an existing one an id. 0 <= id <= largest_id. Several tokens may share an id;
+    /// the last one is its text.
     void add(std::string_view token, TokenId id);
     void reserve(std::size_t tokens);
 
@@ -29,7 +28,7 @@ class Vocabulary {
     void for_each(Visit&& visit) const {
         for (const Entry& entry : entries_) visit(text(entry), entry.id);
     }
-    /// Number of different tokens.
+    /// Number of distinct tokens.
     std::size_t size() const { return entries_.size(); }
     /// One more than the largest id; 0 when empty.
     TokenId id_limit() const { return static_cast<TokenId>(entry_of_id_.size()); }
@@ -49,7 +48,7 @@ class Vocabulary {
 
     std::string text_;
     std::vector<Entry> entries_;
-    std::vector<std::uint32_t> slots_;        // index of an entry, or nothing; a power of two of them
+    std::vector<std::uint32_t> slots_;        // index of an entry, or nothing; their number is a power of two
     std::vector<std::uint32_t> entry_of_id_;  // index of an entry, or nothing
 };
 

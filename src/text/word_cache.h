@@ -12,21 +12,21 @@
 
 namespace drover {
 
-/// Ids of words met before. One cache line a word, direct mapped: a newer word takes the place of an older
-/// one, so that memory is bounded and nothing has to be counted. For one thread at a time.
+/// Ids of words seen before. One cache line per word, direct mapped: a newer word replaces an older one, so
+/// memory is bounded and no counts are needed. For one thread at a time.
 class WordCache {
   public:
     static constexpr std::size_t longest_word = 31;
     static constexpr std::size_t most_ids = 7;
 
-    /// The ids of `word` (at most longest_word bytes); nothing when it is not here (no word has no ids).
+    /// The ids of `word` (at most longest_word bytes); empty if it is not cached (every word has ids).
     std::span<const TokenId> find(std::string_view word, std::uint64_t hash) const {
         const Entry& entry = entries_[hash & (entries_.size() - 1)];
         if (entry.length != word.size() || std::memcmp(entry.word.data(), word.data(), word.size()) != 0)
             return {};
         return {entry.ids.data(), entry.count};
     }
-    /// Remembers a word; one that is too long or has too many ids is left out.
+    /// Stores a word; one that is too long or has too many ids is left out.
     void put(std::string_view word, std::uint64_t hash, std::span<const TokenId> ids) {
         if (word.size() > longest_word || ids.empty() || ids.size() > most_ids) return;
         Entry& entry = entries_[hash & (entries_.size() - 1)];

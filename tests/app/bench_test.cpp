@@ -30,7 +30,7 @@ class Bench : public ::testing::Test {
             "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
             "num_local_experts": 4, "sliding_window": 5, "output_router_logits": true, "router_jitter_noise": 0.1})");
     }
-    /// One object on stdout, and nothing else there.
+    /// Expects exactly one object on stdout.
     Json object(const std::string& arguments) {
         const Outcome outcome = run_drover(arguments + " 2>/dev/null");
         EXPECT_EQ(outcome.exit_code, 0) << arguments;
@@ -45,7 +45,7 @@ class Bench : public ::testing::Test {
     }
 
     test::TemporaryFolder folder_;
-    // One thread: several only wait for each other with matrices as small as these.
+    // One thread: with matrices this small, several only wait for each other.
     const std::string small_ = " --batch 2 --seq 16 --steps 3 --threads 1";
 };
 
@@ -68,14 +68,14 @@ TEST_F(Bench, JsonHoldsTheMeasurements) {
     }
 }
 
-/// FSDP with one process computes the same; what it does besides is to be measured.
+/// FSDP with one process computes the same; only the additional work is measured.
 TEST_F(Bench, FsdpAloneComputesTheSame) {
     for (const std::string& model : {llama(), mixtral()}) {
         const std::string run = "bench --json --dtype float32 --model " + model + small_;
         const Json plain = object(run), sharded = object(run + " --fsdp --comm_stats");
         EXPECT_EQ(plain.at("loss"), sharded.at("loss"));
         EXPECT_GT(sharded.at("planned_memory_bytes"), plain.at("planned_memory_bytes"));
-        // Each leaf is gathered (but the last block's only once) and scattered.
+        // Each leaf is gathered (the last block's only once) and scattered.
         EXPECT_GT(sharded.at("communication").at("collectives").get<double>(), 2 * 2 * 9);
         EXPECT_GT(sharded.at("communication").at("under_way_seconds").get<double>(), 0);
         EXPECT_FALSE(plain.contains("communication"));
@@ -94,7 +94,7 @@ TEST_F(Bench, OperationsOfAStepAreAllThere) {
     }
     EXPECT_EQ(calls["gemm weight gradient"], 3 * 4 + 1);
     EXPECT_EQ(calls["gemm data gradient"], 3 * 4 + 1);
-    EXPECT_EQ(calls["gemm forward"], 3 * (4 + 3) + 1);  // again in backward, but for the last one
+    EXPECT_EQ(calls["gemm forward"], 3 * (4 + 3) + 1);  // again in backward, except the last one
     EXPECT_EQ(calls["attention"], 2 * 3);
     EXPECT_EQ(calls["attention backward"], 3);
     EXPECT_EQ(calls["sgd"], 1);

@@ -13,7 +13,7 @@
 
 namespace drover::test {
 
-/// Small runs of `drover run_clm` in a folder of their own.
+/// Small runs of `drover run_clm` in their own folder.
 class CheckpointRuns : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -25,7 +25,7 @@ class CheckpointRuns : public ::testing::Test {
         unsetenv("OMP_NUM_THREADS");
     }
 
-    /// The words behind the program's name; `more` may say anything again.
+    /// The words after the program's name; `more` may override any of them.
     std::string words(const std::string& output, const std::string& more = "") const {
         const std::filesystem::path data = golden_path("run_clm");
         const std::string defaults = fmt::format(
@@ -63,7 +63,7 @@ class CheckpointRuns : public ::testing::Test {
     TemporaryFolder folder_;
 };
 
-/// log_history of a trainer_state.json without what a clock decides.
+/// log_history of a trainer_state.json without values that depend on a clock.
 inline std::string timeless_history(const std::filesystem::path& state_file) {
     const Json state = parse_python_json(read_text_file(state_file), state_file.string());
     Json kept = Json::array();
@@ -76,7 +76,7 @@ inline std::string timeless_history(const std::filesystem::path& state_file) {
     return python_json(kept, 2);
 }
 
-/// Weights, optimizer and counters are equal in every bit.
+/// Weights, optimizer and counters are bit-identical.
 inline void expect_equal_state(const std::filesystem::path& actual, const std::filesystem::path& expected) {
     EXPECT_EQ(find_damage(actual), std::nullopt);
     const CheckpointManifest a = CheckpointManifest::read(actual), b = CheckpointManifest::read(expected);

@@ -30,7 +30,7 @@ TEST(CommandLine, UsageErrorsExitWithTwo) {
 }
 
 TEST(CommandLine, HyphensAndUnderscoresAreTheSame) {
-    // What is wrong is the model, not a flag.
+    // The model is wrong, not a flag.
     for (const char* arguments : {"generate --max-new-tokens 3 --top-k=5 --prompt x --model nowhere",
                                   "eval --block-size 32 --model nowhere --data /dev/null",
                                   "bench --comm-stats --fsdp --model nowhere"}) {
@@ -41,7 +41,7 @@ TEST(CommandLine, HyphensAndUnderscoresAreTheSame) {
     EXPECT_NE(
         run("tokenize --llama_version 2 --tokenizer x").output.find("--llama-version fixes the tokenizer"),
         std::string::npos);
-    // A word that only looks like a flag of another command stays as it is.
+    // A word that only looks like a flag of another command is unchanged.
     EXPECT_NE(run("generate --llama-version 2 --model x --prompt y").output.find("--llama-version"),
               std::string::npos);
 }

@@ -1,4 +1,4 @@
-// What runs make of data that is not as it should be.
+// Runs on malformed or unusual data.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -29,8 +29,8 @@ class DataRuns : public test::MeshRuns {
     const std::string tokenizer_ = DROVER_SOURCE_DIR "/examples/tokenizers/shakespeare-4k";
 };
 
-/// A row of one token, as an empty text is, has nothing to predict. Where it is a batch of its own, that
-/// batch does not count; on two processes one of them has such a batch beside a full one.
+/// A row of one token, such as an empty text, has nothing to predict. If it is a whole batch, that batch does
+/// not count; on two processes, one of them has such a batch while the other's is full.
 TEST_F(DataRuns, BatchesWithoutTargetsDoNotCountInEvaluation) {
     const std::vector<std::string> full{"First Citizen:", "Speak, speak.",
                                         "You are all resolved rather to die"};
@@ -74,7 +74,7 @@ TEST_F(DataRuns, BlocksOfOneTokenAreRefused) {
     EXPECT_EQ(test::run(eval + " --block_size -1").output.find("00000"), std::string::npos);
 }
 
-/// Rows that are not packed are cut at the block size, and without one where the model's positions end.
+/// Unpacked rows are cut at the block size or, without one, at the model's positions.
 TEST_F(DataRuns, LongRowsAreCut) {
     std::string text = "First";
     for (int i = 0; i < 400; ++i) text += " Citizen";
@@ -134,7 +134,7 @@ TEST_F(DataRuns, AShareOfNothingIsRefusedByItsName) {
     EXPECT_EQ(train("out", "--max_steps 1 --validation_split_percentage 0").exit_code, 0);
 }
 
-/// A tokenizer with more tokens than the model: training says that the model grows, evaluation refuses.
+/// A tokenizer with more tokens than the model: training reports that the model grows, evaluation refuses.
 TEST_F(DataRuns, ATokenizerThatIsLargerThanTheModel) {
     Json config = parse_json(read_text_file(test::golden_path("run_clm/configs/llama.json")), "config");
     config["vocab_size"] = 1000;
@@ -142,7 +142,7 @@ TEST_F(DataRuns, ATokenizerThatIsLargerThanTheModel) {
         train("grown", "--max_steps 1 --config_name " + write("small.json", config.dump()));
     EXPECT_EQ(grown.exit_code, 0) << grown.output;
     EXPECT_NE(grown.output.find("more, untrained ones"), std::string::npos) << grown.output;
-    // A tokenizer with one token more than the model that was just made.
+    // A tokenizer with one token more than the new model.
     const std::filesystem::path folder = folder_ / "larger";
     std::filesystem::copy(tokenizer_, folder);
     Json tokens = parse_json(read_text_file(folder / "tokenizer.json"), "tokenizer");
@@ -157,7 +157,7 @@ TEST_F(DataRuns, ATokenizerThatIsLargerThanTheModel) {
         1, "The tokenizer has 4097 tokens, but the model's vocabulary only 4096.");
 }
 
-/// Peak memory of a program, in bytes, over that of the same on a short text.
+/// Peak memory of a program, in bytes, beyond that of the same program on a short text.
 TEST_F(DataRuns, ALongLineTakesAFewTimesItsSize) {
 #if defined(__SANITIZE_ADDRESS__)
     GTEST_SKIP() << "the sanitizer keeps memory that was freed";
@@ -172,7 +172,7 @@ TEST_F(DataRuns, ALongLineTakesAFewTimesItsSize) {
                 .exit_code,
             0);
         rusage usage{};
-        getrusage(RUSAGE_CHILDREN, &usage);  // the largest of all so far
+        getrusage(RUSAGE_CHILDREN, &usage);  // the maximum so far
         return static_cast<double>(usage.ru_maxrss) * 1024;
     };
     const double before = tokenize("short.txt", 1000);

@@ -5,8 +5,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run of an earlier build, and how far records may be from its records. The instruction set decides how
-/// numbers are rounded.
+/// A run of an earlier build, and the tolerance for its records. Rounding depends on the instruction set.
 struct EarlierRun {
     const char* name;
     double loss_tolerance;
@@ -19,7 +18,7 @@ std::ostream& operator<<(std::ostream& out, const EarlierRun& run) {
 
 class EarlierCheckpoint : public test::MeshRuns, public ::testing::WithParamInterface<EarlierRun> {
   protected:
-    /// The files that the run was started with, under the names that its flags have, and the checkpoint.
+    /// The files that the run was started with, under the names in its flags, and the checkpoint.
     void SetUp() override {
         MeshRuns::SetUp();
         for (const char* name : {"config.json", "tokenizer", "train.txt"})

@@ -64,7 +64,7 @@ TEST_F(ExampleCommands, Llama3Sharded) {
     // Three names for one mode.
     EXPECT_DOUBLE_EQ(history("out").back().at("train_loss").get<double>(), torchacc);
     EXPECT_TRUE(fs::exists(folder_ / "job.log"));
-    // The file is for any number of processes and rows.
+    // The file works for any number of processes and rows.
     expect_trained(
         run("llama3_sharded.sh", "MODEL=model SEQLEN=32 BS=2 JOB_NAME=job", "deepspeed --num_train_epochs 1"),
         2);

@@ -1,4 +1,4 @@
-// Launchers that start processes which cannot find each other: nothing is trained twice.
+// Launchers whose processes cannot find each other: nothing is trained twice.
 
 #include <fstream>
 
@@ -12,15 +12,15 @@ using test::count_of;
 
 class ForeignLauncher : public test::MeshRuns {
   protected:
-    /// Starts a command twice, each with the variables of a process of two, where RANK stands for its number.
-    /// What it says and its two exit codes.
+    /// Starts a command twice, each with the variables of one of two processes; RANK is replaced by its
+    /// number. Returns the output and the two exit codes.
     test::Outcome start_two(const std::string& variables, const std::string& command) const {
         std::ofstream(folder_ / "start_two.sh")
             << "for RANK in 0 1; do\n  (env -u OMPI_COMM_WORLD_SIZE " << variables << " " << command
             << "; echo \"process $RANK: $?\") &\ndone\nwait\n";
         return shell("sh start_two.sh");
     }
-    /// Both refuse, and nothing is left behind.
+    /// Both refuse and leave no files.
     void expect_refused(const test::Outcome& outcome, const std::string& command_that_works,
                         int exit_code = 1) {
         for (const int process : {0, 1})
@@ -49,7 +49,7 @@ TEST_F(ForeignLauncher, TorchrunInAStepOfOneProcessTrainsNoCopies) {
     expect_refused(start_two(step + torchrun, run_clm()), "drover launch --nproc_per_node 2 run_clm …");
 }
 
-/// Its settings fit the processes that there should be, not the one that each would train in.
+/// The settings suit the intended number of processes, not the single one that each would train in.
 TEST_F(ForeignLauncher, TheLauncherIsNamedBeforeTheArguments) {
     std::ofstream(folder_ / "ds.json") << R"({"train_batch_size": 2})";
     const test::Outcome outcome = start_two(torchrun, run_clm() + " --deepspeed ds.json");

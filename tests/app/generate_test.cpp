@@ -143,7 +143,7 @@ TEST_F(EvalCommand, TakesTokenFiles) {
         << fixed.output;
 }
 
-/// The rows of such a file are taken as they are, but for what is beyond the positions or the block size.
+/// The rows of such a file are used unchanged, but cut at the model's positions or the block size.
 TEST_F(EvalCommand, TakesRowsThatAreNotPacked) {
     const std::string rows = (folder_ / "rows.tokens").string(), text = golden("run_clm/validation.txt");
     const test::Outcome made =
@@ -157,7 +157,7 @@ TEST_F(EvalCommand, TakesRowsThatAreNotPacked) {
     EXPECT_NE(cut.output.find("beyond the first 4 of a row"), std::string::npos) << cut.output;
 }
 
-/// A token file is used where it lies: nothing is kept, and nothing is written into the working folder.
+/// A token file is used in place: nothing is cached, and nothing is written into the working folder.
 TEST_F(EvalCommand, NeedsNoFolderForTokenFiles) {
     const std::string file = (folder_ / "validation.tokens").string();
     const test::Outcome made = run("tokenize --tokenizer " + tokenizer_ + " --input " +

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Runs of transformers' Trainer that are gone on with in the middle.
+/// Runs of transformers' Trainer that are resumed in the middle.
 class HfResume : public test::CheckpointRuns, public ::testing::WithParamInterface<std::string> {
   protected:
     /// With a validation file, no part of the training file is held back.
@@ -53,7 +53,7 @@ TEST_P(HfResume, HasTheNextLossesOfTheirRun) {
                 << record;
         }
     EXPECT_EQ(compared, 8);
-    // What follows is a checkpoint of ours.
+    // The next checkpoint is one of ours.
     EXPECT_EQ(find_damage(checkpoint("out", 8)), std::nullopt);
 }
 

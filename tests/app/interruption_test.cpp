@@ -16,11 +16,12 @@ using test::Outcome;
 
 class Interruption : public test::CheckpointRuns {
   protected:
-    /// A run that does not end by itself while a test lasts.
+    /// A run that does not end by itself during a test.
     std::unique_ptr<BackgroundRun> start(const std::string& more) const {
         return std::make_unique<BackgroundRun>(words("out", "--max_steps 1000000 " + more), folder_ / "log");
     }
-    /// Starts such a run behind a pipe whose reader takes one line; `launcher` stands before the command.
+    /// Starts such a run with its output piped to a reader that takes one line; `launcher` precedes the
+    /// command.
     Outcome read_one_line(const std::string& launcher, const std::string& more) const {
         return test::run_shell(
             fmt::format("{{ {} {} {} 2>errors; echo $? >code; }} | head -1", DROVER_BINARY, launcher,
@@ -62,7 +63,7 @@ TEST_F(Interruption, ASecondSignalStopsAtOnce) {
     ASSERT_TRUE(run->wait_until([&] { return has_record(); })) << run->output();
     run->send(SIGSTOP);
     run->send(SIGINT);
-    run->send(SIGTERM);  // both are pending when it goes on
+    run->send(SIGTERM);  // both are pending when it continues
     run->send(SIGCONT);
     const int code = run->exit_code();
     EXPECT_TRUE(code == 128 + SIGINT || code == 128 + SIGTERM) << code;
@@ -71,13 +72,13 @@ TEST_F(Interruption, ASecondSignalStopsAtOnce) {
     EXPECT_FALSE(fs::exists(folder_ / "out/drover.lock"));
 }
 
-/// A terminal that closes may send SIGHUP more than once, and a scheduler SIGTERM beside it.
+/// A closing terminal may send SIGHUP more than once, and a scheduler SIGTERM as well.
 TEST_F(Interruption, AHangUpIsNoSecondSignal) {
     const auto run = start("--gradient_accumulation_steps 10 --logging_steps 1 --save_steps 1000000");
     ASSERT_TRUE(run->wait_until([&] { return has_record(); })) << run->output();
     run->send(SIGSTOP);
     run->send(SIGHUP);
-    run->send(SIGTERM);  // both are pending when it goes on
+    run->send(SIGTERM);  // both are pending when it continues
     run->send(SIGCONT);
     run->send(SIGHUP);
     const int code = run->exit_code();
@@ -91,11 +92,11 @@ TEST_F(Interruption, AHangUpThatIsIgnoredAtTheStartStaysIgnored) {
     run.send(SIGHUP);
     run.send(SIGUSR1);
     ASSERT_TRUE(run.wait_until([&] { return steps_in("out").size() == 1; })) << run.output();
-    run.send(SIGUSR1);  // it trains on
+    run.send(SIGUSR1);  // it keeps training
     EXPECT_TRUE(run.wait_until([&] { return steps_in("out").size() == 2; })) << run.output();
 }
 
-/// As with `| head -1`; the log of errors goes elsewhere.
+/// As with `| head -1`; standard error goes elsewhere.
 TEST_F(Interruption, AReaderThatLeavesEndsTheRunWithACheckpoint) {
     const Outcome outcome = read_one_line("", "--logging_steps 1");
     const std::string errors = read_text_file(folder_ / "errors");
@@ -106,7 +107,7 @@ TEST_F(Interruption, AReaderThatLeavesEndsTheRunWithACheckpoint) {
     EXPECT_EQ(find_damage(checkpoint("out", steps_in("out")[0])), std::nullopt);
 }
 
-/// mpirun writes to the pipe, and the launcher notices that nobody reads it.
+/// mpirun writes to the pipe, and the launcher notices that it has no reader.
 TEST_F(Interruption, AReaderThatLeavesEndsALaunchedJobWithACheckpoint) {
     read_one_line("launch --nproc_per_node 2", "--logging_steps 20");
     const std::string errors = read_text_file(folder_ / "errors");
@@ -127,8 +128,7 @@ TEST_F(Interruption, Usr1SavesAndGoesOn) {
     EXPECT_EQ(run->exit_code(), 128 + SIGTERM) << run->output();
 }
 
-/// Matrix products of oneDNN keep other things than a stack where the stack pointer points: no thread of
-/// theirs may run a handler.
+/// oneDNN's matrix products use the stack pointer for other data, so none of their threads may run a handler.
 TEST_F(Interruption, OneThreadTakesSignals) {
     const auto run = start("--save_strategy no");
     ASSERT_TRUE(run->wait_until([&] { return has_record(); })) << run->output();
@@ -149,7 +149,8 @@ TEST_F(Interruption, OneThreadTakesSignals) {
     EXPECT_EQ(run->exit_code(), 128 + SIGTERM) << run->output();
 }
 
-/// DROVER_KILLS says how often; each kill falls somewhere in the saves of a run that saves after every step.
+/// DROVER_KILLS sets how often; each kill happens at some point during the saves of a run that saves after
+/// every step.
 TEST_F(Interruption, AKillAtAnyMomentLosesNothingThatWasComplete) {
     const char* wished = std::getenv("DROVER_KILLS");
     const int kills = wished == nullptr ? 12 : std::atoi(wished);
@@ -181,7 +182,7 @@ TEST_F(Interruption, AKillAtAnyMomentLosesNothingThatWasComplete) {
     EXPECT_EQ(steps_in("out").back(), newest + 2);
 }
 
-/// Files may have half a megabyte more than the model needs, and the optimizer's is larger.
+/// Files may be half a megabyte larger than the model needs; the optimizer's is larger than that.
 TEST_F(Interruption, AFileThatCannotBeWrittenLeavesTheCheckpointBefore) {
     ASSERT_EQ(train("out", "--max_steps 2 --save_steps 2").exit_code, 0);
     const auto kilobytes = fs::file_size(folder_ / "out/model.safetensors") / 1024 + 512;

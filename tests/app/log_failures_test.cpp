@@ -11,10 +11,10 @@ namespace fs = std::filesystem;
 using test::expect_equal_state;
 using test::Outcome;
 
-/// What a run says cannot be written, but what it makes can.
+/// A run whose messages cannot be written, but whose results can.
 class LogFailures : public test::CheckpointRuns {
   protected:
-    /// Trains with the program's output sent where `redirections` say; those may name the file "said".
+    /// Trains with the program's output redirected by `redirections`, which may name the file "said".
     Outcome train_saying(const std::string& output, const std::string& redirections,
                          const std::string& more = "") const {
         return test::run_drover(
@@ -45,7 +45,7 @@ TEST_F(LogFailures, AFullDiskUnderTheLogDoesNotStopTheRun) {
     expect_equal_state(checkpoint("both", 4), checkpoint("out", 4));
 }
 
-/// Files that the program opens would get the numbers of standard output and errors.
+/// Files opened by the program would get the descriptors of standard output and standard error.
 TEST_F(LogFailures, ClosedDescriptorsStayOutOfFiles) {
     EXPECT_EQ(train_saying("open", ">said 2>&1").exit_code, 0);
     expect_trained("open");
@@ -60,7 +60,7 @@ TEST_F(LogFailures, ClosedDescriptorsStayOutOfFiles) {
     }
 }
 
-/// Not even root can make a folder in /proc.
+/// Not even root can create a folder in /proc.
 TEST_F(LogFailures, ATraceThatCannotBeWrittenDoesNotStopTheRun) {
     EXPECT_EQ(
         train_saying("out", ">said 2>&1", "--profile_step 0 --profile_logdir /proc/drover-trace").exit_code,

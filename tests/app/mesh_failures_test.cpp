@@ -51,13 +51,13 @@ TEST_F(MeshFailures, AWrongCommandLineIsShownOnce) {
     expect_shown_once(run_unlike("", 1, "--learnign_rate 1"), "drover: Rank 1: There is no flag", 2);
 }
 
-/// Without its module for MPI, or without MPI, the program runs on one process and says what several need.
+/// Without its MPI module, or without MPI, the program runs on one process and reports what several need.
 TEST_F(MeshFailures, WithoutMpiTheRemedyIsShown) {
     const std::string remedy = "Install Open MPI (Debian, Ubuntu: apt-get install openmpi-bin)";
     const std::string flags = "--max_steps 1 --save_strategy no";
     setenv("DROVER_MPI_MODULE", "/nonexistent/drover_mpi.so", 1);
     const test::Outcome no_module = train_on(3, "out", flags), alone = train("alone", flags);
-    // The module of a machine whose loader does not find MPI.
+    // The module on a machine whose loader does not find MPI.
     const fs::path copy = folder_ / "drover_mpi.so";
     const fs::path built = fs::path(DROVER_BINARY).parent_path() / "drover_mpi.so";
     const std::string rename = "sed 's/libmpi\\.so/libnil.so/'";
@@ -208,7 +208,7 @@ TEST_F(MeshCheckpoints, AnyMeshGoesOnFromAnyOther) {
     resume(1, "on_one", 4, "");
     resume(2, "on_two", 5, "--spmd_fsdp_sharding");
     resume(8, "on_eight", 5, "--spmd_2d_sharding 2");
-    // And from one process to several.
+    // The same from one process to several.
     ASSERT_EQ(train("one_saved", run + "--save_steps 4").exit_code, 0);
     fs::remove_all(checkpoint("two_dimensions", 4));
     copy_folder(checkpoint("one_saved", 4), checkpoint("two_dimensions", 4));

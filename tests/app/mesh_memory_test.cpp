@@ -15,7 +15,7 @@ constexpr int processes = 4;
 /// Program, libraries, MPI and small buffers of a process; a tiny model needs about half of it.
 constexpr double base = 100;
 
-/// Numbers are in MiB. The model is large enough beside what every process needs for anything.
+/// Numbers are in MiB. The model is large compared with what every process needs anyway.
 class MeshMemory : public test::MeshRuns {
   protected:
     void SetUp() override {
@@ -31,7 +31,7 @@ class MeshMemory : public test::MeshRuns {
 
     struct Measured {
         double planned = 0;
-        double checkpoint = 0;      ///< the copy from which a checkpoint is written
+        double checkpoint = 0;      ///< the copy used for writing a checkpoint
         std::vector<double> peaks;  ///< of each process
         std::string output;
     };
@@ -55,7 +55,7 @@ class MeshMemory : public test::MeshRuns {
         return measured;
     }
 
-    /// The MiB that follow `words`; 0 when they are not there.
+    /// The MiB after `words`; 0 if they are missing.
     static double mebibytes_behind(const std::string& words, const std::string& text) {
         const std::size_t at = text.find(words);
         if (at == std::string::npos) return 0;
@@ -70,8 +70,8 @@ class MeshMemory : public test::MeshRuns {
     const std::string saves_nothing_ = "--max_steps 1 --save_strategy no --save_final_model no ";
 };
 
-/// Drawn either way, trained, saved, loaded: a process has what its plan said, and the model's size, which no
-/// process may hold besides, would not fit under the bound.
+/// New weights of either kind, trained, saved, loaded: a process has what its plan stated. If it also held
+/// the whole model, it would exceed the bound.
 TEST_F(MeshMemory, NoProcessEverHoldsTheWholeModel) {
     const std::string sharded = "--fsdp full_shard ";
     const std::vector<std::pair<std::string, std::string>> runs{
@@ -80,7 +80,7 @@ TEST_F(MeshMemory, NoProcessEverHoldsTheWholeModel) {
         {"loaded", new_model_ + fmt::format("--model_name_or_path '{}' ", (folder_ / "saved").string()) +
                        sharded + saves_nothing_},
     };
-    double most = 0;  // that a sharded run may have
+    double most = 0;  // allowed for a sharded run
     for (const auto& [name, flags] : runs) {
         const Measured run = measure(name, flags);
         ASSERT_GT(run.planned, 0) << run.output;
@@ -94,7 +94,7 @@ TEST_F(MeshMemory, NoProcessEverHoldsTheWholeModel) {
         }
         most = std::max(most, allowed);
     }
-    // The bound means something: without sharding it does not hold.
+    // The bound is meaningful: without sharding it is exceeded.
     for (const double peak : measure("whole", new_model_ + "--fsdp no_shard " + saves_nothing_).peaks)
         EXPECT_GT(peak, most);
 }

@@ -5,7 +5,7 @@ namespace {
 
 using test::count_of;
 
-/// A way to spread a run over processes, as a user asks for it.
+/// A way to distribute a run over processes, as a user requests it.
 struct Mode {
     std::string name;
     int processes;
@@ -13,7 +13,7 @@ struct Mode {
     std::string flags;
     bool batch_is_global = false;
     std::string config = "llama";
-    std::string of_both{};  ///< what one process is told, too
+    std::string of_both{};  ///< flags that one process gets, too
 };
 
 std::string deepspeed(int stage) {
@@ -60,9 +60,9 @@ const std::vector<Mode> modes{
 
 class MeshModes : public test::MeshRuns, public ::testing::WithParamInterface<Mode> {
   protected:
-    /// A batch of four rows: 23 samples leave a short one at the end of an epoch, which replicas that share
-    /// batches fill with masked rows; those that do not would repeat samples, as Hugging Face does, and so
-    /// get 24. Likewise in evaluation.
+    /// A batch of four rows: 23 samples leave a short one at the end of an epoch. Replicas that share batches
+    /// fill it with masked rows; those that do not would repeat samples, as in Hugging Face, and so get 24.
+    /// Likewise in evaluation.
     std::string common(bool shared) const {
         return fmt::format(
             " --config_name '{}' --max_train_samples {} --max_steps 4 --gradient_accumulation_steps 2 "
@@ -86,7 +86,7 @@ TEST_P(MeshModes, LogsWhatOneProcessDoes) {
         train_on(mode.processes, "together",
                  settings + batch(mode.batch_is_global ? 4 : 4 / mode.replicas) + mode.flags);
     ASSERT_EQ(together.exit_code, 0) << together.output;
-    // The experts' balance loss of a batch is not the mean of those of its parts.
+    // The experts' balance loss of a batch is not the mean over its parts.
     const bool own_batches = mode.config == "mixtral" && !mode.batch_is_global;
     expect_same_records("together", "alone",
                         own_batches ? std::vector<std::string>{"eval_loss"} : std::vector<std::string>{});
@@ -106,7 +106,7 @@ TEST_F(MeshData, StreamedTextIsSharedLikeFiles) {
         train_on(2, "shared", streamed + "--per_device_train_batch_size 4 --spmd_fsdp_sharding");
     ASSERT_EQ(shared.exit_code, 0) << shared.output;
     expect_same_records("shared", "alone");
-    // Batches of their own: the third round of ten rows is filled up, so only the first two are alike.
+    // With separate batches the third round of ten rows is filled up, so only the first two are equal.
     const test::Outcome own = train_on(2, "own", streamed + "--per_device_train_batch_size 2 --max_steps 2");
     ASSERT_EQ(own.exit_code, 0) << own.output;
     for (std::size_t i = 0; i < 2; ++i)
@@ -114,7 +114,7 @@ TEST_F(MeshData, StreamedTextIsSharedLikeFiles) {
                     1e-3);
 }
 
-/// Rows of any length with sequence parallel: they are padded until they can be split.
+/// Rows of any length with sequence parallelism are padded so that they can be split.
 TEST_F(MeshData, RowsOfAnyLengthCanBeSplit) {
     const std::string rows =
         "--packing none --pad_token eos --max_steps 3 --logging_steps 1 --save_strategy no "
@@ -137,7 +137,7 @@ TEST_F(MeshData, CommunicationIsTimedOnRequest) {
     EXPECT_EQ(count_of(alone.output, "Communication: "), 0u) << alone.output;
 }
 
-/// Four processes that start at once, without and with --overwrite_cache: one makes the tokens.
+/// Four processes that start at the same time, without and with --overwrite_cache: one makes the tokens.
 TEST_F(MeshData, OneProcessTokenizes) {
     const std::string run =
         "--max_steps 1 --save_strategy no --save_final_model no --rank_log_dir logs --log_level info ";

@@ -8,15 +8,15 @@
 
 namespace drover::test {
 
-/// Small runs of `drover run_clm` on several processes that mpirun starts, and on one.
+/// Small runs of `drover run_clm` on several processes started by mpirun, and on one.
 class MeshRuns : public CheckpointRuns {
   protected:
     void SetUp() override {
         CheckpointRuns::SetUp();
-        // Nothing is gained from waiting for processes that cannot answer.
+        // There is no point in waiting for processes that cannot answer.
         setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 1);
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
-        setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // Open MPI leaves memory behind
+        setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // Open MPI leaks memory
     }
     void TearDown() override {
         for (const char* name : {"OMPI_MCA_odls_base_sigkill_timeout",
@@ -28,11 +28,11 @@ class MeshRuns : public CheckpointRuns {
     static std::string mpirun() {
         return std::string(DROVER_MPIRUN) + " --allow-run-as-root --oversubscribe --bind-to none";
     }
-    /// The whole command; `more` may say anything again.
+    /// The whole command; `more` may override anything.
     std::string command(int processes, const std::string& output, const std::string& more) const {
         return fmt::format("{} -n {} {} {}", mpirun(), processes, DROVER_BINARY, words(output, more));
     }
-    /// Runs it in the test's folder; stdout and stderr together.
+    /// Runs it in the test's folder; returns stdout and stderr together.
     Outcome shell(const std::string& line) const {
         return run_shell(line + " 2>&1", folder_.path().string());
     }
@@ -45,7 +45,8 @@ class MeshRuns : public CheckpointRuns {
         return parse_python_json(read_text_file(file), file.string()).at("log_history");
     }
 
-    /// The records of two runs agree, but for what a clock decides. Numbers may differ by rounding.
+    /// The records of two runs agree, except for values that depend on a clock. Numbers may differ by
+    /// rounding.
     void expect_same_records(const std::string& actual, const std::string& expected,
                              const std::vector<std::string>& except = {}) const {
         const Json a = history(actual), b = history(expected);

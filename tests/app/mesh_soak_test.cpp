@@ -6,7 +6,7 @@
 namespace drover {
 namespace {
 
-/// A way to spread a run over processes that share the batch of the command line.
+/// A way to distribute a run over processes that share the batch of the command line.
 struct SoakMode {
     int processes;
     int replicas;
@@ -31,9 +31,9 @@ constexpr SoakMode modes[] = {
 
 class ProcessSoak : public test::MeshRuns {
   protected:
-    /// Trains to a drawn step in one drawn mode and to the end in another.
+    /// Trains to a random step in one random mode and to the end in another.
     void play(std::uint32_t seed) const {
-        constexpr int rows = 12, steps = 6;  // any number of replicas above divides the rows
+        constexpr int rows = 12, steps = 6;  // divisible by any number of replicas above
         std::mt19937 generator(seed);
         const auto draw = [&](std::size_t end) { return generator() % end; };
         const std::string optimizer = draw(2) == 0 ? "adamw_torch" : "adafactor";
@@ -64,7 +64,7 @@ class ProcessSoak : public test::MeshRuns {
             fmt::format("--resume_from_checkpoint '{}'", checkpoint(folder + "/first", step).string()));
         if (HasFailure()) return;
         expect_same_records(folder + "/first", folder + "/alone");
-        // What a resumed run says of all of itself counts from where it went on.
+        // Totals of a resumed run count from where it resumed.
         expect_same_records(folder + "/second", folder + "/alone", {"train_loss"});
         std::filesystem::remove_all(folder_ / folder);
         if (std::getenv("DROVER_SOAK_SECONDS") != nullptr) fmt::print("seed {}: {}\n", seed, way);

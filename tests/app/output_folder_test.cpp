@@ -14,12 +14,12 @@ namespace fs = std::filesystem;
 using test::BackgroundRun;
 using test::Outcome;
 
-/// Who may write to --output_dir, and when that is found out.
+/// Who may write to --output_dir, and when this is checked.
 class OutputFolderOfRuns : public test::CheckpointRuns {
   protected:
     fs::path lock() const { return folder_ / "out/drover.lock"; }
 
-    /// A run that does not end by itself while a test lasts.
+    /// A run that does not end by itself during a test.
     std::unique_ptr<BackgroundRun> start(const std::string& more = "") const {
         return std::make_unique<BackgroundRun>(words("out", "--max_steps 1000000 " + more), folder_ / "log");
     }
@@ -27,7 +27,7 @@ class OutputFolderOfRuns : public test::CheckpointRuns {
         return run.output().find("{'loss'") != std::string::npos;
     }
 
-    /// The lock of a process that this machine knows nothing about, with a heartbeat some seconds ago.
+    /// The lock of a process unknown to this machine, with a heartbeat some seconds ago.
     void leave_lock_of_other_host(int seconds, const std::string& job = "", int restarts = 0) const {
         const ProcessIdentity own = ProcessIdentity::own();
         const Json record = {{"host", "elsewhere"},
@@ -44,7 +44,7 @@ class OutputFolderOfRuns : public test::CheckpointRuns {
         fs::last_write_time(lock(), fs::last_write_time(lock()) - std::chrono::seconds(seconds));
     }
 
-    /// The names in the output folder that have to do with locks.
+    /// The names in the output folder that are related to locks.
     std::vector<std::string> locks() const {
         std::vector<std::string> names;
         for (const auto& entry : fs::directory_iterator(folder_ / "out"))
@@ -54,7 +54,7 @@ class OutputFolderOfRuns : public test::CheckpointRuns {
     }
 };
 
-/// Not even root can make a folder below a file or in /proc.
+/// Not even root can create a folder below a file or in /proc.
 TEST_F(OutputFolderOfRuns, ThatCannotBeWrittenEndsTheRunBeforeItsFirstStep) {
     write_file_atomically(folder_ / "text.jsonl", "{}");
     for (const std::string& folder :
@@ -105,9 +105,9 @@ TEST_F(OutputFolderOfRuns, BelongsToOneRunAtATime) {
 TEST_F(OutputFolderOfRuns, IsUnlockedHoweverARunEnds) {
     ASSERT_EQ(train("out", "--max_steps 2").exit_code, 0);
     EXPECT_TRUE(locks().empty());
-    EXPECT_EQ(train("out", "--max_steps 9 --optim adafactor").exit_code, 1);  // what was saved does not fit
+    EXPECT_EQ(train("out", "--max_steps 9 --optim adafactor").exit_code, 1);  // the saved state does not fit
     EXPECT_TRUE(locks().empty());
-    // As soon as there is a lock; signals are not waited for yet, or they are.
+    // As soon as there is a lock, whether or not signals are being handled yet.
     for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
         if (number == SIGUSR1) fs::remove_all(folder_ / "out");
         const auto run = start();
@@ -131,7 +131,7 @@ TEST_F(OutputFolderOfRuns, OfAKilledRunGoesToTheNextOne) {
     EXPECT_TRUE(locks().empty());
 }
 
-/// How a wait ends with a take-over, tests of the lock show, whose clocks are quicker.
+/// The lock's own tests, with shorter times, show how a wait ends with a take-over.
 TEST_F(OutputFolderOfRuns, OfAnotherHostIsWaitedFor) {
     leave_lock_of_other_host(601);
     BackgroundRun run(words("out", "--max_steps 2"), folder_ / "log");
@@ -168,11 +168,11 @@ TEST_F(OutputFolderOfRuns, IsTakenWithStealLockAndTheOtherRunWritesNoMore) {
     EXPECT_EQ(steps_in("out"), std::vector<std::int64_t>{3});
     EXPECT_EQ(read_text_file(folder_ / "out/model.safetensors"), model);
     EXPECT_TRUE(locks().empty());
-    // Who gives its settings again does not steal again.
+    // Reusing the run's settings does not steal again.
     EXPECT_FALSE(read_json_file(folder_ / "out/training_args.json").contains("steal_lock"));
 }
 
-/// A run without checkpoints learns at its end that its folder is another's.
+/// A run without checkpoints notices at its end that its folder was taken.
 TEST_F(OutputFolderOfRuns, ThatIsTakenGetsNoResultsOfTheOtherRun) {
     for (const char* work : {"--max_steps 50 --save_strategy no", "--do_train no --do_eval"}) {
         BackgroundRun victim(words("out", work), folder_ / "log");

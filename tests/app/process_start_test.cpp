@@ -6,20 +6,20 @@
 namespace drover {
 namespace {
 
-/// How OpenMP's threads wait, and what limits of the system do to a run.
+/// How OpenMP's threads wait, and how system limits affect a run.
 class ProcessStart : public test::CheckpointRuns {
   protected:
     void SetUp() override {
         CheckpointRuns::SetUp();
         for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}) unsetenv(name);
     }
-    /// What libgomp has read, as it says when it is loaded; the program may be loaded twice.
+    /// The settings that libgomp prints when it is loaded; the program may be loaded twice.
     static std::string openmp_settings(const std::string& variables, const std::string& arguments) {
         return test::run_shell(variables + " OMP_DISPLAY_ENV=verbose " DROVER_BINARY " " + arguments +
                                " 2>&1 >/dev/null | grep -o 'GOMP_SPINCOUNT.*'")
             .output;
     }
-    /// A short run with more said to the shell before it.
+    /// A short run with other shell commands before it.
     test::Outcome train_under(const std::string& limits, const std::string& more) const {
         return test::run_drover(
             words("out", "--max_steps 1 --save_strategy no " + more) + " 2>&1",
@@ -44,7 +44,7 @@ TEST_F(ProcessStart, TheUserSaysHowThreadsWait) {
     EXPECT_NE(count.find("'77'"), std::string::npos) << count;
 }
 
-/// The program is started once more, but it stays the process that its parent knows.
+/// The program is restarted, but in the same process.
 TEST_F(ProcessStart, TheProcessStaysTheSame) {
     const test::BackgroundRun run(words("out", "--max_steps 1000000 --save_strategy no"), folder_ / "log");
     ASSERT_TRUE(run.wait_until([&] { return run.output().find("{'loss'") != std::string::npos; }))
@@ -68,8 +68,8 @@ TEST_F(ProcessStart, ALimitOfAddressSpaceIsPlannedFor) {
     EXPECT_EQ(fits.exit_code, 0) << fits.output;
 }
 
-/// The system refuses threads whose stacks it cannot place, as it does beyond `ulimit -u` (which does not
-/// hold for root).
+/// The system refuses threads whose stacks do not fit, as it does beyond `ulimit -u` (which does not apply to
+/// root).
 TEST_F(ProcessStart, ThreadsThatCannotBeStartedAreNamed) {
     const std::string stacks = "ulimit -s 100000000000";
     if (test::run_shell(stacks).exit_code != 0) GTEST_SKIP() << "the limit of stacks cannot be raised here";
@@ -79,7 +79,7 @@ TEST_F(ProcessStart, ThreadsThatCannotBeStartedAreNamed) {
               std::string::npos)
         << outcome.output;
     EXPECT_NE(outcome.output.find("`ulimit -u`"), std::string::npos) << outcome.output;
-    // OpenMP's own threads, where the program has no other.
+    // OpenMP's own threads, if the program has no others.
     const test::Outcome openmp =
         test::run_shell(stacks + " && " DROVER_BINARY " generate --prompt_ids 1 --threads 4 --model '" +
                         test::golden_path("generate/llama").string() + "' 2>&1");

@@ -86,7 +86,7 @@ TEST_F(ResumeCommand, NamesADamagedCheckpointAndTakesTheOneBefore) {
             << automatic.output;
         EXPECT_NE(automatic.output.find(damage.said), std::string::npos) << automatic.output;
         EXPECT_NE(automatic.output.find("Continuing training from global step 4"), std::string::npos);
-        // The damaged one was replaced on the way.
+        // The damaged one was replaced in the meantime.
         for (const std::int64_t step : {6, 8})
             test::expect_equal_state(checkpoint(output, step), checkpoint("whole", step));
     }
@@ -222,14 +222,14 @@ TEST_F(ResumeCommand, ACompleteRunIsLeftAsItIs) {
     auto trained = before;
     trained.erase((folder_ / "out/all_results.json").string());
     EXPECT_EQ(after, trained);
-    // It is the trained model that was evaluated.
+    // The trained model was evaluated.
     const Outcome alone =
         train("alone", fmt::format("--do_train no --do_eval --model_name_or_path '{}' --config_name '{}' {}",
                                    (folder_ / "out").string(), (folder_ / "out").string(), validation));
     EXPECT_EQ(alone.exit_code, 0) << alone.output;
     EXPECT_EQ(read_json_file(folder_ / "alone/eval_results.json").at("eval_loss"), results.at("eval_loss"));
 
-    // A run that was killed behind its last checkpoint has more to write.
+    // A run that was killed after its last checkpoint has more to write.
     const std::string model = read_text_file(folder_ / "out/model.safetensors");
     fs::remove(folder_ / "out/model.safetensors");
     EXPECT_EQ(train("out", "--max_steps 4 --save_steps 2" + validation).exit_code, 0);
@@ -285,7 +285,7 @@ TEST_F(ResumeCommand, WhatIsNotAsItWasIsListed) {
                        "config rms_norm_eps: 0.001 (now)", "hash of the training text: 'content "});
     put("config.json", config.dump());
     put("train.txt", text);
-    // A tokenizer in which two tokens have changed places.
+    // A tokenizer with two tokens exchanged.
     const fs::path tokenizer = fs::path(DROVER_SOURCE_DIR) / "examples/tokenizers/shakespeare-4k";
     fs::copy(tokenizer, folder_ / "tokenizer", fs::copy_options::recursive);
     std::string json = read_text_file(tokenizer / "tokenizer.json");

@@ -20,15 +20,15 @@ namespace fs = std::filesystem;
 
 using Flags = std::map<std::string, std::string>;  ///< of a command line; "-" means that a flag is left out
 
-/// A flag with a value that must change what a run does, against the same run without the flag.
+/// A flag with a value that must change the outcome of a run, compared with the same run without the flag.
 struct ActingFlag {
     std::string name;
     std::string value;
-    Flags both{};        ///< what both runs have besides the usual flags
+    Flags both{};        ///< flags of both runs in addition to the usual ones
     bool fails = false;  ///< one of the two runs ends with an error
 };
 
-/// Of a model that fits; the whole of Llama 7B in float32 does not.
+/// Sizes of a model that fits; the whole of Llama 7B in float32 does not.
 const std::string small =
     "hidden_size=64,intermediate_size=96,num_hidden_layers=2,num_attention_heads=4,num_key_value_heads=4,"
     "vocab_size=4096";
@@ -65,7 +65,7 @@ const std::vector<ActingFlag> acting_flags{
       {"learning_rate", "1e-2"}}},
     {"fp16", "yes", {}, true},
     {"gradient_checkpointing", "yes"},
-    // Its copies show in the memory plan where they are larger than the head's buffers.
+    // Its copies show in the memory plan if they are larger than the head's buffers.
     {"gmm_stack",
      "yes",
      {{"config_name", "{config}/mixtral.json"},
@@ -125,7 +125,7 @@ const std::vector<ActingFlag> acting_flags{
     {"warmup_ratio", "0.5"},
 };
 
-/// Arguments that act, but cannot show it here.
+/// Arguments that have an effect that cannot be seen here.
 const std::map<std::string, std::string> shown_elsewhere{
     {"dataset_config_name", "tests/data/datasets/resolve_dataset_test.cpp chooses among configurations"},
     {"gmm", "names the default"},
@@ -138,7 +138,7 @@ const std::map<std::string, std::string> shown_elsewhere{
     {"tf32", "needs a GPU"},
 };
 
-/// Every flag of a recorded run of run_clm.py, whose numbers are compared in run_clm_test.cpp.
+/// Every flag of a recorded run of run_clm.py; run_clm_test.cpp compares the numbers.
 std::set<std::string> recorded_flags() {
     std::set<std::string> flags;
     for (const auto& entry : fs::directory_iterator(test::golden_path("run_clm"))) {
@@ -149,8 +149,8 @@ std::set<std::string> recorded_flags() {
     return flags;
 }
 
-/// What a run does, as far as it can be seen: without what differs from run to run, and without what only
-/// repeats settings. A flag that is read, printed and saved, but not acted on, leaves these as they are.
+/// The visible results of a run, without what differs from run to run and without what only repeats settings.
+/// A flag that is read, printed and saved but not used does not change them.
 struct Seen {
     int exit_code = 0;
     std::string output, errors, files, state, results;
@@ -172,7 +172,7 @@ std::string without_times(const std::string& text) {
     return kept;
 }
 
-/// trainer_state.json without the settings in it.
+/// trainer_state.json without its settings.
 std::string state_without_settings(const fs::path& file) {
     Json state = parse_python_json(read_text_file(file), file.string());
     for (const char* setting :
@@ -220,7 +220,7 @@ class RunClmFlags : public ::testing::Test {
                 {"logging_steps", "1"},
                 {"max_eval_samples", "4"},
                 {"save_strategy", "no"},
-                {"save_final_model", "no"},  // waiting for the disk would be most of the time
+                {"save_final_model", "no"},  // writing it would take most of the time
                 {"output_dir", "{folder}/out"}};
     }
 
@@ -286,7 +286,7 @@ TEST_F(RunClmFlags, EveryFlagThatActsIsCovered) {
 }
 
 TEST_F(RunClmFlags, ActVisibly) {
-    look(usual_flags());  // which makes the token cache
+    look(usual_flags());  // this makes the token cache
     std::map<std::string, Seen> without_flag;
     const auto plain = [&](const Flags& flags) -> const Seen& {
         const auto [found, missing] = without_flag.try_emplace(command_line(flags));

@@ -9,13 +9,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What flags make of the model that a run trains: its sizes, number formats and memory.
+/// How flags affect the model that a run trains: its sizes, number formats and memory.
 class RunClmModel : public test::CheckpointRuns {
   protected:
     /// A model of one layer in bfloat16.
     static std::string saved() { return test::golden_path("run_clm/saved").string(); }
 
-    /// A run that names a model has its config from there.
+    /// A run that names a model takes its config from there.
     test::Outcome train(const std::string& output, const std::string& more) const {
         std::string line = words(output, more);
         if (more.find("--model_name_or_path") != std::string::npos)
@@ -31,7 +31,7 @@ class RunClmModel : public test::CheckpointRuns {
     std::string weights(const std::string& output) const {
         return read_text_file(folder_ / output / "model.safetensors");
     }
-    /// A copy of the tests' config with other values, as a file.
+    /// A copy of the tests' config with changed values, as a file.
     std::string changed_config(const std::string& name, const Json& changes) const {
         Json config = read_json_file(test::golden_path("run_clm/configs/llama.json"));
         config.update(changes);
@@ -53,7 +53,7 @@ TEST_F(RunClmModel, SizesOfTheCommandLineReplaceTheConfigs) {
     EXPECT_EQ(config("by_flags").at("intermediate_size"), 48);
     EXPECT_EQ(weights("by_flags"), weights("by_file"));
 
-    // A head_dim that only says what follows gives way; one of its own stays.
+    // A head_dim equal to the derived value is recomputed; any other is kept.
     short_run("wider", "--hidden_size 64 --config_name " + changed_config("d.json", {{"head_dim", 8}}));
     EXPECT_EQ(config("wider").at("head_dim"), 16);
     short_run("own", "--hidden_size 64 --config_name " + changed_config("e.json", {{"head_dim", 6}}));
@@ -119,7 +119,7 @@ TEST_F(RunClmModel, UpdatesThatBfloat16LosesAreAnnounced) {
     EXPECT_NE(at_start.find("--master_weights yes"), std::string::npos);
     EXPECT_NE(at_start.find("--stochastic_rounding"), std::string::npos);
 
-    // It is what then happens.
+    // This is what actually happens.
     const SafetensorsFile before(fs::path(saved()) / "model.safetensors"),
         after(folder_ / "lost/model.safetensors");
     const std::vector<double> old_values = test::values(before.tensor(said[2].str())),
@@ -151,7 +151,7 @@ TEST_F(RunClmModel, OlderReleasesTakeFloat32WhereNothingIsSaid) {
         short_run("out", one.flags + " --max_steps 1 --overwrite_output_dir");
         EXPECT_EQ(config("out").at("dtype"), one.dtype) << one.flags;
     }
-    // The rest of such a release: here, what the loss is divided by.
+    // Another effect of such a release: the divisor of the loss.
     short_run("by_release", "--hf_compat 4.57");
     short_run("by_denominator", "--loss_denominator hf457");
     EXPECT_EQ(test::timeless_history(folder_ / "by_release/trainer_state.json"),

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::Outcome;
 
-/// A command line that would train, and what is changed in it.
+/// A valid command line for training, with changes.
 class RunClmRefuses : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -39,7 +39,7 @@ class RunClmRefuses : public ::testing::Test {
                          (folder_ / "out").string() + " " + changes);
     }
 
-    /// Ends with this code, says these words in one sentence or two, and writes no model.
+    /// Ends with this code, prints these words in one or two sentences, and writes no model.
     void expect_refused(const std::string& changes, int exit_code, const std::string& words) const {
         const Outcome outcome = run(changes);
         EXPECT_EQ(outcome.exit_code, exit_code) << changes << "\n" << outcome.output;
@@ -69,7 +69,7 @@ TEST_F(RunClmRefuses, WrongCommandLines) {
     expect_refused("--early_stopping_threshold 2", 2, "early_stopping_patience");
 }
 
-/// Such numbers were multiplied, and the products were not what they should be.
+/// Products of such numbers used to overflow.
 TEST_F(RunClmRefuses, NumbersThatCannotBeCountedWith) {
     expect_refused("--max_steps 9223372036854775807", 2,
                    "--max_steps is 9223372036854775807, which is too large");
@@ -86,7 +86,7 @@ TEST_F(RunClmRefuses, NumbersThatCannotBeCountedWith) {
         "--per_device_train_batch_size 2147483647 --gradient_accumulation_steps 2147483647 "
         "--streaming --max_steps 1000000000000",
         2, "more samples than can be counted");
-    // A prime, which took the search for a smaller batch minutes.
+    // A prime, for which the search for a smaller batch used to take minutes.
     expect_refused("--per_device_train_batch_size 2147483647", 1,
                    "--per_device_train_batch_size 1 --gradient_accumulation_steps 2147483647");
 }

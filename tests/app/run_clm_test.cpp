@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::Outcome;
 
-/// The recorded runs of run_clm.py, by name; those it refused or failed in have tests of their own.
+/// The recorded runs of run_clm.py, by name; those that it refused or failed in have their own tests.
 std::vector<std::string> recorded_runs() {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(test::golden_path("run_clm")))
@@ -38,24 +38,24 @@ std::vector<std::string> keys_of(const Json& object) {
     return keys;
 }
 
-/// How far numbers may be from the recorded ones. Everything without a limit must be equal.
+/// Tolerances for the recorded numbers. Everything without a limit must be equal.
 struct Limits {
     double loss;
 
     explicit Limits(const Json& record) : loss(record.at("loss_tolerance").get<double>()) {}
 
-    /// The largest difference allowed for the number called `key`; 0 means equal.
+    /// The largest difference allowed for the number `key`; 0 means equal.
     double of(const std::string& key, double expected) const {
         if (key.ends_with("loss")) return loss;
         if (key == "perplexity" || key == "grad_norm") return expected * loss * 4;
         if (key == "eval_accuracy")
-            return loss * 4;  // of some 3,000 predictions, a near tie may go either way
+            return loss * 4;  // among some 3,000 predictions, a near tie may go either way
         return 0;
     }
 };
 
-/// Compares what was written with what was recorded, key by key and in order; a recorded null under the name
-/// of a duration or a rate stands for any number.
+/// Compares the written values with the recorded ones, key by key and in order; a recorded null under the
+/// name of a duration or a rate matches any number.
 void expect_like(const Json& actual, const Json& expected, const Limits& limits, const std::string& where,
                  const std::string& key = "") {
     const bool is_time =
@@ -84,20 +84,20 @@ void expect_like(const Json& actual, const Json& expected, const Limits& limits,
     }
 }
 
-/// A record as printed on the console, {'loss': '8.319', …}, as JSON; no value of these has a quote in it.
+/// A record as printed on the console, {'loss': '8.319', …}, as JSON; none of these values contains a quote.
 Json printed_record(std::string line) {
     std::replace(line.begin(), line.end(), '\'', '"');
     return parse_json(line, line);
 }
 
-/// The first line of `output` that holds a record beginning with `key`, from its brace on; empty if there is
+/// The first line of `output` with a record that begins with `key`, from its brace on; empty if there is
 /// none.
 std::string line_with(const std::string& output, const std::string& key) {
     const auto begin = output.find("{'" + key + "'");
     return begin == std::string::npos ? "" : output.substr(begin, output.find('\n', begin) - begin);
 }
 
-/// Printed numbers have four digits, so the last may differ even where the numbers agree.
+/// Printed numbers have four digits, so the last one may differ even if the numbers agree.
 void expect_printed_like(const std::string& actual, const std::string& expected, const Limits& limits) {
     ASSERT_FALSE(actual.empty()) << "nothing printed like " << expected;
     const Json actual_record = printed_record(actual);
@@ -137,7 +137,7 @@ class RunClm : public ::testing::Test {
         unsetenv("OMP_NUM_THREADS");
     }
 
-    /// Runs the command line of `record` into out(); standard error goes to a file that a failure shows.
+    /// Runs the command line of `record` into out(); standard error goes to a file that is shown on failure.
     Outcome train(const Json& record) {
         const fs::path data = test::golden_path("run_clm");
         const std::vector<std::pair<std::string, fs::path>> places = {
@@ -180,7 +180,7 @@ class RunClm : public ::testing::Test {
                 expect_like(written(name), expected.at(name), Limits(expected), name);
     }
 
-    /// Checkpoints have tests of their own, and the pickle of Python's objects is not written here.
+    /// Checkpoints have their own tests, and the pickle of Python objects is not written here.
     void expect_present(const Json& expected) {
         for (const std::string& file : expected.at("files").get<std::vector<std::string>>())
             if (!file.starts_with("checkpoint-") && file != "training_args.bin") {
@@ -217,8 +217,8 @@ TEST_P(RecordedRun, GivesTheSameNumbersAndFiles) {
 INSTANTIATE_TEST_SUITE_P(RunClm, RecordedRun, ::testing::ValuesIn(recorded_runs()),
                          [](const auto& run) { return run.param; });
 
-// run_clm.py trains and then fails: its accuracy cannot take the router's logits. What it wrote until then is
-// recorded, and the evaluation loss comes from the run that asks for nothing else.
+// run_clm.py trains and then fails: its accuracy cannot handle the router's logits. What it wrote before is
+// recorded; the evaluation loss comes from the run that computes nothing else.
 TEST_F(RunClm, MixtralIsEvaluatedWithItsAuxiliaryLoss) {
     const Json expected = recorded("mixtral_aux_eval");
     const Json loss_only = recorded("mixtral_aux_eval_loss_only");
@@ -251,7 +251,7 @@ TEST_F(RunClm, StartsAgainFromTheModelThatItSaved) {
         EXPECT_EQ(written("eval_results").at(key), trained.at(key)) << key;
 }
 
-// run_clm.py 5 has --dtype only; the name of version 4 means the same here.
+// run_clm.py 5 has only --dtype; version 4's name means the same here.
 TEST_F(RunClm, TakesTheOldNameOfDtype) {
     const Json refused = recorded("continued_torch_dtype");
     ASSERT_NE(refused.at("exit_code"), 0);

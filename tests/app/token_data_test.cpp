@@ -13,7 +13,7 @@ namespace {
 
 const std::string tokenizer = DROVER_SOURCE_DIR "/examples/tokenizers/shakespeare-4k";
 
-/// Runs on what `drover tokenize` writes, held against runs on the text.
+/// Runs on the output of `drover tokenize`, compared with runs on the text.
 class TokenData : public test::MeshRuns {
   protected:
     std::string text() const { return test::golden_path("run_clm/train.txt").string(); }
@@ -29,7 +29,7 @@ class TokenData : public test::MeshRuns {
         EXPECT_EQ(made.exit_code, 0) << made.output;
         return at(name);
     }
-    /// A run without a block size of its own, after which the records and the model are in `output`.
+    /// A run without an explicit block size, after which the records and the model are in `output`.
     void train_on_file(const std::string& output, const std::string& file, const std::string& more,
                        int processes = 1) const {
         std::string line = processes == 1 ? std::string(DROVER_BINARY) + " " + words(output, "")
@@ -56,7 +56,7 @@ TEST_F(TokenData, BlocksTrainAsTheirTextDoes) {
     const std::string validation = test::golden_path("run_clm/validation.txt").string();
     train_on_file("of_text", text(), evaluated + "--block_size 32 --validation_file " + validation);
     const std::string blocks = tokenized("blocks.tokens", "--block_size 32");
-    // Text beside a token file is packed as that was.
+    // Text used together with a token file is packed the same way.
     train_on_file("of_blocks", blocks, evaluated + "--validation_file " + validation);
     expect_equal_losses("of_blocks", "of_text");
 
@@ -103,7 +103,7 @@ TEST_F(TokenData, AFolderOfTokenFilesIsADataset) {
                    1, "is a token file, and text is needed");
 }
 
-/// Rows of ids that are longer than the model's positions, or than --block_size, and text beside them.
+/// Rows of ids longer than the model's positions or --block_size, together with text.
 TEST_F(TokenData, LongRowsOfIdsAreCut) {
     if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
     std::vector<std::int32_t> ids(100);
@@ -197,7 +197,7 @@ TEST_F(TokenData, IdsOfAnotherModelAreRefused) {
     EXPECT_FALSE(std::filesystem::exists(folder_ / "x"));
 }
 
-/// The file is cut while the run maps it, and while it reads it.
+/// The file is truncated while the run has it mapped, and while it reads it.
 TEST_F(TokenData, AFileThatBecomesShorterIsNamed) {
     const std::string blocks = tokenized("blocks.tokens", "--block_size 32");
     std::string line = words("out", "--max_steps 1000000 --save_strategy no");

@@ -33,7 +33,7 @@ class TokenizeCommand : public ::testing::Test {
         return (folder_ / name).string();
     }
     std::string path(const char* name) { return (folder_ / name).string(); }
-    /// The output with standard error thrown away.
+    /// The output without standard error.
     std::string answer(const std::string& arguments, const std::string& input) {
         const Outcome outcome = run("tokenize " + arguments + " < " + write("input", input));
         EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -127,7 +127,7 @@ TEST_F(TokenizeCommand, TokenFilesThatAreDamagedOrOfAnotherTokenizer) {
 }
 
 TEST_F(TokenizeCommand, TheCacheIsFilledOnce) {
-    // The text is a copy whose age lets it be remembered.
+    // The text is a copy old enough for notes about it to be kept.
     const std::string text = path("old.txt");
     std::filesystem::copy_file(shakespeare + "/text.txt", text);
     std::filesystem::last_write_time(text,
@@ -210,7 +210,7 @@ TEST_F(TokenizeCommand, TheInputIsNeverWrittenOver) {
     std::filesystem::create_hard_link(input, path("b.lock"));
     refuses("--input " + input + " --output " + path("b"), "b.lock, which is the input");
 
-    // The folder that --llama-version writes, and would empty first.
+    // The folder that --llama-version writes, and would first empty.
     for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
         std::filesystem::copy_file(bundled + file, folder_.path().string() + file);
     const std::string earlier = "wikicorpus_llama2_tokenized_4k";

@@ -10,7 +10,7 @@ void parse(const std::string& name, const std::string& value) {
                 {.kind = ArgumentSource::Kind::command_line});
 }
 
-/// The value at a bound is accepted; the one beyond it is refused, with the flag's name.
+/// The value at a bound is accepted; the next one is refused, naming the flag.
 void expect_bound(const std::string& name, const std::string& last, const std::string& beyond) {
     EXPECT_NO_THROW(parse(name, last)) << name;
     EXPECT_MENTIONS(test::error_of<UsageError>([&] { parse(name, beyond); }), "--" + name);

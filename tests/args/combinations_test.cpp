@@ -214,7 +214,7 @@ TEST(EnvironmentVariables, SetWhatTheCommandLineDoesNot) {
     const Arguments wandb = with({{"WANDB_API_KEY", "x"}, {"WANDB_PROJECT", "y"}});
     EXPECT_EQ(wandb.explanations().size(), 1u);
     EXPECT_TRUE(has_line(wandb, "WANDB_*"));
-    // What has nothing to act on says so, and sets nothing.
+    // Variables without an effect are explained and set nothing.
     for (const char* name : {"XLA_IR_DEBUG", "XLA_HLO_DEBUG", "HF_TOKEN", "XLA_PERSISTENT_CACHE_PATH"}) {
         const Arguments arguments = with({{name, "1"}});
         EXPECT_EQ(arguments.explanations().size(), 1u) << name;

@@ -24,7 +24,7 @@ Names names_in(const std::string& text, const std::regex& pattern) {
     return names;
 }
 
-/// Of all C++ and CUDA sources in a folder.
+/// Matches in all C++ and CUDA sources in a folder.
 Names names_under(const std::filesystem::path& folder, const std::regex& pattern) {
     Names names;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
@@ -56,9 +56,9 @@ TEST(EnvironmentPage, NamesEveryVariableThatIsRead) {
     const Names of_program = names_in(page.substr(0, tests_begin), row);
     const Names of_tests = names_in(page.substr(tests_begin), row);
 
-    // A name in quotes is that of a variable: macros stand without.
+    // A name in quotes is a variable; macros have no quotes.
     Names read = names_under(source / "src", std::regex("\"(DROVER_[A-Z0-9_]+)\""));
-    // core/program_module.cpp makes a module's from its name.
+    // core/program_module.cpp makes a module's variable from its name.
     for (const std::string& module : names_under(
              source / "src", std::regex("(?:\\.name = |load_module\\()\"([a-z]+)\"(?:,\\s*\\.version|\\))")))
         read.insert(variable_of_module(module));

@@ -11,7 +11,7 @@
 
 namespace drover::test {
 
-/// Enough for a run, so that a test names only what it is about.
+/// The minimum for a run, so that a test names only what it is about.
 inline const std::string plain_run = "--do_train --train_file a.txt --config_name c ";
 
 /// Parses a command line whose words are separated by single spaces.

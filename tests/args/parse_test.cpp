@@ -21,7 +21,7 @@ std::string words_error(const std::vector<std::string>& words) {
     return test::error_of<UsageError>([&] { words_only(words); });
 }
 
-/// A file of the test's own that is gone when the test is.
+/// A file that is removed at the end of the test.
 class FileOfTest {
   public:
     FileOfTest(const std::string& name, std::string_view content)
@@ -51,7 +51,7 @@ TEST(ParseWords, HyphensAreUnderscores) {
 TEST(ParseWords, UniqueBeginningsAreEnough) {
     EXPECT_EQ(words_only({"--gradient_acc", "4"}).integer("gradient_accumulation_steps"), 4);
     EXPECT_EQ(words_only({"--fsdp", "full_shard"}).words("fsdp"), std::vector<std::string>{"full_shard"});
-    // Two names of one argument are no ambiguity.
+    // Two names of one argument are not ambiguous.
     EXPECT_EQ(words_only({"--torch_dt", "float32"}).text("dtype"), "float32");
     const std::string error = words_error({"--warmup", "3"});
     EXPECT_MENTIONS(error, "--warmup_ratio");

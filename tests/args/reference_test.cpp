@@ -22,7 +22,7 @@ RunArguments parse_command(const Json& command) {
     return parse_run_arguments(words, options);
 }
 
-/// Every command of the user guides, with what it must come to.
+/// Every command in the user guides, with its expected settings.
 TEST(ReferenceCommands, AreAcceptedAndMeanTheSame) {
     const Json commands = read_json_file(folder / "reference_commands.json");
     EXPECT_GE(commands.size(), 14u);

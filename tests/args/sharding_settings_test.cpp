@@ -57,7 +57,7 @@ TEST(Fsdp, Config) {
     EXPECT_EQ(flat.explanations.size(), 3u);
 }
 
-/// Hugging Face's defaults are off, but only what is written switches anything off here.
+/// Hugging Face's defaults are off, but only explicit settings switch anything off here.
 TEST(Fsdp, Prefetch) {
     const FsdpSettings plain = fsdp({"full_shard"}, "{}");
     EXPECT_TRUE(plain.forward_prefetch && plain.backward_prefetch);

@@ -14,7 +14,7 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 TEST(Rope, RotatesAColumnRangeOfThePackedProjection) {
     for (DType dtype : activation_types()) {
         Workbench bench;
-        // [q | k | v] with two, one and one heads of 6: q and k are rotated where they stand.
+        // [q | k | v] with two, one and one heads of 6: q and k are rotated in place.
         const OwnedTensor before = random_normal(dtype, {5, 24}, 1);
         const Tensor packed = bench.put(before);
         const Tensor cosine = bench.put(random_normal(DType::f32, {3, 3}, 2));
@@ -45,7 +45,7 @@ TEST(Rope, RotatesAColumnRangeOfThePackedProjection) {
     }
 }
 
-/// Heads of usual sizes, of which a GPU's threads have several each, in both directions.
+/// Heads of common sizes, of which each GPU thread handles several, in both directions.
 TEST(Rope, RotatesManyHeadsBackAndForth) {
     struct Case {
         std::int64_t tokens, heads, size;
@@ -135,7 +135,7 @@ TEST(Swiglu, StridedOperands) {
 TEST(Swiglu, ExtremeGates) {
     Workbench bench;
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    // Gates, then an up of 2 for each.
+    // Gates, each followed by an up of 2.
     const Tensor gate_up =
         bench.put({100.f, -100.f, 1e30f, -1e30f, infinity, nan, 0.f, 2.f, 2.f, 2.f, 2.f, 2.f, 2.f, 2.f})
             .view({1, 14});
@@ -192,8 +192,7 @@ TEST(Embedding, CopiesRowsOfEveryWidth) {
         }
 }
 
-/// Few tokens and many, of which a GPU sorts the former with one block; some ids have many tokens, most have
-/// none.
+/// Few and many tokens; a GPU sorts few with one block. Some ids have many tokens, most have none.
 TEST(Embedding, BackwardOfFewAndManyTokens) {
     constexpr std::int64_t vocabulary = 1500;
     for (const std::int64_t width : {3, 16})

@@ -7,7 +7,7 @@
 
 namespace drover::test {
 
-/// The scalars of update number `step`, with what the optimizers other than AdamW read.
+/// The scalars of update `step`, with those that the optimizers other than AdamW read.
 inline Tensor step_scalars(Workbench& bench, double learning_rate, int step, double clip_factor = 1) {
     std::vector<float> scalars(StepScalar::count, std::nanf(""));
     scalars[StepScalar::learning_rate] = static_cast<float>(learning_rate);
@@ -18,8 +18,7 @@ inline Tensor step_scalars(Workbench& bench, double learning_rate, int step, dou
     return bench.put(Tensor::of(scalars.data(), {StepScalar::count}));
 }
 
-/// Adafactor on whole tensors. One of three dimensions is as many matrices as its first size says, clipped as
-/// one.
+/// Adafactor on whole tensors. A tensor of three dimensions is a stack of matrices that are clipped together.
 class AdafactorRun {
   public:
     explicit AdafactorRun(Workbench& bench) : bench_(bench) {}

@@ -14,7 +14,7 @@ void expect_values(const std::vector<double>& actual, const std::vector<double>&
     for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], tolerance) << i;
 }
 
-/// Numbers that transformers 4.43 gave.
+/// Numbers from transformers 4.43.
 TEST(Adafactor, TwoStepsOfASmallMatrixAndAVector) {
     Workbench bench;
     AdafactorRun run(bench);
@@ -58,7 +58,7 @@ TEST(Adafactor, Golden) {
                 << field;
         };
         for (std::size_t i = 0; i < names.size(); ++i) {
-            // In bf16, single elements may fall to the other side where fp32 differs in its last digit.
+            // In bf16, single elements may round the other way if fp32 differs in its last digit.
             expect_close(run[i].param, names[i] + ".p", golden.is_f32() ? 5e-7 : 1.0 / 4096);
             if (run[i].means) {
                 expect_close(run[i].means, names[i] + ".v", 5e-7);

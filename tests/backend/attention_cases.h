@@ -15,7 +15,7 @@ namespace drover::test {
 /// Sequences as (first token, length).
 using Ranges = std::vector<std::pair<std::int32_t, std::int32_t>>;
 
-/// A micro-batch: its shape, and its sequences unless every row is one.
+/// A micro-batch: its shape, and its sequences unless every row is one sequence.
 struct AttentionBatch {
     std::int64_t rows, row_length;
     std::int64_t heads, kv_heads, head_size;
@@ -55,10 +55,10 @@ struct AttentionInputs {
           dout(random_normal(dtype, batch.query_shape(), seed + 3)) {}
 };
 
-/// What the two operations gave, on the host.
+/// The results of the two operations, on the host.
 struct AttentionResults {
     OwnedTensor out, lse, dq, dk, dv;
-    OwnedTensor behind;  ///< rows behind those of dq‖dk‖dv
+    OwnedTensor behind;  ///< the rows after those of dq‖dk‖dv
 };
 
 /// Packed tensors side by side in one matrix, as a model keeps q‖k‖v, with `behind` rows of NaN after it.
@@ -77,7 +77,7 @@ struct AttentionParts {
     }
 };
 
-/// Forward and backward on strided operands, with NaN in the `behind` tokens' memory after each.
+/// Forward and backward on strided operands, each followed by the memory of `behind` tokens filled with NaN.
 inline AttentionResults run(Workbench& bench, const AttentionBatch& batch, const Tensor& q, const Tensor& k,
                             const Tensor& v, const Tensor& dout, std::int64_t behind = 0) {
     const DType dtype = q.dtype();

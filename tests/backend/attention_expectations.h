@@ -9,10 +9,10 @@
 
 namespace drover::test {
 
-/// Sums of fp32, relative to the norm of the result.
+/// Summation in fp32, relative to the norm of the result.
 inline constexpr double f32_tolerance = 2e-6;
-/// Roundings to bf16: of results, of the stored output, from which backward makes delta, and of the weights
-/// and their gradients where they are multiplied in bf16.
+/// Rounding to bf16: of results, of the stored output, from which backward computes delta, and of the weights
+/// and their gradients if they are multiplied in bf16.
 inline constexpr double bf16_tolerance = 1.5 / 256;
 /// The same for fp16, which has three more digits.
 inline constexpr double f16_tolerance = 2.0 / 2048;
@@ -21,7 +21,7 @@ inline double attention_tolerance(DType dtype) {
     return dtype == DType::f32 ? f32_tolerance : dtype == DType::bf16 ? bf16_tolerance : f16_tolerance;
 }
 
-/// What the backend under test computes in.
+/// The types that the backend under test computes in.
 inline std::vector<DType> attention_types() {
     std::vector<DType> types = {DType::f32, DType::bf16};
     if (tests_use_cuda()) types.push_back(DType::f16);
@@ -49,7 +49,7 @@ inline void expect_close(const AttentionBatch& batch, const Tensor& actual,
         }
 }
 
-/// Puts numbers that would show at the tokens in no sequence: 48 or so, 3 in fp16.
+/// Puts conspicuous numbers at the tokens in no sequence: about 48, or 3 in fp16.
 inline void fill_gaps(const AttentionBatch& batch, const AttentionInputs& inputs) {
     const std::vector<std::int64_t> owner = batch.owners();
     for (std::size_t i = 0; i < owner.size(); ++i)
@@ -59,7 +59,7 @@ inline void fill_gaps(const AttentionBatch& batch, const AttentionInputs& inputs
         }
 }
 
-/// Forward and backward give what the definition gives, whatever finite numbers the gaps hold.
+/// Forward and backward match the definition, whatever finite numbers are in the gaps.
 inline void expect_right(Workbench& bench, const AttentionBatch& batch, DType dtype) {
     SCOPED_TRACE(std::string(name_of(dtype)));
     const AttentionInputs inputs(batch, dtype, 11);

@@ -16,7 +16,7 @@ using cuda::cudnn::Problem;
 // ----------------------------------------------------------------------------------------------------
 // how rows are cut
 
-/// A backward on no memory.
+/// A backward without memory.
 Problem problem_of(std::int64_t rows, std::int64_t row_length, std::int64_t heads, std::int64_t kv_heads,
                    std::int64_t window = 0, bool given_sequences = false, std::int64_t head_size = 128) {
     static std::byte nowhere[16];
@@ -42,7 +42,7 @@ Problem problem_of(std::int64_t rows, std::int64_t row_length, std::int64_t head
 
 constexpr std::int64_t limit = BackendSettings::default_attention_piece_mb << 20;
 
-/// Every query once, in order, with every key that it sees; within the limit.
+/// Covers every query once, in order, with every key it sees, within the limit.
 void expect_whole(const Problem& problem, const Pieces& pieces) {
     std::int64_t covered = 0;
     for (const Chunk& chunk : pieces.chunks) {
@@ -70,7 +70,7 @@ TEST(AttentionPieces, WholeRowsWhileAGroupOfHeadsFits) {
     EXPECT_EQ(Pieces(problem_of(4, 4096, 32, 8), limit).batch, 4);
     EXPECT_EQ(Pieces(problem_of(4, 8192, 32, 8), limit).batch, 1);
     EXPECT_EQ(Pieces(problem_of(4, 16384, 32, 8), limit).key_heads, 2);
-    // Queries with keys of their own fit for longer.
+    // Queries with their own keys fit up to greater lengths.
     EXPECT_FALSE(Pieces(problem_of(1, 46080, 32, 32), limit).summed);
 }
 
@@ -119,14 +119,14 @@ BackendSettings small_pieces() {
     return settings;
 }
 
-/// Those that the settings give.
+/// The pieces that the settings give.
 Pieces pieces_of(const AttentionBatch& b) {
     return Pieces(
         problem_of(b.rows, b.row_length, b.heads, b.kv_heads, b.window, !b.sequences.empty(), b.head_size),
         1 << 20);
 }
 
-/// The CPU has no use for pieces.
+/// The CPU does not use pieces.
 class SmallPieces : public testing::TestWithParam<AttentionBatch> {
   protected:
     static AttentionResults run_cut(const AttentionInputs& inputs) {

@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Sequences, AttentionShapes,
     testing::Values(
-        // Right padding, with a row that is empty and rows that are full.
+        // Right padding, with one empty row and full rows.
         AttentionBatch{.rows = 4,
                        .row_length = 70,
                        .heads = 4,
@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
                        .kv_heads = 1,
                        .head_size = 8,
                        .sequences = Ranges{{0, 0}, {100, 0}}},
-        // Packing, with tails of rows that belong to nothing and sequences of no length among the others.
+        // Packing, with row tails in no sequence and empty sequences among the others.
         AttentionBatch{
             .rows = 2,
             .row_length = 150,
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
                        .head_size = 5,
                        .sequences = Ranges{{0, 1}, {1, 1}, {2, 1}, {3, 2}, {60, 4}}}));
 
-/// Heads of the sizes that models have.
+/// Heads of sizes found in models.
 INSTANTIATE_TEST_SUITE_P(
     Models, AttentionShapes,
     testing::Values(
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(
                        .window = 50,
                        .sequences = Ranges{{0, 64}, {64, 100}, {192, 65}, {257, 127}}}));
 
-/// Neither reads nor writes go beyond the last token, wherever the last sequence ends in a tile.
+/// No reads or writes go beyond the last token, wherever the last sequence ends in a tile.
 TEST(Attention, WhatStandsBehindTheTokensDoesNotMatter) {
     const AttentionBatch rows{.rows = 2, .row_length = 100, .heads = 4, .kv_heads = 2, .head_size = 64};
     AttentionBatch padded = rows, packed = rows;
@@ -165,7 +165,7 @@ TEST(Attention, WhatStandsBehindTheTokensDoesNotMatter) {
         }
 }
 
-/// Working memory is used again as it is: here with NaN in it.
+/// Working memory is reused as it is; here it contains NaN.
 TEST(Attention, WhatEarlierOperationsLeftDoesNotMatter) {
     const AttentionBatch earlier{.rows = 128, .row_length = 64, .heads = 64, .kv_heads = 64, .head_size = 1};
     AttentionBatch padded{.rows = 3, .row_length = 200, .heads = 4, .kv_heads = 2, .head_size = 64};
@@ -179,7 +179,7 @@ TEST(Attention, WhatEarlierOperationsLeftDoesNotMatter) {
     }
 }
 
-/// exp of large scores must not overflow, nor all weights vanish.
+/// exp of large scores must not overflow, and not all weights may vanish.
 TEST(Attention, LargeScores) {
     const AttentionBatch batch{.rows = 1, .row_length = 100, .heads = 1, .kv_heads = 1, .head_size = 8};
     Workbench bench;
@@ -187,7 +187,7 @@ TEST(Attention, LargeScores) {
     for (std::int64_t i = 0; i < inputs.q.tensor().numel(); ++i) inputs.q.tensor().data<float>()[i] *= 1000.f;
     const AttentionReference expected(batch, inputs);
     const AttentionResults found = run(bench, batch, inputs);
-    // Scores of some thousands have an absolute error of 1e-4 or so, and so have weights and results.
+    // Scores of some thousands have an absolute error of about 1e-4, and so do weights and results.
     EXPECT_LE(relative_error(values(found.out), expected.out), 1e-3);
     EXPECT_LE(relative_error(values(found.lse), expected.lse), 1e-6);
     EXPECT_LE(relative_error(values(found.dv), expected.dv), 1e-3);

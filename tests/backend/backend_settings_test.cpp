@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-/// An environment variable for the life of the object; a null pointer unsets it.
+/// Sets an environment variable for the object's lifetime; a null pointer unsets it.
 class ForcedVariable {
   public:
     ForcedVariable(const char* name, const char* value) : name_(name) {
@@ -38,7 +38,7 @@ BackendSettings settings_with(const char* name, const char* value) {
     return backend_settings_from_environment();
 }
 
-/// The error's cause and remedy; empty when there is none.
+/// The error's cause and remedy; empty if there is none.
 std::string refusal_of(const char* name, const char* value) {
     try {
         settings_with(name, value);

@@ -59,7 +59,7 @@ class Workbench {
         operations_run_.insert(operation_name(operation));
     }
 
-    /// The names of all that were.
+    /// The names of all operations that were run.
     const std::set<std::string_view>& operations_run() const { return operations_run_; }
 
   private:

@@ -9,7 +9,7 @@
 namespace drover::test {
 namespace {
 
-/// Sequences that grow side by side, in pieces.
+/// Sequences that grow together, in pieces.
 struct Growth {
     std::int64_t sequences, length, heads, kv_heads, head_size, window;
 };
@@ -26,7 +26,7 @@ class Grown {
           columns_((g_.heads + 2 * g_.kv_heads) * g_.head_size),
           all_(random_normal(dtype, {g_.sequences * g_.length, columns_}, 5)) {}
 
-    /// The outputs of all tokens [sequences·length,heads·D] when they come in these pieces.
+    /// The outputs of all tokens [sequences·length,heads·D] when they are processed in these pieces.
     std::vector<double> run(Workbench& bench, const std::vector<Piece>& pieces) const {
         const DType dtype = all_.tensor().dtype();
         const Shape cache = {g_.sequences, g_.length + 3, g_.kv_heads, g_.head_size};

@@ -2,14 +2,14 @@
 
 #include "backend/backend_under_test.h"
 
-// Wrong operands are bugs of ours: the message names the operation and the operand, and the program aborts.
+// Wrong operands are our own bugs: the message names the operation and the operand, and the program aborts.
 
 namespace drover::test {
 namespace {
 
 class ChecksDeathTest : public testing::Test {
   protected:
-    // Other tests leave worker threads behind, which a plain fork does not survive.
+    // Other tests leave worker threads running, which a plain fork does not survive.
     void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 
     Workbench bench;

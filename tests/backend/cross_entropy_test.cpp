@@ -13,7 +13,7 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-/// Both steps over one matrix of logits on the device, and what they leave.
+/// Both steps over one matrix of logits on the device, and their results.
 struct CrossEntropy {
     CrossEntropy(Workbench& on, const Tensor& of, const Tensor& with, std::int64_t first = 0)
         : bench(on), logits(of), targets(with), first_id(first) {
@@ -131,7 +131,7 @@ TEST(CrossEntropy, TiesGoToTheLowestId) {
         const std::vector<float> equal(static_cast<std::size_t>(width), 0.5f);
         CrossEntropy flat(bench, bench.put(Tensor::of(equal.data(), {1, width})), bench.put({0}), 40);
         EXPECT_EQ(bench.values_of(flat.argmax)[0], 40) << width;
-        // Negative logits: the empty lanes behind a short row must not win.
+        // Negative logits: the empty lanes after a short row must not win.
         std::vector<float> negative(static_cast<std::size_t>(width), -5);
         negative.back() = -4;
         CrossEntropy last(bench, bench.put(Tensor::of(negative.data(), {1, width})), bench.put({0}));
@@ -146,7 +146,7 @@ TEST(CrossEntropy, TheFirstOfEqualLogitsIsFoundInWideRows) {
         for (const std::int64_t width : {5003, 20011, 40000})
             for (const std::int64_t first :
                  {std::int64_t{0}, std::int64_t{5}, width / 3, width / 2, width - 9})
-                // Behind a column that shifts the rows from their alignment.
+                // After a column that shifts the rows from their alignment.
                 for (const std::int64_t shift : {0, 1}) {
                     const OwnedTensor x = random_normal(DType::f32, {2, width + shift}, 1);
                     std::vector<float> elements(x.tensor().data<float>(),
@@ -164,7 +164,7 @@ TEST(CrossEntropy, TheFirstOfEqualLogitsIsFoundInWideRows) {
                 }
 }
 
-/// Large logits too: a 16-bit type's exponentials are made from products that are rounded.
+/// Also large logits: the exponentials of a 16-bit type are computed from rounded products.
 TEST(CrossEntropy, WideRowsMatchTheReference) {
     constexpr std::int64_t rows = 3, width = 20011;
     constexpr double scale = 64;  // brings the gradient into the range of f16
@@ -195,8 +195,8 @@ TEST(CrossEntropy, WideRowsMatchTheReference) {
         }
 }
 
-/// −Σ target · log softmax with smoothed targets, and its gradient, in f64; shares of the vocabulary need
-/// only the sum of all their logits.
+/// −Σ target · log softmax with smoothed targets, and its gradient, in f64; parts of the vocabulary need only
+/// the sum of all their logits.
 TEST(CrossEntropy, LabelSmoothingIsCrossEntropyWithSmoothedTargets) {
     constexpr double smoothing = 0.2, scale = 0.25;
     constexpr std::int64_t rows = 5, width = 37, cut = 17;
@@ -260,7 +260,7 @@ TEST(CrossEntropy, SharesOfAVocabularyCombineToTheWhole) {
         const OwnedTensor x = random_normal(dtype, {rows, width}, 1, 3);
         const Tensor targets = bench.put(random_integers({rows}, 2, 0, width)), scale = bench.put({0.5f});
         CrossEntropy whole(bench, bench.put(x), targets);
-        // The two shares are column ranges of one matrix, so they are strided as well.
+        // The two parts are column ranges of one matrix, so they are also strided.
         const Tensor logits = bench.put(x);
         CrossEntropy left(bench, logits.columns(0, cut), targets, 0);
         CrossEntropy right(bench, logits.columns(cut, width - cut), targets, cut);

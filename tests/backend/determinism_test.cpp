@@ -7,7 +7,7 @@ namespace drover::test {
 namespace {
 
 TEST(EveryOperation, HasACase) {
-    // Attention has tests like those below in files of its own.
+    // Attention has similar tests in its own files.
     std::set<std::string_view> run = {"attention", "attention_backward", "cached_attention"};
     for (const OperationCase& operation : every_operation({DType::f32})) {
         Workbench bench;
@@ -46,7 +46,7 @@ TEST(CpuBackend, InstructionSetsAgree) {
             return operation.run(bench);
         };
         const std::vector<OwnedTensor> narrow = with_instructions(CpuInstructions::avx2);
-        // A last digit of fp32 may decide how bf16 rounds, for very few elements.
+        // For very few elements, the last digit of fp32 decides how bf16 rounds.
         const double tolerance = operation.dtype == DType::f32 ? 1e-6 : 2e-4;
         for (const CpuInstructions instructions : wider) {
             const int name = static_cast<int>(instructions);

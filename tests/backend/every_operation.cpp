@@ -10,7 +10,7 @@
 namespace drover::test {
 namespace {
 
-// Several tasks' worth of elements, and no multiple of any vector length.
+// Elements for several tasks, and not a multiple of any vector length.
 constexpr std::int64_t rows = 131, width = 1003, vocabulary = 517;
 
 template <class... Tensors>

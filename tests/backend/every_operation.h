@@ -12,17 +12,17 @@ namespace drover::test {
 struct OperationCase {
     std::string name;
     DType dtype;  ///< of its activations
-    /// Runs it and returns all that it wrote.
+    /// Runs it and returns all its outputs.
     std::function<std::vector<OwnedTensor>(Workbench&)> run;
 };
 
 /// One or more cases for every operation but matrix products and attention, in each of the types and in the
-/// mixtures of 16-bit ones with fp32 that training uses.
+/// mixtures of 16-bit types with fp32 that training uses.
 std::vector<OperationCase> every_operation(const std::vector<DType>& types);
 
-/// Those of a mixture of experts.
+/// The operations of a mixture of experts.
 void add_expert_operations(std::vector<OperationCase>& cases, const std::vector<DType>& types);
-/// Those of the optimizers other than AdamW.
+/// The operations of the optimizers other than AdamW.
 void add_optimizer_operations(std::vector<OperationCase>& cases, const std::vector<DType>& types);
 
 }  // namespace drover::test

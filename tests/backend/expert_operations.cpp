@@ -4,7 +4,7 @@
 namespace drover::test {
 namespace {
 
-// Several tasks' worth of elements, and no multiple of any vector length.
+// Elements for several tasks, and not a multiple of any vector length.
 constexpr std::int64_t tokens = 131, experts = 7, chosen = 2, rows = tokens * chosen, width = 1003;
 
 std::vector<OwnedTensor> read(Workbench& bench, std::initializer_list<Tensor> tensors) {
@@ -13,7 +13,7 @@ std::vector<OwnedTensor> read(Workbench& bench, std::initializer_list<Tensor> te
     return result;
 }
 
-/// Puts zeros where the operations add.
+/// Zeros, for operations that add to their output.
 Tensor zeros(Workbench& bench, DType dtype, const Shape& shape) {
     const Tensor tensor = bench.make(dtype, shape);
     bench.run(Fill{.x = tensor});

@@ -17,7 +17,7 @@ namespace {
 /// Sums in fp32 of up to a few thousand products, relative to the norm of the result.
 constexpr double sum_tolerance = 2e-6;
 
-/// fp32 may differ from the exact result by the order of its sums, 16-bit types by one rounding besides.
+/// fp32 may differ from the exact result by the order of its sums, 16-bit types by one more rounding.
 void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, DType output,
                   const char* what) {
     ASSERT_EQ(actual.size(), expected.size()) << what;
@@ -63,7 +63,7 @@ struct Variant {
     DType input = DType::f32, output = DType::f32;
     bool transpose_a = false, transpose_b = false, accumulate = false;
     std::optional<DType> bias;
-    std::int64_t gap = 0;  ///< columns of every matrix that are not part of the operands, on either side
+    std::int64_t gap = 0;  ///< columns on either side of every matrix that are not part of the operands
 
     std::string text() const {
         return std::to_string(rows) + "x" + std::to_string(columns) + "x" + std::to_string(depth) + " " +
@@ -101,7 +101,7 @@ struct Operands {
     }
 };
 
-/// The same in f64. Operands must be readable from the host.
+/// The same in f64. Operands must be readable by the host.
 std::vector<double> reference(const Operands& operands, std::int64_t gap) {
     const Gemm& gemm = operands.gemm;
     const std::int64_t rows = gemm.c.size(0), columns = gemm.c.size(1),
@@ -111,7 +111,7 @@ std::vector<double> reference(const Operands& operands, std::int64_t gap) {
     const auto at = [](const std::vector<double>& matrix, std::int64_t index) {
         return matrix[static_cast<std::size_t>(index)];
     };
-    // Everything of the wide matrix, so that a write beside the operand shows.
+    // The whole wide matrix, so that a write outside the operand shows.
     std::vector<double> result = before;
     for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t j = 0; j < columns; ++j) {
@@ -211,7 +211,7 @@ TEST(Gemm, SeveralTilesAndPiecesOfDepth) {
         }
 }
 
-/// Rows at a distance of whole pages, which some kernels must be kept from.
+/// Row strides of whole pages, which some kernels must avoid.
 TEST(Gemm, RowsOfPages) {
     Workbench bench;
     for (DType input : activation_types()) {
@@ -293,7 +293,7 @@ TEST(Gemm, BitsDoNotDependOnTheNumberOfThreads) {
         }
 }
 
-/// Plans are kept between calls and the number of threads may grow after they were made.
+/// Plans are kept between calls, and the number of threads may grow after they were made.
 TEST(Gemm, OneEngineServesChangingThreadsAndShapes) {
     Workbench bench;
     const Variant large{.rows = 257, .columns = 260, .depth = 64};

@@ -14,7 +14,7 @@ namespace {
 constexpr DType precisions[] = {DType::f32, DType::bf16, DType::f16};
 
 TEST(Cast, GivesTheBitsOfTheScalarConversion) {
-    // Rounding ties, the borders of the subnormals and of overflow of each type, and random numbers.
+    // Rounding ties, the limits of subnormals and of overflow for each type, and random numbers.
     std::vector<float> samples = {0.f,
                                   -0.f,
                                   1.f,

@@ -4,9 +4,9 @@
 #include "backend/golden_case.h"
 #include "backend/test_data.h"
 
-// Every operation against what PyTorch and transformers gave (attention and gemm have files of their own).
-// fp32 differs in the order of sums only. bf16 may differ where two nearly equal fp32 numbers round to
-// different sides, and where PyTorch rounds intermediate gradients that we keep in fp32.
+// Every operation against the results of PyTorch and transformers (attention and gemm have their own files).
+// fp32 differs only in the order of sums. bf16 may differ where two nearly equal fp32 numbers round
+// differently, and where PyTorch rounds intermediate gradients that we keep in fp32.
 
 namespace drover::test {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 constexpr double f32_tolerance = 5e-7;
 /// The largest relative error of rounding to bf16, which has eight significant bits.
 constexpr double bf16_rounding = 1.0 / 256;
-/// For results that are rounded where PyTorch rounds: only single elements may fall to the other side.
+/// For results that are rounded where PyTorch rounds: only single elements may round the other way.
 constexpr double bf16_same_rounding = bf16_rounding / 16;
 
 void expect_close(const Tensor& actual, const Tensor& expected, double tolerance, const char* what) {
@@ -56,7 +56,7 @@ TEST(Golden, RmsNorm) {
             .dweight = dweight});
         expect_close(bench.get(dx), golden.tensor("dx"), golden.is_f32() ? f32_tolerance : bf16_rounding,
                      "dx");
-        // PyTorch rounds the normalised value, each product with dy, and the sum; we round the sum only.
+        // PyTorch rounds the normalised value, each product with dy, and the sum; we round only the sum.
         expect_close(bench.get(dweight), golden.tensor("dweight"),
                      golden.is_f32() ? f32_tolerance : 1.5 * bf16_rounding, "dweight");
     });
@@ -145,7 +145,8 @@ TEST(Golden, Embedding) {
         if (golden.is_f32()) {
             expect_close(bench.get(dweight), golden.tensor("dweight"), f32_tolerance, "dweight");
         } else {
-            // Sums of a few bf16 numbers are exact in fp32, so rounding the golden sum gives the very bits.
+            // Sums of a few bf16 numbers are exact in fp32, so rounding the golden sum gives exactly the same
+            // bits.
             const OwnedTensor rounded = OwnedTensor::converted(golden.tensor("dweight"), DType::bf16);
             EXPECT_EQ(bench.values_of(dweight), values(rounded));
         }

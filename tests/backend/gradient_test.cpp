@@ -25,9 +25,8 @@ double norm(const std::vector<double>& a) {
     return std::sqrt(dot(a, a));
 }
 
-/// Checks `gradient` of loss(x) at the host tensor x. The difference is measured against the largest value
-/// that the derivative could have, ‖gradient‖·‖direction‖, because a random direction may be nearly
-/// orthogonal to it.
+/// Checks `gradient` of loss(x) at the host tensor x. The difference is measured relative to the largest
+/// possible derivative, ‖gradient‖·‖direction‖, because a random direction may be nearly orthogonal to it.
 void expect_gradient(const Tensor& x, const std::vector<double>& gradient,
                      const std::function<double(const Tensor&)>& loss, const char* what) {
     const double step = 1e-2;
@@ -40,7 +39,7 @@ void expect_gradient(const Tensor& x, const std::vector<double>& gradient,
         return there;
     };
     const OwnedTensor ahead = moved(step), behind = moved(-step);
-    // What was really added, after rounding to fp32.
+    // What was actually added, after rounding to fp32.
     std::vector<double> way = values(ahead);
     const std::vector<double> from = values(behind);
     for (std::size_t i = 0; i < way.size(); ++i) way[i] -= from[i];
@@ -124,7 +123,7 @@ TEST(Gradient, Rope) {
         expect_gradient(
             x, values(rotated(dy, true)),
             [&](const Tensor& moved) { return dot(values(rotated(moved, false)), values(dy)); }, "x");
-        // A rotation back restores x.
+        // Rotating back restores x.
         EXPECT_LE(relative_error(rotated(rotated(x, false), true), x), 1e-6);
     }
 }

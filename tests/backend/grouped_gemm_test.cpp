@@ -13,7 +13,7 @@ namespace {
 
 using Use = GroupedGemm::Use;
 
-/// Settings for each method that a backend has for grouped products, its own choice first.
+/// Settings for each method that a backend has for grouped products, starting with its own choice.
 std::vector<BackendSettings> methods() {
     if (!tests_use_cuda()) return {backend_settings_from_environment()};
     return {{},
@@ -42,7 +42,7 @@ std::vector<std::int32_t> offsets_of(const std::vector<std::int32_t>& counts) {
     return offsets;
 }
 
-/// Operands of the three products of a layer of experts, and what the products give in f64.
+/// Operands of the three products of a layer of experts, and the results in f64.
 struct Layer {
     std::vector<std::int32_t> offsets;
     std::int64_t in, out;
@@ -88,7 +88,7 @@ struct Layer {
     }
 };
 
-/// Runs the products and holds them against `expected`.
+/// Runs the products and compares them with `expected`.
 void expect_products(Workbench& bench, const Layer& layer, const Tensor& offsets,
                      const Layer::Results& expected) {
     const DType dtype = layer.x.tensor().dtype();
@@ -123,14 +123,14 @@ struct Groups {
     friend void PrintTo(const Groups& groups, std::ostream* out) { *out << groups.name; }
 };
 
-/// About 14 rows each, some without any.
+/// About 14 rows each, some with none.
 std::vector<std::int32_t> uneven_counts(int experts) {
     std::vector<std::int32_t> counts;
     for (int e = 0; e < experts; ++e) counts.push_back(e % 5 == 3 ? 0 : 1 + e * 7 % 29);
     return counts;
 }
 
-/// All layers with every method, and one backend for each of those: making one takes longer than a product.
+/// All layers with every method, using one backend per method: creating one takes longer than a product.
 void expect_with_every_method(const std::vector<Layer>& layers) {
     std::vector<Layer::Results> expected;
     for (const Layer& layer : layers) expected.push_back(layer.results());
@@ -154,7 +154,7 @@ TEST_P(GroupedProducts, MatchTheReference) {
         const auto add = [&](std::int64_t in, std::int64_t out) {
             layers.emplace_back(dtype, GetParam().counts, in, out);
         };
-        // Multiples of what a kernel takes at a time, other multiples of 8, and none.
+        // Multiples of what a kernel processes at a time, other multiples of 8, and other sizes.
         add(64, 256);
         add(72, 264);
         add(136, 40);
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Backend, GroupedProducts,
                                          Groups{"many_experts", uneven_counts(64)}),
                          [](const auto& groups) { return std::string(groups.param.name); });
 
-/// More tiles in both directions than are gone through together, and sums of many steps.
+/// More tiles in both directions than are processed together, and sums of many steps.
 TEST(GroupedProduct, LargeMatrices) {
     std::vector<Layer> layers;
     for (const DType dtype : dtypes())
@@ -180,7 +180,7 @@ TEST(GroupedProduct, LargeMatrices) {
     expect_with_every_method(layers);
 }
 
-/// Rows that are parts of wider ones, as the halves of gate and up are.
+/// Rows that are parts of wider ones, like the halves of gate and up.
 TEST(GroupedProduct, StridedRows) {
     const Layer layer(DType::bf16, {70, 0, 60}, 80, 96);
     const Layer::Results expected = layer.results();
@@ -254,7 +254,7 @@ TEST(GroupedProduct, NeighboursDoNotMix) {
     }
 }
 
-/// Group sizes that change at the same address, by a sort and by a copy.
+/// Group sizes that change at the same address, through a sort and through a copy.
 TEST(GroupedProduct, OffsetsAreThoseOfNow) {
     const std::int64_t experts = 3, rows = 120;
     const Layer layer(DType::bf16, {40, 40, 40}, 64, 48);

@@ -6,7 +6,7 @@
 namespace drover::test {
 namespace {
 
-/// Every operation in float16 beside the CPU's in float32, on operands that differ by their rounding only.
+/// Every operation in float16 compared with the CPU's in float32, on operands that differ only by rounding.
 TEST(HalfPrecision, AgreesWithSinglePrecision) {
     if (!tests_use_cuda())
         GTEST_SKIP() << "the CPU computes in float32 and bfloat16 only; DROVER_TEST_DEVICE=cuda runs this";
@@ -22,7 +22,7 @@ TEST(HalfPrecision, AgreesWithSinglePrecision) {
             const std::vector<OwnedTensor> found = operation.run(device), right = expected.run(processor);
             ASSERT_EQ(found.size(), right.size()) << operation.name;
             for (std::size_t i = 0; i < found.size(); ++i) {
-                // The largest of several close logits may be another one after rounding.
+                // The largest of several close logits may be a different one after rounding.
                 if (found[i].tensor().dtype() == DType::i32) continue;
                 EXPECT_LE(relative_error(found[i], right[i]), 1.0 / 512)
                     << operation.name << ", output " << i;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t tokens = 67, width = 130;
 constexpr float amplitude = 0.25f;
 
-/// The scalars of update number t.
+/// The scalars of update t.
 Tensor scalars_of(Workbench& bench, float t) {
     OwnedTensor scalars(DType::f32, {StepScalar::count});
     scalars.tensor().data<float>()[StepScalar::step] = t;

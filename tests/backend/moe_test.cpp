@@ -19,7 +19,7 @@ double tolerance_of(DType dtype) {
 
 struct Mixture {
     std::int64_t tokens, experts, chosen;
-    bool dense = false;  ///< every expert is given every token
+    bool dense = false;  ///< every expert gets every token
 
     std::int64_t slots() const { return dense ? experts : chosen; }
     friend void PrintTo(const Mixture& m, std::ostream* out) {
@@ -68,7 +68,7 @@ class Mixtures : public testing::TestWithParam<Mixture> {
   protected:
     Mixture m = GetParam();
     Workbench bench;
-    /// Few different values, so that ties occur.
+    /// Few distinct values, so that ties occur.
     OwnedTensor logits =
         OwnedTensor::converted(random_normal(DType::bf16, {m.tokens, m.experts}, 3), DType::f32);
     OwnedTensor counts = random_integers({m.tokens}, 4, 0, 3);
@@ -207,7 +207,7 @@ TEST(Experts, BalanceLoss) {
     EXPECT_LE(relative_error(bench.values_of(balance), gradient), f32_tolerance);
 }
 
-/// Rows whose width is a multiple of what is loaded at a time, and rows whose is not.
+/// Rows whose width is a multiple of what is loaded at a time, and rows whose width is not.
 class ExpertRows : public testing::TestWithParam<std::tuple<DType, std::int64_t>> {
   protected:
     static constexpr std::int64_t tokens = 37, slots = 3, rows = tokens * slots;
@@ -284,7 +284,7 @@ TEST_P(ExpertRows, WeightRows) {
 }
 
 TEST_P(ExpertRows, GroupedProducts) {
-    const std::vector<std::int32_t> offsets = {0, 0, 20, 21, 21, rows, rows};  // experts without rows too
+    const std::vector<std::int32_t> offsets = {0, 0, 20, 21, 21, rows, rows};  // also experts without rows
     const std::int64_t experts = static_cast<std::int64_t>(offsets.size()) - 1, out = 24;
     const OwnedTensor x = random_normal(dtype, {rows, width}, 14), dy = random_normal(dtype, {rows, out}, 15);
     const OwnedTensor matrices = random_normal(dtype, {experts * out, width}, 16);

@@ -11,8 +11,8 @@
 namespace drover::test {
 namespace {
 
-/// One of the three optimizers: how to run it, and what it does to one element in doubles (weight decay is in
-/// g already).
+/// One of the three optimizers: how to run it, and its update of one element in doubles (g already includes
+/// weight decay).
 struct Method {
     std::string name;
     std::string state;  ///< the moment's name in the golden file, empty for none
@@ -100,7 +100,7 @@ TEST(MomentUpdates, MixedTypesMatchTheReference) {
 
 TEST(MomentUpdates, Golden) {
     for (const Method& method : methods()) {
-        if (method.state == "momentum") continue;  // the Trainer has none
+        if (method.state == "momentum") continue;  // the Trainer does not use it
         SCOPED_TRACE(method.name);
         for_each_golden_case(method.name, [&](const GoldenCase& golden) {
             Workbench bench;
@@ -124,8 +124,8 @@ TEST(MomentUpdates, Golden) {
                 method.run(bench, leaves,
                            step_scalars(bench, golden["learning_rates"][step].get<double>(), step + 1));
             }
-            // Where PyTorch rounds every single operation to bf16 ("plain"), its result is only so good;
-            // where it rounds as we do, single elements may fall to the other side.
+            // If PyTorch rounds every single operation to bf16 ("plain"), its result is less accurate; if it
+            // rounds as we do, single elements may round the other way.
             const bool rounds_each_operation = !golden.is_f32() && golden["implementation"] == "plain";
             const double tolerance = golden.is_f32() ? 5e-7 : rounds_each_operation ? 1.0 / 64 : 1.0 / 4096;
             for (std::size_t i = 0; i < leaves.size(); ++i) {

@@ -26,7 +26,7 @@ TEST(OperationObserver, SeesEachOperationOnceAndInOrder) {
     Workbench bench;
     const Tensor x = bench.make(DType::f32, {4, 4}), y = bench.make(DType::f32, {4, 4});
     EventList observer;
-    bench.run(Fill{.x = x, .value = 1});  // before anybody watches
+    bench.run(Fill{.x = x, .value = 1});  // before there is an observer
     bench.backend().observe(&observer);
     bench.run(Fill{.x = y, .value = 2});
     bench.run(Gemm::forward(x, y, bench.make(DType::f32, {4, 4})));

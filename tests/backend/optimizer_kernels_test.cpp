@@ -37,7 +37,7 @@ TEST(SumOfSquares, SquaresBeyondTheRangeOfFp32) {
     EXPECT_NEAR(bench.values_of(sums)[0] / 1e50, 1, 1e-6);
 }
 
-/// gradient_norm and clip_factor for sums that make a norm of `norm`.
+/// gradient_norm and clip_factor for sums that give the norm `norm`.
 std::pair<double, double> clip(double norm, float max_norm) {
     Workbench bench;
     const double part = norm * norm / 2;

@@ -5,7 +5,7 @@
 namespace drover::test {
 namespace {
 
-// Several tasks' worth of elements, and no multiple of any vector length.
+// Elements for several tasks, and not a multiple of any vector length.
 constexpr std::int64_t rows = 313, width = 1003;
 
 /// Three steps of Adafactor on a matrix and a vector.

@@ -11,8 +11,8 @@
 namespace drover::test {
 namespace {
 
-/// y = x · w, then y += z, through a recorder. The product's sums are long enough to be cut into parts, which
-/// meet in scratch memory.
+/// y = x · w, then y += z, through a recorder. The product's sums are long enough to be split into parts,
+/// which are combined in scratch memory.
 class RecordedSequence : public ::testing::Test {
   protected:
     static constexpr std::int64_t rows = 64, length = 8192;
@@ -68,7 +68,7 @@ TEST_F(RecordedSequence, IsToldApartByItsKey) {
 TEST_F(RecordedSequence, FollowsScratchMemoryThatMoves) {
     for (int i = 1; i <= 3; ++i) run(static_cast<float>(i));
     grow_scratch();
-    // What was scratch memory is other memory now.
+    // The former scratch memory is now used by something else.
     const Tensor other = bench_.make(DType::f32, {std::int64_t{1} << 25});
     bench_.run(Fill{.x = other, .value = 5});
     calls_ = 0;
@@ -80,7 +80,7 @@ TEST_F(RecordedSequence, FollowsScratchMemoryThatMoves) {
 TEST_F(RecordedSequence, RunsAsItIsWhenItCannotBeRecorded) {
     inside_ = [&] { backend_.synchronize(backend_.main_stream()); };
     for (int i = 1; i <= 4; ++i) run(static_cast<float>(i));
-    EXPECT_EQ(calls_, tests_use_cuda() ? 5 : 4);  // one of them in vain
+    EXPECT_EQ(calls_, tests_use_cuda() ? 5 : 4);  // one of them unsuccessful
     EXPECT_EQ(recorder_->replays(), 0);
     inside_ = [] {};
     for (int i = 1; i <= 3; ++i) run(static_cast<float>(i), {1});

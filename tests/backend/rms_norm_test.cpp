@@ -15,7 +15,7 @@ struct Reference {
     std::vector<double> y, dresidual, dweight;
 };
 
-/// In f64, with the one rounding in between that Hugging Face makes.
+/// In f64, with the same intermediate rounding as in Hugging Face.
 Reference reference(const Tensor& residual, const Tensor& weight, const Tensor& dy) {
     const std::int64_t rows = residual.size(0), width = residual.size(1);
     const std::vector<double> x = values(residual), w = values(weight), d = values(dy);
@@ -45,7 +45,7 @@ struct Types {
     DType y, residual, weight, dweight;
 };
 
-/// fp32, a pure 16-bit type, autocast (everything but the matrix products in fp32), and what lies between.
+/// fp32, a pure 16-bit type, autocast (everything but the matrix products in fp32), and mixtures of these.
 std::vector<Types> all_types() {
     std::vector<Types> all = {{DType::f32, DType::f32, DType::f32, DType::f32},
                               {DType::f32, DType::f32, DType::f32, DType::bf16}};
@@ -59,12 +59,12 @@ std::vector<Types> all_types() {
     return all;
 }
 
-/// Allowed relative error of a result that is rounded to `dtype` once.
+/// Allowed relative error of a result that is rounded once to `dtype`.
 double tolerance(DType dtype) {
     return dtype == DType::f32 ? 1e-6 : 1.0 / 256;
 }
 
-/// Both directions without x against the reference.
+/// Checks both directions without x against the reference.
 void expect_right(const Types& types, const Shape& shape) {
     const std::int64_t rows = shape[0], width = shape[1];
     SCOPED_TRACE(testing::Message() << name_of(types.y) << ' ' << name_of(types.residual) << ' ' << rows
@@ -88,7 +88,7 @@ void expect_right(const Types& types, const Shape& shape) {
     bench.run(backward);
     EXPECT_TRUE(same_bits(bench.get(again), bench.get(y)));
     const Reference expected = reference(residual, weight, dy);
-    // Rounded once more, the reference must give the same bits but for single elements: this tells
+    // Rounded once more, the reference must give the same bits except for single elements: this distinguishes
     // the residual's dtype from y's in the inner rounding.
     OwnedTensor rounded(DType::f32, shape);
     for (std::size_t i = 0; i < expected.y.size(); ++i)
@@ -96,7 +96,7 @@ void expect_right(const Types& types, const Shape& shape) {
     EXPECT_LE(relative_error(bench.get(y), OwnedTensor::converted(rounded, types.y)),
               types.y == DType::f32 ? 5e-7 : tolerance(types.y) / 16);
     EXPECT_LE(relative_error(bench.values_of(dweight), expected.dweight), tolerance(types.dweight));
-    // With one element per row the terms of the gradient cancel, and only their rounding is left.
+    // With one element per row the terms of the gradient cancel, leaving only their rounding.
     if (width == 1) return;
     EXPECT_LE(relative_error(bench.values_of(dresidual), expected.dresidual), tolerance(types.residual));
 
@@ -110,11 +110,11 @@ void expect_right(const Types& types, const Shape& shape) {
 TEST(RmsNorm, MixedTypesMatchTheReference) {
     for (const Types& types : all_types())
         for (const std::int64_t width : {1, 7, 17, 33, 256, 1000})
-            expect_right(types, {70, width});  // more rows than are summed at a time
+            expect_right(types, {70, width});  // more rows than are summed at once
 }
 
-/// So many rows that a GPU's blocks have several of them, one after the other, and so wide ones that many
-/// threads share them.
+/// Enough rows that each GPU block processes several in turn, and rows wide enough that many threads share
+/// one.
 TEST(RmsNorm, ManyAndWideRowsMatchTheReference) {
     if (!tests_use_cuda())
         GTEST_SKIP() << "sizes at which a GPU's kernels change their ways; DROVER_TEST_DEVICE=cuda runs this";
@@ -134,17 +134,17 @@ TEST(RmsNorm, ManyAndWideRowsMatchTheReference) {
     expect_right(pure, {3, 16400});
 }
 
-/// The gradient that comes along the residual is added to the norm's own, wherever its rows lie, and nothing
-/// else changes.
+/// The incoming gradient of the residual is added to the norm's own, wherever its rows are, and nothing else
+/// changes.
 TEST(RmsNorm, BackwardAddsTheIncomingGradientAtEveryWidth) {
     const std::vector<std::int64_t> widths = tests_use_cuda()
                                                  ? std::vector<std::int64_t>{33, 256, 768, 776, 2048, 4096}
                                                  : std::vector<std::int64_t>{33, 256, 768};
     for (const std::int64_t width : widths)
-        // Several rows one after the other, and the last of them not for all.
+        // Several rows in turn, the last of them not for all blocks.
         for (const std::int64_t rows : {1, !tests_use_cuda() ? 70 : width < 2048 ? 2500 : 600}) {
             const Shape shape = {rows, width};
-            // Random numbers take longer than all the rest: they are the same for all types.
+            // Generating random numbers takes longer than all the rest, so all types share them.
             const auto normal = [](const Shape& of, unsigned seed, double deviation = 1, double mean = 0) {
                 return random_normal(DType::f32, of, seed, deviation, mean);
             };
@@ -159,7 +159,7 @@ TEST(RmsNorm, BackwardAddsTheIncomingGradientAtEveryWidth) {
                     return bench.put(OwnedTensor::converted(numbers, dtype));
                 };
                 const Tensor incoming = put(incoming_numbers, types.residual);
-                // Rows that are further apart than they are wide.
+                // Rows with a stride greater than their width.
                 const Tensor spread = put(spread_numbers, types.residual);
                 const Tensor alone = bench.make(types.residual, shape),
                              apart = bench.make(types.residual, shape);

@@ -11,7 +11,7 @@
 
 namespace drover::test {
 
-/// Sets the number of threads, and the old one again at the end.
+/// Sets the number of threads, and restores the old one at the end.
 class Threads {
   public:
     explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
@@ -30,7 +30,7 @@ inline BackendSettings settings_with(CpuInstructions instructions) {
     return settings;
 }
 
-/// Instruction sets of this machine besides AVX2.
+/// Instruction sets of this machine beyond AVX2.
 inline std::vector<CpuInstructions> wider_instruction_sets() {
     std::vector<CpuInstructions> sets;
     if (__builtin_cpu_supports("x86-64-v4")) sets.push_back(CpuInstructions::avx512);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t seed = 7;
 const std::uint64_t leaf = leaf_hash("some.weight");
 
-/// A part of a leaf: its elements as they stand in the whole leaf of `columns` columns.
+/// A part of a leaf: its elements at their positions in the whole leaf of `columns` columns.
 struct Block {
     std::int64_t row_begin, rows, column_begin, columns;
 };
@@ -103,10 +103,10 @@ std::vector<NamedUpdate> updates() {
     };
 }
 
-/// Every element's noise comes from its place in the whole leaf, so that any way of cutting a leaf gives the
-/// same bits.
+/// An element's noise comes from its position in the whole leaf, so that any way of splitting a leaf gives
+/// the same bits.
 TEST(StochasticRounding, PartsOfALeafGiveTheBitsOfTheWhole) {
-    const std::int64_t rows = 37, columns = 1003;  // several pieces per row, and no multiple of four
+    const std::int64_t rows = 37, columns = 1003;  // several pieces per row, and not a multiple of four
     const OwnedTensor p = random_normal(DType::bf16, {rows, columns}, 1),
                       g = random_normal(DType::bf16, {rows, columns}, 2);
     for (const NamedUpdate& optimizer : updates()) {
@@ -145,7 +145,7 @@ TEST(StochasticRounding, ThreadsDoNotShowAndInstructionSetsAgree) {
     }
 }
 
-/// SGD with these numbers makes the same fp32 result everywhere, so that the rounding can be followed bit by
+/// With these numbers SGD gives the same fp32 result everywhere, so that the rounding can be checked bit by
 /// bit.
 std::vector<double> sgd_by_hand(const Tensor& p, const Tensor& g, const LeafPlace& place, int step) {
     const CounterRng rng(seed, static_cast<std::uint64_t>(step));
@@ -169,7 +169,7 @@ TEST(StochasticRounding, UsesTheCountersOfTheGlobalElements) {
     const OwnedTensor p = random_normal(DType::bf16, {5, 700}, 1),
                       g = random_normal(DType::bf16, {5, 700}, 2, 1e-3);
     Workbench bench;
-    // The last place is beyond 2^34 elements, where the counter needs its second word.
+    // The last position is beyond 2^34 elements, where the counter needs its second word.
     for (const LeafPlace& place :
          {LeafPlace{leaf, 0, 0, 700}, LeafPlace{leaf, 3, 1, 701}, LeafPlace{leaf, 1 << 20, 5, 1 << 15}})
         for (const int step : {1, 2, 70000}) {
@@ -203,12 +203,12 @@ TEST(StochasticRounding, NumbersThatBf16CanHoldStay) {
     EXPECT_EQ(kept[3], 0);
 }
 
-/// Over many elements the mean is what fp32 would hold.
+/// Over many elements the mean is the fp32 value.
 TEST(StochasticRounding, MeanOverManyDrawsIsExact) {
     Workbench bench;
     const std::int64_t count = 1 << 18;
     for (const double share : {0.03, 0.25, 0.8}) {
-        // Below 1, neighbours in bf16 are 2^-8 apart.
+        // Below 1, adjacent bf16 numbers are 2^-8 apart.
         const double target = 1 - share / 256;
         const MomentLeaf leaves[] = {{.param = filled(bench, DType::bf16, {count}, 1),
                                       .gradient = filled(bench, DType::f32, {count}, share / 256),
@@ -227,7 +227,7 @@ TEST(StochasticRounding, MeanOverManyDrawsIsExact) {
     }
 }
 
-/// Steps and leaves have noise of their own.
+/// Each step and each leaf has different noise.
 TEST(StochasticRounding, StepsAndLeavesDiffer) {
     const OwnedTensor p = random_normal(DType::bf16, {9, 100}, 1),
                       g = random_normal(DType::bf16, {9, 100}, 2);

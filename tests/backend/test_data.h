@@ -10,7 +10,7 @@
 
 namespace drover::test {
 
-/// Normal numbers of the given standard deviation, rounded to `dtype`; the same ones for the same seed.
+/// Normal numbers with the given standard deviation, rounded to `dtype`; the same for the same seed.
 inline OwnedTensor random_normal(DType dtype, const Shape& shape, unsigned seed, double deviation = 1,
                                  double mean = 0) {
     std::mt19937 generator(seed);
@@ -21,7 +21,7 @@ inline OwnedTensor random_normal(DType dtype, const Shape& shape, unsigned seed,
     return OwnedTensor::converted(exact, dtype);
 }
 
-/// Integers of [low, high).
+/// Integers in [low, high).
 inline OwnedTensor random_integers(const Shape& shape, unsigned seed, std::int32_t low, std::int32_t high) {
     std::mt19937 generator(seed);
     std::uniform_int_distribution<std::int32_t> uniform(low, high - 1);

@@ -12,7 +12,7 @@
 
 namespace drover::test {
 
-/// What is checked: a world's own communicators, or another carrier's.
+/// What is tested: a world's own communicators, or another carrier's.
 struct Carrier {
     // NOLINTNEXTLINE: a world is a carrier.
     Carrier(World& of_world) : world(of_world) {}
@@ -20,9 +20,9 @@ struct Carrier {
         : world(of_world), make_other(std::move(other_make)), backend(other_backend), exact(is_exact) {}
 
     World& world;
-    MakeCommunicator make_other = {};  ///< the world's when empty
-    Backend* backend = nullptr;        ///< has the operands' memory; they are on the host without one
-    bool exact = true;                 ///< sums are made in rank order and rounded once, a NaN is the largest
+    MakeCommunicator make_other = {};  ///< empty: the world's
+    Backend* backend = nullptr;        ///< owns the operands' memory; null: they are on the host
+    bool exact = true;                 ///< sums are in rank order and rounded once; a NaN is the largest
 
     std::unique_ptr<Communicator> make(std::string axis, std::vector<int> ranks) const {
         return make_other ? make_other(std::move(axis), std::move(ranks))
@@ -31,7 +31,7 @@ struct Carrier {
     Stream stream() const { return backend != nullptr ? backend->main_stream() : Stream{}; }
 };
 
-/// Elements where the carrier wants its operands.
+/// Elements in the memory that the carrier needs.
 template <class T>
 class Buffer {
   public:
@@ -65,7 +65,7 @@ class Buffer {
     MemoryBlock memory_;
 };
 
-/// Any rank can tell what another one has: element i of rank r's buffer number `salt`.
+/// A function of its arguments, so that any rank can compute another's: element i of rank r's buffer `salt`.
 template <class T>
 T element(int rank, std::int64_t i, int salt) {
     std::uint64_t x = static_cast<std::uint64_t>(i) * 1000003u + static_cast<std::uint64_t>(rank * 64 + salt);
@@ -75,7 +75,7 @@ T element(int rank, std::int64_t i, int salt) {
     if constexpr (std::is_integral_v<T>) {
         return static_cast<T>(x);
     } else {
-        // Of different magnitudes, so that another order of summation would show.
+        // Of different magnitudes, so that a different order of summation would show.
         const int exponent = static_cast<int>(x >> 16 & 0xFFFF) % 24 - 24;
         return T(std::ldexp(static_cast<float>(x & 0xFFFF) - 32768.f, exponent));
     }
@@ -88,7 +88,7 @@ std::vector<T> elements(int rank, std::int64_t count, int salt) {
     return values;
 }
 
-/// What no element is, to see what was not written.
+/// A value that no element has, to detect what was not written.
 template <class T>
 std::vector<T> unwritten(std::int64_t count) {
     std::vector<T> values(static_cast<std::size_t>(count));
@@ -139,11 +139,11 @@ double sum_slack(const Carrier& at, int size, std::int64_t i, int salt) {
                                                    : 0x1p-7;
     double magnitude = 0;
     for (int r = 0; r < size; ++r) magnitude += std::fabs(as_double(element<T>(r, i, salt)));
-    // Numbers of f16 below its smallest ordinary one have fewer bits.
+    // Subnormal f16 numbers have fewer bits.
     return size * (step * magnitude + (std::is_same_v<T, f16> ? 0x1p-24 : 0));
 }
 
-/// Throws unless got[i] has the bits of expected(i), or is nearer to it than slack(i).
+/// Throws unless got[i] has the bits of expected(i), or is closer to it than slack(i).
 template <class T, class Expected, class Slack>
 void expect_near(const std::vector<T>& got, const Expected& expected, const Slack& slack,
                  std::string_view what, const Communicator& axis) {

@@ -9,12 +9,11 @@
 namespace drover::test {
 namespace {
 
-/// More than a piece of every reduction and than what a broadcast sends directly, given the tests' scratch
+/// More than one piece of every reduction and more than a broadcast sends directly, given the tests' scratch
 /// memory.
 constexpr std::int64_t awkward_counts[] = {0, 1, 7, 1000, 20001};
 
-/// An axis of a carrier, with the order of one rank's buffers as numbers from 0 on, so that each operation
-/// has other values.
+/// An axis of a carrier, with a counter for the rank's buffers, so that each operation has different values.
 struct Checked {
     const Carrier& at;
     Communicator& axis;
@@ -99,7 +98,7 @@ void check_all_to_all(Checked& c, std::int64_t scale) {
     const auto sum = [](const std::vector<std::int64_t>& v) {
         return std::accumulate(v.begin(), v.end(), std::int64_t{0});
     };
-    const std::int64_t spare = 2;  // rows of `to` that stay as they were
+    const std::int64_t spare = 2;  // rows of `to` that stay unchanged
     const std::int64_t sent = sum(rows_to), received = sum(rows_from) + spare;
     Buffer<T> from(c.at, elements<T>(rank, sent * 3, s));
     Buffer<T> to(c.at, unwritten<T>(received * 3));
@@ -120,7 +119,7 @@ void check_all_to_all(Checked& c, std::int64_t scale) {
         c.axis);
 }
 
-/// Everyone sends to the next rank and receives from the one before.
+/// Every rank sends to the next and receives from the previous one.
 template <class T>
 void check_ring(Checked& c, std::int64_t count) {
     const int size = c.axis.size(), rank = c.axis.rank();
@@ -154,7 +153,7 @@ void check_reducing(Checked& c) {
     }
 }
 
-/// A NaN wins wherever it is (where the carrier is exact); infinities are ordinary.
+/// A NaN wins at any position (if the carrier is exact); infinities are ordinary.
 void check_max_of_special_values(const Checked& c) {
     const float nan = std::numeric_limits<float>::quiet_NaN(),
                 infinity = std::numeric_limits<float>::infinity();
@@ -224,7 +223,7 @@ void check_overlap(const Carrier& at) {
         }
         expect(
             x.values(), [&](std::int64_t i) { return element<float>(0, i, 4); }, "dropped broadcast", *axis);
-        // In another order on every rank.
+        // In a different order on every rank.
         Pending* pending[] = {&received, &reduced_sum, &gathered, &scattered, &sent, &passed};
         for (int i = 0; i < 6; ++i) axis->wait(stream, std::move(*pending[(i * 5 + rank + repetition) % 6]));
 
@@ -245,7 +244,7 @@ void check_mesh(const Carrier& at, int columns) {
     const int row = world.rank() / columns, column = world.rank() % columns, rows = world.size() / columns;
     std::vector<int> in_row, in_column;
     for (int c = 0; c < columns; ++c) in_row.push_back(row * columns + c);
-    // Against the order of the world.
+    // In the reverse order of the world.
     for (int r = rows - 1; r >= 0; --r) in_column.push_back(r * columns + column);
     const auto tp = at.make("tp", in_row);
     const auto data = at.make("data", in_column);
@@ -297,7 +296,7 @@ void check_groups(const Carrier& at) {
                 pending.push_back(axis->start_all_gather(stream, parts[i], size > 1 ? wholes[i] : parts[i]));
             pending.push_back(axis->start_all_reduce(stream, sum, Reduction::sum));
         });
-        // The sum of the sums, before anybody has waited for them.
+        // The sum of the sums, before any of them was waited for.
         for (const Pending& earlier : pending) other->follow(earlier);
         Pending again = other->start_all_reduce(stream, sum, Reduction::sum);
         for (Pending& gathered : pending) gathered.wait(stream);

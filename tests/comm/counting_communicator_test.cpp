@@ -14,8 +14,7 @@ namespace {
 
 constexpr int ranks = 3;
 
-/// Every kind of call, with operands that are sent in one round and in several, and with none. Gives the kind
-/// of each.
+/// Every kind of call, with operands sent in one round, in several, and with none. Returns the kind of each.
 std::vector<CollectiveKind> call_everything(Communicator& axis) {
     std::vector<CollectiveKind> kinds;
     const int self = axis.rank();
@@ -32,7 +31,7 @@ std::vector<CollectiveKind> call_everything(Communicator& axis) {
         done(CollectiveKind::reduce_scatter);
         axis.broadcast({}, all, 1);
         done(CollectiveKind::broadcast);
-        // Rank r sends itself and everyone r rows, or all that it has.
+        // Rank r sends r rows to everyone, including itself, or all that it has.
         const auto rows_of = [&](int rank) { return std::min<std::int64_t>(rank, count); };
         const std::vector<std::int64_t> to(ranks, rows_of(self));
         std::vector<std::int64_t> from;

@@ -34,7 +34,7 @@ class CountingTransport final : public Transport {
 
   private:
     std::unique_ptr<Transport> carrier_;
-    std::map<Channel, std::size_t>& sent_;  // used by the communication thread alone, until it has ended
+    std::map<Channel, std::size_t>& sent_;  // used only by the communication thread until it has ended
 };
 
 }  // namespace drover::test

@@ -50,7 +50,7 @@ TEST(Deadline, NamesTheCollectiveTheAxisAndTheMissingRanks) {
             throw;
         }
     });
-    // Whichever of ranks 0 and 1 came to its deadline first tells the rest.
+    // Whichever of ranks 0 and 1 reaches its deadline first tells the others.
     const int first = result[0].failed_peer < 0 ? 0 : 1;
     const std::string& message = result[static_cast<std::size_t>(first)].message;
     expect_contains(message, "Rank " + std::to_string(first) + " waited ");
@@ -95,7 +95,7 @@ TEST(Failure, ReachesRanksThatWaitWithItsReason) {
     EXPECT_EQ(result[1].message, "the disk is full");
     for (const std::size_t rank : {0, 2, 3}) {
         EXPECT_EQ(result[rank].failed_peer, 1);
-        // In whichever all_reduce it caught them, or between the two.
+        // In either all_reduce, or between the two.
         EXPECT_TRUE(result[rank].message.starts_with("Rank 1 failed")) << result[rank].message;
         EXPECT_TRUE(result[rank].message.ends_with(": the disk is full")) << result[rank].message;
     }
@@ -139,7 +139,7 @@ TEST(Failure, WithCollectivesUnderWayLetsGoOfTheirMemory) {
         const auto result = outcomes(3, {.scratch_bytes = 1}, [&](World& world) {
             const auto axis = world.make_communicator("data", test::all_ranks(world));
             if (world.rank() == 0) {
-                // Freed by the unwinding, while the others may be copying from them.
+                // Freed during unwinding, while the others may be copying from them.
                 auto part = std::make_unique<std::vector<float>>(100000, 1.f);
                 auto whole = std::make_unique<std::vector<float>>(300000);
                 const Pending gathered = axis->start_all_gather({}, of(*part), of(*whole));
@@ -181,7 +181,7 @@ TEST(Failure, OfMakingTheTransportIsThrownByTheWorld) {
         {"No carrier."});
 }
 
-/// The message that two or more ranks get when they disagree; they do so on number 2 of axis tp.
+/// The message that two or more ranks get when they disagree, here on operation 2 of axis tp.
 std::string disagreement(const std::function<void(Communicator&)>& call, bool comm_debug = true) {
     const auto result = outcomes(2, {.deadline = 20s, .comm_debug = comm_debug}, [&](World& world) {
         const auto axis = world.make_communicator("tp", {0, 1});
@@ -189,7 +189,7 @@ std::string disagreement(const std::function<void(Communicator&)>& call, bool co
         call(*axis);
         axis->barrier({});
     });
-    // Both may find it out by themselves, or the slower one hears of it.
+    // Both may detect it themselves, or the slower one is told.
     return result[0].failed_peer < 0 ? result[0].message : result[1].message;
 }
 

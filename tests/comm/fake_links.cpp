@@ -14,7 +14,7 @@
 
 namespace drover::test {
 
-/// Links by the numbers that their ids begin with.
+/// Links by the numbers their ids start with.
 class FakeNetwork {
   public:
     struct Meeting {
@@ -52,7 +52,7 @@ std::shared_ptr<FakeNetwork> make_fake_network() {
 
 namespace {
 
-/// Counts how often it was recorded, and how often passed; a timed one knows when that last was.
+/// Counts how often it was recorded and how often it was passed; a timed one knows when it was last passed.
 class FakeEvent {
   public:
     using Clock = std::chrono::steady_clock;
@@ -82,7 +82,7 @@ class FakeEvent {
         const std::lock_guard lock(mutex_);
         return passed_ == recorded_;
     }
-    /// As CUDA: of an event that was passed since it was last recorded.
+    /// As in CUDA: the time of an event that was passed since it was last recorded.
     Clock::time_point time() {
         const std::lock_guard lock(mutex_);
         require(timed_ && recorded_ > 0 && passed_ == recorded_, "the time of an event that has none");
@@ -164,7 +164,7 @@ class FakeLink final : public GpuLink {
     void record(GpuEvent event) override {
         push([&recorded = event_of(event), record = event_of(event).record()] { recorded.pass(record); });
     }
-    /// The operands' lists of counts stay alive, as with NCCL, only during the call.
+    /// As with NCCL, the operands' lists of counts live only during the call.
     void enqueue(std::span<const CollectiveCall> calls) override {
         ++*enqueued_;
         for (const CollectiveCall& call : calls)
@@ -207,7 +207,7 @@ class FakeLink final : public GpuLink {
             try {
                 work();
             } catch (const Error&) {
-                // A collective without another rank never ends, but for an abort.
+                // A collective that lacks a rank never ends, unless it is aborted.
                 lost_ = true;
                 std::unique_lock lock(mutex_);
                 changed_.wait(lock, [&] { return aborted_.load(); });

@@ -9,11 +9,11 @@ namespace drover::test {
 
 class FakeNetwork;
 
-/// What ranks as threads share: the links they make find each other here.
+/// State shared by ranks that are threads: their links find each other here.
 std::shared_ptr<FakeNetwork> make_fake_network();
 
-/// NCCL and a GPU as threads play them: every link has a thread for a stream, which performs collectives on
-/// the host's memory after the events it follows.
+/// NCCL and a GPU simulated by threads: every link has a thread as its stream, which performs collectives in
+/// host memory after the events it follows.
 class FakeLinks final : public GpuLinks {
   public:
     explicit FakeLinks(std::shared_ptr<FakeNetwork> network) : network_(std::move(network)) {}
@@ -35,7 +35,7 @@ class FakeLinks final : public GpuLinks {
     void break_links() { *broken_ = true; }
     int links_made() const { return links_made_; }
     int timed_events_made() const { return timed_events_made_; }
-    /// Calls of enqueue(), of all links.
+    /// The number of calls of enqueue(), over all links.
     int enqueued() const { return *enqueued_; }
 
   private:

@@ -1,4 +1,5 @@
-// What surrounds NCCL, with threads in the place of GPUs; mpi_checks' sibling nccl_checks uses real ones.
+// The code around NCCL, with threads in place of GPUs; nccl_checks, the counterpart of mpi_checks, uses real
+// ones.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +22,7 @@ using Outcome = test::RankOutcome;
 
 constexpr WorldOptions ordinary = {.deadline = 20s};
 
-/// One rank: its world, its links and what makes its communicators.
+/// One rank: its world, its links and the factory of its communicators.
 struct Rank {
     World& world;
     test::FakeLinks& links;
@@ -139,7 +140,7 @@ TEST(Nccl, TimesCountCollectivesAndWaits) {
     options.gpu_times = true;
     on_ranks(2, options, [](const Rank& rank) {
         for (int i = 0; i < 10; ++i) test::check_times(rank.carrier(), rank.communicators);
-        // Two for each of its three operations and of their waits at most: they serve again.
+        // At most two for each of its three operations and of their waits: they are reused.
         EXPECT_LE(rank.links.timed_events_made(), 12);
     });
 }
@@ -152,7 +153,7 @@ TEST(Nccl, NothingIsTimedUnlessAskedFor) {
     });
 }
 
-/// One rank alone goes the same way as several where it is asked to.
+/// A single rank takes the same path as several if requested.
 TEST(Nccl, ALonelyAxisCopiesWhenAskedTo) {
     on_ranks(1, ordinary, [](const Rank& rank) {
         const auto make = [&](std::string axis, std::vector<int> ranks) {
@@ -178,7 +179,7 @@ TEST(Nccl, AWaitThatLastsTooLongNamesTheMissingRanks) {
             return axis->all_gather({}, of(part), of(whole));
         }
         try {
-            axis->all_gather({}, of(part), of(whole));  // comes back when it is broken off
+            axis->all_gather({}, of(part), of(whole));  // returns when it is aborted
             axis->check_unbroken();
         } catch (...) {
             others_gave_up.count_down();
@@ -235,7 +236,7 @@ TEST(Nccl, AnExceptionWithCollectivesUnderWayLetsGoOfTheirMemory) {
     const auto result = outcomes(3, {}, [&](const Rank& rank) {
         const auto axis = rank.everyone();
         if (rank.world.rank() == 0) {
-            // Freed by the unwinding, while the others may be copying from them.
+            // Freed during unwinding, while the others may be copying from them.
             auto part = std::make_unique<std::vector<float>>(100000, 1.f);
             auto whole = std::make_unique<std::vector<float>>(300000);
             const Pending gathered = axis->start_all_gather({}, of(*part), of(*whole));

@@ -10,13 +10,13 @@
 
 namespace drover::test {
 
-/// What a rank threw: its message, and the rank whose failure it was when it was another's.
+/// What a rank threw: its message, and the failed rank if it was another.
 struct RankOutcome {
     std::string message;
     int failed_peer = -1;
 };
 
-/// Notes in `outcome` what the work throws, and lets it go on.
+/// Records in `outcome` what the work throws, and continues.
 inline void note_outcome(RankOutcome& outcome, const std::function<void()>& work) {
     try {
         work();

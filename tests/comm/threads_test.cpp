@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-/// A rank whose expectations fail leaves the others behind, who then must not wait for long.
+/// If a rank's expectations fail, the others must not wait for it for long.
 constexpr WorldOptions ordinary = {.deadline = std::chrono::seconds(20)};
 /// As little scratch memory as possible, so that reductions need many pieces.
 constexpr WorldOptions small_pieces = {.deadline = ordinary.deadline, .scratch_bytes = 1};
@@ -46,7 +46,7 @@ TEST(Threads, CollectivesPassTheDebugModesChecks) {
     run_as_threads(3, options, test::check_messages);
 }
 
-/// One rank alone goes the same way as several where it is asked to.
+/// A single rank takes the same path as several if requested.
 TEST(Threads, ALonelyAxisCopiesWhenAskedTo) {
     run_as_threads(1, small_pieces, [](World& world) {
         const auto make = [&](std::string axis, std::vector<int> ranks) {
@@ -59,7 +59,7 @@ TEST(Threads, ALonelyAxisCopiesWhenAskedTo) {
     });
 }
 
-/// A rank that comes later makes the other one wait, whose collective is under way meanwhile.
+/// A late rank makes the other one wait, whose collective is in flight meanwhile.
 TEST(Threads, TimesCountCollectivesAndWaits) {
     run_as_threads(2, ordinary, [](World& world) {
         const auto axis = world.make_communicator("data", {0, 1});

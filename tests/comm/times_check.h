@@ -7,8 +7,8 @@
 
 namespace drover::test {
 
-/// Some collectives over all ranks, one by one and together, are counted and timed, in no more time than they
-/// had; the calls of a group are one wait. Throws std::runtime_error with what is not so.
+/// Some collectives over all ranks, one by one and together, are counted and timed, and take no more time
+/// than has passed; the calls of a group are one wait. Throws std::runtime_error describing what is wrong.
 inline void check_times(const Carrier& at, NcclCommunicators& communicators) {
     const auto axis = at.make("data", all_ranks(at.world));
     std::vector<Buffer<float>> sums;

@@ -7,7 +7,7 @@
 namespace drover {
 namespace {
 
-/// A plan with two turns that share memory.
+/// A plan with two phases that share memory.
 std::vector<Tensor> make_buffers(Arena& arena) {
     std::vector<Tensor> tensors = {arena.make(MemoryUse::parameters, DType::f32, {3, 5})};
     {

@@ -15,8 +15,8 @@ Ids count_to(std::int32_t count) {
     return ids;
 }
 
-/// A label of −100 is no target wherever it stands, nor is it counted; the first label of a row is counted,
-/// though nothing predicts it.
+/// A label of −100 is never a target and is not counted; the first label of a row is counted, although
+/// nothing predicts it.
 TEST(Batch, LabelsInsideARowMayBeNone) {
     const Batch batch =
         Batch::full_rows(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {1, no_label, 3, 4, no_label, 6, no_label, 8});
@@ -48,7 +48,7 @@ TEST(Batch, SomeRowsKeepTheirSequences) {
     EXPECT_EQ(last.sequence_length, (Ids{4, 2}));
     EXPECT_EQ(last.target_count(), 4);
     const Batch empty = batch.some_rows(1, 1);
-    EXPECT_EQ(empty.sequence_length, Ids{0});  // no sequence, rather than one that fills the row
+    EXPECT_EQ(empty.sequence_length, Ids{0});  // no sequence, not one that fills the row
     EXPECT_EQ(batch.some_rows(0, 2).sequence_length, (Ids{3, 5}));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A tree with /proc/self and mounted control groups as a process might see them.
+/// A tree with /proc/self and mounted control groups, as a process might see them.
 class GroupTree {
   public:
     GroupTree(const std::string& own_groups, const std::string& mounts) {
@@ -58,7 +58,7 @@ TEST(MachineMemory, TheMemoryHierarchyOfVersion1) {
     EXPECT_EQ(tree.limit(), 1'000'000'000u);
 }
 
-/// A container has its own group mounted as the top, and may or may not see its name.
+/// A container has its own group mounted at the top, and may or may not see its name.
 TEST(MachineMemory, AContainersGroupIsTheTop) {
     for (const char* group : {"/docker/abc", "/", "/../../other"}) {
         GroupTree tree(
@@ -86,7 +86,7 @@ TEST(MachineMemory, TheLimitOfTheAddressSpaceIsKnown) {
     rlimit before{};
     ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
     if (before.rlim_max != RLIM_INFINITY) GTEST_SKIP() << "the address space is limited already";
-    // Sanitizers have reserved terabytes; nothing is taken of what is added here.
+    // Sanitizers reserve terabytes; none of the memory added here is used.
     constexpr std::size_t limit = std::size_t{1} << 46;
     const rlimit lowered{.rlim_cur = limit, .rlim_max = before.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_AS, &lowered), 0);

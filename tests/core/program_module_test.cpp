@@ -17,7 +17,7 @@ fs::path beside_program(const std::string& file) {
     return program_path().parent_path() / file;
 }
 
-/// Of a module that the build makes beside this test (module/sundial.cpp), unless it has another name.
+/// The module that the build puts next to this test (module/sundial.cpp), unless another name is given.
 ModuleUse sundial(std::string_view name = "sundial", int version = 3) {
     return {.name = name,
             .version = version,
@@ -25,7 +25,7 @@ ModuleUse sundial(std::string_view name = "sundial", int version = 3) {
             .remedy = "Wait for the sun."};
 }
 
-/// Why the module's function cannot be had.
+/// Why the module's function is not available.
 std::string cause(const ModuleUse& use, const char* function = "drover_sundial_hour") {
     try {
         use.address(function);
@@ -37,7 +37,7 @@ std::string cause(const ModuleUse& use, const char* function = "drover_sundial_h
     return "";
 }
 
-/// The variable that names the sundial's file, for as long as this lives.
+/// Sets the variable that names the sundial's file, for the object's lifetime.
 class NamedFile {
   public:
     explicit NamedFile(const fs::path& place) { setenv("DROVER_SUNDIAL_MODULE", place.c_str(), 1); }

@@ -34,7 +34,7 @@ TEST(PythonText, FloatsAsRepr) {
     EXPECT_EQ(python_float(std::nan("")), "nan");
 }
 
-// Python rounds the exact binary value: 2.675 is a little less than that.
+// Python rounds the exact binary value: 2.675 is stored as a little less.
 TEST(PythonText, Rounds) {
     EXPECT_EQ(python_round(2.675, 2), 2.67);
     EXPECT_EQ(python_round(0.5, 0), 0.0);

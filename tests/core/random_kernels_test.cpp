@@ -63,8 +63,8 @@ TEST(RandomKernels, FusedOperationsRoundOnce) {
     std::generate(draws.begin(), draws.end(), std::ref(engine));
     FloatTile standard, values;
     kernels(Level::portable).normal_tile(draws, 0.0f, 1.0f, standard);
-    // Scaled so that the sum falls very near the middle between two floats, where rounding to double first
-    // can go wrong.
+    // Scaled so that the sum is very close to halfway between two floats, where rounding to double first can
+    // go wrong.
     const float mean = 1.0f + 0x1p-23f;
     int delicate = 0;
     for (std::size_t i = 0; i < tile_size; ++i) {

@@ -1,4 +1,4 @@
-// The answers are those of FIPS 180-4's examples and of RFC 4231.
+// The expected values are the examples of FIPS 180-4 and RFC 4231.
 
 #include "core/sha256.h"
 

@@ -20,7 +20,7 @@ struct End {
     std::string said;
 };
 
-/// Does `work` in a process of its own.
+/// Does `work` in a separate process.
 End end_of(const std::function<void()>& work) {
     int said[2];
     EXPECT_EQ(pipe(said), 0);

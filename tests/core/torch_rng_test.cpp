@@ -45,7 +45,7 @@ std::uint64_t digest(const std::vector<float>& values) {
     return hash;
 }
 
-/// Both generators must go on in the same way, kept normals included.
+/// Both generators must continue identically, including cached normals.
 void expect_same_state(TorchRng a, TorchRng b, const std::string& what) {
     EXPECT_EQ(a.position(), b.position()) << what;
     EXPECT_TRUE(same_bits(normals(a, 3), normals(b, 3))) << what;
@@ -125,7 +125,7 @@ TEST(TorchRng, PublishedUniforms) {
 }
 
 TEST(TorchRng, UniformIntervalIsHalfOpen) {
-    // Twelve of these draws round to 101 and become 100, which eleven others are anyway.
+    // Twelve of these draws round to 101 and become 100, like eleven others.
     TorchRng generator(42);
     std::vector<float> values(1u << 22);
     generator.fill_uniform(values, 100.0, 101.0);
@@ -312,7 +312,7 @@ TEST(TorchRng, RangeIsPartOfTheWholeFill) {
 }
 
 TEST(TorchRng, RangeFarIntoAHugeFill) {
-    // Two ways to the same elements: the range, and a fresh fill after skipping what comes before it.
+    // Two ways to get the same elements: the range, and a fresh fill after skipping what precedes it.
     const std::uint64_t begin = 16 * 500'000'000ull;
     std::vector<float> part(100);
     const TorchRng generator(8);

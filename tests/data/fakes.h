@@ -13,7 +13,7 @@
 
 namespace drover::test {
 
-/// Waits until a file whose modification time was set back counts as one that nobody writes any more.
+/// Waits until a file whose modification time was set back counts as no longer being written.
 inline void let_settle() {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
 }
@@ -45,7 +45,7 @@ class ByteTokenizer : public Tokenizer {
     std::int64_t size_;
 };
 
-/// Rows that are made when they are read.
+/// Rows generated when they are read.
 class MadeDataset : public RowDataset {
   public:
     using Make = std::function<std::string(std::int64_t row)>;

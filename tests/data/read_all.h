@@ -10,7 +10,7 @@
 
 namespace drover::test {
 
-/// All rows from `first_row` on, asked for `at_once` at a time.
+/// All rows from `first_row` on, requested `at_once` at a time.
 inline std::vector<std::string> read_all(const RowDataset& rows, std::int64_t first_row = 0,
                                          std::size_t at_once = 1000) {
     const auto source = rows.open(first_row);

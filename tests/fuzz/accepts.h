@@ -4,8 +4,8 @@
 
 namespace drover::test {
 
-/// What fuzz targets do with one input: it must parse into something sound or throw drover::Error; anything
-/// else escapes or aborts. Says whether `parse` accepted it.
+/// The check of every fuzz target: an input must parse into something sound or throw drover::Error; anything
+/// else escapes or aborts. Returns whether `parse` accepted it.
 template <class Parse>
 bool accepts(Parse&& parse) {
     try {

@@ -9,7 +9,7 @@
 
 namespace drover::test {
 
-/// drover_state.json whose checksum is made right, so that what is behind it is reached too.
+/// drover_state.json with a corrected checksum, so that the code after the checksum is reached too.
 inline std::string with_right_checksum(std::string_view text) {
     Json json = parse_python_json(text, "input");
     if (!json.is_object()) return std::string(text);
@@ -27,7 +27,7 @@ inline bool accepts_checkpoint(std::string_view text) {
         const RunState state = RunState::parse(manifest.state, "input");
         const Json again = {{"loop", state.loop.json()}, {"engine", state.engine.json()}};
         const RunState second = RunState::parse(again, "again");
-        // As text, in which a NaN is equal to itself.
+        // As text, in which a NaN equals itself.
         require(python_json(second.loop.json(), 0) == python_json(state.loop.json(), 0),
                 "a run's state reads back as another");
     };

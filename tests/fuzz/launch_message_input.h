@@ -8,8 +8,7 @@
 
 namespace drover::test {
 
-/// What comes over a launcher's port. Without the key, nothing of it passes for a sealed message but a
-/// refusal.
+/// Input from a launcher's port. Without the key, none of it passes for a sealed message except a refusal.
 inline bool accepts_launch_messages(std::string_view bytes) {
     const bool sealed = accepts([&] {
         LaunchMessageReader reader(largest_launch_message);

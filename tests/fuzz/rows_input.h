@@ -14,7 +14,7 @@
 
 namespace drover::test {
 
-/// Reads all rows; those must be UTF-8, and as many as are passed over when nothing is kept.
+/// Reads all rows; they must be UTF-8, and as many as are skipped when nothing is kept.
 template <class Make>
 void check_rows(Make&& make) {
     RowBatch batch;

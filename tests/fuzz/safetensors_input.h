@@ -15,7 +15,7 @@ inline bool accepts_safetensors(std::string_view bytes) {
         for (const SafetensorsEntry& entry : header.entries) {
             require(entry.begin == covered && entry.end >= entry.begin, "a gap or an overlap was accepted");
             covered = entry.end;
-            // Strides are products of the last sizes; Tensor computes them without checks.
+            // Strides are products of the trailing sizes; Tensor computes them without checks.
             std::int64_t stride = 1;
             for (auto size = entry.shape.rbegin(); size != entry.shape.rend(); ++size)
                 require(*size >= 0 && !__builtin_mul_overflow(stride, *size, &stride), "a stride overflows");

@@ -28,7 +28,7 @@ inline bool accepts_token_file(std::string_view bytes) {
     });
 }
 
-/// The same with checksums that fit, so that everything behind them is reached.
+/// The same with corrected checksums, so that all code after them is reached.
 inline bool accepts_token_file_with_right_checksums(std::string bytes) {
     if (bytes.size() < TokenFileHeader::bytes) return false;
     const auto put = [&](std::size_t at, std::string_view content) {

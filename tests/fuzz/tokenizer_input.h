@@ -8,7 +8,7 @@
 
 namespace drover::test {
 
-/// Loads a tokenizer.json, writes and reads it back, and runs some text through both.
+/// Loads a tokenizer.json, writes and rereads it, and runs some text through both.
 inline bool accepts_tokenizer(std::string_view text) {
     return accepts([&] {
         const TokenizerJson description = parse_tokenizer_json(text, "input");

@@ -13,14 +13,14 @@
 
 namespace drover::test {
 
-/// Opens, verifies, looks at every value that the first lists and dicts hold, and at the tensors among them.
+/// Opens, verifies, visits every value in the first lists and dicts, and the tensors among them.
 inline bool accepts_torch_pickle(std::string_view bytes) {
     using Kind = PickleValue::Kind;
     return accepts([&] {
         const TorchPickle pickle(bytes, "input");
         pickle.verify();
         PickleValue value = pickle.root();
-        // A list may hold itself, so only so far.
+        // A list may contain itself, so the depth is limited.
         for (int depth = 0; depth < 100; ++depth) {
             if (value.kind() == Kind::tensor) {
                 const PickleTensor& tensor = value.tensor();
@@ -43,7 +43,7 @@ inline bool accepts_torch_pickle(std::string_view bytes) {
     });
 }
 
-/// A zip archive of stored entries, with right checksums.
+/// A zip archive of stored entries, with correct checksums.
 inline std::string stored_archive(const std::vector<std::pair<std::string, std::string>>& entries) {
     std::string file, directory;
     const auto put = [](std::string& to, std::uint64_t value, int bytes) {
@@ -85,8 +85,8 @@ inline std::string stored_archive(const std::vector<std::pair<std::string, std::
     return file;
 }
 
-/// `program` as the pickle of a sound file with one storage of 16 bytes, so that everything behind the
-/// archive and its checksums is reached.
+/// `program` as the pickle of a sound file with one storage of 16 bytes, so that all code after the archive
+/// and its checksums is reached.
 inline bool accepts_pickle_program(std::string_view program) {
     return accepts_torch_pickle(stored_archive(
         {{"archive/data.pkl", std::string(program)}, {"archive/data/0", std::string(16, '\1')}}));

@@ -7,7 +7,7 @@
 
 namespace drover::test {
 
-/// trainer_state.json, which Hugging Face's Trainer writes too.
+/// trainer_state.json, which Hugging Face's Trainer also writes.
 inline bool accepts_trainer_state(std::string_view text) {
     return accepts([&] {
         const TrainerState state = TrainerState::parse(text, "input");

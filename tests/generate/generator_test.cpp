@@ -89,7 +89,7 @@ TEST_P(Generate, TheCacheEqualsComputingEverythingAgain) {
         const std::vector<NewToken> all = tokens_of(ids);
         const std::vector<float> whole = loaded.model.logits(stream, all, 40);
         const std::size_t vocab = whole.size() / 40;
-        // A prefix at once, the others one by one.
+        // A prefix at once, the other tokens one by one.
         loaded.model.forward(stream, {all.data(), 13}, 1);
         for (std::size_t i = 13; i < all.size(); ++i) {
             const std::vector<float> step = loaded.model.logits(stream, {&all[i], 1}, 1);

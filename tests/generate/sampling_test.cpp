@@ -38,7 +38,7 @@ TEST(Sampling, FrequenciesAreProbabilities) {
 }
 
 TEST(Sampling, TemperatureSharpens) {
-    // Probabilities to the power of two, normalised: 0.8 and 0.2.
+    // Probabilities squared and normalised: 0.8 and 0.2.
     EXPECT_NEAR(draws(logs({2. / 3, 1. / 3}), {.temperature = 0.5}, 20000).at(0) / 20000.0, 0.8, 0.015);
 }
 
@@ -57,7 +57,8 @@ TEST(Sampling, TopPKeepsTheLikeliestThatReachIt) {
     EXPECT_EQ(draws(logs({0.6, 0.4}), {.temperature = 1, .top_p = 0.01}, 500).at(0), 500);
 }
 
-/// As in transformers, tokens go while what has gone is at most 1 − p: equal probabilities are exact.
+/// As in transformers, tokens are dropped as long as their sum is at most 1 − p: equal probabilities are
+/// exact.
 TEST(Sampling, TopPDropsWhatReachesTheRestExactly) {
     EXPECT_EQ(draws({0, 0}, {.temperature = 1, .top_p = 0.5}, 500).size(), 1u);
     EXPECT_EQ(draws({0, 0, 0, 0}, {.temperature = 1, .top_p = 0.75}, 2000).size(), 3u);
@@ -66,7 +67,7 @@ TEST(Sampling, TopPDropsWhatReachesTheRestExactly) {
 }
 
 TEST(Sampling, TopPLooksAtWhatTopKAndTemperatureLeft) {
-    // Of the two that are left, the first has 0.4 / 0.7 = 0.57.
+    // Of the remaining two, the first has 0.4 / 0.7 = 0.57.
     const std::vector<float> logits = logs({0.4, 0.3, 0.2, 0.1});
     EXPECT_EQ(draws(logits, {.temperature = 1, .top_k = 2, .top_p = 0.5}, 500).size(), 1u);
     EXPECT_EQ(draws(logits, {.temperature = 1, .top_p = 0.5}, 500).size(), 2u);

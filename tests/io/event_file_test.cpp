@@ -45,7 +45,7 @@ TEST(EventFile, SaysWhenItCannotBeWritten) {
     test::expect_error([&] { EventFile(folder / "taken/runs", 0); }, {(folder / "taken/runs").string()});
 }
 
-/// A disk that fills and has room again: no half event stays in between.
+/// A disk that fills up and then has room again: no partial event remains in between.
 TEST(EventFile, GoesOnBehindTheLastWholeEvent) {
     const test::TemporaryFolder folder;
     EventFile file(folder / "runs", 0);

@@ -48,7 +48,7 @@ std::vector<std::string> FileCalls::take() {
 
 }  // namespace drover::test
 
-// A program's own functions come before those of the C library, which all code in it then calls.
+// A program's own functions take precedence over the C library's, so all its code calls these.
 
 extern "C" int fsync(int descriptor) {
     std::error_code unknown;

@@ -5,9 +5,9 @@
 
 namespace drover::test {
 
-/// The calls of this program that decide what a power failure leaves, in their order, while this lives:
-/// "fsync <name>", "rename <name> <name>" and "exchange <name> <name>", with the last parts of the paths. One
-/// at a time; calls of other threads are among them.
+/// For its lifetime, records this program's calls that determine what survives a power failure, in order:
+/// "fsync <name>", "rename <name> <name>" and "exchange <name> <name>", with the last parts of the paths.
+/// Only one at a time; calls of other threads are included.
 class FileCalls {
   public:
     FileCalls();
@@ -15,7 +15,7 @@ class FileCalls {
     FileCalls(const FileCalls&) = delete;
     FileCalls& operator=(const FileCalls&) = delete;
 
-    /// Those since this was asked last.
+    /// The calls since this was last called.
     std::vector<std::string> take();
 };
 

@@ -19,13 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-/// Nothing lasts long, but for the heartbeat that a test does not wait for.
+/// Everything is short, except a heartbeat that a test does not wait for.
 constexpr LockTimes quick{.beat = milliseconds(20),
                           .stale = milliseconds(300),
                           .dying = milliseconds(0),
                           .unwritten = milliseconds(20)};
 
-/// As a run has it, but that beats follow each other quickly.
+/// As in a run, but with quick heartbeats.
 constexpr LockTimes watchful{.beat = milliseconds(20), .dying = milliseconds(0)};
 
 class FolderLocks : public testing::Test {
@@ -38,7 +38,7 @@ class FolderLocks : public testing::Test {
     FolderLockAttempt attempt(const LockRequest& request) {
         return {request, [this](const std::string& line) { said_ += line + "\n"; }};
     }
-    /// Goes on until there is a lock or an Error.
+    /// Continues until there is a lock or an Error.
     std::unique_ptr<FolderLock> get(const LockRequest& request) {
         FolderLockAttempt attempt = this->attempt(request);
         for (;;) {
@@ -50,7 +50,7 @@ class FolderLocks : public testing::Test {
         return test::error_of([&] { get(request); });
     }
 
-    /// A lock as a process of another host would leave it, `age` ago.
+    /// A lock as a process on another host would leave it, `age` ago.
     LockRecord leave_lock_of_other_host(std::chrono::seconds age = {}, BatchJob job = {}) {
         LockRecord record = LockRecord::own(std::move(job));
         record.process.host = "elsewhere";
@@ -149,13 +149,13 @@ TEST_F(FolderLocks, OfAnotherHostWithoutAHeartbeatAreWaitedFor) {
     EXPECT_NE(said_.find("process 4711 on host elsewhere"), std::string::npos) << said_;
     EXPECT_EQ(std::count(said_.begin(), said_.end(), '\n'), 1) << said_;
     make_older(std::chrono::seconds(595));
-    // That was a change of the file, as a heartbeat is.
+    // That changed the file, like a heartbeat.
     test::expect_error([&] { waiting.go_on(); }, {"process 4711 on host elsewhere"});
 
     FolderLockAttempt other = attempt(request());
     EXPECT_EQ(other.go_on(), nullptr);
     leave_lock_of_other_host(std::chrono::seconds(601));
-    // It may have the time of a clock that is behind: two heartbeats are waited for.
+    // Its time may come from a clock that is behind, so two heartbeats are waited for.
     EXPECT_EQ(other.go_on(), nullptr);
     EXPECT_NE(get(request(watchful)), nullptr);
     EXPECT_NE(said_.find("no heartbeat for 10 minutes"), std::string::npos) << said_;
@@ -166,7 +166,7 @@ TEST_F(FolderLocks, OfAnotherHostThatBeatAreRefused) {
     FolderLockAttempt waiting = attempt(request());
     EXPECT_EQ(waiting.go_on(), nullptr);
     const FileTime before = look_at_lock(file())->written;
-    while (look_at_lock(file())->written == before) {  // the file system's clock may be a slow one
+    while (look_at_lock(file())->written == before) {  // the file system's clock may be slow
         record.beat += 1;
         std::ofstream(file(), std::ios::in) << record.text();
     }
@@ -174,7 +174,7 @@ TEST_F(FolderLocks, OfAnotherHostThatBeatAreRefused) {
     EXPECT_EQ(look_at_lock(file())->record->token, record.token);
 }
 
-/// A clock that runs ahead elsewhere does not keep a lock: that nothing changes is seen.
+/// A fast clock elsewhere does not keep a lock alive: the lack of changes is noticed.
 TEST_F(FolderLocks, FromTheFutureAreJudgedByWhatIsSeen) {
     leave_lock_of_other_host(std::chrono::hours(-24));
     const auto lock = get(request(quick));
@@ -290,12 +290,12 @@ TEST_F(FolderLocks, LeaveNothingOfATakeOverThatDied) {
     std::ofstream(mark).close();
     FolderLockAttempt waiting = attempt(request(watchful));
     for (int looks = 0; looks < 50; ++looks) {
-        EXPECT_EQ(waiting.go_on(), nullptr);  // somebody seems to be taking it over
+        EXPECT_EQ(waiting.go_on(), nullptr);  // another process seems to be taking it over
         usleep(1000);
     }
     fs::last_write_time(mark, fs::last_write_time(mark) - std::chrono::minutes(2));
     const auto lock = get(request(watchful));
-    // Its own mark stays until the other, if it lives, must have seen it.
+    // Its own mark stays until the other process, if alive, must have seen it.
     fs::last_write_time(mark, fs::last_write_time(mark) - std::chrono::minutes(11));
     remove_lock_leftovers(file(), watchful.leftover, watchful.mark());
     EXPECT_TRUE(fs::exists(mark));
@@ -304,13 +304,13 @@ TEST_F(FolderLocks, LeaveNothingOfATakeOverThatDied) {
     EXPECT_TRUE(files().empty());
 }
 
-/// As one whose machine slept, or that was stopped, while others came and went.
+/// Like a process whose machine slept, or that was stopped, while others came and went.
 TEST_F(FolderLocks, OfAProcessThatStoodStillAreNotMadeAgain) {
     LockRequest still = request({.beat = std::chrono::hours(1), .stale = milliseconds(1), .dying = {}});
     const auto first = get(still);
     still.steal = true;
     get(still).reset();
-    usleep(5000);        // until the mark of the take-over is old
+    usleep(5000);        // until the mark of the take-over has expired
     get(still).reset();  // removes it
     EXPECT_TRUE(files().empty());
     EXPECT_NE(first->taken_by(), std::nullopt);
@@ -340,7 +340,7 @@ TEST_F(FolderLocks, BeatInTheirOwnFileWhateverHasItsName) {
     EXPECT_EQ(read_text_file(file()), "something else");
 }
 
-/// Its heart goes on until it sees what has happened.
+/// Its heartbeat continues until it notices.
 TEST_F(FolderLocks, ThatAreStolenAreNotWrittenToAnyMore) {
     const auto first = get(request(quick));
     LockRequest steal = request();
@@ -348,7 +348,7 @@ TEST_F(FolderLocks, ThatAreStolenAreNotWrittenToAnyMore) {
     const auto second = get(steal);
     const std::string text = read_text_file(file());
     const FileTime written = look_at_lock(file())->written;
-    usleep(100'000);  // some beats
+    usleep(100'000);  // some heartbeats
     EXPECT_NE(first->taken_by(), std::nullopt);
     EXPECT_EQ(read_text_file(file()), text);
     EXPECT_EQ(look_at_lock(file())->written, written);

@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// One bit of a tensor: the file can be read, and only its checksum tells.
+/// One bit of a tensor: the file can be read, and only its checksum reveals the error.
 TEST(HfOptimizerState, SeesAFlippedBit) {
     const test::TemporaryFolder folder;
     const std::filesystem::path file = folder / "optimizer.pt";

@@ -157,7 +157,7 @@ TEST(ModelWeights, NamesWhatIsWrongWithShards) {
     expect_refused({folder.path().string(), "\"a\" in two shards", "1.safetensors", "2.safetensors"});
     write_raw(folder / "2.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n");
     expect_refused({"2.safetensors", "git lfs pull"});
-    // Exchanged: each tensor exists, but not where the index says.
+    // Exchanged: each tensor exists, but not in the file that the index names.
     write_shard(folder / "1.safetensors", {"b"});
     write_shard(folder / "2.safetensors", {"a"});
     expect_refused({"\"a\"", "\"1.safetensors\"", "does not have it"});

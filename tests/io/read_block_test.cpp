@@ -108,7 +108,7 @@ TEST(ReadBlock, HalvesOfALargeMatrixGiveTheWhole) {
         ASSERT_EQ(read[i], exact_value(static_cast<std::int64_t>(i))) << i;
 }
 
-// Files of old writers start their data at any byte.
+// In files from old writers, data may start at any byte.
 TEST(ReadRows, TheSourceNeedNotBeAligned) {
     constexpr std::int64_t count = 3000;
     for (const DType from : floating)

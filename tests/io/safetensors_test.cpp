@@ -23,7 +23,7 @@ using test::write_raw;
 constexpr DType all_dtypes[] = {DType::f32, DType::bf16, DType::f16, DType::f64,
                                 DType::i32, DType::i64,  DType::u16, DType::u8};
 
-/// A tensor whose bytes all differ from zero and depend on `seed`.
+/// A tensor whose bytes are all nonzero and depend on `seed`.
 OwnedTensor pattern(DType dtype, const Shape& shape, int seed) {
     OwnedTensor made(dtype, shape);
     auto* bytes = static_cast<unsigned char*>(made.tensor().raw());
@@ -87,7 +87,7 @@ TEST(SafetensorsWriter, WritesByteForByteWhatTheReferenceLibraryWrites) {
     int compared = 0;
     for (const auto& item : std::filesystem::recursive_directory_iterator(golden_path(""))) {
         if (item.path().extension() != ".safetensors") continue;
-        // Those are our own.
+        // Those were written by us.
         if (item.path().string().find("/earlier_checkpoint/") != std::string::npos) continue;
         const SafetensorsFile golden(item.path());
         if (golden.header().metadata.empty()) continue;

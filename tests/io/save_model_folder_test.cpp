@@ -85,7 +85,7 @@ TEST(PlanShards, FollowsHuggingFacesRule) {
     };
     EXPECT_EQ(files({6, 6, 2, 6, 2, 2}, 10), (Numbers{0, 1, 1, 2, 2, 2}));
     EXPECT_EQ(files({5, 5, 1}, 10), (Numbers{0, 0, 1}));
-    // A tensor over the limit is numbered before the file that was open when it came, which goes on behind
+    // A tensor over the limit is numbered before the file that was open at that point, which continues after
     // it.
     EXPECT_EQ(files({3, 11, 3, 3, 3}, 10), (Numbers{1, 0, 1, 1, 2}));
     EXPECT_EQ(files({11, 12}, 10), (Numbers{0, 1}));
@@ -158,7 +158,7 @@ TEST(SaveModelFolder, RemovesWhatAnEarlierSaveLeft) {
     EXPECT_EQ(read_raw(folder / "config.json"), "{\"fill\": 3}\n");
 }
 
-/// Files of this process cannot grow beyond a limit while one of these lives: the nearest thing to a full
+/// While one of these lives, files of this process cannot grow beyond a limit: the closest thing to a full
 /// disk.
 class FileSizeLimit {
   public:

@@ -13,8 +13,8 @@
 
 namespace {
 
-/// The most bytes that a call of this program reads or writes at once; 0: all that it asks for. The system
-/// does this by itself beyond 2 GiB.
+/// The most bytes that a call in this program reads or writes at once; 0: unlimited. The system itself does
+/// this beyond 2 GiB.
 std::atomic<std::size_t> most_bytes = 0;
 std::atomic<int> short_calls = 0;
 
@@ -27,7 +27,7 @@ std::size_t allowed(std::size_t bytes) {
 
 }  // namespace
 
-// A program's own functions come before those of the C library, which all code in it then calls.
+// A program's own functions take precedence over the C library's, so all its code calls these.
 
 extern "C" ssize_t pread(int descriptor, void* to, std::size_t bytes, off_t offset) {
     return syscall(SYS_pread64, descriptor, to, allowed(bytes), offset);
@@ -75,7 +75,7 @@ TEST_F(ShortTransfers, ReadingBackGoesOnWhereTheSystemStopped) {
     EXPECT_GE(short_calls, 9);
 }
 
-/// Zeros are what memory for the bytes begins with: an end that is not noticed would look like them.
+/// The memory for the bytes starts as zeros, so an unnoticed end would look like zeros.
 TEST_F(ShortTransfers, AFileThatLostItsEndDoesNotReadBack) {
     StagedFolder staged(folder_ / "checkpoint-1");
     write_to(staged, std::string(64, '\0'));

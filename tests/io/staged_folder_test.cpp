@@ -23,7 +23,7 @@ const std::byte* bytes_of(std::string_view text) {
 
 class StagedFolders : public testing::Test {
   protected:
-    /// Writes `text` as the only file of a folder and moves it to its place.
+    /// Writes `text` as the only file of a folder and moves it into place.
     void publish(const std::string& name, std::string_view text) {
         StagedFolder staged(folder_ / name);
         staged.create();
@@ -69,7 +69,7 @@ TEST_F(StagedFolders, TakeThePlaceOfAnEarlierFolder) {
     EXPECT_FALSE(fs::exists(folder_ / "checkpoint-1.partial"));
 }
 
-/// A power failure after any of the calls leaves the folder whole, or not there.
+/// After a power failure at any of the calls, the folder is complete or absent.
 TEST_F(StagedFolders, AreOnTheDiskBeforeTheyAreSeen) {
     using Calls = std::vector<std::string>;
     const std::string parent = folder_.path().filename().string();
@@ -82,7 +82,7 @@ TEST_F(StagedFolders, AreOnTheDiskBeforeTheyAreSeen) {
         EXPECT_EQ(calls.take(), Calls());
         staged.flush();
         EXPECT_EQ(calls.take(), Calls{"fsync file"});
-        // Other ranks have files there too, and some are written by others.
+        // Other ranks have files there too, some of them written by others.
         std::ofstream(staged.staging() / "other") << "def";
         staged.seal();
         Calls sealed = calls.take();
@@ -108,7 +108,7 @@ TEST_F(StagedFolders, PutFilesOnTheDiskBeforeTheyReplaceOthers) {
     EXPECT_EQ(calls.take(), (std::vector<std::string>{"fsync a.json", "rename a.json a.json", "fsync out"}));
 }
 
-/// Two ranks with the columns of one matrix, as a row-parallel weight is split.
+/// Two ranks with the columns of one matrix, split like a row-parallel weight.
 TEST_F(StagedFolders, AreWrittenByRanksTogether) {
     StagedFolder first(folder_ / "checkpoint-1"), second(folder_ / "checkpoint-1");
     first.create();

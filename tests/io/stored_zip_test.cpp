@@ -14,8 +14,9 @@ std::string number(std::uint64_t value, int bytes) {
     return text;
 }
 
-/// An archive with one stored entry "name", as large ones are written: its sizes and place are in the extra
-/// field of 64-bit values, which comes behind another one, and the directory's place in a 64-bit end.
+/// An archive with one stored entry "name", in the form of large archives: its sizes and position are in the
+/// extra field of 64-bit values, which follows another one, and the directory's position is in a 64-bit end
+/// record.
 std::string archive_with_wide_fields(const std::string& content, std::uint64_t said_size) {
     const std::string name = "name", narrow = "\xFF\xFF\xFF\xFF";
     const std::string timestamp = number(0x5455, 2) + number(5, 2) + "\1abcd";

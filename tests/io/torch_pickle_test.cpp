@@ -31,7 +31,7 @@ std::vector<double> elements(const PickleTensor& tensor, const Tensor& packed) {
     return test::values(aligned);
 }
 
-/// Compares a value with what the script in Python said about it.
+/// Compares a value with the Python script's description of it.
 void expect_value(const PickleValue& value, const Json& expected, const std::string& where) {
     SCOPED_TRACE(where);
     if (expected.is_object() && expected.contains("dtype")) {
@@ -104,7 +104,7 @@ TEST(TorchPickle, RefusesEveryOtherNameByName) {
     EXPECT_EQ(cause("bad-system4"), cause("bad-system"));
     EXPECT_NE(cause("bad-eval").find("\"__builtin__.eval\""), std::string::npos) << cause("bad-eval");
     EXPECT_NE(cause("bad-getattr").find("\"__builtin__.getattr\""), std::string::npos);
-    // Arbitrary classes of Python: not read, and said so.
+    // Arbitrary Python classes are not read, and this is reported.
     EXPECT_NE(test::cause_of([] {
                   TorchFile file(test::golden_path("trainer_checkpoint/training_args.bin"));
               }).find("names \"transformers."),
@@ -170,7 +170,7 @@ TEST(TorchPickle, TheListIsAllThatMayBeNamed) {
     }
 }
 
-/// Word for word: whoever allows one more name says so here too, with what is made of it.
+/// Verbatim: anyone who allows one more name must add it here too, with what is made of it.
 TEST(TorchPickle, TheListIsThis) {
     using enum PickleName::Meaning;
     const std::vector<std::pair<std::string_view, PickleName::Meaning>> expected = {

@@ -32,7 +32,7 @@ class Launch : public testing::Test {
     }
     ~Launch() override { fs::remove_all(folder_); }
 
-    /// A program that says it is Open MPI's mpirun, and then runs this in a shell.
+    /// A program that pretends to be Open MPI's mpirun, and then runs this script in a shell.
     void make_mpirun(const std::string& script) const {
         std::ofstream(folder_ / "mpirun")
             << "#!/bin/sh\n"
@@ -45,7 +45,7 @@ class Launch : public testing::Test {
     const fs::path folder_;
 };
 
-/// What `drover launch` prints for a command that could be run.
+/// The output of `drover launch` for a valid command.
 Outcome launch(const std::string& arguments) {
     return run("launch " + arguments);
 }
@@ -101,7 +101,7 @@ TEST_F(Launch, TheProgramsStatusIsTheLaunchers) {
 TEST_F(Launch, WhatMpirunStartsEndsAsTheProgramDoes) {
     EXPECT_EQ(run("launch-process sh -c 'exit 3'").exit_code, 3);
     EXPECT_EQ(run("launch-process sh -c 'kill -9 $$'").exit_code, 137);
-    // By the signal itself, also where it is one that this process had blocked.
+    // By the signal itself, even if this process had blocked it.
     LaunchChild process(
         {.file = DROVER_BINARY, .words = {"drover", "launch-process", "sh", "-c", "kill -TERM $$"}});
     while (!process.status()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -163,7 +163,7 @@ TEST_F(Launch, AJobThatFailsIsStartedAgain) {
 
 TEST_F(Launch, AJobIsStartedAgainNoMoreOftenThanAsked) {
     const fs::path starts = folder_ / "starts";
-    // One that is started for ever succeeds at last, lest the test last as long.
+    // A job that is restarted forever finally succeeds, so that the test ends.
     make_mpirun(fmt::format("echo x >> {0}; [ $(wc -l < {0}) -lt 9 ] && exit 5; exit 0", starts.native()));
     for (const int restarts : {0, 2}) {
         fs::remove(starts);
@@ -198,7 +198,7 @@ TEST_F(Launch, AMachineOfAHostfile) {
     EXPECT_TRUE(contains(outcome.output, "rank 1 of 2: sum 3\n")) << outcome.output;
 }
 
-/// The processes of `launch_program wait` by their numbers in the output.
+/// The processes of `launch_program wait`, from their ids in the output.
 std::vector<pid_t> processes_in(const std::string& output) {
     std::vector<pid_t> processes;
     std::istringstream words(output);
@@ -214,7 +214,7 @@ bool is_alive(pid_t process) {
     return text[text.rfind(')') + 2] != 'Z';
 }
 
-/// Whether a signal has come to a process that has not taken it yet.
+/// Whether a signal is pending for a process.
 bool is_pending(int number, pid_t process) {
     std::ifstream file("/proc/" + std::to_string(process) + "/status");
     for (std::string name, value; file >> name;)
@@ -256,7 +256,7 @@ TEST_F(Launch, ASignalLetsEveryProcessSave) {
     expect_ended(job.processes());
 }
 
-/// A signal may come before mpirun listens to it, or when it has just ceased to.
+/// A signal may arrive before mpirun handles it, or just after it has stopped doing so.
 TEST_F(Launch, TheSignalDoesNotEndAnMpirunThatIsNotReady) {
     const fs::path starts = folder_ / "starts", going = folder_ / "going";
     const auto end_of = [&](int status) {
@@ -268,7 +268,8 @@ TEST_F(Launch, TheSignalDoesNotEndAnMpirunThatIsNotReady) {
                           "env " + with_own_mpirun());
         EXPECT_TRUE(job.wait_until([&] { return fs::exists(starts); }));
         job.send(SIGTERM);
-        // The launcher hands it on as soon as it has taken it, and looks at mpirun's end only then.
+        // The launcher forwards it as soon as it has received it, and only then checks whether mpirun has
+        // ended.
         EXPECT_TRUE(job.wait_until([&] { return !is_pending(SIGTERM, job.process()); }));
         std::ofstream{going};
         const int code = job.exit_code();
@@ -276,14 +277,14 @@ TEST_F(Launch, TheSignalDoesNotEndAnMpirunThatIsNotReady) {
         return code;
     };
     EXPECT_EQ(end_of(0), 0);
-    // A process of the job was not ready, and mpirun says so.
+    // A process of the job was not ready, and mpirun reports it.
     EXPECT_EQ(end_of(128 + SIGUSR2), 128 + SIGTERM);
     EXPECT_EQ(end_of(3), 3);
 }
 
 TEST_F(Launch, ASecondSignalKills) {
     WaitingJob job(folder_ / "output");
-    for (const pid_t process : job.processes()) kill(process, SIGSTOP);  // these take no signal but the last
+    for (const pid_t process : job.processes()) kill(process, SIGSTOP);  // from now on only SIGKILL works
     job.run().send(SIGTERM);
     job.run().send(SIGINT);
     EXPECT_NE(job.run().exit_code(), 0);

@@ -1,4 +1,4 @@
-// One process of a job that `drover launch` starts, for the tests in ..: launch_program <what to do>.
+// One process of a job started by `drover launch`, for the tests in ..: launch_program <what to do>.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #include "comm/mpi/mpi_world.h"
 
-/// Asked by the address sanitizer, in builds with it. Open MPI leaves memory behind.
+/// Called by the address sanitizer, in builds with it. Open MPI leaks memory.
 extern "C" const char* __asan_default_options();
 const char* __asan_default_options() {
     return "detect_leaks=0";
@@ -19,7 +19,7 @@ const char* __asan_default_options() {
 namespace drover {
 namespace {
 
-/// Says who it is, how many there are, and the sum of all ranks' numbers counted from 1.
+/// Prints its rank, the number of ranks, and the sum of all ranks' numbers counted from 1.
 int sum() {
     std::string line;
     const auto world = make_mpi_world();
@@ -35,7 +35,7 @@ int sum() {
     return 0;
 }
 
-/// Waits for SIGTERM, then takes a while to end, as a program that saves.
+/// Waits for SIGTERM, then takes a while to end, like a program that saves.
 int wait() {
     sigset_t watched;
     sigemptyset(&watched);
@@ -58,7 +58,7 @@ int hold() {
     return status;
 }
 
-/// The variables that a program of torchrun's looks at.
+/// Prints the variables that a torchrun program uses.
 int tell() {
     for (const char* name :
          {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS", "NOTE"}) {

@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 using test::BackgroundRun;
 using test::contains;
 
-/// Open MPI 5 calls some settings otherwise than 4, and the leader asks mpirun which one it is. This one only
-/// notes what it is called with.
+/// Open MPI 5 uses other names for some settings than 4, and the leader asks mpirun for its version. This
+/// fake one only records its arguments.
 TEST(LaunchLeader, SpeaksToTheMpirunThatIsThere) {
     const fs::path folder = testing::TempDir() + "/launch_leader_" + std::to_string(getpid());
     fs::create_directories(folder);

@@ -1,4 +1,4 @@
-// What goes between launchers, and what comes from elsewhere.
+// Messages between launchers, and input from elsewhere.
 
 #include "launch/message.h"
 
@@ -55,7 +55,7 @@ TEST(LaunchMessages, BoundsAreKept) {
 }
 
 const LaunchKey key("a secret", "job");
-/// What is said of a message without the right seal.
+/// The error for a message without the right seal.
 constexpr std::string_view unsealed = "was not sent with the job's secret";
 
 LaunchMessageReader sealed_reader(const LaunchSeal& seal, const std::string& bytes) {
@@ -78,7 +78,7 @@ TEST(LaunchSeals, MessagesComeInOrderFromWhoHasTheKey) {
     const std::string first = bytes.substr(0, bytes.find("proof") + 5 + LaunchSeal::mark_bytes);
     const std::string second = bytes.substr(first.size());
     EXPECT_EQ(sealed_reader(fresh.node, first).next(), examples[0]);
-    // Left out, repeated, sent back, of another connection, of another job.
+    // Dropped, repeated, sent back, from another connection, from another job.
     test::expect_error([&] { sealed_reader(fresh.node, second).next(); }, {unsealed});
     LaunchMessageReader repeated = sealed_reader(fresh.node, first + first);
     EXPECT_TRUE(repeated.next());
@@ -130,13 +130,13 @@ TEST(LaunchKeys, AProofIsOfOneChallengeAndOneHello) {
     EXPECT_NE(new_launch_challenge(), new_launch_challenge());
 }
 
-/// Reads until nothing more comes; whether all of it was messages.
+/// Reads until the end; returns whether all of it was messages.
 bool reads(std::string_view bytes) {
     LaunchMessageReader reader(largest_launch_message);
     reader.add(bytes);
     try {
         while (const auto message = reader.next()) {
-            // What is read has the shape of its subject: this would fail otherwise.
+            // A message that was read has the shape of its subject; otherwise this would fail.
             encode_launch_message(*message);
         }
     } catch (const Error&) {
@@ -151,7 +151,7 @@ TEST(LaunchMessages, GarbageIsRefused) {
     EXPECT_FALSE(reads(std::string(64, '\xff')));
     EXPECT_FALSE(reads(std::string("\0\0\0\1\x63", 5)));          // unknown subject
     EXPECT_FALSE(reads(std::string("\0\0\0\3\2\0\0", 7)));        // half a number
-    EXPECT_FALSE(reads(std::string("\0\0\0\6\7\0\0\0\1x", 10)));  // half a length behind a whole message
+    EXPECT_FALSE(reads(std::string("\0\0\0\6\7\0\0\0\1x", 10)));  // half a length after a complete message
     EXPECT_FALSE(reads(std::string("\0\0\0\5\3\xff\xff\xff\xff", 9)));  // a text of 4 GiB
     EXPECT_TRUE(reads(std::string("\0\0\0\5\7\0\0\0\1", 9)));
 
@@ -171,7 +171,7 @@ TEST(LaunchDaemonWords, AreThoseThatAShellWouldSee) {
     EXPECT_EQ(
         daemon_words(R"( orted -mca ess "env" -mca uri "1.0;tcp://10.0.0.1:5" -x 'a $b' \"c\ d)"),
         (Words{"orted", "-mca", "ess", "env", "-mca", "uri", "1.0;tcp://10.0.0.1:5", "-x", "a $b", "\"c d"}));
-    // As mpirun writes it where Open MPI has a folder of its own.
+    // As mpirun writes it if Open MPI has its own folder.
     EXPECT_EQ(
         daemon_words("( test ! -r ./.profile || . ./.profile; PATH=/opt/mpi/bin:$PATH ; export PATH ; "
                      "LD_LIBRARY_PATH=/opt/mpi/lib:${LD_LIBRARY_PATH:-} ; /opt/mpi/bin/prted --leave )"),
@@ -191,14 +191,14 @@ void expect_taken(const Words& words, const DaemonRules& rules = plain_rules) {
     EXPECT_NO_THROW(check_daemon_words(words, rules)) << words.at(words.size() / 2);
 }
 
-/// `what` is the word, or the parameter and its value, that is refused.
+/// `what` is the refused word, or the parameter and its value.
 void expect_refused(const Words& words, std::string_view what, const DaemonRules& rules = plain_rules,
                     const CodePlace& where = CodePlace::here()) {
     test::expect_error([&] { check_daemon_words(words, rules); }, {what}, where);
 }
 
 TEST(LaunchDaemonRules, TakeWhatMpirunSends) {
-    // Of Open MPI 4.1 and 5.0.
+    // From Open MPI 4.1 and 5.0.
     expect_taken({"orted",
                   "-mca",
                   "orte_leave_session_attached",
@@ -279,7 +279,7 @@ TEST(LaunchDaemonRules, TakeWhatMpirunMakesOfItsFlags) {
           "orte_display_alloc", "rmaps_base_no_oversubscribe", "hwloc_base_use_hwthreads_as_cpus",
           "hwloc_base_cpu_set", "hwloc_base_cpu_list", "rmaps_ppr_n_pernode"})
         expect_taken({"orted", "-mca", name, "1"});
-    // --output-filename writes files, where the node's own user must have said so.
+    // --output-filename writes files, so the node's own user must have given it too.
     const Words words{"orted", "-mca", "orte_output_filename", "out"};
     expect_refused(words, "orte_output_filename = \"out\"");
     expect_taken(words, {.mpirun_arguments = {"--output-filename", "out"}});
@@ -300,7 +300,7 @@ TEST(LaunchDaemonRules, RefuseWhatComesFromNode0Alone) {
         expect_refused({"orted", "-mca", name, "/x"}, std::string(name) + " = \"/x\"");
     expect_refused({"orted", "-mca", "plm_rsh_agent", "/tmp/mine launch-agent"},
                    "plm_rsh_agent = \"/tmp/mine launch-agent\"");
-    // What the node's own user has given too is taken.
+    // Parameters that the node's own user has also given are accepted.
     const Words words{"orted", "-mca", "orte_tmpdir_base", "/x"};
     constexpr std::string_view refused = "orte_tmpdir_base = \"/x\"";
     expect_refused(words, refused);
@@ -311,7 +311,7 @@ TEST(LaunchDaemonRules, RefuseWhatComesFromNode0Alone) {
         }};
     };
     expect_taken(words, node_with("/x"));
-    // But not with another value, nor where the name is a value of something else.
+    // But not with a different value, nor if the name is the value of something else.
     expect_refused(words, refused, node_with("/y"));
     expect_refused(words, refused, {.mpirun_arguments = {"--mca", "orte_tmpdir_base", "/y"}});
     expect_refused(words, refused, {.mpirun_arguments = {"--mca", "x", "orte_tmpdir_base", "/x"}});
@@ -331,7 +331,7 @@ TEST(LaunchShown, TextsAreShownAndControlCharactersAreNot) {
     EXPECT_EQ(shown_text("\xe2\x80\xae"
                          "x"),
               "\\xe2\\x80\\xae"
-              "x");  // from right to left
+              "x");  // right to left
     EXPECT_EQ(shown_lines("a\n\tb\x1b"), "a\n\tb\\x1b");
 }
 

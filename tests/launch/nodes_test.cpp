@@ -1,5 +1,5 @@
 // `drover launch` on two nodes: network namespaces of this machine, which have their own addresses and ports
-// and a wire between them. There is no ssh.
+// and a virtual link between them. There is no ssh.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -50,22 +50,22 @@ class LaunchNodes : public testing::Test {
     static bool command(const std::string& words) {
         return std::system((words + " >/dev/null 2>&1").c_str()) == 0;
     }
-    /// Of a namespace and of the end of the wire in it.
+    /// The name of a namespace and of its end of the link.
     static std::string name(int node) { return fmt::format("drv{}n{}", getpid() % 1'000'000, node); }
     static std::string address(int node) { return fmt::format("10.213.7.{}", node + 1); }
-    /// What runs a program as on that node, which has a host name of its own.
+    /// The command prefix that runs a program as on that node, which has its own host name.
     static std::string within(int node) {
         return fmt::format("ip netns exec {} unshare --uts sh -c 'hostname node{}; exec \"$@\"' sh",
                            name(node), node);
     }
-    /// drover launch on a node; --node_rank is among `flags` or missing.
+    /// Starts drover launch on a node; --node_rank is in `flags` or missing.
     std::unique_ptr<BackgroundRun> start(int node, const std::string& flags, const std::string& what) const {
         const std::string arguments =
             fmt::format("launch --nnodes 2 --master_addr {} --master_port 9010 {} --exec {} {}", address(0),
                         flags, program, what);
         static int runs = 0;
         const fs::path output = folder_ / fmt::format("{}.{}", node, ++runs);
-        std::ofstream{output};  // it can be read from now on
+        std::ofstream{output};  // so that it can be read from now on
         return std::make_unique<BackgroundRun>(arguments, output,
                                                within(node) + fmt::format(" env NOTE=note{}", node));
     }
@@ -109,7 +109,7 @@ TEST_F(LaunchNodes, ANodeOfAnotherJobIsRefused) {
                          "refused this node: it belongs to another job (--rdzv_id) or has "
                          "another secret."))
         << other->output();
-    // Node 0 goes on waiting, and takes the right one.
+    // Node 0 keeps waiting, and accepts the right one.
     const auto second = start(1, "--node_rank 1 --rdzv_id mine", "sum");
     EXPECT_EQ(second->exit_code(), 0) << second->output();
     EXPECT_EQ(first->exit_code(), 0) << first->output();

@@ -1,4 +1,4 @@
-// What the flags of `drover launch` mean, and the command line of mpirun that follows.
+// The meaning of the flags of `drover launch`, and the resulting command line of mpirun.
 
 #include "launch/options.h"
 
@@ -105,7 +105,7 @@ TEST(LaunchOptions, TheEnvironmentSpeaksWhereFlagsDoNot) {
     EXPECT_EQ(options.node_rank, 1);
     EXPECT_EQ(options.master_address, "node0");
 
-    // RANK and WORLD_SIZE count nodes, unless a launcher of processes has set them.
+    // RANK and WORLD_SIZE count nodes, unless a per-process launcher has set them.
     Variables platform{{"WORLD_SIZE", "2"}, {"RANK", "1"}, {"MASTER_ADDR", "a"}};
     options = read_launch_options(flags_of_run_clm(), platform);
     EXPECT_EQ(options.nodes, 2);
@@ -165,7 +165,7 @@ TEST(LaunchOptions, ScriptsAndModulesOfTorchrunMeanRunClm) {
     EXPECT_FALSE(options.own_command);
 }
 
-/// A value that were left over would be taken for what is to be started.
+/// A value left over would be taken for the program to start.
 TEST(LaunchOptions, FlagsOfTorchrunWithoutEffectTakeTheirValues) {
     const Words given{"--rdzv_backend c10d",
                       "-t 3",

@@ -13,9 +13,9 @@
 
 namespace drover::test {
 
-/// A port of this machine that nobody listens on.
+/// A port of this machine that is not in use.
 inline int free_port() {
-    int port = 20'000 + getpid() % 10'000;  // tests run side by side
+    int port = 20'000 + getpid() % 10'000;  // tests run in parallel
     while (!listen_on("127.0.0.1", port).is_open()) ++port;
     return port;
 }
@@ -37,17 +37,17 @@ inline FileDescriptor accept_when_ready(const FileDescriptor& listener) {
     return accept_connection(listener);
 }
 
-/// The other side of a launcher's connection, which a test plays.
+/// The other side of a launcher's connection, played by a test.
 class LaunchPeer {
   public:
     explicit LaunchPeer(FileDescriptor socket) : connection_(std::move(socket), largest_launch_message) {}
 
     void send(const LaunchMessage& message) { connection_.send(message); }
-    /// Bytes as they are, of messages or not.
+    /// Sends raw bytes, whether or not they are messages.
     void send_bytes(const std::string& bytes) const {
         [[maybe_unused]] const ssize_t sent = write(connection_.descriptor(), bytes.data(), bytes.size());
     }
-    /// The next message; nothing when the other side has closed the connection.
+    /// The next message; nothing if the other side has closed the connection.
     std::optional<LaunchMessage> next() {
         while (true) {
             if (auto message = connection_.next()) return message;
@@ -57,14 +57,14 @@ class LaunchPeer {
             connection_.read();
         }
     }
-    /// Reads until the other side has closed; whether it has.
+    /// Reads until the other side has closed; returns whether it has.
     bool is_closed() {
         while (next()) continue;
         return connection_.is_lost();
     }
 
-    /// Plays a node: answers the challenge with a hello of these numbers behind the protocol's. With the
-    /// right key what follows is sealed. Gives the answer.
+    /// Plays a node: answers the challenge with a hello that has these numbers after the protocol's. With the
+    /// right key, everything after that is sealed. Returns the answer.
     std::optional<LaunchMessage> greet(const LaunchKey& key, int protocol, int rank, int nodes,
                                        const std::string& host = "host") {
         const auto challenge = next();
@@ -76,7 +76,7 @@ class LaunchPeer {
         connection_.seal(seals.node, seals.node_0);
         return next();
     }
-    /// Plays node 0 up to the welcome; what follows is sealed. Gives the node's hello.
+    /// Plays node 0 up to the welcome; everything after that is sealed. Returns the node's hello.
     std::optional<LaunchMessage> welcome(const LaunchKey& key, int rank) {
         const std::string challenge = new_launch_challenge();
         send({LaunchSubject::challenge, {launch_protocol}, {challenge}});

@@ -7,7 +7,7 @@
 
 namespace drover::test {
 
-/// The MPI program that the tests let `drover launch` start.
+/// The MPI program that the tests start with `drover launch`.
 inline const std::string launch_program = LAUNCH_PROGRAM;
 
 inline bool contains(const std::string& text, const std::string& part) {

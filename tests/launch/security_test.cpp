@@ -33,14 +33,14 @@ class LaunchSecurity : public testing::Test {
   protected:
     LaunchSecurity() : folder_(testing::TempDir() + "/launch_security_" + std::to_string(getpid())) {
         fs::create_directories(folder_);
-        // What a launcher would start as Open MPI's daemon.
+        // The program that a launcher would start as Open MPI's daemon.
         std::ofstream(folder_ / "orted") << "#!/bin/sh\necho \"$@\" >> " << started_.native() << "\n";
         fs::permissions(folder_ / "orted", fs::perms::owner_all);
     }
     ~LaunchSecurity() override { fs::remove_all(folder_); }
 
     std::unique_ptr<BackgroundRun> start(const std::string& flags, const std::string& name) const {
-        std::ofstream{folder_ / name};  // it can be read from now on
+        std::ofstream{folder_ / name};  // so that it can be read from now on
         return std::make_unique<BackgroundRun>(
             fmt::format("launch --nnodes 2 --rdzv_endpoint 127.0.0.1:{} --rdzv_id job {}", port_, flags),
             folder_ / name,
@@ -144,7 +144,7 @@ TEST_F(LaunchSecurity, GuessesAreLimitedAndKeepNoNodeOut) {
         const auto answer = connect().greet(wrong_key, launch_protocol, 1, 2);
         ASSERT_TRUE(answer && answer->subject == LaunchSubject::refused) << guess;
     }
-    // From now on most that come from this address get no challenge.
+    // From now on, most connections from this address get no challenge.
     std::optional<LaunchMessage> answer;
     for (int tries = 0; tries < 100 && !(answer && answer->subject == LaunchSubject::refused); ++tries)
         answer = connect().next();
@@ -153,7 +153,7 @@ TEST_F(LaunchSecurity, GuessesAreLimitedAndKeepNoNodeOut) {
     EXPECT_TRUE(contains(answer->texts[0], "too many wrong answers")) << answer->texts[0];
     EXPECT_TRUE(contains(node_0->output(), "127.0.0.1 was refused 8 times and may answer once a second"))
         << node_0->output();
-    // But a node of the job comes in.
+    // But a node of the job is accepted.
     const auto node = start_node();
     EXPECT_EQ(node->exit_code(), 0) << node->output();
     EXPECT_EQ(node_0->exit_code(), 0) << node_0->output();
@@ -162,7 +162,7 @@ TEST_F(LaunchSecurity, GuessesAreLimitedAndKeepNoNodeOut) {
 TEST_F(LaunchSecurity, ANodeThatIsTurnedAwayLearnsWhyAndComesAgain) {
     const FileDescriptor listener = listen_on("127.0.0.1", port_);
     const auto node = start_node();
-    // The first connection is turned away, the second ends without a word.
+    // The first connection is refused, the second closed without a message.
     LaunchPeer(test::accept_when_ready(listener))
         .send({LaunchSubject::refused, {}, {"too many wrong answers"}});
     test::accept_when_ready(listener).close();
@@ -193,7 +193,7 @@ TEST_F(LaunchSecurity, StrangersAreSentAwayAndKeepNobodyOut) {
           encode_launch_message({LaunchSubject::run, {1}, {"orted"}}), std::string()}) {
         LaunchPeer stranger = connect();
         stranger.send_bytes(bytes);
-        EXPECT_TRUE(stranger.is_closed()) << bytes;  // who says nothing waits for the deadline
+        EXPECT_TRUE(stranger.is_closed()) << bytes;  // a silent peer waits for the deadline
     }
     std::vector<FileDescriptor> idle;
     for (int i = 0; i < 300; ++i) {
@@ -243,7 +243,7 @@ TEST_F(LaunchSecurity, ANodeThatWaitsForTheSecretFileSaysSoOnce) {
     EXPECT_EQ(test::count_of(testing::internal::GetCapturedStderr(), "Waiting for the secret file"), 1u);
 }
 
-/// As a script gives them whose variable is not set.
+/// As a script passes them if its variable is not set.
 TEST_F(LaunchSecurity, AnEmptySecretIsRefused) {
     const std::string job =
         fmt::format("launch --nnodes 2 --node_rank 0 --master_addr 127.0.0.1 --master_port {} ", port_);
@@ -282,7 +282,7 @@ TEST_F(LaunchSecurity, TheSecretFileIsOnesOwnOrRootsAndReadByNobodyElse) {
     chmod(file.c_str(), 0600);
     ASSERT_EQ(chown(file.c_str(), somebody, somebody), 0);
     expect_refused("belongs to another user");
-    // As Kubernetes gives a secret to a container that does not run as root.
+    // As Kubernetes passes a secret to a container that does not run as root.
     ASSERT_EQ(chown(file.c_str(), 0, somebody), 0);
     fs::permissions(folder_, fs::perms::all);
     const gid_t own_group = getegid();
@@ -317,7 +317,7 @@ TEST_F(LaunchSecurity, ASecretThatCannotBeWrittenLeavesNoFile) {
     EXPECT_TRUE(fs::is_empty(place));
 }
 
-/// Numbers of the sockets that a process has open.
+/// The inodes of the sockets that a process has open.
 std::set<std::string> sockets_of(const std::string& process) {
     std::set<std::string> numbers;
     std::error_code gone;
@@ -328,7 +328,7 @@ std::set<std::string> sockets_of(const std::string& process) {
     return numbers;
 }
 
-/// The processes that a process has started, theirs, and so on.
+/// The children of a process, their children, and so on.
 std::vector<std::string> family_of(const std::string& process) {
     std::vector<std::string> family{process};
     std::error_code gone;
@@ -340,7 +340,7 @@ std::vector<std::string> family_of(const std::string& process) {
     return family;
 }
 
-/// The addresses on which a process takes connections, as the kernel writes them.
+/// The addresses on which a process accepts connections, as the kernel writes them.
 std::vector<std::string> listening_addresses(const std::string& process) {
     const std::set<std::string> own = sockets_of(process);
     std::vector<std::string> addresses;

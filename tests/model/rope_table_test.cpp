@@ -29,8 +29,8 @@ TEST(RopeTable, FrequenciesOfTransformers) {
     EXPECT_GE(checked, 10);
 }
 
-/// The frequencies of a model with YaRN, from its formula: frequency i is kept by 1 − ramp and divided by the
-/// factor by ramp, which grows from 0 at `low` to 1 at `high`.
+/// The frequencies of a model with YaRN, from its formula: frequency i is kept with weight 1 − ramp and
+/// divided by the factor with weight ramp, which grows from 0 at `low` to 1 at `high`.
 void expect_yarn(const char* config, const std::vector<double>& plain, double factor, double low,
                  double high) {
     const RopeFrequencies rope = rope_frequencies(ModelConfig::parse(config, "x"), 1);
@@ -42,11 +42,11 @@ void expect_yarn(const char* config, const std::vector<double>& plain, double fa
 }
 
 TEST(RopeTable, YarnsRampStaysWithinTheHead) {
-    // 16 · ln(128 / 64π) / (2 · ln 10000) is −0.4, which begins at 0; 16 · ln(128 / 2π) / … is 2.6.
+    // 16 · ln(128 / 64π) / (2 · ln 10000) is −0.4, which is clamped to 0; 16 · ln(128 / 2π) / … is 2.6.
     expect_yarn(R"({"head_dim": 16, "rope_theta": 10000.0, "max_position_embeddings": 512, "rope_scaling":
                     {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}})",
                 {1, 0.316227766, 0.1, 0.0316227766, 0.01, 0.00316227766, 0.001, 0.000316227766}, 4, 0, 3);
-    // 4 · ln(100000 / 2π) / (2 · ln 100) is 4.2, which ends at 3; 4 · ln(100000 / 10000π) / … is 0.5.
+    // 4 · ln(100000 / 2π) / (2 · ln 100) is 4.2, which is clamped to 3; 4 · ln(100000 / 10000π) / … is 0.5.
     expect_yarn(R"({"head_dim": 4, "rope_theta": 100.0, "max_position_embeddings": 400000, "rope_scaling":
                     {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 100000,
                      "beta_fast": 5000.0}})",

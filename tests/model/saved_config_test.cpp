@@ -52,7 +52,7 @@ TEST(SavedConfig, TokensThatAgreeChangeNothingButTheList) {
     EXPECT_EQ(generation.at("eos_token_id"), Json::array({2}));
     EXPECT_EQ(align_special_tokens({.bos = 1, .eos = 2, .pad = 5}, config, generation),
               std::vector<std::string>{"pad_token_id"});
-    EXPECT_EQ(config.pad_token_id, -1);  // the embedding's padding row is not made by this
+    EXPECT_EQ(config.pad_token_id, -1);  // this does not create the embedding's padding row
     EXPECT_EQ(config.json.at("pad_token_id"), 5);
 }
 
@@ -64,7 +64,7 @@ TEST(ConfigOverrides, HaveTheTypeOfWhatTheyReplace) {
                               "attention_bias=Yes,hidden_act=silu,rope_theta=5e5");
     EXPECT_EQ(changed.hidden_size, 256);
     EXPECT_EQ(changed.num_key_value_heads, 2);
-    EXPECT_EQ(changed.head_dim, 128);  // that of the defaults, as transformers leaves it
+    EXPECT_EQ(changed.head_dim, 128);  // the default, as transformers leaves it
     EXPECT_DOUBLE_EQ(changed.rms_norm_eps, 1e-5);
     EXPECT_DOUBLE_EQ(changed.rope.theta, 5e5);
     EXPECT_TRUE(changed.attention_bias);

@@ -57,7 +57,7 @@ TEST(StatisticsGroups, FollowTheSpecs) {
 
     EXPECT_EQ(groups.leaves[2].clip_group, groups.leaves[3].clip_group);
     EXPECT_EQ(groups.clip_elements[groups.leaves[2].clip_group], 6 + 6 + 9);
-    // Without a clip group, what is factored together is clipped together; and a group may be named like
+    // Without a clip group, leaves factored together are clipped together; and a group may have the name of
     // another leaf.
     EXPECT_EQ(groups.leaves[5].clip_group, groups.leaves[7].clip_group);
     EXPECT_NE(groups.leaves[5].clip_group, groups.leaves[6].clip_group);

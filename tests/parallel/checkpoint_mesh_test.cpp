@@ -43,7 +43,7 @@ class CheckpointMesh : public testing::TestWithParam<Saved> {
     test::TemporaryFolder folder_;
 };
 
-/// What one layout saved, every other reads and writes again, equal in every bit.
+/// What one layout saved, every other reads and writes again, bit for bit.
 TEST_P(CheckpointMesh, AnyLayoutReadsWhatAnyOtherWrote) {
     const auto& [name, optimizer, precision] = GetParam();
     const test::MeshModel model = model_named(name);
@@ -60,7 +60,7 @@ TEST_P(CheckpointMesh, AnyLayoutReadsWhatAnyOtherWrote) {
     }
 }
 
-/// On the same layout, a resumed run is the one that was not stopped, in every bit.
+/// On the same layout, a resumed run equals the uninterrupted one, bit for bit.
 TEST_P(CheckpointMesh, AResumedRunIsTheRunThatWasNotStopped) {
     const auto& [name, optimizer, precision] = GetParam();
     const test::MeshModel model = model_named(name);
@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Saved, CheckpointMesh,
                                          Saved{"tied", "adamw_torch", Precision::pure_bf16()}),
                          [](const auto& parameter) { return parameter.param.model; });
 
-/// Where one rank cannot write, no rank takes the checkpoint for written.
+/// If one rank cannot write, no rank considers the checkpoint written.
 TEST(CheckpointMeshFailure, IsKnownToAllRanks) {
     test::TemporaryFolder folder;
     write_file_atomically(folder / "file", "");

@@ -26,7 +26,7 @@ struct Case {
     Recompute recompute = Recompute::none;
     std::string optimizer = "adamw_torch";
     int micro_batches = 2;
-    /// What else is unlike the defaults.
+    /// Other changes from the defaults.
     std::function<void(TrainEngineOptions&)> change = [](TrainEngineOptions&) {};
 };
 
@@ -51,14 +51,14 @@ TrainEngineOptions options_of(const test::MeshModel& model, const Case& mesh_cas
     return options;
 }
 
-/// Of one rank, planned and sent.
+/// One rank's traffic, planned and sent.
 struct Traffic {
     std::map<std::string, std::size_t> planned;  ///< bytes by axis
     std::map<Channel, std::size_t> sent;         ///< bytes by channel
     std::int64_t planned_calls = 0, calls = 0;
 };
 
-/// Plans an update, makes one that is not counted, and then one that is.
+/// Plans an update, does one that is not counted, and then one that is.
 void train(World& world, const test::MeshModel& model, const Case& mesh_case, Traffic& traffic) {
     omp_set_num_threads(1);
     const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
@@ -77,7 +77,7 @@ void train(World& world, const test::MeshModel& model, const Case& mesh_case, Tr
                                            batch_of(model.config));
     engine.step(micro_batches, 1e-3);
     mesh.everyone().barrier({});
-    const std::map<Channel, std::size_t> before = traffic.sent;  // nothing is under way
+    const std::map<Channel, std::size_t> before = traffic.sent;  // nothing is in flight
     const std::int64_t calls_before = world.communication_times().collectives;
     engine.step(micro_batches, 1e-3);
     traffic.calls = world.communication_times().collectives - calls_before;
@@ -107,7 +107,7 @@ std::vector<Traffic> train_on_threads(const test::MeshModel& model, const Case& 
 }
 
 void expect_plan_is_sent(const test::MeshModel& model, const Case& mesh_case) {
-    // In the order in which a mesh makes its communicators, two channels each.
+    // In the order in which a mesh creates its communicators, two channels each.
     const std::vector<std::string> axes{"tp", "data", "dcn", "dcn+data", "key/value copies", "everyone"};
     std::vector<Traffic> traffic = train_on_threads(model, mesh_case);
     EXPECT_GT(traffic[0].sent[static_cast<Channel>(2 * (axes.size() - 1))], 0u) << "nothing was counted";
@@ -135,7 +135,7 @@ TEST(CommunicationPlan, IsWhatIsSent) {
         for (const Case& mesh_case : cases) expect_plan_is_sent(model, mesh_case);
 }
 
-/// Micro-batches that come again, and the settings that change what an update does.
+/// Repeated micro-batches, and the settings that change an update.
 TEST(CommunicationPlan, IsWhatIsSentWithEverySetting) {
     const auto without_gathering_ahead = [](TrainEngineOptions& options) {
         options.model.gather_ahead = {.forward = false, .backward = false};
@@ -190,7 +190,7 @@ Mesh mesh_of_nobody(const MeshShape& shape, int rank) {
     return Mesh(shape, rank, 1, make, {});
 }
 
-/// Neither ranks nor memory are needed for a plan: this model has 140 GB of weights.
+/// A plan needs neither ranks nor memory: this model has 140 GB of weights.
 TEST(CommunicationPlan, IsMadeForRanksAndMemoryThatAreNotThere) {
     const ModelConfig config = ModelConfig::parse(
         R"({"vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
@@ -204,8 +204,8 @@ TEST(CommunicationPlan, IsMadeForRanksAndMemoryThatAreNotThere) {
     const Mesh mesh = mesh_of_nobody({.data = 64}, 17);
     const std::vector<PlannedCollective> plan = plan_communication(config, options, mesh, Device::cuda, 4);
 
-    // Every block is gathered for forward and for backward, but two of them are still there each time it
-    // turns; embedding and head stay.
+    // Every block is gathered for forward and for backward, but two of them are still there at each turn;
+    // embedding and head stay.
     const ParamSpec spec = make_param_spec(config);
     const std::size_t block = parameters_of(spec.units[1]);
     const std::size_t gathered = 4 * 2 * 80 * block - (2 * 4 - 1) * 2 * block +

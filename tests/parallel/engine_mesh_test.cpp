@@ -26,7 +26,7 @@ TrainEngineOptions options_of(const test::MeshCase& mesh_case, std::int64_t rows
         .skip_non_finite = true};
 }
 
-/// `count` rows from row `first` on, some labels ignored so that rows have different numbers of targets.
+/// `count` rows from row `first` on, with some labels ignored so that rows have different numbers of targets.
 Batch some_rows(std::int64_t first, std::int64_t count, std::int64_t vocab) {
     std::vector<std::int32_t> ids, labels;
     for (std::int64_t i = first * row_length; i < (first + count) * row_length; ++i) {
@@ -42,7 +42,7 @@ std::vector<test::MeshCase> cases() {
     return chosen;
 }
 
-/// A number that is not finite is on one rank only; all ranks skip the step and give it the same name.
+/// A non-finite number is on one rank only; all ranks skip the step and report the same name.
 TEST(NonFiniteOnAMesh, IsSkippedAndNamedOnEveryRank) {
     omp_set_num_threads(1);
     const test::MeshModel model = test::mesh_models()[1];
@@ -59,7 +59,7 @@ TEST(NonFiniteOnAMesh, IsSkippedAndNamedOnEveryRank) {
             engine.initialize_weights(1);
             const auto before = test::whole_leaves(engine.store(), mesh);
             const OwnedLeaf* last_rows =
-                nullptr;  // of a matrix that is split by rows, or whole on every rank
+                nullptr;  // this rank's leaf, if it has the last rows of the matrix (split or whole)
             for (const OwnedLeaf& leaf : engine.store().owned())
                 if (leaf.spec->name == "model.layers.1.mlp.up_proj.weight" &&
                     leaf.row_begin + leaf.row_count == leaf.spec->shape[0])

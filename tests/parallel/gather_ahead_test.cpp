@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// How many groups of collectives had been handed over when each block's attention began.
+/// How many groups of collectives had been enqueued when each block's attention began.
 struct Started {
     std::vector<int> forward, backward;
 };
@@ -32,7 +32,7 @@ class StartedObserver final : public OperationObserver {
     Started& started_;
 };
 
-/// One step of three blocks on one rank that copies.
+/// One step of three blocks on a single rank that copies.
 Started started(const GatherAhead& ahead) {
     omp_set_num_threads(1);
     const auto world = ThreadWorld(1).join(0);
@@ -65,8 +65,8 @@ Started started(const GatherAhead& ahead) {
     return result;
 }
 
-/// Forward gathers E, 0, 1, 2, head. Backward scatters the head, 2 and 1 before the attention of what
-/// follows; 2 and 1 are still in their buffers, so it gathers 0 only: while 1 computes, or later.
+/// Forward gathers E, 0, 1, 2, head. Backward scatters the head, 2 and 1 before the next attention; 2 and 1
+/// are still in their buffers, so it gathers only 0: while 1 computes, or later.
 TEST(GatherAhead, TheNextBlockIsAskedForWhileOneComputes) {
     const Started both = started({});
     EXPECT_EQ(both.forward, (std::vector{3, 4, 5}));

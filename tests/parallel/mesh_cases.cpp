@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t row_length = 8;
 
-/// A replica's part of batch `number`; where the rows do not divide, some of it fills up.
+/// A replica's part of batch `number`; if the rows do not divide evenly, part of it is filler.
 Batch make_batch(std::uint32_t number, std::int64_t rows, const ReplicaPart& part, std::int64_t vocab) {
     std::mt19937 generator(number);
     std::vector<std::int32_t> ids;
@@ -26,7 +26,8 @@ Batch make_batch(std::uint32_t number, std::int64_t rows, const ReplicaPart& par
     return take_part(Batch::full_rows(rows, row_length, std::move(ids), std::move(labels)), part);
 }
 
-/// Small enough for training to be stable; otherwise what differs is not the mesh but what rounding grows to.
+/// Small enough for stable training; otherwise differences come from growing rounding errors, not from the
+/// mesh.
 double learning_rate(const std::string& optimizer) {
     if (optimizer == "sgd") return 0.1;
     return optimizer == "rmsprop" ? 1e-3 : 3e-3;
@@ -44,7 +45,7 @@ std::vector<double> difference(const std::vector<double>& a, const std::vector<d
     return result;
 }
 
-/// Sums on the host, whatever device the axis is for.
+/// Sums on the host, whatever the axis's device.
 void sum_over(Communicator& axis, Backend* backend, std::vector<double>& x) {
     if (axis.size() == 1) return;
     const Tensor on_host = Tensor::of(x.data(), {static_cast<std::int64_t>(x.size())});
@@ -59,7 +60,7 @@ void sum_over(Communicator& axis, Backend* backend, std::vector<double>& x) {
     axis.check_unbroken();
 }
 
-/// Loss and number of right guesses over all rows, before training.
+/// Loss and number of correct guesses over all rows, before training.
 void evaluate_on_mesh(TrainEngine& engine, const Batch& batch, const Mesh& mesh, Backend* backend,
                       MeshRun& run) {
     const EvaluationResult result = engine.evaluate(batch);
@@ -72,7 +73,7 @@ void evaluate_on_mesh(TrainEngine& engine, const Batch& batch, const Mesh& mesh,
 }  // namespace
 
 std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mesh& mesh, Backend* backend) {
-    std::vector<double> all;  // leaf after leaf
+    std::vector<double> all;  // all leaves, one after the other
     for (const OwnedLeaf& leaf : store.owned()) {
         const std::size_t begin = all.size();
         all.resize(begin + static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0);
@@ -241,7 +242,7 @@ MeshDifference compare(const MeshRun& run, const MeshRun& alone) {
 }
 
 std::string MeshDifference::complaint(const Precision& precision) const {
-    // Written so that a NaN complains.
+    // Written so that a NaN counts as a difference.
     const bool agrees = precision.parameters == DType::bf16
                             ? loss <= 1e-3 && norm <= 2e-2 && all_weights <= 0.25 && guesses <= 1
                             : loss <= 1e-5 && norm <= 1e-4 && weights <= 1e-3 && guesses == 0;

@@ -21,11 +21,11 @@ struct MeshModel {
     HfCompat compat{};
 };
 
-/// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose rows divide by
-/// nothing.
+/// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose sizes never
+/// divide evenly.
 std::vector<MeshModel> mesh_models();
 
-/// One way of spreading a training run over ranks.
+/// One way of distributing a training run over ranks.
 struct MeshCase {
     MeshShape shape;
     Sharding sharding = Sharding::replicated;
@@ -35,7 +35,7 @@ struct MeshCase {
     Precision precision = Precision::fp32();
     Recompute recompute = Recompute::none;
     std::int64_t rows = 4;  ///< of a micro-batch, over all replicas
-    /// Of the last micro-batch in every third step, as where epochs end; 0: as many as the others.
+    /// Rows of the last micro-batch in every third step, as at the end of epochs; 0: as many as the others.
     std::int64_t last_rows = 0;
     bool gathers_ahead = true;
 
@@ -47,15 +47,15 @@ struct MeshCase {
 /// Everything that fits on `ranks` ranks, with AdamW.
 std::vector<MeshCase> mesh_cases(int ranks);
 /// The other optimizers: Adafactor, whose statistics are sums over ranks, with every sharding and split; the
-/// rest once.
+/// others once.
 std::vector<MeshCase> optimizer_cases(int ranks);
 
-/// The whole leaves of a store, in its order: every counted part is put into zeros, and those are summed over
-/// the ranks. The backend is the one that the mesh's communicators belong to; without one, that is a CPU.
+/// The whole leaves of a store, in its order: every counted part is put into zeros, which are summed over the
+/// ranks. `backend` is the one that the mesh's communicators belong to; null means a CPU.
 std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mesh& mesh,
                                               Backend* backend = nullptr);
 
-/// What a run left behind.
+/// The results of a run.
 struct MeshRun {
     std::vector<double> losses, norms;
     double evaluated_loss = 0;                  ///< before training, over all rows
@@ -69,13 +69,13 @@ struct MeshRun {
 MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh, int steps,
                       Backend* backend = nullptr);
 
-/// Differences from the run of one process, as the largest over the steps (relative) and over the leaves
-/// (‖difference‖ / ‖movement‖), and over all weights as one.
+/// Differences from the run on one process: the largest over the steps (relative) and over the leaves
+/// (‖difference‖ / ‖movement‖), and over all weights together.
 struct MeshDifference {
     double loss = 0, norm = 0, weights = 0, all_weights = 0, guesses = 0;
-    /// Empty when they are within what rounding explains: loss 1e-5, norm 1e-4, weights 1e-3, and no guess
-    /// that differs. With bf16 weights 1e-3, 2e-2, all weights 0.25 and a guess: AdamW moves a weight as far
-    /// for a gradient that is nothing but rounding (the bias of keys has no other) as for a large one.
+    /// Empty if the differences are within rounding: loss 1e-5, norm 1e-4, weights 1e-3, and equal guesses.
+    /// With bf16 weights 1e-3, 2e-2, all weights 0.25 and one guess: AdamW moves a weight as far for a
+    /// gradient that is only rounding error (the bias of keys has no other) as for a large one.
     std::string complaint(const Precision& precision = Precision::fp32()) const;
     std::string text() const;
 };

@@ -7,7 +7,7 @@
 namespace drover::test {
 namespace {
 
-/// Two things that are chosen and what was chosen for them.
+/// Two settings, each with its choice.
 using ChoicePair = std::tuple<std::size_t, int, std::size_t, int>;
 
 std::vector<ChoicePair> pairs_of(const MatrixCase& matrix_case) {

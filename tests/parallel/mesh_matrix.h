@@ -8,7 +8,7 @@
 
 namespace drover::test {
 
-/// A way of spreading a run over any suitable number of ranks.
+/// A way of distributing a run over any suitable number of ranks.
 struct MeshMode {
     std::string name;
     Sharding sharding = Sharding::replicated;
@@ -16,27 +16,27 @@ struct MeshMode {
     int tp = 1;
     bool sequence_parallel = false;
 
-    /// Absent when that many ranks cannot stand so.
+    /// Absent if that many ranks cannot be arranged this way.
     std::optional<MeshShape> shape(int ranks) const;
 };
 
 /// Data parallelism with every sharding, 2-D with and without sequence parallelism, and copies along dcn.
 std::vector<MeshMode> mesh_modes();
 
-/// A case of the matrix of everything that is chosen independently.
+/// A case of the matrix of all independent choices.
 struct MatrixCase {
     MeshModel model;
     MeshCase mesh_case;
-    std::vector<int> choices;  ///< one number per thing that is chosen
+    std::vector<int> choices;  ///< one number per choice
 
     std::string text() const { return model.name + ", " + mesh_case.text(); }
 };
 
 /// Ranks × modes × models × optimizers × recomputing × accumulation × whether batches have equal rows;
-/// without what no number of ranks allows.
+/// without combinations that no number of ranks allows.
 std::vector<MatrixCase> full_matrix();
 
-/// A few of the cases, in which every two choices that some case has together occur together.
+/// A subset of the cases in which every pair of choices that occurs in some case also occurs.
 std::vector<MatrixCase> covering_pairs(const std::vector<MatrixCase>& cases);
 
 }  // namespace drover::test

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int steps = 10;
 
-/// DROVER_MESH_MATRIX=1 asks for the full matrix, a larger number N for every Nth of its cases. Without it,
-/// for all pairs of choices.
+/// DROVER_MESH_MATRIX=1 selects the full matrix, a larger number N every Nth of its cases. Without it, all
+/// pairs of choices.
 std::vector<test::MatrixCase> chosen_cases() {
     const std::vector<test::MatrixCase> all = test::full_matrix();
     const char* every = std::getenv("DROVER_MESH_MATRIX");
@@ -29,7 +29,7 @@ std::vector<test::MatrixCase> chosen_cases() {
 
 TEST(MeshMatrix, TrainsAsOneProcessDoes) {
     omp_set_num_threads(1);
-    std::map<std::tuple<std::string, std::string, int, std::int64_t>, test::MeshRun> runs;  // of one process
+    std::map<std::tuple<std::string, std::string, int, std::int64_t>, test::MeshRun> runs;  // on one process
     const auto cases = chosen_cases();
     for (const auto& [model, mesh_case, choices] : cases) {
         const auto [alone, is_new] =
@@ -42,7 +42,7 @@ TEST(MeshMatrix, TrainsAsOneProcessDoes) {
     std::printf("%zu cases\n", cases.size());
 }
 
-/// What is left out between the few cases and the many is triples of choices, not pairs.
+/// The few cases lack triples of choices compared with the full matrix, but no pairs.
 TEST(MeshMatrix, FewCasesHaveAllPairs) {
     const auto pairs_of = [](const std::vector<test::MatrixCase>& cases) {
         std::set<std::tuple<std::size_t, int, std::size_t, int>> pairs;

@@ -28,7 +28,7 @@ class SoakDraw {
     }
 
     const test::MeshModel& model() const { return model_; }
-    /// The same work on a mesh that is drawn now.
+    /// The same work on a newly drawn mesh.
     test::MeshCase another_mesh() {
         test::MeshCase drawn = work_;
         std::optional<MeshShape> shape;
@@ -83,14 +83,14 @@ void expect_same_curve(const Json& actual, const Json& expected) {
         for (const auto& [key, value] : expected[i].items()) {
             ASSERT_TRUE(actual[i].contains(key)) << key << " of record " << i;
             const double wanted = value;
-            // What a resumed run says of all of itself counts from where it went on.
+            // Totals of a resumed run count from where it resumed.
             if (key == "train_loss") continue;
             EXPECT_NEAR(actual[i].at(key).get<double>(), wanted, 1e-4 * std::abs(wanted))
                 << key << " of record " << i;
         }
 }
 
-/// Trains on one mesh, goes on from one of its checkpoints on another, and so from there on a third.
+/// Trains on one mesh, resumes from one of its checkpoints on another, and from there on a third.
 void train_on_three_meshes(std::uint32_t seed) {
     SoakDraw draw(seed);
     const test::TemporaryFolder folder;
@@ -103,14 +103,14 @@ void train_on_three_meshes(std::uint32_t seed) {
         SCOPED_TRACE(way);
         const fs::path output = folder / fmt::format("leg-{}", leg);
         expect_same_curve(records_of(draw.model(), mesh_case, output, checkpoint), alone);
-        if (steps - step < 4) break;  // no later checkpoint but the last
+        if (steps - step < 4) break;  // no later checkpoint except the last
         step = draw.saved_step_after(step);
         checkpoint = output / fmt::format("checkpoint-{}", step);
     }
     if (std::getenv("DROVER_SOAK_SECONDS") != nullptr) fmt::print("seed {}: {}\n", seed, way);
 }
 
-/// Random ways of spreading a run, changed where it is resumed, log what one process does.
+/// Randomly distributed runs, redistributed when resumed, log the same as one process.
 TEST(MeshSoak, AnyMeshGoesOnFromAnyOther) {
     test::soak("test_parallel", "MeshSoak.AnyMeshGoesOnFromAnyOther", train_on_three_meshes);
 }

@@ -13,14 +13,14 @@
 #include "parallel/mesh_cases.h"
 #include "support/golden.h"
 
-// Optimizers on leaves whose gradients are given, without a model: what a mesh makes of them must be what one
-// process does.
+// Optimizers on leaves with given gradients, without a model: the result on a mesh must equal that of one
+// process.
 
 namespace drover {
 namespace {
 
 /// Every kind of leaf: split by rows and columns, copied, whole, and experts whose gate and up are one matrix
-/// to Adafactor and which are clipped together. Most sizes divide by nothing.
+/// to Adafactor and which are clipped together. Most sizes do not divide evenly.
 ParamSpec synthetic_spec() {
     const auto leaf = [](std::string name, const Shape& shape, Split split) {
         return LeafSpec{.name = std::move(name), .shape = shape, .split = split};
@@ -158,8 +158,8 @@ std::string text(const Setting& setting) {
 // ---------------------------------------------------------------------------------------------------
 // Adafactor
 
-/// Adafactor in doubles, written down tensor by tensor as transformers 5 has them: the experts' gates and ups
-/// are one tensor of three dimensions, and so are their downs.
+/// Adafactor in doubles, tensor by tensor as in transformers 5: the experts' gates and ups are one tensor of
+/// three dimensions, and so are their downs.
 class Reference {
   public:
     /// Leaves stacked by rows, factored together; vectors are not factored.
@@ -167,7 +167,7 @@ class Reference {
         std::vector<std::string> leaves;
         Values rows{}, columns{};
     };
-    /// What is clipped together.
+    /// Matrices that are clipped together.
     using Clipped = std::vector<Matrix>;
 
     explicit Reference(const ParamSpec& spec) {
@@ -279,7 +279,7 @@ TEST(StochasticRoundingMesh, EveryMeshGivesTheBitsOfOneProcess) {
     for (const char* name : {"adamw_torch", "sgd", "adagrad", "rmsprop", "adafactor"}) {
         OptimizerSettings settings = OptimizerSettings::named(name, 0.1);
         settings.sgd.momentum = 0.9;
-        // The sums over rows and columns are exact here, but not those for the clipping.
+        // The sums over rows and columns are exact here, but those for the clipping are not.
         settings.adafactor.clip_threshold = 1000;
         const std::vector<Values> alone =
             updated_leaves(settings, precision, Sharding::replicated, Mesh(), 3);
@@ -298,8 +298,7 @@ TEST(StochasticRoundingMesh, EveryMeshGivesTheBitsOfOneProcess) {
 // --------------------------------------------------------------------------------------------------------
 // state
 
-/// Names up to the slash, with the dtypes of the tensors: what an optimizer keeps of a matrix and of a
-/// vector.
+/// Names up to the slash, with the tensors' dtypes: what an optimizer keeps for a matrix and for a vector.
 std::map<std::string, DType> kept(const std::string& name, const Precision& precision) {
     const Mesh mesh;
     const auto backend = make_cpu_backend();

@@ -14,13 +14,13 @@
 
 namespace drover::test {
 
-/// One rank's engine, loop and data on a mesh: a run that logs every step and saves every second one.
+/// One rank's engine, loop and data on a mesh: a run that logs every step and saves every second step.
 class RankRun {
   public:
     RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& mesh,
             const std::filesystem::path& output, std::int64_t max_steps, const Precision& precision);
 
-    /// The records, those before the checkpoint included.
+    /// The records, including those before the checkpoint.
     Json train(const std::optional<std::filesystem::path>& checkpoint = std::nullopt);
     /// Reads a checkpoint and writes it again.
     void copy_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to);
@@ -34,7 +34,7 @@ class RankRun {
     std::unique_ptr<DealtData> training_;
 };
 
-/// Every rank of the case calls `work`, as a thread.
+/// Calls `work` on every rank of the case, as a thread.
 void on_mesh(const MeshModel& model, const MeshCase& mesh_case, const std::filesystem::path& output,
              std::int64_t max_steps, const Precision& precision, const std::function<void(RankRun&)>& work);
 

@@ -19,7 +19,7 @@ constexpr int steps = 10;
 
 /// Trains a model alone and in each of the cases, and compares.
 void expect_as_one_process(const test::MeshModel& model, const std::vector<test::MeshCase>& cases) {
-    omp_set_num_threads(1);  // more only cost time with matrices as small as these
+    omp_set_num_threads(1);  // with matrices this small, more only cost time
     std::map<std::pair<int, std::string>, test::MeshRun> runs;  // by accumulation and optimizer
     for (const test::MeshCase& mesh_case : cases) {
         const auto [alone, is_new] = runs.try_emplace({mesh_case.accumulation, mesh_case.optimizer});
@@ -33,7 +33,7 @@ void expect_as_one_process(const test::MeshModel& model, const std::vector<test:
     }
 }
 
-/// Collectives run on streams of their own, one per link, and only `follow` and waits order them.
+/// Collectives run on their own streams, one per link, ordered only by `follow` and waits.
 TEST(NcclMesh, TrainsAsOneProcessDoes) {
     omp_set_num_threads(1);
     constexpr int few_steps = 2, accumulation = 3;
@@ -59,7 +59,7 @@ TEST(NcclMesh, TrainsAsOneProcessDoes) {
 
 class ThreadsMesh : public ::testing::TestWithParam<int> {};
 
-/// Every way of spreading every tiny model over this many ranks trains as one process does.
+/// Every way of distributing every tiny model over this many ranks trains like one process.
 TEST_P(ThreadsMesh, TrainsAsOneProcessDoes) {
     for (const test::MeshModel& model : test::mesh_models())
         expect_as_one_process(model, test::mesh_cases(GetParam()));
@@ -73,7 +73,7 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithOtherOptimizers) {
             expect_as_one_process(model, test::optimizer_cases(GetParam()));
 }
 
-/// Noise belongs to a token, wherever the token is.
+/// Noise belongs to a token, regardless of which rank has it.
 TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithRouterNoise) {
     for (test::MeshModel model : test::mesh_models()) {
         if (model.name != "mixtral") continue;
@@ -86,8 +86,8 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithRouterNoise) {
     }
 }
 
-/// The sum of a row's logits is over all ranks that hold a part of the vocabulary; NEFTune's noise belongs to
-/// a token, too.
+/// The sum of a row's logits is over all ranks that hold part of the vocabulary; NEFTune's noise also belongs
+/// to a token.
 TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithLabelSmoothingAndNeftune) {
     for (test::MeshModel model : test::mesh_models()) {
         if (model.name != "tied" && model.name != "uneven") continue;
@@ -101,7 +101,7 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithLabelSmoothingAndNeftune) {
     }
 }
 
-/// Older releases take the mean of a batch, which here is that of all replicas together.
+/// Older releases take the mean over a batch, here over all replicas together.
 TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithMeansOfBatches) {
     using LossDenominator = HfCompat::LossDenominator;
     for (const auto& [denominator, smoothing] :
@@ -118,7 +118,7 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithMeansOfBatches) {
     }
 }
 
-/// One rank alone that copies goes the way of several, and so do the numbers.
+/// A single rank that copies takes the same path as several, and so do its numbers.
 TEST(CopyingMesh, TrainsAsOneProcessDoes) {
     omp_set_num_threads(1);
     constexpr int few_steps = 3;
@@ -197,7 +197,7 @@ TEST(Mesh, TableShowsEveryLeafsPlaceAndBytes) {
         EXPECT_NE(table.find("data 2"), std::string::npos) << table;
         EXPECT_NE(table.find("model.layers.0.self_attn.k_proj.weight"), std::string::npos) << table;
         EXPECT_NE(table.find("[16, 32]"), std::string::npos) << table;  // q held here: half of 32 rows
-        EXPECT_NE(table.find("[8, 32]"), std::string::npos) << table;   // and owned: half of those
+        EXPECT_NE(table.find("[8, 32]"), std::string::npos) << table;   // and owned: half of them
         EXPECT_NE(table.find("and 2 more blocks"), std::string::npos) << table;
     });
 }

@@ -12,7 +12,7 @@
 
 namespace drover::test {
 
-/// Trains on ranks that are threads, and says where a rank's run differs from that of one process.
+/// Trains on ranks that are threads, and reports how any rank's run differs from that of one process.
 inline std::set<std::string> complaints_on_threads(const MeshModel& model, const MeshCase& mesh_case,
                                                    const MeshRun& alone, int steps) {
     std::mutex guard;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t row_length = 12;
 
-/// What a run with two samples per step logs, on however many replicas.
+/// The log of a run with two samples per step, on any number of replicas.
 Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
     const std::int64_t ranks = mesh.replicas().size();
     const auto backend = make_cpu_backend();

@@ -9,8 +9,8 @@
 namespace drover {
 namespace {
 
-/// One row of the vocabulary more makes 2^25 logits fewer rows: ranks that hold parts of 16,385 and of 16,384
-/// tokens would take chunks of different sizes if each chose for itself.
+/// With one more row of the vocabulary, 2^25 logits are fewer rows: ranks that hold 16,385 and 16,384 tokens
+/// would use chunks of different sizes if each chose for itself.
 TEST(UnevenVocabulary, RanksTakeTheSameChunksOfLogits) {
     constexpr std::int64_t tokens = 2048;
     ModelConfig config = test::mesh_models()[0].config;

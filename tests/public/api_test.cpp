@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-// Only the public headers: what a user has.
+// Only the public headers, as a user has them.
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,7 +42,7 @@ class PublicApi : public ::testing::Test {
     const fs::path folder_ = fs::temp_directory_path() / ("drover-api-" + std::to_string(getpid()));
 };
 
-/// The message of what `action` throws.
+/// The message of the exception that `action` throws.
 template <class Action>
 std::string message_of(const Action& action) {
     try {
@@ -94,7 +94,7 @@ TEST_F(PublicApi, TrainsWithTheLossesOfTransformers) {
     EXPECT_EQ(text, model.generate(tokens, "To be", sampling));
 }
 
-/// What a Trainer of a bfloat16 model says on standard error.
+/// The standard error of a Trainer with a bfloat16 model.
 TEST_F(PublicApi, UpdatesThatBfloat16LosesAreAnnounced) {
     const auto tokens = tokenizer();
     const auto rows = data(tokens);
@@ -122,7 +122,7 @@ TEST_F(PublicApi, UpdatesThatBfloat16LosesAreAnnounced) {
         EXPECT_EQ(said({{remedy, "yes"}}).find("will be lost"), std::string::npos) << remedy;
 }
 
-/// What a model says before it is trained, by its Trainer, and as it was saved.
+/// A model's output before it is trained, from its Trainer, and after it was saved.
 class TrainedModel : public PublicApi {
   protected:
     drover::Trainer trainer(const drover::CausalLM& model,
@@ -165,7 +165,7 @@ TEST_F(TrainedModel, SpeaksWithItsNewWeights) {
         }
         EXPECT_EQ(said_by(copy), said_by(output(), dtype)) << "without its Trainer, in " << dtype;
     }
-    EXPECT_NE(said_by(model_id()), said_by(output()));  // the folder that it came from is as it was
+    EXPECT_NE(said_by(model_id()), said_by(output()));  // the original folder is unchanged
 }
 
 TEST_F(TrainedModel, IsReportedOnAndStoppedEarlyAsByTheCommand) {
@@ -179,7 +179,7 @@ TEST_F(TrainedModel, IsReportedOnAndStoppedEarlyAsByTheCommand) {
                                     {"metric_for_best_model", "loss"},
                                     {"early_stopping_patience", "1"},
                                     {"early_stopping_threshold", "1000"}});
-    EXPECT_EQ(training.train().global_step, 2);  // the second evaluation is not better by that much
+    EXPECT_EQ(training.train().global_step, 2);  // the second evaluation is not better by enough
     ASSERT_TRUE(std::filesystem::is_directory(events));
     const std::filesystem::directory_iterator files(events);
     ASSERT_NE(files, std::filesystem::directory_iterator());
@@ -213,7 +213,7 @@ TEST_F(TrainedModel, IsWhatASecondTrainerBeginsWith) {
 
 TEST_F(TrainedModel, IsTheBestOneWhereThatIsLoadedAtTheEnd) {
     const auto model = drover::CausalLM::from_pretrained(model_id());
-    // The rate rises with every step, to one that destroys the model: the first checkpoint is the best.
+    // The learning rate rises with every step until it destroys the model: the first checkpoint is the best.
     auto training = trainer(model, {{"save_strategy", "steps"},
                                     {"save_steps", "1"},
                                     {"eval_strategy", "steps"},
@@ -259,7 +259,7 @@ TEST_F(PublicApi, TakesItsFolderBeforeItTrains) {
     EXPECT_NE(testing::internal::GetCapturedStdout().find("train_loss"), std::string::npos);
     EXPECT_TRUE(fs::exists(folder_ / "output/trainer_state.json"));
     EXPECT_FALSE(fs::exists(folder_ / "output/drover.lock"));
-    // One that nobody has written yet belongs to somebody for a moment, and then to nobody.
+    // A lock file without content counts as taken for a moment, then as free.
     std::ofstream(folder_ / "output/drover.lock").close();
     EXPECT_EQ(train_into(folder_ / "output"), "nothing was thrown");
     EXPECT_FALSE(fs::exists(folder_ / "output/drover.lock"));
@@ -282,7 +282,7 @@ TEST_F(PublicApi, WritesNoMoreIntoAFolderThatWasTaken) {
              .data_collator = drover::DataCollatorForLanguageModeling(tokens, {.mlm = false})}};
     };
     std::thread thief([&] {
-        // The lock is surely the run's own when it has saved once.
+        // Once the run has saved, the lock is certainly its own.
         while (!fs::exists(output) ||
                std::none_of(fs::directory_iterator(output), fs::directory_iterator(), [](const auto& entry) {
                    return entry.path().filename().string().starts_with("checkpoint-");
@@ -300,7 +300,7 @@ TEST_F(PublicApi, WritesNoMoreIntoAFolderThatWasTaken) {
     EXPECT_NE(said.find("was taken from this run by process"), std::string::npos) << said;
     EXPECT_FALSE(fs::exists(output / "trainer_state.json"));
     EXPECT_TRUE(fs::exists(lock));
-    // When the other has ended, the folder can be had again.
+    // When the other run has ended, the folder is available again.
     fs::remove(lock);
     EXPECT_EQ(message_of([&] { trainer(1).train(); }), "nothing was thrown");
 }
@@ -322,7 +322,7 @@ TEST_F(PublicApi, RowsHaveColumns) {
     int row = 0;
     std::string last;
     drover::Dataset::load(quotes).map([&](const drover::Row& sample) {
-        if (++row % 50 == 0) last = std::string(sample["author"]);  // a column that is not read in every row
+        if (++row % 50 == 0) last = std::string(sample["author"]);  // a column that is not read for every row
         EXPECT_FALSE(sample["quote"].empty());
         return std::vector<std::int32_t>{1};
     });

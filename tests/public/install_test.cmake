@@ -93,7 +93,7 @@ if(NOT EXISTS ${WORK}/launched/model.safetensors)
   fail("The launched processes did not train:\n${output}")
 endif()
 
-# A module that is not there is looked for in the tree alone, and that is said.
+# A missing module is looked for only in the tree, and this is reported.
 file(GLOB_RECURSE mpi ${WORK}/program/*drover_mpi.so)
 file(REMOVE ${mpi})
 execute_process(COMMAND ${mpirun} ${drover} ${train} --train_file ${text_file} --output_dir ${WORK}/absent
@@ -103,7 +103,7 @@ if(result EQUAL 0 OR NOT output MATCHES "looked for: ${WORK}/program/bin/drover_
 endif()
 
 # --------------------------------------------------------------------------------------------------------------------------------
-# The package: the example is a project of its own.
+# The package: the example is a separate project.
 run("Installing" ${CMAKE_COMMAND} --install ${BUILD} --component sdk --prefix ${WORK}/prefix)
 file(GLOB_RECURSE foreign ${WORK}/prefix/include/*)
 foreach(header ${foreign})
@@ -129,7 +129,7 @@ foreach(file model.safetensors config.json generation_config.json tokenizer.json
   endif()
 endforeach()
 if(ARROW)
-  # The file has no column "quote": whoever says so has read it.
+  # The file has no column "quote": the error shows that it was read.
   execute_process(COMMAND ${finetune} ${SOURCE}/tests/golden/readers/snappy.parquet ${WORK}/output3 1
                   OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT output MATCHES "snappy.parquet has no column \"quote\"")

@@ -7,7 +7,7 @@ namespace {
 namespace fs = std::filesystem;
 using test::count_of;
 
-/// Programs of the C++ API on several processes that mpirun starts, and on one.
+/// C++ API programs on several processes started by mpirun, and on one.
 class ApiProcesses : public test::MeshRuns {
   protected:
     void SetUp() override {
@@ -45,7 +45,7 @@ class ApiProcesses : public test::MeshRuns {
                   1u)
             << outcome.output;
     }
-    /// Two numbers that the program says behind a word.
+    /// Two numbers that the program prints after a word.
     static std::pair<double, double> numbers_behind(const std::string& word, const std::string& output) {
         const auto at = output.find("\n" + word + " ");
         double loss = 0, accuracy = 0;
@@ -96,7 +96,7 @@ TEST_F(ApiProcesses, TheExampleHasTheLossesOfOneProcess) {
         const std::string output = fmt::format("out{}", processes);
         const test::Outcome several = finetune(processes, output);
         ASSERT_EQ(several.exit_code, 0) << several.output;
-        expect_same_records(output, "one", {"grad_norm"});  // bf16 gradients round otherwise
+        expect_same_records(output, "one", {"grad_norm"});  // bf16 gradients round differently
         EXPECT_NE(several.output.find(fmt::format("{} processes on 1 machine, ZeRO-3 (FSDP):", processes)),
                   std::string::npos)
             << several.output;
@@ -157,7 +157,7 @@ TEST_F(ApiProcesses, WhatAllCannotDoIsShownOnce) {
     unsetenv("DROVER_MPI_MODULE");
 }
 
-/// The same names on two machines, but one of the files is cut short: train() fails in one process alone.
+/// The same names on two machines, but one of the files is truncated: train() fails in one process only.
 TEST_F(ApiProcesses, AFailureOfOneEndsAll) {
     make_model("a/model");
     make_model("b/model");
@@ -175,7 +175,7 @@ TEST_F(ApiProcesses, ProcessesThatDifferAreNamed) {
                       "different calls: rank 0 to save_model(\"out\"), rank 1 to the end of the program.", 1);
 }
 
-/// What the program itself throws between two calls ends the others too.
+/// An exception of the program itself between two calls also ends the other processes.
 TEST_F(ApiProcesses, AnEndWithAnotherStatusEndsAll) {
     expect_shown_once(program(3, "own_error", "out"), "something that rank 1 alone does not like", 3);
 }

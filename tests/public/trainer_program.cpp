@@ -1,5 +1,4 @@
-// A program of the C++ API for tests that start it with mpirun: trainer_program SCENARIO MODEL QUOTES
-// OUTPUT_DIR
+// A C++ API program for tests that start it with mpirun: trainer_program SCENARIO MODEL QUOTES OUTPUT_DIR
 #include <drover/drover.h>
 
 #include <cstdio>
@@ -12,7 +11,7 @@ namespace {
 
 struct Scene {
     std::string model, quotes, output_dir;
-    bool two_dimensions = false;  ///< tensor parallelism too, in place of FSDP v2
+    bool two_dimensions = false;  ///< also tensor parallelism, instead of FSDP v2
     bool sharded = true;          ///< false: whole weights in every process
 };
 
@@ -65,7 +64,7 @@ void tell_evaluation(drover::Trainer& trainer, const char* when) {
         std::printf("%s %.6f %.6f\n", when, metrics.at("eval_loss"), metrics.at("eval_accuracy"));
 }
 
-/// Trains, and lets a second Trainer evaluate what was saved.
+/// Trains, then evaluates the saved model with a second Trainer.
 void train(const Scene& scene) {
     {
         auto trainer = make_trainer(scene, scene.model);
@@ -78,7 +77,7 @@ void train(const Scene& scene) {
     tell_evaluation(trained, "again");
 }
 
-/// What the trained model says, by itself and as it was saved; and once its Trainer is gone.
+/// The output of the trained model: as it is, as saved, and once its Trainer is gone.
 void speak(const Scene& scene) {
     const auto model = drover::CausalLM::from_pretrained(scene.model);
     const auto tokenizer = drover::Tokenizer::from_pretrained(scene.model);

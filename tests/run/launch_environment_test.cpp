@@ -38,7 +38,7 @@ TEST(LaunchEnvironment, ABatchScriptIsAlone) {
 }
 
 TEST(LaunchEnvironment, TheShellsOfSlurmAreAlone) {
-    // salloc on the login node; a batch step and an interactive one, whose numbers newer versions show.
+    // salloc on the login node; a batch step and an interactive one, whose ids newer versions set.
     expect(read({{"SLURM_NTASKS", "8"}}), 0, 1);
     for (const char* step : {"4294967291", "4294967290"})
         expect(read({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", step}}), 0, 1);
@@ -114,7 +114,7 @@ TEST(LaunchEnvironment, NobodyIsRefusedWhoIsAloneOrWasStartedByMpirun) {
     expect_not_refused({{"WORLD_SIZE", "2"}});
     expect_not_refused({{"RANK", ""}, {"WORLD_SIZE", ""}});
     expect_not_refused({{"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "0"}});
-    // A platform's numbers of machines, with mpirun inside one of them.
+    // A platform's machine numbers, with mpirun inside one machine.
     EXPECT_FALSE(read({{"OMPI_COMM_WORLD_SIZE", "2"},
                        {"OMPI_COMM_WORLD_RANK", "0"},
                        {"RANK", "1"},

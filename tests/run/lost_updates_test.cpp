@@ -7,7 +7,7 @@
 namespace drover {
 namespace {
 
-/// A weight is unchanged exactly if rounding brings it back.
+/// A weight is unchanged exactly if rounding restores it.
 TEST(LostUpdates, AreThoseThatRoundingTakesBack) {
     std::mt19937 generator(1);
     std::normal_distribution<float> normal(0, 0.02f);

@@ -89,7 +89,7 @@ TEST(MeshPlans, WhoseTheBatchIs) {
               "Every replica takes 6 rows per micro-batch: 12 on 2 replicas.");
 }
 
-/// What --fsdp_config says of the engine.
+/// The effect of --fsdp_config on the engine.
 TEST(MeshPlans, FsdpConfigReachesTheEngine) {
     const auto engine = [](const std::string& config) {
         const RunSettings run = parse(

@@ -22,7 +22,7 @@ class OutputFolders : public testing::Test {
     static OutputFolderRequest request(const fs::path& folder, bool steal = false) {
         return {.folder = folder, .steal_lock = steal, .times = quick};
     }
-    /// Makes the folder on three ranks; what each throws, and whether it shows that.
+    /// Creates the folder on three ranks; returns what each throws, and whether it shows that.
     std::vector<std::string> thrown_by_ranks(const OutputFolderRequest& request) const {
         std::vector<std::string> thrown(3);
         run_as_threads(3, {}, [&](World& world) {
@@ -88,7 +88,7 @@ TEST_F(OutputFolders, OfADeadHostAreWaitedForByAllRanks) {
     EXPECT_EQ(thrown_by_ranks(request(folder_.path())), std::vector<std::string>(3));
 }
 
-/// A run that fails before it writes removes the folder that it has made, while another waits for it.
+/// A run that fails before it writes removes the folder it created, while another waits for it.
 TEST_F(OutputFolders, ThatGoWhileTheyAreWaitedForAreMadeAgain) {
     const fs::path out = folder_ / "out";
     fs::create_directories(out);
@@ -99,8 +99,8 @@ TEST_F(OutputFolders, ThatGoWhileTheyAreWaitedForAreMadeAgain) {
     patient.times.stale = std::chrono::hours(1);
     OutputFolder folder(alone_, quiet_, patient);
     std::thread take([&] { folder.take(); });
-    std::this_thread::sleep_for(milliseconds(50));  // some looks
-    fs::rename(out, folder_ / "gone");  // at once: it may be made again before files in it are removed
+    std::this_thread::sleep_for(milliseconds(50));  // some attempts
+    fs::rename(out, folder_ / "gone");  // atomically: it may be created again before files in it are removed
     take.join();
     EXPECT_TRUE(fs::exists(out / FolderLockAttempt::file_name));
     folder.check_still_ours();

@@ -128,7 +128,7 @@ TEST(MachinePlace, FollowsFromHostsAndProcessors) {
     EXPECT_EQ(place_on_machine({{"a", {0}}, {"a", {0}}, {"a", {0}}}, 2).processors, 1);
 }
 
-/// A machine's processors are counted once, however many ranks measure what they can do.
+/// A machine's processors are counted once, however many ranks measure them.
 TEST(MachinePlace, RanksShareWhatTheirThreadsKeepBusy) {
     const std::vector<int> all{0, 1, 2, 3};
     const auto share = [](const std::vector<RankOnMachine>& ranks, int threads) {
@@ -137,7 +137,7 @@ TEST(MachinePlace, RanksShareWhatTheirThreadsKeepBusy) {
     const std::vector<RankOnMachine> two{{"a", all}, {"a", all}};
     EXPECT_EQ(share(two, 2), 1);    // half of the processors each
     EXPECT_EQ(share(two, 1), 1);    // some are idle
-    EXPECT_EQ(share(two, 4), 0.5);  // --threads 4: both want all of them
+    EXPECT_EQ(share(two, 4), 0.5);  // --threads 4: both need all of them
     EXPECT_EQ(share(two, 8), 0.5);
     const std::vector<RankOnMachine> crowd{{"a", {0}}, {"a", {0}}, {"a", {0}}, {"a", {0}}};
     EXPECT_EQ(share(crowd, 1), 0.25);

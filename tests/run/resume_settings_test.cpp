@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// What need not be compared with the checkpoint's settings, and why.
+/// Settings that need not be compared with the checkpoint's, and why.
 const std::map<std::string, std::string>& not_compared() {
     static const std::map<std::string, std::string> reasons = [] {
         std::map<std::string, std::string> made;

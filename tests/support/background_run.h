@@ -18,19 +18,19 @@ extern char** environ;
 
 namespace drover::test {
 
-/// The real binary, running while the test goes on; its output goes to a file. `within` is a command that
-/// becomes the one that follows it, as `env NAME=value` does.
+/// The real binary, running while the test continues; its output goes to a file. `within` is a command that
+/// executes the rest of its words, such as `env NAME=value`.
 class BackgroundRun {
   public:
     BackgroundRun(const std::string& arguments, const std::filesystem::path& output_file,
                   const std::string& within = {})
         : output_file_(output_file) {
-        // Nobody must take what an earlier run has said for this one's.
+        // Output of an earlier run must not be taken for this one's.
         if (std::filesystem::is_regular_file(output_file)) std::filesystem::remove(output_file);
         const std::string command = "exec " + within + " " + std::string(DROVER_BINARY) + " " + arguments +
                                     " >'" + output_file.string() + "' 2>&1";
         const char* words[] = {"sh", "-c", command.c_str(), nullptr};
-        // Signals that the tests are told to ignore, as by nohup or behind an &, would not reach it either.
+        // Signals that the tests themselves ignore, under nohup or with &, would not reach it either.
         sigset_t signals;
         sigemptyset(&signals);
         for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTERM}) sigaddset(&signals, number);
@@ -54,7 +54,7 @@ class BackgroundRun {
     pid_t process() const { return process_; }
     void send(int signal_number) const { ::kill(process_, signal_number); }
 
-    /// Waits for its end: the exit code, or 128 + the signal that ended it.
+    /// Waits until it ends: the exit code, or 128 + the signal that ended it.
     int exit_code() {
         int status = 0;
         waitpid(process_, &status, 0);
@@ -62,8 +62,8 @@ class BackgroundRun {
         return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
 
-    /// Waits until `holds`, the process ends (reaping nothing), or half a minute has passed; whether it
-    /// holds.
+    /// Waits until `holds`, the process ends (reaping nothing), or half a minute has passed; returns whether
+    /// it holds.
     bool wait_until(const std::function<bool()>& holds) const {
         for (int tries = 0; tries < 30'000; ++tries) {
             if (holds()) return true;
@@ -76,7 +76,7 @@ class BackgroundRun {
         return false;
     }
 
-    /// What it has said until now.
+    /// Its output so far.
     std::string output() const {
         return std::filesystem::exists(output_file_) ? read_text_file(output_file_) : "";
     }

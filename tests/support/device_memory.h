@@ -4,7 +4,7 @@
 
 namespace drover::test {
 
-/// A backend for reading and writing a GPU's memory when everything on it is done.
+/// A backend for reading and writing a GPU's memory when all its work is done.
 Backend& device_access();
 
 }  // namespace drover::test

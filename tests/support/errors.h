@@ -13,8 +13,8 @@
 
 namespace drover::test {
 
-/// The `Kind` that `action` throws. Fails the test, at the place of the call, when nothing or something else
-/// is thrown, or an error for the user that has no remedy.
+/// The `Kind` that `action` throws. Fails the test, at the call site, if nothing or something else is thrown,
+/// or an error for the user without a remedy.
 template <class Kind, class Action>
 std::optional<Kind> caught(Action&& action, const CodePlace& where) {
     try {
@@ -31,7 +31,7 @@ std::optional<Kind> caught(Action&& action, const CodePlace& where) {
     return std::nullopt;
 }
 
-/// What the error that `action` must throw says, cause and remedy.
+/// The text of the error that `action` must throw, cause and remedy.
 template <class Kind = Error, class Action>
 std::string error_of(Action&& action, const CodePlace& where = CodePlace::here()) {
     const std::optional<Kind> error = caught<Kind>(std::forward<Action>(action), where);
@@ -45,7 +45,7 @@ std::string cause_of(Action&& action, const CodePlace& where = CodePlace::here()
     return error ? error->cause() : "";
 }
 
-/// Expects `action` to throw a `Kind` that says all of `parts`: what is wrong, and where.
+/// Expects `action` to throw a `Kind` whose text contains all of `parts`: what is wrong, and where.
 template <class Kind = Error, class Action>
 void expect_error(Action&& action, std::initializer_list<std::string_view> parts,
                   const CodePlace& where = CodePlace::here()) {

@@ -6,7 +6,7 @@
 
 namespace drover::test {
 
-/// As long as it lives, no file of this process may grow beyond `bytes`: writes fail as on a full disk.
+/// For its lifetime, no file of this process may grow beyond `bytes`: writes fail as on a full disk.
 class FileSizeLimit {
   public:
     explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

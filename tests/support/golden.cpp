@@ -33,7 +33,7 @@ double element(const Tensor& tensor, std::int64_t offset) {
     return 0;
 }
 
-/// Elements in the order and with the strides of `layout`, from the memory of `data`.
+/// Elements from the memory of `data`, in the order and with the strides of `layout`.
 std::vector<double> strided_values(const Tensor& layout, const Tensor& data) {
     std::vector<double> result(static_cast<std::size_t>(layout.numel()));
     for (std::int64_t flat = 0; flat < layout.numel(); ++flat) {
@@ -65,12 +65,12 @@ std::filesystem::path golden_path(std::string_view name) {
 
 std::vector<double> values(const Tensor& tensor) {
     if (tensor.device() == Device::cuda) {
-        // All elements from the first to the last, which are more than the tensor's when it is strided.
+        // All elements from the first to the last: more than the tensor's if it is strided.
         std::int64_t span = tensor.numel() == 0 ? 0 : 1;
         for (int i = 0; span > 0 && i < tensor.rank(); ++i) span += (tensor.size(i) - 1) * tensor.stride(i);
         const OwnedTensor host(tensor.dtype(), {span});
         Backend& access = device_access();
-        access.synchronize({});  // another backend's streams may still write it
+        access.synchronize({});  // another backend's streams may still be writing it
         access.copy(access.main_stream(), Tensor(tensor.raw(), tensor.dtype(), {span}, Device::cuda), host);
         access.synchronize({});
         return strided_values(tensor, host);

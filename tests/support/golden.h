@@ -21,16 +21,16 @@ std::vector<double> values(const Tensor& tensor);
 double relative_error(const std::vector<double>& a, const std::vector<double>& b);
 double relative_error(const Tensor& a, const Tensor& b);
 
-/// Cosine of the angle between a and b; 1 when both are zero.
+/// Cosine of the angle between a and b; 1 if both are zero.
 double cosine(const Tensor& a, const Tensor& b);
 
-/// Owns the memory of a packed CPU tensor, filled with NaN (floating) or −7 (integers) so that a missed write
-/// shows.
+/// Owns the memory of a packed CPU tensor, filled with NaN (floating) or −7 (integers) so that a missing
+/// write shows.
 class OwnedTensor {
   public:
     OwnedTensor(DType dtype, const Shape& shape);
     OwnedTensor(OwnedTensor&&) = default;
-    /// A packed copy of `source`, converted to `dtype` when given another floating type.
+    /// A packed copy of `source`, converted to `dtype` if that is another floating type.
     static OwnedTensor copy_of(const Tensor& source);
     static OwnedTensor converted(const Tensor& source, DType dtype);
     const Tensor& tensor() const { return tensor_; }

@@ -12,7 +12,7 @@ struct Outcome {
     std::string output;
 };
 
-/// Runs a line in a shell in `folder`; what it prints on standard output is kept.
+/// Runs a line in a shell in `folder`; returns its standard output.
 inline Outcome run_shell(const std::string& line, const std::string& folder = ".") {
     Outcome outcome;
     FILE* pipe = popen(("cd '" + folder + "' && " + line).c_str(), "r");
@@ -24,8 +24,8 @@ inline Outcome run_shell(const std::string& line, const std::string& folder = ".
     return outcome;
 }
 
-/// Runs the real binary as a user would, in `folder`; a shell sees the arguments, so "2>&1" and "2>/dev/null"
-/// mean what they say.
+/// Runs the real binary as a user would, in `folder`; the arguments go through a shell, so "2>&1" and
+/// "2>/dev/null" work.
 inline Outcome run_drover(const std::string& arguments, const std::string& folder = ".") {
     return run_shell(std::string(DROVER_BINARY) + " " + arguments, folder);
 }
@@ -38,7 +38,7 @@ inline Outcome run(const std::string& arguments) {
     return run_in(".", arguments);
 }
 
-/// How often a text has this part.
+/// How often `part` occurs in a text.
 inline std::size_t count_of(const std::string& text, const std::string& part) {
     std::size_t count = 0;
     for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++count;

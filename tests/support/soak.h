@@ -11,9 +11,9 @@
 
 namespace drover::test {
 
-/// Calls `play(seed)` with one seed after another until DROVER_SOAK_SECONDS are over, at least once; without
-/// that variable for a few fixed seeds. DROVER_SOAK_SEED is the first seed, otherwise drawn. A failure ends
-/// it, with the command that repeats it alone.
+/// Calls `play(seed)` with consecutive seeds until DROVER_SOAK_SECONDS have passed, at least once; without
+/// that variable, for a few fixed seeds. DROVER_SOAK_SEED is the first seed, otherwise random. A failure ends
+/// it and prints the command that repeats it alone.
 template <class Play>
 void soak(const std::string& program, const std::string& test, const Play& play) {
     using Clock = std::chrono::steady_clock;

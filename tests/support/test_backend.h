@@ -11,7 +11,7 @@
 
 namespace drover::test {
 
-/// Whether the tests are to run on a GPU: DROVER_TEST_DEVICE=cuda.
+/// Whether the tests should run on a GPU: DROVER_TEST_DEVICE=cuda.
 inline bool tests_use_cuda() {
     const char* device = std::getenv("DROVER_TEST_DEVICE");
     return device != nullptr && std::string_view(device) == "cuda";
@@ -23,13 +23,13 @@ inline int& test_gpu() {
     return ordinal;
 }
 
-/// The backend that tests run on, the CPU's unless DROVER_TEST_DEVICE says otherwise.
+/// The backend that tests run on: the CPU unless DROVER_TEST_DEVICE says otherwise.
 inline std::unique_ptr<Backend> make_test_backend(
     const BackendSettings& settings = backend_settings_from_environment()) {
     return tests_use_cuda() ? make_cuda_backend(test_gpu(), settings) : make_cpu_backend(settings);
 }
 
-/// What matrix products and everything between them may be computed in on that backend.
+/// The types in which that backend can compute matrix products and everything between them.
 inline std::vector<DType> activation_types() {
     if (tests_use_cuda()) return {DType::f32, DType::bf16, DType::f16};
     return {DType::f32, DType::bf16};

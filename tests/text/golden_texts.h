@@ -20,7 +20,7 @@ inline std::filesystem::path example_tokenizer(std::string_view name) {
     return std::filesystem::path(DROVER_SOURCE_DIR) / "examples/tokenizers" / name;
 }
 
-/// The folder with data that may not be part of the source tree; empty when it is not there.
+/// The folder with data that may not be part of the source tree; empty if it does not exist.
 inline std::filesystem::path shared_data() {
     const char* named = std::getenv("DROVER_SHARED");
     const auto folder =
@@ -47,7 +47,7 @@ inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
     return lines;
 }
 
-/// The hashes of tools/oracle/tokenizer_ids.py.
+/// The same hash as in tools/oracle/tokenizer_ids.py.
 template <class Values>
 std::uint32_t hash_values(const Values& values) {
     std::uint32_t hash = 2166136261u;
@@ -58,7 +58,7 @@ inline std::uint32_t hash_text(std::string_view text) {
     return hash_values(std::vector<unsigned char>(text.begin(), text.end()));
 }
 
-/// The word of `length` letters that the oracle makes, too.
+/// The word of `length` letters that the oracle also makes.
 inline std::string long_word(std::size_t length) {
     constexpr std::string_view letters = "etaoinshrdlu";
     std::uint32_t state = 12345;
@@ -77,7 +77,7 @@ inline std::vector<TokenId> encoded(const Tokenizer& tokenizer, std::string_view
     return ids;
 }
 
-/// A text as it can be printed.
+/// A printable form of a text.
 inline std::string shown(const std::string& text) {
     return Json(text.substr(0, 200)).dump(-1, ' ', true, Json::error_handler_t::replace);
 }

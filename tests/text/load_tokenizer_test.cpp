@@ -36,8 +36,8 @@ TEST(LoadTokenizer, TheSmallestFile) {
     EXPECT_FALSE(tokenizer->bos() || tokenizer->eos() || tokenizer->pad() || tokenizer->unk());
 }
 
-/// As in Hugging Face's library: an unknown token waits for the next known character, and bytes that come
-/// between the two stand before it.
+/// As in Hugging Face's library: an unknown token is written only at the next known character, so bytes in
+/// between precede it.
 TEST(LoadTokenizer, BytesComeBeforeAnUnknownTokenThatWaits) {
     const auto tokenizer = load_text(
         R"({"model": {"type": "BPE", "unk_token": "u", "byte_fallback": true, "fuse_unk": true,
@@ -48,8 +48,8 @@ TEST(LoadTokenizer, BytesComeBeforeAnUnknownTokenThatWaits) {
     EXPECT_EQ(encoded(*tokenizer, "bca"), (std::vector<TokenId>{2, 0, 1}));
 }
 
-/// A long text is handled part by part where the pattern is known to allow it, and gives what it gives as a
-/// whole: the same pattern in brackets is not known.
+/// A long text is processed in parts if the pattern is known to allow it, with the same result as in one
+/// piece: the same pattern in brackets is not known.
 TEST(LoadTokenizer, LongTextsAreCutWhereItMakesNoDifference) {
     Json file = read_json_file(std::filesystem::path(example_tokenizer("shakespeare-4k")) / "tokenizer.json");
     const auto known = load_text(file.dump());
@@ -142,7 +142,7 @@ TEST(LoadTokenizer, WhatCannotBeEncodedOrDecodedIsAnError) {
         expect_error([&] { tokenizer->decode(std::vector{id}, false); }, {std::to_string(id)});
 }
 
-// Llama-3's ranks in small: every byte, then two merges.
+// A small version of Llama-3's ranks: every byte, then two merges.
 std::string small_ranks() {
     constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::string ranks;
@@ -270,7 +270,7 @@ TEST(Fingerprint, ChangesWithWhatEncodingUses) {
     write_raw(folder / "tokenizer_config.json", R"({"pad_token": "b"})");
     const std::string second = load_tokenizer(folder.path())->fingerprint();
     EXPECT_NE(second, first);
-    write_raw(folder / "chat_template.jinja", "{{ messages }}");  // no text gets other ids through this
+    write_raw(folder / "chat_template.jinja", "{{ messages }}");  // does not change the ids of any text
     EXPECT_EQ(load_tokenizer(folder.path())->fingerprint(), second);
     EXPECT_NE(load_tokenizer(folder.path(), TransformersRules::v4)->fingerprint(), second);
     write_raw(folder / "tokenizer.json",

@@ -1,4 +1,4 @@
-// Single components of a tokenizer.json and the files beside it, against Hugging Face's libraries
+// Single components of a tokenizer.json and the files next to it, compared with Hugging Face's libraries
 // (tools/oracle/tokenizer_parts.py).
 #include <fmt/format.h>
 

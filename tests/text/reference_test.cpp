@@ -1,5 +1,4 @@
-// Every tokenizer against what Hugging Face's libraries give for the same files
-// (tools/oracle/tokenizer_ids.py).
+// Every tokenizer compared with Hugging Face's libraries on the same files (tools/oracle/tokenizer_ids.py).
 #include <fmt/format.h>
 
 #include "io/safetensors.h"
@@ -124,7 +123,7 @@ TEST_P(Bundled, EightThousandLines) {
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Bundled,
                          testing::Values("shakespeare-4k", "gpt2-1k", "metaspace-1k", "mistral-v1"));
 
-/// A folder with a tokenizer.json of Llama-2's kind and a tokenizer_config.json.
+/// A folder with a tokenizer.json like Llama-2's and a tokenizer_config.json.
 void make_llama2_folder(const TemporaryFolder& folder, const std::filesystem::path& tokenizer, bool legacy) {
     std::filesystem::copy(tokenizer, folder / "tokenizer.json");
     write_file_atomically(folder / "tokenizer_config.json",
@@ -133,8 +132,8 @@ void make_llama2_folder(const TemporaryFolder& folder, const std::filesystem::pa
 }
 
 /// Llama's tokenizers, as they are and under the rules of transformers' classes. Small ones of the same kinds
-/// are bundled; Meta's own may not be, so that they are tested where ../shared/data (or DROVER_SHARED) has
-/// them, on wikitext-2 too.
+/// are bundled. Meta's own may not be, so they are tested if ../shared/data (or DROVER_SHARED) has them, also
+/// on wikitext-2.
 class Llama : public testing::TestWithParam<bool> {
   protected:
     void SetUp() override {
@@ -215,7 +214,7 @@ TEST_P(Llama, Llama3SavedAsJson) {
     expect_llama3_specials(*again);
 }
 
-/// Beside Bundled.EightThousandLines: more text, of another kind.
+/// In addition to Bundled.EightThousandLines: more text, of another kind.
 TEST(SharedData, MistralOnWikitext) {
     if (test::shared_data().empty())
         GTEST_SKIP() << "an extra test, which needs wikitext-2/ in ../shared/data or DROVER_SHARED";

@@ -50,7 +50,7 @@ TEST_P(KnownPattern, LinesOfCorpus) {
         expect_same(line);
 }
 
-// All short texts over an alphabet with a character of every kind that the patterns tell apart.
+// All short texts over an alphabet with a character of every kind that the patterns distinguish.
 TEST_P(KnownPattern, EveryShortText) {
     const std::vector<std::string> alphabet{"a",      "S",      "\u017f", "\u00e9",    "'",  "l",
                                             "1",      "\u00bd", " ",      "\t",        "\n", "\r",

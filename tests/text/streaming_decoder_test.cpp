@@ -70,8 +70,8 @@ TEST(Streaming, BytesWaitForTheirCharacter) {
     EXPECT_EQ(parts, (std::vector<std::string>{"x", "", "", "", emoji, "", "", "", emoji}));
     decoder.push(ids[1]);
     decoder.push(ids[2]);
-    EXPECT_NE(decoder.finish().find("\ufffd"), std::string::npos);  // cut off
-    EXPECT_EQ(decoder.push(ids[0]), "x");                           // and a new text begins
+    EXPECT_NE(decoder.finish().find("\ufffd"), std::string::npos);  // truncated
+    EXPECT_EQ(decoder.push(ids[0]), "x");                           // a new text starts
 }
 
 }  // namespace

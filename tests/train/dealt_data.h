@@ -6,7 +6,7 @@
 
 namespace drover::test {
 
-/// Random rows, dealt to ranks as the Trainer does it.
+/// Random rows, dealt to ranks as the Trainer does.
 class DealtData final : public SampledData {
   public:
     DealtData(SamplerOptions options, std::int64_t samples, StreamEnd end, std::int64_t row_length,

@@ -37,7 +37,7 @@ inline OptimizerSettings optimizer_of(const Json& golden) {
     return settings;
 }
 
-/// Rows of the largest batch of a run, its evaluation included.
+/// Rows of the largest batch of a run, including its evaluation.
 inline std::int64_t largest_batch(const Json& golden) {
     const std::int64_t training = golden.at("batch_size");
     return golden.contains("eval_samples")
@@ -45,7 +45,7 @@ inline std::int64_t largest_batch(const Json& golden) {
                : training;
 }
 
-/// An engine set up as a golden run of tests/golden/curve says.
+/// An engine set up like a golden run of tests/golden/curve.
 struct GoldenRun {
     std::unique_ptr<Backend> backend = make_test_backend();
     ModelConfig config;

@@ -14,7 +14,7 @@
 
 namespace drover::test {
 
-/// One training step that transformers computed (tests/golden/step): config, weights, batch, loss, gradients.
+/// One training step computed by transformers (tests/golden/step): config, weights, batch, loss, gradients.
 class GoldenStep {
   public:
     explicit GoldenStep(const std::string& name)
@@ -22,7 +22,7 @@ class GoldenStep {
           config_(ModelConfig::parse(file_.header().metadata.at("config"), name)) {}
 
     const ModelConfig& config() const { return config_; }
-    /// Engines are made with `config` from now on; its weights must be these.
+    /// From now on engines are created with `config`, which must fit these weights.
     void set_config(ModelConfig config) { config_ = std::move(config); }
     const SafetensorsFile& file() const { return file_; }
 
@@ -83,7 +83,7 @@ class GoldenStep {
     ModelConfig config_;
 };
 
-/// Compares the gradients of an engine with those that `expected` has, as "grad.<leaf>"; returns how many.
+/// Compares an engine's gradients with those in `expected`, named "grad.<leaf>"; returns how many there are.
 inline int expect_gradients(const TrainEngine& engine, const SafetensorsFile& expected, double limit) {
     int compared = 0;
     for (const OwnedLeaf& leaf : engine.store().owned()) {

@@ -13,7 +13,7 @@
 
 namespace drover::test {
 
-/// Answers with the losses that a real run had, and checks that it is asked for no others.
+/// Returns the losses of a real run, and checks that no others are requested.
 class ReplayedModel final : public TrainingModel {
   public:
     explicit ReplayedModel(const Json& golden, std::int64_t targets_per_row)
@@ -59,7 +59,7 @@ class ReplayedModel final : public TrainingModel {
     }
 
     std::filesystem::path loaded;
-    std::filesystem::path saved;  ///< whose outcome was not asked for yet
+    std::filesystem::path saved;  ///< its outcome has not been read yet
 
   private:
     const Json& golden_;

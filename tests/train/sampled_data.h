@@ -5,7 +5,7 @@
 
 namespace drover::test {
 
-/// Rows in the order of a sampler; what is in them is for others to say.
+/// Rows in the order of a sampler; derived classes fill them.
 class SampledData : public TrainingData {
   public:
     SampledData(SamplerOptions options, std::int64_t row_length, StreamEnd end)

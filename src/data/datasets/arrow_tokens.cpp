@@ -28,7 +28,8 @@ Json features() {
     return features;
 }
 
-/// One data file after the other. Their final names hold their number, which is known at the end.
+/// Writes the data files one by one. Their final names contain the number of files, which is known only at
+/// the end.
 class ShardWriter {
   public:
     explicit ShardWriter(const fs::path& folder) : folder_(folder), module_(arrow_library(folder.string())) {
@@ -55,7 +56,7 @@ class ShardWriter {
         if (writer_ != nullptr && module_.finish(std::exchange(writer_, nullptr), message_.data()) != 0)
             fail();
     }
-    /// Gives the files their names.
+    /// Renames the files to their final names.
     std::vector<std::string> finish() {
         if (shards_ == 0) begin();
         end();
@@ -117,7 +118,7 @@ std::int64_t write_arrow_token_dataset(const fs::path& folder, const NextBlock& 
     const Json info{
         {"citation", ""}, {"description", ""}, {"features", features()}, {"homepage", ""}, {"license", ""}};
     write_file_atomically(folder / "dataset_info.json", info.dump(2));
-    // Last: a folder with state.json is whole.
+    // Written last: a folder with a state.json is complete.
     write_file_atomically(folder / "state.json", state.dump(2));
     return blocks;
 }

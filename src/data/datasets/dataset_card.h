@@ -19,18 +19,18 @@ struct CardConfig {
     std::string name = "default";
     bool is_default = false;
     std::vector<Files> data_files;
-    std::string data_dir;   ///< folder whose file names say the splits, when there are no data_files
+    std::string data_dir;   ///< folder whose file names give the splits, when there are no data_files
     std::string delimiter;  ///< of CSV files, if given
     std::string field;      ///< of JSON files, if given
 };
 
-/// The configs of a README.md; empty when it lists none. Error for settings that are not known, because they
-/// could mean other rows, and for YAML outside the part that is understood.
+/// The configs of a README.md; empty when it lists none. Error for unknown settings, because they could
+/// select other rows, and for unsupported YAML.
 std::vector<CardConfig> read_dataset_card(const std::filesystem::path& readme);
 
-/// The part of YAML that dataset cards use: mappings and lists in lines, lists in brackets, plain and quoted
-/// strings, comments. Everything is text. `first_line` is the number of the first line in the file, for
-/// errors.
+/// The subset of YAML that dataset cards use: mappings and lists on separate lines, lists in brackets, plain
+/// and quoted strings, comments. All values are strings. `first_line` is the number of the first line in the
+/// file, for errors.
 Json parse_simple_yaml(std::string_view text, std::string_view file, int first_line);
 
 }  // namespace drover

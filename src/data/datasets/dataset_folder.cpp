@@ -38,7 +38,7 @@ const std::array<SplitWords, 3>& split_words() {
     return words;
 }
 
-/// Files that match and whose names say a format that can be read.
+/// Files that match the pattern and whose names indicate a readable format.
 Files data_files(const fs::path& folder, std::string_view pattern) {
     static const std::set<std::string> ignored{"README.md", "config.json", "dataset_info.json",
                                                "dataset_infos.json", "dataset_dict.json"};
@@ -55,7 +55,7 @@ void add_new(Files& files, const Files& more) {
         if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
 }
 
-/// data/<split>-00000-of-00001.parquet and its like.
+/// Files such as data/<split>-00000-of-00001.parquet.
 std::vector<DatasetSplit> numbered_splits(const fs::path& folder) {
     std::map<std::string, Files> by_name;
     for (const fs::path& file : data_files(folder, fmt::format("data/*{}*.*", shard_number))) {
@@ -73,7 +73,7 @@ std::vector<DatasetSplit> numbered_splits(const fs::path& folder) {
     return splits;
 }
 
-/// Splits named by folders, or by files; `patterns` have the word in place of {0}.
+/// Splits named after folders or files; `patterns` have {0} in place of the word.
 std::vector<DatasetSplit> named_splits(const fs::path& folder, const std::vector<std::string>& patterns) {
     std::vector<DatasetSplit> splits;
     for (const SplitWords& known : split_words()) {
@@ -102,7 +102,7 @@ std::vector<DatasetSplit> splits_by_name(const fs::path& folder) {
     return {};
 }
 
-/// The format of most files; parquet, arrow, json and csv win draws in this order.
+/// The format of most files; ties go to parquet, arrow, json, csv in this order.
 RowFormat main_format(const Files& files) {
     constexpr std::array preference{RowFormat::parquet, RowFormat::arrow, RowFormat::json,  RowFormat::csv,
                                     RowFormat::text,    RowFormat::tsv,   RowFormat::tokens};
@@ -112,7 +112,7 @@ RowFormat main_format(const Files& files) {
                              [&](RowFormat a, RowFormat b) { return counts[a] < counts[b]; });
 }
 
-/// Leaves each split its files of one format, which must be the same for all.
+/// Keeps only the files of one format, which must be the same for all splits.
 void keep_one_format(std::vector<DatasetSplit>& splits, const fs::path& folder) {
     std::optional<RowFormat> common;
     for (DatasetSplit& split : splits) {
@@ -143,8 +143,7 @@ std::vector<DatasetSplit> splits_of_config(const fs::path& folder, const CardCon
                 refuse("data_files", pattern);
             add_new(files, data_files(folder / config.data_dir, pattern));
         }
-        // A copy for training may do without the test split; without the others it would mean another
-        // dataset.
+        // A training copy may lack the test split; without the others it would be a different dataset.
         if (files.empty() && (listed.split == "train" || listed.split == "validation"))
             throw Error(
                 fmt::format("{} has no file for the split \"{}\" of the config \"{}\" (looked for: {}).",
@@ -181,7 +180,7 @@ const CardConfig& choose_config(const std::vector<CardConfig>& configs, const st
                 "Name one of them with dataset_config_name.");
 }
 
-/// A folder that save_to_disk wrote.
+/// A folder written by save_to_disk.
 DatasetSplit saved_split(const fs::path& folder, std::string name) {
     const fs::path state_file = folder / "state.json";
     const Json state = read_json_file(state_file);
@@ -226,7 +225,7 @@ std::vector<DatasetSplit> saved_splits(const fs::path& folder) {
 }  // namespace
 
 void check_complete(const Files& files) {
-    std::map<std::string, std::pair<int, int>> groups;  // "<before>-of-<count><behind>" → (there, should be)
+    std::map<std::string, std::pair<int, int>> groups;  // "<before>-of-<count><after>" → (found, expected)
     for (const fs::path& file : files) {
         const std::string name = file.string();
         const std::size_t of = name.rfind("-of-");

@@ -77,7 +77,7 @@ std::unique_ptr<FileReader> open_file_rows(const std::filesystem::path& path, Ro
     bug("an unknown row format");
 }
 
-/// Walks over the files; batches do not end at their borders.
+/// Goes through the files; batches may span files.
 class FileRowSource : public RowSource {
   public:
     FileRowSource(const FileRows& rows, std::size_t file, std::unique_ptr<FileReader> reader)
@@ -110,7 +110,7 @@ FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options
         const std::uintmax_t size = std::filesystem::file_size(file, unknown);
         sizes_.push_back(unknown ? 0 : size);
         if (size != 0 || unknown) continue;
-        // Among other files one without rows does no harm, unless its format wants a header.
+        // An empty file among others does no harm, unless its format needs a header.
         const bool may_be_empty = formats_.back() == RowFormat::text || formats_.back() == RowFormat::json;
         if (++empty == files_.size() || !may_be_empty)
             throw Error(fmt::format("{} is empty.", file.string()), "Remove it, or put data into it.");
@@ -131,7 +131,8 @@ FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options
 }
 
 std::unique_ptr<FileReader> FileRows::open_file(std::size_t index) const {
-    // A stream reads its files once per epoch: one that was cut in between is no smaller dataset.
+    // A stream reads its files once per epoch. A file that was truncated in between must not pass for a
+    // smaller dataset.
     std::error_code unknown;
     if (const std::uintmax_t size = std::filesystem::file_size(files_[index], unknown);
         !unknown && size < sizes_[index])

@@ -16,20 +16,20 @@ namespace drover {
 
 /// How files are read.
 struct ReadOptions {
-    std::optional<RowFormat> format;  ///< nothing: what the file's name says
-    std::string text_column;          ///< empty: "text" if there is such a column, else the first
-    /// With an empty text_column: columns that look like prompts and answers, or like conversations, are an
+    std::optional<RowFormat> format;  ///< absent: from the file's name
+    std::string text_column;          ///< empty: "text" if there is such a column, otherwise the first
+    /// With an empty text_column: columns that look like prompts and answers or like conversations are an
     /// Error (refuse_conversations).
     bool refuses_conversations = false;
     bool keep_linebreaks = true;  ///< text files: rows end in "\n"
-    std::string json_field;       ///< JSON files: the rows are the list under this key
-    char csv_delimiter = ',';     ///< .csv files (.tsv files have a tab)
-    /// Folder of FileNotes: files whose hash or number of rows is known from there are not read again. Empty:
-    /// no memory.
+    std::string json_field;       ///< JSON files: the list under this key holds the rows
+    char csv_delimiter = ',';     ///< .csv files (.tsv files use a tab)
+    /// Folder of FileNotes: files whose hash or number of rows is recorded there are not read again. Empty:
+    /// nothing is recorded.
     std::filesystem::path notes;
 };
 
-/// Names of the columns of a file, in order of first appearance; empty when it has no rows that could tell.
+/// The column names of a file, in order of first appearance; empty if it has no rows to tell them from.
 std::vector<std::string> file_columns(const std::filesystem::path& path, RowFormat format,
                                       const ReadOptions& options);
 
@@ -37,11 +37,11 @@ std::vector<std::string> file_columns(const std::filesystem::path& path, RowForm
 std::unique_ptr<FileReader> open_file_rows(const std::filesystem::path& path, RowFormat format,
                                            const std::string& column, const ReadOptions& options);
 
-/// The rows of files of one split, one file after the other.
+/// The rows of the files of one split, file by file.
 class FileRows : public RowDataset {
   public:
     /// `files` is not empty. Error when a file is missing, of unknown format, or without rows, or when the
-    /// column is not there.
+    /// column does not exist.
     FileRows(std::vector<std::filesystem::path> files, ReadOptions options);
 
     std::unique_ptr<RowSource> open(std::int64_t first_row) const override;
@@ -56,17 +56,17 @@ class FileRows : public RowDataset {
   private:
     std::unique_ptr<FileReader> open_file(std::size_t index) const;
     std::int64_t count_rows(std::size_t index) const;
-    /// A hash that has taken in how the files are read.
+    /// A hash that already includes how the files are read.
     ContentHash hash_of_reading() const;
 
     std::vector<std::filesystem::path> files_;
     std::vector<RowFormat> formats_;
-    std::vector<std::uintmax_t> sizes_;  ///< when the files were first opened; 0 where nobody knows
+    std::vector<std::uintmax_t> sizes_;  ///< when the files were first opened; 0 if unknown
     ReadOptions options_;
     std::vector<std::string> columns_;
     std::string text_column_;
 
-    mutable std::mutex mutex_;  ///< guards what is made on first use
+    mutable std::mutex mutex_;  ///< guards what is created on first use
     mutable std::vector<std::int64_t> counts_;
     mutable std::string fingerprint_;
 

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Takes the set at the beginning of `pattern` ("[…]") off it; says whether `c` is in the set.
+/// Removes the set ("[…]") at the beginning of `pattern`; returns whether `c` is in the set.
 bool take_set(std::string_view& pattern, char c) {
     std::size_t at = 1;
     const bool negated = pattern.substr(at).starts_with('!') || pattern.substr(at).starts_with('^');

@@ -28,7 +28,7 @@ std::vector<fs::path> expand(const std::vector<std::string>& names) {
     std::vector<fs::path> files;
     for (const std::string& name : names) {
         std::error_code ignored;
-        if (fs::exists(fs::path(name) / "state.json", ignored)) {  // one split that save_to_disk wrote
+        if (fs::exists(fs::path(name) / "state.json", ignored)) {  // one split, written by save_to_disk
             for (const DatasetSplit& split : read_dataset_folder(name, ""))
                 files.insert(files.end(), split.files.begin(), split.files.end());
             continue;
@@ -60,14 +60,14 @@ bool is_hub_id(std::string_view id) {
            id.find("..") == std::string_view::npos;
 }
 
-/// Old names of datasets, under which a cache may still know them.
+/// Former names of datasets, under which a cache may still hold them.
 std::vector<std::string> hub_ids(const std::string& name) {
     if (name == "wikitext") return {"Salesforce/wikitext", "wikitext"};
     if (name == "Salesforce/wikitext") return {"Salesforce/wikitext", "wikitext"};
     return {name};
 }
 
-/// The library's name for a dataset in its cache: "my_http_data" for "MyHTTPData".
+/// The datasets library's name for a dataset in its cache: "my_http_data" for "MyHTTPData".
 std::string snake_case(std::string_view name) {
     const auto upper = [](char c) { return c >= 'A' && c <= 'Z'; };
     const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -81,7 +81,7 @@ std::string snake_case(std::string_view name) {
     return result;
 }
 
-/// <cache>/<owner>___<name>/<config>/<version>/<hash>/<name>-<split>.arrow, the newest of them.
+/// The newest <cache>/<owner>___<name>/<config>/<version>/<hash>/<name>-<split>.arrow.
 std::optional<ResolvedDataset> in_datasets_cache(const fs::path& cache, const std::string& id,
                                                  std::string config) {
     const std::size_t slash = id.find('/');
@@ -116,7 +116,7 @@ std::optional<ResolvedDataset> in_datasets_cache(const fs::path& cache, const st
     return dataset;
 }
 
-/// "raw.en.tgz" for the config "raw_en"; Error for configs that cannot be read.
+/// Returns "raw.en.tgz" for the config "raw_en"; Error for unsupported configs.
 std::string wikicorpus_archive(const std::string& config) {
     for (const std::string language : {"en", "es", "ca"})
         if (config == "raw_" + language) return fmt::format("raw.{}.tgz", language);
@@ -124,8 +124,8 @@ std::string wikicorpus_archive(const std::string& config) {
                 "Use raw_en, raw_es or raw_ca as dataset_config_name.");
 }
 
-/// The archive among the downloads of the datasets library, which are named by hashes, with a .json file
-/// beside each.
+/// Finds the archive among the downloads of the datasets library, which are named by hashes, each with a
+/// .json file next to it.
 std::optional<fs::path> downloaded_archive(const fs::path& cache, const std::string& archive) {
     for (const fs::path& note : glob_files(cache / "downloads", "*.json")) {
         const Json content = read_json_file(note);
@@ -191,8 +191,8 @@ bool is_arrow(const fs::path& file, const ReadOptions& options) {
     return (options.format ? options.format : known_format(file)) == RowFormat::arrow;
 }
 
-/// Whether the rows of a split are its token ids: where a column is named, or there is one of text, they are
-/// that column.
+/// Whether a split's rows are token ids. If a column is named, or there is a text column, the rows are that
+/// column instead.
 bool holds_token_ids(const DatasetSplit& split) {
     if (!is_arrow(split.files.front(), split.options) || !split.options.text_column.empty()) return false;
     const std::vector<std::string> columns = ArrowFile(split.files.front()).columns();
@@ -202,7 +202,7 @@ bool holds_token_ids(const DatasetSplit& split) {
     return has("input_ids") && !has("text");
 }
 
-/// `other` says the text column where the request does not.
+/// The text column comes from `other` if the request does not name it.
 SharedRows open_split(const DatasetSplit& split, const SplitRule& rule, const SharedRows& other = nullptr) {
     if (is_token_file(split.files.front())) {
         if (!split.options.text_column.empty())
@@ -223,7 +223,7 @@ SharedRows open_split(const DatasetSplit& split, const SplitRule& rule, const Sh
     return std::make_shared<FileRows>(split.files, std::move(options));
 }
 
-/// Error where a share of 0 or 100 % leaves nothing for what is to be done.
+/// Error if a share of 0 or 100 % leaves no data for a requested task.
 void check_shares_needed(const SplitRule& rule) {
     const auto refuse = [&](std::string_view work) {
         throw UsageError(fmt::format("There is nothing to {}: no validation data is given, and "

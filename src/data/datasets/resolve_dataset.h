@@ -11,11 +11,11 @@
 
 namespace drover {
 
-/// What the user asks for: a dataset by name, or files.
+/// What the user requests: a dataset by name, or files.
 struct DatasetRequest {
     std::string
         dataset_name;  ///< a local folder, a Hub id ("owner/name"), or an archive of the raw Wikicorpus
-    std::string dataset_config_name;  ///< empty: the only one, or the one that is marked as default
+    std::string dataset_config_name;  ///< empty: the only one, or the one marked as default
     std::string revision = "main";
     std::filesystem::path cache_dir;  ///< of the datasets library; empty: HF_DATASETS_CACHE and its defaults
 
@@ -36,25 +36,25 @@ struct DatasetSplit {
 };
 
 struct ResolvedDataset {
-    std::string origin;  ///< where it was found, for logs
+    std::string origin;  ///< where it was found; for logs
     std::vector<DatasetSplit> splits;
 
     const DatasetSplit* find(std::string_view split) const;
 };
 
-/// Finds the files of a request without reading their rows, and without the network. Error, which says where
-/// it looked, when there are none.
+/// Finds the files of a request without reading their rows and without network access. Error, listing where
+/// it looked, if there are none.
 ResolvedDataset resolve_dataset(const DatasetRequest& request);
 
-/// How run_clm.py comes from a request to its two splits.
+/// How run_clm.py gets its two splits from a request.
 struct SplitRule {
-    int validation_percent = 5;  ///< used when there is no split "validation"
+    int validation_percent = 5;  ///< used if there is no split "validation"
     bool streaming = false;
-    bool do_train = true;  ///< false: the validation split says which column holds the text
+    bool do_train = true;  ///< false: the validation split determines the text column
     bool do_eval = false;  ///< a validation split without rows is an Error
 };
 
-/// The splits "train" and "validation". Without the latter, a part of train takes its place; without the
+/// The splits "train" and "validation". Without the latter, part of train takes its place; without the
 /// former, train is null. The text column is chosen once for both. Files of token ids (token files, and Arrow
 /// files with the column input_ids) give rows with a token_form().
 TrainAndValidation load_train_and_validation(const DatasetRequest& request, const SplitRule& rule);

@@ -83,7 +83,7 @@ class Parser {
                 list.push_back(at_ < lines_.size() && lines_[at_].indent > indent ? block(lines_[at_].indent)
                                                                                   : Json());
             } else {
-                // What follows the dash is a line of its own, further in.
+                // The text after the dash is treated as a separate, more deeply indented line.
                 line.text.erase(0, content);
                 line.indent = indent + content;
                 if (is_item(line.text) || key_end(line.text) != std::string::npos) {
@@ -119,7 +119,7 @@ class Parser {
         return map;
     }
 
-    /// Position of the colon behind a key; npos when the text is no "key: value".
+    /// Position of the colon after a key; npos if the text is not a "key: value".
     static std::size_t key_end(std::string_view text) {
         std::size_t from = 0;
         if (text.starts_with('"') || text.starts_with('\'')) {
@@ -145,7 +145,7 @@ class Parser {
         return std::string(text);
     }
 
-    /// The string in quotes at `at`, which is moved behind it.
+    /// The quoted string at `at`, which is advanced past it.
     std::string quoted(std::string_view text, std::size_t& at) const {
         const char quote = text[at++];
         std::string value;

@@ -105,7 +105,7 @@ TokenForm form_of(const TokenFile& file) {
             .rows_are_final = header.packing != Packing::none};
 }
 
-/// What reading an Arrow file once told of its rows.
+/// A summary of an Arrow file's rows, from reading it once.
 struct IdSummary {
     std::int64_t rows = 0, shortest = 0, longest = 0, largest_id = 0;
 
@@ -124,7 +124,7 @@ struct IdSummary {
         }
         return found;
     }
-    /// What both hold together; one without rows says nothing of their lengths.
+    /// Merges another summary; one without rows does not affect the lengths.
     void add(const IdSummary& other) {
         if (other.rows == 0) return;
         shortest = rows == 0 ? other.shortest : std::min(shortest, other.shortest);
@@ -170,7 +170,7 @@ class ArrowRows final : public TrainingRows {
     std::int64_t longest() const override { return all_.longest; }
 
   private:
-    mutable std::mutex mutex_;  ///< an Arrow file is for one thread at a time
+    mutable std::mutex mutex_;  ///< an Arrow file allows one thread at a time
     mutable ArrowTokenDataset rows_;
     mutable ArrowTokenDataset::Block block_;
     IdSummary all_;

@@ -46,7 +46,7 @@ BlockSizeChoice choose_longest_row(std::optional<std::int64_t> requested, double
     if (requested) return choose_block_size(requested, model_max_length, max_positions);
     const double positions = max_positions > 0 ? static_cast<double>(max_positions) : model_max_length;
     const double longest = std::min(model_max_length, positions);
-    constexpr double no_limit = 1e18;  // where there is none, Hugging Face's tokenizers say 1e30
+    constexpr double no_limit = 1e18;  // if there is no limit, Hugging Face's tokenizers have 1e30
     return {longest < no_limit ? static_cast<std::int64_t>(longest) : 0, {}};
 }
 

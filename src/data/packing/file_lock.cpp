@@ -30,7 +30,8 @@ FileLock::FileLock(const std::filesystem::path& path) : path_(path) {
             errno = reason;
             fail();
         }
-        // The holder before may have removed the file while we waited: then we hold a lock that nobody sees.
+        // The previous holder may have removed the file while we waited; then our lock is on a file that no
+        // other process sees.
         struct stat held {
         }, named{};
         if (fstat(descriptor_, &held) == 0 && stat(path.c_str(), &named) == 0 &&

@@ -4,12 +4,12 @@
 
 namespace drover {
 
-/// Holds `path` as a lock among processes (and among threads that open it separately) of one machine, or of a
-/// network file system that supports flock. Waits until the holder is gone, also when it died. The lock file
-/// is removed at the end.
+/// Uses `path` as a lock between processes (and threads that open it separately) on one machine, or on a
+/// network file system that supports flock. Waits until the holder releases it or dies. The lock file is
+/// removed at the end.
 class FileLock {
   public:
-    /// Error when the lock file cannot be made.
+    /// Error when the lock file cannot be created.
     explicit FileLock(const std::filesystem::path& path);
     ~FileLock();
     FileLock(const FileLock&) = delete;

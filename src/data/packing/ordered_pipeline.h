@@ -12,14 +12,14 @@
 
 namespace drover {
 
-/// One thread makes items, several work on them, and the caller gets them back in the order in which they
-/// were made. Items live in a fixed number of slots that are used again and again, so memory is bounded and
-/// their buffers are kept. An exception of either stage reaches the caller after all items before it. The
-/// destructor stops at once: nothing new is made or begun.
+/// One thread produces items, several work on them, and the caller gets them back in the order in which they
+/// were produced. Items live in a fixed number of reused slots, so memory is bounded and their buffers are
+/// kept. An exception in either stage reaches the caller after all items before it. The destructor stops
+/// immediately: no new item is produced or started.
 template <class Item>
 class OrderedPipeline {
   public:
-    /// `produce` fills an item (which holds what its slot held before) and returns false at the end;
+    /// `produce` fills an item (which still has its slot's previous contents) and returns false at the end;
     /// `work` runs on `threads` threads.
     OrderedPipeline(std::size_t threads, std::function<bool(Item&)> produce, std::function<void(Item&)> work)
         : produce_(std::move(produce)), work_(std::move(work)), slots_(2 * threads + 2) {
@@ -57,7 +57,7 @@ class OrderedPipeline {
         }
         if (slot.error) {
             const std::exception_ptr error = std::exchange(slot.error, nullptr);
-            // What follows a failed item is of no use: let everything run dry.
+            // Items after a failed one are of no use: drain the pipeline.
             stopped_ = ended_ = true;
             slot.done = false;
             produced_ = consumed_;

@@ -14,8 +14,8 @@ namespace drover {
 /// run_clm maps over this many rows at a time; the blocks depend on it.
 inline constexpr std::int64_t rows_per_group = 1000;
 
-/// Cuts ids into rows. Under hf a group ends where end_group says; under the others end_group does nothing.
-/// Ids wait here only until a block is full, so memory does not grow with the group.
+/// Cuts ids into rows. Under hf, a group ends at each call of end_group; under the others end_group does
+/// nothing. Ids are held only until a block is full, so memory does not grow with the group.
 class Packer {
   public:
     using Sink = std::function<void(std::span<const TokenId> row)>;
@@ -26,11 +26,11 @@ class Packer {
     /// One row of text.
     void add(std::span<const TokenId> ids);
     void end_group();
-    /// The end of the corpus. Under lossless the ids that are left become a last, shorter row: no token is
-    /// dropped and none is invented. (Collators pad that row and ignore the padding.)
+    /// The end of the corpus. Under lossless, the remaining ids become a last, shorter row: no token is
+    /// dropped or added. (Collators pad that row and ignore the padding.)
     void finish();
 
-    /// Tokens that were in no row, so far.
+    /// Tokens dropped so far, that is, in no row.
     std::int64_t dropped() const { return dropped_; }
 
   private:
@@ -41,12 +41,12 @@ class Packer {
     std::int64_t dropped_ = 0;
 };
 
-/// Where groups end when `rows` rows are mapped by `workers` processes, as `datasets` does it: contiguous
-/// shards, whose sizes differ by at most one with the larger ones first; never more shards than rows; groups
-/// start anew in every shard.
+/// Where groups end when `rows` rows are mapped by `workers` processes, as in `datasets`: contiguous shards
+/// whose sizes differ by at most one, the larger ones first; never more shards than rows; each shard starts a
+/// new group.
 class Groups {
   public:
-    /// `rows` may be any number when workers is 1: then it is not needed.
+    /// `rows` is not used when `workers` is 1 and may then be any number.
     Groups(std::int64_t rows, std::int64_t workers);
 
     /// Rows from `row` to the end of its group; row ≥ 0.

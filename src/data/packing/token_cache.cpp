@@ -15,7 +15,7 @@
 namespace drover {
 namespace {
 
-/// Tells a file from one that is put in its place later; empty when there is none.
+/// Distinguishes a file from one that later replaces it; empty if there is no file.
 std::string identity(const std::filesystem::path& path) {
     struct stat status {};
     if (stat(path.c_str(), &status) != 0) return {};
@@ -23,20 +23,20 @@ std::string identity(const std::filesystem::path& path) {
                        status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
 }
 
-/// The kind of the note that says how many tokens are in no row of a file.
+/// The kind of the note with the number of tokens that are in no row of a file.
 constexpr const char* dropped_note = "dropped";
 
-/// The file if it is there and sound.
+/// The file if it exists and is sound.
 std::optional<TokenFile> open_sound(const std::filesystem::path& path, const FileNotes& notes) {
     if (!std::filesystem::exists(path)) return std::nullopt;
     try {
         return open_verified_token_file(path, notes);
     } catch (const Error&) {
-        return std::nullopt;  // made again: everything in the cache can be
+        return std::nullopt;  // made again, as everything in the cache can be
     }
 }
 
-/// Empty when nothing says where it may be.
+/// Empty if no variable tells where it could be.
 std::filesystem::path find_cache_folder() {
     const auto variable = [](const char* name) -> std::filesystem::path {
         const char* value = std::getenv(name);
@@ -121,7 +121,7 @@ TokenCache::Entry TokenCache::get(const RowDataset& dataset, std::shared_ptr<con
     const auto find = [&]() -> std::optional<Entry> {
         std::optional<TokenFile> file = open_sound(path, notes_);
         if (!file) return std::nullopt;
-        // Where the note was lost, nobody knows.
+        // If the note was lost, the number is unknown.
         const std::string dropped = notes_.remember(path, dropped_note, [] { return "0"; });
         return Entry{.file = std::move(*file), .dropped = std::atoll(dropped.c_str())};
     };

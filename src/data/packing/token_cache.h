@@ -12,26 +12,26 @@
 
 namespace drover {
 
-/// $DROVER_CACHE, else drover/ in $XDG_CACHE_HOME or ~/.cache.
+/// $DROVER_CACHE, otherwise drover/ in $XDG_CACHE_HOME or ~/.cache.
 std::filesystem::path default_cache_folder();
 /// Where a cache in `folder` keeps its FileNotes; datasets that are opened with it start sooner.
 std::filesystem::path cache_notes_folder(const std::filesystem::path& folder);
-/// The same of default_cache_folder(); empty, which is no memory, where there is no place for a cache.
+/// The same for default_cache_folder(); empty (no notes) if there is no place for a cache.
 std::filesystem::path default_notes_folder();
 
-/// What decides the content of a token file, as a file name without suffix.
+/// Everything that determines the content of a token file, as a file name without suffix.
 std::string token_cache_key(const RowDataset& dataset, const Tokenizer& tokenizer,
                             const PackingOptions& options);
 
 using ReportProgress = std::function<void(const TokenStreamProgress&)>;
 
 /// Tokenizes `dataset` into `path`. `report` is called after every row and at the end, on the calling thread.
-/// Error when no row comes out.
+/// Error if that gives no rows.
 TokenFileHeader write_token_file(const std::filesystem::path& path, const RowDataset& dataset,
                                  std::shared_ptr<const Tokenizer> tokenizer, const PackingOptions& options,
                                  std::size_t threads, const ReportProgress& report = {});
 
-/// Token files by what they were made from. Any number of processes may use one folder: the first one that
+/// Token files, keyed by what they were made from. Any number of processes may use one folder: the first that
 /// needs a file makes it, the others wait for it.
 class TokenCache {
   public:
@@ -42,9 +42,9 @@ class TokenCache {
         bool made = false;         ///< by this call
         std::int64_t dropped = 0;  ///< tokens of the text that are in no row
     };
-    /// The token file of `dataset`, made if it is not there or cannot be opened. `overwrite` makes it again
-    /// unless another process did so since this call began. A file that is found damaged is made again; its
-    /// data is verified the first time it is found, unless it was made here.
+    /// The token file of `dataset`, made if it does not exist or cannot be opened. `overwrite` makes it again
+    /// unless another process has done so since this call began. A damaged file is made again. Data is
+    /// verified the first time a file is found, unless it was made here.
     Entry get(const RowDataset& dataset, std::shared_ptr<const Tokenizer> tokenizer,
               const PackingOptions& options, std::size_t threads, bool overwrite,
               const ReportProgress& report = {});

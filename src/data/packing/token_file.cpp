@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* make_again = "Make it again with `drover tokenize`.";
 
-/// Token `i` of ids that begin at `data`.
+/// Token `i` of the ids that start at `data`.
 TokenId token_at(const char* data, std::uint32_t token_bytes, std::uint64_t i) {
     if (token_bytes == 2) {
         std::uint16_t id;

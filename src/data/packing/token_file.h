@@ -26,18 +26,18 @@ struct TokenFileHeader {
     static constexpr std::size_t bytes = 128;
 
     std::uint32_t token_bytes = 0;  ///< 2 or 4
-    std::uint64_t block_size = 0;   ///< tokens per row; 0 when rows have lengths of their own
+    std::uint64_t block_size = 0;   ///< tokens per row; 0 when row lengths vary
     std::uint64_t rows = 0;
     std::uint64_t tokens = 0;
     std::uint64_t vocabulary = 0;  ///< len(tokenizer): every id is below it
     std::uint64_t largest_id = 0;  ///< 0 when there are no tokens
     Packing packing = Packing::hf;
-    std::uint32_t workers = 1;                      ///< that the blocks were made for
+    std::uint32_t workers = 1;                      ///< the blocks were made for this many
     std::string tokenizer;                          ///< its fingerprint, 32 characters
     std::array<unsigned char, 16> data_checksum{};  ///< ContentHash of all bytes after the header
 
-    /// Checks everything that needs no data: magic, version, header checksum, and that the counts fit each
-    /// other and `file_bytes`. `name` is the file's, for errors.
+    /// Checks everything that needs no data: magic, version, header checksum, and that the counts are
+    /// consistent with each other and with `file_bytes`. `name` is the file's, for errors.
     static TokenFileHeader parse(std::string_view file_begin, std::uint64_t file_bytes,
                                  std::string_view name);
     /// The 128 bytes, checksum included.
@@ -49,22 +49,22 @@ struct TokenFileHeader {
 
 static_assert(std::endian::native == std::endian::little, "numbers are written as they lie in memory");
 
-/// Appends the bytes of a number, least significant first, as token files have them.
+/// Appends the bytes of a number, least significant first, as in token files.
 template <class T>
 void append_bytes(std::string& bytes, T value) {
     static_assert(std::is_arithmetic_v<T>);
     bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-/// The rows of a token file that lies in memory.
+/// The rows of a token file in memory.
 class TokenRows final : public TrainingRows {
   public:
-    /// Takes constant time. `file` must stay where it is; `name` is used in errors.
+    /// Takes constant time. `file` must stay in place; `name` is used in errors.
     TokenRows(std::string_view file, std::string name);
 
     const TokenFileHeader& header() const { return header_; }
     std::int64_t size() const override { return static_cast<std::int64_t>(header_.rows); }
-    /// With blocks of one size only the last row may be shorter (lossless packing).
+    /// With a fixed block size, only the last row may be shorter (lossless packing).
     std::int64_t length(std::int64_t row) const override;
     /// Replaces `ids` by the row.
     void read(std::int64_t row, std::vector<TokenId>& ids) const;
@@ -74,7 +74,7 @@ class TokenRows final : public TrainingRows {
     /// Reads everything: Error when the checksum is wrong, an id is not below the vocabulary, or the row ends
     /// do not ascend.
     void verify() const;
-    /// Error when some id is not below `vocab_size` (of the model); takes constant time.
+    /// Error when an id is not below `vocab_size` (of the model); takes constant time.
     void check_vocabulary(std::int64_t vocab_size) const;
 
   private:
@@ -86,10 +86,10 @@ class TokenRows final : public TrainingRows {
     TokenFileHeader header_;
 };
 
-/// Whether a file begins as token files do.
+/// Whether a file starts like a token file.
 bool is_token_file(const std::filesystem::path& path);
 
-/// A token file mapped into memory: opening takes constant time, pages are read as rows are.
+/// A token file mapped into memory: opening takes constant time; pages are loaded as rows are read.
 class TokenFile {
   public:
     explicit TokenFile(const std::filesystem::path& path);
@@ -103,10 +103,10 @@ class TokenFile {
     TokenRows rows_;
 };
 
-/// The kind of the note that says that a token file was verified.
+/// The kind of the note that records that a token file was verified.
 inline constexpr const char* verified_note = "verified";
 
-/// Opens a token file and verifies its data, unless `notes` say that this was done.
+/// Opens a token file and verifies its data, unless `notes` record that this was done.
 TokenFile open_verified_token_file(const std::filesystem::path& path, const FileNotes& notes);
 
 }  // namespace drover

@@ -12,14 +12,14 @@
 
 namespace drover {
 
-/// Writes a token file row by row, in constant memory, beside its place; finish() moves it there. A writer
-/// that is abandoned leaves nothing behind. Ids take 16 bits when the vocabulary has at most 65,536.
+/// Writes a token file row by row, in constant memory, next to its final path; finish() moves it there. An
+/// abandoned writer leaves no file. Ids take 16 bits when the vocabulary has at most 65,536.
 class TokenFileWriter {
   public:
     TokenFileWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
                     const PackingOptions& options);
 
-    /// With blocks of one size every row but the last one must be full. Error when an id is not in the
+    /// With a fixed block size every row but the last must be full. Error when an id is not in the
     /// vocabulary.
     void add(std::span<const TokenId> row);
     TokenFileHeader finish();
@@ -35,7 +35,7 @@ class TokenFileWriter {
     std::uint64_t written_ = TokenFileHeader::bytes;
     std::string buffer_;
     ContentHash checksum_;
-    /// Row ends wait in a file of their own, because rows can be too many for memory.
+    /// Row ends go to a separate file first, because there can be too many for memory.
     std::unique_ptr<PartialFile> ends_;
     std::string ends_buffer_;
     std::uint64_t ends_written_ = 0;

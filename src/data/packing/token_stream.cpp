@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// What travels through the pipeline: consecutive rows of text of one group.
+/// The item of the pipeline: consecutive rows of text of one group.
 struct Piece {
     RowBatch text;
     std::vector<TokenId> ids;
@@ -18,7 +18,7 @@ struct Piece {
     bool ends_group = false;
 };
 
-/// Cuts a source into pieces that stay inside groups and hold about `wanted_bytes` of text.
+/// Cuts a source into pieces that do not cross groups and hold about `wanted_bytes` of text.
 class PieceReader {
   public:
     PieceReader(const RowDataset& dataset, Groups groups)
@@ -32,7 +32,7 @@ class PieceReader {
         row_ += count;
         piece.ends_group = count == left;
         const auto bytes_per_row = static_cast<std::int64_t>(piece.text.bytes.size()) / count + 1;
-        // Rows can become longer all of a sudden, so the number grows slowly and falls at once.
+        // Rows can suddenly become longer, so the number grows slowly and drops immediately.
         rows_to_ask_ = std::clamp<std::int64_t>(wanted_bytes / bytes_per_row, 1,
                                                 std::min(2 * rows_to_ask_, rows_per_group));
         return true;

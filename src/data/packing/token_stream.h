@@ -13,9 +13,9 @@ namespace drover {
 
 struct PackingOptions {
     Packing packing = Packing::hf;
-    /// Tokens per block. Under Packing::none the longest row: what is longer is cut off there; 0: nothing is.
+    /// Tokens per block. Under Packing::none, the length at which rows are cut off; 0: rows are not cut.
     std::int64_t block_size = 1024;
-    /// preprocessing_num_workers: under hf the blocks depend on it. The other packings do not.
+    /// preprocessing_num_workers: under hf the blocks depend on it, under the other packings they do not.
     std::int64_t workers = 1;
     /// Stop after this many rows (max_train_samples, max_eval_samples).
     std::optional<std::int64_t> max_rows;
@@ -30,10 +30,10 @@ struct TokenStreamProgress {
     std::int64_t dropped = 0;
 };
 
-/// Rows of text (or of token ids) → token ids → rows to train on, in order. A thread reads, `threads` threads
-/// tokenize, and the caller packs as it takes rows. What comes out depends on the options alone, never on
-/// `threads`. Memory is bounded: some pieces of about 128 KiB of text per thread (or of one row, where a row
-/// is longer).
+/// Rows of text (or of token ids) → token ids → rows to train on, in order. One thread reads, `threads`
+/// threads tokenize, and the caller packs as it takes rows. The result depends only on the options, never on
+/// `threads`. Memory is bounded: a few pieces per thread, each of about 128 KiB of text (or of one row, if a
+/// row is longer).
 class TokenStream {
   public:
     /// `dataset` must outlive the stream. Its rows are counted first when options.workers > 1 under hf.
@@ -52,7 +52,7 @@ class TokenStream {
     std::unique_ptr<State> state_;
 };
 
-/// Number of threads to tokenize with when the user names none: one per processor.
+/// Number of tokenizing threads if the user gives none: one per processor.
 std::size_t default_tokenize_threads();
 
 }  // namespace drover

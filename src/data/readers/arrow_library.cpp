@@ -26,7 +26,7 @@ const DroverArrowModule& arrow_library(std::string_view file) {
                 "and keep drover_arrow.so beside the program; or convert the data to JSON lines."};
         return *arrow.function<decltype(drover_arrow_module)>("drover_arrow_module")();
     };
-    static const DroverArrowModule& loaded = load();  // tried again after an error
+    static const DroverArrowModule& loaded = load();  // retried after an error
     return loaded;
 }
 
@@ -41,7 +41,7 @@ bool have_arrow_library() {
 
 ArrowFile::ArrowFile(const std::filesystem::path& path)
     : path_(path.string()), module_(arrow_library(path_)), file_(nullptr, module_.close) {
-    open_byte_stream(path);  // says what is wrong with a path in the same words as for every format
+    open_byte_stream(path);  // reports a bad path in the same words as for every format
     Buffer message{};
     file_.reset(module_.open(path_.c_str(), path.extension() == ".arrow" ? 0 : 1, message.data()));
     if (file_ == nullptr) fail(message.data());

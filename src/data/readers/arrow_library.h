@@ -10,23 +10,23 @@
 
 namespace drover {
 
-/// The loaded module drover_arrow.so (core/program_module.h). Error, with `file` as the reason why it is
-/// needed, when it is not there or cannot be loaded.
+/// The loaded module drover_arrow.so (core/program_module.h). Error, naming `file` as the reason it is
+/// needed, if it is missing or cannot be loaded.
 const DroverArrowModule& arrow_library(std::string_view file);
 
 /// Whether arrow_library would succeed.
 bool have_arrow_library();
 
-/// A parquet or Arrow file, open.
+/// An open parquet or Arrow file.
 class ArrowFile {
   public:
     explicit ArrowFile(const std::filesystem::path& path);
 
     std::int64_t row_count() const { return module_.row_count(file_.get()); }
     const std::vector<std::string>& columns() const { return columns_; }
-    /// Where text is read next; `column` counts from 0 and must hold strings.
+    /// Sets where text is read next; `column` counts from 0 and must hold strings.
     void seek(std::size_t column, std::int64_t row);
-    /// Gives up to `count` rows to `sink`; fewer only at the end.
+    /// Passes up to `count` rows to `sink`; fewer only at the end.
     std::int64_t read_text(std::int64_t count, DroverArrowTextSink sink, void* context);
     DroverArrowTokens read_tokens(std::int64_t row);
 

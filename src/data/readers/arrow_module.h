@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-/// What drover_arrow.so offers. It is the only code that is linked with Arrow C++, and the program loads it
-/// when a parquet or Arrow file is opened for the first time; plain C types only, so that it may come from
-/// another compiler. Functions that can fail put a sentence without its full stop into `message` (of
+/// The interface of drover_arrow.so. It is the only code that is linked with Arrow C++; the program loads it
+/// when a parquet or Arrow file is first opened. It uses plain C types only, so that another compiler may
+/// have built it. Functions that can fail put a sentence without its full stop into `message` (of
 /// drover_arrow_message_size bytes) and return a null pointer or −1.
 extern "C" {
 
@@ -13,11 +13,11 @@ enum { drover_arrow_version = 2, drover_arrow_message_size = 1024 };
 struct DroverArrowFile;
 struct DroverArrowWriter;
 
-/// Takes one row; `size` is −1 for null.
+/// Receives one row; `size` is −1 for null.
 typedef void (*DroverArrowTextSink)(void* context, const char* text, std::int64_t size);
 
-/// One row of token ids. Pointers are null where the file has no such column; `labels` and `mask` have
-/// `count` elements too. Valid until the next call.
+/// One row of token ids. Pointers are null if the file has no such column; `labels` and `mask` also have
+/// `count` elements. Valid until the next call.
 struct DroverArrowTokens {
     std::int64_t count;
     const std::int64_t* ids;
@@ -35,7 +35,7 @@ struct DroverArrowModule {
 
     /// The next read_text begins at this row of this column, which must hold strings.
     std::int32_t (*seek)(DroverArrowFile* file, std::int32_t column, std::int64_t row, char* message);
-    /// Gives up to `count` rows to `sink` and returns how many; fewer only at the end.
+    /// Passes up to `count` rows to `sink` and returns how many; fewer only at the end.
     std::int64_t (*read_text)(DroverArrowFile* file, std::int64_t count, DroverArrowTextSink sink,
                               void* context, char* message);
     /// Reads input_ids, labels and attention_mask (lists of integers) of one row of an Arrow file.
@@ -52,7 +52,7 @@ struct DroverArrowModule {
     std::int32_t (*finish)(DroverArrowWriter* writer, char* message);
 };
 
-/// The two symbols that are looked up. The first gives drover_arrow_version.
+/// The two symbols that are looked up. The first returns drover_arrow_version.
 int drover_arrow_module_version(void);
 const DroverArrowModule* drover_arrow_module(void);
 }

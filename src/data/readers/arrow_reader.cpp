@@ -32,7 +32,7 @@ class ArrowReader : public FileReader {
                 static_cast<Sink*>(context)->add(text, size);
             },
             &sink);
-        // Checked here, because nothing may be thrown through the module.
+        // Checked here, because no exception may pass through the module.
         for (std::size_t i = first; i < batch.size(); ++i) {
             const std::string_view row = batch[i];
             const auto place = [&] {

@@ -8,7 +8,7 @@
 
 namespace drover {
 
-/// A column of strings of a parquet or Arrow file. Error for a null and for text that is not UTF-8.
+/// A string column of a parquet or Arrow file. Error for a null and for text that is not UTF-8.
 std::unique_ptr<FileReader> make_arrow_reader(const std::filesystem::path& path, const std::string& column);
 
 }  // namespace drover

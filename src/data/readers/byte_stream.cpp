@@ -49,7 +49,7 @@ class FileStream : public ByteStream {
     std::string peek(std::size_t size) {
         std::string bytes(size, '\0');
         const ssize_t count = pread(file_, bytes.data(), size, 0);
-        // What cannot be read by position (a pipe) is taken as it comes.
+        // A file without positions (a pipe) cannot be peeked at.
         bytes.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
         return bytes;
     }
@@ -62,7 +62,7 @@ class FileStream : public ByteStream {
 
     std::string path_;
     int file_;
-    std::size_t size_ = 0;  ///< when it was opened; 0 for what has none, such as a pipe
+    std::size_t size_ = 0;  ///< when it was opened; 0 if it has none, as a pipe
     std::size_t read_ = 0;
 };
 
@@ -95,7 +95,7 @@ class GzipStream : public ByteStream {
                 if (!between_members_) fail_truncated(path_);
                 return 0;
             }
-            if (between_members_ && state_.next_in[0] == 0) {  // padding behind the last member
+            if (between_members_ && state_.next_in[0] == 0) {  // padding after the last member
                 ++state_.next_in;
                 --state_.avail_in;
                 continue;
@@ -233,7 +233,7 @@ bool ByteWindow::grow() {
         end_ -= begin_;
         begin_ = 0;
     }
-    // What is left over must not lead to small reads, and small files need no large buffer.
+    // Leftover bytes must not lead to small reads, and small files need no large buffer.
     if (filled_ && size_ < block_size) resize(block_size);
     if (size_ - end_ < size_ / 2) resize(size_ * 2);
     const std::size_t room = size_ - end_;

@@ -11,35 +11,35 @@
 
 namespace drover {
 
-/// Bytes in order, each given once.
+/// Bytes in order, each delivered once.
 class ByteStream {
   public:
     virtual ~ByteStream() = default;
 
-    /// Puts up to `size` bytes into `into` and returns how many; 0 is the end. Error when the file cannot be
-    /// read, or when compressed data is damaged or stops too early.
+    /// Puts up to `size` bytes into `into` and returns how many; 0 means the end. Error when the file cannot
+    /// be read, or when compressed data is damaged or truncated.
     virtual std::size_t read(char* into, std::size_t size) = 0;
 };
 
-/// The Error of a file that had more bytes when it was first looked at.
+/// The Error for a file that had more bytes when it was first opened.
 [[noreturn]] void fail_shortened(const std::string& path, std::uintmax_t bytes, std::uintmax_t before);
 
-/// Opens a file; one that begins as gzip or Zstandard data is decompressed on the way, whatever its name.
+/// Opens a file. Content that starts like gzip or Zstandard data is decompressed, whatever the file's name.
 /// Error for a name ending in .gz or .zst whose content is something else.
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path);
 
 /// A stream over bytes in memory, which must outlive it.
 std::unique_ptr<ByteStream> memory_byte_stream(std::string_view bytes);
 
-/// A window over the part of a stream that is being looked at.
+/// A window over the part of a stream that is being examined.
 class ByteWindow {
   public:
     explicit ByteWindow(std::unique_ptr<ByteStream> stream);
 
-    /// What was read and not dropped. Invalidated by grow().
+    /// The bytes read and not yet dropped. Invalidated by grow().
     std::string_view bytes() const { return {buffer_.get() + begin_, end_ - begin_}; }
     void drop(std::size_t count) { begin_ += count; }
-    /// Reads more bytes behind those there are; false at the end of the stream.
+    /// Appends more bytes to the window; false at the end of the stream.
     bool grow();
     bool at_end() const { return at_end_; }
 

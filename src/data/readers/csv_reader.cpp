@@ -22,7 +22,7 @@ std::vector<std::string> header_names(const RowBatch& cells) {
         names.push_back(cells[i].empty() ? fmt::format("Unnamed: {}", i) : std::string(cells[i]));
     const std::unordered_set<std::string> given(names.begin(), names.end());
     std::unordered_set<std::string> made;
-    // A name once taken stays taken, so the next copy of a name is looked for behind the last one.
+    // Names are never released, so the search for a free number continues after the last one used.
     std::unordered_map<std::string, int> copies;
     for (std::string& name : names) {
         if (made.insert(name).second) continue;

@@ -41,7 +41,7 @@ void CsvRecords::take_line_break() {
 }
 
 void CsvRecords::copy_run(RowBatch& cells, bool quoted) {
-    // An opening quote that is never closed would take the rest of the file into memory.
+    // An unclosed quote would otherwise read the rest of the file into memory.
     constexpr std::size_t largest_record = std::size_t{256} << 20;
     const std::string_view bytes = window_.bytes();
     const auto special = [&](char c) {
@@ -50,7 +50,8 @@ void CsvRecords::copy_run(RowBatch& cells, bool quoted) {
     const std::string_view run(bytes.begin(), std::find_if(bytes.begin(), bytes.end(), special));
     cells.bytes.append(run);
     if (quoted) {
-        // A line break inside quotes is text; "\r\n" counts once, a lone "\r" not at all, for place() only.
+        // A line break inside quotes is text. For place() only, "\r\n" counts once and a lone "\r" not at
+        // all.
         line_ += std::count(run.begin(), run.end(), '\n');
     }
     window_.drop(run.size());
@@ -81,7 +82,7 @@ bool CsvRecords::next(RowBatch& cells) {
                     state = State::blank_line;
                 }
                 break;
-            case State::blank_line:  // blanks and tabs so far; a delimiter may be one of them
+            case State::blank_line:  // blanks and tabs so far; the delimiter may be one of them
                 if (end) return false;
                 if (line_break) {
                     take_line_break();
@@ -123,7 +124,7 @@ bool CsvRecords::next(RowBatch& cells) {
                     drop();
                     state = State::quoted;
                 } else {
-                    state = State::plain;  // the cell ends here, or goes on without quotes
+                    state = State::plain;  // the cell ends here, or continues without quotes
                 }
                 break;
             case State::plain:

@@ -9,18 +9,18 @@
 
 namespace drover {
 
-/// Splits a delimited file into records as pandas does: cells may stand in quotes, within which line breaks
-/// and delimiters are text and a doubled quote is one quote; quotes elsewhere in a cell are text; "\n",
-/// "\r\n" and "\r" end a record; lines that are empty or only blanks and tabs are passed over; a byte-order
-/// mark is dropped.
+/// Splits a delimited file into records as pandas does. Cells may be quoted; inside quotes, line breaks and
+/// delimiters are text and a doubled quote is one quote. Quotes elsewhere in a cell are text. "\n", "\r\n"
+/// and "\r" end a record. Lines that are empty or only blanks and tabs are skipped. A byte-order mark is
+/// dropped.
 class CsvRecords {
   public:
     CsvRecords(std::unique_ptr<ByteStream> stream, std::string name, char delimiter);
 
-    /// Replaces `cells` by the cells of the next record; false at the end. Error for a quote that is never
-    /// closed and for text that is not UTF-8.
+    /// Replaces `cells` by the cells of the next record; false at the end. Error for an unclosed quote and
+    /// for text that is not UTF-8.
     bool next(RowBatch& cells);
-    /// Where the record given last begins: "data.csv, line 7".
+    /// Where the last returned record begins: "data.csv, line 7".
     std::string place() const;
 
   private:
@@ -31,7 +31,7 @@ class CsvRecords {
     void drop();
     /// Takes "\r", "\n" or "\r\n".
     void take_line_break();
-    /// Copies bytes of a cell up to the next one that may mean something in it.
+    /// Copies bytes of a cell up to the next one that may be special.
     void copy_run(RowBatch& cells, bool quoted);
     void check_utf8(const RowBatch& cells) const;
 

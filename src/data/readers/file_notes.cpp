@@ -15,8 +15,9 @@
 namespace drover {
 namespace {
 
-/// Whether a file may no longer change within the resolution of its times. A time of modification may have
-/// whole seconds, and some file systems count in twos; ctime is the kernel's, which ticks often.
+/// Whether the file is old enough that any further change would alter its timestamps. Modification times may
+/// be in whole seconds, and some file systems have a resolution of two; ctime comes from the kernel's clock,
+/// which ticks often.
 bool is_settled(const struct stat& status) {
     constexpr std::int64_t nanoseconds = 1'000'000'000;
     timespec now{};
@@ -39,7 +40,7 @@ struct stat status_of(const std::filesystem::path& file) {
 
 std::filesystem::path FileNotes::place(const std::filesystem::path& file, const std::string& kind) const {
     const struct stat status = status_of(file);
-    // The time of modification can be set; that of the last change of anything (ctime) cannot.
+    // The modification time can be set by programs; ctime cannot.
     const std::string state =
         fmt::format("{} {} {}.{:09} {}.{:09} {}", status.st_dev, status.st_size, status.st_mtim.tv_sec,
                     status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec, status.st_ino);
@@ -54,7 +55,7 @@ void FileNotes::write(const std::filesystem::path& place, const std::string& con
     try {
         write_file_atomically(place, content);
     } catch (const Error&) {
-        // Only a memory: without it the file is read again.
+        // Notes are only a cache: without one the file is read again.
     }
 }
 
@@ -64,7 +65,7 @@ std::string FileNotes::remember(const std::filesystem::path& file, const std::st
     const std::filesystem::path noted = place(file, kind);
     if (std::filesystem::exists(noted)) return read_text_file(noted);
     std::string text = find_out();
-    // Not when the file changed meanwhile, nor when it may change again without a trace.
+    // Not if the file changed in the meantime, nor if it could still change without changing its timestamps.
     if (is_settled(status_of(file)) && place(file, kind) == noted) write(noted, text);
     return text;
 }

@@ -16,12 +16,12 @@ class FileReader {
     /// Appends the next rows to `batch`, at most `count`, and returns how many; fewer than `count` only at
     /// the end of the file.
     virtual std::size_t read(RowBatch& batch, std::size_t count) = 0;
-    /// Passes over rows, at most `count`, and returns how many; fewer only at the end. Does not notice every
-    /// fault in the rows it passes over.
+    /// Skips at most `count` rows and returns how many; fewer only at the end. Does not detect every error in
+    /// the skipped rows.
     virtual std::int64_t skip(std::int64_t count) = 0;
 };
 
-/// FileReader::skip() by means of next(), which reads a row and is false at the end.
+/// Implements FileReader::skip() with next(), which reads a row and returns false at the end.
 template <class Next>
 std::int64_t skip_by_reading(std::int64_t count, const Next& next) {
     std::int64_t passed = 0;
@@ -29,7 +29,7 @@ std::int64_t skip_by_reading(std::int64_t count, const Next& next) {
     return passed;
 }
 
-/// The Errors that several formats share. `place` is the file and the line or row.
+/// Errors shared by several formats. `place` is the file and the line or row.
 [[noreturn]] void fail_invalid_utf8(std::string_view place, char byte);
 /// `why` completes "the row has no text, because its \"text\" …".
 [[noreturn]] void fail_null_text(std::string_view place, std::string_view column, std::string_view why);

@@ -15,7 +15,7 @@
 namespace drover {
 namespace {
 
-/// Calls value(scanner, key) for every key of an object; it must read the value.
+/// Calls value(scanner, key), which must read the value, for every key of an object.
 template <class Value>
 void for_each_member(JsonScanner& scanner, std::string_view place, Value&& value) {
     std::vector<std::string> keys;

@@ -109,7 +109,7 @@ char JsonRows::byte(std::size_t at) {
 }
 
 std::size_t JsonRows::value_size() {
-    const auto string_end = [&](std::size_t at) {  // `at` is behind the opening quote
+    const auto string_end = [&](std::size_t at) {  // `at` is after the opening quote
         for (;; ++at) {
             const std::string_view bytes = window_.bytes();
             while (at < bytes.size() && bytes[at] != '"' && bytes[at] != '\\' &&
@@ -118,7 +118,7 @@ std::size_t JsonRows::value_size() {
             const char c = byte(at);
             if (c == '"') return at + 1;
             if (c == '\\') ++at;
-            // Without this check a quote that is never closed would take the rest of the file into memory.
+            // Without this check an unclosed quote would read the rest of the file into memory.
             if (static_cast<unsigned char>(c) < 0x20) {
                 row_line_ = line_;
                 fail("a string holds a raw control character, such as a line break, or is never closed");

@@ -10,8 +10,8 @@
 
 namespace drover {
 
-/// The rows of a JSON file as pieces of its text, one in memory at a time: objects that follow each other
-/// (with line breaks between them or inside them, or none), or the members of one list.
+/// The rows of a JSON file as pieces of its text, one in memory at a time: consecutive objects (with line
+/// breaks between or inside them, or none), or the members of one list.
 class JsonRows {
   public:
     /// With a `field`, the rows are the members of the list under that key of the one object in the file.
@@ -21,9 +21,9 @@ class JsonRows {
     bool next(std::string_view& row);
     /// Whether rows are the members of a list (which may be plain strings).
     bool is_list() const { return is_list_; }
-    /// Where the row given last begins: "data.json, line 7".
+    /// Where the last returned row begins: "data.json, line 7".
     std::string place() const;
-    /// Bytes of the file up to the end of the row given last.
+    /// Bytes of the file up to the end of the last returned row.
     std::int64_t offset() const { return offset_; }
 
   private:
@@ -39,11 +39,11 @@ class JsonRows {
 
     ByteWindow window_;
     std::string name_;
-    bool in_object_;  ///< the list stands under a key
+    bool in_object_;  ///< the list is under a key
     bool is_list_ = false;
     bool list_ended_ = false;
     bool first_ = true;
-    std::size_t given_ = 0;  ///< bytes of the row given last, still in the window
+    std::size_t given_ = 0;  ///< bytes of the last returned row, still in the window
     std::int64_t line_ = 1;  ///< of the window's first byte
     std::int64_t row_line_ = 1;
     std::int64_t offset_ = 0;

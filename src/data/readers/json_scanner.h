@@ -6,21 +6,21 @@
 
 namespace drover {
 
-/// Reads one JSON value from beginning to end without keeping it. NaN, Infinity and -Infinity count as
-/// numbers, as Python writes them. Error, which begins with `place`, for everything that is not JSON.
+/// Reads one JSON value from beginning to end without storing it. NaN, Infinity and -Infinity count as
+/// numbers, as Python writes them. Error, starting with `place`, for anything that is not JSON.
 class JsonScanner {
   public:
     JsonScanner(std::string_view text, std::string_view place) : text_(text), place_(place) {}
 
-    /// The first character of the next value, key or mark; '\0' at the end.
+    /// The first character of the next value, key or punctuation mark; '\0' at the end.
     char peek();
-    /// Takes `mark` if it comes next.
+    /// Consumes `mark` if it comes next.
     bool take(char mark);
-    /// Takes `mark` or fails.
+    /// Consumes `mark` or fails.
     void expect(char mark);
     /// Reads a string; replaces `value`.
     void string(std::string& value);
-    /// Passes over a value of any kind.
+    /// Skips a value of any kind.
     void skip_value(int depth = 0);
     /// Fails unless everything was read.
     void end();

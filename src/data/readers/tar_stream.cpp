@@ -18,7 +18,7 @@ std::string_view field(std::string_view header, std::size_t at, std::size_t size
     return whole.substr(0, whole.find('\0'));
 }
 
-/// The value of `key` in the records ("<size> <key>=<value>\n") of a pax header; empty if it is not there.
+/// The value of `key` in the records ("<size> <key>=<value>\n") of a pax header; empty if it is missing.
 std::string_view pax_value(std::string_view records, std::string_view key) {
     while (!records.empty()) {
         std::size_t size = 0;
@@ -48,7 +48,7 @@ bool TarStream::next_file() {
         if (window_.bytes().empty()) return false;
         const std::string header(bytes(block));
         if (header.find_first_not_of('\0') == std::string::npos) return false;
-        // The sum of the header's bytes, those of the sum itself counted as blanks.
+        // The sum of the header's bytes, with the checksum field counted as blanks.
         unsigned sum = 0, expected = 0;
         for (std::size_t i = 0; i < block; ++i)
             sum += i >= 148 && i < 156 ? unsigned{' '} : static_cast<unsigned char>(header[i]);

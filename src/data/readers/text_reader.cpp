@@ -32,7 +32,7 @@ class TextReader : public FileReader {
         while (rows < count) {
             rows += take_whole_lines(batch, count - rows);
             if (rows == count || grow()) continue;
-            rows += take_whole_lines(batch, count - rows);  // a "\r" at the very end is whole now
+            rows += take_whole_lines(batch, count - rows);  // a "\r" at the very end is complete now
             const std::string_view rest = window_.bytes();
             if (rows < count && !rest.empty()) {
                 if (batch != nullptr) batch->add(rest);
@@ -45,7 +45,7 @@ class TextReader : public FileReader {
         return rows;
     }
 
-    /// Takes lines whose end is in the window. With line breaks kept, a run of them is copied in one piece.
+    /// Takes lines that end inside the window. With line breaks kept, a run of lines is copied in one piece.
     std::size_t take_whole_lines(RowBatch* batch, std::size_t count) {
         const std::string_view bytes = checked_bytes();
         std::size_t rows = 0, at = 0, copied = 0;
@@ -110,7 +110,7 @@ class TextReader : public FileReader {
         carriage_return_ = none;
         const std::string_view fresh = window_.bytes().substr(checked_);
         checked_ += valid_utf8_prefix(fresh);
-        // The last bytes may be the beginning of a character whose rest comes with the next block.
+        // The last bytes may be the start of a character that continues in the next block.
         constexpr std::size_t longest_beginning = 3;
         const std::size_t unchecked = window_.bytes().size() - checked_;
         if (unchecked > longest_beginning || (!more && unchecked > 0)) fail_utf8();
@@ -129,10 +129,10 @@ class TextReader : public FileReader {
     ByteWindow window_;
     std::string name_;
     bool keep_linebreaks_;
-    std::int64_t rows_ = 0;    ///< given so far
-    std::size_t checked_ = 0;  ///< leading bytes of the window that are whole characters
+    std::int64_t rows_ = 0;    ///< returned so far
+    std::size_t checked_ = 0;  ///< leading bytes of the window that are complete characters
     std::size_t carriage_return_ =
-        none;  ///< the next "\r" of the checked bytes, their number if there is none
+        none;  ///< the next "\r" of the checked bytes, or their number if there is none
 };
 
 }  // namespace

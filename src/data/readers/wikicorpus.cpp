@@ -14,7 +14,7 @@
 namespace drover {
 namespace {
 
-/// What Python's str.strip() removes, among the characters of Latin-1.
+/// Removes what Python's str.strip() removes, limited to Latin-1 characters.
 std::string_view stripped(std::string_view text) {
     constexpr std::string_view spaces = "\t\n\v\f\r \x1c\x1d\x1e\x1f\x85\xa0";
     const std::size_t begin = text.find_first_not_of(spaces);
@@ -29,8 +29,8 @@ std::string latin1_to_utf8(std::string_view text) {
     return converted;
 }
 
-/// id and title of a line such as `<doc id="12" title="Anarchism" …>`: the script's pattern wants something
-/// before the first, between both and behind the second, and takes the last place where it fits.
+/// id and title of a line such as `<doc id="12" title="Anarchism" …>`. The script's pattern requires
+/// something before the first, between the two and after the second, and takes the last possible match.
 std::pair<std::string, std::string> metadata(std::string_view line) {
     while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
     constexpr std::string_view id_key = "id=\"", title_key = "title=\"";

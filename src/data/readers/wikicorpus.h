@@ -9,7 +9,7 @@
 
 namespace drover {
 
-/// id, title, text.
+/// The columns: id, title, text.
 const std::vector<std::string>& wikicorpus_columns();
 
 /// The articles of a raw Wikicorpus archive (raw.en.tgz and its like; Latin-1 files), in the archive's order,

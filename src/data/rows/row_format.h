@@ -9,11 +9,11 @@ namespace drover {
 
 enum class RowFormat { text, json, csv, tsv, parquet, arrow, tokens, wikicorpus };
 
-/// The format that a file's name says, with or without .gz or .zst behind it (.txt, .json, .jsonl, .ndjson,
+/// The format according to a file's name, with or without a final .gz or .zst (.txt, .json, .jsonl, .ndjson,
 /// .csv, .tsv, .parquet, .arrow, .tokens; .tgz and .tar.gz: raw Wikicorpus); nothing for other names.
 std::optional<RowFormat> known_format(const std::filesystem::path& path);
 
-/// The same; Error, which lists the names there are, for others.
+/// The same; for other names an Error that lists the known ones.
 RowFormat format_of(const std::filesystem::path& path);
 
 std::string_view format_name(RowFormat format);

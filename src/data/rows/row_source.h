@@ -16,15 +16,14 @@ namespace drover {
 struct TokenForm {
     std::string name;  ///< of the first file
     Packing packing = Packing::hf;
-    std::int64_t block_size = 0;  ///< 0 when rows have lengths of their own
-    std::int64_t workers = 1;     ///< that blocks of Packing::hf were made for
-    std::string tokenizer{};      ///< its fingerprint; empty where the files do not say
+    std::int64_t block_size = 0;  ///< 0 when row lengths vary
+    std::int64_t workers = 1;     ///< that blocks of Packing::hf were made for (preprocessing_num_workers)
+    std::string tokenizer{};      ///< its fingerprint; empty if the files do not tell
     std::int64_t largest_id = 0;
-    bool rows_are_final =
-        false;  ///< blocks or examples; otherwise a row is a text, which is still to be packed
+    bool rows_are_final = false;  ///< blocks or examples; otherwise a row is a text that must still be packed
     bool may_have_labels = false;
 
-    /// Why rows of both may not follow each other, as in "made with different …"; empty when they may.
+    /// Why rows of both may not be combined, as in "made with different …"; empty if they may.
     std::string difference(const TokenForm& other) const {
         if (tokenizer != other.tokenizer) return "tokenizers";
         if (packing != other.packing) return "packings";
@@ -52,14 +51,14 @@ struct RowBatch {
     }
 };
 
-/// The rows of one column of one split, in order, read as they are asked for: memory does not grow with the
-/// corpus. Used by one thread at a time.
+/// The rows of one column of one split, in order, read on demand: memory does not grow with the corpus. For
+/// one thread at a time.
 class RowSource {
   public:
     virtual ~RowSource() = default;
 
-    /// Replaces `batch` by the next rows, at most `max_rows`; an empty batch means the end. Error names the
-    /// file and the line or row for invalid UTF-8, a null text, broken quoting and the like.
+    /// Replaces `batch` by the next rows, at most `max_rows`; an empty batch means the end. The Error for
+    /// invalid UTF-8, a null text, broken quoting and the like names the file and the line or row.
     virtual void next(RowBatch& batch, std::size_t max_rows) = 0;
 };
 
@@ -68,21 +67,21 @@ class RowDataset {
   public:
     virtual ~RowDataset() = default;
 
-    /// Rows from `first_row` on; the rows before it are passed over as cheaply as the format allows.
+    /// Rows from `first_row` on; earlier rows are skipped as cheaply as the format allows.
     virtual std::unique_ptr<RowSource> open(std::int64_t first_row) const = 0;
     /// Number of rows; may read the whole corpus the first time.
     virtual std::int64_t row_count() const = 0;
-    /// Names of all columns, in order of first appearance, and the one that is read.
+    /// The names of all columns, in order of first appearance, and the one that is read.
     virtual const std::vector<std::string>& column_names() const = 0;
     virtual const std::string& text_column() const = 0;
-    /// Changes whenever a row could be another one: a hash, in hexadecimal, of the files and of how they are
+    /// Changes whenever a row might have changed: a hash, in hexadecimal, of the files and of how they are
     /// read.
     virtual std::string fingerprint() const = 0;
     /// The same from the files' names and sizes, without reading them: it may miss a change.
     virtual std::string quick_fingerprint() const = 0;
 
-    /// Null for rows of text. Otherwise rows are token ids: what open() gives are their bytes (of TokenId),
-    /// and token_rows() gives any of them at any time.
+    /// Null for rows of text. Otherwise rows are token ids: open() gives their bytes (of TokenId), and
+    /// token_rows() allows random access.
     virtual const TokenForm* token_form() const { return nullptr; }
     virtual std::shared_ptr<const TrainingRows> token_rows() const { return nullptr; }
 };

@@ -13,13 +13,12 @@
 namespace drover {
 namespace {
 
-/// Of every `period` rows from `begin` on, those at [low, high); nothing from `end` on (if it is not
-/// negative).
+/// Of every `period` rows from `begin` on, those at [low, high); none from `end` on (if it is not negative).
 struct Pattern {
     std::int64_t begin, end, period, low, high;
 
     std::int64_t width() const { return high - low; }
-    /// The position, in the whole, of row `row` of the subset.
+    /// The position of the subset's row `row` in the whole.
     std::int64_t position(std::int64_t row) const {
         return begin + row / width() * period + low + row % width();
     }

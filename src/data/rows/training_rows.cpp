@@ -18,7 +18,7 @@ class RowRange final : public TrainingRows {
     void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override {
         rows_->read(inside(row), ids, labels);
     }
-    /// Looking at each row would read all of them where files do not tell lengths.
+    /// Checking each row would read all of them if the files do not store lengths.
     std::int64_t longest() const override { return size_ > 0 ? rows_->longest() : 0; }
 
   private:

@@ -8,22 +8,22 @@
 
 namespace drover {
 
-/// Rows of token ids that batches are made of, in any order and from any thread.
+/// Rows of token ids for batches, readable in any order and from any thread.
 class TrainingRows {
   public:
     virtual ~TrainingRows() = default;
 
     virtual std::int64_t size() const = 0;
-    /// Tokens in a row.
+    /// Number of tokens in a row.
     virtual std::int64_t length(std::int64_t row) const = 0;
-    /// Replaces `ids` and `labels` by the row's. Labels are those of Hugging Face (aligned with the ids, −100
-    /// for no target), and empty where every id is its own label.
+    /// Replaces `ids` and `labels` by the row's. Labels are as in Hugging Face (aligned with the ids, −100
+    /// for no target), and empty if every id is its own label.
     virtual void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const = 0;
 
     /// Lengths of all rows.
     std::vector<std::int64_t> lengths() const;
-    /// No row is longer: the largest of them, or of the rows that these were taken from; 0 when there are
-    /// no rows.
+    /// An upper bound of the row lengths: the longest row, here or among the rows that these were taken from;
+    /// 0 if there are no rows.
     virtual std::int64_t longest() const;
 };
 
@@ -31,7 +31,7 @@ class TrainingRows {
 std::shared_ptr<const TrainingRows> training_row_range(std::shared_ptr<const TrainingRows> rows,
                                                        std::int64_t begin, std::int64_t end);
 
-/// The rows, each cut off behind its first `longest` ids (and labels).
+/// The rows, each cut off after its first `longest` ids (and labels).
 std::shared_ptr<const TrainingRows> cut_training_rows(std::shared_ptr<const TrainingRows> rows,
                                                       std::int64_t longest);
 

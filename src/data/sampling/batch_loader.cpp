@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// Makes one batch after the other; lives on the prefetcher's thread.
+/// Makes batches one by one; lives on the prefetcher's thread.
 class BatchMaker {
   public:
     BatchMaker(const TrainingRows& rows, BatchSampler sampler, const LoaderOptions& options)

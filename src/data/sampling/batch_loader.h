@@ -11,30 +11,31 @@
 
 namespace drover {
 
-/// Batches in order. One that trains has no end: epochs follow each other.
+/// Batches in order. A training stream has no end: epochs follow each other.
 class BatchStream {
   public:
     virtual ~BatchStream() = default;
-    /// Nothing at the end. Rethrows what went wrong while reading.
+    /// Nothing at the end. Rethrows errors from reading.
     virtual std::optional<Batch> next() = 0;
 };
 
 struct LoaderOptions {
     SamplerOptions sampler;  ///< samples (and lengths, where needed) are taken from the rows
     CollatorOptions collator;
-    /// Of every batch. Where replicas share batches, the sampler deals whole ones to all of them.
+    /// This replica's part of every batch. Where replicas share batches, the sampler deals whole ones to all
+    /// of them.
     ReplicaPart part{};
     std::optional<std::int64_t> max_samples{};  ///< use only the first rows
     BatchPosition start{};                      ///< nothing before it is read
-    std::optional<std::int64_t> epochs{};       ///< the end; without it epochs follow each other for ever
+    std::optional<std::int64_t> epochs{};       ///< then the stream ends; absent: never
     std::size_t prefetch = 4;                   ///< batches made ahead
 };
 
-/// The batches of a rank from rows of tokens, made ahead on another thread.
+/// A rank's batches from rows of tokens, made ahead on another thread.
 class BatchLoader final : public BatchStream {
   public:
-    /// `rows` must outlive the loader. Error when there are too few rows for one batch, UsageError when
-    /// the options contradict each other.
+    /// `rows` must outlive the loader. Error if there are too few rows for one batch, UsageError if the
+    /// options contradict each other.
     BatchLoader(const TrainingRows& rows, LoaderOptions options);
 
     std::int64_t batches_per_epoch() const { return batches_per_epoch_; }

@@ -12,9 +12,8 @@
 
 namespace drover {
 
-/// Makes items on a thread of its own, at most `capacity` ahead of who takes them. An exception reaches the
-/// taker after all items made before it. The destructor waits for the item that is being made, and for
-/// nothing else.
+/// Makes items on its own thread, at most `capacity` ahead of the consumer. An exception reaches the consumer
+/// after all items made before it. The destructor waits only for the item that is being made.
 template <class Item>
 class Prefetcher {
   public:
@@ -32,7 +31,7 @@ class Prefetcher {
         thread_.join();
     }
 
-    /// Waits for the next item; nothing at the end, and after an exception.
+    /// Waits for the next item; nothing at the end and after an exception.
     std::optional<Item> next() {
         std::unique_lock lock(mutex_);
         made_.wait(lock, [&] { return !items_.empty() || ended_; });

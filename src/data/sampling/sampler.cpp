@@ -38,7 +38,7 @@ std::vector<std::int64_t> length_grouped_order(const std::vector<std::int64_t>& 
         if (length(*begin) > length(*longest)) longest = begin;
         begin = end;
     }
-    // The longest sample comes first, so that too little memory shows at once.
+    // The longest sample comes first, so that a lack of memory shows immediately.
     if (!order.empty()) std::swap(order.front(), *longest);
     return order;
 }

@@ -8,11 +8,11 @@
 
 namespace drover {
 
-/// In which order an epoch visits the samples, before they are dealt to ranks.
+/// The order in which an epoch visits the samples, before they are dealt to ranks.
 enum class SampleOrder {
     shuffled,    ///< torch.randperm from a generator seeded with seed + epoch
     sequential,  ///< 0, 1, 2, …
-    by_length,   ///< LengthGroupedSampler: shuffled, then sorted by length within stretches of some batches
+    by_length,   ///< LengthGroupedSampler: shuffled, then sorted by length within groups of batches
 };
 
 struct SamplerOptions {
@@ -24,37 +24,37 @@ struct SamplerOptions {
     std::int64_t ranks = 1;
     std::int64_t rank = 0;
     bool drop_last = false;
-    /// by_length only: length of each sample, and the batch that is to be of one length (Hugging Face takes
-    /// per-device batch × accumulation steps); 0 means batch_size.
+    /// by_length only: the length of each sample, and the size of the batches of similar length (Hugging Face
+    /// takes per-device batch × accumulation steps); 0 means batch_size.
     std::vector<std::int64_t> lengths;
     std::int64_t length_group = 0;
 };
 
-/// What a rank gets at every step, as accelerate deals it: rank r takes batches r, r + ranks, … of the
+/// The batch of a rank at every step, dealt as in accelerate: rank r takes batches r, r + ranks, … of the
 /// epoch's order. The last round is filled up with the first samples of the epoch, or dropped with drop_last;
-/// a single rank's last batch is just shorter.
+/// a single rank's last batch is simply shorter.
 ///
 /// A batch is a pure function of the options, the epoch and the step. Nothing is replayed: the first batch of
-/// an epoch makes its order, any other is a look-up.
+/// an epoch computes its order, any other is a lookup.
 class BatchSampler {
   public:
-    /// UsageError when the options contradict each other.
+    /// UsageError if the options contradict each other.
     explicit BatchSampler(SamplerOptions options);
 
     /// Of this rank.
     std::int64_t batches_per_epoch() const { return batches_; }
     /// Indices of the samples of one batch; 0 ≤ step < batches_per_epoch().
     std::vector<std::int64_t> batch(std::int64_t epoch, std::int64_t step);
-    /// How many samples at the end of that batch only fill it up: they are in another batch of the epoch.
+    /// How many samples at the end of that batch are only filler: they are in another batch of the epoch.
     std::int64_t filler(std::int64_t step) const;
 
   private:
-    /// Positions in the epoch's order (which may lie past its end) of one batch.
+    /// One batch's positions in the epoch's order (which may be past its end).
     Range places(std::int64_t step) const;
     const std::vector<std::int64_t>& order_of(std::int64_t epoch);
 
     SamplerOptions options_;
-    std::int64_t round_ = 0;  ///< samples that all ranks take in one step
+    std::int64_t round_ = 0;  ///< samples taken by all ranks in one step
     std::int64_t batches_ = 0;
     std::int64_t ordered_epoch_ = -1;
     std::vector<std::int64_t> order_;

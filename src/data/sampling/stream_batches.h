@@ -14,9 +14,9 @@ struct StreamDealing {
     std::int64_t rank = 0;
 };
 
-/// Batches of a stream of rows, in order, dealt as accelerate's IterableDatasetShard does it: of every
-/// ranks · batch_size rows, rank r gets the r-th batch_size. The last round is filled up from the first one;
-/// a single rank's last batch is just shorter. Memory: two rounds of rows.
+/// Batches of a stream of rows, in order, dealt as in accelerate's IterableDatasetShard: of every ranks ·
+/// batch_size rows, rank r gets the r-th batch_size. The last round is filled up from the first one; a single
+/// rank's last batch is simply shorter. Memory: two rounds of rows.
 class StreamBatches {
   public:
     using NextRow = std::function<bool(std::vector<TokenId>& row)>;
@@ -26,9 +26,9 @@ class StreamBatches {
 
     /// Replaces `batch` by this rank's next rows; false at the end.
     bool next(std::vector<std::vector<TokenId>>& batch);
-    /// How many rows at the end of that batch only fill it up.
+    /// How many rows at the end of that batch are only filler.
     std::int64_t filler() const { return filler_; }
-    /// How many rows all ranks together get at that time, without those that only fill up.
+    /// How many rows all ranks together get in that round, without filler.
     std::int64_t rows_of_all() const { return rows_of_all_; }
 
   private:

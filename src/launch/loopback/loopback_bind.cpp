@@ -1,5 +1,5 @@
-// Open MPI's mpirun listens on every network of the machine and has no setting against it, although no
-// other machine needs to reach it in a job of one machine. Loaded before the C library (LD_PRELOAD), this
+// Open MPI's mpirun listens on every network of the machine, without a setting to prevent it, although in a
+// job on one machine no other machine needs to reach it. Loaded before the C library (LD_PRELOAD), this
 // bind() puts sockets without an address on the loopback interface.
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ extern "C" int bind(int socket, const sockaddr* address, socklen_t size) noexcep
         if (IN6_IS_ADDR_UNSPECIFIED(&place.sin6_addr)) {
             place.sin6_addr = in6addr_loopback;
             const int bound = real_bind(socket, reinterpret_cast<const sockaddr*>(&place), sizeof place);
-            // Without a loopback interface for IPv6 there is no other one either that could be reached.
+            // Without an IPv6 loopback interface there is no other reachable one either.
             if (bound == 0 || errno != EADDRNOTAVAIL) return bound;
         }
     }

@@ -19,15 +19,15 @@
 #include "parallel/store_layout.h"
 #include "train/state/trainer_settings.h"
 
-/// Everything that a user can ask of a run, as typed values. A front (a command line, the C++ API, `drover
-/// eval`) fills it in; TrainingRun and its parts read nothing else.
+/// Everything that a user can request of a run, as typed values. A front end (a command line, the C++ API,
+/// `drover eval`) fills it in; TrainingRun and its parts read nothing else.
 namespace drover {
 
 /// Where the model and its tokenizer come from.
 struct ModelSettings {
     std::string model_name_or_path{};  ///< folder or Hub name of weights; empty: new weights
     std::string config_name{};         ///< empty: the config of model_name_or_path
-    std::string model_type{};          ///< a config of this type with its defaults, where none is named
+    std::string model_type{};          ///< a config of this type with its defaults, if none is named
     std::string tokenizer_name{};      ///< empty: the tokenizer of model_name_or_path
     std::string config_overrides{};    ///< "key=value,…"
     std::string cache_dir{};           ///< of Hub files; empty: the user's
@@ -37,7 +37,7 @@ struct ModelSettings {
     bool saves_use_cache = false;   ///< use_cache of the saved config
 };
 
-/// What is trained on and evaluated, and how text becomes rows.
+/// The data to train on and to evaluate, and how text becomes rows.
 struct DataSettings {
     std::string dataset_name{};
     std::string dataset_config_name{};
@@ -45,7 +45,7 @@ struct DataSettings {
     std::string validation_file{};
     std::string text_column{};  ///< empty: "text", or the first column
     Packing packing = Packing::hf;
-    bool packing_is_given = false;             ///< else files of tokens decide
+    bool packing_is_given = false;             ///< otherwise files of tokens decide
     std::string pad_token{};                   ///< "eos", "unk" or a token's text; empty: the tokenizer's
     std::optional<std::int64_t> block_size{};  ///< absent: from tokenizer and model
     std::optional<std::int64_t> max_train_samples{};
@@ -58,7 +58,7 @@ struct DataSettings {
     SampleOrder order = SampleOrder::shuffled;  ///< of training
 };
 
-/// How a step is computed, besides precision and mesh.
+/// How a step is computed, apart from precision and mesh.
 struct StepSettings {
     RecomputePolicy recompute{};
     MoeMode moe_mode = MoeMode::grouped;
@@ -68,18 +68,19 @@ struct StepSettings {
     double label_smoothing = 0;
     double neftune_alpha = 0;
     OnNonFinite on_non_finite = OnNonFinite::stop;
-    std::optional<DType> rope_rounding{};  ///< of the tables of rotary angles; absent: as the weights
-    bool gather_ahead_in_forward = true;   ///< sharded weights of the next block, while one computes
+    std::optional<DType> rope_rounding{};  ///< of the rotary angle tables; absent: same as the weights
+    bool gather_ahead_in_forward = true;   ///< of the next block's sharded weights during computation
     bool gather_ahead_in_backward = true;
-    bool offload_optimizer = false;  ///< its state lies in the host's memory
+    bool offload_optimizer = false;  ///< its state is in host memory
 };
 
-/// Number formats, as far as they are asked for.
+/// The requested number formats.
 struct PrecisionSettings {
     std::optional<DType> weights{};  ///< absent: see `weights_as_stored`
-    /// The format that config.json names. Neither this nor `weights`: as StepSettings::compat has it.
+    /// The format that config.json names. If neither this nor `weights` is set: according to
+    /// StepSettings::compat.
     bool weights_as_stored = false;
-    bool bf16 = false;  ///< fp32 weights are computed with in bf16
+    bool bf16 = false;  ///< compute with fp32 weights in bf16
     bool fp16 = false;
     std::optional<bool> master_weights{};
     std::optional<DType> moments{};
@@ -95,16 +96,17 @@ struct MeshSettings {
     std::int64_t tensor_parallel_size = 1;
     bool two_dimensional = false;                    ///< --spmd_2d_sharding gave the tensor-parallel size
     std::optional<std::int64_t> copies{};            ///< of the sharded model; absent: 1, or one per machine
-    std::optional<std::int64_t> key_value_copies{};  ///< absent: as many as are needed
-    std::optional<bool> sequence_parallel{};  ///< absent: where it is possible in two dimensions, else no
-    /// Batch sizes are those of all replicas together.
+    std::optional<std::int64_t> key_value_copies{};  ///< absent: as many as needed
+    std::optional<bool> sequence_parallel{};         ///< absent: if possible in two dimensions, otherwise no
+    /// Batch sizes are totals over all replicas.
     bool batch_is_global = false;
-    /// It is one batch, as under SPMD, not cut into batches of the replicas (Accelerate's split_batches).
+    /// The global batch is one batch, as under SPMD, rather than split into batches of the replicas
+    /// (Accelerate's split_batches).
     bool batch_is_spmd = false;
     std::vector<std::string> wrapped_classes{};  ///< that FSDP was told to wrap; must be the decoder block's
 };
 
-/// Where a run goes on from.
+/// Where a run resumes from.
 struct ResumeSettings {
     enum class From : std::uint8_t {
         newest_if_any,  ///< in the output folder
@@ -120,19 +122,19 @@ struct ResumeSettings {
     std::string asked_by{};  ///< what the user wrote, for messages: "--loading_step is -1"
 };
 
-/// What is saved besides what TrainerSettings says, and where a run goes on from.
+/// What is saved apart from TrainerSettings, and where a run resumes from.
 struct CheckpointSettings {
     ResumeSettings resume{};
     bool overwrite_output_dir = false;
     bool steal_lock = false;
     bool save_only_model = false;
     bool save_final_model = true;
-    std::optional<double> buffer_gigabytes{};  ///< for writing in the background; absent: what is left
+    std::optional<double> buffer_gigabytes{};  ///< for writing in the background; absent: from free memory
 };
 
 struct LogSettings {
     std::string level = "passive";
-    std::optional<std::string> replica_level{};  ///< of the processes that are not the first
+    std::optional<std::string> replica_level{};  ///< of all processes but the first
     bool on_each_machine = true;
     std::optional<std::filesystem::path> folder_of_ranks{};
     bool records_are_json = false;
@@ -150,18 +152,18 @@ struct ProfileSettings {
     std::optional<std::filesystem::path> folder{};
 };
 
-/// What of the machine a process uses, and how long it waits for the others.
+/// Which part of the machine a process uses, and how long it waits for the others.
 struct DeviceSettings {
     std::string device = "auto";  ///< "cpu", "cuda" or "auto"
     std::optional<std::int64_t> threads{};
     bool tf32 = false;
-    std::optional<double> memory_fraction{};  ///< of the device that the plan may take
+    std::optional<double> memory_fraction{};  ///< of the device memory, for the plan
     std::chrono::seconds timeout{1800};
     bool compare_collectives = false;  ///< --comm_debug
     bool time_collectives = false;     ///< --comm_stats
 };
 
-/// What the user calls the settings that messages name.
+/// The user's names of the settings that appear in messages.
 struct SettingNames {
     std::string model = "--model_name_or_path";
     std::string tokenizer = "--tokenizer_name";
@@ -169,14 +171,14 @@ struct SettingNames {
     std::string steal_lock = "--steal_lock";
 };
 
-/// The settings as the user gave them: for files, logs and comparisons, not to be acted on.
+/// The settings as the user gave them, for files, logs and comparisons only; no behaviour depends on them.
 struct SettingsRecord {
     Json values = Json::object();             ///< training_args.json
     std::string listing{};                    ///< for the log
-    std::vector<std::string> explanations{};  ///< of what means something else here, or nothing
-    /// Values that a resumed run must share with the one it goes on from, by name.
+    std::vector<std::string> explanations{};  ///< of settings that have another meaning here, or none
+    /// Names of values that must be the same in a resumed run and its checkpoint.
     std::vector<std::string> compared_on_resume{};
-    /// Names and values that must be alike in all processes.
+    /// Names and values that must be the same in all processes.
     std::vector<std::pair<std::string, std::string>> alike{};
     /// Called when the number of updates is known; may throw a UsageError.
     std::function<void(std::int64_t updates)> check_updates = [](std::int64_t) {};

@@ -24,7 +24,7 @@ std::string CommunicationReport::text() const {
 
 std::string communication_text(const CommunicationTimes& sums, std::int64_t steps) {
     const auto counted = static_cast<double>(steps);
-    // Waking up after a collective makes a wait longer than what was waited for.
+    // Waking up after a collective can make the measured wait longer than the collective itself.
     const double hidden =
         sums.busy_seconds > 0 ? std::max(0.0, 1 - sums.waited_seconds / sums.busy_seconds) : 0;
     return fmt::format(

@@ -8,10 +8,11 @@
 
 namespace drover {
 
-/// A line with a newline: what collectives took in each of `steps` steps, of which `sums` is the total.
+/// One line, ending in a newline: the time spent in collectives per step. `sums` is the total over `steps`
+/// steps.
 std::string communication_text(const CommunicationTimes& sums, std::int64_t steps);
 
-/// How long a rank's collectives took in its steps, and how much of that lay behind computing.
+/// How long a rank's collectives took in its steps, and how much of that was hidden by computation.
 class CommunicationReport final : public TrainerCallback {
   public:
     using ReadTimes = std::function<CommunicationTimes()>;
@@ -21,8 +22,8 @@ class CommunicationReport final : public TrainerCallback {
     void on_step_begin(TrainerView& view) override;
     void on_step_end(TrainerView& view, const StepReport& step) override;
 
-    /// Means over the steps, the first one (which warms up) left out when there are others; one line with a
-    /// newline. Empty when nothing was trained.
+    /// Means over the steps. The first step (warm-up) is left out when there are others. One line, ending in
+    /// a newline; empty when nothing was trained.
     std::string text() const;
 
   private:

@@ -37,7 +37,7 @@ void EarlyStop::import_state(const Json& states) {
     const Json& state = states.at(exported_name);
     if (!state.contains(attributes) || !state.at(attributes).contains(counter)) return;
     const Json& count = state.at(attributes).at(counter);
-    // Every rank reads the same.
+    // Every rank reads the same file.
     if (!count.is_number_integer() || count.get<std::int64_t>() < 0)
         throw AgreedError(fmt::format("The trainer_state.json of the checkpoint has {} as {} of {}, which is "
                                       "not a count.",

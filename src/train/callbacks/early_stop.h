@@ -4,7 +4,7 @@
 
 namespace drover {
 
-/// Stops a run whose metric_for_best_model has not become better for some evaluations, as Hugging Face's
+/// Stops a run when metric_for_best_model has not improved for a number of evaluations, like Hugging Face's
 /// EarlyStoppingCallback.
 class EarlyStop final : public TrainerCallback {
   public:

@@ -15,18 +15,20 @@ enum class LogFormat : std::uint8_t {
     json,            ///< {"loss": 4.186305046081543, …, "epoch": 0.2, "step": 1}: the record of log_history
 };
 
-/// Whether Hugging Face's formats look as with its progress bar (the default) or without (--disable_tqdm).
+/// Whether Hugging Face's formats look as they do with its progress bar (the default) or without it
+/// (--disable_tqdm).
 enum class LogStyle : std::uint8_t {
     beside_bar,  ///< version 4 rounds the epoch; nothing is printed outside training, where metrics come as a
                  ///< table
     plain,
 };
 
-/// The line for `record`, without a newline. total_flos is left out of Hugging Face's formats, as there.
+/// The line for `record`, without a newline. total_flos is left out of Hugging Face's formats, as Hugging
+/// Face does.
 std::string log_line(const Json& record, std::int64_t step, LogFormat format,
                      LogStyle style = LogStyle::beside_bar);
 
-/// Prints every record as a line of its own, at once. To be added on the ranks that are to do so.
+/// Prints each record immediately, on its own line. Add it only on the ranks that should print.
 class LogPrinter final : public TrainerCallback {
   public:
     explicit LogPrinter(LogFormat format, LogStyle style = LogStyle::beside_bar, std::FILE* out = stdout)

@@ -4,7 +4,7 @@
 
 namespace drover {
 
-/// Looks at every step. To be added before whoever prints: it may end the run.
+/// Checks every step. Add it before callbacks that print: it may end the run.
 class NonFiniteWatch final : public TrainerCallback {
   public:
     explicit NonFiniteWatch(OnNonFinite policy) : policy_(policy) {}

@@ -10,17 +10,17 @@
 
 namespace drover {
 
-/// Remembers when operations ran, for trace viewers (Perfetto, chrome://tracing, TensorBoard's profile tab).
-/// Names and spans have the host's times; the device's are brought to them where the first operation began.
+/// Records when operations ran, for trace viewers (Perfetto, chrome://tracing, TensorBoard's profile tab).
+/// Names and spans use host times. Device times are shifted so that the start of the first operation matches.
 class OperationTrace final : public OperationObserver {
   public:
-    /// `backend` must outlive it.
+    /// `backend` must outlive this object.
     explicit OperationTrace(Backend& backend) : backend_(backend) {}
 
     void begin(const OperationCost& cost, Stream stream) override;
     void end(const OperationCost& cost, Stream stream) override;
 
-    /// A stretch of time with a name of its own, above the operations: a step, an evaluation.
+    /// A named stretch of time above the operations: a step, an evaluation.
     void begin_span(std::string name);
     void end_span();
 
@@ -40,14 +40,14 @@ class OperationTrace final : public OperationObserver {
 
     Backend& backend_;
     Stopwatch watch_;
-    double first_start_ = 0;  // of the first operation, by the host's clock
+    double first_start_ = 0;  // of the first operation, host clock
     std::size_t running_since_ = 0;
     std::vector<Event> operations_;
     std::vector<Span> spans_;
 };
 
-/// Which steps are traced, as the variables PROFILE_EPOCH, PROFILE_STEP, PROFILE_DURATION_MS and
-/// PROFILE_LOGDIR say.
+/// Which steps are traced, from the variables PROFILE_EPOCH, PROFILE_STEP, PROFILE_DURATION_MS and
+/// PROFILE_LOGDIR.
 struct TraceSettings {
     std::int64_t epoch = 0;  ///< tracing begins after this step of this epoch, both counted from 0
     std::int64_t step = 0;
@@ -56,11 +56,11 @@ struct TraceSettings {
 };
 
 /// Traces the operations of some steps and writes them to
-/// <folder>/plugins/profile/<run>/<host>.trace.json.gz, where TensorBoard looks for it. Where that cannot be
-/// written, standard error says so, and the run goes on.
+/// <folder>/plugins/profile/<run>/<host>.trace.json.gz, where TensorBoard looks for it. If that cannot be
+/// written, it reports so on standard error, and the run continues.
 class StepTracer final : public TrainerCallback {
   public:
-    /// `backend`, which must outlive it, has no other observer while steps are traced.
+    /// `backend` must outlive this object and have no other observer while steps are traced.
     StepTracer(Backend& backend, TraceSettings settings)
         : backend_(backend), settings_(std::move(settings)), trace_(backend) {}
     ~StepTracer() override;
@@ -70,7 +70,7 @@ class StepTracer final : public TrainerCallback {
     void on_step_end(TrainerView& view, const StepReport& step) override;
     void on_train_end(TrainerView& view) override;
 
-    /// The file; empty as long as nothing was written.
+    /// The file; empty until something was written.
     const std::filesystem::path& written() const { return written_; }
 
   private:

@@ -67,7 +67,7 @@ void ProgressBar::on_step_end(TrainerView& view, const StepReport& step) {
     numbers_.last = step;
     ++numbers_.steps_timed;
     numbers_.tokens += step.tokens;
-    // The time of steps only: evaluations and checkpoints in between say nothing about the training's speed.
+    // Time of steps only: evaluations and checkpoints in between would distort the training speed.
     numbers_.seconds += step.seconds;
     if (peak_flops_ > 0 && numbers_.seconds > 0) {
         const double flops =
@@ -108,7 +108,7 @@ void ProgressBar::draw(const std::string& text) {
     drawn_ = width_ > 0;
 }
 
-/// The next step draws it again.
+/// The next step redraws it.
 void ProgressBar::clear() {
     if (!drawn_) return;
     print_log(out_, "\r\x1b[K");

@@ -19,17 +19,17 @@ struct ProgressNumbers {
     double share_of_peak = 0;      ///< 0: not known
 };
 
-/// "12/100 loss 4.186 lr 0.001 norm 1.5 12.3k tok/s 41% of peak 0:01:05 left", with a bar before it when
-/// `width` columns have room.
+/// "12/100 loss 4.186 lr 0.001 norm 1.5 12.3k tok/s 41% of peak 0:01:05 left", preceded by a bar if `width`
+/// leaves room.
 std::string progress_text(const ProgressNumbers& numbers, int width);
 
-/// Shows on standard error how far training and evaluations are: one line that is drawn again several times a
-/// second on a terminal, else a line now and then. It leaves the line before a record is logged, so it is to
-/// be added before whoever prints records.
+/// Shows the progress of training and evaluations on standard error: on a terminal, one line redrawn several
+/// times a second; otherwise a line now and then. It clears the line before a record is logged, so add it
+/// before callbacks that print records.
 class ProgressBar final : public TrainerCallback {
   public:
-    /// `peak_flops`: what all processes together can do per second in the dtype of the products; 0 when that
-    /// is not known.
+    /// `peak_flops`: what all processes together can do per second in the dtype of the matrix products; 0 if
+    /// unknown.
     explicit ProgressBar(double peak_flops = 0);
     /// For tests: writes to `out` as if it were a terminal of `width` columns (0: none).
     ProgressBar(double peak_flops, std::FILE* out, int width);
@@ -47,7 +47,7 @@ class ProgressBar final : public TrainerCallback {
 
     double peak_flops_;
     std::FILE* out_;
-    int width_;  ///< of the terminal; 0: there is none
+    int width_;  ///< of the terminal; 0: no terminal
     Stopwatch watch_;
     double next_time_ = 0;
     bool drawn_ = false;

@@ -11,7 +11,7 @@ namespace drover {
 std::string training_banner(const TrainerView& view);
 std::string evaluation_banner(const TrainerView& view, std::int64_t samples);
 
-/// Prints them on standard error.
+/// Prints the banners on standard error.
 class RunBanner final : public TrainerCallback {
   public:
     void on_train_begin(TrainerView& view) override;

@@ -7,15 +7,14 @@
 
 namespace drover {
 
-/// Sums up a training run for its last lines; works with logging off.
+/// Summarizes a training run for its last lines of output; works with logging off.
 class RunSummary final : public TrainerCallback {
   public:
     void on_step_end(TrainerView& view, const StepReport& step) override;
 
-    /// Median of the steps' times, the first one (which warms up) left out when there are others; 0 without
-    /// steps.
+    /// Median step time. The first step (warm-up) is left out when there are others; 0 without steps.
     double median_step_seconds() const;
-    /// Parameters, steps, speed; a line each, ending with a newline. Empty when nothing was trained.
+    /// Parameters, steps, speed: one line each, ending in a newline. Empty when nothing was trained.
     std::string text() const;
 
   private:
@@ -25,7 +24,7 @@ class RunSummary final : public TrainerCallback {
     ParameterCounts parameters_;
 };
 
-/// 1,234,567.
+/// Example: 1,234,567.
 std::string with_thousands(std::int64_t value);
 
 }  // namespace drover

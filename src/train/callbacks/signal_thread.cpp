@@ -9,7 +9,7 @@
 namespace drover {
 namespace {
 
-/// As under nohup.
+/// Under nohup, for example.
 bool is_ignored(int number) {
     struct sigaction action {};
     return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -75,7 +75,7 @@ void SignalThread::take_own() {
 void SignalThread::take(int number) {
     const std::lock_guard lock(mutex_);
     if (!armed_) {
-        // As if nobody watched: the default action, or whatever the program was started with.
+        // As if this class did not exist: the default action, or whatever the program was started with.
         struct sigaction action {};
         sigaction(number, nullptr, &action);
         if (action.sa_handler == SIG_DFL && last_act_) last_act_();
@@ -91,8 +91,8 @@ void SignalThread::take(int number) {
         save_asked_ = true;
         return;
     }
-    // A closing terminal or pipe may send its signal more than once, and beside another: only a person or a
-    // scheduler insists.
+    // A closing terminal or pipe may send its signal more than once, and together with another one. Only a
+    // person or a scheduler insists.
     const bool insists = number == SIGTERM || number == SIGINT;
     if (insists && insisted_) {
         constexpr char message[] = "\ndrover: A second signal: stopped at once, without saving.\n";

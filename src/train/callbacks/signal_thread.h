@@ -9,13 +9,12 @@
 
 namespace drover {
 
-/// Takes SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE in a thread of its own, as long as it lives; the last
-/// two only where the program was not started with them ignored (nohup). No other thread ever runs a handler:
-/// matrix products of oneDNN keep other things than a stack where the stack pointer points, and a signal's
-/// frame would be written over them.
+/// Receives SIGTERM, SIGINT, SIGUSR1, SIGHUP and SIGPIPE in its own thread for its lifetime; the last two
+/// only if the program was not started with them ignored (nohup). No other thread ever runs a handler:
+/// oneDNN's matrix products use the stack pointer for other data, which a signal frame would overwrite.
 ///
-/// Make it before the process has other threads: those that are made later inherit that they take no such
-/// signal. One at a time.
+/// Create it before any other thread: threads created later inherit the mask that blocks these signals. Only
+/// one at a time.
 class SignalThread {
   public:
     SignalThread();
@@ -23,13 +22,14 @@ class SignalThread {
     SignalThread(const SignalThread&) = delete;
     SignalThread& operator=(const SignalThread&) = delete;
 
-    /// From now on signals are noted. Before, and after disarm(), they do what they would do without this.
+    /// From now on signals are recorded. Before this, and after disarm(), they act as they would without this
+    /// class.
     void arm();
-    /// Returns end_asked() as of then.
+    /// Returns end_asked() as of that moment.
     int disarm();
 
-    /// Something that is done, in the thread of this class, before a signal ends the program at once; for as
-    /// long as it lives. One at a time.
+    /// An action that runs on this class's thread before a signal ends the program immediately, for as long
+    /// as this object lives. Only one at a time.
     class LastAct {
       public:
         LastAct(SignalThread& signals, std::function<void()> act) : signals_(signals) {
@@ -43,13 +43,13 @@ class SignalThread {
         SignalThread& signals_;
     };
 
-    /// The first signal since arm() that asks for the end, or 0: any but SIGUSR1. A second SIGTERM or SIGINT
-    /// ends the program at once, with exit code 128 + its number.
+    /// The first signal since arm() that asks the run to end (any but SIGUSR1), or 0. A second SIGTERM or
+    /// SIGINT ends the program immediately, with exit code 128 + its number.
     int end_asked() const { return end_asked_; }
-    /// A SIGPIPE that a write of the calling thread has caused is that thread's alone: this takes it. Call it
-    /// from the thread that writes logs, before end_asked().
+    /// A SIGPIPE caused by a write is sent to the writing thread only; this takes it from there. Call it from
+    /// the thread that writes logs, before end_asked().
     void take_own();
-    /// Whether SIGUSR1 came since it was asked last.
+    /// Whether SIGUSR1 arrived since the last call.
     bool take_save_asked() { return save_asked_.exchange(false); }
 
   private:

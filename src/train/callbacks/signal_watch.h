@@ -7,17 +7,17 @@
 
 namespace drover {
 
-/// Lets signals end a run in order: on SIGTERM, SIGINT, SIGHUP or SIGPIPE (the reader of the log is gone) the
-/// step is finished and saved, and the run ends; a second SIGTERM or SIGINT ends the program at once. SIGUSR1
-/// saves and goes on.
+/// Lets signals end a run cleanly: on SIGTERM, SIGINT, SIGHUP or SIGPIPE (the reader of the log is gone) the
+/// step is finished and saved, and the run ends; a second SIGTERM or SIGINT ends the program immediately.
+/// SIGUSR1 saves and continues.
 ///
-/// Signals are taken from the beginning of training until this is destroyed or release() is called.
+/// Signals are handled from the beginning of training until this is destroyed or release() is called.
 class SignalWatch final : public TrainerCallback {
   public:
-    /// Gives the largest of the ranks' numbers, so that all decide alike; called twice per step.
+    /// Returns the maximum over the ranks' numbers, so that all ranks decide alike; called twice per step.
     using Agree = std::function<int(int)>;
 
-    /// `signals` must outlive it.
+    /// `signals` must outlive this object.
     explicit SignalWatch(SignalThread& signals, Agree agree = {})
         : signals_(signals), agree_(std::move(agree)) {}
     ~SignalWatch() override { release(); }
@@ -27,7 +27,8 @@ class SignalWatch final : public TrainerCallback {
 
     /// The signal that ended training; 0: none did.
     int ended_by() const { return ended_by_; }
-    /// Signals do again what they do without this. Returns one that came too late to end training, or 0.
+    /// Signals act again as they would without this class. Returns a signal that came too late to end
+    /// training, or 0.
     int release();
 
   private:
@@ -37,7 +38,7 @@ class SignalWatch final : public TrainerCallback {
     int ended_by_ = 0;
 };
 
-/// "SIGTERM".
+/// Example: "SIGTERM".
 const char* signal_name(int number);
 
 }  // namespace drover

@@ -7,17 +7,17 @@
 
 namespace drover {
 
-/// `runs/<date>_<host>`, as torch names the folder of a run that begins now.
+/// `runs/<date>_<host>`: torch's name for the folder of a run that starts now.
 std::filesystem::path default_tensor_board_folder();
 
-/// Writes every record to a file of TensorBoard, under the names that Hugging Face's callback gives them:
-/// train/loss, train/learning_rate, eval/loss, … The file is made when there is something to write.
+/// Writes every record to a TensorBoard file, under the names that Hugging Face's callback gives them:
+/// train/loss, train/learning_rate, eval/loss, … The file is created on the first write.
 ///
-/// A file that cannot be made when training begins is an Error. Later on a record that cannot be written is
-/// left out, which is said once on standard error, and the run goes on.
+/// Failing to create the file when training begins is an Error. A record that cannot be written later is
+/// dropped; this is reported once on standard error, and the run continues.
 class TensorBoard final : public TrainerCallback {
   public:
-    /// `arguments` and `config` are shown as texts.
+    /// `arguments` and `config` are shown as text.
     TensorBoard(std::filesystem::path folder, std::string arguments, std::string config)
         : folder_(std::move(folder)), arguments_(std::move(arguments)), config_(std::move(config)) {}
 

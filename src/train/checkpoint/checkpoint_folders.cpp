@@ -96,8 +96,8 @@ std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
             candidate.saved_at = is_hf_checkpoint(checkpoint.path)
                                      ? milliseconds_since_1970(checkpoint.written)
                                      : CheckpointManifest::read(checkpoint.path).saved_at;
-        } catch (const std::runtime_error&) {  // an Error, or one of the file system
-            // Looked at first, so that what is wrong with it is said.
+        } catch (const std::runtime_error&) {  // an Error, or one from the file system
+            // Checked first, so that the user is told what is wrong with it.
             candidate.saved_at = std::numeric_limits<std::int64_t>::max();
         }
         candidates.push_back(std::move(candidate));

@@ -9,24 +9,23 @@
 
 namespace drover {
 
-/// output_dir/checkpoint-N.
+/// Returns output_dir/checkpoint-N.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& output_dir, std::int64_t step);
 
 /// The checkpoints in `output_dir`, oldest first: by the time they were written, or by number where all were
 /// written within a second.
 std::vector<std::filesystem::path> checkpoints_by_age(const std::filesystem::path& output_dir);
 
-/// What is wrong with a checkpoint of ours or of Hugging Face's Trainer; nothing when a run can go on from
-/// it.
+/// What is wrong with a checkpoint of ours or of Hugging Face's Trainer; nothing if a run can resume from it.
 std::optional<std::string> why_not_resumable(const std::filesystem::path& checkpoint);
 
-/// The checkpoint that was saved last of those that a run can go on from; nothing when there is none.
-/// `say` is told of every newer one that is not, and why. Times and not numbers decide: a run that began anew
-/// in the same folder, or went on from an older checkpoint, has smaller numbers.
+/// The most recently saved checkpoint that a run can resume from; nothing if there is none. `say` is called
+/// for every newer one that cannot be used, with the reason. Age is decided by time, not by step number: a
+/// run that started over in the same folder, or resumed from an older checkpoint, has smaller numbers.
 std::optional<std::filesystem::path> newest_complete_checkpoint(
     const std::filesystem::path& output_dir, const std::function<void(const std::string&)>& say);
 
-/// Removes the oldest checkpoints beyond `limit` (≤ 0: none). The newest and `best` always stay.
+/// Removes the oldest checkpoints beyond `limit` (≤ 0: none). The newest and `best` are always kept.
 void rotate_checkpoints(const std::filesystem::path& output_dir, std::int64_t limit,
                         const std::optional<std::string>& best);
 

@@ -43,7 +43,8 @@ void CheckpointWriter::begin(CheckpointJob job) {
             error_ = failure.what();
         }
     }
-    // The others' files must be there before they write; without them, nobody does.
+    // The first rank creates the files; they must exist before the others write. If that failed, no rank
+    // writes.
     if (sum_over_ranks(error_.empty() ? 0 : 1) > 0) {
         done_ = true;
         return;
@@ -97,8 +98,7 @@ void CheckpointWriter::copy_to_host(const Tensor& source, std::uint64_t offset, 
                   Tensor(to, DType::u8, shape));
 }
 
-/// An offloaded optimizer's state is in the host's memory, and copies from there to there need not keep to a
-/// stream.
+/// An offloaded optimizer's state is in host memory, and host-to-host copies need not be ordered by a stream.
 void CheckpointWriter::wait_for_update() {
     backend_.synchronize(backend_.main_stream());
 }
@@ -165,7 +165,7 @@ std::optional<CheckpointOutcome> CheckpointWriter::poll(bool wait) {
     while (busy()) {
         if (wait && thread_.joinable()) thread_.join();
         const std::int64_t ranks = mesh_.everyone().size();
-        // The second stage is the first rank's alone.
+        // The second stage runs on the first rank only.
         const bool done = done_ || (stage_ == Stage::publishing && !is_first());
         if (sum_over_ranks(done ? 1 : 0) < ranks) return std::nullopt;
         if (thread_.joinable()) thread_.join();
@@ -185,7 +185,7 @@ CheckpointOutcome CheckpointWriter::finish(bool failed_somewhere) {
     return {.folder = std::move(job_.folder), .error = std::move(error_)};
 }
 
-/// What the first rank that failed says.
+/// The message of the first rank that failed.
 std::string CheckpointWriter::first_error() {
     Communicator& everyone = mesh_.everyone_on_host();
     if (everyone.size() == 1) return error_;

@@ -23,34 +23,34 @@ struct CheckpointJob {
     Place place = Place::own_folder;
     TensorFiles tensors;
     std::map<std::string, std::string> texts{};  ///< small files by name
-    /// Writes more files into the staging folder that it is given. Called by one rank, on another thread.
+    /// Writes more files into the given staging folder. Called by one rank, on another thread.
     std::function<void(const std::filesystem::path&)> more_files{};
     Json state = Json::object();  ///< for drover_state.json
 };
 
-/// What became of it. Every rank learns the same.
+/// The result; the same on every rank.
 struct CheckpointOutcome {
     std::filesystem::path folder;
     std::string error{};  ///< empty: the folder is complete and on the disk
 };
 
-/// Writes folders behind the training steps, all ranks together: each puts its parts of the tensors at their
-/// places in the files. What fits the buffer is copied there at once and written by another thread; what does
-/// not is streamed through it before begin() returns.
+/// Writes folders in the background, all ranks together: each writes its parts of the tensors at their
+/// positions in the files. Whatever fits the buffer is copied there immediately and written by another
+/// thread; the rest is streamed through the buffer before begin() returns.
 class CheckpointWriter {
   public:
-    /// Backend and mesh must outlive it. `buffer_bytes` of host memory are used at most, but never less than
-    /// a small piece.
+    /// Backend and mesh must outlive the writer. It uses at most `buffer_bytes` of host memory, but never
+    /// less than one small piece.
     CheckpointWriter(Backend& backend, const Mesh& mesh, std::uint64_t buffer_bytes);
-    /// Waits for the thread; with one rank, a begun folder is then complete.
+    /// Waits for the thread; with one rank, a folder that was begun is then complete.
     ~CheckpointWriter();
 
     bool busy() const { return stage_ != Stage::idle; }
-    /// Collective; not while busy. The tensors may change as soon as it returns.
+    /// Collective; must not be called while busy. The tensors may change as soon as it returns.
     void begin(CheckpointJob job);
-    /// Collective while busy: the outcome once there is one; with `wait`, there is one.
+    /// Collective while busy: returns the outcome once there is one; with `wait`, waits for it.
     std::optional<CheckpointOutcome> poll(bool wait);
-    /// Waits for this rank's thread; poll() has the outcome afterwards.
+    /// Waits for this rank's thread; poll() then has the outcome.
     void finish_writing() {
         if (thread_.joinable()) thread_.join();
     }

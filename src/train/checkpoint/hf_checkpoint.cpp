@@ -50,7 +50,7 @@ HfOptimizerSource::HfOptimizerSource(const fs::path& checkpoint, const ModelConf
                     "Resume with the model that the checkpoint was saved with.");
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const std::vector<std::string>& leaves = parameters[i].leaves;
-        // A fused parameter is a matrix per expert, of one leaf or of two.
+        // A fused parameter has one matrix per expert, from one leaf or two.
         const std::size_t matrices = leaves.size() == 1 ? 1 : static_cast<std::size_t>(config.moe.experts);
         const std::size_t leaves_per_matrix = leaves.size() / matrices;
         std::int64_t rows = 0;

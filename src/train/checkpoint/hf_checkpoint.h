@@ -10,27 +10,28 @@
 /// Checkpoints that Hugging Face's Trainer saved.
 namespace drover {
 
-/// Whether the folder is one: an optimizer.pt and a trainer_state.json, and nothing of ours.
+/// Whether the folder is one: it has an optimizer.pt and a trainer_state.json, and none of our files.
 bool is_hf_checkpoint(const std::filesystem::path& folder);
 
-/// Why it cannot be gone on from ("optimizer.pt is damaged"); nothing when all that is needed can be read.
-/// The Trainer keeps no checksums of weights, so damage inside them is not seen.
+/// Why a run cannot resume from it ("optimizer.pt is damaged"); nothing if everything needed can be read. The
+/// Trainer keeps no checksums of weights, so damage inside them goes unnoticed.
 std::optional<std::string> find_hf_damage(const std::filesystem::path& folder);
 
-/// optimizer.pt: its parameters by the leaves that they are made of.
+/// optimizer.pt, with its parameters mapped to our leaves.
 class HfOptimizerSource final : public OptimizerSource {
   public:
-    /// Error when the file has not as many parameters as the model, or is damaged.
+    /// Error if the file's number of parameters differs from the model's, or if it is damaged.
     HfOptimizerSource(const std::filesystem::path& checkpoint, const ModelConfig& config,
                       const HfCompat& compat);
 
     Tensor find(const std::string& kind, const std::string& leaf) const override;
     std::string text() const override { return state_.path().string(); }
-    /// Updates that the optimizer has made.
+    /// Number of updates the optimizer has made.
     std::int64_t updates() const;
 
   private:
-    /// Where a leaf is in the tensors of a parameter: several are rows of one that the Trainer has fused.
+    /// Where a leaf is within the tensors of a parameter: the Trainer fuses several leaves into the rows of
+    /// one.
     struct Place {
         std::size_t parameter = 0;
         Shape shape;

@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// Four digits behind the point where there are more.
+/// At most four digits after the decimal point.
 std::string rounded(const Json& value) {
     const std::string text = value.is_string() ? value.get<std::string>() : python_repr(value);
     const std::size_t point = text.find('.');
@@ -45,7 +45,7 @@ Json last_evaluation(const TrainerState& state) {
     return nullptr;
 }
 
-/// Rows of cells, the first one the heads; empty when nothing was evaluated during training.
+/// Rows of cells, the first being the header; empty when nothing was evaluated during training.
 std::vector<std::vector<std::string>> evaluation_rows(const TrainerState& state) {
     std::vector<std::vector<std::string>> rows;
     std::string training_loss = "No log";

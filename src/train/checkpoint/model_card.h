@@ -8,18 +8,18 @@
 
 namespace drover {
 
-/// What a model card says that the state of the run does not know.
+/// Facts for the model card that are not in the run's state.
 struct ModelCardFacts {
     std::string name;          ///< of the model; usually the last part of output_dir
-    std::string base_model{};  ///< name of the model that was trained further; empty: from scratch
+    std::string base_model{};  ///< name of the model that training started from; empty: from scratch
     std::string dataset{};     ///< empty: a text file of the user's
     std::string license{};     ///< empty: unknown
     std::string drover_version{};
-    std::string optimizer{};  ///< a line: name and settings
+    std::string optimizer{};  ///< one line: name and settings
     std::string precision{};  ///< empty: fp32
 };
 
-/// README.md with the structure that Hugging Face's has: front matter for the hub, origin, results,
+/// README.md with the same structure as Hugging Face's: front matter for the hub, origin, results,
 /// hyperparameters, a table of evaluations, versions.
 std::string model_card(const ModelCardFacts& facts, const TrainerSettings& settings,
                        const TrainerState& state);

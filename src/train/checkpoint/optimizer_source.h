@@ -7,13 +7,13 @@
 
 namespace drover {
 
-/// Where the state of an optimizer is read from: a checkpoint of ours, or one of another program.
+/// Where an optimizer's state is read from: one of our checkpoints, or another program's.
 class OptimizerSource {
   public:
     virtual ~OptimizerSource() = default;
 
-    /// The whole tensor of a leaf ("exp_avg", "model.norm.weight") on the CPU, packed; absent when there is
-    /// none. It need not be aligned, and is valid as long as this.
+    /// The whole tensor of a leaf ("exp_avg", "model.norm.weight") on the CPU, packed; absent if there is
+    /// none. It may be unaligned, and is valid as long as this object.
     virtual Tensor find(const std::string& kind, const std::string& leaf) const = 0;
     /// For messages: the file.
     virtual std::string text() const = 0;

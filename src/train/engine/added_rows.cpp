@@ -7,7 +7,7 @@
 namespace drover {
 namespace {
 
-/// Replaces the lower triangle of a symmetric matrix by its Cholesky factor; false when it has none.
+/// Replaces the lower triangle of a symmetric matrix by its Cholesky factor; false if it has none.
 bool cholesky(std::vector<float>& matrix, std::int64_t size) {
     float* const l = matrix.data();
     const auto inner = [&](std::int64_t a, std::int64_t b, std::int64_t count) {
@@ -40,7 +40,7 @@ std::vector<float> mean_row(std::span<const float> rows, std::int64_t columns) {
     return mean;
 }
 
-/// 1e-9 · covariance of the rows.
+/// The covariance of the rows times 1e-9.
 std::vector<float> scaled_covariance(std::span<const float> rows, const std::vector<float>& mean) {
     const auto columns = static_cast<std::int64_t>(mean.size());
     const std::int64_t count = static_cast<std::int64_t>(rows.size()) / columns;

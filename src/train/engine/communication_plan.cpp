@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-/// The same place in the same mesh, whose communicators count.
+/// The same position in the same mesh, with communicators that only count.
 Mesh counting_mesh(const Mesh& mesh, Device device, SentCounts& counts) {
     const auto make_on = [&](Device where) -> MakeCommunicator {
         return [&counts, where, self = mesh.rank()](std::string axis, const std::vector<int>& ranks) {
@@ -24,7 +24,7 @@ Mesh counting_mesh(const Mesh& mesh, Device device, SentCounts& counts) {
                 make_on(Device::cpu));
 }
 
-/// In the order in which a reader thinks of them.
+/// In the order a reader expects.
 std::vector<PlannedCollective> listed(const SentCounts& counts, const Mesh& mesh) {
     std::vector<PlannedCollective> list;
     for (const Communicator* axis : {&mesh.tp(), &mesh.key_value_copies(), &mesh.data(), &mesh.dcn(),

@@ -12,15 +12,15 @@
 namespace drover {
 namespace {
 
-/// The batch without labels in its filler rows.
+/// A copy of the batch without labels in its filler rows.
 Batch with_filler_masked(const Batch& batch) {
     Batch masked = batch;
     std::fill(masked.labels.end() - batch.filler_rows * batch.row_length, masked.labels.end(), no_label);
     return masked;
 }
 
-/// The results of a batch from those of its parts. A part's loss is divided by the mean number of targets of
-/// the parts that have any, so the mean of those parts' losses is the batch's.
+/// Combines the results of a batch's parts. A part's loss is divided by the mean number of targets over the
+/// parts that have any, so the mean of those parts' losses is the batch's loss.
 BatchEvaluation one_batch(const std::vector<BatchEvaluation>& parts) {
     BatchEvaluation whole;
     const auto with_targets =
@@ -60,7 +60,7 @@ std::vector<BatchEvaluation> EngineModel::evaluate(const Batch& batch) {
     const EvaluationResult whole = engine_.evaluate(batch);
     BatchEvaluation own{
         .rows = batch.rows - batch.filler_rows, .targets = whole.targets, .correct = whole.correct};
-    // The filler rows of a shared batch have no targets anyway.
+    // The filler rows of a shared batch have no targets in any case.
     if (!batch.part_of && anyone_has_filler(batch)) {
         const EvaluationResult counted = engine_.evaluate(with_filler_masked(batch));
         own.targets = counted.targets;
@@ -79,14 +79,14 @@ std::vector<BatchEvaluation> EngineModel::evaluate(const Batch& batch) {
     return batch.part_of ? std::vector{one_batch(all)} : all;
 }
 
-/// Where one replica's batch has filler rows, all evaluate once more, or the engine's collectives would not
-/// meet.
+/// If any replica's batch has filler rows, all replicas evaluate once more; otherwise the engine's
+/// collectives would not match up.
 bool EngineModel::anyone_has_filler(const Batch& batch) {
     const std::vector<double> filler = gather({static_cast<double>(batch.filler_rows)});
     return std::any_of(filler.begin(), filler.end(), [](double count) { return count > 0; });
 }
 
-/// The replicas' numbers, in their order.
+/// The numbers of all replicas, in replica order.
 std::vector<double> EngineModel::gather(std::vector<double> own) {
     Communicator& replicas = mesh_.replicas_on_host();
     if (replicas.size() == 1) return own;

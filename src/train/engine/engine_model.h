@@ -15,14 +15,14 @@ struct CheckpointOptions {
     RunFacts facts{};
 };
 
-/// A TrainEngine as the loop's model.
+/// Adapts a TrainEngine to the loop's TrainingModel.
 class EngineModel final : public TrainingModel {
   public:
-    /// Writes the files that belong beside the weights (tokenizer, …) into the folder that it is given.
-    /// Called from another thread while training goes on.
+    /// Writes the files that accompany the weights (tokenizer, …) into the given folder. Called from another
+    /// thread while training continues.
     using AfterSave = std::function<void(const std::filesystem::path&)>;
 
-    /// All must outlive it; the engine's memory is allocated.
+    /// All arguments must outlive this object; the engine's memory is already allocated.
     EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
                 AfterSave after_save = {}, CheckpointOptions checkpoints = {});
 
@@ -34,8 +34,8 @@ class EngineModel final : public TrainingModel {
     void load(const std::filesystem::path& folder) override;
     void save_checkpoint(const CheckpointRequest& request) override;
     std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) override { return writer_.poll(wait); }
-    /// Waits until this rank writes no more of a checkpoint. Not collective: where the ranks have parted, by
-    /// an error, the checkpoint stays unfinished.
+    /// Waits until this rank has finished its part of writing a checkpoint. Not collective: if an error on
+    /// one rank has separated the ranks, the checkpoint stays unfinished.
     void finish_writing() { writer_.finish_writing(); }
     /// Takes weights, optimizer state and counters from a complete checkpoint of ours (find_damage), or of
     /// Hugging Face's Trainer, which has no state of the loop.
@@ -55,7 +55,7 @@ class EngineModel final : public TrainingModel {
     CheckpointWriter writer_;
 };
 
-/// How many parameters a model of this config has.
+/// The number of parameters of a model with this config.
 ParameterCounts count_parameters(const ModelConfig& config);
 
 }  // namespace drover

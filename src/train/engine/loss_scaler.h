@@ -4,8 +4,8 @@
 
 namespace drover {
 
-/// Dynamic loss scaling, as torch.amp.GradScaler does it: fp16 gradients that would vanish are made larger,
-/// and the factor is found by trial. Numbers are kept in fp32, as there.
+/// Dynamic loss scaling, as in torch.amp.GradScaler: scales up fp16 gradients that would underflow, and finds
+/// the factor by trial. Numbers are kept in fp32, as in torch.
 class LossScaler {
   public:
     struct Settings {
@@ -22,13 +22,14 @@ class LossScaler {
     /// Steps with finite gradients since the scale last changed.
     int good_steps() const { return good_steps_; }
 
-    /// Goes on from a state that scale() and good_steps() gave.
+    /// Resumes from a state that scale() and good_steps() returned.
     void restore(float scale, int good_steps) {
         scale_ = scale;
         good_steps_ = good_steps;
     }
 
-    /// After each step: whether its gradients were finite. Growth that would leave fp32 is not made.
+    /// Called after each step with whether its gradients were finite. The scale does not grow beyond fp32's
+    /// range.
     void update(bool gradients_finite) {
         if (!gradients_finite) {
             scale_ *= settings_.backoff;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array recompute_names = {"none", "selective", "selective_mlp", "full"};
 
-/// Plans a run again and again with other options.
+/// Plans a run repeatedly with different options.
 class Planner {
   public:
     Planner(const ModelConfig& config, Backend& backend, const Mesh& mesh, const MemoryLimits& available,
@@ -20,7 +20,7 @@ class Planner {
         : config_(config), backend_(backend), mesh_(mesh), available_(available), sharing_(sharing) {}
 
     bool fits(const TrainEngineOptions& options) const {
-        // Some plans are beyond what can be counted.
+        // Some plans are too large to be counted.
         std::optional<TrainEngine> planned;
         try {
             planned.emplace(config_, options, backend_, mesh_);
@@ -35,7 +35,7 @@ class Planner {
         return TrainEngine(config_, options, backend_, mesh_).memory_plan();
     }
 
-    /// The cheapest recompute policy beyond the present one that fits; empty when none does.
+    /// The cheapest recompute policy beyond the current one that fits; empty when none does.
     std::string recompute(TrainEngineOptions options) const {
         const bool everywhere = options.model.recompute.blocks >= config_.num_hidden_layers;
         for (int kind = static_cast<int>(options.model.recompute.kind) + (everywhere ? 1 : 0);
@@ -48,10 +48,11 @@ class Planner {
         return {};
     }
 
-    /// The largest smaller micro-batch that fits, with as many rows per update.
+    /// The largest smaller micro-batch that fits, keeping the number of rows per update.
     std::string smaller_batch(TrainEngineOptions options, std::int64_t accumulation_steps) const {
-        // Fewer rows never need more, so a few plans find the most rows that fit: as many as a device can
-        // hold. The divisor is looked for below them, for a batch that does not fit may have any size.
+        // Fewer rows never need more memory, so a few plans find the largest number of rows that fits on a
+        // device. The divisor is searched for below that number, since a batch that does not fit may have any
+        // size.
         const std::int64_t rows = options.model.rows;
         std::int64_t fitting = 0, beyond = rows;
         while (beyond - fitting > 1) {
@@ -71,8 +72,8 @@ class Planner {
         return fits(options) ? "--moments_dtype bfloat16" : "";
     }
 
-    /// A CPU has one memory. The word goes with any kind of --fsdp; runs that shard by other flags cannot
-    /// have it.
+    /// A CPU has only one memory. The word "offload" works with any kind of --fsdp; runs that shard by other
+    /// flags cannot use it.
     std::string offload(TrainEngineOptions options) const {
         const bool sharded_otherwise =
             options.sharding != Sharding::replicated && mesh_.everyone().size() > 1;
@@ -87,7 +88,7 @@ class Planner {
     Backend& backend_;
     const Mesh& mesh_;
     MemoryLimits available_;
-    std::int64_t sharing_;  // replicas of a batch
+    std::int64_t sharing_;  // replicas sharing a batch
 };
 
 }  // namespace

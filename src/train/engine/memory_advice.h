@@ -6,16 +6,17 @@
 
 namespace drover {
 
-/// What a plan may take.
+/// The memory a plan may use.
 struct MemoryLimits {
     std::size_t device_bytes;
-    std::size_t host_bytes = 0;  ///< besides, for an offloaded optimizer
+    std::size_t host_bytes = 0;  ///< in addition, for an offloaded optimizer
 };
 
-/// What would make a run fit into `available` when its plan is larger: the smallest changes of each kind, as
-/// flags of run_clm ("--recompute selective_mlp", "--per_device_train_batch_size 2
+/// What would make a run fit into `available` when its plan is too large: the smallest change of each kind,
+/// as flags of run_clm ("--recompute selective_mlp", "--per_device_train_batch_size 2
 /// --gradient_accumulation_steps 8"), or the number of GPUs to shard over when nothing on one device helps.
-/// Each was planned, not estimated. One sentence. `sharing` replicas share the batch of the command line.
+/// Each suggestion was planned, not estimated. One sentence. `sharing` replicas share the batch given on the
+/// command line.
 std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& options,
                           std::int64_t accumulation_steps, Backend& backend, const Mesh& mesh,
                           const MemoryLimits& available, std::int64_t sharing = 1);

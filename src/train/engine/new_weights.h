@@ -13,23 +13,23 @@ namespace drover {
 /// The config as it was before the vocabulary was resized.
 ModelConfig before_resize(ModelConfig config);
 
-/// Weights from scratch for a config, without the rows that a resize adds.
+/// Freshly initialized weights for a config, without the rows that a resize adds.
 class NewWeights {
   public:
     NewWeights(const ModelConfig& config, const HfCompat& compat, std::uint64_t seed, InitKind kind);
 
-    /// The owned part, row by row, in fp32. Not for leaves that a resize makes larger.
+    /// The owned part, row by row, in fp32. Not for leaves that a resize enlarges.
     void fill(const OwnedLeaf& leaf, std::span<float> out) const;
-    /// A whole leaf, as large as before a resize.
+    /// A whole leaf, at its size before a resize.
     std::vector<float> whole(std::string_view leaf) const;
-    /// Where PyTorch's generator stands when the model is drawn.
+    /// The state of PyTorch's generator after the model is drawn.
     TorchRng generator_after() const { return init_ ? init_->generator_after() : TorchRng(seed_); }
 
   private:
     ModelConfig config_;
     ParamSpec spec_;
     std::uint64_t seed_;
-    std::unique_ptr<HfInit> init_;  // only for that kind: finding where each leaf begins takes time
+    std::unique_ptr<HfInit> init_;  // only for that kind: finding each leaf's start takes time
 };
 
 /// Embedding and head with the rows that a resize added; empty when nothing was resized.
@@ -41,9 +41,9 @@ class GrownLeaves {
     std::map<std::string, std::vector<float>, std::less<>> leaves;
 };
 
-/// `old_rows` gives a whole leaf as it was before the resize. The generator is where PyTorch's would be:
-/// transformers constructs each larger layer, which draws, before it draws the added rows. Every rank makes
-/// whole leaves, so that all have the same.
+/// `old_rows` returns a whole leaf as it was before the resize. The generator is in the state PyTorch's would
+/// be in: transformers constructs each larger layer, which draws, before it draws the added rows. Every rank
+/// makes whole leaves, so that all have the same values.
 GrownLeaves grow_vocabulary(const ModelConfig& config, TorchRng generator,
                             const std::function<std::vector<float>(const LeafSpec&)>& old_rows);
 

@@ -4,15 +4,15 @@
 
 namespace drover {
 
-/// Brings a step's numbers to the host while the device goes on.
+/// Copies a step's numbers to the host while the device continues.
 class StepReadback {
   public:
     explicit StepReadback(Backend& backend);
 
-    /// Reads `scalars` ([StepScalar::count] f32) and `loss` ([1] f64) as they are when the stream comes to
-    /// here. They must not be written before wait() has returned.
+    /// Reads `scalars` ([StepScalar::count] f32) and `loss` ([1] f64) as they are at this point of the
+    /// stream. They must not be written before wait() has returned.
     void begin(Stream stream, const Tensor& scalars, const Tensor& loss);
-    /// Waits until the numbers are here; not for what was enqueued behind begin().
+    /// Waits until the numbers have arrived, but not for work enqueued after begin().
     void wait() { arrived_->wait(); }
 
     double loss() const;

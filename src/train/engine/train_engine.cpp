@@ -16,7 +16,8 @@ namespace drover {
 namespace {
 
 void check_options(const TrainEngineOptions& options, Device device) {
-    // Their ids alone would fill a memory of terabytes; products with a model's sizes can still be counted.
+    // The ids of this many tokens would already fill terabytes of memory, but their products with a model's
+    // sizes do not overflow.
     constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
     if (options.model.rows > most_tokens / std::max<std::int64_t>(options.model.row_length, 1))
         throw Error(fmt::format("A micro-batch of {} rows with {} tokens each fits into no device.",
@@ -37,7 +38,7 @@ void check_options(const TrainEngineOptions& options, Device device) {
                          "It must be 0 (no noise) or more.");
 }
 
-/// transformers' LabelSmoother makes the loss from the logits alone: the experts' balance loss is then not
+/// transformers' LabelSmoother computes the loss from the logits alone, so the experts' balance loss is not
 /// part of it.
 ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options, Device device) {
     check_options(options, device);
@@ -127,7 +128,7 @@ WeightSample TrainEngine::sample_weights(std::int64_t most) const {
     const auto is_matrix = [](const OwnedLeaf& leaf) {
         return leaf.spec->shape.rank() == 2 && leaf.param.numel() > 0;
     };
-    // The middle is in a block: embeddings have rows that are never trained.
+    // The middle leaf is in a block: embeddings have rows that are never trained.
     auto leaf =
         std::find_if(owned.begin() + static_cast<std::ptrdiff_t>(owned.size() / 2), owned.end(), is_matrix);
     if (leaf == owned.end()) leaf = std::find_if(owned.begin(), owned.end(), is_matrix);
@@ -291,7 +292,7 @@ void TrainEngine::set_counters(const EngineState& state) {
 // ---------------------------------------------------------------------------------------------------------
 // step
 
-/// What the whole step's loss is divided by, over all micro-batches and ranks; 0 when that is decided per
+/// The divisor of the whole step's loss, over all micro-batches and ranks; 0 when it is decided per
 /// micro-batch.
 std::int64_t TrainEngine::step_count(std::span<const Batch> micro_batches) {
     if (takes_means_of_batches(options_)) return 0;
@@ -310,8 +311,8 @@ double TrainEngine::loss_scale(const Batch& batch, std::span<const Batch> micro_
                                std::int64_t step_count) {
     std::int64_t divisor = step_count;
     if (takes_means_of_batches(options_)) {
-        // 4.57's LabelSmoother takes the mean of each batch, and their sum over micro-batches and replicas is
-        // differentiated; before, it was their mean.
+        // 4.57's LabelSmoother takes the mean of each batch, and the sum of these over micro-batches and
+        // replicas is differentiated; earlier versions used their mean.
         const bool averaged =
             options_.compat.loss_denominator == HfCompat::LossDenominator::mean_of_micro_batches;
         divisor = options_.shared_batches ? sum_over_replicas(batch.target_count()) : batch.target_count();
@@ -329,8 +330,8 @@ double TrainEngine::balance_scale(std::size_t micro_batches) const {
     return averaged ? 1.0 / static_cast<double>(micro_batches) : 1.0;
 }
 
-/// The replicas' tokens of a micro-batch follow each other in the order of their ranks, as the Trainer deals
-/// out rows; so a token has the same number, and the same noise, however many replicas there are.
+/// The replicas' tokens of a micro-batch are numbered consecutively in rank order, the way the Trainer deals
+/// out rows. So a token has the same number, and the same noise, for any number of replicas.
 std::optional<TokenNoise> TrainEngine::noise_of(const Batch& batch, std::size_t micro_batch) {
     if (!has_noise()) return std::nullopt;
     Communicator& replicas = mesh_.replicas_on_host();
@@ -348,10 +349,10 @@ void TrainEngine::upload_scalars() {
     backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
 }
 
-/// A micro-batch of the same shape has the same operations again if the host has no part in them:
-/// collectives, the experts' numbers of tokens, sequences within rows and noise go through it. And it is
-/// worth recording if the device is done so soon that it might wait for the host: more tokens times
-/// parameters than this take a GPU a tenth of a second, in which the host gets far ahead.
+/// A micro-batch of the same shape repeats the same operations if the host takes no part in them;
+/// collectives, the experts' token counts, sequences within rows and noise involve the host. Recording pays
+/// off if the device finishes so quickly that it might wait for the host: above this many tokens times
+/// parameters a GPU takes a tenth of a second, in which time the host gets far ahead.
 bool TrainEngine::is_recorded(const DeviceBatch& micro) const {
     constexpr double most_work = 8e12;
     const double work = static_cast<double>(micro.tokens()) * static_cast<double>(parameter_count_);
@@ -371,7 +372,8 @@ void TrainEngine::forward_backward(const DeviceBatch& micro, ParamStore::PlaceIn
     backend_.run_recorded(*recorder_, stream_, key, enqueue);
 }
 
-/// Everything up to the gradients' norm and the step's loss, over all ranks, without waiting for the device.
+/// Enqueues everything up to the gradient norm and the step's loss, over all ranks, without waiting for the
+/// device.
 void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
     require(!options_.evaluation_only, "a step of an engine that only evaluates");
     const std::int64_t count = step_count(micro_batches);
@@ -390,7 +392,7 @@ void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
                                   .out = loss_sum_,
                                   .accumulate = i > 0,
                                   .scale = scale});
-        // The balance loss is that of all replicas already.
+        // The balance loss already covers all replicas.
         if (const Tensor balance = model_.balance_loss())
             backend_.run(stream_, Sum{.x = balance,
                                       .out = loss_sum_,
@@ -408,7 +410,7 @@ void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
     readback_.begin(stream_, scalars_, loss_sum_);
 }
 
-/// Waits for what enqueue_gradients() made, and for nothing behind it.
+/// Waits for the results of enqueue_gradients(), but for nothing enqueued after them.
 UpdateResult TrainEngine::read_gradients() {
     readback_.wait();
     mesh_.everyone().check_unbroken();
@@ -424,8 +426,8 @@ UpdateResult TrainEngine::step(std::span<const Batch> micro_batches, double lear
     host_scalars_[StepScalar::learning_rate] = static_cast<float>(learning_rate);
     optimizer_->set_scalars(host_scalars_, updates_done_ + 1);
     enqueue_gradients(micro_batches);
-    // The device itself leaves the update out when a number is not finite; so it has work while the host
-    // reads loss and norm.
+    // The device itself skips the update when a number is not finite, so it has work while the host reads
+    // loss and norm.
     optimizer_->update(backend_, stream_, scalars_);
     store_->weights_changed();
 
@@ -449,7 +451,7 @@ UpdateResult TrainEngine::step(std::span<const Batch> micro_batches, double lear
     return result;
 }
 
-/// Of each leaf: the sum of squares that gradient_norm_ holds.
+/// For each leaf, the sum of squares held in gradient_norm_.
 std::vector<double> TrainEngine::leaf_sums() const {
     std::vector<double> sums(static_cast<std::size_t>(gradient_norm_.sums().size(0)));
     backend_.copy(stream_, gradient_norm_.sums(), Tensor::of(sums.data(), gradient_norm_.sums().shape()));
@@ -479,7 +481,7 @@ std::string TrainEngine::find_non_finite(std::span<const Batch> micro_batches) {
         const std::string where = model_.find_non_finite(stream_, micro, mesh_.everyone(), loss_sum_);
         if (!where.empty()) return where;
     }
-    // Backward goes from the last leaf to the first.
+    // Backward runs from the last leaf to the first.
     for (std::size_t i = gradients.size(); i-- > 0;)
         if (!std::isfinite(gradients[i])) return about_leaf("the gradient of", i);
     // All are finite, but their norm is too large for fp32.
@@ -493,7 +495,7 @@ EvaluationResult TrainEngine::evaluate(const Batch& batch) {
     std::int64_t correct = 0;
     std::vector<float> loss;
     std::vector<std::int32_t> argmax;
-    // A rank without rows takes part all the same: the others wait for it where weights are gathered.
+    // A rank without rows still takes part: the others wait for it where weights are gathered.
     std::int64_t row = 0, count = 0;
     do {
         count = std::min(options_.model.rows, batch.rows - row);
@@ -520,7 +522,7 @@ EvaluationResult TrainEngine::evaluate(const Batch& batch) {
                             options_.model.label_smoothing == 0;
     EvaluationResult result{.loss_sum = loss_sum, .targets = batch.target_count(), .correct = correct};
     const std::int64_t counted = all_labels ? batch.label_count() : result.targets;
-    // What is counted, and the replicas that count.
+    // The count, and the number of replicas that contribute to it.
     std::array<std::int64_t, 2> sums{result.targets > 0 ? counted : 0, result.targets > 0 ? 1 : 0};
     mesh_.replicas_on_host().all_reduce({}, Tensor::of(sums.data(), {2}), Reduction::sum);
     if (sums[1] > 0) result.denominator = static_cast<double>(sums[0]) / static_cast<double>(sums[1]);

@@ -28,29 +28,29 @@ struct TrainEngineOptions {
     OptimizerSettings optimizer{};
     double max_gradient_norm = 1.0;  ///< ≤ 0: no clipping
     HfCompat compat;
-    InitKind init = InitKind::hugging_face;  ///< of weights that are drawn
+    InitKind init = InitKind::hugging_face;  ///< of randomly drawn weights
     Sharding sharding = Sharding::replicated;
-    /// The replicas' micro-batches are parts of one, as under SPMD; otherwise each is a batch by itself.
-    /// Older releases take the mean of a batch, so for them it makes a difference.
+    /// The replicas' micro-batches are parts of one batch, as under SPMD; otherwise each is its own batch.
+    /// This matters for older releases, which take the mean over a batch.
     bool shared_batches = false;
-    std::uint64_t noise_seed = 42;  ///< of the noise that router_jitter_noise and NEFTune ask for
+    std::uint64_t noise_seed = 42;  ///< for the noise of router_jitter_noise and NEFTune
     bool sequence_parallel =
         false;  ///< between the seams of tensor parallelism, each rank holds its share of the tokens
     /// A step whose loss or gradient norm is not finite leaves weights, optimizer state and step count as
     /// they were.
     bool skip_non_finite = false;
-    /// The optimizer's moments and master copies lie in memory of the host that the device can reach.
+    /// The optimizer's moments and master copies are in host memory that the device can access.
     bool offload_optimizer = false;
-    /// Weights and forward passes alone: no memory for gradients and optimizer, and no steps.
+    /// Only weights and forward passes: no memory for gradients and optimizer, and no steps.
     bool evaluation_only = false;
     std::optional<LossScaler::Settings>
         loss_scaling{};  ///< implies skip_non_finite for gradients that overflow
 };
 
-/// Whether the loss is made from the means of batches, as older releases of transformers do.
+/// Whether the loss is computed from per-batch means, as older releases of transformers do.
 bool takes_means_of_batches(const TrainEngineOptions& options);
 
-/// Some of a model's weights, as they are computed with.
+/// A sample of a model's weights, in the dtype used for computation.
 struct WeightSample {
     std::string leaf;
     std::vector<float> values;
@@ -62,9 +62,9 @@ struct EvaluationResult {
     double loss_sum = 0;
     std::int64_t targets = 0;
     std::int64_t correct = 0;  ///< targets that were the likeliest token
-    /// What the loss is divided by: the mean of the numbers of targets (of labels, where older releases count
-    /// those) of the replicas that have any, so that such replicas with equal rows have the true mean of all
-    /// as the mean of theirs.
+    /// The divisor of the loss: the mean number of targets (or labels, where older releases count those) over
+    /// the replicas that have any. If these replicas have equally many rows, the mean of their losses is the
+    /// true overall mean.
     double denominator = 0;
     double balance_loss =
         0;  ///< of the experts, over all replicas, times its coefficient; 0 when it is not part of the loss
@@ -73,56 +73,57 @@ struct EvaluationResult {
     double batch_loss() const { return mean_loss() + balance_loss; }
 };
 
-/// Everything one rank needs to turn batches into updates: weights, gradients, optimizer, activations, in one
-/// arena whose size is known before it is allocated.
+/// Everything one rank needs to turn batches into updates: weights, gradients, optimizer and activations, in
+/// one arena whose size is known before it is allocated.
 class TrainEngine {
   public:
-    /// Plans, but allocates nothing yet. Backend and mesh must outlive the engine. The mesh's data axes see
-    /// different micro-batches, which must be as many everywhere; its tp axis the same ones.
+    /// Plans, but allocates nothing yet. Backend and mesh must outlive the engine. Ranks along the mesh's
+    /// data axes see different micro-batches, the same number everywhere; ranks along its tp axis see the
+    /// same ones.
     TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
                 const Mesh& mesh);
     ~TrainEngine();
 
-    /// Bytes of the device by use; exactly what allocate() takes.
+    /// Device bytes by use; exactly what allocate() takes.
     const MemoryPlan& memory_plan() const { return memory_plan_; }
-    /// What it takes of the host's memory besides; nothing unless the optimizer is offloaded.
+    /// Host memory used in addition; empty unless the optimizer is offloaded.
     const MemoryPlan& host_memory_plan() const { return host_memory_plan_; }
-    /// Takes the memory. Weights and optimizer state are zero afterwards.
+    /// Allocates the memory. Weights and optimizer state are then zero.
     void allocate();
 
     /// At most `most` weights of a matrix of which this rank owns a part. Waits for the device; not
     /// collective.
     WeightSample sample_weights(std::int64_t most) const;
 
-    /// Draws the weights, for Hugging Face's kind of init as it does for `seed`.
+    /// Draws the weights; with Hugging Face's kind of init, as it does for `seed`.
     void initialize_weights(std::uint64_t seed);
-    /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Tensors that it
-    /// lacks are drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
+    /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Missing tensors are
+    /// drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
     LoadReport load_weights(const std::filesystem::path& path, std::uint64_t seed);
-    /// Takes the weights that `whole_leaf` gives, for every leaf on every rank in the same order. A
-    /// vocabulary that is to be resized is larger than theirs.
+    /// Takes the weights that `whole_leaf` returns; it is called for every leaf on every rank in the same
+    /// order. If the vocabulary is to be resized, it is larger than that of the weights.
     void take_weights(const std::function<std::vector<float>(const LeafSpec&)>& whole_leaf,
                       std::uint64_t seed);
-    /// The weights of a model that was trained here: a larger vocabulary is already in them.
+    /// Loads the weights of a model that was trained here: they already include a larger vocabulary.
     /// Error when a tensor is missing.
     void load_trained_weights(const std::filesystem::path& checkpoint);
     /// Takes the optimizer's state from a source that has all of it (Error if not), converting to the dtypes
-    /// in use. Every rank reads its parts, whatever ranks wrote them.
+    /// in use. Every rank reads its parts, regardless of which ranks wrote them.
     void load_optimizer(const OptimizerSource& source);
-    /// Counters that belong to the weights and the optimizer.
+    /// The counters that belong to the weights and the optimizer.
     EngineState counters() const;
     void set_counters(const EngineState& state);
-    /// config.json, as a model that is saved has it, by its name.
+    /// config.json of a saved model, keyed by file name.
     std::map<std::string, std::string> saved_config_texts() const;
-    /// What a checkpoint holds of this rank.
+    /// This rank's tensors in a checkpoint.
     TensorFiles saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const;
 
-    /// One update from the micro-batches of one optimizer step.
+    /// One update from the micro-batches of an optimizer step.
     UpdateResult step(std::span<const Batch> micro_batches, double learning_rate);
     /// The gradients of the micro-batches, without an update.
     UpdateResult accumulate_gradients(std::span<const Batch> micro_batches);
-    /// Without gradients. The batch may have more rows than training's; it is taken in pieces that fit, which
-    /// must be as many on all ranks. Rows may not be longer than planned.
+    /// Without gradients. The batch may have more rows than in training; it is processed in pieces that fit,
+    /// and all ranks must have the same number of pieces. Rows may not be longer than planned.
     EvaluationResult evaluate(const Batch& batch);
 
     /// The dtype of saved weights.
@@ -140,7 +141,7 @@ class TrainEngine {
 
   private:
     void plan(Arena& arena, Arena& state);
-    Tensor master_of(std::size_t index) const;  ///< absent when there is none
+    Tensor master_of(std::size_t index) const;  ///< absent if there is none
     void write_leaf(WeightUpload& upload, std::size_t index, std::span<const float> values);
     LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
                                std::uint64_t seed);

@@ -6,13 +6,13 @@
 
 namespace drover {
 
-/// Puts fp32 numbers into tensors of any floating dtype on the backend's device: converted in place on a CPU,
-/// and through a piece of host memory that the GPU can read by itself otherwise.
+/// Writes fp32 numbers into tensors of any floating dtype on the backend's device: converted in place on a
+/// CPU, otherwise through a piece of host memory that the GPU can read directly.
 class WeightUpload {
   public:
     WeightUpload(Backend& backend, Stream stream);
 
-    /// `target` is packed and has as many elements. Has happened when it returns.
+    /// `target` is packed and has the same number of elements. The write is complete when this returns.
     void write(std::span<const float> values, const Tensor& target);
 
   private:

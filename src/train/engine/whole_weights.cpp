@@ -11,7 +11,7 @@ std::int64_t columns_of(const LeafSpec& leaf) {
     return leaf.shape.numel() / leaf.shape[0];
 }
 
-/// What this rank owns of a leaf, in fp32.
+/// The part of a leaf that this rank owns, in fp32.
 std::vector<float> owned_part(const TrainEngine& engine, std::size_t index, Backend& backend) {
     const Tensor master = engine.optimizer().master(index);
     const Tensor stored = master ? master : engine.store().owned()[index].param;
@@ -36,7 +36,7 @@ bool holds_whole_weights(const TrainEngine& engine) {
 std::vector<float> read_whole_leaf(const TrainEngine& engine, std::size_t index, Backend& backend,
                                    const Mesh& mesh) {
     if (holds_whole_weights(engine)) return owned_part(engine, index, backend);
-    // Every element is in the counted part of one rank and zero in all others, so the sum is exact.
+    // Every element is in the counted part of exactly one rank and zero on all others, so the sum is exact.
     const OwnedLeaf& leaf = engine.store().owned()[index];
     const std::int64_t columns = columns_of(*leaf.spec);
     std::vector<float> whole(static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0f);

@@ -4,13 +4,13 @@
 
 #include "train/engine/train_engine.h"
 
-/// The weights of an engine as tensors of the host, whatever the ranks hold of them.
+/// An engine's weights as host tensors, however they are distributed over the ranks.
 namespace drover {
 
-/// Whether this rank holds every leaf whole and up to date, so that it needs no other to read one.
+/// Whether this rank holds every leaf whole and up to date, so that it can read one without the other ranks.
 bool holds_whole_weights(const TrainEngine& engine);
 
-/// An owned leaf (index into store().owned()) as it would be saved: the master copy where there is one.
+/// An owned leaf (index into store().owned()) as it would be saved: the master copy if there is one.
 /// Collective, unless holds_whole_weights(): every rank reads the same leaves in the same order.
 std::vector<float> read_whole_leaf(const TrainEngine& engine, std::size_t index, Backend& backend,
                                    const Mesh& mesh);

@@ -7,7 +7,7 @@
 namespace drover {
 namespace {
 
-/// numpy's summation: eight partial sums in stretches of up to 128, halves added pairwise above that.
+/// numpy's summation: eight partial sums in stretches of up to 128; above that, the two halves are added.
 float pairwise_sum(std::span<const float> values) {
     const std::size_t count = values.size();
     if (count < 8) {

@@ -11,23 +11,23 @@ namespace drover {
 
 /// An evaluation over all replicas.
 struct EvaluationSummary {
-    /// Mean over samples of the loss of their batch, as numpy sums it in fp32. Batches without targets have
-    /// none and are left out; NaN when there is no other.
+    /// Mean over samples of the loss of their batch, summed in fp32 as numpy does. Batches without targets
+    /// are left out; NaN if there are no others.
     double loss = 0;
-    double accuracy = 0;  ///< share of targets that were the likeliest token; NaN when there are none
+    double accuracy = 0;  ///< fraction of targets that were the likeliest token; NaN when there are none
     std::int64_t targets = 0;
     std::int64_t batches = 0;
 };
 
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t batches)>;
 
-/// Visits `data` once, in order.
+/// Goes through `data` once, in order.
 EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const EvaluationProgress& progress);
 
-/// numpy.mean of float32 values, to the bit: pairwise sums in fp32.
+/// numpy.mean of float32 values, bit for bit: pairwise sums in fp32.
 float numpy_mean(std::span<const float> values);
 
-/// exp(eval_loss), infinite when that is beyond double.
+/// exp(eval_loss), infinite if that overflows double.
 double perplexity(double loss);
 
 }  // namespace drover

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t batches_ahead = 4;
 
-/// Makes one batch after the other; lives on the prefetcher's thread.
+/// Makes batches one by one; lives on the prefetcher's thread.
 class BatchMaker {
   public:
     BatchMaker(const TextStreamOptions& options, BatchPosition start)
@@ -38,12 +38,12 @@ class BatchMaker {
         return std::nullopt;
     }
 
-    // Not to be asked for before the end was given.
+    // Only valid once the end was reached.
     std::int64_t given_batches() const { return given_batches_; }
     std::int64_t given_samples() const { return given_samples_; }  ///< to all ranks
 
   private:
-    /// The rows of the next batch, of the next epoch where this one is over.
+    /// The rows of the next batch, from the next epoch if this one is over.
     bool next(std::vector<std::vector<TokenId>>& rows) {
         if (!batches_) open_epoch();
         if (batches_->next(rows)) return true;

@@ -10,21 +10,22 @@ namespace drover {
 struct TextStreamOptions {
     SharedRows rows;
     std::shared_ptr<const Tokenizer> tokenizer;
-    PackingOptions packing;  ///< packs to blocks; max_rows of them are an epoch
+    PackingOptions packing;  ///< packs into blocks; max_rows of them are an epoch
     StreamDealing dealing;
     CollatorOptions collator;
     std::int64_t vocab_size = 0;  ///< of the model; tokens beyond it are an Error
     StreamEnd end = StreamEnd::never;
-    /// Of every batch. Where replicas share batches, `dealing` gives whole ones to all of them.
+    /// This replica's part of every batch. Where replicas share batches, `dealing` gives whole ones to all of
+    /// them.
     ReplicaPart part{};
 };
 
-/// Text that is read, tokenized and packed while it is trained on, in the order of its rows; every epoch
-/// reads it again. Nothing is written, and memory does not grow with the text. How long an epoch is shows
-/// only when it ends, so samples() and batches_per_epoch() are 0 until a stream that ends has been read.
+/// Text that is read, tokenized and packed during training, in row order; every epoch reads it again. Nothing
+/// is written, and memory does not grow with the text. The length of an epoch is known only when it ends, so
+/// samples() and batches_per_epoch() are 0 until a stream that ends has been read.
 ///
-/// A stream is a sequence of batches in which epochs follow each other, and batch n of it depends on nothing
-/// but the options: open({0, n}) passes over the batches before n, however many epochs they are.
+/// A stream is a sequence of batches across consecutive epochs. Batch n depends only on the options: open({0,
+/// n}) skips the batches before n, however many epochs they span.
 class TextStreamData final : public TrainingData {
   public:
     explicit TextStreamData(TextStreamOptions options);

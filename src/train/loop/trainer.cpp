@@ -60,8 +60,8 @@ void Trainer::adopt(const TrainerState& ended) {
     trained_ = true;
 }
 
-/// Where an epoch's samples go on. Hugging Face counts updates; a loop's state counts samples, and so finds
-/// the place also when batches have another size now.
+/// The position in the epoch at which to resume. Hugging Face counts updates. The loop's state counts
+/// samples, so it finds the position even if the batch size has changed.
 BatchPosition Trainer::first_batch(const LoopState* loop) const {
     const std::int64_t accumulation = settings_.gradient_accumulation_steps;
     BatchPosition first{state_.global_step / plan_.updates_per_epoch,
@@ -179,13 +179,13 @@ const Batch& Trainer::peek() {
     return *ahead_;
 }
 
-/// Only its next batch tells that a stream has come to the end of an epoch. (Where lengths are known, nothing
-/// is looked at before it is needed.)
+/// Only the next batch of a stream shows that an epoch has ended. (Where lengths are known, no batch is read
+/// ahead.)
 bool Trainer::stream_left_epoch(std::int64_t epoch) {
     return plan_.streamed && peek().position.epoch > epoch;
 }
 
-/// A loss that is no number counts as the mean so far, when the filter is on.
+/// With the filter on, a loss that is NaN or infinite counts as the mean so far.
 void Trainer::add_loss(double loss) {
     if (settings_.logging_nan_inf_filter && !std::isfinite(loss))
         loss_sum_ += loss_sum_ / static_cast<float>(1 + state_.global_step - last_logged_step_);
@@ -306,7 +306,7 @@ void Trainer::evaluate_in_training() {
     const Json metrics = evaluate();
     learning_rate_->observe(settings_, metrics);
     const bool is_best = note_best(metrics);
-    // A save that was asked for otherwise, by a signal, stays asked for.
+    // A save requested elsewhere, by a signal for example, stays requested.
     if (settings_.save_strategy == IntervalStrategy::best && is_best) control_.should_save = true;
 }
 
@@ -340,8 +340,8 @@ void Trainer::save_checkpoint() {
     settle_checkpoint(false);
 }
 
-/// Older checkpoints go only when the new one is complete. Without any to go back to, a failure ends the run:
-/// nothing would be left of it.
+/// Older checkpoints are removed only when the new one is complete. If there is none to go back to, a failure
+/// ends the run: nothing of it would be left.
 void Trainer::settle_checkpoint(bool wait) {
     const std::optional<CheckpointOutcome> outcome = model_.checkpoint_outcome(wait);
     if (!outcome) return;
@@ -358,7 +358,7 @@ void Trainer::settle_checkpoint(bool wait) {
         try {
             rotate_checkpoints(settings_.output_dir, settings_.save_total_limit, best_when_saved_);
         } catch (const Error& error) {
-            // An old one too many is no reason to end a run; the next save tries again.
+            // One old checkpoint too many is no reason to end a run; the next save tries again.
             tell(&TrainerCallback::on_rotation_failed, std::string(error.what()));
         }
     }

@@ -12,34 +12,34 @@
 namespace drover {
 
 struct TrainerOptions {
-    /// Reads a stopwatch; tests give times of their own.
+    /// Reads a stopwatch; tests supply their own times.
     std::function<double(const Stopwatch&)> seconds = [](const Stopwatch& watch) { return watch.seconds(); };
-    /// How long it took to make the model ready. Reported by evaluations outside training, as Hugging Face
-    /// does, unless the model was trained before.
+    /// How long it took to prepare the model. As in Hugging Face, reported by evaluations outside training
+    /// unless the model was trained before.
     std::optional<double> model_preparation_seconds{};
-    /// Called before files of output_dir are written over or removed, on every rank at the same time; may
-    /// throw an AgreedError, which ends the run.
+    /// Called on every rank at the same time before files in output_dir are overwritten or removed; may throw
+    /// an AgreedError, which ends the run.
     std::function<void()> before_writing = [] {};
 };
 
-/// The loop of Hugging Face's Trainer 5: the order of its work, its counting, its records and its state.
+/// The loop of Hugging Face's Trainer 5: same order of work, counting, records and state.
 class Trainer {
   public:
-    /// `settings` are finished (TrainerSettings::finish). What is given must outlive the trainer; `training`
-    /// or `evaluation` may be absent when there is nothing to train on or to evaluate.
+    /// `settings` are finished (TrainerSettings::finish). All references and pointers must outlive the
+    /// trainer; `training` or `evaluation` may be null when there is nothing to train on or to evaluate.
     Trainer(TrainerSettings settings, TrainingModel& model, TrainingData* training, TrainingData* evaluation,
             TrainerOptions options = {});
 
-    /// Callbacks are told in the order in which they were added; they must outlive the trainer.
+    /// Callbacks are called in the order in which they were added; they must outlive the trainer.
     void add_callback(TrainerCallback& callback) { callbacks_.push_back(&callback); }
 
     /// Trains to the end of the plan or until a callback stops it; returns the metrics that were logged last.
-    /// With `resumed`, a state that an earlier run saved, goes on from there; the model must be in that
-    /// state. With that run's `loop` too, counts and records are those of a run that was never stopped;
-    /// without it, they are as Hugging Face's are after a resume. A run that a callback interrupts
+    /// With `resumed`, a state saved by an earlier run, continues from there; the model must be in that
+    /// state. With that run's `loop` as well, counts and records are those of a run that was never stopped;
+    /// without it, they are as in Hugging Face after a resume. A run that a callback interrupts
     /// (TrainerControl::interrupted) ends without its last record.
     Json train(const TrainerState* resumed = nullptr, const LoopState* loop = nullptr);
-    /// The state of a run that has ended: evaluations are then of the model that it trained.
+    /// Takes over the state of a run that has ended: evaluations are then of the model it trained.
     void adopt(const TrainerState& ended);
     /// Evaluates, logs and returns the metrics.
     Json evaluate();
@@ -49,13 +49,13 @@ class Trainer {
     const TrainerState& state() const { return state_; }
     const TrainerSettings& settings() const { return settings_; }
     bool interrupted() const { return control_.interrupted; }
-    /// Why the last checkpoint could not be written; empty when it could.
+    /// Why the last checkpoint could not be written; empty if it could.
     const std::string& save_failure() const { return save_failure_; }
     /// Writes trainer_state.json into output_dir.
     void save_state() const;
 
   private:
-    /// What was done in a stretch of time; what is absent is not reported.
+    /// Work done in a stretch of time; absent fields are not reported.
     struct WorkDone {
         std::optional<double> samples{};
         std::optional<double> steps{};
@@ -77,7 +77,7 @@ class Trainer {
     void evaluate_in_training();
     bool note_best(const Json& metrics);
     void save_checkpoint();
-    /// Learns what became of the checkpoint that is being written.
+    /// Handles the outcome of the checkpoint that is being written.
     void settle_checkpoint(bool wait);
     LoopState loop_state() const;
     Json finish_training();
@@ -106,8 +106,8 @@ class Trainer {
     TrainerControl control_;
     std::optional<LearningRate> learning_rate_;
     std::unique_ptr<BatchStream> batches_;
-    std::optional<Batch> ahead_;  ///< of batches_, when it was looked at before it is used
-    BatchPosition last_batch_;    ///< that was used
+    std::optional<Batch> ahead_;  ///< of batches_, when it was read before it is used
+    BatchPosition last_batch_;    ///< the last one used
     BatchPosition next_batch_;
     bool trained_ = false;
 

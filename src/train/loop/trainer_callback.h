@@ -11,7 +11,7 @@
 
 namespace drover {
 
-/// What a callback sees of a run, and the switches it may turn.
+/// A callback's view of a run, with the switches it may set.
 struct TrainerView {
     const TrainerSettings& settings;
     const StepPlan& plan;  ///< all zero when nothing is trained
@@ -29,7 +29,7 @@ struct StepReport {
     std::int64_t samples = 0;  ///< over all replicas
 };
 
-/// Is told what happens in a run, in the order in which it was added.
+/// Is notified of the events of a run. Callbacks are called in the order in which they were added.
 class TrainerCallback {
   public:
     virtual ~TrainerCallback() = default;
@@ -45,18 +45,18 @@ class TrainerCallback {
     virtual void on_evaluate(TrainerView&, const Json& /*metrics*/) {}
     /// `record` as in log_history, but without "step".
     virtual void on_log(TrainerView&, const Json& /*record*/) {}
-    /// The checkpoint is complete, perhaps some steps after it was begun.
+    /// The checkpoint is complete, possibly some steps after it was begun.
     virtual void on_save(TrainerView&, const std::filesystem::path& /*folder*/) {}
-    /// The checkpoint could not be written; the run goes on, for an earlier one is there.
+    /// The checkpoint could not be written; the run continues, since an earlier one exists.
     virtual void on_save_failed(TrainerView&, const std::filesystem::path& /*folder*/,
                                 const std::string& /*why*/) {}
-    /// Checkpoints beyond the limit could not be removed; the run goes on.
+    /// Checkpoints beyond the limit could not be removed; the run continues.
     virtual void on_rotation_failed(TrainerView&, const std::string& /*why*/) {}
     virtual void on_train_end(TrainerView&) {}
 
-    /// Name and contents for stateful_callbacks of trainer_state.json.
+    /// Name and contents for stateful_callbacks in trainer_state.json.
     virtual std::optional<std::pair<std::string, Json>> exported_state() const { return std::nullopt; }
-    /// Takes back what exported_state() gave, when a run is resumed.
+    /// Restores what exported_state() returned, when a run is resumed.
     virtual void import_state(const Json& /*states*/) {}
 };
 

@@ -8,30 +8,30 @@
 
 namespace drover {
 
-/// Rows to train on or to evaluate, dealt to this rank in batches. Where the numbers of an epoch are not
-/// known before it was read, they are 0.
+/// Rows to train on or to evaluate, dealt to this rank in batches. The numbers of an epoch are 0 if they are
+/// unknown before it was read.
 class TrainingData {
   public:
     virtual ~TrainingData() = default;
     virtual std::int64_t samples() const = 0;            ///< over all ranks
     virtual std::int64_t batches_per_epoch() const = 0;  ///< of this rank
     virtual std::int64_t tokens_per_epoch() const = 0;   ///< over all ranks, without padding
-    /// From `start` on; its step may lie beyond the end of an epoch whose length is not known.
+    /// Starts at `start`; its step may be past the end of an epoch whose length is unknown.
     virtual std::unique_ptr<BatchStream> open(BatchPosition start) = 0;
 };
 
-/// How samples are ordered and dealt to this rank's batches: shuffled anew in every epoch for training, in
-/// order for evaluation. The number of samples is left to whoever knows the data.
+/// How samples are ordered and dealt to this rank's batches: reshuffled in every epoch for training, in order
+/// for evaluation. The caller, which knows the data, sets the number of samples.
 SamplerOptions training_sampler(const TrainerSettings& settings);
 SamplerOptions evaluation_sampler(const TrainerSettings& settings);
 
 /// Where streams over rows end.
 enum class StreamEnd : std::uint8_t { never, after_one_epoch };
 
-/// Rows of tokens that lie in files, through a BatchLoader per stream.
+/// Rows of tokens in files, read through one BatchLoader per stream.
 class TokenFileData final : public TrainingData {
   public:
-    /// `rows` must outlive it. Start and end of `options` are not used.
+    /// `rows` must outlive this object. Start and end of `options` are ignored.
     TokenFileData(const TrainingRows& rows, LoaderOptions options, StreamEnd end);
 
     std::int64_t samples() const override { return samples_; }

@@ -4,8 +4,8 @@
 
 namespace drover {
 
-/// An Error that every rank of a run throws at the same place, for they decided alike; one of them is to show
-/// it.
+/// An Error that every rank of a run throws at the same point, because they decided together. One rank
+/// reports it.
 class AgreedError : public Error {
   public:
     using Error::Error;

@@ -13,11 +13,11 @@ class LearningRate {
   public:
     LearningRate(const TrainerSettings& settings, std::int64_t max_steps);
 
-    /// In force for the update after `updates_done`.
+    /// The rate for the update after `updates_done`.
     double rate(std::int64_t updates_done) const {
         return plateau_ ? plateau_->rate() : schedule_->rate(updates_done);
     }
-    /// Takes the newest evaluation.
+    /// Takes the latest evaluation into account.
     void observe(const TrainerSettings& settings, const Json& metrics);
 
   private:
@@ -25,7 +25,7 @@ class LearningRate {
     std::optional<PlateauSchedule> plateau_;
 };
 
-/// The value of metric_for_best_model among `metrics`; Error when it is not there.
+/// The value of metric_for_best_model among `metrics`; Error if it is missing.
 double best_model_metric(const TrainerSettings& settings, const Json& metrics);
 
 }  // namespace drover

@@ -13,7 +13,7 @@ std::string line(std::string_view name, const Json& now, const Json& saved) {
     return fmt::format("\n\t{}: {} (now) != {} (checkpoint)", name, python_repr(now), python_repr(saved));
 }
 
-/// "content" of "content 3f…".
+/// Returns "content" for "content 3f…".
 std::string_view kind_of(std::string_view data) {
     return data.substr(0, data.find(' '));
 }
@@ -34,7 +34,7 @@ const char* name_of(RopeConfig::Type type) {
     return "";
 }
 
-/// Whatever form the file has.
+/// The same keys for any form of the file.
 Json values_of(const ModelConfig& config) {
     const RopeConfig& rope = config.rope;
     const MoeConfig& moe = config.moe;

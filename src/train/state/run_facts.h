@@ -5,22 +5,22 @@
 
 namespace drover {
 
-/// What a checkpoint remembers of its run beside settings and counters, so that a run that goes on from it
-/// sees whether it is another one.
+/// What a checkpoint records about its run apart from settings and counters, so that a resumed run can tell
+/// whether it has changed.
 struct RunFacts {
-    std::string data{};            ///< kind and hash of the training text ("content 3f…"); empty: not known
-    std::string tokenizer{};       ///< its fingerprint; empty: not known
-    std::int64_t total_batch = 0;  ///< rows of an update over all replicas; 0: not known
+    std::string data{};            ///< kind and hash of the training text ("content 3f…"); empty: unknown
+    std::string tokenizer{};       ///< its fingerprint; empty: unknown
+    std::int64_t total_batch = 0;  ///< rows of an update over all replicas; 0: unknown
 
     Json json() const;
-    /// Of the state in a drover_state.json; what is not there, or is of another type, is not known.
+    /// From the state in a drover_state.json; facts that are missing or have the wrong type are unknown.
     static RunFacts from(const Json& state);
 };
 
-/// A line for each fact that is not what it was; empty when there is none.
+/// One line for each fact that differs; empty if there is none.
 std::string changed_facts(const RunFacts& now, const RunFacts& saved);
 
-/// A line for each value of the config that the model computes with and that is not what it was.
+/// One line for each config value that affects the model's computation and differs.
 std::string changed_config(const ModelConfig& now, const ModelConfig& saved);
 
 }  // namespace drover

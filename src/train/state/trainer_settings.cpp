@@ -14,7 +14,7 @@ bool ends_with_loss(const std::string& name) {
     return name.size() >= 4 && name.compare(name.size() - 4, 4, "loss") == 0;
 }
 
-/// A number of steps that counts only with the strategy `steps`.
+/// A number of steps that is used only with the strategy `steps`.
 void check_steps(std::string_view flag, IntervalStrategy strategy, const std::optional<double>& steps) {
     if (strategy != IntervalStrategy::steps || !steps) return;
     if (!(*steps > 0))
@@ -50,7 +50,7 @@ void check_best_model(const TrainerSettings& settings) {
             "Give both the same value, or use --save_strategy best.");
     if (settings.eval_strategy != IntervalStrategy::steps) return;
     const double save = settings.save_steps.value_or(500), evaluate = settings.eval_steps.value_or(500);
-    // Shares are compared as whole millionths, or rounding would decide.
+    // Shares are compared as whole millionths; otherwise rounding would decide.
     const bool both_shares = save < 1 && evaluate < 1, mixed = (save < 1) != (evaluate < 1);
     const double scale = both_shares ? 1e6 : 1;
     if (mixed || std::fmod(save * scale, evaluate * scale) != 0)

@@ -20,15 +20,15 @@ enum class IntervalStrategy : std::uint8_t {
 /// include_num_input_tokens_seen.
 enum class CountTokens : std::uint8_t { no, all, non_padding };
 
-/// What is done about a step whose loss or gradient norm is not a finite number (--on_nan).
+/// What to do about a step whose loss or gradient norm is not finite (--on_nan).
 enum class OnNonFinite : std::uint8_t {
-    stop,  ///< an Error that names the first bad tensor
+    stop,  ///< an Error naming the first bad tensor
     skip,  ///< a line on standard error; the engine leaves the step out (TrainEngineOptions::skip_non_finite)
     go_on,
 };
 
-/// The arguments of Hugging Face's Trainer that its loop acts on, under their names. What concerns the update
-/// (optimizer, clipping, precision) is set where the model is made.
+/// The arguments of Hugging Face's Trainer that its loop uses, under their names. Settings of the update
+/// (optimizer, clipping, precision) are given where the model is created.
 struct TrainerSettings {
     std::filesystem::path output_dir = "trainer_output";
 
@@ -58,14 +58,14 @@ struct TrainerSettings {
     std::int64_t save_total_limit = 0;  ///< ≤ 0: keep all
 
     bool load_best_model_at_end = false;
-    std::string metric_for_best_model;      ///< empty: none, or the loss where one is needed
-    std::optional<bool> greater_is_better;  ///< absent: unless the metric's name ends in "loss"
+    std::string metric_for_best_model;      ///< empty: none, or the loss if one is needed
+    std::optional<bool> greater_is_better;  ///< absent: true unless the metric's name ends in "loss"
 
     std::optional<std::int64_t> early_stopping_patience;  ///< absent: no early stop
     double early_stopping_threshold = 0;
 
     std::uint64_t seed = 42;
-    std::optional<std::uint64_t> data_seed;  ///< of the order of the samples, instead of seed
+    std::optional<std::uint64_t> data_seed;  ///< for the order of samples, instead of seed
     bool dataloader_drop_last = false;       ///< in training and in evaluation
     bool prediction_loss_only = false;       ///< evaluation reports no accuracy
     bool ignore_data_skip = false;           ///< a resumed epoch starts with its first batch
@@ -74,15 +74,14 @@ struct TrainerSettings {
 
     /// Ranks that see different batches. Where they share batches (ReplicaPart), the loop counts one replica.
     std::int64_t replicas = 1;
-    std::int64_t replica = 0;  ///< which of them this rank is
+    std::int64_t replica = 0;  ///< index of this rank's replica
     bool is_local_process_zero = true;
     bool is_world_process_zero = true;
 
-    /// Fills in what follows from other settings, as Hugging Face does. UsageError when they contradict each
-    /// other.
+    /// Derives settings from others, as Hugging Face does. UsageError if they contradict each other.
     void finish();
 
-    /// The metric's name as evaluations report it: with "eval_" before it.
+    /// The metric's name as evaluations report it: with the prefix "eval_".
     std::string best_metric_key() const;
     bool greater_metric_is_better() const { return greater_is_better.value_or(false); }
 };

@@ -11,8 +11,8 @@
 namespace drover {
 namespace {
 
-/// What the Trainer keeps of a number of steps given on the command line, where it is a float: a share
-/// becomes a number; the arguments turn numbers beyond 1 into integers only with the strategy that uses them.
+/// How the Trainer stores a number of steps that is a float on the command line: a share becomes a number of
+/// steps; numbers above 1 become integers only with the strategy that uses them.
 Json kept_steps(const std::optional<double>& given, IntervalStrategy strategy, std::int64_t max_steps) {
     if (!given) return 500;
     if (*given < 1) return static_cast<std::int64_t>(std::ceil(static_cast<double>(max_steps) * *given));
@@ -25,8 +25,8 @@ Json or_null(const std::optional<Value>& value) {
     return value ? Json(*value) : Json(nullptr);
 }
 
-/// The values of a trainer_state.json that somebody else may have written. What is of another type or out of
-/// range is an Error.
+/// Reads the values of a trainer_state.json that another program may have written. A value of the wrong type
+/// or out of range is an Error.
 class StateReader {
   public:
     StateReader(const Json& json, std::string_view where) : json_(json), where_(where) {
@@ -37,7 +37,7 @@ class StateReader {
         if (!json_.contains(key)) refuse(fmt::format("it has no {}", key));
         return json_.at(key);
     }
-    /// Absent and null are the same.
+    /// Absent and null are equivalent.
     bool has(const char* key) const { return json_.contains(key) && !json_.at(key).is_null(); }
 
     double number(const char* key) const {
@@ -46,12 +46,12 @@ class StateReader {
     }
     /// Python may have written it as a float.
     std::int64_t count(const char* key) const { return count_in(at(key), key); }
-    /// The largest integer stands for a stream's, which nobody knows.
+    /// The largest integer means a stream, whose number of epochs is unknown.
     std::int64_t epochs(const char* key) const {
         constexpr auto unknown = std::numeric_limits<std::int64_t>::max();
         return at(key) == Json(unknown) ? unknown : count(key);
     }
-    /// A number of steps stays as it is written. The Trainer makes a negative one of a negative setting, and
+    /// A number of steps is kept as written. The Trainer turns a negative setting into a negative number, and
     /// then nothing is due.
     const Json& steps(const char* key) const {
         if (!at(key).is_number() || !std::isfinite(number(key))) refuse_value(key, "a number of steps");
@@ -65,7 +65,7 @@ class StateReader {
         if (!at(key).is_object()) refuse_value(key, "an object");
         return at(key);
     }
-    /// Objects, each with the number of a step; those of evaluations with numbers.
+    /// Objects, each with a step number; those of evaluations have numeric values.
     const Json& records(const char* key) const {
         if (!at(key).is_array()) refuse_value(key, "a list");
         for (const Json& record : at(key)) {

@@ -12,27 +12,27 @@ namespace drover {
 
 struct TrainerState;
 
-/// What the loop has been asked to do next.
+/// What the loop was asked to do next.
 struct TrainerControl {
     bool should_training_stop = false;
     bool should_epoch_stop = false;
     bool should_save = false;
     bool should_evaluate = false;
     bool should_log = false;
-    bool interrupted = false;  ///< ends the run behind this step, after it was saved if that is asked for
+    bool interrupted = false;  ///< ends the run after this step, once it is saved if that is requested
 
-    /// Sets the switches that an update or the end of an epoch calls for, as Hugging Face's
-    /// DefaultFlowCallback.
+    /// Sets the switches that are due after an update or at the end of an epoch, as Hugging Face's
+    /// DefaultFlowCallback does.
     void after_step(const TrainerSettings& settings, const TrainerState& state);
     void after_epoch(const TrainerSettings& settings, const TrainerState& state);
 
-    /// As trainer_state.json keeps it, among the states of callbacks.
+    /// In the form trainer_state.json keeps it, among the states of callbacks.
     Json exported() const;
 };
 
-/// How far a run is, and all it has logged: the contents of trainer_state.json.
+/// A run's progress and everything it has logged: the contents of trainer_state.json.
 struct TrainerState {
-    /// Numbers of steps are Json numbers, for Hugging Face writes some of them as floats ("1.0").
+    /// Numbers of steps are Json numbers, because Hugging Face writes some of them as floats ("1.0").
     Json logging_steps = 500;
     Json eval_steps = 500;
     Json save_steps = 500;
@@ -52,9 +52,9 @@ struct TrainerState {
 
     bool is_local_process_zero = true;
     bool is_world_process_zero = true;
-    Json stateful_callbacks = Json::object();  ///< by name of the class
+    Json stateful_callbacks = Json::object();  ///< by class name
 
-    /// The state of a run that has not begun: shares of steps become numbers.
+    /// The state of a run that has not started: shares become numbers of steps.
     static TrainerState begin(const TrainerSettings& settings, std::int64_t max_steps, std::int64_t epochs);
 
     Json epoch_json() const { return epoch ? Json(*epoch) : Json(0); }
@@ -63,7 +63,7 @@ struct TrainerState {
 
     /// The file's text, byte for byte as Hugging Face writes it.
     std::string text() const;
-    /// Error (naming `where`) when it is not such a file.
+    /// Error (naming `where`) if the text is not such a file.
     static TrainerState parse(std::string_view text, std::string_view where);
 };
 

@@ -35,7 +35,7 @@ void check_all(World& world) {
         if (world.size() % columns == 0) test::check_mesh(world, columns);
 }
 
-/// All ranks pass a barrier; then rank 1 does something else than the others, who wait at the next.
+/// All ranks pass a barrier; then rank 1 does something different while the others wait at the next one.
 Scenario odd_one(WorldOptions options, std::function<void(Communicator&)> odd) {
     return {options, [odd](World& world) {
                 const auto axis = everyone(world);

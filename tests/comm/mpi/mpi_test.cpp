@@ -17,8 +17,8 @@ struct Result {
     std::string output;  // of all ranks and of mpirun, both streams
 };
 
-/// Collectives that fail wait for half an hour unless the scenario says otherwise, so ending in time shows
-/// that the reason was noticed; `timeout` only keeps a failing test from blocking the rest.
+/// Failing collectives wait for half an hour unless the scenario sets another time, so ending early shows
+/// that the cause was noticed; `timeout` only keeps a failing test from blocking the rest.
 Result run_ranks(int ranks, const std::string& scenario) {
     const std::string command =
         fmt::format("timeout -k 1 60 {} -n {} {} {} 2>&1", MPIRUN, ranks, MPI_CHECKS, scenario);
@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(Mpi, MpiRanks, testing::Values(1, 2, 3, 4));
 TEST_P(MpiRanks, CollectivesGiveWhatALoopOverTheRanksGives) {
     const Result result = run_ranks(GetParam(), "checks");
     EXPECT_EQ(result.status, 0) << result.output;
-    // MPI may have something of its own to say before (about a container without /sys, for example).
+    // MPI may print something of its own first (about a container without /sys, for example).
     EXPECT_TRUE(result.output.ends_with(fmt::format("{} ranks: all is well\n", GetParam()))) << result.output;
 }
 
@@ -93,15 +93,15 @@ TEST(Mpi, StartsOncePerProcess) {
 
 int main(int argc, char** argv) {
     testing::InitGoogleTest(&argc, argv);
-    // More ranks than cores, as root in containers, and no memory of other processes to read.
+    // More ranks than cores, running as root in containers, and no access to the memory of other processes.
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
-    // When one has ended badly, mpirun need not give the others time.
+    // If one has failed, mpirun need not give the others time.
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 1);
-    // MPI itself leaks.
+    // MPI itself leaks memory.
     const char* asan = getenv("ASAN_OPTIONS");
     setenv("ASAN_OPTIONS", fmt::format("{}:detect_leaks=0", asan == nullptr ? "" : asan).c_str(), 1);
     return RUN_ALL_TESTS();

@@ -1,4 +1,4 @@
-// One rank of a world whose tensors lie on GPUs; mpirun starts several: test_comm_nccl [what to do]. Ranks
+// One rank of a world whose tensors are on GPUs; mpirun starts several: test_comm_nccl [what to do]. Ranks
 // may share a GPU.
 
 #include <signal.h>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// One rank: its world, its GPU and what makes its communicators.
+/// One rank: its world, its GPU and the factory of its communicators.
 struct Rank {
     World& world;
     Backend& backend;
@@ -28,7 +28,7 @@ struct Rank {
     std::unique_ptr<Communicator> everyone() const {
         return communicators.make("data", test::all_ranks(world));
     }
-    /// The host waits for the GPU, as an engine does that reads a loss.
+    /// The host waits for the GPU, like an engine that reads a loss.
     void wait_for(Communicator& axis) const {
         backend.synchronize(stream());
         axis.check_unbroken();
@@ -60,7 +60,7 @@ void check_all(const Rank& rank) {
         if (rank.world.size() % columns == 0) step("mesh", [&] { test::check_mesh(at, columns); });
 }
 
-/// One rank whose axes copy.
+/// A single rank whose axes copy.
 void check_alone(const Rank& rank) {
     const auto make = [&](std::string axis, std::vector<int> ranks) {
         return rank.communicators.make(std::move(axis), std::move(ranks), LonelyAxis::copies);
@@ -71,7 +71,8 @@ void check_alone(const Rank& rank) {
     test::check_times(at, rank.communicators);
 }
 
-/// All ranks pass a barrier; then rank 1 does something else than the others, whose GPUs wait at the next.
+/// All ranks pass a barrier; then rank 1 does something different while the others' GPUs wait at the next
+/// one.
 Scenario odd_one(WorldOptions options, std::function<void(const Rank&, Communicator&)> odd) {
     return {options, [odd](const Rank& rank) {
                 const auto axis = rank.everyone();

@@ -21,7 +21,7 @@ using test::cause_of;
 using test::read_all;
 using Rows = std::vector<std::string>;
 
-/// Sets an environment variable for as long as it lives.
+/// Sets an environment variable for the object's lifetime.
 class Variable {
   public:
     Variable(const char* name, const std::string& value) : name_(name) {
@@ -202,7 +202,7 @@ TEST_F(ResolveDataset, TrainAndValidation) {
     EXPECT_EQ(read_all(*streamed.train).front(), "11");
     EXPECT_EQ(streamed.validation->row_count(), 10);
 
-    // The column of train serves for both; with evaluation only, that of validation.
+    // Train's column is used for both; with evaluation only, validation's.
     write("t.csv", "body,text\nb1,t1\n");
     write("v.csv", "text,body\nt2,b2\n");
     write("w.csv", "body\nb3\n");

@@ -71,7 +71,7 @@ TEST_F(TokenDatasets, FilesThatAreNotAlikeDoNotMix) {
     EXPECT_EQ(all(*open({plain, workers})->token_rows()), (Rows{{1, 2}, {3, 4}}));
 }
 
-/// What is packed from a file of rows is what is packed from the text.
+/// Packing a file of rows gives the same as packing the text.
 TEST_F(TokenDatasets, RowsOfTextArePackedAsTextIs) {
     const test::MadeDataset text(2500, [](std::int64_t row) { return "row " + std::to_string(row * row); });
     const auto tokenizer = test::byte_tokenizer();

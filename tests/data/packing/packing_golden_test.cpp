@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-/// Files of the repository, or with "shared:" of the folder of materials that are not committed.
+/// Files of the repository or, with "shared:", of the folder of materials that are not committed.
 std::filesystem::path locate(const std::string& name) {
     const std::filesystem::path root = DROVER_SOURCE_DIR;
     constexpr std::string_view prefix = "shared:";

@@ -98,7 +98,7 @@ TEST(Packing, Names) {
 }
 
 TEST(BlockSize, FollowsRunClm) {
-    // Llama-2, Llama-3: no length of their own.
+    // Llama-2, Llama-3: the tokenizer sets no length.
     EXPECT_EQ(choose_block_size({}, 1e30, 4096).block_size, 1024);
     const std::string shortened = choose_block_size({}, 1e30, 4096).warning;
     EXPECT_NE(shortened.find("4096 positions; blocks of 1024 tokens"), std::string::npos) << shortened;
@@ -108,7 +108,7 @@ TEST(BlockSize, FollowsRunClm) {
     EXPECT_EQ(choose_block_size({}, 131072, 131072).block_size, 131072);
     EXPECT_EQ(choose_block_size({}, 131072, 131072).warning, "");
     EXPECT_EQ(choose_block_size({}, 2048, 1024).block_size, 1024);
-    // A requested size is limited by the tokenizer alone.
+    // A requested size is limited only by the tokenizer.
     EXPECT_EQ(choose_block_size(8192, 1e30, 4096).block_size, 8192);
     EXPECT_EQ(choose_block_size(8192, 1e30, 4096).warning, "");
     EXPECT_EQ(choose_block_size(8192, 4096, 100).block_size, 4096);

@@ -110,7 +110,8 @@ TEST_F(Cache, ThreadsThatStartTogetherMakeItOnce) {
 TEST_F(Cache, WhoWaitsForAnotherToOverwriteUsesItsFile) {
     const test::MadeDataset plain = counted_rows(3000);
     get(plain);
-    // The first one is in the middle of its work when the second one comes, and goes on a while after that.
+    // The second one arrives while the first one is working, and the first one continues for a while after
+    // that.
     std::atomic<bool> first_works = false, second_came = false;
     const test::MadeDataset first(3000, [&](std::int64_t row) {
         first_works = true;
@@ -177,7 +178,7 @@ TEST_F(Cache, FileHashesAreRememberedUntilTheFileChanges) {
     };
     write("one", 100);
     EXPECT_EQ(notes.hash(file), ContentHash().add_file(file).hex());
-    // The note is what is read: with another text in it, that is the answer.
+    // The note is used: with a different text in it, that text is returned.
     std::filesystem::path note;
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / "notes")) note = entry.path();
     ASSERT_FALSE(note.empty());

@@ -36,7 +36,7 @@ class TokenFiles : public ::testing::Test {
         std::ofstream(path_, std::ios::binary) << bytes;
         test::expect_error([&] { TokenFile(path_).rows().verify(); }, {part, path_.filename().string()});
     }
-    /// The same after both checksums were made right again.
+    /// The same after recomputing both checksums.
     void expect_refused_with_right_checksums(std::string bytes, const std::string& part) {
         const auto put = [&](std::size_t at, std::string_view content) {
             const auto digest = ContentHash().add_bytes(content).digest();
@@ -94,7 +94,7 @@ TEST_F(TokenFiles, RowsOfAnyLength) {
 
 TEST_F(TokenFiles, ManyRowsSpillTheirEnds) {
     TokenFileWriter writer(path_, test::ByteTokenizer(), {.packing = Packing::none, .block_size = 0});
-    constexpr std::int64_t count = 300'000;  // more than two buffers of ends
+    constexpr std::int64_t count = 300'000;  // more than two buffers of row ends
     for (std::int64_t i = 0; i < count; ++i)
         writer.add(std::vector<TokenId>(static_cast<std::size_t>(i % 3), 9));
     writer.finish();

@@ -58,8 +58,8 @@ TEST(TokenStream, EqualsRunClmForAnyNumberOfThreads) {
     }
 }
 
-/// What is left of a batch of 1000 rows, and of a worker's last batch, is dropped. Rows of ten tokens:
-/// batches of 1000, 1000 and 503 rows for one worker; 626, 626, 626 and 625 for four.
+/// The rest of a batch of 1000 rows, and of a worker's last batch, is dropped. Rows of ten tokens: batches of
+/// 1000, 1000 and 503 rows for one worker; 626, 626, 626 and 625 for four.
 TEST(TokenStream, WorkersChangeTheBlocks) {
     const auto text = [](std::int64_t row) { return fmt::format("{:09}", row); };
     const test::MadeDataset dataset(2503, text);
@@ -176,7 +176,7 @@ TEST(TokenStream, MemoryDoesNotGrowWithTheCorpus) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     GTEST_SKIP() << "sanitizers keep memory of their own";
 #endif
-    // 128 MB of text, which would be 512 MB of ids; a few rows are long.
+    // 128 MB of text, which would give 512 MB of ids; a few rows are long.
     const test::MadeDataset dataset(128'000, [](std::int64_t row) {
         return std::string(row % 1000 == 0 ? 500'500 : 500, static_cast<char>('a' + row % 26));
     });

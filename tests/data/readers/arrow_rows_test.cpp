@@ -134,7 +134,7 @@ TEST_F(Arrow, TokenBlocksAreWrittenAsTheDatasetsLibraryWritesThem) {
     EXPECT_EQ(state["_data_files"].size(), 2U);
     EXPECT_EQ(state["_data_files"][0]["filename"], "data-00000-of-00002.arrow");
     EXPECT_EQ(state["_split"], "train");
-    // The same description, key for key, as that of the library's own folder.
+    // The same description, key for key, as in the library's own folder.
     EXPECT_EQ(read_json_file(folder / "blocks/dataset_info.json"),
               read_json_file(test::golden_path("readers/tokens/dataset_info.json")));
     given = 0;
@@ -143,7 +143,7 @@ TEST_F(Arrow, TokenBlocksAreWrittenAsTheDatasetsLibraryWritesThem) {
 }
 
 TEST(ArrowDeathTest, OpeningAParquetFileSaysWhatIsMissing) {
-    // In a process of its own: a module that was loaded once stays.
+    // In a separate process: a module stays once it is loaded.
     EXPECT_EXIT(
         {
             setenv("DROVER_ARROW_MODULE", "/nowhere/drover_arrow.so", 1);

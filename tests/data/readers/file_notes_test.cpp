@@ -22,7 +22,7 @@ class Notes : public ::testing::Test {
         test::let_settle();
     }
     FileRows rows() { return FileRows({file_}, {.notes = folder_ / "notes"}); }
-    /// Replaces the content of every note whose name ends so; returns how many there are.
+    /// Replaces the content of every note with this ending; returns how many there are.
     int falsify(const std::string& ending, const std::string& content) {
         int count = 0;
         for (const auto& note : std::filesystem::directory_iterator(folder_ / "notes"))

@@ -1,4 +1,4 @@
-// Rows of files and folders against what the datasets library reads from them.
+// Rows of files and folders compared with what the datasets library reads from them.
 #include <gtest/gtest.h>
 
 #include <string>

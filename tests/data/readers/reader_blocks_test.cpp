@@ -1,4 +1,4 @@
-// Readers must not care where one block of bytes ends and the next begins.
+// Readers must not depend on where one block of bytes ends and the next begins.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ std::vector<std::string> rows_of(FileReader& reader, std::size_t at_once) {
     return rows;
 }
 
-/// Expects the same rows for every size of block, and the same number of rows when they are passed over.
+/// Expects the same rows for every block size, and the same number of rows when they are skipped.
 template <class Make>
 void expect_same_rows(const std::string& bytes, Make&& make) {
     const auto expected = rows_of(*make(memory_byte_stream(bytes)), 1000);

@@ -1,4 +1,4 @@
-// What users are told about files that cannot be read.
+// The errors for files that cannot be read.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -99,7 +99,7 @@ TEST(Columns, OneLineSaysWhichAreUsed) {
               "The text is in the column \"a\"; not used: b, c, d, e, f, g, h, i, j, k and 2 more.");
 }
 
-/// What compares every name with every other one would be at this for hours.
+/// Comparing every name with every other would take hours.
 TEST_F(ReaderErrors, AHundredThousandColumns) {
     std::string names, cells, keys = "{";
     for (int i = 0; i < 100'000; ++i) {
@@ -195,7 +195,7 @@ TEST_F(ReaderErrors, TruncatedArchive) {
 }
 
 TEST(CsvCells, NumbersAndTruthValuesStayText) {
-    // The datasets library would turn such a column into numbers, which no tokenizer takes.
+    // The datasets library would turn such a column into numbers, which no tokenizer accepts.
     const auto reader = make_csv_reader(memory_byte_stream("text\n1\n2.50\nTrue\n"), "x.csv", "text", ',');
     RowBatch batch;
     ASSERT_EQ(reader->read(batch, 10), 3U);

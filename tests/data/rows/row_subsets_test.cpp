@@ -60,7 +60,7 @@ void expect_rows(const RowDataset& rows, const std::vector<std::int64_t>& expect
 
 TEST(RowSubsets, PercentSplitTakesTheFirstRowsForValidation) {
     for (const std::int64_t count : {1, 10, 50, 99, 130}) {
-        // 5 % of 10 and of 50 rows are ties, which go to the even number.
+        // 5 % of 10 and of 50 rows are ties, which are rounded to the even number.
         const std::int64_t boundary = count == 130 ? 6 : count == 99 ? 5 : count == 50 ? 2 : 0;
         const auto splits = split_by_percent(std::make_shared<Numbers>(count), 5);
         std::vector<std::int64_t> train, validation;

@@ -17,7 +17,7 @@ namespace {
 
 class Loader : public ::testing::Test {
   protected:
-    /// Row i holds its number, `length(i)` times.
+    /// Row i holds its number `length(i)` times.
     TokenFile file_of(std::int64_t rows, const PackingOptions& options,
                       const std::function<std::size_t(std::int64_t)>& length) {
         TokenFileWriter writer(folder_ / "rows.tokens", test::ByteTokenizer(), options);

@@ -33,7 +33,7 @@ TEST(Prefetcher, StaysWithinItsBound) {
         EXPECT_EQ(prefetcher.next(), i);
         ++taken;
     }
-    // Four wait, one is being made, and one was taken but not yet counted.
+    // Four are waiting, one is being made, and one was taken but not yet counted.
     EXPECT_LE(furthest, 6);
     EXPECT_GE(furthest, 2);
 }

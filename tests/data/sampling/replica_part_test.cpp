@@ -39,7 +39,8 @@ TEST(ReplicaPart, MissingRowsAreMasked) {
     EXPECT_EQ(none.target_count(), 0);
 }
 
-/// Without sequences every row is one, so beside a filler row the full rows must be named as well.
+/// Without a list of sequences every row is one, so next to a filler row the full rows must be listed as
+/// well.
 TEST(ReplicaPart, FullRowsKeepTheirSequencesBesideFillerRows) {
     const Batch whole = Batch::full_rows(3, 2, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6});
     const Batch last = take_part(whole, {.replicas = 2, .replica = 1});

@@ -40,7 +40,7 @@ TEST(Sampler, DealsAsAccelerate) {
             BatchSampler sampler(options);
             ASSERT_EQ(sampler.batches_per_epoch(), static_cast<std::int64_t>(expected.size()))
                 << test_case << " rank " << options.rank;
-            // Backwards: a batch does not depend on which one was asked for before.
+            // Backwards: a batch does not depend on which one was requested before.
             for (std::size_t step = expected.size(); step-- > 0;)
                 ASSERT_EQ(sampler.batch(test_case["epoch"], static_cast<std::int64_t>(step)), expected[step])
                     << test_case << " rank " << options.rank;

@@ -1,7 +1,7 @@
 // One rank of a training run over MPI; mpirun starts several. Trains every tiny model in the corner cases of
-// the mesh and compares with one process. `test_parallel_mpi` alone does that; `test_parallel_mpi die` and
-// `test_parallel_mpi hang` let rank 1 fail in the middle. With DROVER_TEST_DEVICE=cuda it does so on GPUs,
-// and NCCL carries what they exchange.
+// the mesh and compares with one process. `test_parallel_mpi` alone does that; in `test_parallel_mpi die` and
+// `test_parallel_mpi hang` rank 1 fails in the middle. With DROVER_TEST_DEVICE=cuda it runs on GPUs, which
+// exchange data through NCCL.
 
 #include <omp.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
 namespace drover::test {
 namespace {
 
-/// Where a rank computes, and how it reaches the others from there.
+/// Where a rank computes, and how it reaches the others.
 class Site {
   public:
     explicit Site(World& world) : world_(world) {
@@ -33,12 +33,12 @@ class Site {
     }
 
     World& world() const { return world_; }
-    /// nullptr: a CPU's, for each run.
+    /// nullptr: a CPU backend for each run.
     Backend* backend() const { return backend_.get(); }
     Mesh mesh(const MeshShape& shape, int copies = 1) const {
         return nccl_ == nullptr ? Mesh(world_, shape, copies) : Mesh(world_, shape, copies, nccl_->maker());
     }
-    // Ranks that share a GPU take turns, a few milliseconds each, for every collective: fewer steps and
+    // Ranks that share a GPU take turns of a few milliseconds for every collective, hence fewer steps and
     // models.
     int steps() const { return backend_ == nullptr ? 10 : 2; }
     bool trains(const MeshModel& model) const {
@@ -52,7 +52,7 @@ class Site {
     std::unique_ptr<NcclCommunicators> nccl_;
 };
 
-/// Data parallelism alone and tensor parallelism alone, with every sharding, and what lies between them.
+/// Data parallelism alone and tensor parallelism alone, with every sharding, and combinations of both.
 std::vector<MeshCase> corner_cases(int ranks) {
     std::vector<MeshCase> corners;
     for (const MeshCase& mesh_case : mesh_cases(ranks)) {
@@ -68,7 +68,7 @@ std::vector<MeshCase> corner_cases(int ranks) {
     return corners;
 }
 
-/// The corners in fp32, and for a Llama and a Mixtral in bf16 too.
+/// The corner cases in fp32, and for a Llama and a Mixtral also in bf16.
 std::vector<MeshCase> cases_of(const MeshModel& model, int ranks) {
     std::vector<MeshCase> cases = corner_cases(ranks);
     if (model.name == "grouped-query" || model.name == "mixtral")
@@ -84,7 +84,7 @@ int check_corners(const Site& site) {
     int complaints = 0, cases = 0;
     for (const MeshModel& model : mesh_models()) {
         if (!site.trains(model)) continue;
-        std::map<std::pair<int, DType>, MeshRun> runs;  // of one process, by accumulation and precision
+        std::map<std::pair<int, DType>, MeshRun> runs;  // on one process, by accumulation and precision
         for (const MeshCase& mesh_case : cases_of(model, world.size())) {
             const auto [alone, is_new] =
                 runs.try_emplace({mesh_case.accumulation, mesh_case.precision.parameters});
@@ -118,7 +118,7 @@ int check_corners(const Site& site) {
     return complaints;
 }
 
-/// Trains for ever on all ranks but rank 1, which goes wrong after one run.
+/// Trains forever on all ranks except rank 1, which fails after one run.
 int fail_in_the_middle(const Site& site, bool hang) {
     const MeshModel model = mesh_models()[0];
     const int ranks = site.world().size();

@@ -5,7 +5,7 @@
 namespace drover {
 namespace {
 
-/// What a rank says when a checkpoint could not be written, and one not be removed.
+/// A rank's output when one checkpoint could not be written and another could not be removed.
 std::string said_by(bool is_first) {
     const TrainerSettings settings{.is_world_process_zero = is_first};
     const StepPlan plan{};

@@ -5,7 +5,7 @@
 namespace drover {
 namespace {
 
-/// After how many evaluations a run with these losses stops; 0: it does not.
+/// The number of evaluations after which a run with these losses stops; 0: it does not.
 int stops_after(const std::vector<double>& values, std::int64_t patience, double threshold,
                 bool greater_is_better = false) {
     TrainerSettings settings{.metric_for_best_model = "loss", .greater_is_better = greater_is_better};
@@ -39,7 +39,7 @@ TEST(EarlyStop, BetterByLessThanTheThresholdDoesNotCount) {
     EXPECT_EQ(stops_after({5, 4.75}, 1, 0.5), 2);
     EXPECT_EQ(stops_after({5, 4.5}, 1, 0.5), 2);  // the threshold itself is not enough
     EXPECT_EQ(stops_after({5, 4.25, 3.5}, 1, 0.5), 0);
-    EXPECT_EQ(stops_after({5, 6}, 1, 0.5), 2);  // worse by more is not better
+    EXPECT_EQ(stops_after({5, 6}, 1, 0.5), 2);  // worse by more is no improvement
     EXPECT_EQ(stops_after({1, 1.25}, 1, 0.5, true), 2);
     EXPECT_EQ(stops_after({1, 2}, 1, 0.5, true), 0);
 }

@@ -56,7 +56,7 @@ TEST_F(NonFiniteSteps, AreSkippedWithoutATrace) {
         EXPECT_EQ(trained->updates_done(), 1) << optimizer;
         EXPECT_EQ(everything(*trained), before) << optimizer;
 
-        // What follows is what would have followed.
+        // The next steps are the same as without the bad step.
         const auto other = engine(true, optimizer);
         other->step(batches_, 1e-3);
         EXPECT_EQ(trained->step(batches_, 1e-3).loss, other->step(batches_, 1e-3).loss) << optimizer;
@@ -101,10 +101,10 @@ TEST_F(NonFiniteSteps, NameTheLayerWhoseOutputOverflows) {
     EXPECT_EQ(where_with("lm_head.weight", 3e38f), "the logits (lm_head)");
 }
 
-/// The loss is finite, but a gradient is not: the first one that backward makes is named.
+/// The loss is finite, but a gradient is not: the first bad one in backward is named.
 TEST_F(NonFiniteSteps, NameTheFirstBadGradientOfBackward) {
     const auto trained = engine(true);
-    // Layer 1 adds next to nothing forward, and what comes back through it overflows.
+    // Layer 1 adds almost nothing in forward, and the gradient through it overflows.
     fill(*trained, "model.layers.1.mlp.gate_proj.weight", 0);
     fill(*trained, "model.layers.1.mlp.up_proj.weight", 1e10f);
     fill(*trained, "model.layers.1.mlp.down_proj.weight", 3e38f);

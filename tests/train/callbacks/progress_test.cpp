@@ -12,7 +12,7 @@
 namespace drover {
 namespace {
 
-/// A run in which callbacks can be called by hand.
+/// A run whose callbacks can be called by hand.
 struct PlayedRun {
     TrainerSettings settings{.per_device_train_batch_size = 4};
     StepPlan plan = make_step_plan(settings, 500, 2000);
@@ -41,7 +41,7 @@ std::string contents(std::FILE* file) {
     return text;
 }
 
-/// The first step, which warms up, took longer and does not count; what happens between steps neither.
+/// The first step (warm-up) took longer and does not count; nor does the time between steps.
 TEST(CommunicationReport, IsTheMeanOfStepsButTheFirst) {
     PlayedRun run;
     CommunicationTimes times;

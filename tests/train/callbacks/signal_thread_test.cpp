@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// Waits for something that another thread does; ends the process with 3 when it does not happen.
+/// Waits for something that another thread does; ends the process with 3 if it does not happen.
 void wait_until(const std::function<bool()>& happened) {
     for (int i = 0; i < 3000; ++i) {
         if (happened()) return;
@@ -24,7 +24,7 @@ void wait_until(const std::function<bool()>& happened) {
     std::abort();
 }
 
-/// Each in a process of its own, whose other threads were made after the SignalThread.
+/// Each in a separate process, whose other threads were created after the SignalThread.
 class SignalThreads : public testing::Test {
   protected:
     SignalThreads() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }

@@ -9,7 +9,7 @@
 namespace drover {
 namespace {
 
-/// In a process of its own: ends with 0 when the signal of a step lets the run save and stop.
+/// In a separate process: ends with 0 if the signal of a step makes the run save and stop.
 [[noreturn]] void end_a_step() {
     SignalThread signals;
     SignalWatch watch(signals);
@@ -25,7 +25,7 @@ namespace {
     kill(getpid(), SIGTERM);
     for (int i = 0; i < 3000 && signals.end_asked() == 0; ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    watch.on_train_begin(view);  // of the same run: what has come is not forgotten
+    watch.on_train_begin(view);  // of the same run: earlier signals are not forgotten
     watch.on_step_end(view, {});
     const bool stops = control.should_save && control.interrupted && control.should_training_stop;
     std::_Exit(stops && watch.release() == 0 && watch.release() == 0 ? 0 : 5);

@@ -12,7 +12,7 @@
 namespace drover {
 namespace {
 
-/// A matrix of which the writer has the left columns and the right ones as two parts.
+/// A matrix whose left and right columns the writer has as two parts.
 struct Columns {
     std::int64_t rows, left, right;
 };
@@ -31,8 +31,8 @@ class CheckpointWriting : public testing::TestWithParam<Columns> {
     }
 };
 
-/// Whether it is copied first, or streamed in pieces of at most a MiB because the buffer is too small: of
-/// many rows, or of a row that is longer.
+/// Either copied first or, if the buffer is too small, streamed in pieces of at most a MiB: of many rows, or
+/// of part of a longer row.
 TEST_P(CheckpointWriting, PutsEveryPartAtItsPlace) {
     const auto [rows, left, right] = GetParam();
     std::vector<float> matrix(static_cast<std::size_t>(rows * (left + right)));
@@ -48,7 +48,7 @@ TEST_P(CheckpointWriting, PutsEveryPartAtItsPlace) {
         const test::TemporaryFolder folder;
         CheckpointWriter writer(*backend, test::single_mesh(), buffer_bytes);
         writer.begin({.folder = folder / "checkpoint-1", .tensors = tensors});
-        std::ranges::fill(lefts, 0.0f);  // they may change by now
+        std::ranges::fill(lefts, 0.0f);  // they may change now
         EXPECT_EQ(writer.poll(true)->error, "");
         std::ranges::copy(part_of(matrix, 0, left), lefts.begin());
         EXPECT_EQ(find_damage(folder / "checkpoint-1"), std::nullopt);

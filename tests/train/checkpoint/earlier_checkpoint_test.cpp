@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A checkpoint in tests/golden/earlier_checkpoint, and what its run trained with.
+/// A checkpoint in tests/golden/earlier_checkpoint, and the settings of its run.
 struct EarlierState {
     const char* name;
     const char* optimizer;

@@ -23,7 +23,7 @@ class ResumableCheckpoints : public testing::Test {
         return newest_complete_checkpoint(folder_.path(),
                                           [this](const std::string& line) { said_ += line + "\n"; });
     }
-    /// A checkpoint of Hugging Face's.
+    /// A checkpoint written by Hugging Face.
     fs::path save_of_hf() const {
         const fs::path folder = checkpoint_folder(folder_.path(), 4);
         fs::copy(test::golden_path("trainer_checkpoint/llama_adamw/checkpoint-4"), folder,
@@ -35,7 +35,7 @@ class ResumableCheckpoints : public testing::Test {
     std::string said_;
 };
 
-/// A run that began anew has smaller numbers than what is left of the one before.
+/// A run that started over has smaller numbers than the leftovers of the previous one.
 TEST_F(ResumableCheckpoints, TheNewestIsTheOneThatWasSavedLast) {
     save(900, 1000);
     const fs::path later = save(20, 2000);
@@ -46,7 +46,7 @@ TEST_F(ResumableCheckpoints, TheNewestIsTheOneThatWasSavedLast) {
     EXPECT_EQ(said_, "");
 }
 
-/// Permissions are the usual reason, but root has all of them: a link to itself can be read by nobody.
+/// Permissions are the usual reason, but do not stop root; a link to itself cannot be read by anyone.
 TEST_F(ResumableCheckpoints, OneThatCannotBeReadIsPassedOver) {
     const fs::path sound = save(5, 1000);
     const fs::path link_inside = checkpoint_folder(folder_.path(), 7);

@@ -31,7 +31,7 @@ TEST(EngineModel, LoadsTheWeightsThatItSaved) {
     EXPECT_EQ(weights(), saved);
 }
 
-/// From a checkpoint of the Hugging Face Trainer too; the file that is saved then has what was taken over.
+/// Also from a checkpoint of the Hugging Face Trainer; the saved file then has the loaded values.
 TEST(EngineModel, TakesOverTheMomentsOfHf) {
     const auto backend = make_cpu_backend();
     const std::filesystem::path checkpoint = test::golden_path("trainer_checkpoint/llama_adamw/checkpoint-4");
@@ -53,7 +53,7 @@ TEST(EngineModel, TakesOverTheMomentsOfHf) {
     }
 }
 
-/// Rows that are there again only to fill a batch: they are in its loss, as in transformers, but not counted.
+/// Rows repeated only to fill a batch: they are in its loss, as in transformers, but not counted.
 TEST(EngineModel, DoesNotCountTheTargetsOfFillerRows) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
@@ -85,7 +85,7 @@ TEST(EngineModel, APartOfASharedBatchCountsAsItIs) {
         EXPECT_EQ(results.size(), 1u);
         return results.at(0);
     };
-    // Updates, until some of the targets are the most likely tokens.
+    // Updates until some of the targets are the likeliest tokens.
     const std::vector<Batch> batches = {batch};
     for (int step = 0; step < 20; ++step) model.update(batches, 1e-2);
     const BatchEvaluation own = results_of(batch), shared = results_of(part);

@@ -18,7 +18,7 @@ namespace {
 using test::settings_of;
 using test::trainer_log;
 
-/// The engine in the loop, on a token file, held against a run of the real Trainer on the same samples.
+/// The engine in the loop, on a token file, compared with a run of the real Trainer on the same samples.
 class EngineInLoop : public testing::TestWithParam<std::string> {
   protected:
     TokenFile samples(std::string_view name, std::uint32_t first, std::uint32_t count) {

@@ -11,7 +11,7 @@
 #include "train/golden_step.h"
 #include "train/single_mesh.h"
 
-// `router_jitter_noise`: in training, what router and experts see is multiplied by noise.
+// `router_jitter_noise`: in training, the input of router and experts is multiplied by noise.
 
 namespace drover {
 namespace {
@@ -129,7 +129,7 @@ TEST_F(RouterJitter, EveryStepMicroBatchAndSeedHasItsOwnNoise) {
     first->step(batches_, 0.0);
     EXPECT_NE(loss(*first, batches_), expected);  // the weights are the same, the step is not
 
-    // The mean of two losses at equal noise would be the one loss again.
+    // With equal noise, the mean of two losses would be the single loss again.
     const auto second = engine(0.1);
     EXPECT_GT(std::fabs(loss(*second, {batches_[0], batches_[0]}) - expected), 1e-5);
 }

@@ -42,7 +42,7 @@ class ScaledSteps : public ::testing::TestWithParam<const char*> {
     const std::vector<Batch> batches_ = {golden_.batch(), golden_.batch()};
 };
 
-/// A power of two changes no bit of what comes out, as long as nothing overflows or vanishes.
+/// A power of two changes no bit of the result, as long as nothing overflows or underflows.
 TEST_P(ScaledSteps, TrainAsUnscaledOnesDo) {
     TrainEngineOptions options = golden_.options(Precision::fp32());
     const auto plain = golden_.engine(*backend_, options);
@@ -64,7 +64,7 @@ TEST_P(ScaledSteps, ThatOverflowAreSkippedAndHalveTheScale) {
     TrainEngineOptions options = golden_.options(Precision::fp32());
     options.loss_scaling = LossScaler::Settings{.initial = std::numeric_limits<float>::max()};
     const auto engine = golden_.engine(*backend_, options);
-    // A steep head: what comes back through it is too large for fp32 once it is scaled.
+    // A steep head: the gradient through it is too large for fp32 once it is scaled.
     const Tensor head = engine->store().owned().back().param;
     std::vector<float> steep;
     for (const double weight : test::values(head)) steep.push_back(static_cast<float>(1000 * weight));

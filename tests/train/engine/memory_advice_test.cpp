@@ -82,7 +82,7 @@ TEST_F(MemoryAdvice, CombinesWhenOneChangeIsNotEnough) {
         << text;
 }
 
-/// Every number below a batch of this size was tried once.
+/// The search used to try every number below a batch of this size.
 TEST_F(MemoryAdvice, FindsDivisorsOfAnyBatch) {
     TrainEngineOptions huge = options(), few = options();
     huge.model.row_length = few.model.row_length = 8;

@@ -8,7 +8,7 @@
 namespace drover {
 namespace {
 
-/// The CPU backend, counting what it is asked to allocate.
+/// The CPU backend, counting the requested allocations.
 class MemoryPlanTest : public ::testing::Test {
   protected:
     ModelConfig config_ = ModelConfig::parse(
@@ -36,8 +36,7 @@ std::size_t rounded_up(std::size_t bytes) {
 }
 
 TEST_F(MemoryPlanTest, PlanIsTheAllocationInEveryConfiguration) {
-    // allocate() itself ends the program if a byte differs; what remains to be shown is that the plan adds
-    // up.
+    // allocate() itself ends the program if a byte differs; it remains to show that the plan adds up.
     for (const Precision& precision :
          {Precision::fp32(), Precision::pure_bf16(), Precision::with_master(DType::bf16)})
         for (const Recompute kind :

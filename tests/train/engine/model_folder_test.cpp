@@ -28,7 +28,7 @@ std::unique_ptr<TrainEngine> engine_for(const ModelConfig& config, Backend& back
 
 class HfFolder : public ::testing::TestWithParam<const char*> {};
 
-/// A folder that transformers saved gives transformers' loss here, and again after we saved it.
+/// A folder saved by transformers gives transformers' loss here, and again after we saved it.
 TEST_P(HfFolder, LoadsAndSavesAsTransformersDoes) {
     const auto folder = test::golden_path(std::string("hf/") + GetParam());
     const ModelConfig config = ModelConfig::from_path(folder);

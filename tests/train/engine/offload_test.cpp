@@ -22,7 +22,7 @@ class Offload : public ::testing::Test {
     const std::vector<Batch> batches_ = {golden_.batch()};
 };
 
-/// On a GPU the optimizer's kernels then work on the host's memory.
+/// On a GPU the optimizer's kernels then work on host memory.
 TEST_F(Offload, ChangesNothingButThePlace) {
     for (const char* optimizer : {"adamw_torch", "adafactor", "sgd", "adagrad", "rmsprop"})
         for (const Precision& precision : {Precision::fp32(), Precision::with_master(DType::bf16)}) {

@@ -86,7 +86,7 @@ TEST_P(OneStep, EvaluationGivesTheTrainingLoss) {
     EXPECT_NEAR(result.mean_loss() + result.balance_loss, golden.file().tensor("loss").data<float>()[0],
                 2e-6);
 
-    // transformers' logits say which token was the likeliest.
+    // transformers' logits tell which token was the likeliest.
     const Tensor logits = golden.file().tensor("logits");  // [B,T,V]
     const std::int64_t vocab = logits.size(2);
     std::int64_t correct = 0;
@@ -126,8 +126,8 @@ TEST(ExpertModes, GiveTheSameGradients) {
         }
 }
 
-/// The same micro-batch twice: its cross-entropy is a mean, so it stays; the balance loss is added for each
-/// micro-batch, or averaged like the rest up to transformers 4.45.
+/// The same micro-batch twice: its cross-entropy is a mean and does not change; the balance loss is added for
+/// each micro-batch, or averaged like the rest up to transformers 4.45.
 TEST(ExpertBalance, IsAddedOrAveragedOverMicroBatches) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mixtral_aux_top2_float32");

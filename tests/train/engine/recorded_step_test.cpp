@@ -8,14 +8,14 @@
 namespace drover {
 namespace {
 
-/// The batch with other tokens of its own.
+/// The batch with different tokens.
 Batch shifted(const Batch& batch, int by) {
     std::vector<std::int32_t> ids = batch.ids;
     std::rotate(ids.begin(), ids.begin() + by, ids.end());
     return Batch::full_rows(batch.rows, batch.row_length, ids, ids);
 }
 
-/// Steps of one, two and three micro-batches, among them shorter and padded ones.
+/// Steps of one, two and three micro-batches, some of them shorter or padded.
 std::vector<std::vector<Batch>> steps_of(const test::GoldenStep& golden) {
     const Batch a = golden.batch(), b = shifted(a, 1), c = shifted(a, 3);
     const Batch shorter = a.some_rows(0, 1);
@@ -27,7 +27,7 @@ std::vector<std::vector<Batch>> steps_of(const test::GoldenStep& golden) {
             {c, b}, {shorter, a}, {b, shorter, c}, {a, b, c}, {b}};
 }
 
-/// Forward and backward that are replayed leave the bits of those that are enqueued.
+/// Replayed forward and backward give the same bits as enqueued ones.
 TEST(RecordedStep, HasTheSameBits) {
     if (!test::tests_use_cuda()) GTEST_SKIP() << "only a GPU's forward and backward are recorded";
     const std::unique_ptr<Backend> recording = test::make_test_backend({.cuda_graphs = true}),

@@ -35,7 +35,7 @@ class Resize : public ::testing::Test {
         return engine;
     }
 
-    /// The old rows are what they would have been, and the added ones transformers'.
+    /// The old rows are unchanged, and the added ones are transformers'.
     void expect_rows(const TrainEngine& engine, const TrainEngine& before, const std::string& name) {
         for (std::size_t i = 0; i < engine.store().owned().size(); ++i) {
             const OwnedLeaf& leaf = engine.store().owned()[i];
@@ -95,7 +95,7 @@ TEST(AddedRows, HaveTheMeanAndAThousandMillionthOfTheCovariance) {
     constexpr std::int64_t columns = 3, rows = 400, added = 20000;
     std::vector<float> old(columns * rows);
     TorchRng(1).fill_normal(old, 0.0, 1.0);
-    // The second column follows the first.
+    // The second column depends on the first.
     for (std::size_t i = 0; i < old.size(); i += columns) old[i + 1] = 2 * old[i] + 0.5f * old[i + 1] + 3;
     const auto moments = [](std::span<const float> x, std::span<const float> around) {
         std::vector<double> products(columns * columns, 0.0);

@@ -5,7 +5,7 @@
 #include "support/test_backend.h"
 #include "train/golden_step.h"
 
-// `label_smoothing_factor` and the choices of what the loss is divided by.
+// `label_smoothing_factor` and the choices of the loss's divisor.
 
 namespace drover {
 namespace {
@@ -37,7 +37,7 @@ TEST_P(LabelSmoothing, LossAndGradientsAreThoseOfTransformersSmoother) {
         ++compared;
     }
     EXPECT_EQ(compared, golden.config().tie_word_embeddings ? 3 : 4);
-    // As in the Trainer, evaluation has the same loss, and neither has the experts' balance loss in it.
+    // As in the Trainer, evaluation has the same loss, and neither includes the experts' balance loss.
     EXPECT_NEAR(engine->evaluate(batches[0]).batch_loss(), loss(), 2e-6);
 
     // Two equal micro-batches of one step: their mean in 5.x, their sum in 4.57.
@@ -62,7 +62,7 @@ TEST(LabelSmoothingFactor, OutsideItsRangeIsRefused) {
     }
 }
 
-/// 4.57 counts the labels that nothing predicts, too: (T − 1)/T of the true mean where no label is ignored.
+/// 4.57 also counts the labels that nothing predicts: (T − 1)/T of the true mean if no label is ignored.
 TEST(LossDenominator, Of457CountsAllLabels) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("gqa_float32");
@@ -90,7 +90,7 @@ TEST(LossDenominator, Of457CountsAllLabels) {
         EXPECT_NEAR(shrunk.gradient_norm, mean.gradient_norm * shrink, 1e-5);
         EXPECT_NEAR(old->evaluate(batch).mean_loss(), plain->evaluate(batch).mean_loss() * shrink, 1e-6);
     }
-    // Over a step there is one count, whatever the micro-batches hold.
+    // There is one count per step, whatever the micro-batches hold.
     const double all = static_cast<double>(full.label_count() + ignoring.label_count());
     const EvaluationResult a = plain->evaluate(full), b = plain->evaluate(ignoring);
     EXPECT_NEAR(old->accumulate_gradients(batches).loss, (a.loss_sum + b.loss_sum) / all, 1e-6);

@@ -46,7 +46,7 @@ TEST(Curve, AdamWCosineWithAccumulation) {
     expect_curve("cosine_accumulation", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
-// At a rate that is small enough for roundings to bf16 not to decide where the run goes.
+// At a rate small enough that rounding to bf16 does not decide the course of the run.
 TEST(Curve, PureBfloat16) {
     expect_curve("bfloat16", Precision::pure_bf16(), {.loss = 1.5e-2, .norm = 0.1, .sum = 0.2});
 }
@@ -55,7 +55,7 @@ TEST(Curve, AdafactorLinear) {
     expect_curve("adafactor", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
-// transformers' own bf16 losses leave its fp32 losses by up to 0.015 here.
+// transformers' own bf16 losses differ from its fp32 losses by up to 0.015 here.
 TEST(Curve, AdafactorPureBfloat16) {
     expect_curve("adafactor_bfloat16", Precision::pure_bf16(), {.loss = 1.5e-2, .norm = 0.1, .sum = 0.1});
 }
@@ -81,7 +81,7 @@ TEST(Curve, MixtralAdamW) {
     expect_curve("mixtral_adamw", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
-// transformers' autocast keeps the residual stream in fp32 and rounds elsewhere than we do.
+// transformers' autocast keeps the residual stream in fp32 and rounds at other points than we do.
 TEST(Curve, Bfloat16WithMasterWeights) {
     expect_curve("llama_bf16_master", Precision::with_master(DType::bf16),
                  {.loss = 5e-3, .norm = 0.05, .sum = 0.2});
@@ -113,7 +113,7 @@ void expect_published_run(const std::string& name) {
     for (const auto& [leaf, sum] : golden.at("final_sums").items())
         EXPECT_NEAR(run.sum_of(leaf), sum.get<double>(), 1e-4) << leaf;
 
-    // One batch, as there: the experts' balance loss is made from all of it.
+    // One batch, as in transformers: the experts' balance loss is computed from all of it.
     const EvaluationResult result = run.engine->evaluate(batch_of_samples(golden.at("eval_samples"), 16, 64));
     EXPECT_NEAR(result.mean_loss() + result.balance_loss, golden.at("eval_loss").get<double>(), 5e-6);
 }

@@ -11,8 +11,8 @@ class Evaluation : public ::testing::TestWithParam<const char*> {
     std::unique_ptr<Backend> backend_ = test::make_test_backend();
 };
 
-/// A batch with more rows than training's is the same batch: also for the balance loss, whose means are over
-/// all of its tokens.
+/// A batch with more rows than in training gives the same result in pieces, including the balance loss, whose
+/// means are over all of its tokens.
 TEST_P(Evaluation, DoesNotDependOnThePieces) {
     const test::GoldenStep golden(std::string(GetParam()) + "_float32");
     const Batch batch = golden.batch();

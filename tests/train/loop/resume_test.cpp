@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr const char* llama =
     R"({"vocab_size": 67, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "attention_bias": true})";
-/// A checkpoint of it is larger than the smallest buffer, and so are its embeddings.
+/// Its checkpoint is larger than the smallest buffer, and so are its embeddings.
 constexpr const char* wide =
     R"({"vocab_size": 4200, "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 1,
         "num_attention_heads": 4})";
@@ -117,8 +117,8 @@ constexpr std::int64_t row_length = 12;
 
 class Resume : public testing::TestWithParam<ResumeCase> {
   protected:
-    /// Trains to the end, from the beginning or from a checkpoint, with a seed for the weights that a resumed
-    /// run must not need.
+    /// Trains to the end, from the beginning or from a checkpoint, with a seed for the weights, which must
+    /// not affect a resumed run.
     Json run(const fs::path& output, const std::optional<fs::path>& checkpoint, std::uint64_t weights_seed) {
         const ResumeCase& chosen = GetParam();
         ModelConfig config = ModelConfig::parse(chosen.config, chosen.name);
@@ -183,11 +183,11 @@ class Resume : public testing::TestWithParam<ResumeCase> {
     test::TemporaryFolder folder_;
 };
 
-/// Of a run that is resumed, everything that it writes is what the run that was never stopped wrote.
+/// Everything that a resumed run writes equals what the uninterrupted run wrote.
 TEST_P(Resume, IsBitForBitTheRunThatWasNotStopped) {
     omp_set_num_threads(1);  // the model is too small for more
     const Json whole = run(folder_ / "out", std::nullopt, 42);
-    // Both runs write to the same path, which is part of what they write.
+    // Both runs write to the same path, since it is part of the files.
     fs::rename(folder_ / "out", folder_ / "whole");
     const fs::path from = folder_ / "whole" / fmt::format("checkpoint-{}", GetParam().saved_step);
     ASSERT_EQ(find_damage(from), std::nullopt);
@@ -202,7 +202,7 @@ TEST_P(Resume, IsBitForBitTheRunThatWasNotStopped) {
     ASSERT_EQ(got.files.size(), wanted.files.size());
     for (const auto& [name, digest] : wanted.files)
         EXPECT_TRUE(got.files.contains(name) && got.files.at(name) == digest) << name << " differs";
-    // Something was trained behind the checkpoint.
+    // Training continued after the checkpoint.
     EXPECT_NE(CheckpointManifest::read(from).files, got.files);
 }
 

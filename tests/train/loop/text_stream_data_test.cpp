@@ -28,7 +28,7 @@ std::vector<Batch> batches_of(TextStreamData& data, std::int64_t first, std::siz
     return batches;
 }
 
-/// The rows in order, as a TokenStream gives them.
+/// The rows in order, as a TokenStream returns them.
 std::vector<std::vector<TokenId>> blocks_of(const TextStreamOptions& options) {
     TokenStream stream(*options.rows, options.tokenizer, options.packing, 1);
     std::vector<std::vector<TokenId>> blocks;
@@ -106,7 +106,7 @@ TEST(TextStreamData, SaysWhenTheTextIsTooShortOrOfAnotherVocabulary) {
     test::expect_error([&] { other.open({})->next(); }, {"vocabulary ends at 39"});
 }
 
-/// Notes the rows of each update.
+/// Records the rows of each update.
 class CountingModel final : public TrainingModel {
   public:
     UpdateResult update(std::span<const Batch> batches, double) override {

@@ -20,7 +20,7 @@ std::string file_text(const std::filesystem::path& path) {
     return std::filesystem::exists(path) ? read_text_file(path) : "(not written)";
 }
 
-/// The whole of run_clm.py behind the model, with the answers that the real model gave.
+/// All of run_clm.py except the model, with the real model's results.
 class TrainerLog : public testing::TestWithParam<std::string> {
   protected:
     TrainerLog()

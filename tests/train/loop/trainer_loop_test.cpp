@@ -13,7 +13,7 @@
 namespace drover {
 namespace {
 
-/// Loss n in update n; skips the updates it is told to.
+/// Loss n in update n; skips the updates that it is told to skip.
 class CountingModel final : public TrainingModel {
   public:
     UpdateResult update(std::span<const Batch> micro_batches, double learning_rate) override {
@@ -45,9 +45,9 @@ class CountingModel final : public TrainingModel {
 
     std::optional<double> first_loss = 1, second_loss = 4;
     double skipped_update = 0;
-    bool learns = false;           ///< evaluations become better
-    std::filesystem::path loaded;  ///< the last folder
-    bool behind = false;           ///< checkpoints are only finished when they are waited for
+    bool learns = false;           ///< evaluations improve
+    std::filesystem::path loaded;  ///< the last folder loaded
+    bool behind = false;           ///< checkpoints finish only when they are waited for
     std::size_t failing_save = 0;  ///< from 1
     std::vector<CheckpointRequest> requests;
     std::size_t settled = 0;
@@ -92,7 +92,7 @@ TEST_F(TrainerLoop, ASkippedUpdateDoesNotAdvanceTheSchedule) {
     trainer.train();
     EXPECT_EQ(model_.rates, (std::vector<double>{1, 0.8, 0.8, 0.6, 1 - 0.6}));
     EXPECT_EQ(trainer.state().global_step, 5);
-    // The infinite loss counts as the mean since the last record, which is none.
+    // The infinite loss counts as the mean since the last record, which is 0.
     EXPECT_EQ(trainer.state().log_history[1].at("loss").get<double>(), 0);
 }
 
@@ -152,7 +152,7 @@ TEST_F(TrainerLoop, NamesTheMetricsThereAre) {
     test::expect_error([&] { trainer.train(); }, {"bleu", "eval_accuracy"});
 }
 
-/// Ends the run after a step, as a signal does.
+/// Ends the run after a step, like a signal.
 class Interrupter final : public TrainerCallback {
   public:
     explicit Interrupter(std::int64_t step) : step_(step) {}
@@ -165,7 +165,7 @@ class Interrupter final : public TrainerCallback {
     std::int64_t step_;
 };
 
-/// What callbacks are told of checkpoints.
+/// Records what callbacks are told about checkpoints.
 class SaveWitness final : public TrainerCallback {
   public:
     void on_save(TrainerView& view, const std::filesystem::path& folder) override {
@@ -208,7 +208,7 @@ TEST_F(TrainerLoop, AnInterruptedRunSavesAlsoWhereOnlyTheBestModelIsSaved) {
     Interrupter interrupter(3);
     trainer.add_callback(interrupter);
     trainer.train();
-    // All evaluations are alike, so the first is the best.
+    // All evaluations are equal, so the first is the best.
     ASSERT_EQ(model_.requests.size(), 2u);
     EXPECT_EQ(model_.requests[0].folder.filename(), "checkpoint-1");
     EXPECT_EQ(model_.requests[1].folder.filename(), "checkpoint-3");
@@ -249,7 +249,7 @@ TEST_F(TrainerLoop, AFailedSaveEndsTheRunOnlyWhereThereIsNoOther) {
 }
 
 TEST_F(TrainerLoop, AResumedRunFindsItsSamplesWhenBatchesAreOfAnotherSize) {
-    // Four of ten samples were used, two updates of two; now an update takes four.
+    // Four of ten samples were used, in two updates of two; now an update takes four.
     const TrainerState state = [&] {
         Trainer trainer(settings(1), model_, &training_, nullptr);
         Interrupter interrupter(2);
@@ -264,7 +264,7 @@ TEST_F(TrainerLoop, AResumedRunFindsItsSamplesWhenBatchesAreOfAnotherSize) {
     model_.windows.clear();
     Trainer resumed(accumulating, model_, &training_, nullptr);
     resumed.train(&state, &loop);
-    // Three batches are left of the epoch's five.
+    // Three of the epoch's five batches are left.
     EXPECT_EQ(model_.windows, (std::vector<std::size_t>{2}));
     EXPECT_EQ(resumed.state().global_step, 3);
 }
@@ -282,7 +282,7 @@ TEST_F(TrainerLoop, ASkipBeforeTheCheckpointStaysOneAfterIt) {
     EXPECT_EQ(model_.rates, (std::vector<double>{1, 0.8, 0.8, 0.6, 1 - 0.6}));
 }
 
-/// Says where it was opened.
+/// Records where it was opened.
 class WatchedData final : public test::SampledData {
   public:
     using SampledData::SampledData;
@@ -304,8 +304,8 @@ class EpochCounter final : public TrainerCallback {
     int epochs = 0;
 };
 
-/// Batches of three came to the ninth of ten samples; of batches of four there are two in an epoch, which the
-/// nine have used up.
+/// Batches of three reached the ninth of ten samples; an epoch has two batches of four, which the nine have
+/// used up.
 TEST_F(TrainerLoop, AResumedRunBeginsTheNextEpochWhereNoBatchIsLeft) {
     WatchedData fours({.samples = 10, .batch_size = 4, .drop_last = true}, 16, StreamEnd::never);
     TrainerSettings larger = settings(3);
@@ -331,7 +331,7 @@ TEST_F(TrainerLoop, ACheckpointThatCouldNotBeWrittenIsNotTheBest) {
     best.metric_for_best_model = "loss";
     best.load_best_model_at_end = true;
     model_.learns = true;
-    model_.failing_save = 3;  // the last one, behind which there is no other
+    model_.failing_save = 3;  // the last one, with none after it
     Trainer trainer(best, model_, &training_, &evaluation_);
     trainer.train();
     ASSERT_EQ(model_.requests.size(), 3u);
@@ -346,7 +346,7 @@ TEST_F(TrainerLoop, PatienceIsNotRenewedByAResume) {
     watched.eval_strategy = IntervalStrategy::steps;
     watched.eval_steps = 1;
     watched.metric_for_best_model = "loss";
-    // All evaluations are alike: the first is the best, and the third after it ends the run.
+    // All evaluations are equal: the first is the best, and the third after it ends the run.
     Trainer whole(watched, model_, &training_, &evaluation_);
     EarlyStop stop_of_whole(3, 0);
     whole.add_callback(stop_of_whole);
@@ -380,7 +380,7 @@ TEST_F(TrainerLoop, NothingIsWrittenWhereThatIsForbidden) {
     EXPECT_EQ(model_.rates.size(), 4u);
 }
 
-/// A folder that is taken while a checkpoint is written is another's, with all the checkpoints in it.
+/// A folder that is taken while a checkpoint is written belongs to another run, with all its checkpoints.
 TEST_F(TrainerLoop, NothingIsRemovedWhereThatIsForbidden) {
     for (const bool behind : {false, true}) {
         const test::TemporaryFolder folder;

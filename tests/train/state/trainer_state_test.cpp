@@ -29,7 +29,8 @@ class SilentModel final : public TrainingModel {
     ParameterCounts parameters() const override { return {.total = 1, .active = 1, .without_embeddings = 1}; }
 };
 
-/// Goes on from a state with all that reads it: a schedule and a callback that look back, and the model card.
+/// Resumes from a state with everything that reads it: a schedule and a callback that look back, and the
+/// model card.
 void go_on_from(const TrainerState& state) {
     TrainerSettings settings{.max_steps = 6,
                              .per_device_train_batch_size = 2,
@@ -54,7 +55,7 @@ void go_on_from(const TrainerState& state) {
     TrainerState::parse(trainer.state().text(), "what was written");
 }
 
-/// Of Hugging Face's Trainer, with an evaluation and a callback.
+/// A state of Hugging Face's Trainer, with an evaluation and a callback.
 Json sound_state() {
     Json state = parse_python_json(
         read_text_file(test::golden_path("trainer_checkpoint/llama_adamw/checkpoint-4/trainer_state.json")),
@@ -66,7 +67,7 @@ Json sound_state() {
     return state;
 }
 
-/// Calls `visit` with the document as `value`'s place is changed, for `value` and all that is in it.
+/// Calls `visit` with copies of the document in which the value at `place`, or one inside it, is replaced.
 void change_everything(const Json& document, const Json::json_pointer& place,
                        const std::function<void(const Json&, const std::string&)>& visit) {
     const Json& value = document.at(place);

@@ -15,12 +15,12 @@ void put_message(char* message, const std::string& text) {
     const std::size_t size = std::min<std::size_t>(text.size(), drover_arrow_message_size - 1);
     std::copy_n(text.begin(), size, message);
     message[size] = '\0';
-    // Arrow's messages may go over several lines, of which the first says it.
+    // Arrow's messages may have several lines; the first one says what happened.
     for (std::size_t i = 0; i < size; ++i)
         if (message[i] == '\n') message[i] = '\0';
 }
 
-/// Runs `work`; −1 and a message for anything it throws.
+/// Runs `work`; returns −1 and a message for anything it throws.
 template <class Work>
 std::int64_t guarded(char* message, Work&& work) {
     try {

@@ -128,8 +128,7 @@ class IpcFile : public DroverArrowFile {
     }
 
   private:
-    /// A stream that was cut off between two batches would pass for a shorter one: its end mark must be
-    /// there.
+    /// A stream truncated between two batches would pass for a shorter one, so the end mark is required.
     static void check_end(arrow::io::MemoryMappedFile& file) {
         constexpr std::string_view end_mark("\xff\xff\xff\xff\0\0\0\0", 8);
         const std::int64_t size = value(file.GetSize());
@@ -152,7 +151,7 @@ class IpcFile : public DroverArrowFile {
                1;
     }
 
-    /// A column of a batch whose offsets were found to stay inside its buffers.
+    /// A column of a batch, checked so that its offsets stay inside its buffers.
     std::shared_ptr<arrow::Array> checked(std::size_t batch, int column) {
         const auto array = batches_[batch]->column(column);
         if (checks_.empty()) checks_.resize(batches_.size() * columns_.size());

@@ -75,7 +75,7 @@ class ParquetFile : public DroverArrowFile {
     }
 
   private:
-    /// Makes sure that a batch with unread rows is there; false at the end.
+    /// Loads a batch with unread rows if needed; false at the end.
     bool load() {
         while (batch_ == nullptr || at_ == batch_->num_rows()) {
             check(rows_->ReadNext(&batch_));

@@ -9,11 +9,11 @@
 
 namespace drover::arrow_module {
 
-/// Whether a column of this type can be read as text: strings of every layout, dictionaries of them, and
-/// columns of nothing but nulls.
+/// Whether a column of this type can be read as text: strings of any layout, dictionaries of strings, and
+/// columns that are all null.
 bool is_text(const arrow::DataType& type);
 
-/// Gives rows [begin, begin + count) of a text column to `sink`.
+/// Passes rows [begin, begin + count) of a text column to `sink`.
 void give_text(const arrow::Array& column, std::int64_t begin, std::int64_t count, DroverArrowTextSink sink,
                void* context);
 
