@@ -14,14 +14,14 @@
 
 namespace drover {
 
-/// A point in a stream. Put again, it stands for the new point only.
+/// A point in a stream. Putting it again moves it to the new point.
 class Fence {
   public:
     virtual ~Fence() = default;
     virtual void put(Stream stream) = 0;
-    /// Later work on this stream begins when the point has been passed; at once when it was never put.
+    /// Later work on this stream waits until the point has been passed. Does nothing if it was never put.
     virtual void hold(Stream stream) = 0;
-    /// The host waits until the point has been passed; not at all when it was never put.
+    /// Blocks the host until the point has been passed. Returns at once if it was never put.
     virtual void wait() = 0;
 };
 
@@ -36,25 +36,25 @@ class Backend {
     /// For the start-up report: "CPU, AVX-512, 2 threads".
     virtual std::string description() const = 0;
 
-    /// Bytes that allocations may still take: on a CPU what this process may use, on a GPU what is free, less
-    /// what its libraries will want for themselves.
+    /// Bytes that allocations may still take: on a CPU what this process may use, on a GPU what is free,
+    /// minus what its libraries will allocate.
     virtual std::size_t available_bytes() const = 0;
     /// Zeroed device memory.
     virtual MemoryBlock allocate(std::size_t bytes) = 0;
     /// Host memory that the device reads and writes fastest. A copy from it may still be reading when copy()
     /// returns.
     virtual MemoryBlock allocate_staging(std::size_t bytes) { return allocate_host_memory(bytes); }
-    /// Zeroed memory of the host that operations on the device use as their own: slower, but there may be
-    /// more of it.
+    /// Zeroed host memory that operations on the device can use directly: slower, but there may be more of
+    /// it.
     virtual MemoryBlock allocate_shared(std::size_t bytes) { return allocate(bytes); }
     virtual Stream main_stream() = 0;
-    /// Beside the main stream: for copies from and to staging memory that go on while it works.
+    /// A second stream, for copies to and from staging memory that overlap with work on the main stream.
     virtual Stream copy_stream() = 0;
     virtual std::unique_ptr<Fence> make_fence() = 0;
-    /// For sequences that run on this backend, whose operands live as long as the recorder.
+    /// For sequences that run on this backend. Their operands must live as long as the recorder.
     virtual std::unique_ptr<Recorder> make_recorder() { return std::make_unique<Recorder>(); }
-    /// Waits until everything enqueued on the stream is done; on a stream without a handle: on the whole
-    /// device.
+    /// Waits until everything enqueued on the stream is done, or everything on the device for a stream
+    /// without a handle.
     virtual void synchronize(Stream stream) = 0;
     /// Puts a mark into the stream; the time between two marks can be read when both have been passed. Marks
     /// are kept until forget_marks().
@@ -62,25 +62,25 @@ class Backend {
     virtual double seconds_between(std::size_t first, std::size_t second) = 0;
     virtual void forget_marks() = 0;
     /// Copies packed bytes between host and this device, or within it, in stream order. From pageable host
-    /// memory the bytes are taken before the call returns; what is copied to the host is there when the
-    /// stream has passed it.
+    /// memory the bytes are taken before the call returns; bytes copied to the host are there once the stream
+    /// has passed the copy.
     virtual void copy(Stream stream, const Tensor& from, const Tensor& to) = 0;
 
-    /// Whether fp32 matrix products may use TF32 (10 bits of mantissa), where the device has it. Off at
-    /// first.
+    /// Whether fp32 matrix products may use TF32 (10 bits of mantissa), where the device has it. Off by
+    /// default.
     virtual void use_tf32(bool) {}
 
-    /// Bytes of the device that are in use now besides what was allocated through the backend: by its
-    /// libraries, and by other programs.
+    /// Device bytes in use now that were not allocated through the backend: by its libraries, and by other
+    /// programs.
     virtual std::size_t own_bytes() const { return 0; }
-    /// The most that its libraries will want, which available_bytes() leaves out.
+    /// The most that its libraries will allocate; available_bytes() already subtracts it.
     virtual std::size_t reserved_bytes() const { return 0; }
 
-    /// Measures what the device can do at best; takes some tenths of a second.
+    /// Measures the device's peak rates; takes a few tenths of a second.
     virtual MachinePeaks measure_peaks() = 0;
 
-    /// From now on `observer`, which must outlive its use here, is told of every operation; nullptr: nobody
-    /// is.
+    /// From now on `observer` is notified of every operation; it must outlive its use here. nullptr: no
+    /// observer.
     void observe(OperationObserver* observer) { observer_ = observer; }
 
     template <class Operation>
@@ -93,7 +93,8 @@ class Backend {
         observer_->end(what, stream);
     }
 
-    /// The recorder's run(); but an observer is told of every operation, so under its eyes each is enqueued.
+    /// The recorder's run(), except that with an observer each operation is enqueued individually, so that
+    /// the observer is notified of it.
     void run_recorded(Recorder& recorder, Stream stream, const RecordingKey& key,
                       const std::function<void()>& enqueue) {
         if (observer_ == nullptr)
@@ -116,9 +117,9 @@ class Backend {
 std::unique_ptr<Backend> make_cpu_backend(
     const BackendSettings& settings = backend_settings_from_environment());
 
-/// The CUDA backend on device `ordinal` (of those that CUDA_VISIBLE_DEVICES leaves); Error when this build or
-/// this machine has none. It lives in the module drover_cuda.so, so that the program starts on machines
-/// without CUDA's libraries.
+/// The CUDA backend on device `ordinal` (counted within CUDA_VISIBLE_DEVICES); Error when this build or this
+/// machine has none. It lives in the module drover_cuda.so, so that the program starts on machines without
+/// CUDA's libraries.
 std::unique_ptr<Backend> make_cuda_backend(
     int ordinal, const BackendSettings& settings = backend_settings_from_environment());
 

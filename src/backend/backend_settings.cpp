@@ -28,7 +28,7 @@ std::optional<CpuInstructions> cpu_instructions() {
         "Set it to avx2, avx512 or amx, or leave it unset.");
 }
 
-/// oneDNN reads the same variables, in any case.
+/// oneDNN reads the same variables, and ignores case.
 std::string onednn_instructions() {
     for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
         if (std::optional<std::string> level = variable(name)) {

@@ -6,7 +6,7 @@
 
 namespace drover {
 
-/// The instructions that the CPU's kernels are compiled for, from the least to the best.
+/// The instruction sets that the CPU's kernels are compiled for, lowest first.
 enum class CpuInstructions : std::uint8_t { avx2, avx512, amx };
 
 /// How a GPU multiplies the matrices of experts.
@@ -16,16 +16,16 @@ enum class GroupedGemmMethod : std::uint8_t {
     kernel,   ///< all in one kernel of our own
 };
 
-/// What can be set of how the backends work. The results do not depend on it but for rounding.
+/// Settings of the backends. Results depend on them only through rounding.
 struct BackendSettings {
     std::optional<CpuInstructions> cpu_instructions{};  ///< absent: the best that the processor has
     std::string
-        onednn_instructions{};  ///< the best that oneDNN may use, as its own variable calls it; "": any
+        onednn_instructions{};  ///< the best that oneDNN may use, as its own variable names it; "": any
     std::optional<GroupedGemmMethod>
-        grouped_gemm{};  ///< absent: by sizes. Other sizes than its own go to cuBLASLt
+        grouped_gemm{};  ///< absent: chosen by size. Sizes that a method does not support go to cuBLASLt
     /// Memory that a piece of attention's backward may take on a GPU.
     std::int64_t attention_piece_mb = default_attention_piece_mb;
-    bool cuda_graphs = true;  ///< a GPU remembers forward and backward and is given them at once
+    bool cuda_graphs = true;  ///< forward and backward are recorded as CUDA graphs and launched as a whole
 
     static constexpr std::int64_t default_attention_piece_mb = 4096;
 };

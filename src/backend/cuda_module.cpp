@@ -23,7 +23,7 @@ std::unique_ptr<Backend> make_cuda_backend(int ordinal, const BackendSettings& s
 }
 
 int cuda_device_count() {
-    // The driver's own library, as it comes with the driver; asked once.
+    // The library that comes with the driver; queried once.
     static const int count = [] {
         void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
         if (driver == nullptr) return 0;

@@ -4,14 +4,14 @@
 
 namespace drover {
 
-/// What a device can do at best, measured: the limits that rates are held against.
+/// A device's measured peak rates, which other rates are compared with.
 struct MachinePeaks {
     double fp32_flops = 0;        ///< per second, multiply-adds on values in registers
     double bf16_flops = 0;        ///< per second, products of bf16 summed in fp32
-    double rated_bf16_flops = 0;  ///< what the maker states for dense products, 0: unknown
+    double rated_bf16_flops = 0;  ///< the manufacturer's figure for dense products, 0: unknown
     double bandwidth = 0;         ///< bytes read and written per second by a copy that no cache can hold
 
-    /// What utilisation is a share of: the maker's figure where it is known, else what was measured.
+    /// The reference for utilisation: the manufacturer's figure where it is known, else the measured one.
     double reference_flops(DType arithmetic) const {
         const bool rated = rated_bf16_flops > 0 && arithmetic != DType::f32;
         return rated ? rated_bf16_flops : flops(arithmetic);

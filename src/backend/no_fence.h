@@ -4,7 +4,7 @@
 
 namespace drover {
 
-/// For backends where everything is done when it is asked for.
+/// For backends that do everything at once.
 class NoFence final : public Fence {
   public:
     void put(Stream) override {}

@@ -13,8 +13,8 @@ struct OperationTotal {
     double seconds = 0;
 };
 
-/// Sums up what operations cost and took, by name and arithmetic. Observes its backend, which must outlive it
-/// and have no other observer, as long as it lives.
+/// Sums up the costs and times of operations, by name and arithmetic. Observes its backend, which must
+/// outlive it and have no other observer, as long as it lives.
 class OperationProfile final : public OperationObserver {
   public:
     explicit OperationProfile(Backend& backend);

@@ -11,9 +11,9 @@ namespace drover {
 /// Tells the sequences of a recorder apart.
 using RecordingKey = std::array<std::int64_t, 4>;
 
-/// Enqueues sequences of operations that come again and again. A device may remember a sequence and, the next
-/// times, be given all of it at once, which costs the host much less than one operation after the other.
-/// This one remembers nothing.
+/// Enqueues sequences of operations that recur. A device may record a sequence and later replay it as a
+/// whole, which costs the host much less than enqueueing one operation after the other. This base class
+/// records nothing.
 class Recorder {
   public:
     Recorder() = default;
@@ -25,7 +25,7 @@ class Recorder {
     /// the same operands, so what differs from time to time must come from the device's memory. `enqueue` may
     /// be called once, twice or not at all; it runs operations on this stream and waits for nothing.
     virtual void run(Stream, const RecordingKey&, const std::function<void()>& enqueue) { enqueue(); }
-    /// How often a sequence was given to the device from memory.
+    /// How often a recorded sequence was replayed.
     virtual std::int64_t replays() const { return 0; }
 };
 

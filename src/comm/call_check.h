@@ -9,7 +9,7 @@
 
 namespace drover {
 
-/// What ranks tell each other about a call in the debug mode; sent as it is in memory.
+/// What ranks exchange about a call in debug mode; sent as raw bytes.
 struct CallHeader {
     std::uint64_t axis = 0;  ///< hash of the axis's name and ranks
     std::int64_t number = 0;
@@ -27,11 +27,10 @@ struct CallHeader {
 
 static_assert(std::has_unique_object_representations_v<CallHeader>);
 
-/// This rank's call as it is announced to rank `receiver` of the group.
+/// This rank's call as announced to rank `receiver` of the group.
 CallHeader header_of(const Group& group, const CollectiveCall& call, std::int64_t number, int receiver);
 
-/// Error that names both ranks' calls when they do not belong together. `theirs` came from rank `peer` of the
-/// group.
+/// Error that names both ranks' calls when they do not match. `theirs` came from rank `peer` of the group.
 void check_headers(const Group& group, const CallHeader& ours, const CallHeader& theirs, int peer);
 
 /// Exchanges the headers of a collective among the group, and checks them all.

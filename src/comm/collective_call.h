@@ -26,7 +26,8 @@ enum class CollectiveKind : std::uint8_t {
 std::string_view name_of(CollectiveKind kind);
 std::string_view name_of(Reduction reduction);
 
-/// What one rank asks of the others, its operands already checked. Ranks are numbered within the axis.
+/// One rank's part in a collective or message, its operands already checked. Ranks are numbered within the
+/// axis.
 struct CollectiveCall {
     CollectiveKind kind = CollectiveKind::barrier;
     Reduction reduction = Reduction::sum;
@@ -38,10 +39,10 @@ struct CollectiveCall {
     /// all_to_all: elements for, and from, each rank.
     std::span<const std::int64_t> counts_to = {};
     std::span<const std::int64_t> counts_from = {};
-    /// The ranks compare the call (see WorldOptions::comm_debug) and move nothing: another carrier will.
+    /// The ranks compare the call (see WorldOptions::comm_debug) and move nothing: another transport does.
     bool only_compared = false;
 
-    /// A message between two ranks, which takes no part in the order of the axis's collectives.
+    /// A message between two ranks, which is not part of the order of the axis's collectives.
     bool is_message() const { return kind == CollectiveKind::send || kind == CollectiveKind::receive; }
     std::size_t bytes() const { return static_cast<std::size_t>(count) * size_of(dtype); }
     /// "24 float32", "nothing" for a barrier.

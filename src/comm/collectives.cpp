@@ -15,7 +15,7 @@ constexpr std::size_t largest_piece_bytes = std::size_t{4} << 20;
 constexpr std::size_t piece_alignment = 64;
 /// Up to this size an all_reduce is one exchange of everything instead of two of parts.
 constexpr std::size_t one_round_bytes = 8192;
-/// From this size on a broadcast spreads parts first, which the ranks then pass on to each other.
+/// From this size on, a broadcast first scatters parts, which the ranks then exchange.
 constexpr std::size_t spread_bytes = 65536;
 
 struct Bytes {
@@ -32,8 +32,7 @@ std::byte* writable(const std::byte* data) {
     return const_cast<std::byte*>(data);
 }
 
-/// Elements [begin, begin+count) of n: rank's share when they are dealt out evenly, the first ranks getting
-/// one more.
+/// Elements [begin, begin+count) of n: rank's share of an even split, in which the first ranks get one more.
 struct Share {
     std::int64_t begin;
     std::int64_t count;
@@ -106,7 +105,7 @@ void gather_shares(Exchange& exchange, std::byte* data, std::int64_t count, DTyp
         exchange, [&](int) { return share(exchange.rank()); }, share);
 }
 
-/// Whether the root of a broadcast gives each rank only a part, which that one passes on.
+/// Whether the root of a broadcast sends each rank only a part, which that rank then sends to the others.
 bool spreads(const CollectiveCall& call, int size) {
     return size > 2 && call.bytes() >= spread_bytes;
 }

@@ -19,7 +19,7 @@ std::size_t sent_bytes(const CollectiveCall& call, int size, int rank);
 /// The scratch that a world of this many ranks needs at least.
 std::size_t least_scratch_bytes(int world_size);
 
-/// No message is larger, so that carriers may count bytes in 31 bits.
+/// No message is larger, so that transports may count bytes in 31 bits.
 constexpr std::size_t largest_message_bytes = std::size_t{64} << 20;
 
 }  // namespace drover

@@ -51,7 +51,7 @@ CommunicationThread::~CommunicationThread() {
     try {
         close();
     } catch (const Error&) {
-        // Call close() before to learn of errors.
+        // Call close() first to learn of errors.
     }
     thread_.join();
 }
@@ -276,7 +276,7 @@ void CommunicationThread::advance_messages() {
             check_deadline(message);
             ++i;
         } else {
-            // Forgotten first: once it is finished, the other thread may use it again.
+            // Removed first: once it is finished, the other thread may reuse it.
             messages_.erase(messages_.begin() + static_cast<std::ptrdiff_t>(i));
             finish(message);
         }
@@ -294,7 +294,7 @@ bool CommunicationThread::waits_for_earlier(const Operation& message) const {
     return false;
 }
 
-/// Moves a message on; true when it is done.
+/// Advances a message; true when it is done.
 bool CommunicationThread::advance(Operation& message) {
     const Group& group = *message.group;
     const CollectiveCall& call = message.call;
@@ -359,7 +359,8 @@ void CommunicationThread::finish(Operation& operation) {
     changed_.notify_all();
 }
 
-/// Callers may reuse the operands as soon as they learn of it, so the transport must release them first.
+/// Callers may reuse the operands as soon as they learn of the failure, so the transport must release them
+/// first.
 void CommunicationThread::break_down(Broken broken, std::string_view reason_to_tell) {
     if (!reason_to_tell.empty()) transport_->tell_failure(reason_to_tell);
     transport_->break_off();

@@ -23,20 +23,19 @@
 namespace drover {
 
 struct WorldOptions {
-    /// How long a collective may wait for the other ranks, counted from when it is its turn.
+    /// How long a collective may wait for the other ranks, counted from its turn in the queue.
     std::chrono::milliseconds deadline = std::chrono::minutes(30);
     /// Before each collective and message the ranks compare what they call. Costs a small message per pair of
     /// ranks.
     bool comm_debug = false;
     /// Collectives on GPUs are timed, which costs a few events each; those on CPUs always are.
     bool gpu_times = false;
-    /// What a rank receives the contributions to a reduction in; made larger where the number of ranks needs
-    /// it.
+    /// Memory in which a rank receives the contributions to a reduction; enlarged if the number of ranks
+    /// requires it.
     std::size_t scratch_bytes = std::size_t{16} << 20;
 };
 
-/// Another rank failed, and this one can only stop. That rank's own message is the one to show; this one is
-/// short.
+/// Another rank failed, so this one must stop. That rank's own message is the one to show; this one is short.
 class PeerFailure : public Error {
   public:
     PeerFailure(int rank, std::string_view cause) : Error(cause), rank_(rank) {}
@@ -46,13 +45,13 @@ class PeerFailure : public Error {
     int rank_;
 };
 
-/// What a rank's communication took since its start.
+/// Times of a rank's communication since its start.
 struct CommunicationTimes {
     std::int64_t collectives = 0;
-    /// For which collectives were under way, from their turn to their end: moving, adding, and waiting for
-    /// ranks that arrive later.
+    /// During which collectives were in progress, from their turn to their end: moving, adding, and waiting
+    /// for ranks that arrive later.
     double busy_seconds = 0;
-    /// For which callers waited for collectives and messages; the rest of `busy_seconds` overlapped with
+    /// During which callers waited for collectives and messages; the rest of `busy_seconds` overlapped with
     /// their work.
     double waited_seconds = 0;
 
@@ -96,15 +95,15 @@ struct Operation {
     std::string text() const { return operation_text(*group, call, number); }
 };
 
-/// A rank's one thread for communication: makes the transport and is the only one to use it. Performs
-/// collectives of all axes one after the other in the order of their start. Messages between two ranks move
-/// beside them, because a pipeline's sends may only be taken after collectives that come later in the queue;
-/// they keep their order per peer.
+/// A rank's only communication thread: creates the transport and is the only one to use it. Performs
+/// collectives of all axes one after the other in the order of their start. Messages between two ranks
+/// progress alongside them, because a pipeline's sends may only be taken after collectives that come later in
+/// the queue; they keep their order per peer.
 class CommunicationThread {
   public:
     using MakeTransport = std::function<std::unique_ptr<Transport>()>;
 
-    /// Returns when the transport is ready, or throws what making it threw.
+    /// Returns when the transport is ready, or rethrows the error from creating it.
     CommunicationThread(MakeTransport make_transport, const WorldOptions& options);
     /// Closes, if that was not done, and ignores errors.
     ~CommunicationThread();
@@ -122,8 +121,8 @@ class CommunicationThread {
     /// Ends an operation and ignores its outcome. During the unwinding of an exception it does not wait for
     /// other ranks, but aborts all communication of this rank and tells them.
     void drop(Operation* operation) noexcept;
-    /// The orderly end, for which every operation must have been waited for or dropped. Waits for the other
-    /// ranks where the transport needs that, and throws when they fail or are missing. Nothing can be started
+    /// Shuts down in order; every operation must have been waited for or dropped. Waits for the other ranks
+    /// where the transport needs that, and throws when they fail or are missing. Nothing can be started
     /// afterwards.
     void close();
     /// Aborts all communication and tells the other ranks why, unless it is already broken or closed.
@@ -132,18 +131,19 @@ class CommunicationThread {
     void check();
     CommunicationTimes times();
 
-    /// Called on this thread with every note that arrives. Returns when the old function is not running any
-    /// more; an empty one ends it.
+    /// Called on this thread with every note that arrives. Returns when the old function is no longer
+    /// running; an empty function removes it.
     using HearNote = std::function<void(int from, const Note& note)>;
     void on_note(HearNote hear);
-    /// Does nothing when communication is broken or closed. From any thread, from a HearNote too.
+    /// Does nothing when communication is broken or closed. May be called from any thread, also from a
+    /// HearNote.
     void send_note(int to, const Note& note);
 
   private:
     struct Broken {
         std::string cause;
         std::string remedy;
-        int failed_peer = -1;  // the rank whose failure it was, when it was another's
+        int failed_peer = -1;  // the rank that failed, if it was another one
     };
     /// Thrown inside the thread when fail() asked for it.
     struct FailureRequest {
@@ -184,7 +184,7 @@ class CommunicationThread {
     std::condition_variable changed_;
     std::deque<std::unique_ptr<Operation>> operations_;  // all that were ever needed at once
     std::vector<Operation*> free_;
-    std::deque<Operation*> queue_;  // collectives whose turn has not come
+    std::deque<Operation*> queue_;  // collectives that have not started
     std::vector<Operation*> new_messages_;
     std::vector<std::pair<int, Note>> new_notes_;
     CommunicationTimes times_;

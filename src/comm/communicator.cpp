@@ -32,7 +32,7 @@ std::byte* bytes_of(const Tensor& tensor) {
     return static_cast<std::byte*>(tensor.raw());
 }
 
-/// Aborts with the operation's name; a message is only made when it is needed.
+/// Aborts with the operation's name; the message is built only if needed.
 void check(bool holds, std::string_view operation, std::string_view what,
            CodePlace where = CodePlace::here()) {
     if (!holds) bug(fmt::format("{}: {}", operation, what), where);

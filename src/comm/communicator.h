@@ -15,8 +15,8 @@ class Communicator;
 
 /// A collective that was started. Until it has been waited for, its operands belong to it: they must stay
 /// alive and must not be written, and what it writes must not be read. The destructor waits if that was not
-/// done. When an exception destroys it, it aborts this rank's communication for good instead, and tells the
-/// other ranks.
+/// done. If it is destroyed during the unwinding of an exception, it instead aborts this rank's communication
+/// for good and notifies the other ranks.
 class [[nodiscard]] Pending {
   public:
     /// Nothing to wait for.
@@ -49,9 +49,8 @@ class [[nodiscard]] Pending {
 /// memory twice.
 ///
 /// On CPUs reductions are made in rank order, bf16 and f16 in fp32 with one rounding at the end, so that
-/// results depend neither on timing nor on what carries the bytes, and `max` and `min` of a NaN and anything
-/// are a NaN. On GPUs NCCL chooses the order, rounds every partial sum, and its `max` and `min` pass over a
-/// NaN.
+/// results depend neither on timing nor on the transport, and `max` and `min` of a NaN and anything are a
+/// NaN. On GPUs NCCL chooses the order, rounds every partial sum, and its `max` and `min` ignore a NaN.
 ///
 /// Any call can throw: Error when this rank waited too long or the ranks disagree, PeerFailure when another
 /// rank failed. After that, the world and all its communicators can only be destroyed.
@@ -72,17 +71,17 @@ class Communicator {
 
     /// x becomes the reduction over all ranks, everywhere.
     void all_reduce(Stream stream, const Tensor& x, Reduction reduction);
-    /// whole[size·n, …] becomes the ranks' parts[n, …] one after the other. The part may be its own place in
-    /// the whole.
+    /// whole[size·n, …] becomes the ranks' parts[n, …] one after the other. The part may lie at its own place
+    /// in the whole.
     void all_gather(Stream stream, const Tensor& part, const Tensor& whole);
-    /// part[n, …] becomes this rank's rows of the sum over ranks of whole[size·n, …], and may be its place in
-    /// there.
+    /// part[n, …] becomes this rank's rows of the sum over ranks of whole[size·n, …], and may lie at its
+    /// place in there.
     void reduce_scatter(Stream stream, const Tensor& whole, const Tensor& part);
     /// x becomes the root's x, everywhere.
     void broadcast(Stream stream, const Tensor& x, int root);
     /// Rank r gets the next rows_to[r] rows of `from`; the next rows_from[r] rows of `to` come from rank r
-    /// (which must say the same number). `to` may have more rows than come. Every rank's rows have the same
-    /// size.
+    /// (which must give the same number). `to` may have more rows than arrive. Every rank's rows have the
+    /// same size.
     void all_to_all(Stream stream, const Tensor& from, std::span<const std::int64_t> rows_to,
                     const Tensor& to, std::span<const std::int64_t> rows_from);
     /// Done when the bytes may be overwritten, which can need the other rank to receive them.
@@ -104,7 +103,7 @@ class Communicator {
     /// Later work on the stream sees the result. In any order; a Pending of nothing is allowed.
     void wait(Stream stream, Pending pending);
 
-    /// Starts several collectives of this axis together, which costs a GPU less than one by one. None may
+    /// Starts several collectives of this axis together, which on a GPU is cheaper than one by one. None may
     /// need another's result, or be waited for within `body`; work that `body` enqueues on the stream is done
     /// before any of them.
     template <class Body>
@@ -118,8 +117,8 @@ class Communicator {
         }
         end_group(stream);
     }
-    /// The collectives that are started here from now on come after `earlier`, which another axis may have
-    /// started: they may use its result without a wait.
+    /// Collectives started here from now on run after `earlier`, which may belong to another axis. They may
+    /// use its result without a wait.
     void follow(const Pending& earlier);
 
     /// Throws what a call would throw after a failure. When communication is aborted, a GPU's stream
@@ -127,11 +126,12 @@ class Communicator {
     void check_unbroken() { do_check(); }
 
     /// Compares a call with the other ranks' (see WorldOptions::comm_debug) without performing it: for
-    /// another carrier, whose communicator has the same axis and ranks.
+    /// another transport whose communicator has the same axis and ranks.
     Pending start_comparison(CollectiveCall call);
 
   protected:
-    /// Never called when idle; the call's spans end with it. Returns what the other two take.
+    /// Never called when idle; the call's spans are valid only during it. Returns the handle that the other
+    /// two take.
     virtual void* do_start(Stream stream, const CollectiveCall& call) = 0;
     virtual void do_wait(Stream stream, void* operation) = 0;
     virtual void do_drop(void* operation) noexcept = 0;
@@ -159,7 +159,8 @@ class Communicator {
 /// What an axis with one rank does when a collective is called.
 enum class LonelyAxis : std::uint8_t {
     idles,
-    copies,  ///< as much as with others, from memory to memory: to measure the cost of sharding itself
+    copies,  ///< the same work as with other ranks, from memory to memory: to measure the cost of sharding
+             ///< itself
 };
 
 /// An idle axis with one rank.

@@ -19,8 +19,8 @@ struct SentCount {
 using SentCounts = std::map<std::pair<std::string, CollectiveKind>, SentCount>;
 
 /// An axis that counts what this rank is asked to send and moves nothing: operands are checked as always, but
-/// neither read nor written, so they need no memory behind them. Idle with one rank. Adds to `counts`, which
-/// must outlive it.
+/// neither read nor written, so they need no memory. Idle with one rank. Adds to `counts`, which must outlive
+/// it.
 std::unique_ptr<Communicator> make_counting_communicator(std::string axis, int size, int rank, Device device,
                                                          SentCounts& counts);
 

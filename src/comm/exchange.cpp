@@ -58,7 +58,7 @@ std::string Exchange::missing() const {
     };
     sort(silent);
     sort(full);
-    // A rank that is silent does not listen either.
+    // A rank that sends nothing does not receive either.
     std::erase_if(full, [&](int rank) { return std::binary_search(silent.begin(), silent.end(), rank); });
     std::vector<std::string> parts;
     if (!silent.empty()) parts.push_back(fmt::format("nothing came from {}", ranks_text(silent)));

@@ -11,7 +11,7 @@
 
 namespace drover {
 
-/// The ranks of an axis in global numbers, and where this rank stands among them.
+/// The ranks of an axis in global numbers, and this rank's index among them.
 struct Group {
     std::string axis;
     std::vector<int> ranks;
@@ -39,12 +39,12 @@ class Round {
     std::vector<Message> messages_;
 };
 
-/// What the algorithms of collectives are written in: messages to and from the other ranks of one group at a
-/// time, and scratch memory of a fixed size. Ranks are numbered within the group. Lives as long as the
+/// The primitives of the collective algorithms: messages to and from the other ranks of one group at a time,
+/// and scratch memory of a fixed size. Ranks are numbered within the group. Lives as long as the
 /// communication thread, so that a collective allocates nothing.
 class Exchange {
   public:
-    /// `attend` is called while there is nothing to do but wait; it waits a little, and throws to abort.
+    /// `attend` is called while there is nothing to do but wait. It waits briefly, and throws to abort.
     Exchange(Transport& transport, std::size_t scratch_bytes, std::function<void()> attend);
 
     /// The following messages belong to this group.

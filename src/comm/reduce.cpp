@@ -9,7 +9,7 @@
 namespace drover {
 namespace {
 
-/// What elements of T are reduced in.
+/// The type in which elements of T are reduced.
 template <class T>
 struct accumulator_of {
     using type = T;
@@ -23,7 +23,7 @@ struct accumulator_of<f16> {
     using type = float;
 };
 
-/// Signed integers wrap around, which only unsigned ones may do.
+/// Signed integers wrap around; computed as unsigned, because signed overflow is undefined.
 template <class T>
 T add(T a, T b) {
     if constexpr (std::is_integral_v<T>) {

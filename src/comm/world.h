@@ -11,7 +11,7 @@
 
 namespace drover {
 
-/// How a mesh gets the communicators of its axes: World::make_communicator, or another carrier's.
+/// How a mesh gets the communicators of its axes: World::make_communicator, or another transport's.
 using MakeCommunicator =
     std::function<std::unique_ptr<Communicator>(std::string axis, std::vector<int> ranks)>;
 
@@ -31,13 +31,13 @@ class World {
 
     /// The communicator of the given ranks (global numbers, this one among them) along an axis, in this
     /// order. Involves no communication. Every rank must make its communicators in the same order of axes,
-    /// its lonely ones too; what they make in the same place must be the same ranks, or ranks that have
-    /// no rank in common.
+    /// including those of one rank. Communicators made at the same position must have the same ranks, or no
+    /// rank in common.
     std::unique_ptr<Communicator> make_communicator(std::string axis, std::vector<int> ranks,
                                                     LonelyAxis lonely = LonelyAxis::idles);
 
-    /// The orderly end: no collective follows. Waits until the other ranks have reached it where a launcher's
-    /// processes end together (MPI); throws when they fail or are missing.
+    /// The orderly shutdown: no collective follows. Waits until the other ranks have reached it where a
+    /// launcher's processes end together (MPI); throws when they fail or are missing.
     void close() { thread_.close(); }
 
     /// This rank cannot continue. Aborts its communication and tells the other ranks why; their next wait
@@ -47,11 +47,11 @@ class World {
     /// Throws when this rank or another one has failed, as the next wait would. From any thread.
     void check() { thread_.check(); }
 
-    /// Of everything that went through this world's communicators.
+    /// Times of everything that went through this world's communicators.
     CommunicationTimes communication_times() { return thread_.times(); }
 
-    /// A few numbers for another rank, which need nothing from it: it hears them on its own thread, even
-    /// while it works or hangs. One function hears all notes; an empty one ends that.
+    /// A few numbers for another rank, which need no action by it: it receives them on its own thread, even
+    /// while it works or hangs. One function receives all notes; an empty one removes it.
     void on_note(CommunicationThread::HearNote hear) { thread_.on_note(std::move(hear)); }
     void send_note(int to, const Note& note) { thread_.send_note(to, note); }
 

@@ -63,7 +63,7 @@ std::string MemoryPlan::table() const {
 
 MemoryBlock allocate_host_memory(std::size_t bytes) {
     if (bytes == 0) bytes = 1;
-    // The system overcommits: it would grant this, and kill the process when it uses it.
+    // The system overcommits: it would grant this, and kill the process when the memory is used.
     if (bytes > std::min(allocatable_memory(), address_space_left().value_or(bytes)))
         throw Error(fmt::format("{} of memory are needed, but {}.", bytes_text(bytes), memory_limits_text()),
                     "Use a smaller batch, a shorter block or a smaller model, or raise the limit.");
@@ -71,14 +71,14 @@ MemoryBlock allocate_host_memory(std::size_t bytes) {
     if (address == MAP_FAILED)
         throw Error(fmt::format("The system refused {} of memory.", bytes_text(bytes)),
                     "Use a smaller batch, a shorter block, more recompute, or a machine with more memory.");
-    madvise(address, bytes, MADV_HUGEPAGE);  // fewer TLB misses; a refusal does not matter
+    madvise(address, bytes, MADV_HUGEPAGE);  // fewer TLB misses; failure does not matter
     return MemoryBlock(address, [bytes](void* block) { munmap(block, bytes); });
 }
 
 namespace {
 
-/// Far more than any machine has, and little enough that such numbers can be added and multiplied by small
-/// ones.
+/// Far more than any machine has, and small enough that such numbers can be added, or multiplied by small
+/// ones, without overflow.
 constexpr std::size_t largest_plan = std::size_t{1} << 56;
 
 [[noreturn]] void refuse_plan(const Shape& shape) {

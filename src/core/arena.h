@@ -49,8 +49,8 @@ using MemoryBlock = std::unique_ptr<void, std::function<void(void*)>>;
 MemoryBlock allocate_host_memory(std::size_t bytes);
 
 /// Hands out the buffers of a run from one block of memory. The same planning code runs twice: against a
-/// measuring arena, whose tensors have a shape but no memory behind them, and then against a real arena of
-/// exactly the measured size. So the plan cannot differ from the allocation.
+/// measuring arena, whose tensors have a shape but no memory, and then against a real arena of exactly the
+/// measured size. So the plan cannot differ from the allocation.
 class Arena {
   public:
     /// A measuring arena: counts, and returns tensors that must not be read or written.

@@ -19,8 +19,7 @@ void for_each_sequence(const Batch& batch, const Visit& visit) {
         visit(std::int64_t{batch.sequence_begin[i]}, std::int64_t{batch.sequence_length[i]});
 }
 
-/// A batch that names no sequence has one in every row, so one that is nothing but padding names an empty
-/// one.
+/// A batch that lists no sequence has one in every row, so a batch of nothing but padding lists an empty one.
 void mark_if_padding(Batch& batch) {
     if (!batch.sequence_begin.empty()) return;
     batch.sequence_begin = {0};

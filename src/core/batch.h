@@ -18,7 +18,7 @@ struct BatchPosition {
     bool operator==(const BatchPosition&) const = default;
 };
 
-/// Rows of tokens with their labels, on the host: what data is made into, and what a model is trained on.
+/// Rows of tokens with their labels, on the host: the form of data on which a model is trained.
 struct Batch {
     std::int64_t rows = 0;
     std::int64_t row_length = 0;
@@ -30,7 +30,7 @@ struct Batch {
     std::vector<std::int32_t> sequence_length{};
 
     BatchPosition position{};
-    /// Rows at the end that only fill the batch up, repeated or masked. An evaluation does not count them.
+    /// Rows at the end that only fill up the batch, repeated or masked. Evaluation does not count them.
     std::int64_t filler_rows = 0;
 
     /// A batch that replicas share.
@@ -41,19 +41,19 @@ struct Batch {
     std::optional<Whole> part_of{};  ///< what this is one replica's part of; absent: a batch of its own
 
     std::int64_t tokens() const { return rows * row_length; }
-    /// There are no ids: it stands for any batch of its shape while a run is planned.
+    /// Has no ids: a placeholder for any batch of its shape while a run is planned.
     bool is_shape_only() const { return tokens() > 0 && ids.empty(); }
-    /// Tokens that are no padding.
+    /// Tokens that are not padding.
     std::int64_t attended_tokens() const;
     /// Of the batch that this is a part of; otherwise its own.
     Whole whole() const { return part_of.value_or(Whole{rows, attended_tokens()}); }
 
-    /// For every id the next one to be predicted: the label behind it in its sequence, or no_label.
+    /// The target of every id: the next label in its sequence, or no_label.
     std::vector<std::int32_t> targets() const;
     /// The position of every id in its sequence; 0 for padding.
     std::vector<std::int32_t> positions() const;
     std::int64_t target_count() const;
-    /// Labels inside of sequences, those without a prediction included.
+    /// Labels inside sequences, including those without a prediction.
     std::int64_t label_count() const;
 
     /// Rows [begin, begin + count) as a batch of their own.
@@ -66,7 +66,7 @@ struct Batch {
     /// Rows without padding, each one sequence.
     static Batch full_rows(std::int64_t rows, std::int64_t row_length, std::vector<std::int32_t> ids,
                            std::vector<std::int32_t> labels);
-    /// Row r is one sequence of lengths[r] tokens, and padding behind it.
+    /// Row r is one sequence of lengths[r] tokens, followed by padding.
     static Batch right_padded(std::int64_t rows, std::int64_t row_length, std::vector<std::int32_t> ids,
                               std::vector<std::int32_t> labels, std::span<const std::int32_t> lengths);
     /// Rows that hold several sequences each, one after the other: row r's lengths are row_lengths[r], whose
@@ -75,7 +75,7 @@ struct Batch {
                         std::vector<std::int32_t> labels,
                         std::span<const std::vector<std::int32_t>> row_lengths);
 
-    /// Leaves the sequences out where they say only that every row is one.
+    /// Omits the sequences where they only say that every row is one.
     void drop_needless_sequences();
 };
 

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <string_view>
 
-/// The program's output: a log, which must never stop the work, or a result, which must arrive.
+/// The program's output: logs, which must never stop the work, and results, which must be delivered.
 namespace drover {
 
-/// Writes to a log and flushes it. A log that cannot be written (a full disk, a closed terminal) is no
-/// reason to stop: the text is lost, and the first failure of `out` is reported on standard error, if that
+/// Writes to a log and flushes it. A log that cannot be written (a full disk, a closed terminal) does not
+/// stop the program: the text is lost, and the first failure of `out` is reported on standard error, if that
 /// is another file and can be written.
 void write_log(std::FILE* out, std::string_view text);
 

@@ -19,8 +19,8 @@ constexpr std::uint64_t leaf_hash(std::string_view name) {
 }
 
 /// Random numbers without a state: each is a function of (seed, step, hash of the leaf's name, index of the
-/// element in the whole leaf), so that neither the order of work nor the layout of the mesh shows in them.
-/// Two uses of noise on one leaf in one step need two names (say, "…weight" and "…weight/dropout").
+/// element in the whole leaf), so that they depend neither on the order of work nor on the layout of the
+/// mesh. Two uses of noise on one leaf in one step need two names (say, "…weight" and "…weight/dropout").
 ///
 /// Philox4x32-10 with the seed as key; the counter's low half is element / 4, its high half a mix of leaf and
 /// step that is different for every step of a leaf. Element i has word i % 4 of its block.

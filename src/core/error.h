@@ -44,10 +44,10 @@ struct CodePlace {
     }
 };
 
-/// Reports a bug of ours (a broken invariant) with a stack trace, and aborts.
+/// Reports a bug (a broken invariant) with a stack trace, and aborts.
 [[noreturn]] void bug(std::string_view what, CodePlace where = CodePlace::here());
 
-/// Aborts with a stack trace when an invariant of ours does not hold. Never used for checking user input.
+/// Aborts with a stack trace when an invariant does not hold. Never used for checking user input.
 inline void require(bool holds, std::string_view what, CodePlace where = CodePlace::here()) {
     if (!holds) bug(what, where);
 }

@@ -7,11 +7,12 @@
 
 namespace drover {
 
-/// What to tell a user about an exception that is no Error: memory, threads or files that the system refuses,
-/// else a fault of this program. `doing` says what was being done: "running drover eval", "planning the run".
+/// The Error to show for an exception that is not an Error: memory, threads or files that the system refuses,
+/// otherwise a bug in this program. `doing` says what was being done: "running drover eval", "planning the
+/// run".
 Error explain_failure(const std::exception& problem, std::string_view doing);
 
-/// Does the work; an exception that is not an Error becomes what explain_failure() makes of it.
+/// Does the work; an exception that is not an Error is converted by explain_failure().
 template <class Work>
 void explain_failures(std::string_view doing, const Work& work) {
     try {

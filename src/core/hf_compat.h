@@ -4,10 +4,10 @@
 
 namespace drover {
 
-/// What differs between Hugging Face releases and changes numbers. The default is transformers 5.x; `v4_43()`
+/// Differences between Hugging Face releases that change numbers. The default is transformers 5.x; `v4_43()`
 /// is what the older golden runs were made with.
 struct HfCompat {
-    /// What the summed cross-entropy of an optimizer step is divided by.
+    /// The divisor of an optimizer step's summed cross-entropy.
     enum class LossDenominator : std::uint8_t {
         target_tokens,  ///< labels ≠ −100 that have a prediction (5.11+): the true mean
         all_labels,  ///< labels ≠ −100 over all positions (4.46.2 … 4.57): (T−1)/T of the true mean
@@ -21,7 +21,7 @@ struct HfCompat {
     /// Mixtral's experts are drawn as fused 3-D tensors, without constructor draws (5.x), or as Linear
     /// layers.
     bool mixtral_experts_fused = true;
-    /// The format of weights for which none is asked.
+    /// The format of weights when none is requested.
     enum class UnsetDtype : std::uint8_t {
         as_stored,            ///< what config.json says (5.x)
         float32_when_loaded,  ///< of loaded weights float32, of new ones what config.json says (4.49 … 4.57)

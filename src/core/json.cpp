@@ -10,7 +10,7 @@
 namespace drover {
 namespace {
 
-/// Makes the parser's own message shorter: drops its "[json.exception…]" tag.
+/// Shortens the parser's message: drops its "[json.exception…]" tag.
 std::string_view plain_reason(std::string_view what) {
     const auto end_of_tag = what.find("] ");
     return end_of_tag == std::string_view::npos ? what : what.substr(end_of_tag + 2);
@@ -35,7 +35,7 @@ nlohmann::json sorted(const Json& value) {
 Json parse_json(std::string_view text, std::string_view where) {
     // Writing JSON back recurses, so nesting without bounds would exhaust the stack.
     constexpr int deepest = 200;
-    // The library takes a zero byte for the end of the text, whatever follows.
+    // The library treats a zero byte as the end of the text and ignores what follows.
     if (text.find('\0') != std::string_view::npos)
         throw Error(fmt::format("{} is not valid JSON: it holds a zero byte.", where),
                     "Fetch or write the file again.");

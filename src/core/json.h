@@ -19,7 +19,7 @@ Json parse_json(std::string_view text, std::string_view where);
 Json read_json_file(const std::filesystem::path& path);
 
 /// Keys sorted at every level, `indent` spaces, characters as they are: json.dump(sort_keys=True,
-/// ensure_ascii=False). python_json() (python_text.h) is what json.dump gives without the last.
+/// ensure_ascii=False). python_json() (python_text.h) is json.dump without ensure_ascii=False.
 std::string sorted_json_text(const Json& value, int indent);
 
 }  // namespace drover

@@ -23,7 +23,7 @@ std::string boot_id() {
 }
 
 std::uint64_t machine_identity() {
-    // Containers may have the same name everywhere; a kernel's start has a number of its own.
+    // Containers may have the same name everywhere; the boot id differs for every start of a kernel.
     const auto digest = ContentHash().add(host_name()).add(boot_id()).digest();
     std::uint64_t identity = 0;
     std::memcpy(&identity, digest.data(), sizeof identity);

@@ -7,7 +7,7 @@ namespace drover {
 
 /// The machine's name in its network.
 std::string host_name();
-/// A number of its own for every start of the kernel; empty where the kernel does not tell.
+/// Unique for every start of the kernel; empty where the kernel does not provide it.
 std::string boot_id();
 
 /// Equal for processes of one machine, and hardly ever for two machines.

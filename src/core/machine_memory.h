@@ -7,22 +7,22 @@
 
 namespace drover {
 
-/// The host memory that the processes of this container may use together: what is installed, or less where
-/// their control group is limited.
+/// The host memory that the processes of this container may use together: what is installed, or less if their
+/// control group is limited.
 std::size_t usable_memory();
 
-/// What can be allocated at most: the same with the machine's free swap, which a control group's limit does
-/// not count.
+/// The most that can be allocated: the same plus the machine's free swap, which a control group's limit does
+/// not include.
 std::size_t allocatable_memory();
 
 /// The smallest limit of this process's control group and of those that hold it, of either version; absent
 /// when there is none. `root` is where /proc and the mounted groups are looked for.
 std::optional<std::size_t> control_group_limit(const std::filesystem::path& root = "/");
 
-/// What this process may still take of its address space (RLIMIT_AS, `ulimit -v`); absent without a limit.
+/// Address space that this process may still use (RLIMIT_AS, `ulimit -v`); absent without a limit.
 std::optional<std::size_t> address_space_left();
 
-/// All of this in words: "the machine has 31.0 GiB, of which its control group may take 4.00 GiB".
+/// All of this as text: "the machine has 31.0 GiB, of which its control group may take 4.00 GiB".
 std::string memory_limits_text();
 
 }  // namespace drover

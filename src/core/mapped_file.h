@@ -16,7 +16,7 @@ class MappedFile {
     MappedFile& operator=(MappedFile&& other) noexcept;
 
     std::string_view bytes() const { return {static_cast<const char*>(map_), size_}; }
-    /// For views whose type has no const; writing through it ends the program.
+    /// For views whose type has no const; writing through it crashes the program.
     std::byte* data() const { return static_cast<std::byte*>(map_); }
 
   private:

@@ -47,7 +47,7 @@ void Mt19937::skip(std::uint64_t count) {
     }
     used_ = words;
     count -= left;
-    // Where stepping through takes about as long as a jump.
+    // From here on a jump is faster than stepping.
     constexpr std::uint64_t worth_a_jump = 3'000'000;
     if (count >= worth_a_jump) {
         mt19937_jump::advance(std::span(words_).first<words>(), mt19937_jump::power_of_x(count));

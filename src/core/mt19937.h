@@ -7,8 +7,8 @@
 
 namespace drover {
 
-/// The Mersenne twister MT19937 with its standard initialisation: gives what std::mt19937 gives, several
-/// times faster in bulk, and skips any distance in about a millisecond. A plain value; copies continue
+/// The Mersenne twister MT19937 with its standard initialisation: same output as std::mt19937, several times
+/// faster in bulk, and skips any distance in about a millisecond. A plain value; copies continue
 /// independently.
 class Mt19937 {
   public:

@@ -42,8 +42,8 @@ constexpr std::array<std::uint16_t, term_count> make_exponents() {
 constexpr auto exponents = make_exponents();
 static_assert(exponents.back() == degree && exponents.front() == 0);
 
-// Reduction folds this many words at once. They land below themselves, because the gap under the leading term
-// is wide enough.
+// Reduction folds this many words at once. Their results land below them, because the gap below the leading
+// term is wide enough.
 constexpr std::size_t fold_words = 9;
 static_assert(degree - exponents[term_count - 2] >= 64 * fold_words);
 

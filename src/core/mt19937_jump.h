@@ -22,9 +22,9 @@ std::span<const std::uint16_t> characteristic_exponents();
 /// x^steps modulo the characteristic polynomial.
 Polynomial power_of_x(std::uint64_t steps);
 
-/// Moves a window of 624 consecutive (untempered) words of the generator's sequence ahead by as many words as
-/// the power of x that `polynomial` stands for. The low 31 bits of the window's first word are arbitrary
-/// afterwards; no later word depends on them.
+/// Moves a window of 624 consecutive (untempered) words of the generator's sequence ahead by n words, where
+/// `polynomial` is x^n. The low 31 bits of the window's first word are arbitrary afterwards; no later word
+/// depends on them.
 void advance(std::span<std::uint32_t, 624> words, const Polynomial& polynomial);
 
 }  // namespace drover::mt19937_jump

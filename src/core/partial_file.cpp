@@ -17,7 +17,7 @@ PartialFile::PartialFile(const std::filesystem::path& path, std::uint64_t bytes)
     : path_(path), partial_path_(path.string() + ".partial") {
     descriptor_ = open(partial_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (descriptor_ < 0) fail(errno);
-    // Some file systems cannot reserve; there a full disk shows when writing.
+    // Some file systems cannot reserve; there a full disk is noticed when writing.
     if (bytes > 0 && fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) != 0 &&
         (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
         const int error_number = errno;

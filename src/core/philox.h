@@ -12,10 +12,10 @@ struct PhiloxWords {
     bool operator==(const PhiloxWords&) const = default;
 };
 
-/// The whole product of two words.
+/// The full 64-bit product of two words.
 [[gnu::always_inline]] constexpr std::uint64_t wide_product(std::uint32_t a, std::uint32_t b) {
 #ifdef __CUDA_ARCH__
-    // nvcc makes it a product of 64-bit numbers, with sums of zeros for their upper halves.
+    // nvcc compiles the plain product to a 64-bit one that also adds the zero upper halves.
     if (!std::is_constant_evaluated()) {
         std::uint64_t product = 0;
         asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));

@@ -4,8 +4,8 @@
 
 namespace drover {
 
-/// The number formats of a training run. Weights are computed with in the format they are stored in; a master
-/// copy, if any, is what the optimizer updates and is always fp32.
+/// The number formats of a training run. Weights are used in the format they are stored in; a master copy, if
+/// any, is what the optimizer updates and is always fp32.
 struct Precision {
     DType parameters = DType::f32;
     DType residual = DType::f32;  ///< the residual stream: the parameters' format, or fp32

@@ -15,13 +15,12 @@
 namespace drover {
 namespace {
 
-/// The time at which a process began; nothing when there is none with this number, or only what its parent
-/// has not yet asked about.
+/// The start time of a process; empty when none has this number, or only a zombie.
 std::optional<std::int64_t> start_of(std::int64_t pid) {
     std::ifstream file(fmt::format("/proc/{}/stat", pid));
     std::string line;
     if (!std::getline(file, line)) return std::nullopt;
-    // The program's name comes second, in parentheses, and may hold anything.
+    // The program's name comes second, in parentheses, and may contain anything.
     const std::size_t name_end = line.rfind(')');
     if (name_end == std::string::npos) return std::nullopt;
     std::istringstream fields(line.substr(name_end + 1));
@@ -56,7 +55,7 @@ ProcessFate fate_of(const ProcessIdentity& process) {
     if (!here) return ProcessFate::unknown;
     if (const auto started = start_of(process.pid))
         return *started == process.started ? ProcessFate::running : ProcessFate::ended;
-    // A system may hide the processes of other users, which exist nevertheless.
+    // A system may hide the processes of other users, which still exist.
     const bool hidden = kill(static_cast<pid_t>(process.pid), 0) != 0 && errno == EPERM;
     return hidden ? ProcessFate::running : ProcessFate::ended;
 }

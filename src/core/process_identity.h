@@ -5,7 +5,8 @@
 
 namespace drover {
 
-/// What tells a process from all others, those of other machines and earlier ones with its number included.
+/// Distinguishes a process from all others, including those on other machines and earlier ones with its
+/// number.
 struct ProcessIdentity {
     std::string host;
     std::string boot;           ///< see boot_id()
@@ -25,7 +26,7 @@ struct ProcessIdentity {
 enum class ProcessFate : std::uint8_t {
     running,
     ended,
-    unknown,  ///< it is on another machine, or was there before this machine's last start
+    unknown,  ///< it is on another machine, or ran before this machine's last start
 };
 
 ProcessFate fate_of(const ProcessIdentity& process);

@@ -8,7 +8,7 @@
 namespace drover {
 
 /// A shared library that belongs to the program and is loaded only when it is needed, so that the program
-/// starts where what the module uses (CUDA, MPI, …) is not installed. The module "mpi" is the file
+/// starts where the module's dependencies (CUDA, MPI, …) are not installed. The module "mpi" is the file
 /// drover_mpi.so, beside the program or the library that holds this code, or in lib/drover of the tree in
 /// which they are installed. DROVER_MPI_MODULE may name the file instead.
 struct LoadedModule {
@@ -20,7 +20,7 @@ struct LoadedModule {
 /// Loads the module of this name and keeps it for the rest of the process.
 LoadedModule load_module(std::string_view name);
 
-/// What the program wants of a module, and what it says when it cannot have it.
+/// A module that the program needs, and its error message when the module is not available.
 struct ModuleUse {
     std::string_view name;   ///< "mpi"
     int version = 0;         ///< what the module's `extern "C" int drover_mpi_module_version()` returns

@@ -63,7 +63,7 @@ std::string repr_string(const std::string& text) {
     return quoted + quote;
 }
 
-/// What differs between the two layouts of json.dumps.
+/// The differences between the two layouts of json.dumps.
 struct JsonLayout {
     int indent;  ///< −1: one line
     bool sorted;

@@ -8,9 +8,9 @@
 #include "core/philox.h"
 
 // Each kernel is a template on how to fuse a multiply and an add, forced inline into one function per
-// instruction set. That PyTorch gives the same bits only with the fused operations exactly where they are
-// here was found by comparing with it. No product here feeds a plain addition inexactly, so a compiler that
-// contracts products and sums on its own changes nothing.
+// instruction set. The fused operations are exactly where PyTorch's bits require them, as comparison with it
+// has shown. No product here feeds a plain addition inexactly, so a compiler that contracts products and sums
+// on its own changes nothing.
 
 #define DROVER_INLINE [[gnu::always_inline]] inline
 #define DROVER_AVX2 [[gnu::target("avx2,fma")]]
@@ -25,8 +25,8 @@ struct HardwareFma {
 
 struct SoftwareFma {
     /// a·b is exact in double, so that only the sum rounds before the conversion to float rounds again. That
-    /// goes wrong only when the sum was inexact and landed midway between two floats; then a step towards the
-    /// exact sum decides the tie.
+    /// fails only when the sum was inexact and landed midway between two floats; then a step towards the
+    /// exact sum breaks the tie.
     DROVER_INLINE static float fma(float a, float b, float c) {
         const double product = static_cast<double>(a) * static_cast<double>(b);
         const double addend = c;

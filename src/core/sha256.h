@@ -8,10 +8,10 @@
 
 namespace drover {
 
-/// What SHA-256 makes of a message.
+/// A SHA-256 digest.
 using Sha256Digest = std::array<unsigned char, 32>;
 
-/// SHA-256 (FIPS 180-4) of bytes that come in pieces.
+/// SHA-256 (FIPS 180-4) of bytes added in pieces.
 class Sha256 {
   public:
     Sha256& add(std::string_view bytes);
@@ -28,16 +28,16 @@ class Sha256 {
     std::uint64_t length_ = 0;  // of the message so far
 };
 
-/// HMAC-SHA-256 (RFC 2104): only who has the key can make it.
+/// HMAC-SHA-256 (RFC 2104): only a holder of the key can compute it.
 Sha256Digest hmac_sha256(std::string_view key, std::string_view message);
 
 /// The bytes of a digest as text of a message.
 std::string_view bytes_of(const Sha256Digest& digest);
 
-/// Whether two texts are equal, in a time that does not tell where they differ.
+/// Whether two texts are equal, in a time that does not depend on where they differ.
 bool equal_in_constant_time(std::string_view one, std::string_view other);
 
-/// Bytes that nobody can predict, from the system's generator.
+/// Unpredictable bytes, from the system's generator.
 std::string unpredictable_bytes(std::size_t count);
 
 }  // namespace drover

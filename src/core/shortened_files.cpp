@@ -12,8 +12,8 @@
 namespace drover {
 namespace {
 
-// All of this runs inside a signal's handler, after which the program ends: only system calls, and no memory
-// but this. Whatever the handler's frame is written over is not used again.
+// All of this runs inside a signal handler, after which the program ends: only system calls, and no memory
+// but this. Memory overwritten by the handler's frame is not used again.
 
 std::atomic_flag handled = ATOMIC_FLAG_INIT;
 
@@ -22,7 +22,7 @@ struct MapsLine {
     char text[8192];
     std::size_t size = 0;
 
-    /// The file whose mapping holds `address`; null when it is another line.
+    /// The file whose mapping holds `address`; null if the line is of another mapping.
     const char* file_at(std::uintptr_t address) {
         text[size < sizeof text ? size : sizeof text - 1] = '\0';
         const char* at = text;
@@ -81,13 +81,13 @@ void say(const char* text) {
 }
 
 void handle(int number, siginfo_t* info, void*) {
-    while (handled.test_and_set()) pause();  // another thread is at it, and ends the program
+    while (handled.test_and_set()) pause();  // another thread is handling it, and ends the program
     const char* const file = info->si_code == BUS_ADRERR
                                  ? file_mapped_at(reinterpret_cast<std::uintptr_t>(info->si_addr))
                                  : nullptr;
     if (file == nullptr) {
         signal(number, SIG_DFL);
-        raise(number);  // comes when this returns, and ends the program
+        raise(number);  // delivered when this returns; ends the program
         return;
     }
     say("drover: ");

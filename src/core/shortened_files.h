@@ -2,9 +2,9 @@
 
 namespace drover {
 
-/// From now on, a mapped file that somebody makes shorter while it is read ends the program with a sentence
-/// that names it and exit code 1, and not with SIGBUS. For programs of our own: it sets the process's handler
-/// of that signal. What else raises SIGBUS ends the program as before.
+/// From now on, if a mapped file is truncated while it is read, the program ends with a message that names
+/// the file and exit code 1 instead of SIGBUS. Only for our own programs: it sets the process's handler of
+/// that signal. Any other SIGBUS ends the program as before.
 void name_shortened_files();
 
 }  // namespace drover

@@ -39,10 +39,9 @@ class Shape {
     int rank_ = 0;
 };
 
-/// A view of elements that somebody else owns (an Arena, a mapped file, a test's vector). Cheap to copy;
-/// never frees. Row-major; the outer strides may be larger than packed (a column range of a matrix), the
-/// innermost stride is always 1. A default-made Tensor is "absent" and stands for an optional operand that
-/// was not given.
+/// A non-owning view of elements (of an Arena, a mapped file, a test's vector). Cheap to copy; never frees.
+/// Row-major; the outer strides may be larger than packed (a column range of a matrix), the innermost stride
+/// is always 1. A default-constructed Tensor is "absent": an optional operand that was not given.
 class Tensor {
   public:
     Tensor() = default;

@@ -17,8 +17,8 @@ std::filesystem::path program_path() {
 }
 
 double seconds_since_process_start() {
-    // After the command's name, which stands in parentheses and may hold anything: field 3 and on. Field 22
-    // is the start.
+    // After the command's name, which is in parentheses and may contain anything: field 3 and on. Field 22 is
+    // the start.
     const std::string text = read_text_file("/proc/self/stat");
     std::istringstream fields(text.substr(text.rfind(')') + 2));
     std::string field;
@@ -30,7 +30,7 @@ double seconds_since_process_start() {
 }
 
 std::int64_t peak_resident_bytes() {
-    // Not getrusage(): its maximum starts with that of the program that started this one.
+    // Not getrusage(): its maximum is inherited from the program that started this one.
     std::istringstream lines(read_text_file("/proc/self/status"));
     for (std::string word; lines >> word;)
         if (word == "VmHWM:") {

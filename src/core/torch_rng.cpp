@@ -25,12 +25,12 @@ void convert(std::span<const float> from, std::span<T> to) {
     std::transform(from.begin(), from.end(), to.begin(), [](float value) { return static_cast<T>(value); });
 }
 
-/// Cuts [0, size) among threads and calls work(begin, end) for each part. `outputs` is how many outputs of
-/// the generator the whole lies across. Every part jumps to its place in the stream by itself, so the cut
-/// does not show in the results. Returns what the last call returned: the generator after the last element.
+/// Cuts [0, size) among threads and calls work(begin, end) for each part. `outputs` is the number of
+/// generator outputs that the whole spans. Every part jumps to its own place in the stream, so the cut does
+/// not affect the results. Returns what the last call returned: the generator after the last element.
 template <class Work>
 Mt19937 in_parts(std::uint64_t size, std::uint64_t outputs, const Work& work) {
-    // A jump takes as long as about half of these.
+    // A jump takes about as long as half this many outputs.
     constexpr std::uint64_t worth_a_thread = 1u << 20;
     const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     const auto parts =
@@ -49,11 +49,11 @@ Mt19937 in_parts(std::uint64_t size, std::uint64_t outputs, const Work& work) {
     return *last;
 }
 
-/// Elements of a long normal fill, read in ascending order; each block of 16 comes from the 16 outputs at the
-/// same place.
+/// Elements of a long normal fill, read in ascending order; each block of 16 is computed from the 16 outputs
+/// at the same position.
 class NormalReader {
   public:
-    /// `start` stands at the fill's first output.
+    /// `start` is positioned at the fill's first output.
     NormalReader(const Mt19937& start, float mean, float standard_deviation)
         : engine_(start), origin_(start.position()), mean_(mean), standard_deviation_(standard_deviation) {}
 
@@ -174,7 +174,7 @@ void TorchRng::uniform_elements(std::span<T> out, double low, double high) {
             const std::span<T> target = out.subspan(begin, count);
             convert(std::span<const float>(values).first(count), target);
             if constexpr (!std::is_same_v<T, float>) {
-                // The interval stays half open after rounding, too.
+                // The interval stays half open after rounding as well.
                 const T rounded_low(float_low), rounded_high(float_high);
                 for (T& value : target) {
                     if (value.bits == rounded_high.bits) value = rounded_low;

@@ -29,7 +29,7 @@ class TorchRng {
   public:
     explicit TorchRng(std::uint64_t seed) : engine_(static_cast<std::uint32_t>(seed)) {}
 
-    /// Starts over, as `torch.manual_seed`: the low 32 bits count, and a kept normal is forgotten.
+    /// Starts over, as `torch.manual_seed`: only the low 32 bits count, and a kept normal is dropped.
     void seed(std::uint64_t seed) { *this = TorchRng(seed); }
 
     std::uint32_t next32() { return engine_.next(); }
@@ -50,8 +50,8 @@ class TorchRng {
     void fill_normal(std::span<f16> out, double mean, double standard_deviation);
 
     /// A part of what fill_normal would give for a matrix of slice.rows × slice.columns elements, packed,
-    /// without moving this generator and without computing the rest. Whole rows cost what they are; a column
-    /// range also streams through the raw outputs between its pieces.
+    /// without moving this generator and without computing the rest. Whole rows cost only themselves; a
+    /// column range also generates the raw outputs between its pieces.
     void normal_slice(const MatrixSlice& slice, std::span<float> out, double mean,
                       double standard_deviation) const;
     void normal_slice(const MatrixSlice& slice, std::span<bf16> out, double mean,
@@ -66,8 +66,8 @@ class TorchRng {
     }
 
     /// 32-bit outputs that a fill of `count` elements (f32, bf16 or f16) uses. For fewer than 16 normals that
-    /// depends on whether one is kept from the last such fill, and the fill changes what is kept: pass over
-    /// fills with skip_normal, not with skip.
+    /// depends on whether one is kept from the last such fill, and the fill changes what is kept: skip fills
+    /// with skip_normal, not with skip.
     std::uint64_t draws_for_normal(std::uint64_t count, DType dtype = DType::f32) const;
     static std::uint64_t draws_for_uniform(std::uint64_t count) { return count; }
     /// Leaves the generator as a fill of `count` elements would.

@@ -7,19 +7,19 @@
 
 namespace drover {
 
-/// drover_state.json of a checkpoint: the state of the run, and what all other files must be. It is written
-/// last, so a folder that has it was complete once.
+/// drover_state.json of a checkpoint: the state of the run, and the digests of all other files. It is written
+/// last, so a folder that has it was once complete.
 struct CheckpointManifest {
     static constexpr std::string_view file_name = "drover_state.json";
     static constexpr int version = 1;
 
     Json state = Json::object();
-    std::int64_t saved_at = 0;  ///< milliseconds since 1970: which of two saves is the newer one
+    std::int64_t saved_at = 0;  ///< milliseconds since 1970: tells which of two saves is newer
     std::map<std::string, FileDigest> files;
 
     /// Ends with a checksum of everything before it.
     std::string text() const;
-    /// Error (naming `where`) when it is not such a file, or one that was changed.
+    /// Error (naming `where`) when it is not such a file, or was modified.
     static CheckpointManifest parse(std::string_view text, std::string_view where);
     static CheckpointManifest read(const std::filesystem::path& folder);
 };

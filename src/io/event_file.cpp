@@ -25,7 +25,7 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
     return table;
 }
 
-/// The file holds checksums of things that may hold checksums themselves, so they are changed a little.
+/// The file holds checksums of data that may itself hold checksums, so they are masked.
 std::uint32_t masked(std::uint32_t crc) {
     constexpr std::uint32_t offset = 0xA282EAD8;
     return std::rotr(crc, 15) + offset;
@@ -39,7 +39,7 @@ std::string little_endian(Number number) {
     return bytes;
 }
 
-// Protocol buffers: a key (field number and how the value is written) before every value.
+// Protocol buffers: a key (field number and wire type) before every value.
 
 std::string varint(std::uint64_t value) {
     std::string bytes;
@@ -61,7 +61,7 @@ std::string float_field(unsigned number, float value) {
 }
 
 std::string event(double seconds, std::int64_t step, std::string_view summary) {
-    // A zero is what a missing number means, and is not written.
+    // Zero is the default of a missing number, so it is not written.
     return double_field(1, seconds) + (step == 0 ? "" : integer_field(2, step)) + bytes_field(5, summary);
 }
 
@@ -84,7 +84,7 @@ std::string tf_record(std::string_view contents) {
 EventFile::EventFile(const std::filesystem::path& folder, double seconds)
     : path_(folder / fmt::format("events.out.tfevents.{}.{}.{}", static_cast<std::int64_t>(seconds),
                                  host_name(), getpid())) {
-    std::error_code ignored;  // opening the file says what is wrong
+    std::error_code ignored;  // opening the file reports the error
     std::filesystem::create_directories(folder, ignored);
     write(double_field(1, seconds) + bytes_field(3, "brain.Event:2"));
 }
@@ -115,7 +115,7 @@ void EventFile::write(std::string_view event) {
         return;
     }
     const std::string reason = std::strerror(errno != 0 ? errno : EIO);
-    // Readers take half an event for the end of the file, whatever follows.
+    // Readers treat half an event as the end of the file and ignore what follows.
     file_.close();
     file_.clear();
     std::error_code ignored;

@@ -23,8 +23,8 @@ class EventFile {
     using Scalar = std::pair<std::string, double>;
 
     /// Creates the file, in a folder that is made if needed. `seconds` is the time since 1970. This and the
-    /// functions below throw an Error when the file cannot be written; it then ends with its last whole
-    /// event, and later events are tried again.
+    /// functions below throw an Error when the file cannot be written; the file then ends with its last whole
+    /// event, and later events are attempted again.
     EventFile(const std::filesystem::path& folder, double seconds);
 
     void add_scalars(double seconds, std::int64_t step, std::span<const Scalar> scalars);

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-/// It counts the time in which the machine is suspended, which steady_clock does not.
+/// Counts the time during which the machine is suspended, unlike steady_clock.
 milliseconds time_since_boot() {
     timespec now{};
     clock_gettime(CLOCK_BOOTTIME, &now);
@@ -35,7 +35,7 @@ std::unique_ptr<FolderLock> FolderLock::make(const fs::path& file, LockRecord re
     const milliseconds begun = time_since_boot();
     const std::optional<int> descriptor = open_exclusively(file, record.text());
     if (!descriptor) return nullptr;
-    // Where it took long to write the file, another process may have taken the empty one for abandoned.
+    // Where it took long to write the file, another process may have considered the empty file abandoned.
     std::unique_ptr<FolderLock> lock(new FolderLock(file, std::move(record), times, *descriptor));
     lock->note_beat(begun);
     if (!lock->is_own(look_at_lock(file))) return nullptr;
@@ -82,14 +82,14 @@ void FolderLock::beat_until_released() {
     }
 }
 
-/// The time is that before it was written: this process may stand still at any place.
+/// The time is taken before writing, because this process may be suspended at any point.
 void FolderLock::note_beat(milliseconds begun) {
     last_beat_ = begun;
     last_written_ = time_of_open_file(descriptor_).value_or(last_written_);
 }
 
 milliseconds FolderLock::since_last_beat() const {
-    // A virtual machine may not notice that it was paused; the server of its files runs on.
+    // A virtual machine may not notice that it was paused; its file server continues to run.
     const FileTime by_files = file_system_time(file_) - last_written_;
     return std::max(time_since_boot() - last_beat_, std::chrono::duration_cast<milliseconds>(by_files));
 }
@@ -101,7 +101,7 @@ bool FolderLock::is_own(const std::optional<FoundLock>& found) const {
 std::optional<fs::path> FolderLock::find_mark() const {
     struct stat status {};
     std::vector<std::string> identities{record_.token};
-    // Another user, who cannot read the file, names it by its number.
+    // Another user who cannot read the file identifies it by its inode number.
     if (fstat(descriptor_, &status) == 0) identities.push_back(inode_identity(status.st_ino));
     for (const std::string& identity : identities) {
         const fs::path mark = take_over_mark(file_, identity);
@@ -126,11 +126,11 @@ void FolderLock::look() {
             make_again();
         }
     } catch (const Error&) {
-        // The folder is gone too, or cannot be read or written now.
+        // The folder is gone as well, or cannot be read or written now.
     }
 }
 
-/// There is no mark of a take-over, or it is so long ago that the mark is gone.
+/// For when there is no mark of a take-over, or the take-over was so long ago that the mark is gone.
 void FolderLock::make_again() {
     const auto stood_still = [this] {
         const bool long_enough = since_last_beat() >= times_.stale;
@@ -147,7 +147,7 @@ void FolderLock::make_again() {
     }
     close(descriptor_);
     descriptor_ = *made;
-    if (stood_still())  // between the two
+    if (stood_still())  // between the two checks
         unlink(file_.c_str());
     else
         note_beat(begun);

@@ -98,7 +98,7 @@ FolderLockAttempt::Verdict FolderLockAttempt::judge(const FoundLock& found, std:
     reason = fmt::format("it had no heartbeat for {}", time_text(std::max(old, watched())));
     if (fate == ProcessFate::running) {
         if (old < times.stale) return watched() >= times.dying ? Verdict::refuse : Verdict::wait;
-        // It lives, but has stood still for long. A machine that slept is about to continue.
+        // It is alive, but has been suspended for long. A machine that slept is about to continue.
         return watched() >= 2 * times.beat ? Verdict::take : Verdict::wait;
     }
     if (left_to_wait(found) <= milliseconds(0)) return Verdict::take;
@@ -108,7 +108,7 @@ FolderLockAttempt::Verdict FolderLockAttempt::judge(const FoundLock& found, std:
 
 milliseconds FolderLockAttempt::left_to_wait(const FoundLock& found) const {
     const LockTimes& times = request_.times;
-    // Where clocks are far apart, a heartbeat of just now may look old: two more would be seen.
+    // If the clocks are far apart, a recent heartbeat may look old: two more would be seen.
     const milliseconds by_age = std::max(times.stale - age(found), 2 * times.beat - watched());
     return std::min(by_age, times.stale - watched());
 }
@@ -123,8 +123,8 @@ void FolderLockAttempt::tell_of_wait(const FoundLock& found) {
                     request_.steal_name));
 }
 
-/// The process that creates the mark of a lock may remove that lock, and no other: what it removed is
-/// checked. Then all who want the folder make a new lock, or find that there is one.
+/// Only the process that creates a lock's mark may remove that lock, and no other lock: what it removed is
+/// checked. Then all processes that want the folder create a new lock, or find that there is one.
 void FolderLockAttempt::remove_abandoned(const FoundLock& found) const {
     const fs::path mark = take_over_mark(file_, found.identity());
     if (!create_file_exclusively(mark, record_.text())) {
@@ -140,13 +140,13 @@ void FolderLockAttempt::remove_abandoned(const FoundLock& found) const {
             const std::optional<FoundLock> taken = look_at_lock(removed);
             // Its process has just released it, and another has created its own.
             const bool another = taken && taken->identity() != found.identity();
-            std::error_code failure;  // that process notices that its file is gone, and makes it again
+            std::error_code failure;  // that process notices that its file is gone, and creates it again
             if (another) fs::create_hard_link(removed, file_, failure);
             unlink(removed.c_str());
         }
     }
-    // A process that may live finds the mark at its next look, or, when the mark is gone too, sees by its own
-    // last heartbeat that it has stood still for too long.
+    // A process that may be alive finds the mark at its next check. If the mark is gone too, its own last
+    // heartbeat tells it that it was suspended for too long.
     const bool ended = !found.record || fate_of(found.record->process) == ProcessFate::ended;
     if (ended) unlink(mark.c_str());
 }

@@ -9,12 +9,12 @@ namespace drover {
 struct LockRequest {
     std::filesystem::path folder;
     bool steal = false;                       ///< take it from any other process
-    std::string steal_name = "--steal_lock";  ///< how the user asks for that
+    std::string steal_name = "--steal_lock";  ///< the flag with which the user requests that
     BatchJob job{};
     LockTimes times{};
 };
 
-/// Gets the lock of a folder, or finds that another process has it. Such a lock is taken over
+/// Gets the lock of a folder, or finds that another process holds it. That process's lock is taken over
 ///
 /// - at once, where its process has ended on this machine, or where its job was started again as this one;
 /// - when no heartbeat was written for some minutes. The file system's clock gives the age of the last one;
@@ -30,20 +30,20 @@ class FolderLockAttempt {
     /// The folder must exist.
     FolderLockAttempt(LockRequest request, Say say);
 
-    /// The lock; null: call it again after a pause. Error when a living process has the lock, or
-    /// the folder cannot be written to.
+    /// The lock; null: call again after a pause. Error when a living process has the lock, or the folder
+    /// cannot be written to.
     std::unique_ptr<FolderLock> go_on();
 
   private:
     enum class Verdict : std::uint8_t { take, wait, refuse };
 
-    /// `reason`: why it is taken.
+    /// `reason`: why the lock is taken over.
     Verdict judge(const FoundLock& found, std::string& reason);
     void watch(const FoundLock& found);
     std::chrono::milliseconds watched() const;
     /// Since the last heartbeat.
     std::chrono::milliseconds age(const FoundLock& found) const;
-    /// Until no more heartbeats are waited for.
+    /// Time left until it stops waiting for heartbeats.
     std::chrono::milliseconds left_to_wait(const FoundLock& found) const;
     bool requeued(const FoundLock& found) const;
     void tell_of_wait(const FoundLock& found);
@@ -55,7 +55,7 @@ class FolderLockAttempt {
     std::filesystem::path file_;
     LockRecord record_;
 
-    std::optional<FoundLock> seen_;                ///< at the last look
+    std::optional<FoundLock> seen_;                ///< at the last check
     std::chrono::steady_clock::time_point since_;  ///< when it was first seen in this state
     bool beats_ = false;                           ///< it was seen to change
     bool told_ = false;

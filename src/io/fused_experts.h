@@ -14,7 +14,7 @@ namespace drover {
 /// [E,H,I] is `.w2.weight` [H,I], and `mlp.gate.weight` beside them is `block_sparse_moe.gate.weight`.
 struct FusedExperts {
     std::vector<SafetensorsEntry> published;      ///< views into the file's data
-    std::set<std::string, std::less<>> replaced;  ///< names in the file that they stand for
+    std::set<std::string, std::less<>> replaced;  ///< names in the file that these replace
 };
 
 FusedExperts split_fused_experts(const SafetensorsHeader& header);

@@ -12,13 +12,13 @@
 namespace drover {
 
 /// optimizer.pt of a checkpoint that Hugging Face's Trainer saved: the state_dict() of a torch optimizer.
-/// Parameters are numbered through the groups: first those with weight decay, then those without, each in the
+/// Parameters are numbered across the groups: first those with weight decay, then those without, each in the
 /// order of the model's named_parameters().
 class HfOptimizerState {
   public:
-    /// Tensors lie in the mapped file; they need not be aligned.
+    /// Tensors are in the mapped file; they need not be aligned.
     struct Parameter {
-        std::int64_t step = 0;  ///< updates that it has had; 0: it has no state
+        std::int64_t step = 0;  ///< number of its updates; 0: it has no state
         /// "exp_avg" and "exp_avg_sq" (AdamW), "exp_avg_sq_row" and "exp_avg_sq_col" or "exp_avg_sq"
         /// (Adafactor), "sum" (Adagrad), "square_avg" (RMSprop), "momentum_buffer" (SGD).
         std::map<std::string, Tensor, std::less<>> tensors;
@@ -26,7 +26,7 @@ class HfOptimizerState {
     };
     struct Group {
         double learning_rate = 0;
-        double initial_learning_rate = 0;  ///< that the schedule multiplies
+        double initial_learning_rate = 0;  ///< before the schedule's factor
         double weight_decay = 0;
         std::size_t first_parameter = 0, parameters = 0;
     };
@@ -37,7 +37,7 @@ class HfOptimizerState {
     const std::filesystem::path& path() const { return file_.path(); }
     const std::vector<Parameter>& parameters() const { return parameters_; }
     const std::vector<Group>& groups() const { return groups_; }
-    /// The tensor `key` of parameter `index`; Error when it is not there or has not `elements` elements.
+    /// The tensor `key` of parameter `index`; Error when it is missing or does not have `elements` elements.
     Tensor tensor(std::size_t index, std::string_view key, std::int64_t elements) const;
 
   private:

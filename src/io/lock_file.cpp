@@ -179,7 +179,7 @@ void remove_lock_leftovers(const fs::path& file, std::chrono::milliseconds age,
             if (left && now - left->written >= (mark ? mark_age : age)) unlink(entry.path().c_str());
         }
     } catch (const std::exception&) {
-        // They do no harm, and the next run tries again.
+        // They are harmless, and the next run tries again.
     }
 }
 

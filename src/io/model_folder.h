@@ -13,7 +13,7 @@
 
 namespace drover {
 
-/// A name in a folder itself, so that a list of files cannot make us read anything else.
+/// Whether this is a name directly in a folder, so that a list of files cannot make us read anything else.
 bool is_plain_file_name(std::string_view name);
 
 inline constexpr std::string_view single_weights_file = "model.safetensors";
@@ -31,7 +31,7 @@ class ModelWeights {
     const std::filesystem::path& path() const { return path_; }
     const std::vector<SafetensorsFile>& files() const { return files_; }
 
-    /// What the header says about a tensor; null when there is no such tensor.
+    /// The header's entry for a tensor; null when there is no such tensor.
     const SafetensorsEntry* entry(std::string_view name) const;
     /// The tensor as SafetensorsFile::tensor gives it; absent when there is no such tensor. Valid as long as
     /// this.
@@ -58,15 +58,15 @@ struct ExpectedTensor {
     Shape shape;
 };
 
-/// What is normal when names differ between a model and a folder.
+/// Differences in names between a model and a folder that are normal.
 struct NameRules {
     /// lm_head.weight is the embedding: it need not be in the folder, and is not used when it is.
     bool tied_head = false;
-    /// Load what fits; tensors of another shape are reported and count as not there.
+    /// Load what fits; tensors of another shape are reported and count as missing.
     bool ignore_mismatched_sizes = false;
 };
 
-/// How the tensors of a folder and those of a model fit together.
+/// How the tensors of a folder match those of a model.
 struct LoadReport {
     struct Mismatch {
         std::string name;
@@ -77,9 +77,9 @@ struct LoadReport {
     std::vector<std::string> missing;          ///< wanted, not in the folder
     std::vector<std::string> unexpected;       ///< in the folder, not wanted
     std::vector<Mismatch> mismatched;          ///< in both, with different shapes
-    std::vector<std::string> ignored;          ///< in the folder, and of no use by design
+    std::vector<std::string> ignored;          ///< in the folder, and unused by design
 
-    /// A sentence for each kind that the user should know of; empty when all is well.
+    /// A sentence for each kind that the user should know about; empty when there is none.
     std::string text() const;
 };
 
@@ -108,7 +108,7 @@ struct NamedTensor {
 };
 
 struct SaveModelOptions {
-    /// A file closes before it would exceed this; a larger tensor gets a file of its own.
+    /// A file is closed before it would exceed this; a larger tensor gets a file of its own.
     std::uint64_t max_shard_bytes = 5'000'000'000;
     /// Text of generation_config.json; not written when empty.
     std::string generation_config_json = {};
@@ -121,19 +121,19 @@ struct ShardPlan {
 };
 ShardPlan plan_shards(const std::vector<std::uint64_t>& tensor_bytes, std::uint64_t max_shard_bytes);
 
-/// Removes weight files of earlier saves from `folder` that are not among `saved`. What decides how a folder
-/// is read (the single file, the index) goes before the shards, so that it never loads as something never
-/// saved.
+/// Removes weight files of earlier saves from `folder` that are not among `saved`. Files that decide how a
+/// folder is read (the single file, the index) are removed before the shards, so that the folder never loads
+/// as something that was never saved.
 void remove_stale_weights(const std::filesystem::path& folder, const std::set<std::string>& saved);
 
 /// The name under which a model is staged (StagedFolder) before its files are moved into `folder`.
 std::filesystem::path staging_of_model(const std::filesystem::path& folder);
 
-/// Saves packed CPU tensors, given in module order, as a Hugging Face folder (made when it is not there):
-/// weights, the index when there are several files, config.json (unless the text is empty) and
-/// generation_config.json. All files are written whole beside their places, flushed and read back before the
-/// first is moved there, so a full disk leaves an earlier save as it was; each move is atomic. Weight files
-/// of an earlier save that are no longer part of it are then removed.
+/// Saves packed CPU tensors, given in module order, as a Hugging Face folder (created if missing): weights,
+/// the index when there are several files, config.json (unless the text is empty) and generation_config.json.
+/// All files are written whole beside their places, flushed and read back before the first is moved there, so
+/// a full disk leaves an earlier save as it was; each move is atomic. Weight files of an earlier save that
+/// are no longer part of it are then removed.
 void save_model_folder(const std::filesystem::path& folder, std::string_view config_json,
                        const std::vector<NamedTensor>& tensors, const SaveModelOptions& options = {});
 

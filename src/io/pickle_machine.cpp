@@ -22,8 +22,8 @@ constexpr int newest_protocol = 5;
 constexpr std::size_t most_arguments = 16;
 constexpr std::size_t most_dimensions = 64;
 
-/// Instructions by the byte that stands for them. Those that are missing (text forms of protocol 0, classes,
-/// extensions, buffers outside the file) are never written by torch.save for what is read here.
+/// Instructions and their opcodes. The missing ones (text forms of protocol 0, classes, extensions, buffers
+/// outside the file) are never written by torch.save for what is read here.
 enum Instruction : unsigned char {
     mark = '(',
     stop = '.',
@@ -144,7 +144,7 @@ class Machine {
         if (stack_.size() <= bottom()) fail("takes a value that is not there");
         return stack_.back();
     }
-    /// What was pushed since the last mark; the mark goes, too.
+    /// Takes everything pushed since the last mark, and removes the mark.
     std::vector<Index> take_marked() {
         if (marks_.empty()) fail("looks for a mark that is not there");
         const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
@@ -309,7 +309,7 @@ class Machine {
     }
 
     // -----------------------------------------------------------------------------------------------
-    // names, and what they stand for
+    // names and their meanings
 
     /// A copy, so it must be short: a long tuple could be used again and again.
     std::vector<Index> arguments_in(Index index) {
@@ -332,7 +332,7 @@ class Machine {
               .text = pickle_names[*known].full_name});
     }
 
-    /// The table's line that a value stands for; nothing for other values.
+    /// The table's entry for a value; null for other values.
     const PickleName* name_in(Index index) {
         const PickleNode& found = node(index);
         return found.kind == Kind::object && found.integer >= 0
@@ -420,7 +420,7 @@ class Machine {
             (parts.size() == 2 && node(parts[1]).text != "latin1") || parts.size() > 2)
             fail("encodes something other than text as latin1");
         const std::string_view text = node(parts[0]).text;
-        // A text that is encoded again and again would outgrow the file.
+        // A text that is encoded repeatedly would outgrow the file.
         encoded_ += text.size();
         if (encoded_ > program_.size()) fail("encodes more text than it has");
         std::string& bytes = out_.encoded.emplace_back();
@@ -487,8 +487,8 @@ class Machine {
     const StoredZip& zip_;
     std::string_view folder_;
     PickleNodes& out_;
-    std::uint64_t next_ = 0;  // byte to be read
-    std::uint64_t at_ = 0;    // where the present instruction begins
+    std::uint64_t next_ = 0;  // the next byte to read
+    std::uint64_t at_ = 0;    // where the current instruction begins
     std::vector<Index> stack_;
     std::vector<std::size_t> marks_;  // heights of the stack
     std::unordered_map<std::uint32_t, Index> memo_;

@@ -9,7 +9,7 @@
 
 namespace drover {
 
-/// A Python name that a pickle may use, and what the reader makes of it. None of them runs Python code.
+/// A Python name that a pickle may use, and how the reader interprets it. None of them runs Python code.
 struct PickleName {
     enum class Meaning : std::uint8_t {
         ordered_dict,
@@ -44,7 +44,7 @@ inline constexpr std::array<PickleName, 22> pickle_names = {{
     {"torch.CharStorage", PickleName::Meaning::storage, FileDType::I8},
     {"torch.ByteStorage", PickleName::Meaning::storage, FileDType::U8},
     {"torch.BoolStorage", PickleName::Meaning::storage, FileDType::BOOL},
-    // The random state that the Trainer saves has numpy's in it, which is of no use here.
+    // The random state that the Trainer saves contains numpy's, which is not used here.
     {"numpy.core.multiarray._reconstruct", PickleName::Meaning::closed},
     {"numpy._core.multiarray._reconstruct", PickleName::Meaning::closed},
     {"numpy.core.multiarray.scalar", PickleName::Meaning::closed},
@@ -53,7 +53,7 @@ inline constexpr std::array<PickleName, 22> pickle_names = {{
     {"numpy.dtype", PickleName::Meaning::closed},
 }};
 
-/// Its place in the list; nothing when it is not there.
+/// Its index in the list; empty when it is not there.
 constexpr std::optional<std::size_t> find_pickle_name(std::string_view module, std::string_view name) {
     for (std::size_t i = 0; i < pickle_names.size(); ++i) {
         const std::string_view full = pickle_names[i].full_name;

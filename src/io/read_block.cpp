@@ -38,7 +38,7 @@ void convert_runs(const Runs& from, const Runs& to, std::int64_t runs, std::int6
         length *= runs;
         runs = 1;
     }
-    // Large enough to be worth a thread's while, small enough to give every thread some of a small tensor.
+    // Large enough to be worth a thread, small enough to give every thread some of a small tensor.
     constexpr std::int64_t piece = 1 << 15;
     const std::int64_t pieces = (length + piece - 1) / piece;
 #pragma omp parallel for schedule(static) if (runs * length > piece)

@@ -50,9 +50,9 @@ enum class FileDType : std::uint8_t {
 std::string_view name_of(FileDType dtype);
 /// Bits of one element; three types take less than a byte.
 int bits_of(FileDType dtype);
-/// How files name one of the engine's types.
+/// The file's type for one of the engine's types.
 FileDType file_dtype_of(DType dtype);
-/// The engine's type for a file's type; nothing when there is none.
+/// The engine's type for a file's type; empty when there is none.
 std::optional<DType> engine_dtype_of(FileDType dtype);
 
 /// One tensor as a safetensors header describes it.
@@ -64,7 +64,7 @@ struct SafetensorsEntry {
     std::uint64_t end = 0;
 };
 
-/// What a safetensors header says, checked whole: every rule of the format holds.
+/// The contents of a safetensors header, fully checked: every rule of the format holds.
 struct SafetensorsHeader {
     std::map<std::string, std::string> metadata;
     std::vector<SafetensorsEntry> entries;  ///< in order of their offsets
@@ -89,11 +89,11 @@ class SafetensorsFile {
     const SafetensorsEntry* find(std::string_view name) const;
 
     /// The tensor as a CPU view (must not be written to). Error when it is absent, has more than four
-    /// dimensions, or a dtype that the engine has no use for. Old writers did not align the data: read
-    /// elements of foreign files with read_rows (io/model_folder.h), which allows for that, and not through
-    /// Tensor::data.
+    /// dimensions, or a dtype that the engine does not support. Old writers did not align the data: read
+    /// elements of other writers' files with read_rows (io/model_folder.h), which handles that, and not
+    /// through Tensor::data.
     Tensor tensor(std::string_view name) const;
-    /// The same for an entry of this file's header, or a part of one.
+    /// The same for an entry of this file's header, or for part of one.
     Tensor tensor(const SafetensorsEntry& entry) const;
 
   private:
@@ -115,8 +115,8 @@ class SafetensorsLayout {
         std::vector<std::int64_t> shape;
     };
     /// Without metadata the file gets {"format": "pt"}, without which some Hugging Face versions refuse to
-    /// load it; metadata that is given is written as it is. Error for names that are not UTF-8, reserved, or
-    /// there twice.
+    /// load it; given metadata is written unchanged. Error for names that are not UTF-8, reserved, or
+    /// duplicate.
     explicit SafetensorsLayout(std::vector<Item> items, std::map<std::string, std::string> metadata = {});
 
     /// The length prefix and the JSON header.
@@ -132,7 +132,7 @@ class SafetensorsLayout {
 };
 
 /// Writes packed CPU tensors into one file, beside it first, then renamed over it. Error when the disk is
-/// full or the folder cannot be written; what was at `path` is then still there. Metadata as for
+/// full or the folder cannot be written; an existing file at `path` is then unchanged. Metadata as for
 /// SafetensorsLayout.
 void write_safetensors(const std::filesystem::path& path, const std::map<std::string, Tensor>& tensors,
                        std::map<std::string, std::string> metadata = {});

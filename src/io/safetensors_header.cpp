@@ -65,8 +65,8 @@ FileDType file_dtype_of(DType dtype) {
 namespace safetensors_detail {
 namespace {
 
-/// Receives the events of the JSON parser. Where a value stands decides what it may be, so nesting beyond
-/// what the format has is refused as soon as it opens, and nothing but the entries is ever stored.
+/// Receives the events of the JSON parser. The position of a value decides its allowed kinds, so nesting
+/// beyond the format's is rejected as soon as it opens, and nothing but the entries is ever stored.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   public:
     explicit HeaderReader(std::string_view where) : where_(where) {}
@@ -180,7 +180,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
         fail_tensor("has a shape whose number of elements overflows 63 bits");
     }
 
-    /// A value of a kind that cannot stand where it does.
+    /// A value of a kind that is not allowed at its position.
     [[noreturn]] void unexpected(std::string_view kind) const {
         switch (place_) {
             case Place::outside:
@@ -276,7 +276,7 @@ SafetensorsHeader parse_header_json(std::string_view json, std::string_view wher
         throw Error(
             fmt::format("{} is not a safetensors file: its header does not start with \"{{\".", where),
             "Check that the path names a .safetensors file, and fetch it again.");
-    // The JSON library takes a zero byte for the end of the text, whatever follows.
+    // The JSON library treats a zero byte as the end of the text and ignores what follows.
     if (const auto zero = json.find('\0'); zero != std::string_view::npos)
         throw Error(fmt::format("{} has a zero byte in its header (at byte {} of it).", where, zero),
                     damaged);

@@ -6,7 +6,7 @@
 
 #include "io/safetensors.h"
 
-/// The parts of header parsing; everybody else calls SafetensorsHeader::parse.
+/// The parts of header parsing; other code calls SafetensorsHeader::parse.
 namespace drover::safetensors_detail {
 
 inline constexpr std::string_view fetch_again =

@@ -58,8 +58,8 @@ std::filesystem::path staging_of_model(const std::filesystem::path& folder) {
 }
 
 ShardPlan plan_shards(const std::vector<std::uint64_t>& tensor_bytes, std::uint64_t max_shard_bytes) {
-    // A tensor over the limit is closed into a file of its own at once, while the file that was being filled
-    // stays open: this is how Hugging Face numbers them.
+    // A tensor over the limit gets its own file at once, while the file that was being filled stays open:
+    // this is how Hugging Face numbers them.
     constexpr std::size_t open_shard = static_cast<std::size_t>(-1);
     std::vector<std::size_t> file_of;
     std::size_t shards = 0;

@@ -93,7 +93,7 @@ void StagedFolder::create_file(const std::string& name, std::uint64_t bytes) {
     if (descriptor < 0) fail("create", path, errno);
     descriptors_[name] = descriptor;
     if (bytes == 0 || fallocate(descriptor, 0, 0, static_cast<off_t>(bytes)) == 0) return;
-    // Some file systems cannot reserve; there a full disk shows when writing.
+    // Some file systems cannot reserve; there a full disk is noticed when writing.
     if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
         fail(fmt::format("reserve {} for", bytes_text(bytes)), path, errno);
     if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) fail("create", path, errno);
@@ -119,7 +119,7 @@ void StagedFolder::write(const std::string& name, const RowsInFile& place, const
 void StagedFolder::flush() {
     for (const auto& [name, descriptor] : descriptors_)
         if (fsync(descriptor) != 0) fail("write", staging_ / name, errno);
-    // Out of the cache, so that what is compared comes from the disk.
+    // Drop it from the cache, so that the comparison reads from the disk.
     std::set<std::string> names;
     for (const auto& [name, descriptor] : descriptors_) {
         posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
@@ -176,7 +176,7 @@ void StagedFolder::publish() {
         sync_folder(folder_.parent_path());
         discard();
     } else {
-        // A file system that cannot exchange names: for a moment there is neither.
+        // On a file system that cannot exchange names, neither exists for a moment.
         const fs::path replaced = folder_.string() + ".replaced" + std::string(partial_suffix);
         std::error_code ignored;
         fs::remove_all(replaced, ignored);
@@ -224,9 +224,8 @@ void StagedFolder::close_all() noexcept {
 
 namespace {
 
-/// Whether saves and removals give such names ("checkpoint-20.partial", "model.replaced.partial"): a user's
-/// own folder may end in
-/// ".partial" too.
+/// Whether saves and removals use such names ("checkpoint-20.partial", "model.replaced.partial"): a user's
+/// own folder may also end in ".partial".
 bool is_left_by_a_save(std::string_view name) {
     if (!name.ends_with(partial_suffix)) return false;
     name.remove_suffix(partial_suffix.size());
@@ -238,8 +237,8 @@ bool is_left_by_a_save(std::string_view name) {
     return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// Where a save was killed between the two renames of a file system that cannot exchange names, the old
-/// folder goes back to its place, and its name leaves `names`.
+/// If a save was killed between the two renames on a file system that cannot exchange names, moves the old
+/// folder back to its place and removes its name from `names`.
 void put_back_replaced(const fs::path& output_dir, std::vector<std::string>& names) {
     const std::string suffix = ".replaced" + std::string(partial_suffix);
     std::erase_if(names, [&](const std::string& name) {

@@ -11,7 +11,7 @@
 
 namespace drover {
 
-/// What a finished file is.
+/// Size and hash of a finished file.
 struct FileDigest {
     std::uint64_t bytes = 0;
     std::string hash;  ///< ContentHash::hex() of its bytes
@@ -32,7 +32,7 @@ struct RowsInFile {
     std::uint64_t bytes() const { return row_bytes * rows; }
 };
 
-/// A folder that is written beside its place, as `<folder>.partial`, and appears there whole or not at all.
+/// A folder that is first written as `<folder>.partial` and then appears at its place complete or not at all.
 /// Every rank of a run has one for the same folder: one of them creates and publishes, all write and flush.
 /// Failures are Errors that name the file.
 class StagedFolder {
@@ -45,7 +45,7 @@ class StagedFolder {
     const std::filesystem::path& folder() const { return folder_; }
     const std::filesystem::path& staging() const { return staging_; }
 
-    /// Makes the empty staging folder; what an earlier attempt left there is removed.
+    /// Makes the empty staging folder; removes what an earlier attempt left there.
     void create();
     /// Makes a file of this size, reserved on the disk where the file system can.
     void create_file(const std::string& name, std::uint64_t bytes);
@@ -57,13 +57,13 @@ class StagedFolder {
     /// has no valid header.
     std::map<std::string, FileDigest> seal() const;
 
-    /// Moves the sealed folder to its place. A folder that is there is exchanged with it in one step and then
+    /// Moves the sealed folder to its place. An existing folder is exchanged with it in one step and then
     /// removed.
     void publish();
-    /// Moves the sealed files into `folder` (which may hold others), weights first and what says how to read
-    /// them last, and removes weight files of an earlier save. Each move is atomic.
+    /// Moves the sealed files into `folder` (which may hold others), weights first and the files that say how
+    /// to read them last, and removes weight files of an earlier save. Each move is atomic.
     void publish_files_into(const std::filesystem::path& folder);
-    /// Removes the staging folder, if that is possible.
+    /// Removes the staging folder, if possible.
     void discard() noexcept;
 
   private:

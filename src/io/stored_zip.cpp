@@ -16,13 +16,13 @@ namespace {
 using safetensors_detail::fetch_again;
 using safetensors_detail::quoted_name;
 
-/// Fixed-size records of the format, with their signatures in front.
+/// Fixed-size records of the format, including their signatures.
 constexpr std::size_t end_bytes = 22, end64_bytes = 56, locator_bytes = 20, directory_bytes = 46,
                       local_bytes = 30;
 constexpr std::uint32_t end64_signature = 0x06064b50, locator_signature = 0x07064b50,
                         directory_signature = 0x02014b50, local_signature = 0x04034b50;
 constexpr std::size_t longest_comment = 65535;
-constexpr std::uint32_t in_extra_field = 0xFFFFFFFF;  ///< stands for a 64-bit value elsewhere
+constexpr std::uint32_t in_extra_field = 0xFFFFFFFF;  ///< means that a 64-bit value is elsewhere
 constexpr std::uint16_t extra_field_of_64_bit_values = 1;
 
 /// Little-endian numbers of a range of bytes, with every read checked.
@@ -73,7 +73,8 @@ Directory find_directory(std::string_view bytes, const Bytes& read, std::string_
     return {read.at<std::uint32_t>(end + 16), read.at<std::uint16_t>(end + 10)};
 }
 
-/// The 64-bit values of an entry's extra field, in their fixed order; only those whose 32-bit places say so.
+/// The 64-bit values of an entry's extra field, in their fixed order; only those that the 32-bit fields refer
+/// to.
 struct Wide {
     std::string_view extra;
     std::string_view where;

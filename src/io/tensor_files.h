@@ -5,8 +5,8 @@
 
 namespace drover {
 
-/// The safetensors files of a folder as they will be, which follows from names, dtypes and shapes alone, and
-/// the parts of them that this rank has.
+/// The planned safetensors files of a folder, which follow from names, dtypes and shapes alone, and this
+/// rank's parts of them.
 class TensorFiles {
   public:
     using Item = SafetensorsLayout::Item;
@@ -26,7 +26,7 @@ class TensorFiles {
     void add_weights(const std::vector<Item>& items, std::uint64_t max_shard_bytes);
     void add_file(const std::string& name, std::vector<Item> items);
 
-    /// This rank has all of a tensor that was added.
+    /// This rank has all of an added tensor.
     void add_part(const std::string& tensor, const Tensor& source);
     /// It has a block of rows and columns of one that has `whole_columns` columns.
     void add_part(const std::string& tensor, const Tensor& source, std::int64_t row_begin,

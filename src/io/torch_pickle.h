@@ -13,9 +13,9 @@
 #include "io/safetensors.h"
 #include "io/stored_zip.h"
 
-/// Files of torch.save, read without Python and without running anything that they say. A pickle is a
-/// program; this reader builds plain values and knows a fixed list of names (containers, tensors, and numpy
-/// arrays, which stay closed). Every other name is refused.
+/// Files of torch.save, read without Python and without running any of their code. A pickle is a program;
+/// this reader builds plain values and accepts a fixed list of names (containers, tensors, and numpy arrays,
+/// which stay closed). Every other name is refused.
 namespace drover {
 
 /// A tensor of such a file: a view of one of its storages.
@@ -29,15 +29,15 @@ struct PickleTensor {
     bool packed() const;
 };
 
-/// Values by number. Values share parts, and a list may hold itself: walk them by what is expected, not
-/// recursively to the end.
+/// Values by number. Values share parts, and a list may hold itself: traverse them by expected structure, not
+/// by unbounded recursion.
 struct PickleNodes;
 
-/// One value of a file; cheap to copy, valid as long as the TorchFile. Asking for what it is not is an Error
-/// that names the file.
+/// One value of a file; cheap to copy, valid as long as the TorchFile. Accessing it as another kind is an
+/// Error that names the file.
 class PickleValue {
   public:
-    /// `object` is a recognised one that stays closed: a numpy array or dtype.
+    /// `object` is a recognised object whose contents are not read: a numpy array or dtype.
     enum class Kind : std::uint8_t {
         none,
         boolean,
@@ -79,18 +79,18 @@ class PickleValue {
     std::uint32_t index_;
 };
 
-/// Lists and the like: "a list".
+/// For messages: "a list".
 std::string_view name_of(PickleValue::Kind kind);
 
-/// The values and storages of a torch.save file that lies in memory. Memory use is bounded by a small
-/// multiple of the pickle's size.
+/// The values and storages of a torch.save file in memory. Memory use is bounded by a small multiple of the
+/// pickle's size.
 class TorchPickle {
   public:
     /// The largest pickle that is read (not counting the tensors' elements).
     static constexpr std::size_t max_pickle_bytes = std::size_t{1} << 28;
 
-    /// Error when it is not such a file, is damaged, or names anything that is not on the list. `bytes` must
-    /// stay where they are; `where` names the file in errors.
+    /// Error when it is not such a file, is damaged, or uses a name that is not on the list. `bytes` must
+    /// stay valid; `where` names the file in errors.
     TorchPickle(std::string_view bytes, std::string_view where);
     ~TorchPickle();
     TorchPickle(TorchPickle&&) noexcept;
@@ -102,7 +102,7 @@ class TorchPickle {
 
   private:
     StoredZip zip_;
-    std::set<std::string_view> storages_;  ///< that the pickle names
+    std::set<std::string_view> storages_;  ///< storages that the pickle names
     std::unique_ptr<PickleNodes> nodes_;
 };
 

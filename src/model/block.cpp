@@ -12,7 +12,7 @@ namespace {
 struct QkvHeads {
     Tensor q;        ///< [N,heads,D]
     Tensor k, v;     ///< [N,kv_heads,D]
-    Tensor rotated;  ///< [N,heads + kv_heads,D]: q and k, which stand side by side
+    Tensor rotated;  ///< [N,heads + kv_heads,D]: q and k, which are adjacent
 
     QkvHeads(const Tensor& qkv, const BlockShape& s)
         : q(qkv.columns(0, s.query_columns()).split_columns(s.heads, s.head_dim)),
@@ -35,7 +35,7 @@ auto DecoderBlock::with_feed_forward(const Use& use) const {
     return use(DenseFeedForward(c_, w_, a_));
 }
 
-// ------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------
 // forward
 
 Tensor DecoderBlock::forward(const Tensor& stream, const Tensor& branch) const {
@@ -125,7 +125,7 @@ void DecoderBlock::jitter(const Tensor& x) const {
         .leaf = philox_stream(philox_stream(name, static_cast<std::uint64_t>(index_)), noise.micro_batch)});
 }
 
-// -----------------------------------------------------------------------------------------------------
+// ----------------------------------------------------------------------------------------------------
 // backward
 
 void DecoderBlock::backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const {

@@ -7,8 +7,8 @@ namespace drover {
 /// A pre-norm decoder block: h = x + attention(norm(x)); out = h + feed_forward(norm(h)).
 ///
 /// The last addition is left to the norm that follows (the next block's first norm, or the head's), which
-/// does it together with its own reading of the residual stream. So forward takes the stream and the branch
-/// that is still to be added, and returns its own branch.
+/// does it while reading the residual stream. So forward takes the stream and the branch that is still to be
+/// added, and returns its own branch.
 class DecoderBlock {
   public:
     /// `index`: which block of the model it is.
@@ -21,8 +21,8 @@ class DecoderBlock {
     /// a.mid_residual.
     Tensor forward(const Tensor& stream, const Tensor& branch) const;
 
-    /// `dresidual` [held,H] holds the gradient of the block's output and becomes that of its input. What the
-    /// policy dropped is made again. Leaves gate_up overwritten.
+    /// `dresidual` [held,H] holds the gradient of the block's output and becomes that of its input.
+    /// Recomputes what the policy dropped. Overwrites gate_up.
     void backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const;
 
   private:
@@ -31,14 +31,14 @@ class DecoderBlock {
     void attend() const;           ///< qkv, rotated → attended
     void attend_to_cache() const;  ///< the same, with the past that the cache holds
     void second_norm(const Tensor& branch) const;
-    /// Multiplies what the experts see, or its gradient, [held,H], by this micro-batch's noise; nothing
-    /// without one.
+    /// Multiplies the experts' input, or its gradient, [held,H], by this micro-batch's noise; does nothing
+    /// without noise.
     void jitter(const Tensor& x) const;
     /// Calls use(feed-forward) with the kind that this block has.
     template <class Use>
     auto with_feed_forward(const Use& use) const;
 
-    /// Makes again what the policy dropped and the gradients' operations do not make on their way.
+    /// Recomputes what the policy dropped, except what the gradient operations recompute themselves.
     void recompute(Recompute policy) const;
     void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual,
                                Recompute policy) const;

@@ -3,7 +3,7 @@
 namespace drover {
 namespace {
 
-/// Whether a block with this policy makes the tensor again in backward instead of keeping it.
+/// Whether a block with this policy recomputes the tensor in backward instead of keeping it.
 struct Dropped {
     bool normed, activated, gate_up, attention;
 

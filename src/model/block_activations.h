@@ -50,12 +50,12 @@ struct BlockScratch {
     Tensor router_logits;                  ///< [N,E] f32
     Tensor drouter_logits;                 ///< [N,E]
     Tensor dslot_weights;                  ///< [N,W] f32
-    Tensor stacked_gate_up, stacked_down;  ///< copies of the experts' weights, in the mode that makes them
+    Tensor stacked_gate_up, stacked_down;  ///< copies of the experts' weights, with MoeMode::stacked
 
     BlockScratch prefix(const BlockShape& shape) const;
 };
 
-/// Plans the activations of all blocks: what the policy keeps is per block, what it drops is shared by all.
+/// Plans the activations of all blocks: kept tensors are per block, dropped ones are shared by all blocks.
 class ActivationBuffers {
   public:
     /// The buffers that must survive while the head runs.

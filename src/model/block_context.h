@@ -10,13 +10,13 @@
 
 namespace drover {
 
-/// The keys and values of all tokens that sequences had so far, for generation.
+/// The keys and values of all tokens of the sequences so far, for generation.
 struct KeyValueCache {
     std::vector<Tensor> keys, values;  ///< per block, [sequences,capacity,kv_heads,D]
     Tensor sequence_of;                ///< [N] i32: the sequence of each new token
 };
 
-/// What the blocks of one micro-batch have in common.
+/// Shared by the blocks of one micro-batch.
 struct BlockContext {
     Runner run;
     const TensorParallel& parallel;
@@ -27,15 +27,15 @@ struct BlockContext {
     float norm_eps = 0;
     std::int64_t window = 0;               ///< of attention; 0: all of the past
     BlockScratch scratch;                  ///< of this micro-batch's size
-    const KeyValueCache* cache = nullptr;  ///< in generation: the past that the micro-batch's tokens continue
+    const KeyValueCache* cache = nullptr;  ///< in generation: the past that the micro-batch continues
 
     // With experts.
     std::int64_t chosen = 0;           ///< k
     Tensor choices, probability_sums;  ///< [k,E] and [E] f64: what the balance loss needs; absent without one
-    Tensor balance;                    ///< [E] f32: its gradient, once all blocks have gone forward
+    Tensor balance;                    ///< [E] f32: its gradient, once all blocks have run forward
     float jitter = 0;                  ///< amplitude of the noise on their input, in training
 
-    /// Where this rank's first held token stands in the micro-batch.
+    /// Index of this rank's first held token in the micro-batch.
     std::int64_t first_held() const {
         return parallel.splits_tokens() ? parallel.axis().rank() * shape.held : 0;
     }

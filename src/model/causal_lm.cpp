@@ -39,7 +39,7 @@ void CausalLm::plan(Arena& arena) {
         balance_ = make(DType::f32, {config_.moe.experts});
         balance_loss_ = make(DType::f64, {1});
     }
-    // Blocks and head take turns, so their scratch buffers share one region.
+    // Blocks and head never run at the same time, so their scratch buffers share one region.
     {
         const Arena::Scope block_turn(arena);
         activations_.plan_block_scratch(arena, largest, options_.precision, options_.recompute, blocks,
@@ -63,7 +63,7 @@ void CausalLm::initialize(Stream stream) {
     backend_.copy(stream, Tensor::of(table.sine.data(), rope_sine_.shape()), rope_sine_);
 }
 
-/// One walk of a micro-batch through the model.
+/// One pass of a micro-batch through the model.
 struct CausalLm::Pass {
     CausalLm& model;
     ParamStore& store;
@@ -184,7 +184,7 @@ struct CausalLm::Pass {
         if (model.options_.neftune_alpha > 0 && batch.noise) add_noise(*batch.noise, residual);
     }
 
-    /// NEFTune: the noise has no gradient, so only forward knows of it.
+    /// NEFTune: the noise has no gradient, so only forward handles it.
     void add_noise(const TokenNoise& noise, const Tensor& embedded /*[held,H]*/) {
         const auto elements = static_cast<double>(batch.sequences.row_length * model.config_.hidden_size);
         constexpr std::uint64_t name = leaf_hash("neftune_noise");

@@ -12,14 +12,14 @@
 
 namespace drover {
 
-/// Whether the next unit's weights are asked for while one computes, or only when they are needed. With
-/// weights that are not sharded there is no difference.
+/// Whether the next unit's weights are requested while one computes, or only when they are needed. Without
+/// sharded weights it makes no difference.
 struct GatherAhead {
     bool forward = true;
     bool backward = true;
 };
 
-/// What a model must be able to hold at once, and how it trades memory for time.
+/// The largest micro-batch that a model must hold, and how it trades memory for time.
 struct CausalLmOptions {
     Precision precision;
     RecomputePolicy recompute;
@@ -36,13 +36,13 @@ struct CausalLmOptions {
 /// only through the store; the same code runs for every sharding of it.
 class CausalLm {
   public:
-    /// All references must outlive the model. `replicas` are the ranks that see other tokens with the same
-    /// weights.
+    /// All references must outlive the model. `replicas` are the ranks that process other tokens with the
+    /// same weights.
     CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend, ParamStore& store,
              const TensorParallel& parallel, Communicator& replicas);
 
-    /// Takes the activations from the arena; called once against a measuring arena and once against a real
-    /// one.
+    /// Allocates the activations from the arena; called once against a measuring arena and once against a
+    /// real one.
     void plan(Arena& arena);
     /// Fills the constant tables; once, after the real plan.
     void initialize(Stream stream);
@@ -51,10 +51,10 @@ class CausalLm {
     /// `loss_scale` is [1] f32 on the device.
     void forward_backward(Stream stream, const DeviceBatch& batch, const Tensor& loss_scale,
                           double balance_scale = 1);
-    /// Forward only. A batch may come in pieces, of which the last one makes the balance loss of all.
+    /// Forward only. A batch may come in pieces; the last one computes the balance loss of all.
     void evaluate(Stream stream, const DeviceBatch& batch, bool first_piece = true, bool last_piece = true);
-    /// Forward only: where a number first is not finite ("the output of layer 3"); empty when all logits are.
-    /// Collective, and every rank gives the same answer. `sums` is [1] f64 of scratch.
+    /// Forward only: the first place where a number is not finite ("the output of layer 3"); empty when all
+    /// logits are finite. Collective; every rank returns the same answer. `sums` is [1] f64 of scratch.
     std::string find_non_finite(Stream stream, const DeviceBatch& batch, Communicator& everyone,
                                 const Tensor& sums);
 
@@ -65,7 +65,7 @@ class CausalLm {
     Tensor argmax() const { return head_.argmax; }
 
     /// The experts' balance loss of the last micro-batch, over all replicas and times its coefficient ([1]
-    /// f64); absent when the config does not ask for it.
+    /// f64); absent unless the config requests it.
     Tensor balance_loss() const { return balance_loss_; }
 
     BatchBuffers& batch_buffers() { return batch_buffers_; }

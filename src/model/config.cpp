@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-/// Sizes beyond these are typing errors, and their products would overflow.
+/// Larger sizes are typing errors, and their products would overflow.
 constexpr std::int64_t largest_width = std::int64_t{1} << 24;
 constexpr std::int64_t largest_count = std::int64_t{1} << 31;
 
@@ -60,7 +60,7 @@ RopeConfig read_rope(const ConfigReader& reader, double default_theta) {
     return rope;
 }
 
-/// What a key that is absent means to a Mixtral, where that differs from Llama.
+/// Defaults for keys absent from a Mixtral config, where they differ from Llama's.
 ModelConfig mixtral_defaults() {
     ModelConfig config;
     config.intermediate_size = 14336;

@@ -39,8 +39,8 @@ struct MoeConfig {
         0;  ///< `router_jitter_noise`: in training, tokens are multiplied by U(1 − jitter, 1 + jitter)
 };
 
-/// A model's config.json of type llama or mixtral: the keys that the engine acts on, checked, and the whole
-/// file as it was.
+/// A model's config.json of type llama or mixtral: the keys that the engine uses, checked, and the whole
+/// original file.
 struct ModelConfig {
     std::string model_type = "llama";
     std::int64_t vocab_size = 32000;
@@ -75,12 +75,12 @@ struct ModelConfig {
     static ModelConfig from_path(const std::filesystem::path& path);
 
     /// The file to save beside a model whose weights have `saved_dtype`, as transformers 5.x writes it: every
-    /// key of the class, keys that all classes share only when they differ from their defaults, unknown ones
-    /// as they were; sorted, two spaces, final newline.
+    /// key of the class, keys that all classes share only when they differ from their defaults, unknown keys
+    /// unchanged; sorted, two spaces, final newline.
     std::string saved_text(DType saved_dtype) const;
 
-    /// Gives the embedding and the head `tokens` rows, more than they have. The rows they have are then
-    /// loaded or drawn as before, and the others added as transformers does.
+    /// Enlarges the embedding and the head to `tokens` rows. The existing rows are then loaded or drawn as
+    /// before, and the others added as transformers does.
     void resize_vocabulary(std::int64_t tokens);
 
     bool has_experts() const { return moe.experts > 0; }

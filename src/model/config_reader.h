@@ -28,7 +28,7 @@ class ConfigReader {
         return found != object_.end() && !found->is_null();
     }
 
-    /// Whether the file says that there is none, rather than nothing.
+    /// Whether the file explicitly says null.
     bool is_null(std::string_view key) const {
         const auto found = object_.find(key);
         return found != object_.end() && found->is_null();
@@ -97,7 +97,7 @@ class ConfigReader {
     }
 
   private:
-    /// JSON writers in other languages print whole numbers as 32.0 at times.
+    /// JSON writers in other languages print whole numbers as 32.0 sometimes.
     std::int64_t whole_number(std::string_view key, const Json& value) const {
         if (value.is_number_unsigned() && value.get<std::uint64_t>() <= INT64_MAX)
             return value.get<std::int64_t>();

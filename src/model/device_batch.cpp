@@ -55,7 +55,7 @@ DeviceBatch BatchBuffers::upload(Backend& backend, Stream stream, const Batch& b
     sets_[1 - turn_].used->put(stream);
     Set& set = sets_[turn_];
     turn_ = 1 - turn_;
-    set.copied->wait();  // or its staging memory would be overwritten on its way
+    set.copied->wait();  // or its staging memory would be overwritten during the copy
     const Stream copies = backend.copy_stream();
     set.used->hold(copies);
 

@@ -9,12 +9,12 @@
 
 namespace drover {
 
-/// Which noise the tokens of a micro-batch get in training, on whatever rank they are.
+/// Identifies the noise that the tokens of a micro-batch get in training, on any rank.
 struct TokenNoise {
     std::uint64_t seed = 0;
     std::uint64_t micro_batch = 0;  ///< its number within the step
     std::int64_t first_token =
-        0;           ///< where its first token stands when the replicas' tokens follow each other
+        0;           ///< index of its first token when the tokens of all replicas are concatenated in order
     Tensor scalars;  ///< [StepScalar::count] f32, for the number of the update
 };
 
@@ -31,15 +31,15 @@ struct DeviceBatch {
 };
 
 /// Device buffers for the largest micro-batch; smaller ones use a prefix. There are two sets, filled in turn
-/// from staging memory and beside the main stream, so that a micro-batch is uploaded while the device still
-/// works on the one before.
+/// from staging memory on a second stream, so that a micro-batch is uploaded while the device still works on
+/// the previous one.
 class BatchBuffers {
   public:
     void plan(Arena& arena, std::int64_t rows, std::int64_t row_length);
 
     /// The micro-batch, for work on `stream`; valid until the upload after the next one. Error when a token
-    /// id is outside the vocabulary; neither the batch nor its rows may be larger than planned. Of a batch
-    /// that is only a shape nothing is uploaded.
+    /// id is outside the vocabulary; neither the batch nor its rows may be larger than planned. Nothing is
+    /// uploaded for a shape-only batch.
     DeviceBatch upload(Backend& backend, Stream stream, const Batch& batch, std::int64_t vocab_size);
 
   private:

@@ -63,14 +63,15 @@ Tensor ExpertFeedForward::down_weights() const {
 }
 
 void ExpertFeedForward::recompute(Recompute policy) const {
-    // The routing is kept under every policy: it is small, and choosing again could not choose otherwise.
+    // The routing is kept under every policy: it is small, and recomputing it gives the same.
     if (policy != Recompute::selective) gate_and_up(input());
-    // Not left to SwigluBackward as in the dense feed-forward: the slots' weights need it before.
+    // Not left to SwigluBackward as in the dense feed-forward: the gradient of the slots' weights needs it
+    // earlier.
     activation();
 }
 
 Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Recompute) const {
-    // Without the routing weights at first: ⟨dy · W2, activated⟩ is the gradient of a slot's weight, so the
+    // At first without the routing weights: ⟨dy · W2, activated⟩ is the gradient of a slot's weight, so the
     // experts' outputs need not be kept.
     const Tensor& rows = c_.scratch.expert_rows;  // [M,H]
     c_.run(TokensToRows{.x = dy, .slot_of_row = a_.slot_of_row, .rows = rows});

@@ -12,9 +12,9 @@ class DenseFeedForward {
 
     /// Returns the branch [held,H].
     Tensor forward() const;
-    /// Makes again what the policy dropped and backward does not make on its way.
+    /// Recomputes what the policy dropped, except what backward recomputes itself.
     void recompute(Recompute policy) const;
-    /// From the gradient of the branch dy [N,H] to that of mlp_normed [held,H]. Leaves gate_up overwritten.
+    /// From the gradient of the branch dy [N,H] to that of mlp_normed [held,H]. Overwrites gate_up.
     Tensor backward(const UnitGradients& gradients, const Tensor& dy, Recompute policy) const;
 
   private:
@@ -25,8 +25,8 @@ class DenseFeedForward {
     const BlockActivations& a_;
 };
 
-/// A mixture of experts in its place: every token goes to the experts that the router chooses for it,
-/// weighted.
+/// A mixture of experts instead of the dense feed-forward: every token goes to the experts that the router
+/// chooses for it, weighted.
 class ExpertFeedForward {
   public:
     ExpertFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)
@@ -42,7 +42,7 @@ class ExpertFeedForward {
     void route(const Tensor& x, bool count_choices) const;
     void gate_and_up(const Tensor& x) const;
     void activation() const;
-    /// The experts' weights, copied together first in the mode that does that.
+    /// The experts' weights; in the mode that stacks them, copied together first.
     Tensor gate_up_weights() const;
     Tensor down_weights() const;
 

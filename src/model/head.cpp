@@ -4,8 +4,8 @@
 
 namespace drover {
 std::int64_t HeadBuffers::chunk_rows(std::int64_t tokens, std::int64_t vocab, Device device) {
-    // Every chunk goes once over the head's weights and their gradients, in products whose tiles it must
-    // fill: on a GPU that wants thousands of rows, on a CPU the chunk should stay near its caches.
+    // Every chunk reads the head's weights and their gradients once, in products whose tiles it must fill: a
+    // GPU needs thousands of rows for that; on a CPU the chunk should almost fit its caches.
     const std::int64_t elements = std::int64_t{1} << (device == Device::cuda ? 29 : 25),
                        granularity = device == Device::cuda ? 256 : 64;
     const std::int64_t rows = std::max(granularity, elements / vocab / granularity * granularity);

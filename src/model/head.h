@@ -26,7 +26,7 @@ struct HeadBuffers {
     Tensor loss;                        ///< [N] f32, kept until the micro-batch is done
     Tensor argmax;                      ///< [N] i32, likewise
 
-    /// loss and argmax, which outlive the head's turn.
+    /// loss and argmax, which are needed after the head has run.
     void plan_results(Arena& arena, const BlockShape& largest);
     /// Everything else; only the head uses it.
     void plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
@@ -38,7 +38,7 @@ struct HeadBuffers {
     static std::int64_t chunk_rows(std::int64_t tokens, std::int64_t vocab, Device device);
 };
 
-/// What the head must know of the model.
+/// The model's settings that the head needs.
 struct HeadSettings {
     std::int64_t vocab_size = 0;
     Range vocabulary;  ///< the rows of the projection that this rank holds

@@ -16,7 +16,7 @@ struct InferenceOptions {
     std::int64_t sequences = 1;   ///< that grow side by side
     std::int64_t capacity = 1;    ///< positions of each
     std::int64_t new_tokens = 1;  ///< largest number that go through the model at once
-    std::int64_t logits = 1;      ///< largest number of tokens whose logits are asked for at once
+    std::int64_t logits = 1;      ///< largest number of tokens whose logits are requested at once
 };
 
 /// A token that continues a sequence.
@@ -38,13 +38,13 @@ class InferenceModel {
 
     const MemoryPlan& memory_plan() const { return memory_plan_; }
     void allocate();
-    /// What has to be filled with weights before the first forward().
+    /// The weights to fill before the first forward().
     std::span<const OwnedLeaf> weights() const { return store_.owned(); }
 
-    /// Takes the tokens through the model; their keys and values stay in the cache. The positions of a
-    /// sequence must come without gaps; a position that comes again replaces the old one, which is how a
-    /// sequence starts again or goes back. Returns the logits [count,V] f32, on the device, of the last
-    /// `count` of them, valid until the next call.
+    /// Runs the tokens through the model and keeps their keys and values in the cache. The positions of a
+    /// sequence must come without gaps; a repeated position replaces the old one, which is how a sequence
+    /// restarts or goes back. Returns the logits [count,V] f32, on the device, of the last `count` of them,
+    /// valid until the next call.
     Tensor forward(Stream stream, std::span<const NewToken> tokens, std::int64_t count);
     /// The same on the host.
     std::vector<float> logits(Stream stream, std::span<const NewToken> tokens, std::int64_t count);

@@ -13,7 +13,7 @@
 
 namespace drover {
 
-/// Where the random numbers of new weights come from.
+/// The source of the random numbers of new weights.
 enum class InitKind : std::uint8_t {
     hugging_face,  ///< PyTorch's generator, drawn from as transformers does: its weights for the seed
     counter,       ///< every element a function of (seed, leaf, its place): the same distribution, faster
@@ -41,7 +41,7 @@ class HfInit {
   private:
     /// The draws of one tensor of transformers, of which a leaf may be some rows.
     struct Draws {
-        TorchRng generator;      ///< as it stands before the tensor's own draws
+        TorchRng generator;      ///< its state before the tensor's own draws
         std::int64_t rows;       ///< of that tensor
         std::int64_t first_row;  ///< of the leaf in it
     };

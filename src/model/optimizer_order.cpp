@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::string_view moe = "block_sparse_moe.", expert_list = "block_sparse_moe.experts.";
 
-/// What transformers 5.x calls the tensor that a leaf of the experts is part of; other leaves are alone.
+/// transformers 5.x's name of the tensor that contains this leaf of the experts; other leaves keep their own
+/// name.
 std::string fused_name(const std::string& leaf) {
     const auto place = leaf.find(moe);
     if (place == std::string::npos) return leaf;

@@ -11,7 +11,7 @@ namespace drover {
 /// A parameter of transformers' model, which is one leaf, or several whose elements follow each other (fused
 /// experts).
 struct NumberedParameter {
-    std::string name;                 ///< as named_parameters() has it
+    std::string name;                 ///< as in named_parameters()
     std::vector<std::string> leaves;  ///< published names
 };
 

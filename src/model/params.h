@@ -40,7 +40,7 @@ struct HeadStorage {
     enum Index : std::size_t { norm /*[H]*/, weight /*[V,H], absent when tied to the embedding*/, count };
 };
 
-/// Where the units stand in a ParamSpec.
+/// Positions of the units in a ParamSpec.
 struct UnitIndex {
     static constexpr int embedding = 0;
     static constexpr int block(int index) { return 1 + index; }
@@ -50,7 +50,7 @@ struct UnitIndex {
 /// Every parameter of the model under its published name.
 ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat = {});
 
-/// Parameters that take part in a token's forward pass: all but the experts that it does not choose.
+/// Parameters used in a token's forward pass: all but those of the experts that it does not choose.
 std::int64_t active_parameter_count(const ModelConfig& config);
 
 /// The names in the order in which PyTorch's modules list them (and checkpoints number them).

@@ -5,7 +5,7 @@
 
 namespace drover {
 
-/// Which of a block's activations are dropped after forward and made again in backward. Gradients do not
+/// Which of a block's activations are dropped after forward and recomputed in backward. Gradients do not
 /// change.
 enum class Recompute : std::uint8_t {
     none,

@@ -6,13 +6,13 @@
 
 namespace drover {
 
-/// What a rope configuration means for sequences of a given length.
+/// Frequencies of a rope configuration for sequences of a given length.
 struct RopeFrequencies {
     std::vector<float> inverse;  ///< [D/2]: angle per position
     float attention_factor = 1;  ///< cosines and sines are multiplied by it
 };
 
-/// Frequencies as transformers computes them, in fp32. `sequence_length` matters only to the dynamic type.
+/// Frequencies as transformers computes them, in fp32. `sequence_length` matters only for the dynamic type.
 RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t sequence_length);
 
 /// cos and sin of every (position, frequency), rounded to `rounding` (the dtype of the hidden states) as

@@ -4,7 +4,7 @@
 
 namespace drover {
 
-/// A backend and the stream that the model's operations go to: `run(RmsNorm{…})`.
+/// A backend and the stream on which the model's operations run: `run(RmsNorm{…})`.
 struct Runner {
     Backend& backend;
     Stream stream;

@@ -38,7 +38,7 @@ Json class_defaults(const ModelConfig& config) {
     return keys;
 }
 
-/// Keys that every class has: they are written only when they are not these.
+/// Keys that every class has; written only when they differ from these defaults.
 Json common_defaults() {
     return {{"chunk_size_feed_forward", 0}, {"id2label", {{"0", "LABEL_0"}, {"1", "LABEL_1"}}},
             {"is_encoder_decoder", false},  {"label2id", {{"LABEL_0", 0}, {"LABEL_1", 1}}},
@@ -91,7 +91,7 @@ Json rope_parameters(const ModelConfig& config) {
     return rope;
 }
 
-/// The value that a text of --config_overrides stands for, of the type of the old one.
+/// The value of a --config_overrides text, converted to the type of the old one.
 Json overriding_value(std::string_view key, const std::string& text, const Json& old) {
     const auto fail = [&](std::string_view expected) -> Json {
         throw UsageError(fmt::format("--config_overrides: {} is \"{}\".", key, text),
@@ -162,7 +162,7 @@ ModelConfig with_sizes(const ModelConfig& config, std::int64_t layers, std::int6
 std::string ModelConfig::saved_text(DType saved_dtype) const {
     Json saved = class_defaults(*this);
     for (const auto& [key, value] : json.items()) {
-        // Where null stands for a number that transformers works out, that number is saved.
+        // Where null means a number that transformers derives, that number is saved.
         const bool derived = key == "head_dim" || key == "num_key_value_heads";
         if (!derived || !value.is_null()) saved[key] = value;
     }

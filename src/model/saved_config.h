@@ -7,7 +7,7 @@
 
 namespace drover {
 
-/// The release whose files ours are like; it is written into them.
+/// The release whose file formats we follow; it is written into the files.
 inline constexpr const char* transformers_version = "5.15.1";
 
 /// The config with the changes of --config_overrides, "key=value,key=value". As in transformers, keys must
@@ -23,8 +23,8 @@ ModelConfig with_sizes(const ModelConfig& config, std::int64_t layers, std::int6
 
 /// generation_config.json as transformers derives it from a model's config.
 Json derived_generation_config(const ModelConfig& config);
-/// The text to save: sorted keys, two spaces, final newline. `generation` is a derived one, or what was read
-/// beside a model.
+/// The text to save: sorted keys, two spaces, final newline. `generation` was derived, or read from a model's
+/// folder.
 std::string generation_config_text(Json generation);
 
 /// Ids of a tokenizer; absent when it has no such token.
@@ -32,9 +32,9 @@ struct SpecialTokenIds {
     std::optional<std::int64_t> bos, eos, pad;
 };
 
-/// What the Trainer does before it trains: where the tokenizer's ids differ, those in config.json and
-/// generation_config.json become the tokenizer's; the ends of generation become a list, with the tokenizer's
-/// first. Changes what is saved, not how the model computes. Returns the keys that changed.
+/// As the Trainer does before training: where the tokenizer's ids differ, they replace those in config.json
+/// and generation_config.json; the ends of generation become a list, with the tokenizer's first. Changes what
+/// is saved, not how the model computes. Returns the keys that changed.
 std::vector<std::string> align_special_tokens(const SpecialTokenIds& tokens, ModelConfig& config,
                                               Json& generation);
 

@@ -7,8 +7,8 @@
 namespace drover {
 namespace {
 
-/// Every rank keeps the mean squares of all rows and columns (a few thousandths of the parameters). So
-/// whatever a rank owns of the leaves, its part of the sums goes to the same places of one buffer, and two
+/// Every rank keeps the mean squares of all rows and columns (a few thousandths of the parameters). So every
+/// rank's part of the sums goes to the same places of one buffer, whichever parts of leaves it owns, and two
 /// small collectives serve all leaves together.
 class AdafactorOptimizer final : public Optimizer {
   public:

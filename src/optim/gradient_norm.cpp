@@ -4,7 +4,7 @@ namespace drover {
 
 void GradientNorm::plan(Arena& arena, const ParamStore& store) {
     gradients_.clear();
-    // Another rank's copy of a leaf is counted there: here it adds nothing.
+    // Another rank's copy of a leaf is counted there and adds nothing here.
     for (const OwnedLeaf& leaf : store.owned())
         gradients_.push_back(leaf.counted ? leaf.gradient : leaf.gradient.rows(0, 0));
     sums_ = arena.make(MemoryUse::scratch, DType::f64, {static_cast<std::int64_t>(gradients_.size())});

@@ -11,9 +11,11 @@ namespace drover {
 class GradientNorm {
   public:
     void plan(Arena& arena, const ParamStore& store);
-    /// Summed over all ranks, copies counted once. `clipping` says what follows from the norm; its sums are made here.
+    /// Summed over all ranks, copies counted once. `clipping` says what to do with the norm; its sums are
+    /// computed here.
     void run(Backend& backend, Stream stream, Communicator& everyone, ClipFactor clipping) const;
-    /// Of each leaf, in the order of the store: the sum of squares over all ranks that run() made its norm from.
+    /// For each leaf, in the order of the store: the sum of squares over all ranks from which run() computed
+    /// the norm.
     const Tensor& sums() const { return sums_; }
 
   private:

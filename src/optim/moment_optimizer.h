@@ -4,7 +4,7 @@
 
 namespace drover {
 
-/// An optimizer that keeps at most one number per element; what remains is the operation.
+/// An optimizer that keeps at most one number per element; subclasses supply the operation.
 class MomentOptimizer : public Optimizer {
   public:
     void plan(Arena& state, Arena& scratch, const ParamStore& store) override;

@@ -20,7 +20,7 @@ constexpr Make adamw = [](const OptimizerSettings& settings, const OptimizerCont
     return make_adamw(settings.adamw, context);
 };
 
-/// The implementations that PyTorch has of AdamW differ in speed only.
+/// PyTorch's implementations of AdamW differ only in speed.
 constexpr std::array known_optimizers = {
     NamedOptimizer{"adamw_torch", adamw},
     NamedOptimizer{"adamw_torch_fused", adamw},

@@ -13,8 +13,8 @@ namespace drover {
 
 /// One tensor of an optimizer's state, named for checkpoints: "exp_avg/model.norm.weight".
 struct OptimizerState {
-    /// What there is a number for: every element that the leaf's owner has; or every row or column of the
-    /// whole leaf, and then every rank holds all of them.
+    /// What the numbers belong to: every element that the leaf's owner has, or every row or column of the
+    /// whole leaf; every rank then holds all of them.
     enum class Covers : std::uint8_t { owned_elements, rows, columns };
 
     std::string name;
@@ -29,10 +29,11 @@ class Optimizer {
   public:
     virtual ~Optimizer() = default;
 
-    /// Takes what lasts (moments, master copies) from `state`, where it starts at zero, and what a step needs from
-    /// `scratch`. Both may be the arena that the store has been planned on; `state` may be slower memory.
+    /// Allocates persistent state (moments, master copies) from `state`, which is zeroed, and what a step
+    /// needs from `scratch`. Both may be the arena that the store has been planned on; `state` may be slower
+    /// memory.
     virtual void plan(Arena& state, Arena& scratch, const ParamStore& store) = 0;
-    /// What the host must put into the scalars before update number `step` (from 1).
+    /// Sets the scalars that the host must supply for update number `step` (from 1).
     virtual void set_scalars(std::span<float> scalars, std::int64_t step) const = 0;
     /// Collective over the mesh: some optimizers need sums over whole leaves.
     virtual void update(Backend& backend, Stream stream, const Tensor& scalars) = 0;
@@ -49,7 +50,7 @@ struct AdamWSettings {
     double weight_decay = 0;
 };
 
-/// As the Trainer sets it: external learning rate, no scaling by the parameters, no first moment.
+/// As set by the Trainer: external learning rate, no scaling by the parameters, no first moment.
 struct AdafactorSettings {
     double eps = 1e-30;
     double clip_threshold = 1;
@@ -73,9 +74,9 @@ struct RmspropSettings {
     double weight_decay = 0;
 };
 
-/// Which optimizer, and the settings of each; only those of the named one are looked at.
+/// Which optimizer, and the settings of each; only those of the named one are used.
 struct OptimizerSettings {
-    std::string name = "adamw_torch";  ///< as --optim calls it
+    std::string name = "adamw_torch";  ///< as in --optim
     AdamWSettings adamw{};
     AdafactorSettings adafactor{};
     SgdSettings sgd{};
@@ -83,12 +84,12 @@ struct OptimizerSettings {
     RmspropSettings rmsprop{};
     std::uint64_t rounding_seed = 42;  ///< of stochastic rounding
 
-    /// The default settings of the optimizer that --optim calls `name`, with this weight decay.
+    /// The default settings of the optimizer named `name` in --optim, with this weight decay.
     static OptimizerSettings named(std::string name, double weight_decay);
 };
 
-/// UsageError for a name that is not known, naming those that are, and for a precision that cannot be. The
-/// mesh must outlive the optimizer.
+/// UsageError for an unknown name, listing the known ones, and for an unsupported precision. The mesh must
+/// outlive the optimizer.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, const Precision& precision,
                                           const Mesh& mesh);
 

@@ -2,10 +2,10 @@
 
 #include "optim/optimizer.h"
 
-/// What make_optimizer() chooses from.
+/// The optimizers that make_optimizer() chooses from.
 namespace drover {
 
-/// What every optimizer gets.
+/// Common arguments of all optimizers.
 struct OptimizerContext {
     Precision precision;
     std::uint64_t rounding_seed;
@@ -22,7 +22,7 @@ std::unique_ptr<Optimizer> make_sgd(const SgdSettings& settings, const Optimizer
 std::unique_ptr<Optimizer> make_adagrad(const AdagradSettings& settings, const OptimizerContext& context);
 std::unique_ptr<Optimizer> make_rmsprop(const RmspropSettings& settings, const OptimizerContext& context);
 
-/// Where an owned part stands in its leaf, for rounding noise.
+/// Position of an owned part in its leaf, for rounding noise.
 LeafPlace noise_place(const OwnedLeaf& leaf);
 
 /// The weight decay that a leaf takes.

@@ -172,7 +172,7 @@ double Schedule::curve_value(Curve curve, double progress, double cycles) {
 
 double Schedule::stable_decay_factor(double step) const {
     if (step < warmup_) {
-        // Warm-up is the falling curve run backwards.
+        // Warm-up is the decay curve in reverse.
         const double progress = step / std::max(1.0, warmup_);
         return min_rate_factor(curve_value(warmup_curve_, 1 - progress, 0.5));
     }

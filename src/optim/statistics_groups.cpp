@@ -24,7 +24,7 @@ StatisticsGroups::StatisticsGroups(std::span<const OwnedLeaf> owned) {
     Numbering matrix_of, clip_group_of;
     for (const OwnedLeaf& part : owned) {
         const LeafSpec& spec = *part.spec;
-        // Names of leaves get a mark, so that a group may be called like a leaf that is not in it.
+        // Names of leaves get a prefix, so that a group may have the name of a leaf that is not in it.
         const std::string statistics_name =
             spec.statistics_group.empty() ? "\n" + spec.name : spec.statistics_group;
         const std::string clip_name = spec.clip_group.empty() ? "\n" + statistics_name : spec.clip_group;

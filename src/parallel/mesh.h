@@ -7,7 +7,8 @@
 
 namespace drover {
 
-/// How many ranks stand along each axis, outermost first. A rank's number is its place in row-major order.
+/// How many ranks there are along each axis, outermost first. A rank's number is its place in row-major
+/// order.
 struct MeshShape {
     int pp = 1;    ///< pipeline stages
     int dcn = 1;   ///< outer data parallelism: whole replicas of everything inside
@@ -19,14 +20,14 @@ struct MeshShape {
     bool operator==(const MeshShape&) const = default;
 };
 
-/// Where one rank stands.
+/// The position of one rank.
 struct MeshPlace {
     int pp = 0, dcn = 0, data = 0, cp = 0, tp = 0;
 };
 
 MeshPlace place_of(const MeshShape& shape, int rank);
 
-/// As MakeCommunicator, which may be asked for axes of one rank that copy.
+/// Like MakeCommunicator, but can also make axes of one rank that copy.
 using MakeLonelyCommunicator =
     std::function<std::unique_ptr<Communicator>(std::string axis, std::vector<int> ranks, LonelyAxis lonely)>;
 
@@ -45,8 +46,8 @@ class Mesh {
     Mesh(const MeshShape& shape, int rank, int key_value_copies, const MakeCommunicator& make,
          const MakeCommunicator& make_on_host);
 
-    /// A mesh of one rank whose axes that FSDP uses (data, replicas, everyone) copy: what sharding costs by
-    /// itself can be measured on it. The world has one rank.
+    /// A mesh of one rank whose axes that FSDP uses (data, replicas, everyone) copy, to measure the cost of
+    /// sharding by itself. The world has one rank.
     static Mesh that_copies(World& world, const MakeLonelyCommunicator& make);
 
     const MeshShape& shape() const { return shape_; }
@@ -56,12 +57,12 @@ class Mesh {
     Communicator& tp() const { return *tp_; }
     Communicator& data() const { return *data_; }
     Communicator& dcn() const { return *dcn_; }
-    /// dcn and data as one axis: all that see other tokens with the same weights.
+    /// dcn and data as one axis: all ranks that process other tokens with the same weights.
     Communicator& replicas() const { return *replicas_; }
     /// The neighbours along tp that hold the same key/value heads.
     Communicator& key_value_copies() const { return *key_value_copies_; }
     Communicator& everyone() const { return *everyone_; }
-    /// The same ranks, for numbers that are on the host: what the device works on is not waited for.
+    /// The same ranks, for numbers on the host: does not wait for work on the device.
     Communicator& replicas_on_host() const { return host_replicas_ ? *host_replicas_ : *replicas_; }
     Communicator& everyone_on_host() const { return host_everyone_ ? *host_everyone_ : *everyone_; }
 

@@ -23,7 +23,7 @@ struct LeafSpec {
     /// With more ranks than parts, neighbours hold copies of the same part.
     std::int64_t largest_split = 0;
     /// Its gradient is a sum over the tokens that a rank holds between the seams of tensor parallelism (a
-    /// norm's weight), and so is only a part of it when those are split.
+    /// norm's weight), and so is only partial when those are split.
     bool gradient_over_held_tokens = false;
     bool decayed = true;  ///< takes weight decay
     Initial initial = Initial::normal;
@@ -36,13 +36,13 @@ struct LeafSpec {
     std::int64_t zeroed_row = -1;  ///< this row starts at zero and gets no gradient (the padding token's)
 };
 
-/// A storage is one matrix (or vector) as the operations want it: leaves of equal width, stacked by rows
-/// (q‖k‖v, gate‖up).
+/// A storage is one matrix (or vector) in the layout that operations use: leaves of equal width, stacked by
+/// rows (q‖k‖v, gate‖up).
 struct StorageSpec {
     std::vector<LeafSpec> leaves;
 };
 
-/// A unit is what is gathered and released together: the embedding, one decoder block, or the head.
+/// A unit is gathered and released as a whole: the embedding, one decoder block, or the head.
 struct UnitSpec {
     std::string name;                   ///< for reports: "embedding", "block 3"
     std::vector<StorageSpec> storages;  ///< a storage without leaves is absent (an optional bias)

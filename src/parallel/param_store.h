@@ -33,8 +33,8 @@ struct OwnedLeaf {
     Tensor gradient;      ///< packed; complete after finish_gradients()
 };
 
-/// Weights and gradients as the model's forward and backward see them, whatever is sharded underneath. Block
-/// by block:
+/// Weights and gradients as the model's forward and backward see them, independent of the sharding. Block by
+/// block:
 ///
 ///     gather(next)                         start bringing the next unit's weights together
 ///     get(unit) … use … release(unit)      the whole matrices, and giving them up again
@@ -49,16 +49,16 @@ class ParamStore {
     /// Takes the buffers from the arena; called once against a measuring arena and once against a real one.
     virtual void plan(Arena& arena) = 0;
 
-    /// Asynchronous; a unit that is already on its way or here is left alone.
+    /// Asynchronous. Does nothing for a unit that is already here or being gathered.
     virtual void gather(Stream stream, int unit) = 0;
-    /// Valid until release(unit); gathers if that was not done. Later work on the stream sees the whole
+    /// Valid until release(unit); gathers the unit if needed. Later work on the stream sees the whole
     /// weights.
     virtual UnitTensors get(Stream stream, int unit) = 0;
     virtual void release(Stream stream, int unit) = 0;
 
-    /// Where a micro-batch stands among those of its optimizer step.
+    /// The position of a micro-batch in its optimizer step.
     struct PlaceInStep {
-        bool first = true;  ///< its gradients overwrite; those of later ones are added
+        bool first = true;  ///< its gradients overwrite; later ones add
         bool last = true;   ///< then the step's gradients are complete
     };
     /// Every unit is reduced once per micro-batch.

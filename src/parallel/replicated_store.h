@@ -7,10 +7,10 @@
 namespace drover {
 
 /// Everything whole on every rank of the data axes; gradients are summed over them when the step's last
-/// micro-batch is through a unit, while backward continues. Also the store of a single process.
+/// micro-batch has passed a unit, while backward continues. Also the store of a single process.
 class ReplicatedStore final : public ParamStore {
   public:
-    /// Without a gradient dtype there are no gradients: for a model that is only used.
+    /// Without a gradient dtype there are no gradients: for inference.
     ReplicatedStore(ParamSpec spec, const Mesh& mesh, bool tokens_are_split, DType param_dtype,
                     std::optional<DType> gradient_dtype);
 

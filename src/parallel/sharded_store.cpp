@@ -30,10 +30,10 @@ ShardedStore::ShardedStore(ParamSpec spec, Sharding sharding, const Mesh& mesh, 
     require(!mesh.data().idle(), "sharding over a data axis that does nothing");
 }
 
-// ---------------------------------------------------------------------------------------------------------
+// --------------------------------------------------------------------------------------------------------
 // plan
 
-/// The embedding and the head have a slot of their own; the blocks take turns with two, so that the next one
+/// The embedding and the head have their own slots; the blocks alternate between two, so that the next one
 /// can arrive while this one computes.
 int ShardedStore::turn(int unit) const {
     const int last = static_cast<int>(placement_.size()) - 1;
@@ -50,7 +50,7 @@ void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool uni
         const std::size_t place =
             units_take_turns ? static_cast<std::size_t>(turn(static_cast<int>(unit))) : unit;
         Slot& slot = slots[place];
-        if (!slot.storages.empty()) continue;  // a block that takes turns with an earlier one
+        if (!slot.storages.empty()) continue;  // a block that shares its slot with an earlier one
         for (const StoragePlacement& storage : placement_[unit].storages) {
             slot.storages.push_back(storage.present() ? arena.make(use, dtype, storage.shape) : Tensor());
             auto& padded = slot.padded.emplace_back();
@@ -112,7 +112,7 @@ void ShardedStore::plan_owned(Arena& arena) {
         }
 }
 
-// ------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------
 // weights
 
 void ShardedStore::gather(Stream stream, int unit) {
@@ -176,7 +176,7 @@ void ShardedStore::weights_changed() {
     }
 }
 
-// ----------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------
 // gradients
 
 void ShardedStore::begin_micro_batch(PlaceInStep place) {

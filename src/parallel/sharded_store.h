@@ -5,12 +5,12 @@
 namespace drover {
 
 /// ZeRO-1, -2 and -3: each rank of the data axis owns some rows of every leaf, updates those, and gets the
-/// others' from their owners.
+/// other rows from their owners.
 ///
 /// Weights are whole in a buffer that all-gathers fill: one per unit, kept (ZeRO-1, -2), or a few that the
-/// units take turns with (ZeRO-3). Gradients are produced whole in a buffer that a reduce-scatter empties
-/// into the owned rows: one per unit, at the end of the step (ZeRO-1), or a few that the units take turns
-/// with, every micro-batch (ZeRO-2, -3).
+/// units share in turn (ZeRO-3). Gradients are produced whole in a buffer that a reduce-scatter empties into
+/// the owned rows: one per unit, at the end of the step (ZeRO-1), or a few that the units share in turn,
+/// every micro-batch (ZeRO-2, -3).
 class ShardedStore final : public ParamStore {
   public:
     /// The mesh's data axis is not idle.
@@ -40,7 +40,7 @@ class ShardedStore final : public ParamStore {
     struct Slot {
         std::vector<Tensor> storages;
         LeafTensors
-            padded;  ///< present where rows do not divide evenly: room for equal shards, to travel through
+            padded;  ///< present where rows do not divide evenly: room for equal shards during communication
         LeafTensors incoming;  ///< gradients of a later micro-batch, before they are added to the shards
         int unit = -1;         ///< whose tensors it holds or receives
         bool in_use = false;   ///< got and not yet released; or gradients begun and not yet reduced

@@ -24,11 +24,11 @@ namespace {
 
 /// A level of instructions that the kernels were compiled for.
 struct InstructionSet {
-    std::string_view name;  ///< as DROVER_CPU_ISA calls it
+    std::string_view name;  ///< as in DROVER_CPU_ISA
     std::string_view title;
     const Kernels& kernels;
     bool supported;
-    std::optional<tiles::TileUnit> bf16_tiles{};  ///< who multiplies bf16; else it is done in fp32
+    std::optional<tiles::TileUnit> bf16_tiles{};  ///< the unit that multiplies bf16; absent: done in fp32
 };
 
 /// One for each of CpuInstructions, in their order.
@@ -43,7 +43,7 @@ std::vector<InstructionSet> instruction_sets() {
             {"amx", "AMX", avx512::kernels, bf16 && tiles::amx_usable(), TileUnit::amx}};
 }
 
-/// The best level that the processor has, or the one that is asked for.
+/// The best level that the processor has, or the requested one.
 InstructionSet choose_instruction_set(std::optional<CpuInstructions> asked) {
     const std::vector<InstructionSet> sets = instruction_sets();
     if (!sets[0].supported)
@@ -145,7 +145,7 @@ class CpuBackend final : public Backend {
         const auto* ids = op.ids.data<const std::int32_t>();
         first_token_.assign(static_cast<std::size_t>(held), -1);
         next_token_.resize(static_cast<std::size_t>(tokens));
-        // From the back, so that each chain runs forward.
+        // Backwards, so that each chain is in ascending order.
         for (std::int64_t token = tokens - 1; token >= 0; --token) {
             const std::int64_t row = ids[token] - op.first_id;
             if (ids[token] == op.padding_id || row < 0 || row >= held) continue;
@@ -161,7 +161,8 @@ class CpuBackend final : public Backend {
     std::vector<double> marks_;
     GemmEngine gemm_;
     std::optional<TileEngine> tiles_;
-    // Chains of EmbeddingBackward: they grow to the largest vocabulary and micro-batch seen, and stay.
+    // Chains of EmbeddingBackward: they grow to the largest vocabulary and micro-batch seen, and never
+    // shrink.
     std::vector<std::int32_t> first_token_;
     std::vector<std::int32_t> next_token_;
 };

@@ -35,7 +35,7 @@ struct Tiling {
     std::int64_t count() const { return rows.count() * columns.count(); }
 };
 
-/// Pieces of nearly one size, so that no thread waits for another's last large one.
+/// Pieces of nearly equal size, so that no thread waits for another to finish a large last one.
 Cut even_cut(std::int64_t total, std::int64_t most) {
     const std::int64_t pieces = (total + most - 1) / most;
     return {total, round_up((total + pieces - 1) / pieces, 32)};
@@ -65,15 +65,14 @@ const std::byte* bias_from(const Tensor& bias, std::int64_t column) {
            column * static_cast<std::int64_t>(size_of(bias.dtype()));
 }
 
-/// Runs body(row tile, column tile, scratch) for every tile. Tiles that share columns of b come one after the
-/// other.
+/// Runs body(row tile, column tile, scratch) for every tile. Tiles that share columns of b are consecutive.
 template <class Body>
 void for_each_tile(const Tiling& tiling, const ThreadScratch& scratch, const Body& body) {
     const std::int64_t tiles = tiling.count(), row_tiles = tiling.rows.count();
 #pragma omp parallel if (tiles > 1)
     {
-        // Keeps oneDNN to one thread, also where this region has only one and it would not notice being
-        // inside.
+        // Limits oneDNN to one thread, also where this region has only one thread and oneDNN would not notice
+        // that it is inside a parallel region.
         omp_set_num_threads(1);
 #pragma omp for schedule(dynamic)
         for (std::int64_t tile = 0; tile < tiles; ++tile)
@@ -81,7 +80,7 @@ void for_each_tile(const Tiling& tiling, const ThreadScratch& scratch, const Bod
     }
 }
 
-/// c = bias, or zero (+ c if accumulate): what is left of a product without depth.
+/// c = bias, or zero (+ c if accumulate): the result of a product without depth.
 void add_bias_only(const Gemm& gemm) {
     const std::int64_t rows = gemm.c.size(0), columns = gemm.c.size(1);
     std::vector<float> sum(static_cast<std::size_t>(columns)), bias(sum.size());
@@ -108,8 +107,8 @@ struct GemmEngine::Plans {
     void run_copied(const Gemm& gemm, std::int64_t depth);
 };
 
-/// bf16 without instructions for it; and with AVX2, whose kernels walk down the columns of the operands in
-/// place, rows at a distance of pages, which share one cache set: a third of the speed.
+/// True for bf16 without instructions for it, and with AVX2: its kernels walk down the columns of the
+/// operands in place, and rows that are pages apart share one cache set, which leaves a third of the speed.
 bool GemmEngine::Plans::needs_copies(const Gemm& gemm) const {
     if (gemm.a.dtype() == DType::bf16) return !cache.fast_bf16();
     constexpr std::int64_t page = 4096 / sizeof(float);
@@ -159,8 +158,7 @@ namespace {
 struct CopiedTile {
     // Larger ones would leave the caches, smaller ones convert the same elements more often.
     static constexpr std::int64_t size = 256, depth = 512;
-    /// Added to the rows of a transposed a: columns at a distance of a power of two would fall into one cache
-    /// set.
+    /// Padding of the rows of a transposed a: columns a power of two apart would fall into one cache set.
     static constexpr std::int64_t padding = 16;
     static constexpr std::size_t bytes = ((2 * size + padding) * depth + 2 * size * size) * sizeof(float);
 
@@ -178,7 +176,7 @@ struct CopiedTile {
           scratch(memory + bytes) {}
 };
 
-/// Squares, so that the elements of both operands are converted equally rarely.
+/// Square tiles, so that the elements of both operands are converted equally often.
 Tiling choose_copied_tiling(std::int64_t rows, std::int64_t columns) {
     constexpr std::int64_t enough = 16;
     const Tiling large{even_cut(rows, CopiedTile::size), even_cut(columns, CopiedTile::size)};
@@ -209,7 +207,7 @@ void finish_row(const Gemm& gemm, float* sums, float* other, std::int64_t row, s
 
 }  // namespace
 
-/// Where oneDNN is slow with the operands as they are: their tiles are copied to packed fp32 first.
+/// For operands that oneDNN is slow with in place: their tiles are first copied to packed fp32.
 void GemmEngine::Plans::run_copied(const Gemm& gemm, std::int64_t depth) {
     const Tiling tiling = choose_copied_tiling(gemm.c.size(0), gemm.c.size(1));
     const Cut pieces{depth, CopiedTile::depth};

@@ -15,7 +15,7 @@ namespace {
 
 // ------------------------------------------------------------------------------------------ instruction sets
 
-/// The levels up to AVX512_CORE_BF16 as oneDNN's environment variable calls them, lowest first.
+/// The levels up to AVX512_CORE_BF16 as oneDNN's environment variable names them, lowest first.
 constexpr std::string_view levels[] = {
     "SSE41",           "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2", "AVX512_CORE", "AVX512_CORE_VNNI",
     "AVX512_CORE_BF16"};
@@ -29,7 +29,7 @@ std::size_t rank_of(std::string_view level) {
 
 /// Keeps oneDNN from instructions that the settings forbid, and from AMX: it takes the tiles' sizes from
 /// CPUID leaf 0x1D, which some hypervisors blank, and dies there with an illegal instruction. A lower level
-/// in oneDNN's own variable is left to it. Holds for the whole process, so only the first call does anything.
+/// in oneDNN's own variable is kept. Applies to the whole process, so only the first call has an effect.
 void limit_instructions(const BackendSettings& settings) {
     static std::once_flag once;
     std::call_once(once, [&] {
@@ -41,7 +41,8 @@ void limit_instructions(const BackendSettings& settings) {
 
 // ------------------------------------------------------------------------------------------------ primitives
 
-/// oneDNN decides how to cut a product when it compiles it, and by the number of threads; plans are for one.
+/// oneDNN decides how to cut a product when it compiles it, based on the number of threads; plans are for one
+/// thread.
 class OneThread {
   public:
     OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }

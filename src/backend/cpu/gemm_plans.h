@@ -15,7 +15,7 @@ struct PlanKey {
     std::int64_t rows, columns, depth;
     std::int64_t a_stride, b_stride, c_stride;  ///< elements between stored rows
     DType input, output;
-    DType bias = DType::f32;  ///< without meaning unless has_bias
+    DType bias = DType::f32;  ///< meaningless unless has_bias
     bool has_bias = false;
     bool transpose_a = false, transpose_b = false, accumulate = false;
 
@@ -26,14 +26,14 @@ struct PlanKeyHash {
     std::size_t operator()(const PlanKey& key) const;
 };
 
-/// A compiled product. May run on several threads at once, each with scratch memory of its own, and takes one
-/// thread for each run.
+/// A compiled product. May run on several threads at once, each with its own scratch memory; each run uses
+/// one thread.
 class Plan {
   public:
     Plan(const PlanKey& key, const dnnl::engine& engine);
 
     std::size_t scratch_bytes() const { return scratch_.get_size(); }
-    /// `bias` only where the key has one.
+    /// `bias` is read only if the key has one.
     void run(const void* a, const void* b, void* c, const void* bias, void* scratch) const;
 
   private:
@@ -54,9 +54,9 @@ class PlanCache {
     bool fast_bf16() const { return fast_bf16_; }
     /// Whether oneDNN has its AVX-512 kernels, which unlike those of AVX2 pack what they read.
     bool avx512() const { return avx512_; }
-    /// The plan for `key`, compiled when it is not there yet, which takes milliseconds.
+    /// The plan for `key`, compiled on first use, which takes milliseconds.
     const Plan& find(const PlanKey& key);
-    /// Forgets all plans when there are so many that shapes must be changing all the time.
+    /// Drops all plans when there are so many that shapes must be changing all the time.
     void trim();
 
   private:

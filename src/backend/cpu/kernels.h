@@ -11,8 +11,8 @@
 /// containers or algorithms.
 namespace drover::cpu {
 
-/// Reports a dtype that the checks should have kept from a kernel, and aborts. Defined outside the kernels:
-/// the strings of bug() are inline code.
+/// Reports a dtype that the checks should have rejected, and aborts. Defined outside the kernels: the strings
+/// of bug() are inline code.
 [[noreturn]] void unexpected_dtype();
 
 /// EmbeddingBackward with the tokens of each vocabulary row chained in ascending order, so that a row can be
@@ -29,11 +29,11 @@ struct GroupedEmbeddingBackward {
 struct PeakLoop {
     DType arithmetic;          ///< f32, or bf16 where the processor has AVX512_BF16
     std::int64_t repetitions;  ///< of every chain
-    double* flops_per_second;  ///< set to the sum over threads, each by its own processor time: what other
-                               ///< programs take away does not show
+    double* flops_per_second;  ///< set to the sum over threads, each measured by its own CPU time, so that
+                               ///< other programs do not affect it
 };
 
-/// What the kernel of an operation is given: the operation itself, but for those named here.
+/// The argument of an operation's kernel: the operation itself, except for those listed here.
 template <class Operation>
 struct KernelArgument {
     using Type = Operation;

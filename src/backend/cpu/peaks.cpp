@@ -49,7 +49,7 @@ double copied_bytes_per_second() {
         for (std::int64_t begin = 0; begin < bytes; begin += bytes_per_thread)
             work(static_cast<char*>(from.get()) + begin, static_cast<char*>(to.get()) + begin);
     };
-    // Pages that were only read are all one page of zeros.
+    // Pages that were never written are all the same zero page.
     on_every_thread([](char* source, char* target) {
         std::memset(source, 1, bytes_per_thread);
         std::memset(target, 2, bytes_per_thread);

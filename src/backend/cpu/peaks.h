@@ -9,8 +9,7 @@
 namespace drover::cpu {
 
 /// Measures this machine with as many threads as the kernels use. Products of bf16 are measured on the matrix
-/// unit, else with vector instructions for them; without either they are made in fp32, whose peak is then
-/// theirs too.
+/// unit, else with vector instructions for them; without either they run in fp32 and have its peak.
 MachinePeaks measure_peaks(const Kernels& kernels, std::optional<tiles::TileUnit> bf16_tiles);
 
 }  // namespace drover::cpu

@@ -6,7 +6,7 @@
 
 namespace drover::cpu {
 
-/// One block of memory per thread; grows to the largest size asked for and stays.
+/// One block of memory per thread; grows to the largest size requested and never shrinks.
 class ThreadScratch {
   public:
     /// Makes room for threads 0 … `threads` − 1. Not to be called while they run.

@@ -9,7 +9,7 @@ namespace drover::cpu {
 namespace {
 
 /// Attention in tiles keeps packed copies of a whole sequence; where these grow too large for one thread, the
-/// kernels that pack blocks again and again are used.
+/// kernels that repack blocks every time are used.
 constexpr std::size_t most_attention_bytes = std::size_t{64} << 20;
 
 }  // namespace

@@ -13,7 +13,7 @@ class TileEngine {
   public:
     explicit TileEngine(tiles::TileUnit unit) : unit_(unit) {}
 
-    /// Whether this engine is the one to run an operation; it must not be given others.
+    /// Whether this engine should run an operation. It must not be given any other.
     bool takes(const Gemm& gemm) const;
     bool takes(const Attention& op) const;
     bool takes(const AttentionBackward& op) const;
@@ -25,7 +25,7 @@ class TileEngine {
   private:
     tiles::TileUnit unit_;
     ThreadScratch scratch_;
-    MemoryBlock shared_;  ///< grows to the largest size asked for and stays
+    MemoryBlock shared_;  ///< grows to the largest size requested and never shrinks
     std::size_t shared_bytes_ = 0;
 };
 

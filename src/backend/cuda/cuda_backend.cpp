@@ -21,8 +21,8 @@
 namespace drover::cuda {
 namespace {
 
-/// What cuBLASLt's and cuDNN's code and workspaces take, at most, once they are in use: attention's pieces of
-/// 4 GiB, and less than 1 GiB for all else (measured).
+/// Upper bound on what cuBLASLt's and cuDNN's code and workspaces take once in use: attention's pieces of 4
+/// GiB, and less than 1 GiB for all else (measured).
 constexpr std::size_t library_bytes = std::size_t{5} << 30;
 
 class CudaBackend final : public Backend {
@@ -75,7 +75,7 @@ class CudaBackend final : public Backend {
         void* memory = nullptr;
         if (cudaHostAlloc(&memory, bytes == 0 ? 1 : bytes, cudaHostAllocPortable | cudaHostAllocMapped) !=
             cudaSuccess) {
-            cudaGetLastError();  // it is told of here, and not once more at the next launch
+            cudaGetLastError();  // reported here, so the next launch must not report it again
             throw Error(
                 fmt::format("The host refused {} of memory that the GPU can reach.", bytes_text(bytes)),
                 "Look for a limit (ulimit -l, a container's memory), or train without offload.");
@@ -180,8 +180,8 @@ class CudaBackend final : public Backend {
                 .multiprocessors = properties_.multiProcessorCount};
     }
 
-    /// fp32 is never for cuDNN; when it refuses a half precision, that is said once, because the plain kernel
-    /// is slow.
+    /// fp32 never goes to cuDNN. If cuDNN refuses a half precision, this is logged once, because the plain
+    /// kernel is slow.
     template <class Operation>
     bool cudnn_takes(const Operation& op) {
         if (cudnn_attention_.takes(op)) return true;
@@ -193,9 +193,9 @@ class CudaBackend final : public Backend {
         return false;
     }
 
-    /// Machine code is for the architectures that were asked for when building.
+    /// The machine code covers only the architectures selected at build time.
     void check_architecture() {
-        cudaGetLastError();  // an earlier one would be taken for the probe's
+        cudaGetLastError();  // an earlier error would be taken for the probe's
         void* probe = scratch_.take(256);
         const Tensor zeros(probe, DType::f32, {1}, Device::cuda);
         try {

@@ -6,7 +6,7 @@ namespace drover::cuda {
 
 void check(cudaError_t status, std::string_view what) {
     if (status == cudaSuccess) return;
-    cudaGetLastError();  // it is told of here, and not once more at the next launch
+    cudaGetLastError();  // reported here, so the next launch must not report it again
     if (status == cudaErrorMemoryAllocation)
         throw Error(
             fmt::format("The GPU has no room for {}.", what),

@@ -8,7 +8,7 @@
 
 namespace drover::cuda {
 
-/// Throws Error with CUDA's own words when a call failed. What a kernel did wrong shows at a later call.
+/// Throws Error with CUDA's message when a call failed. A kernel's own error is reported by a later call.
 void check(cudaError_t status, std::string_view what);
 
 }  // namespace drover::cuda

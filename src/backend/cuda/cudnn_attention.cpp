@@ -16,8 +16,8 @@ namespace {
 
 using namespace cudnn;
 
-/// A plan that needs more than this is not taken. Pieces keep the scores' gradients within 4 GiB; the rest
-/// is much less.
+/// A plan that needs more than this is rejected. Pieces keep the scores' gradients within 4 GiB; the rest is
+/// much less.
 constexpr std::int64_t largest_workspace = std::int64_t{8} << 30;
 
 /// A graph that was built for one shape, or why it could not be.
@@ -48,7 +48,7 @@ class CudnnAttention::Plans {
         refusal = unfit(problem);
         if (!refusal.empty()) return false;
         const Pieces pieces(problem, piece_bytes_);
-        // Given sequences in chunks came out wrong with cuDNN 9.14.
+        // Given sequences in chunks gave wrong results with cuDNN 9.14.
         if (problem.ragged() && pieces.summed)
             refusal = fmt::format("the scores' gradients of given sequences in rows of {} do not fit {} MiB",
                                   problem.sequences.row_length, piece_bytes_ >> 20);
@@ -76,7 +76,8 @@ class CudnnAttention::Plans {
     std::string refusal;
 
   private:
-    /// What can be said without asking cuDNN; empty when there is nothing.
+    /// Why the problem is unsuitable, as far as is known without asking cuDNN; empty if nothing is known
+    /// against it.
     std::string unfit(const Problem& problem) const {
         if (!broken_.empty()) return broken_;
         const DType dtype = problem.tensor[q].dtype();
@@ -144,8 +145,8 @@ class CudnnAttention::Plans {
         return plan;
     }
 
-    /// Σ dout · out stands first in backward's workspace. cuDNN makes it for a sequence's tokens only, and
-    /// may read more of it, where earlier operations may have left NaN.
+    /// Σ dout · out comes first in backward's workspace. cuDNN computes it only for a sequence's tokens, and
+    /// may read beyond them, where earlier operations may have left NaN.
     static void clear_products(const Launch& launch, void* workspace, const Plan& plan,
                                std::int64_t statistics_size) {
         clear(launch, workspace, std::min(plan.workspace, statistics_size));
@@ -273,7 +274,7 @@ class CudnnAttention::Plans {
                 clear(launch, all_sums, 2 * elements * 4);
                 for (std::int64_t head = key_head * problem.group(); head < (key_head + 1) * problem.group();
                      ++head) {
-                    // So that every chunk's part is aligned, whatever the length.
+                    // So that every chunk's part is aligned, for any length.
                     cuda::check(cudaMemcpyAsync(own_statistics,
                                                 static_cast<const float*>(problem.lse.raw()) +
                                                     (row * problem.heads() + head) * length,

@@ -10,12 +10,12 @@ namespace drover::cuda::cudnn {
 
 namespace frontend = cudnn_frontend;
 
-/// Names of a graph's tensors besides its operands, which are called 1 + operand; their offsets are called
-/// `offsets + operand`.
+/// Names of a graph's tensors other than its operands. An operand is named 1 + operand, its offsets `offsets
+/// + operand`.
 enum Other : std::int64_t { statistics = 1 + operands, query_lengths, key_lengths, offsets };
 
-/// Where the elements of an operand are that a graph works on: `summed` pieces have dk and dv packed in
-/// memory of their own.
+/// Where the operand elements that a graph works on are: `summed` pieces have dk and dv packed in memory of
+/// their own.
 struct Places {
     std::int64_t token_stride, head_stride;
 
@@ -77,7 +77,7 @@ class GraphMaker {
                                         ? frontend::DiagonalAlignment_t::TOP_LEFT
                                         : frontend::DiagonalAlignment_t::BOTTOM_RIGHT)
             .set_diagonal_band_right_bound(0);
-        // Their bound counts the query itself, as our window does: row − column < bound.
+        // cuDNN's bound counts the query itself, as our window does: row − column < bound.
         if (problem_.window > 0 && problem_.window < chunk_.keys())
             attributes.set_diagonal_band_left_bound(static_cast<int>(problem_.window));
         if (problem_.ragged())

@@ -9,7 +9,8 @@
 
 #include "backend/ops/attention.h"
 
-/// What cuDNN's attention is asked for: both operations in one form, and the pieces that they are done in.
+/// The problem given to cuDNN's attention: both operations in one form, and the pieces that they are split
+/// into.
 namespace drover::cuda::cudnn {
 
 /// Memory for the statistics of one piece of a forward with given sequences.
@@ -53,7 +54,7 @@ struct Problem {
     std::int64_t head_size() const { return tensor[q].size(2); }
     DType dtype() const { return tensor[q].dtype(); }
 
-    /// An operand from a token and a head on; which head depends on whether it is of keys.
+    /// Address of an operand's element at a token and a head: `key_head` for operands of keys, else `head`.
     void* from(int operand, std::int64_t token, std::int64_t key_head, std::int64_t head) const {
         const Tensor& x = tensor[operand];
         const std::int64_t at = token * x.stride(0) + (of_keys(operand) ? key_head : head) * x.stride(1);
@@ -76,12 +77,13 @@ struct Chunk {
     std::int64_t keys() const { return end_query - first_key; }
 };
 
-/// What deterministic backward on Hopper keeps of one head: the gradients of its scores.
+/// Memory that deterministic backward on Hopper keeps for one head: the gradients of its scores.
 inline std::int64_t score_bytes(std::int64_t queries, std::int64_t keys) {
     return (queries + 63) / 64 * 64 * ((keys + 127) / 128 * 128) * 2;
 }
 
-/// What one execution of a graph covers. All pieces of an operation are of one size, except for chunks.
+/// The part of an operation that one execution of a graph covers. All pieces of an operation are of one size,
+/// except for chunks.
 struct Pieces {
     std::int64_t total, batch;  ///< sequences (or rows), and those of one piece
     std::int64_t key_heads;     ///< of one piece; all of them unless batch is 1
@@ -114,14 +116,14 @@ struct Pieces {
         chunks = chunks_within(limit - sums_bytes(problem), length, problem.window);
     }
 
-    /// Memory of the sums of dk and dv in fp32, and of what one piece adds to them.
+    /// Memory for the sums of dk and dv in fp32, and for what one piece adds to them.
     static std::int64_t sums_bytes(const Problem& problem) {
         return problem.sequences.row_length * problem.head_size() * 2 *
                static_cast<std::int64_t>(sizeof(float) + size_of(problem.dtype()));
     }
 
   private:
-    /// As few chunks as fit one after the other, in steps of 128 queries, the fewest that one has.
+    /// The fewest consecutive chunks that fit, in steps of 128 queries, which is also the smallest chunk.
     static std::vector<Chunk> chunks_within(std::int64_t limit, std::int64_t length, std::int64_t window) {
         constexpr std::int64_t step = 128;
         std::vector<Chunk> chunks;

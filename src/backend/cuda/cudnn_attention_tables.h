@@ -5,7 +5,7 @@
 #include "backend/cuda/cudnn_attention_graph.h"
 #include "backend/cuda/kernels/sequence_map.h"
 
-/// Lengths and offsets of given sequences, as a graph wants them.
+/// Lengths and offsets of given sequences, in the form that a graph reads.
 namespace drover::cuda::cudnn {
 
 /// A graph's tensors by name.

@@ -35,7 +35,7 @@ std::int32_t* ExpertOffsets::take_pinned(std::size_t bytes) {
 }
 
 void ExpertOffsets::enqueue(cudaStream_t stream, const Tensor& offsets, Copy& copy) {
-    copy.bytes = 0;  // should this fail
+    copy.bytes = 0;  // in case this fails
     if (copy.arrived == nullptr)
         check(cudaEventCreateWithFlags(&copy.arrived, cudaEventDisableTiming), "an event");
     if (offsets.bytes() > copy.capacity) {
@@ -69,7 +69,7 @@ void ExpertOffsets::forget() {
 std::span<const std::int32_t> ExpertOffsets::read(cudaStream_t stream, const Tensor& offsets) {
     wanted_ = true;
     Copy& copy = copies_[address_of(offsets.raw())];
-    // What did not come from a sort may change unseen, so it is read each time.
+    // Offsets that did not come from a sort may change unnoticed, so they are read each time.
     if (copy.bytes != offsets.bytes()) enqueue(stream, offsets, copy);
     if (!copy.awaited) {
         check(cudaEventSynchronize(copy.arrived), "operations before a grouped product");

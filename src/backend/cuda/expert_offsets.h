@@ -12,8 +12,8 @@
 
 namespace drover::cuda {
 
-/// The experts' offsets on the host. Once they have been asked for, every sort by expert sends its own after
-/// itself, so that those who ask wait for the sort at most, and not at all when it was long ago (in
+/// The experts' offsets on the host. Once they have been requested, every sort by expert also copies its
+/// offsets to the host. So a reader waits for the sort at most, and not at all when the sort was long ago (in
 /// backward).
 class ExpertOffsets {
   public:
@@ -24,12 +24,12 @@ class ExpertOffsets {
 
     /// A sort that makes `offsets` was just enqueued.
     void made(cudaStream_t stream, const Tensor& offsets);
-    /// Something else writes to the memory: what a sort left there is no longer there.
+    /// Something else writes to the memory: offsets that a sort left there are no longer valid.
     void overwritten(const void* begin, std::size_t bytes);
-    /// Any memory may be another tensor now.
+    /// Any memory may now belong to another tensor.
     void forget();
 
-    /// What the tensor holds when the stream has come to here; valid until the next call of read() or made().
+    /// The tensor's contents at this point of the stream; valid until the next call of read() or made().
     std::span<const std::int32_t> read(cudaStream_t stream, const Tensor& offsets);
 
   private:
@@ -37,7 +37,7 @@ class ExpertOffsets {
         std::int32_t* host = nullptr;
         std::size_t capacity = 0;  ///< bytes
         cudaEvent_t arrived = nullptr;
-        std::size_t bytes = 0;  ///< of what a sort left at the address; 0: not what is there now
+        std::size_t bytes = 0;  ///< of the offsets that a sort left at the address; 0: out of date
         bool awaited = false;   ///< the host has seen it arrive
     };
     void enqueue(cudaStream_t stream, const Tensor& offsets, Copy& copy);

@@ -42,8 +42,8 @@ int alignment_of(const Tensor& tensor) {
 
 }  // namespace
 
-/// Everything about a product but its pointers and its algorithm. cuBLASLt thinks in columns: a row-major
-/// matrix is its transpose there, so what is computed is cᵀ = op(b)ᵀ · op(a)ᵀ, with b as the first operand.
+/// Everything about a product but its pointers and its algorithm. cuBLASLt is column-major: a row-major
+/// matrix is its transpose there, so it computes cᵀ = op(b)ᵀ · op(a)ᵀ, with b as the first operand.
 struct GemmEngine::Description {
     cublasLtMatmulDescOpaque_t operation;
     cublasLtMatrixLayoutOpaque_t first, second, result;
@@ -164,7 +164,7 @@ void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Gemm& op
                         : (rows + step - 1) / step * step;
     Description what(key);
     if (multiply(stream, workspace, op, what, algorithm_for(rounded)) == CUBLAS_STATUS_SUCCESS) return;
-    // Should an algorithm not do for all sizes up to the one that it was chosen for.
+    // In case the algorithm does not support this size, although it was chosen for a larger one.
     check(multiply(stream, workspace, op, what, choose(key)), "an expert's product");
 }
 

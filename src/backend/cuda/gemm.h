@@ -22,8 +22,8 @@ class GemmEngine {
     void run(const Launch& launch, const Gemm& operation);
 
     /// A product of an expert's rows, whose number changes from step to step. The algorithm is that of the
-    /// next larger of a few row counts, so that there is an end to choosing. Not empty, and without a bias;
-    /// `workspace` has workspace_bytes, on the device.
+    /// next larger of a few row counts, so that the number of choices is bounded. Not empty, and without a
+    /// bias; `workspace` has workspace_bytes, on the device.
     void run_ragged(cudaStream_t stream, void* workspace, const Gemm& operation);
 
     /// Products of fp32 with 10 bits of mantissa, which is several times faster.

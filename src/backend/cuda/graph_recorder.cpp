@@ -9,7 +9,7 @@ namespace drover::cuda {
 namespace {
 
 /// A training step has four (two sets of batch buffers, first and later micro-batches), and four more for a
-/// short last batch. Batches of ever new lengths shall not fill the memory with graphs.
+/// short last batch. The limit keeps batches of ever new lengths from filling the memory with graphs.
 constexpr std::size_t most_sequences = 32;
 
 }  // namespace
@@ -33,7 +33,7 @@ void GraphRecorder::run(Stream stream, const RecordingKey& key, const std::funct
     ++replays_;
 }
 
-/// Nothing when it cannot be recorded, which is said once. Nothing runs.
+/// Null if the sequence cannot be recorded, which is logged once. Runs nothing.
 GraphRecorder::Graph GraphRecorder::record(cudaStream_t stream, const std::function<void()>& enqueue) {
     // Other threads may copy and allocate meanwhile. Waiting for the whole device would fail in them, and end
     // the recording.
@@ -41,7 +41,7 @@ GraphRecorder::Graph GraphRecorder::record(cudaStream_t stream, const std::funct
     bool enqueued = true;
     try {
         enqueue();
-    } catch (...) {  // whatever it was, it comes again when the sequence runs as it is
+    } catch (...) {  // whatever it was, it recurs when the sequence runs unrecorded
         enqueued = false;
     }
     cudaGraph_t recorded = nullptr;
@@ -49,7 +49,7 @@ GraphRecorder::Graph GraphRecorder::record(cudaStream_t stream, const std::funct
     cudaError_t status = cudaStreamEndCapture(stream, &recorded);
     if (status == cudaSuccess && enqueued) status = cudaGraphInstantiate(&made, recorded, 0);
     Graph graph(status == cudaSuccess ? made : nullptr);
-    // Now, or the first launch would take the graph's memory, and fail where there is none.
+    // Upload now: the first launch would otherwise allocate the graph's memory, and fail if there is none.
     if (graph) status = cudaGraphUpload(graph.get(), stream);
     if (status != cudaSuccess) graph.reset();
     if (recorded != nullptr) cudaGraphDestroy(recorded);

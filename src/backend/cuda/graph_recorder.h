@@ -10,12 +10,12 @@
 
 namespace drover::cuda {
 
-/// Remembers sequences as CUDA graphs. The first time a sequence runs as it is, and takes what memory it
-/// needs; the second time it is recorded; from then on it is replayed. A sequence that cannot be recorded, or
-/// comes when there are many already, always runs as it is.
+/// Records sequences as CUDA graphs. The first time, a sequence runs directly and allocates the memory it
+/// needs. The second time it is recorded; from then on it is replayed. A sequence that cannot be recorded, or
+/// that comes after many others, always runs directly.
 class GraphRecorder final : public Recorder {
   public:
-    /// Operations keep addresses in this scratch memory; when it has moved, they are recorded anew.
+    /// Operations keep addresses in this scratch memory; when it has moved, they are recorded again.
     explicit GraphRecorder(const Scratch& scratch) : scratch_(scratch) {}
     ~GraphRecorder() override;
 
@@ -29,7 +29,7 @@ class GraphRecorder final : public Recorder {
     using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy>;
     struct Sequence {
         Graph graph;
-        std::int64_t moves = 0;  ///< of the scratch memory, until it was recorded
+        std::int64_t moves = 0;  ///< moves of the scratch memory up to the recording
         bool refused = false;
     };
 

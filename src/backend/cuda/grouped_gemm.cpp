@@ -12,8 +12,8 @@ GroupedGemmEngine::~GroupedGemmEngine() {
         if (event != nullptr) cudaEventDestroy(event);
 }
 
-/// cuBLASLt's kernels are the better ones where an expert's product keeps the whole GPU busy for long; ours
-/// has neither gaps between experts nor a wait for the host.
+/// cuBLASLt's kernels are better where an expert's product keeps the whole GPU busy for long; ours has
+/// neither gaps between experts nor a wait for the host.
 GroupedGemmMethod GroupedGemmEngine::choose(const GroupedGemm& op) {
     constexpr double much_work = 5e10;  // FLOP of an expert: some 80 µs
     const auto experts = static_cast<double>(op.offsets.size(0) - 1);

@@ -7,8 +7,8 @@
 
 /// The hand-written kernels, one function for each operation of ops/list.h, in kernels/. It enqueues its
 /// operation on the stream and returns; it never waits for the device. All are deterministic: sums are made
-/// in an order that depends on sizes only. Those of attention do it in plain arithmetic, for what cuDNN does
-/// not take (fp32, odd head sizes).
+/// in an order that depends on sizes only. The attention kernels use plain arithmetic, for cases that cuDNN
+/// does not support (fp32, odd head sizes).
 namespace drover::cuda {
 
 /// Where an operation runs.

@@ -8,7 +8,7 @@
 
 namespace drover::cuda {
 
-/// Events in streams, for timing. Forgotten ones are used again.
+/// Events in streams, for timing. Forgotten ones are reused.
 class Marks {
   public:
     Marks() = default;

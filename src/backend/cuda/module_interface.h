@@ -6,14 +6,14 @@
 #include "backend/backend_settings.h"
 #include "backend/ops/list.h"
 
-/// What the program and the module drover_cuda.so say to each other. Both come from one build: the Backend
+/// The interface between the program and the module drover_cuda.so. Both come from one build: the Backend
 /// that the module makes is used through its virtual functions.
 namespace drover {
 
 class Backend;
 
-/// Another number for another list of operations, other sizes of what is passed, or another first number,
-/// which counts up when something else in Backend changes.
+/// Changes with the list of operations, with the sizes of the types that are passed, and with the first
+/// number, which is incremented when anything else in Backend changes.
 constexpr int make_cuda_module_version() {
     std::uint32_t hash = 6;
     const auto mix = [&](std::uint64_t value) {

@@ -8,7 +8,7 @@
 namespace drover::cuda {
 namespace {
 
-/// Frees `memory` and takes `bytes` instead, when nothing on the device uses the old ones any more.
+/// Waits until nothing on the device uses `memory` any more, frees it, and allocates `bytes` instead.
 void replace(void*& memory, std::size_t bytes, std::string_view what) {
     check(cudaDeviceSynchronize(), "earlier operations");
     if (memory != nullptr) check(cudaFree(memory), what);
@@ -24,7 +24,7 @@ Scratch::~Scratch() {
 
 void* Scratch::take(std::size_t bytes) {
     if (bytes > capacity_) {
-        capacity_ = 0;  // should this fail
+        capacity_ = 0;  // in case this fails
         ++moves_;
         replace(memory_, bytes, "an operation's scratch memory");
         capacity_ = bytes;
@@ -39,7 +39,7 @@ DeviceTable::~DeviceTable() {
 const void* DeviceTable::upload(cudaStream_t stream, const void* bytes, std::size_t count) {
     if (host_.size() == count && (count == 0 || std::memcmp(host_.data(), bytes, count) == 0)) return memory_;
     if (count > capacity_) {
-        capacity_ = 0;  // should this fail
+        capacity_ = 0;  // in case this fails
         host_.clear();
         replace(memory_, count, "a table of tensors");
         capacity_ = count;

@@ -9,7 +9,8 @@
 namespace drover::cuda {
 
 /// Device memory that one operation needs while it runs, and that the next one may overwrite: operations of a
-/// stream run one after the other. It grows to the largest size asked for (in the first step) and stays.
+/// stream run one after the other. It grows to the largest size requested (in the first step) and never
+/// shrinks.
 class Scratch {
   public:
     Scratch() = default;
@@ -23,7 +24,7 @@ class Scratch {
     T* take_array(std::size_t count) {
         return static_cast<T*>(take(count * sizeof(T)));
     }
-    /// How often it had to grow, and so lies elsewhere than before.
+    /// How often it had to grow, and so moved.
     std::int64_t moves() const { return moves_; }
 
   private:
@@ -32,7 +33,7 @@ class Scratch {
     std::int64_t moves_ = 0;
 };
 
-/// Where the parts of one operation's scratch memory begin, one behind the other, each aligned to 256.
+/// Where the parts of one operation's scratch memory begin, one after the other, each aligned to 256.
 class ScratchParts {
   public:
     template <class Count>
@@ -48,7 +49,7 @@ class ScratchParts {
 };
 
 /// Device copies of small tables that rarely change (the leaves of an optimizer's update): uploaded when
-/// their bytes differ from last time's.
+/// their bytes have changed.
 class DeviceTable {
   public:
     DeviceTable() = default;

@@ -8,7 +8,7 @@
 namespace drover::cuda {
 namespace {
 
-/// The driver's function, asked for at run time so that the module does not link with the driver.
+/// The driver's function, looked up at run time so that the module does not link with the driver.
 decltype(&cuTensorMapEncodeTiled) encoder() {
     static const auto function = [] {
         void* found = nullptr;

@@ -20,7 +20,7 @@ void check_sequences(const Operands& operands, const Sequences& sequences, std::
     operands.shaped("sequences.length", sequences.length, {i32}, sequences.begin.shape());
 }
 
-/// What Attention and its gradient have in common: q, k, v and the statistics.
+/// Checks what Attention and its gradient share: q, k, v and the statistics.
 template <class Operation>
 void check_attention(const Operands& operands, const Operation& op) {
     operands.ranked("q", op.q, operands.activations(), 3);

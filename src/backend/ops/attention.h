@@ -22,8 +22,7 @@ struct Rope {
 /// How the N tokens of a micro-batch fall into sequences: `rows` rows of `row_length` tokens. Without begin
 /// and length each row is one sequence. With them, sequence s is the `length[s]` tokens from flat index
 /// `begin[s]`, inside one row (right padding: one shorter sequence per row; packing: several per row). Tokens
-/// in no sequence attend to nothing: their output and gradients are zero. What they hold in inputs must be
-/// finite.
+/// in no sequence attend to nothing: their output and gradients are zero. Their inputs must still be finite.
 struct Sequences {
     std::int64_t rows = 0;
     std::int64_t row_length = 0;
@@ -48,8 +47,8 @@ struct Attention {
 
     void check(const Operands& operands) const;
     /// Counts the pairs of a query and a key it sees, in full rows: where padding or packing cuts them is
-    /// known to the device only. Two products per pair, and five in backward, although a backward that makes
-    /// the scores again makes more.
+    /// known to the device only. Two products per pair, and five in backward, although a backward that
+    /// recomputes the scores does more.
     OperationCost cost() const;
 };
 
@@ -69,10 +68,10 @@ struct AttentionBackward {
     OperationCost cost() const;
 };
 
-/// Attention of new tokens to what their sequences were so far, for generation. The new tokens' keys and
-/// values are first put into the cache at their positions; then each query sees what its sequence has in the
-/// cache up to its own position, within the window. A token's result does not depend on which others are
-/// computed with it. No gradient.
+/// Attention of new tokens to their sequences so far, for generation. The new tokens' keys and values are
+/// first put into the cache at their positions; then each query sees what its sequence has in the cache up to
+/// its own position, within the window. A token's result does not depend on which others are computed with
+/// it. No gradient.
 struct CachedAttention {
     Tensor q;                       ///< [N,heads,D], may be strided
     Tensor k, v;                    ///< [N,kv_heads,D], may be strided
@@ -86,7 +85,7 @@ struct CachedAttention {
     static constexpr std::int64_t largest_head = 512;  ///< D
 
     void check(const Operands& operands) const;
-    /// How far the sequences have come is known to the device only, so as if they filled the cache or the
+    /// The sequences' lengths are known only to the device, so this assumes that they fill the cache or the
     /// window.
     OperationCost cost() const;
 };

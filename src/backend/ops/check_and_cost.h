@@ -3,7 +3,7 @@
 #include "backend/ops/operands.h"
 #include "backend/ops/operation.h"
 
-/// What the checks and costs of operations are written with. Only the .cpp files of this folder include it.
+/// Helpers for the checks and costs of operations. Only the .cpp files of this folder include it.
 namespace drover {
 
 inline constexpr DType f32 = DType::f32, f64 = DType::f64, i32 = DType::i32;

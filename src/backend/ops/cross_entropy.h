@@ -40,8 +40,8 @@ struct CrossEntropyRescale {
 
 /// Second step: loss[r] = log(sum_exp) + max − target_logit (0 where ignored); and, when `scale` is given,
 /// the logits are replaced by scale · (softmax − one-hot), zero in ignored rows. With label smoothing the
-/// target is not the one-hot vector but (1 − smoothing) · one-hot + smoothing / vocabulary, as Hugging Face's
-/// LabelSmoother has it.
+/// target is not the one-hot vector but (1 − smoothing) · one-hot + smoothing / vocabulary, as in Hugging
+/// Face's LabelSmoother.
 struct CrossEntropyGradient {
     Tensor logits;        ///< [R,V], replaced in place by its gradient
     Tensor targets;       ///< [R] i32

@@ -16,7 +16,7 @@ namespace drover {
 struct JitterTokens {
     Tensor x;                      ///< [n,H], packed, in place
     Tensor scalars;                ///< [StepScalar::count] f32; t is read from it
-    std::int64_t first_token = 0;  ///< where x's first row stands among all tokens
+    std::int64_t first_token = 0;  ///< index of x's first row among all tokens
     float amplitude = 0;
     std::uint64_t seed = 0;
     std::uint64_t leaf = 0;

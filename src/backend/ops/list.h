@@ -10,9 +10,10 @@
 #include "backend/ops/rms_norm.h"
 #include "backend/ops/swiglu.h"
 
-/// The list of operations. All that has to know every operation follows it: the interface of a backend
-/// (backend.h), the kernels of each device (cpu/kernels.h, cuda/kernels.h), the names in messages, and the
-/// test that `drover bench ops` has a line for each. docs/howto/operation.md says how to add one.
+/// The list of operations. Everything that must cover all operations is generated from it or checked against
+/// it: the interface of a backend (backend.h), the kernels of each device (cpu/kernels.h, cuda/kernels.h),
+/// the names in messages, and the test that `drover bench ops` has a line for each. docs/howto/operation.md
+/// says how to add one.
 ///
 /// In the operations' comments N = tokens of a micro-batch, H = hidden size, D = head size, V = vocabulary
 /// rows held here. Unless a comment says otherwise, an output may not overlap an input. Only optional
@@ -21,7 +22,7 @@
 
 // clang-format off
 
-/// Those for which every device has a kernel of that name.
+/// Operations for which every device has a kernel of that name.
 #define DROVER_KERNEL_OPERATIONS(operation)                           \
     operation(bias_gradient, BiasGradient)                            \
     operation(embedding, Embedding)                                   \
@@ -60,7 +61,7 @@
     operation(add, Add)                                               \
     operation(sum, Sum)
 
-/// Those that a device runs with a library, or an engine of its own.
+/// Operations that a device runs with a library or its own engine.
 #define DROVER_MATRIX_PRODUCTS(operation)                             \
     operation(gemm, Gemm)                                             \
     operation(grouped_gemm, GroupedGemm)
@@ -73,7 +74,7 @@
 
 namespace drover {
 
-/// "rms_norm": how messages call it. Only listed operations have a name.
+/// "rms_norm": its name in messages. Only listed operations have a name.
 #define DROVER_NAME(name, Listed)                              \
     constexpr std::string_view operation_name(const Listed&) { \
         return #name;                                          \

@@ -10,13 +10,13 @@ namespace drover {
 using Types = std::initializer_list<DType>;
 
 /// Checks the operands of one operation. Each function is given an operand's name and the operand. Operands
-/// are made by our own model code, so a wrong one is a bug of ours and not an error of the user's: the
-/// program aborts with a message that names the operation and the operand.
+/// are made by our own model code, so a wrong one is a bug, not a user error: the program aborts with a
+/// message that names the operation and the operand.
 class Operands {
   public:
     Operands(std::string_view operation, Device device) : operation_(operation), device_(device) {}
 
-    /// What the operands of matrix products and everything between them may be on this device.
+    /// The types that operands of matrix products, and of everything between them, may have on this device.
     Types activations() const;
 
     /// Present, on the backend's device, and of one of `types`.

@@ -11,10 +11,10 @@ namespace drover {
 
 class Operands;
 
-/// What an operation must do at least, whoever runs it: the same count for every device, so that rates
-/// compare. An operation is bound by arithmetic when it has flops, and by memory otherwise.
+/// The least work that an operation takes: the same count for every device, so that rates compare. An
+/// operation is bound by arithmetic when it has flops, and by memory otherwise.
 struct OperationCost {
-    std::string_view name;          ///< of the kind of operation, for tables and traces; lives for ever
+    std::string_view name;          ///< of the kind of operation, for tables and traces; static storage
     double flops = 0;               ///< multiplications and additions of matrix products and attention
     double bytes = 0;               ///< every operand read once and every result written once
     DType arithmetic = DType::f32;  ///< of the flops: the dtype of the factors

@@ -21,7 +21,7 @@ void same_elements(const Operands& operands, const Leaf& leaf, std::string_view 
                    fmt::format("{} is {}, but param is {}", name, tensor.text(), leaf.param.text()));
 }
 
-/// What the leaves of all updates have in common.
+/// Checks common to the leaves of all updates.
 template <class Leaf>
 void check_leaf(const Operands& operands, const Leaf& leaf, const UpdateRounding& rounding) {
     same_elements(operands, leaf, "param", leaf.param, operands.activations());

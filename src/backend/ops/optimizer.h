@@ -15,8 +15,7 @@ namespace drover {
 struct StepScalar {
     enum Index : std::int64_t {
         learning_rate,
-        loss_scale,  ///< 1 / target tokens of the whole optimizer step, times what the gradients are scaled
-                     ///< by
+        loss_scale,  ///< 1 / target tokens of the whole optimizer step, times the scale of the gradients
         bias_correction1,  ///< 1 − beta1^t
         bias_correction2,  ///< 1 − beta2^t
         gradient_norm,     ///< written by ClipFactor
@@ -38,9 +37,9 @@ struct SumOfSquares {
 };
 
 /// gradient_norm = √(Σ sums) / gradient_scale; clip_factor = min(1, max_norm / (norm + 1e-6)), or 1 when
-/// max_norm ≤ 0, divided by gradient_scale: what the gradients are too large by is taken out where they are
-/// used. When guarded, a norm or loss that is not finite makes the updates that follow leave everything as it
-/// is; so nobody has to wait for the norm to decide it.
+/// max_norm ≤ 0, divided by gradient_scale: this removes the gradients' scale where they are used. When
+/// guarded, a norm or loss that is not finite makes the updates that follow leave everything as it is, so the
+/// host need not wait for the norm to decide it.
 struct ClipFactor {
     Tensor sums;     ///< [n] f64
     Tensor scalars;  ///< [StepScalar::count] f32
@@ -53,8 +52,8 @@ struct ClipFactor {
     OperationCost cost() const;
 };
 
-/// Where the elements of a part of a leaf stand in the whole leaf. Noise is addressed by it, so that it does
-/// not depend on how leaves are spread over ranks.
+/// Position of a part of a leaf in the whole leaf. Noise is indexed by it, so that it does not depend on how
+/// leaves are spread over ranks.
 struct LeafPlace {
     std::uint64_t leaf = 0;  ///< leaf_hash() of the leaf's name
     std::int64_t row_begin = 0;

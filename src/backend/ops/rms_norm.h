@@ -33,7 +33,7 @@ struct RmsNormBackward {
     Tensor dresidual_out{};  ///< [N,H], optional: gradient that arrives through the residual stream
     Tensor dresidual;        ///< [N,H], dtype of residual_out; may alias dresidual_out
     Tensor dweight;          ///< [H], f32 or bf16; summed in fp32 and rounded once
-    Tensor y{};              ///< [N,H], dtype of dy, optional: what the forward gave, made again
+    Tensor y{};              ///< [N,H], dtype of dy, optional: the forward's result, recomputed
     bool accumulate = false;
 
     void check(const Operands& operands) const;

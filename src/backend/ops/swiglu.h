@@ -20,7 +20,7 @@ struct SwigluBackward {
     Tensor gate_up;   ///< [N,2I]
     Tensor dy;        ///< [N,I]
     Tensor dgate_up;  ///< [N,2I]
-    Tensor y{};       ///< [N,I], optional: what the forward gave, made again
+    Tensor y{};       ///< [N,I], optional: the forward's result, recomputed
 
     void check(const Operands& operands) const;
     OperationCost cost() const;

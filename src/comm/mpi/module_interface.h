@@ -7,7 +7,7 @@ namespace drover {
 
 class Transport;
 
-/// Counts up whenever Transport or a type in it changes.
+/// Incremented whenever Transport or a type in it changes.
 inline constexpr int mpi_module_version = 1;
 
 }  // namespace drover

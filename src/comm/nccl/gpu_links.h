@@ -15,7 +15,7 @@ namespace drover {
 /// A point in a stream of the GPU.
 using GpuEvent = void*;
 
-/// What the ranks of a link find each other by; one of them makes it.
+/// The id by which the ranks of a link find each other; one of them creates it.
 using LinkId = std::array<std::byte, 128>;
 
 /// A connection among some ranks that performs collectives on their GPUs, with a stream of its own: NCCL's
@@ -26,25 +26,25 @@ class GpuLink {
     /// Only after finish() has settled, or abort().
     virtual ~GpuLink() = default;
 
-    /// Whether what was asked last (join, enqueue, finish) has been handed to the GPU, or is done. Nothing
-    /// else but abort() may be called before. Error when it, or something on the GPU, has failed.
+    /// Whether the last request (join, enqueue, finish) has been handed to the GPU, or is done. Until then
+    /// nothing but abort() may be called. Error when it, or something on the GPU, has failed.
     virtual bool settled() = 0;
 
     /// The link's stream continues when the event has been passed.
     virtual void follow(GpuEvent event) = 0;
     /// Puts the event into the link's stream.
     virtual void record(GpuEvent event) = 0;
-    /// The calls as one, in no order among each other.
+    /// Enqueues the calls as one group, unordered among each other.
     virtual void enqueue(std::span<const CollectiveCall> calls) = 0;
 
-    /// The orderly end, when everything enqueued is done on every rank.
+    /// The orderly shutdown, when everything enqueued is done on every rank.
     virtual void finish() = 0;
     /// Ends what is enqueued without a result, and the link. May wait for other links of this rank to be
     /// aborted.
     virtual void abort() noexcept = 0;
 };
 
-/// The GPU of this rank, for communication. From any thread that has called
+/// The GPU of this rank, for communication. May be called from any thread that has called
 /// use_on_this_thread().
 class GpuLinks {
   public:

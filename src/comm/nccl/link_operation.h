@@ -17,7 +17,7 @@ namespace drover {
 
 struct LinkOperation;
 
-/// A link among some ranks, and what is under way on it.
+/// A link among some ranks, and the operations in progress on it.
 struct WatchedLink {
     std::vector<int> ranks;  ///< in global numbers
     int rank = 0;            ///< index of this rank in `ranks`
@@ -42,8 +42,8 @@ struct LinkOperation {
     std::optional<int> peer_on_link;               ///< a message's other end, where it is not `call.peer`
     std::deque<std::vector<std::int64_t>> counts;  ///< what the calls' spans point into
 
-    GpuEvent ready = nullptr;  ///< on the caller's stream: what comes before it
-    GpuEvent began = nullptr;  ///< on the link's stream: its turn has come
+    GpuEvent ready = nullptr;  ///< on the caller's stream: the work that comes before it
+    GpuEvent began = nullptr;  ///< on the link's stream: its start
     GpuEvent done = nullptr;
 
     // Guarded by the watch's mutex.

@@ -9,8 +9,8 @@
 
 namespace drover {
 
-/// What a rank's collectives took by the clock of its GPU, and how long streams waited for them. The events
-/// are read when the GPU has passed them, so measuring delays nothing; without measuring there are no
+/// Times of a rank's collectives by the clock of its GPU, and how long streams waited for them. The events
+/// are read after the GPU has passed them, so measuring delays nothing; without measuring there are no timed
 /// events.
 class LinkTimes {
   public:
@@ -24,10 +24,10 @@ class LinkTimes {
     /// The GPU has passed the operation's end. A message is not a collective.
     void add(const LinkOperation& operation);
 
-    /// The stream continues when the operation is done. What is timed is the first wait for it: the calls of
-    /// a group are waited for one by one, but only the first of them can take any time.
+    /// The stream continues when the operation is done. Only the first wait for it is timed: the calls of a
+    /// group are waited for one by one, but only the first of them can take any time.
     void hold_stream(Stream stream, LinkOperation& operation);
-    /// Adds up the waits that streams have finished; whether that was all.
+    /// Adds up the waits that streams have finished; returns whether those were all.
     bool collect_waits();
 
     CommunicationTimes sums();

@@ -14,7 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// When NCCL loses another rank, that rank's own message is worth waiting for.
+/// When NCCL loses another rank, its own error message is worth waiting for.
 constexpr auto patience_for_words = 3s;
 
 /// An existing connection takes some microseconds, a new one some tenths of a second.
@@ -184,7 +184,8 @@ auto LinkWatch::use(WatchedLink& link, const Use& use) {
     std::rethrow_exception(failure);
 }
 
-/// A rank that ends breaks its links, and its own message is the better reason: throws that when it arrives.
+/// A failing rank breaks its links, and its own message is the better reason: waits for that message and
+/// throws it.
 void LinkWatch::await_word() {
     for (const auto begin = Clock::now(); Clock::now() - begin < patience_for_words;
          std::this_thread::sleep_for(watch_period))
@@ -318,7 +319,7 @@ void LinkWatch::enqueue(WatchedLink& link, LinkOperation& operation) {
     const auto count = static_cast<std::int64_t>(operation.calls.size());
     try {
         {
-            // The others may ask how far this rank has got.
+            // The other ranks may ask for this rank's progress.
             const std::lock_guard lock(mutex_);
             operation.last_call = link.progress.started += count;
         }

@@ -12,8 +12,8 @@
 
 namespace drover {
 
-/// What the links of one rank have in common: their operations, and a thread that watches those. When one
-/// waits for too long, when a link or another rank fails, everything is aborted, on the GPU too, so that
+/// State shared by the links of one rank: their operations, and a thread that watches them. When an operation
+/// waits for too long, or a link or another rank fails, everything is aborted, on the GPU too, so that
 /// nothing waits for ever; from then on every call throws the reason.
 class LinkWatch {
   public:
@@ -32,18 +32,18 @@ class LinkWatch {
     void break_off(std::exception_ptr thrown) noexcept;
     /// Likewise, when this rank will not continue.
     void fail(const std::string& reason) noexcept;
-    /// The same without telling the others, for the destructor, which knows no reason.
+    /// The same without telling the others, for the destructor, which has no reason to report.
     void abandon() noexcept;
 
     /// Connects with the other ranks of the link, all of which must do so. `link.ranks` and `link.rank` are
     /// set. The link must be removed before it is destroyed.
     void connect(WatchedLink& link, const LinkId& id, const std::function<std::string()>& what);
-    /// The orderly end of a link, when nothing is under way on it. One that does not end is aborted.
+    /// Shuts a link down in order, when nothing is in progress on it. A link that does not end is aborted.
     void remove(WatchedLink& link) noexcept;
 
     /// An operation with one holder and no calls.
     LinkOperation* take(const Group& group, std::int64_t number);
-    /// One holder more, or less; without any it is used again once it is done.
+    /// Adds or removes a holder; without holders the operation is reused once it is done.
     void hold(LinkOperation& operation);
     void release(LinkOperation& operation) noexcept;
     /// It will not be enqueued.
@@ -56,11 +56,11 @@ class LinkWatch {
     void follow(WatchedLink& link, LinkOperation& operation);
     /// Later work on the stream comes after the operation, which has been enqueued.
     void hold_stream(Stream stream, LinkOperation& operation) { times_.hold_stream(stream, operation); }
-    /// Of everything so far, whose end the host waits for; see WorldOptions::gpu_times.
+    /// Times of everything so far; the host waits for its end. See WorldOptions::gpu_times.
     CommunicationTimes times();
     /// Returns when the operation has been enqueued.
     void wait_enqueued(LinkOperation& operation);
-    /// Whether the GPU is done with the operation, or has nothing to do with it.
+    /// Whether the GPU is done with the operation, or will never run it.
     bool has_passed(LinkOperation& operation) noexcept;
     /// Returns when the GPU is done with the operation, or everything has been aborted.
     void wait_passed(LinkOperation& operation) noexcept;

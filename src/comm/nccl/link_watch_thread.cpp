@@ -1,4 +1,4 @@
-// The watching thread of LinkWatch, and what it finds.
+// The watching thread of LinkWatch, and its findings.
 
 #include <fmt/format.h>
 
@@ -98,12 +98,12 @@ void LinkWatch::throw_timeout(const Suspect& suspect) {
         "Look for the reason in the output of these ranks; if they are only slow, allow a longer wait.");
 }
 
-/// In words: which ranks have not reached what this one waits in.
+/// As text: which ranks have not reached the operation that this one waits in.
 std::string LinkWatch::missing(const Suspect& suspect) {
     const auto patience = std::clamp<std::chrono::milliseconds>(world_.options().deadline / 4, 200ms, 2000ms);
     const std::map<int, LinkProgress> answers = notes_.ask(suspect.key, suspect.ranks, patience);
-    // A rank that timed out a moment earlier has asked all ranks and reported the result; then none answers
-    // any more.
+    // A rank that timed out a moment earlier has asked all ranks and reported the result; then no rank
+    // answers any more.
     if (answers.size() < suspect.ranks.size()) world_.check();
     std::vector<int> absent, waiting;
     for (const int rank : suspect.ranks) {

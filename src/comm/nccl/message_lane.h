@@ -6,7 +6,7 @@ namespace drover {
 
 /// Sends to one rank, or receives from one, along an axis: a link of two ranks and a thread. Both are made
 /// with the first message. The other rank may reach it only after collectives that come later on this rank,
-/// so the lane waits for that rank, and not its caller.
+/// so the lane waits for that rank instead of its caller.
 class MessageLane {
   public:
     /// `control` compares calls, `connection` carries the link's id; both have the group's ranks. All must

@@ -5,7 +5,7 @@ namespace drover {
 
 class GpuLinks;
 
-/// Counts up whenever GpuLinks, GpuLink or a type in them changes.
+/// Incremented whenever GpuLinks, GpuLink or a type in them changes.
 inline constexpr int nccl_module_version = 2;
 
 }  // namespace drover

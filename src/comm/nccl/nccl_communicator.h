@@ -7,12 +7,12 @@
 
 namespace drover {
 
-/// An axis whose collectives run on the GPU. A collective waits there for what is on the caller's stream, and
-/// the caller's stream for the collective; the host waits for neither.
+/// An axis whose collectives run on the GPU. There a collective waits for earlier work on the caller's
+/// stream, and the caller's stream waits for the collective. The host waits for neither.
 class NcclCommunicator final : public Communicator {
   public:
     /// `control` and `connection` are communicators of the world with the same ranks: one compares calls in
-    /// the debug mode, the other tells ids of new links. Watch and link must outlive this.
+    /// the debug mode, the other distributes the ids of new links. Watch and link must outlive this.
     NcclCommunicator(LinkWatch& watch, WatchedLink& link, Group group, std::unique_ptr<Communicator> control,
                      std::unique_ptr<Communicator> connection);
 

@@ -15,7 +15,7 @@
 namespace drover {
 namespace {
 
-/// Where a rank runs; sent as it is in memory.
+/// Where a rank runs; sent as raw bytes.
 struct Whereabouts {
     std::uint64_t machine = 0;
     std::array<std::byte, 16> gpu{};
@@ -49,8 +49,8 @@ NcclCommunicators::~NcclCommunicators() {
     for (auto& [ranks, link] : links_) watch_.remove(*link);
 }
 
-/// NCCL refuses several ranks of one machine on one GPU. As ranks of different machines they are
-/// accepted; a value that the user has set stays.
+/// NCCL refuses several ranks of one machine on one GPU. It accepts them as ranks of different machines. A
+/// value set by the user is kept.
 void NcclCommunicators::tell_apart_ranks_of_one_gpu() {
     if (world_.size() == 1 || gpu_->device() != Device::cuda) return;
     const std::vector<Whereabouts> all =

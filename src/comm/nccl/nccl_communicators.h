@@ -7,13 +7,13 @@
 
 namespace drover {
 
-/// Makes the communicators of a mesh whose tensors are on GPUs, one per rank. The world carries everything
-/// but tensors (the ids of links, failures, the comparisons of comm_debug); its options apply here
-/// too. World and backend must outlive this, and this its communicators.
+/// Makes the communicators of a mesh whose tensors are on GPUs, one per rank. The world transports everything
+/// but tensors (the ids of links, failures, the comparisons of comm_debug); its options apply here too. World
+/// and backend must outlive this, and this its communicators.
 ///
-/// Communicators with the same ranks in the same order share a link, which lives as long as this. An
-/// operation that waits for too long is named with its axis and the ranks that are missing; when a rank
-/// fails, what the others' GPUs wait for is aborted, and the next call there throws.
+/// Communicators with the same ranks in the same order share a link, which lives as long as this. When an
+/// operation waits for too long, the error names its axis and the missing ranks. When a rank fails, pending
+/// operations on the others' GPUs are aborted, and the next call there throws.
 class NcclCommunicators {
   public:
     /// Collective over the world's ranks.
@@ -28,11 +28,10 @@ class NcclCommunicators {
     /// For a mesh.
     MakeCommunicator maker();
 
-    /// How many ranks have the GPU of this one, itself among them.
+    /// How many ranks use this rank's GPU, including itself.
     int ranks_of_gpu() const { return ranks_of_gpu_; }
 
-    /// What the collectives took on the GPU, if the world's options ask for that. Waits for those that are
-    /// under way.
+    /// Times of the collectives on the GPU, if the world's options request them. Waits for those in progress.
     CommunicationTimes times() { return watch_.times(); }
 
   private:
@@ -51,7 +50,7 @@ class NcclCommunicators {
 /// drover_nccl.so, so that one GPU can be used without it.
 std::unique_ptr<GpuLinks> load_nccl(Backend& backend);
 
-/// The number of the GPU that this rank is to use: the ranks of a machine take turns with its GPUs.
+/// The number of the GPU that this rank is to use: the ranks of a machine are assigned to its GPUs in turn.
 /// Collective over the world's ranks; Error when a machine has none.
 int gpu_of_rank(World& world);
 

@@ -10,17 +10,17 @@
 
 namespace drover {
 
-/// How far a rank has got on a link, in calls.
+/// A rank's progress on a link, in calls.
 struct LinkProgress {
     std::int64_t started = 0;  ///< that the host has handed over
     std::int64_t begun = 0;    ///< that the GPU has reached
 };
 
-/// Ranks tell each other by notes how far they have got. Their communication threads answer, so a rank that
-/// works, hangs or waits for its GPU answers too.
+/// Ranks report their progress to each other by notes. Their communication threads answer, so a rank answers
+/// even while it works, hangs or waits for its GPU.
 class ProgressNotes {
   public:
-    /// `look` says how far this rank has got on the link of that key; it is called on another thread.
+    /// `look` returns this rank's progress on the link with that key; it is called on another thread.
     using Look = std::function<LinkProgress(std::int64_t key)>;
     ProgressNotes(World& world, Look look);
     ~ProgressNotes();

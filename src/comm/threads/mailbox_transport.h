@@ -26,7 +26,7 @@ class Mailboxes {
         std::size_t bytes;
         Transport::Request request;  // the sender's
     };
-    /// A message that is waited for; its place belongs to the owner of the mailbox.
+    /// A receive that is waiting for its message; its memory belongs to the owner of the mailbox.
     struct Expected {
         int from;
         Channel channel;
@@ -53,7 +53,7 @@ class Mailboxes {
 };
 
 /// Bytes are copied once, straight from the sender's memory: by the receiver, or, when they are few, by
-/// whichever of the two comes last, so that only the other one has to be woken.
+/// whichever of the two is later, so that only the other one has to be woken.
 std::unique_ptr<Transport> make_mailbox_transport(std::shared_ptr<Mailboxes> mailboxes, int rank);
 
 }  // namespace drover

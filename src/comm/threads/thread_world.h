@@ -23,7 +23,7 @@ class ThreadWorld {
 };
 
 /// Runs work(world) for every rank of a new world, each on a thread of its own, and returns when all have
-/// ended. When one throws, the others are told; what the first one threw is thrown again here.
+/// ended. When one throws, the others are notified; the first exception is rethrown here.
 void run_as_threads(int size, const WorldOptions& options, const std::function<void(World&)>& work);
 
 }  // namespace drover

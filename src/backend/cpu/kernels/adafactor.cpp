@@ -10,7 +10,7 @@ bool is_matrix(const AdafactorLeaf& leaf) {
     return leaf.gradient.rank() == 2;
 }
 
-/// 1 − s and s, for means that forget.
+/// 1 − s and s: the weights of an exponential moving average.
 struct Shares {
     float old, newest;
 
@@ -22,7 +22,7 @@ struct Shares {
 /// Adds the sums of a leaf's squares to those of its rows and columns.
 template <class G>
 void add_squares(const AdafactorLeaf& leaf, float clip_factor) {
-    // Rows are taken so many at a time that they are still in a cache when the columns are summed.
+    // A block of rows is small enough to be still in a cache when the columns are summed.
     constexpr std::int64_t elements_per_block = 1 << 18;
     const std::int64_t rows = leaf.gradient.size(0), columns = leaf.gradient.size(1);
     const std::int64_t block_rows = columns < elements_per_block ? elements_per_block / columns : 1;
@@ -159,7 +159,7 @@ void adafactor_update(const AdafactorUpdate& op) {
     for (const AdafactorLeaf& leaf : op.leaves) {
         const double squares = *static_cast<const double*>(leaf.squares.raw());
         const double excess = __builtin_sqrt(squares / leaf.clipped_elements) / op.clip_threshold;
-        // Written so that what is not a number stays so.
+        // Written so that NaN stays NaN.
         const auto step = static_cast<float>(excess <= 1 ? learning_rate : learning_rate / excess);
         const auto keep = static_cast<float>(1 - learning_rate * leaf.weight_decay);
         with_leaf_update(leaf, scalars, op.rounding, [&](const auto& update) {

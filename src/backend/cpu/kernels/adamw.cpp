@@ -4,7 +4,7 @@
 namespace drover::cpu::DROVER_ISA {
 namespace {
 
-/// What is the same for all elements of a leaf, worked out in f64 (1 − beta2 in fp32 would lose four digits).
+/// Constants of a leaf, computed in f64 (1 − beta2 in fp32 would lose four digits).
 struct Factors {
     float keep;  ///< 1 − learning rate · weight decay
     float beta1, one_minus_beta1;

@@ -3,7 +3,7 @@
 namespace drover::cpu::DROVER_ISA {
 namespace {
 
-/// What online softmax knows of each query (column) of a block.
+/// State of online softmax for each query (column) of a block.
 struct RunningSoftmax {
     alignas(64) float max[max_block];
     alignas(64) float sum[max_block];
@@ -24,7 +24,7 @@ void hide_invisible(const Band& band, const Strip& s, float* scores, std::int64_
         }
 }
 
-/// Replaces a tile's scores by exp(score − max) with the maximum known so far, brings the running sums and
+/// Replaces a tile's scores by exp(score − max) with the maximum so far, and rescales the running sums and
 /// the weighted values out /*[pitch][block]*/ to that maximum.
 void softmax_step(const Band& band, std::int64_t rows, std::int64_t columns, float* scores,
                   std::int64_t block, RunningSoftmax& running, float* out, std::int64_t head_size) {

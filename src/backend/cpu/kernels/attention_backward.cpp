@@ -2,11 +2,11 @@
 
 /// Two kinds of task, so that each result has one writer and a fixed order of additions: a block of queries
 /// makes its dq from all keys that it sees, a block of keys its dk and dv from all queries that see it. Both
-/// compute the weights again from the scores and lse, which costs seven products of tiles instead of five.
+/// recompute the weights from the scores and lse, which costs seven products of tiles instead of five.
 namespace drover::cpu::DROVER_ISA {
 namespace {
 
-/// What a query brings along: log of the sum of exponentials, and delta = Σ dout · out.
+/// Per query: log of the sum of exponentials, and delta = Σ dout · out.
 struct QueryStatistics {
     alignas(64) float lse[max_block];
     alignas(64) float delta[max_block];

@@ -3,7 +3,7 @@
 #include "backend/cpu/kernels/integer_math.h"
 #include "backend/cpu/kernels/vector_math.h"
 
-/// What all attention kernels need to know of heads, sequences and who sees whom.
+/// Heads, sequences and which query sees which key, for all attention kernels.
 namespace drover::cpu::DROVER_ISA {
 
 /// One head of the tokens of a [N,heads,D] tensor.

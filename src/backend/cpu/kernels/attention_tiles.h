@@ -27,10 +27,10 @@ inline std::int64_t block_for(std::int64_t head_size) {
     return block;
 }
 
-// ------------------------------------------------------------------------------------------- products of
+// ------------------------------------------------------------------------------------------ products of
 // tiles
 
-/// Accumulators that fit into the registers beside their operands: tile_rows × tile_vectors.
+/// Accumulators that fit into the registers together with their operands: tile_rows × tile_vectors.
 inline constexpr int tile_rows = 6;
 inline constexpr int tile_vectors = lanes == 16 ? 4 : 2;
 
@@ -99,8 +99,7 @@ inline void multiply(const Product& product, std::int64_t rows, std::int64_t col
     if constexpr (vectors > 1) multiply<transposed, vectors - 1>(product, rows, column, end);
 }
 
-// -------------------------------------------------------------------------------------- packing and
-// transposing
+// ----------------------------------------------------------------------------------- packing and transposing
 
 /// to[j][i] = from[i][j]; both sizes are multiples of `lanes`.
 inline void transpose(const float* from, std::int64_t from_pitch, std::int64_t rows, std::int64_t columns,
@@ -159,7 +158,7 @@ inline void fill_zero(float* to, std::int64_t count) {
     for (std::int64_t i = 0; i < count; i += lanes) store_vector(to + i, Floats{});
 }
 
-// ------------------------------------------------------------------------------------- who sees whom in a
+// ----------------------------------------------------------------------------------------- visibility in a
 // tile
 
 /// Rows [row, row + rows) of a tile and the range of columns, in multiples of `strip`, that they see any of.

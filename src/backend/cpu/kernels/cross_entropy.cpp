@@ -10,7 +10,7 @@ struct Maximum {
     std::int32_t index;
 };
 
-/// The largest logit and where it first stands. NaN is never larger; it shows in the sum of exponentials.
+/// The largest logit and its first index. NaN never compares larger; it shows up in the sum of exponentials.
 template <class T>
 Maximum maximum_of_row(const T* logits, std::int64_t width) {
     const Floats lowest = splat(-__builtin_inff());
@@ -75,7 +75,7 @@ void statistics(const CrossEntropyStatistics& op) {
     for_each_row(op.logits.size(0), vocabulary, [&](std::int64_t row) {
         const auto* logits = static_cast<const T*>(op.logits.raw()) + row * op.logits.stride(0);
         const Maximum maximum = maximum_of_row(logits, vocabulary);
-        // A row of −∞ only has exponentials of zero: its share in a larger vocabulary.
+        // If all logits of the row are −∞ (part of a larger vocabulary), all exponentials are zero.
         const float reference = maximum.value == -__builtin_inff() ? 0.f : maximum.value;
         max[row] = maximum.value;
         sum_exp[row] = sum_of_exponentials(logits, reference, vocabulary);
@@ -86,8 +86,8 @@ void statistics(const CrossEntropyStatistics& op) {
     });
 }
 
-/// What the gradient of a row's logits is made of: factor · exp(logit − max) − everywhere, and at the target
-/// − at_target too.
+/// The gradient of a row's logits is factor · exp(logit − max) − everywhere, and at the target also −
+/// at_target.
 struct RowGradient {
     float max, factor, everywhere, at_target;
 };

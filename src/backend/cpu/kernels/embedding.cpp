@@ -55,7 +55,7 @@ void embedding_backward(const GroupedEmbeddingBackward& grouped) {
             const auto* dy = static_cast<const decltype(y)*>(op.dy.raw());
             auto* dweight = static_cast<decltype(w)*>(op.dweight.raw());
             const std::int64_t dy_stride = op.dy.stride(0), dweight_stride = op.dweight.stride(0);
-            // Some tokens are far more frequent than others, so tasks are handed out as threads get free.
+            // Some tokens are far more frequent than others, so tasks are handed out as threads become free.
             constexpr std::int64_t rows_per_task = elements_per_task / block_columns;
             const std::int64_t row_tasks = (vocabulary + rows_per_task - 1) / rows_per_task;
 #pragma omp parallel for collapse(2) schedule(dynamic) if (row_tasks * blocks > 1)

@@ -22,7 +22,7 @@ void clip_factor(const ClipFactor& op) {
     const auto norm = static_cast<float>(__builtin_sqrt(total) / static_cast<double>(op.gradient_scale));
     const float factor = op.max_norm / (norm + 1e-6f);
     scalars[StepScalar::gradient_norm] = norm;
-    // Written so that a norm that is not a number gives a factor that is not one either.
+    // Written so that a NaN norm gives a NaN factor.
     scalars[StepScalar::clip_factor] = (op.max_norm <= 0 || factor > 1 ? 1.f : factor) / op.gradient_scale;
     const bool finite = __builtin_isfinite(norm) &&
                         (!op.loss || __builtin_isfinite(*static_cast<const double*>(op.loss.raw())));

@@ -6,9 +6,9 @@
 
 namespace drover::cpu::DROVER_ISA {
 
-/// x moved to one of its two neighbours in bf16: to the larger one, in magnitude, with the probability that
-/// x's distance from the smaller one gives. The upper halves of `noise` decide. Numbers that bf16 can hold
-/// stay as they are.
+/// x rounded to one of its two neighbours in bf16: to the one larger in magnitude with a probability
+/// proportional to x's distance from the smaller one. The upper halves of `noise` decide. Values that bf16
+/// represents exactly are unchanged.
 [[gnu::always_inline]] inline Floats rounded_stochastically(Floats x, Words noise) {
     const Words rounded = (bits_as<Words>(x) + (noise >> 16)) & 0xFFFF0000u;
     return x == x ? bits_as<Floats>(rounded) : x;
@@ -26,19 +26,19 @@ class LeafNoise {
           stream_(philox_stream(place.leaf, static_cast<std::uint64_t>(step))),
           place_(place),
           columns_(param.rank() == 2 ? param.size(1) : 1) {
-        // Whole rows follow each other without a gap.
+        // Whole rows are contiguous.
         if (columns_ == place.columns) columns_ = param.numel();
     }
 
-    /// How many elements from `begin` on, but not more than `limit`, stand together in the whole leaf and fit
-    /// into a Room.
+    /// How many elements from `begin` on, at most `limit`, are contiguous in the whole leaf and fit into a
+    /// Room.
     std::int64_t run_length(std::int64_t begin, std::int64_t limit) const {
         const std::int64_t in_row = columns_ - begin % columns_, longest = in_row < most ? in_row : most;
         return longest < limit ? longest : limit;
     }
 
-    /// The words of `count` such elements; those behind them, up to a whole vector, are of no use but may be
-    /// read.
+    /// The words of `count` such elements. The words after them, up to a whole vector, are meaningless but
+    /// may be read.
     const std::uint32_t* draw(std::int64_t begin, std::int64_t count, Room& room) const {
         const std::int64_t row = place_.row_begin + begin / columns_,
                            column = place_.column_begin + begin % columns_;
@@ -68,8 +68,8 @@ class LeafNoise {
     std::int64_t columns_;  // of this part, or all of its elements when its rows are whole
 };
 
-/// What every optimizer does with the elements of one leaf: clip the gradient, take the master copy or the
-/// parameter, and put the result back, rounded as asked.
+/// The part common to all optimizers, for one leaf: clips the gradient, reads the master copy or the
+/// parameter, and writes back the result, rounded as requested.
 template <class P, class G>
 class LeafUpdate {
   public:
@@ -111,8 +111,7 @@ class LeafUpdate {
     template <bool stochastic, class Step>
     [[gnu::always_inline]] void run_piece(std::int64_t begin, std::int64_t count, const std::uint32_t* noise,
                                           const Step& given_step) const {
-        // Copies of its own: the compiler would have to expect that a store changes what is behind a
-        // reference.
+        // Local copies: the compiler would have to assume that a store changes what a reference refers to.
         const Step step = given_step;
         P* const param = param_;
         const G* const gradient = gradient_;
@@ -142,7 +141,7 @@ class LeafUpdate {
     LeafNoise noise_;
 };
 
-/// Whether updates are to leave everything as it is.
+/// Whether updates are to be skipped.
 inline bool skips(const Tensor& scalars) {
     return static_cast<const float*>(scalars.raw())[StepScalar::skips] != 0;
 }

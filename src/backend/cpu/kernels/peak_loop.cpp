@@ -8,7 +8,7 @@ namespace {
 /// Enough independent chains to hide a multiply-add's latency on two units, few enough for the registers.
 constexpr int chains = 12;
 
-/// Keeps the compiler from dropping a chain whose result nobody reads, and from merging repetitions.
+/// Keeps the compiler from dropping a chain whose result is unused, and from merging repetitions.
 template <class Vector>
 [[gnu::always_inline]] inline void keep(Vector& value) {
     asm volatile("" : "+x"(value));
@@ -41,7 +41,7 @@ void multiply_add(std::int64_t repetitions) {
 }
 #endif
 
-/// Time for which this thread has had a processor.
+/// CPU time of this thread.
 double processor_seconds() {
     timespec time;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -12,8 +12,8 @@ void softmax_row(const float* logits, float* probabilities, std::int64_t experts
     for (std::int64_t e = 0; e < experts; ++e) probabilities[e] /= sum;
 }
 
-/// The likeliest expert that is less likely than (or as likely as, and behind) the previous choice; −1 at
-/// first.
+/// The likeliest expert after the previous choice: less likely, or as likely with a higher index. previous =
+/// −1 at first.
 std::int64_t next_choice(const float* probabilities, std::int64_t experts, std::int64_t previous) {
     std::int64_t best = -1;
     for (std::int64_t e = 0; e < experts; ++e) {
@@ -52,7 +52,7 @@ void router(const Router& op) {
     });
     if (!op.choices) return;
 
-    // Small sums in a fixed order; the choices are made again, since dense slots do not tell them.
+    // Small sums in a fixed order; the choices are recomputed, since dense slots do not record them.
     const std::int32_t* counts = op.counts ? data_of<std::int32_t>(op.counts) : nullptr;
     double* choices = data_of<double>(op.choices);
     double* sums = data_of<double>(op.probability_sums);
@@ -80,7 +80,7 @@ void router_backward(const RouterBackward& op) {
             const float* weights = data_of<float>(op.weights) + n * slots;
             const float* dweights = data_of<float>(op.dweights) + n * slots;
             const bool counted = !counts || counts[n] != 0;
-            // weight = p / Σ p over the chosen ones, which are those with a weight.
+            // weight = p / Σ p over the chosen experts, which are those with a positive weight.
             float chosen_sum = 0, mean = 0;
             for (std::int64_t s = 0; s < slots; ++s)
                 if (weights[s] > 0) {
@@ -108,7 +108,7 @@ void balance_loss(const BalanceLoss& op) {
     const double* sums = data_of<double>(op.probability_sums);
     float* balance = data_of<float>(op.balance);
     double tokens = 0, loss = 0;
-    for (std::int64_t e = 0; e < experts; ++e) tokens += choices[e];  // everyone has a first choice
+    for (std::int64_t e = 0; e < experts; ++e) tokens += choices[e];  // all have a first choice
     tokens = tokens > 0 ? tokens : 1;
     for (std::int64_t e = 0; e < experts; ++e) {
         double fraction = 0;

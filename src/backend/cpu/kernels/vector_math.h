@@ -225,7 +225,7 @@ template <class T>
     return static_cast<T*>(tensor.raw());
 }
 
-/// Calls body(T{}) with the element type that `dtype` (f32 or bf16) stands for.
+/// Calls body(T{}) with the element type of `dtype` (f32 or bf16).
 template <class Body>
 [[gnu::always_inline]] inline void with_type(DType dtype, const Body& body) {
     switch (dtype) {
@@ -238,7 +238,7 @@ template <class Body>
     }
 }
 
-/// The same with f16 among them.
+/// The same, also for f16.
 template <class Body>
 [[gnu::always_inline]] inline void with_any_type(DType dtype, const Body& body) {
     if (dtype == DType::f16) return body(f16{});

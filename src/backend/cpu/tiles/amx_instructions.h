@@ -9,8 +9,8 @@ namespace drover::cpu::tiles {
 
 inline constexpr int tile_bytes = 1024;
 
-/// For this thread: palette 1 as the architecture defines it, whatever CPUID says about tiles. All become
-/// zero.
+/// For this thread: palette 1 as the architecture defines it, whatever CPUID says about tiles. All tiles
+/// become zero.
 inline void configure_tiles() {
     struct alignas(64) Configuration {
         std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -22,7 +22,7 @@ inline void configure_tiles() {
     asm volatile("ldtilecfg %0" ::"m"(configuration));
 }
 
-/// A thread that is done gives its tiles back, so that the kernel need not save them.
+/// A finished thread releases its tiles, so that the kernel need not save them.
 inline void release_tiles() {
     asm volatile("tilerelease");
 }

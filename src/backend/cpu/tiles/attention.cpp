@@ -32,15 +32,15 @@ std::int64_t blocks_in(std::int64_t length) {
     return (length + block_tokens - 1) / block_tokens;
 }
 
-/// What online softmax knows of each query of a block.
+/// State of online softmax for each query of a block.
 struct RunningSoftmax {
     alignas(64) float max[block_tokens];  ///< of the scores times scale times log2 e
     alignas(64) float sum[block_tokens];
 };
 
-/// Turns a block of scores into weights 2^(score · factor − max), as a right operand, with the maximum known
-/// so far; brings the running sums and `out` to that maximum. All queries have seen a key when it is not the
-/// `first`.
+/// Turns a block of scores into weights 2^(score · factor − max), as a right operand, with the maximum so
+/// far; rescales the running sums and `out` to that maximum. Unless the block is the `first`, every query has
+/// seen a key.
 void softmax_step(const Band& band, const Block& keys, const Block& queries, float factor, bool first,
                   const HeadTiles& head, RunningSoftmax& running, const Memory& memory) {
     const bool whole = keys.count == block_tokens && band.whole(0, block_tokens, block_tokens);
@@ -71,7 +71,7 @@ void softmax_step(const Band& band, const Block& keys, const Block& queries, flo
                 }
         }
         store_vector(max, largest);
-        // Hidden scores are already times the factor.
+        // Hidden scores already include the factor.
         const float rest_of_factor = whole ? factor : 1.f;
         std::byte* weights = memory.weights + tile * keys.steps() * tile_bytes;
         for (std::int64_t row = 0; row < rows; row += 2) {
@@ -99,7 +99,7 @@ void attend(const Attention& op, std::int64_t head_index, std::int64_t first_tok
     for (std::int64_t key_block = query_block; key_block >= first_key / block_tokens; --key_block) {
         const Block keys(key_block, length);
         const bool first = key_block == query_block;
-        // Tiles that the product leaves out must hold numbers: they are hidden, but read.
+        // Tiles that the product skips must not hold NaN: they are hidden, but read.
         if (keys.count < block_tokens) __builtin_memset(memory.scores, 0, score_floats * sizeof(float));
         const std::int64_t slot = key_block - first_packed;
         multiply<Unit>({.left = memory.keys + slot * head.tokens_by_depth_bytes(),

@@ -53,7 +53,7 @@ struct Memory {
 };
 
 /// From scores and dweights: weights = 2^(score · factor − lse) and dscores = weight · (dweight − delta), as
-/// the operands that the products with them want.
+/// operands of the products that follow.
 void score_gradients(const Band& band, const Block& keys, const Block& queries, float factor,
                      const float* lse, const float* delta, const Memory& memory) {
     const bool whole = keys.count == block_tokens && band.whole(0, block_tokens, block_tokens);
@@ -170,13 +170,13 @@ class HeadGradient {
                          static_cast<std::size_t>(blocks_ * head_.sum_floats()) * sizeof(float));
     }
 
-    /// What one block of keys and one of queries give to dk, dv and dq.
+    /// Adds what one block of keys and one of queries contribute to dk, dv and dq.
     void add_gradients(std::int64_t key_block, std::int64_t query_block) {
         const Block keys(key_block, length_), queries(query_block, length_);
         const std::int64_t key_tokens = key_block * head_.tokens_by_depth_bytes();
         const std::int64_t query_tokens = query_block * head_.tokens_by_depth_bytes();
         const std::int64_t query_heads = query_block * head_.head_by_tokens_bytes();
-        // Tiles that the products leave out must hold numbers: they are hidden, but read.
+        // Tiles that the products skip must not hold NaN: they are hidden, but read.
         if (keys.count < block_tokens || queries.count < block_tokens) {
             __builtin_memset(memory_.scores, 0, score_floats * sizeof(float));
             __builtin_memset(memory_.dweights, 0, score_floats * sizeof(float));

@@ -3,8 +3,8 @@
 #include "backend/cpu/kernels/attention_parts.h"
 #include "backend/cpu/tiles/pack.h"
 
-/// What attention's forward and backward in tiles have in common: blocks of 64 tokens, their packed operands,
-/// and vectors of weights on their way back into operands.
+/// Shared by attention's forward and backward in tiles: blocks of 64 tokens, their packed operands, and the
+/// conversion of weights back into operands.
 namespace drover::cpu::tiles {
 
 /// Tokens of a block of queries or keys, and its tiles.
@@ -85,7 +85,7 @@ inline void pack_head(const HeadRows<const bf16>& head, std::int64_t first_token
 }
 
 inline constexpr float log2_of_e = 1.4426950408889634f;
-/// Stands for minus infinity where differences of it must stay numbers.
+/// Used instead of minus infinity where differences must not become NaN.
 inline constexpr float hidden_score = -1e30f;
 
 /// Two rows of fp32 rounded to bf16, as a row of a right operand: pairs of depth.
@@ -132,8 +132,8 @@ inline void unpack_transposed(const HeadRows<bf16>& head, std::int64_t first_tok
         }
 }
 
-/// Runs body(sequence, head) for `heads` heads of every sequence, each on one thread with the unit at hand,
-/// and gap(head, begin, end) for the tokens in no sequence.
+/// Runs body(sequence, head) for `heads` heads of every sequence, each on one thread with `Unit` set up, and
+/// gap(head, begin, end) for the tokens in no sequence.
 template <class Unit, class Body, class Gap>
 void for_each_head(const Sequences& sequences, std::int64_t heads, std::int64_t parts, const Body& body,
                    const Gap& gap) {

@@ -123,14 +123,13 @@ class Product {
         }
     }
 
-    /// Where the tiles of a block of rows are, as TileProduct wants them.
+    /// Where the tiles of a block of rows are, in TileProduct's terms.
     struct LeftPanels {
         const std::byte* data;
         std::int64_t pitch, row, step;
     };
 
-    /// Whole tiles of a matrix that is stored by rows can be loaded from where they are; all others are
-    /// packed.
+    /// Whole tiles of a matrix that is stored by rows can be loaded in place; all others are packed.
     LeftPanels left_panels(const Piece& piece, std::int64_t rows, std::int64_t depth,
                            std::byte* packed) const {
         if (Unit::loads_strided_tiles && !piece.depth_is_row && rows % tile_width == 0 &&

@@ -7,7 +7,7 @@
 
 namespace drover::cpu::tiles {
 
-/// Memory that a product needs besides its operands; any content, aligned to 64 bytes.
+/// Memory that a product needs in addition to its operands; any content, aligned to 64 bytes.
 struct Scratch {
     std::byte* shared;            ///< shared_bytes()
     std::byte* const* of_thread;  ///< for each thread, thread_bytes()

@@ -30,8 +30,7 @@ struct Piece {
     return widen(low) | (widen(high) << 16);
 }
 
-/// A whole tile. Its 16 × 16 words are pairs of depth; both ways of storing give them, in rows of one kind or
-/// of the other.
+/// A whole tile. Its 16 × 16 words are pairs of depth. Either storage order yields them, transposed or not.
 template <Operand operand, bool depth_is_row>
 inline void pack_whole_tile(const bf16* from, std::int64_t stride, std::byte* to) {
     Floats words[lanes];

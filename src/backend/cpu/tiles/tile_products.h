@@ -5,8 +5,8 @@
 #include "backend/cpu/kernels/vector_math.h"
 #include "backend/cpu/tiles/amx_instructions.h"
 
-/// Who multiplies bf16 tiles: AMX's tile registers, or vectors with products of bf16 pairs. Both read
-/// operands that pack.h has laid out and sum in fp32.
+/// The units that multiply bf16 tiles: AMX's tile registers, or vectors with products of bf16 pairs. Both
+/// read operands that pack.h has laid out and sum in fp32.
 namespace drover::cpu::tiles {
 
 inline constexpr std::int64_t tile_width = 16;  ///< rows of the left operand, columns of the right one
@@ -23,8 +23,8 @@ struct TileProduct {
     float* sums;
     std::int64_t sums_pitch;  ///< floats between rows of tiles; the tiles of a row are back to back
     bool add;
-    /// Bytes between the rows of a left tile, and between the tiles of a panel: those of packed panels, or of
-    /// a matrix as it lies in memory.
+    /// Bytes between the rows of a left tile, and between the tiles of a panel. The defaults are those of
+    /// packed panels; others address a matrix in place.
     std::int64_t left_row = 64;
     std::int64_t left_step = tile_bytes;
 
@@ -86,8 +86,8 @@ struct AmxUnit {
 
 /// Only where the processor has AVX512_BF16.
 struct VectorUnit {
-    /// Rows at a distance of pages would share one set of the first-level cache, and take a register each for their
-    /// addresses.
+    /// Rows that are pages apart would share one set of the first-level cache, and each would take a register
+    /// for its address.
     static constexpr bool loads_strided_tiles = false;
 
     static void begin() {}

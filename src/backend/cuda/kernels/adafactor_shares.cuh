@@ -4,7 +4,7 @@
 
 namespace drover::cuda {
 
-/// 1 − s and s, for means that forget.
+/// 1 − s and s: the weights of an exponential moving average.
 struct Shares {
     float old, newest;
 

@@ -11,7 +11,7 @@ struct SquaredLeaf {
     float* means;                               ///< null for matrices
     double* squares;                            ///< null where the leaf is not counted
     std::int64_t count, columns;
-    ChainLink link;     ///< of those with the same squares
+    ChainLink link;     ///< chains the leaves with the same squares
     std::int64_t type;  ///< a DType
 };
 

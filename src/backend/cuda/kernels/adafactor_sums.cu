@@ -2,7 +2,7 @@
 #include "backend/cuda/kernels/addition_chains.h"
 
 // A block squares a tile of a matrix and leaves partial sums of the tile's rows and columns; a second kernel
-// adds them in order. So a gradient is read once.
+// adds them in order, so a gradient is read once.
 
 namespace drover::cuda {
 namespace {
@@ -13,7 +13,7 @@ struct SquaredMatrix {
     std::int64_t rows, columns;
     std::int64_t row_partials;     ///< where they begin: [column tiles][rows]
     std::int64_t column_partials;  ///< likewise: [row tiles][columns]
-    ChainLink link;                ///< of those with the same column_sums
+    ChainLink link;                ///< chains the matrices with the same column_sums
     std::int64_t type;             ///< a DType
 
     __host__ __device__ std::int64_t row_tiles() const { return row_tiles_of(rows); }

@@ -33,7 +33,7 @@ std::int64_t chunks_of(const FactoredLeaf& leaf) {
                             : ceil_div(leaf.count, elements_per_chunk);
 }
 
-/// What all elements of a leaf are multiplied by.
+/// Factors that all elements of a leaf share.
 struct StepSizes {
     float keep, step;
 
@@ -41,7 +41,7 @@ struct StepSizes {
         const double learning_rate = scalars[StepScalar::learning_rate];
         const double excess = sqrt(*leaf.squares / leaf.clipped_elements) / clip_threshold;
         keep = static_cast<float>(1 - learning_rate * leaf.weight_decay);
-        // Written so that what is not a number stays so.
+        // Written so that NaN stays NaN.
         step = static_cast<float>(excess <= 1 ? learning_rate : learning_rate / excess);
     }
 };
@@ -75,7 +75,7 @@ struct AdafactorStep {
     }
 };
 
-/// What a thread knows of its tile of a matrix.
+/// A thread's state for its tile of a matrix.
 struct TileUpdate {
     MatrixTile tile;
     float keep, step, clip_factor;

@@ -8,7 +8,7 @@ struct AdamWStep {
     using Cursor = NoCursor;
     static constexpr int moments = 2;
 
-    /// Worked out in f64 (1 − beta2 in fp32 would lose four digits).
+    /// Computed in f64 (1 − beta2 in fp32 would lose four digits).
     struct Constants {
         float keep;  ///< 1 − learning rate · weight decay
         float beta1, one_minus_beta1;

@@ -2,8 +2,9 @@
 
 #include "backend/cuda/kernels/eight_elements.cuh"
 
-/// Elements whose type is known when a kernel is compiled, or only when it runs: `Any`, f32, bf16 or f16 as a
-/// DType says. One kernel then serves tensors of all types, and one more the types that matter for speed.
+/// Elements whose type is known when a kernel is compiled, or only when it runs: `Any`, f32, bf16 or f16
+/// given by a DType. One kernel then serves tensors of all types, and specialised ones the types that matter
+/// for speed.
 namespace drover::cuda {
 
 struct Any {};

@@ -6,18 +6,18 @@
 #include "backend/cuda/kernels/sequence_map.h"
 
 /// Tiles of 64 queries and 64 keys, in fp32, for a block of 16 × 16 threads: a thread owns 4 × 4 elements of
-/// a product of tiles. Loads put zeros where a token is in no sequence or beyond the tile, so that what
-/// stands there cannot matter.
+/// a product of tiles. Loads put zeros where a token is in no sequence or beyond the tile, so that the
+/// contents there cannot matter.
 namespace drover::cuda::tiles {
 
 constexpr int tile = 64;
 constexpr int threads = 256;
 /// Columns of a head that are in shared memory at a time while scores are made.
 constexpr int slice = 32;
-/// Keeps rows of shared tiles aligned to 16 bytes and columns out of each other's banks.
+/// Keeps rows of shared tiles aligned to 16 bytes and columns in different banks.
 constexpr int pitch = tile + 4;
 
-/// A tensor [N,heads,D] as kernels get it.
+/// A tensor [N,heads,D] as passed to kernels.
 template <class T>
 struct Heads {
     T* data;
@@ -129,7 +129,7 @@ __device__ void multiply_heads(const Heads<const T>& rows, std::int64_t row_head
     }
 }
 
-/// What all kernels know about the operation.
+/// The parameters of the operation that all kernels need.
 struct Geometry {
     int heads, group, head_size, row_length, tiles_of_row;
     int window;
@@ -151,11 +151,11 @@ struct Geometry {
         return {static_cast<std::int64_t>(index / tiles_of_row) * row_length + first,
                 min(tile, row_length - first), used};
     }
-    /// Where a token's value stands in [rows,heads,row_length].
+    /// Index of a token's value in [rows,heads,row_length].
     __device__ std::int64_t statistics_at(std::int64_t token, std::int64_t head) const {
         return (token / row_length * heads + head) * row_length + token % row_length;
     }
-    /// The first token that one may see, and the end of those that may see one.
+    /// The first token that a token may see, and the end of the tokens that may see it.
     __device__ int low(const SequenceOfToken& sequence, int token) const {
         return window > 0 ? max(sequence.begin, token - window + 1) : sequence.begin;
     }
@@ -195,7 +195,7 @@ dim3 grid_of(const Operation& op, const Geometry& geometry, std::int64_t heads, 
                 static_cast<unsigned>(heads), static_cast<unsigned>(ceil_div(op.q.size(2), width)));
 }
 
-/// Columns of a result that a block makes: the others are made by other blocks, from the same scores.
+/// Columns of a result that one block computes; other blocks compute the rest from the same scores.
 template <class Body>
 void with_width(std::int64_t head_size, const Body& body) {
     if (head_size <= 64)

@@ -7,7 +7,7 @@ namespace drover::cuda {
 namespace {
 
 constexpr int warps = 8, columns_of_block = 32 * 8;
-/// Rows that one warp has under way at once.
+/// Rows that one warp has in flight at once.
 constexpr int unrolled = 4;
 
 /// Lane l has columns 8l … 8l + 7 of the block's, or, where rows are not aligned, l, l + 32, …

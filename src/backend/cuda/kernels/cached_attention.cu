@@ -1,12 +1,12 @@
 #include "backend/cuda/kernels/device_code.cuh"
 
-/// One block per new token and query head. What it adds up, and in which order, depends on the token's
-/// position only, so its result does not depend on the other tokens.
+/// One block per new token and query head. What it sums, and in which order, depends only on the token's
+/// position, so its result does not depend on the other tokens.
 namespace drover::cuda {
 namespace {
 
 constexpr int threads = 256;
-/// Threads that make a score together.
+/// Threads that compute a score together.
 constexpr int group = 8;
 /// Keys whose scores are held at once.
 constexpr int key_block = threads;
@@ -49,8 +49,8 @@ __device__ float block_max(float value) {
     return warp_max(of_warp[threadIdx.x % (threads / 32)]);
 }
 
-/// `step` elements at a time: those of a pack, or one. A thread then has `columns` of them, at (column
-/// thread)·step and every column_threads·step further; the rest of the threads have other keys.
+/// `step` elements at a time: a pack, or one element. A thread has `columns` such groups, at (column
+/// thread)·step and then every column_threads·step; the other threads work on other keys.
 template <class T, int step>
 __global__ void __launch_bounds__(threads)
     attend(View<const T> q, View<const T> key_cache, View<const T> value_cache, View<T> out,
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(threads)
     float largest = -__builtin_huge_valf(), sum = 0.f;
     for (std::int64_t begin = first; begin <= position; begin += key_block) {
         const int count = static_cast<int>(min(static_cast<std::int64_t>(key_block), position + 1 - begin));
-        __syncthreads();  // weights of the block before may still be read
+        __syncthreads();  // weights of the previous block may still be read
         for (int key = threadIdx.x / group; key < key_block; key += threads / group) {
             float score = 0.f;
             if (key < count) {

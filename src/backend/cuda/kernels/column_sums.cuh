@@ -7,7 +7,7 @@
 namespace drover::cuda {
 
 inline constexpr int columns_per_block = 32, summing_warps = 16;
-/// Slices that a thread has under way at once: few threads have all the sums, so each waits seldom.
+/// Slices that a thread has in flight at once: so few threads compute the sums that each should rarely wait.
 inline constexpr int slices_at_once = 9;
 
 template <class Out>

@@ -5,7 +5,7 @@ namespace drover::cuda {
 namespace {
 
 constexpr int threads = 256;
-/// Eights that a thread has under way at once.
+/// Eights that a thread has in flight at once.
 constexpr int unrolled = 4;
 constexpr std::int32_t elements_per_block = threads * unrolled * 8;
 

@@ -5,7 +5,7 @@ namespace drover::cuda {
 namespace {
 
 constexpr int threads = 256;
-/// Eights that a thread works on at once, while as many are under way.
+/// Eights that a thread works on at once, while the same number is in flight.
 template <class T>
 inline constexpr int unrolled = sizeof(T) == 2 ? 4 : 2;
 constexpr std::int32_t no_index = 0x7FFFFFFF;
@@ -25,7 +25,7 @@ struct PairOf<half_t> {
     using Type = __half2;
 };
 
-/// The largest element that is no NaN.
+/// The largest element that is not NaN.
 template <class T, int count>
 __device__ float largest_of(const Eight<T> (&eights)[count]) {
     if constexpr (sizeof(T) == 2) {
@@ -44,8 +44,8 @@ __device__ float largest_of(const Eight<T> (&eights)[count]) {
     }
 }
 
-/// Online softmax: the largest logit so far, the group of a thread's logits in which it stands (the last one
-/// that was taken, of equals), and the sum of the exponentials from there. NaN is never larger; it shows in
+/// Online softmax: the largest logit so far, the group of a thread's logits that contains it (of equals, the
+/// last one read), and the sum of the exponentials relative to it. NaN never compares larger; it shows up in
 /// the sum.
 template <class T>
 struct Running {
@@ -53,7 +53,7 @@ struct Running {
     float sum = 0;
     std::int32_t group = 0;
 
-    /// A row of −∞ only has exponentials of zero: its share in a larger vocabulary.
+    /// If all logits of the row are −∞ (part of a larger vocabulary), all exponentials are zero.
     __device__ float reference() const { return max == lowest() ? 0.f : max; }
     __device__ ExponentialsFrom<T> exponentials() const { return ExponentialsFrom<T>(reference()); }
 
@@ -77,7 +77,7 @@ struct Running {
         sum += other.sum;
     }
 
-    /// All threads' together, in every thread; the group stays each thread's own.
+    /// Merges all threads' values into every thread, except the group, which stays each thread's own.
     __device__ void merge_block() {
         __shared__ float maxima[threads / 32], sums[threads / 32];
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -105,7 +105,7 @@ struct Results {
 };
 
 /// A row, cut for the threads of a block: elements before the first 16-byte boundary, groups of `unrolled`
-/// eights per thread, of which the last may be incomplete, and elements behind the last eight.
+/// eights per thread, of which the last may be incomplete, and elements after the last eight.
 template <class T>
 struct CutRow {
     const T* logits;
@@ -134,7 +134,7 @@ struct CutRow {
             if (eight(group, i) < eights) to[i] = load_eight_streaming(logits + before + eight(group, i) * 8);
     }
 
-    /// The first of this thread's elements in the group that is `value`.
+    /// The first of this thread's elements in the group that equals `value`.
     __device__ std::int32_t find(float value, std::int32_t group) const {
         if (group == group_before) return threadIdx.x;
         if (group == group_behind()) return behind() + threadIdx.x;

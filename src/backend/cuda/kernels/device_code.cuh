@@ -8,10 +8,11 @@
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/kernels.h"
 
-/// What the kernels are made of: element types, wide loads and stores, sums over a warp or a block, launches.
+/// Building blocks of the kernels: element types, wide loads and stores, sums over a warp or a block,
+/// launches.
 namespace drover::cuda {
 
-// ------------------------------------------------------------------------------------------------- element types
+// --------------------------------------------------------------------------------------------- element types
 
 /// The device's type for a host element type of core/dtype.h.
 using half_t = __half;
@@ -48,8 +49,8 @@ template <class T>
 __device__ inline float rounded(float x) {
     return to_float(from_float<T>(x));
 }
-/// In one instruction at full rate: a pair of bf16 of which the upper is x and the lower 0 is x as an fp32.
-/// The conversion of one number shares a slow unit with exponentials.
+/// One instruction at full rate: a pair of bf16 with x in the upper half and 0 in the lower is x as an fp32.
+/// The single conversion shares a slow unit with exponentials.
 template <>
 __device__ inline float rounded<bfloat_t>(float x) {
     std::uint32_t pair;
@@ -78,7 +79,7 @@ T* elements(const Tensor& tensor) {
     return static_cast<T*>(tensor.raw());
 }
 
-// ------------------------------------------------------------------------------------------- 16 bytes at a time
+// ---------------------------------------------------------------------------------------- 16 bytes at a time
 
 /// Elements that one 16-byte access holds.
 template <class T>
@@ -105,7 +106,7 @@ bool packs_fit(const void* data, std::int64_t columns, std::int64_t stride) {
            stride % pack_size<T> == 0;
 }
 
-// --------------------------------------------------------------------------------------- sums in a fixed order
+// ------------------------------------------------------------------------------------- sums in a fixed order
 
 template <class T>
 __device__ inline T warp_sum(T value) {
@@ -118,7 +119,8 @@ __device__ inline float warp_max(float value) {
     return value;
 }
 
-/// The sum over all threads of the block, in every thread. All threads must call it; blockDim.x is a multiple of 32, at most 1024.
+/// The sum over all threads of the block, in every thread. All threads must call it; blockDim.x is a
+/// multiple of 32, at most 1024.
 template <class T>
 __device__ inline T block_sum(T value) {
     __shared__ T of_warp[32];
@@ -130,7 +132,7 @@ __device__ inline T block_sum(T value) {
     return warp_sum(lane < warps ? of_warp[lane] : T(0));
 }
 
-// ------------------------------------------------------------------------------------------------------ launches
+// -------------------------------------------------------------------------------------------------- launches
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
     return (a + b - 1) / b;

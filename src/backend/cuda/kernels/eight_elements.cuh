@@ -5,8 +5,8 @@
 #include "backend/cuda/kernels/device_code.cuh"
 
 /// Eight elements at a time, worked on in fp32 whatever their type: one 16-byte access for 16-bit types, two
-/// for fp32. What is loaded stays as it came until it is used, so that several loads can be under way in few
-/// registers.
+/// for fp32. Loaded values stay unconverted until they are used, so that several loads can be in flight in
+/// few registers.
 namespace drover::cuda {
 
 template <class T>
@@ -42,8 +42,8 @@ __device__ inline void store_eight_streaming(T* to, const Eight<T>& eight) {
     for (int i = 0; i < int(sizeof(T) / 2); ++i) __stcs(reinterpret_cast<uint4*>(to) + i, eight.bits[i]);
 }
 
-/// As to_floats(), for kernels that hold many eights at once: the update of AdamW spills registers with that
-/// one, and this way it does not where it matters.
+/// Like to_floats(), for kernels that hold many eights at once. With to_floats() the AdamW update spills
+/// registers; with this it does not where it matters.
 template <class T>
 __device__ inline void to_floats_by_element(const Eight<T>& eight, float (&values)[8]) {
     const T* elements = reinterpret_cast<const T*>(&eight);
@@ -54,8 +54,9 @@ __device__ inline void to_floats_by_element(const Eight<T>& eight, float (&value
 template <class T>
 __device__ inline void to_floats(const Eight<T>& eight, float (&values)[8]) {
     if constexpr (std::is_same_v<T, bfloat_t>) {
-        // A bf16 is the upper half of its fp32. Taken from the word, it needs one instruction and no register
-        // before its turn; taken as an element, the compiler splits the words as soon as they arrive.
+        // A bf16 is the upper half of its fp32. Extracted from the word, it needs one instruction and no
+        // register until it is used. Accessed as an element, the compiler splits the words as soon as they
+        // arrive.
         const std::uint32_t words[4] = {eight.bits[0].x, eight.bits[0].y, eight.bits[0].z, eight.bits[0].w};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {

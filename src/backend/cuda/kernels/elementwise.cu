@@ -8,10 +8,10 @@ namespace {
 
 constexpr int threads = 256;
 
-// ---------------------------------------------------------------------------------------------------------
+// --------------------------------------------------------------------------------------------------------
 // fill
 
-/// A strided tensor's rows: where the first three of its dimensions put them.
+/// A strided tensor's rows, placed by the first three of its dimensions.
 struct StridedRows {
     std::int64_t size[Shape::max_rank], stride[Shape::max_rank];
     int outer_rank;
@@ -69,10 +69,10 @@ void fill_with(const Launch& launch, const Tensor& x, Element value) {
     check_launch("fill");
 }
 
-// ------------------------------------------------------------------------------------------------- cast and
+// ------------------------------------------------------------------------------------------------ cast and
 // add
 
-/// Eights that a thread has under way at once.
+/// Eights that a thread has in flight at once.
 constexpr int unrolled = 4;
 
 /// Rows of `width` elements, at most one of which is not whole eights. Packed tensors are one row.
@@ -148,7 +148,7 @@ bool aligned(const Tensor& tensor) {
     return reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 == 0;
 }
 
-// ----------------------------------------------------------------------------------------------------------
+// ---------------------------------------------------------------------------------------------------------
 // sum
 
 constexpr std::int64_t summed_by_one_block = std::int64_t{1} << 16;

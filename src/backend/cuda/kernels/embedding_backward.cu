@@ -12,15 +12,16 @@ int threads_for(std::int64_t width) {
 }
 
 // Tokens are sorted by id, which keeps their order within an id, and the sorted tokens are cut into pieces of
-// equal length. A block sums the rows of one piece; where an id's tokens are all in the piece, that is its
-// row's gradient. An id whose tokens go on in the next piece, or come from the one before, leaves a partial
-// sum, and the pieces' partial sums are added in order. So an id that all tokens have is as quick as any.
+// equal length. A block sums the rows of one piece. If all of an id's tokens are in the piece, that is its
+// row's gradient. An id whose tokens continue into the next piece, or from the previous one, leaves a partial
+// sum; the pieces' partial sums are then added in order. So an id shared by all tokens is as fast as any
+// other.
 
 constexpr int tokens_per_piece = 32;
-/// Rows that a thread has under way at once.
+/// Rows that a thread has in flight at once.
 constexpr int unrolled = 8;
 
-/// What the kernels of the sums share.
+/// Shared by the kernels that sum.
 template <class Y, class W>
 struct SortedSums {
     const std::uint32_t* keys;  ///< sorted
@@ -31,8 +32,8 @@ struct SortedSums {
     W* dweight;
     std::int64_t dweight_stride;
     bool accumulate;
-    float* partials;  ///< [pieces][2][width]: of the id that comes from the piece before, and of the one that
-                      ///< goes on
+    float* partials;  ///< [pieces][2][width]: of the id continued from the previous piece, and of the one
+                      ///< continued into the next
 
     __device__ float* partial(std::int64_t piece, int which) const {
         return partials + (2 * piece + which) * width;
@@ -109,7 +110,7 @@ __global__ void sum_pieces(SortedSums<Y, W> s) {
     }
 }
 
-/// The first piece after `piece`, which begins with `key`, that does not.
+/// The first piece after `piece` that does not begin with `key`.
 __device__ std::int64_t end_of_pieces(const std::uint32_t* keys, std::int64_t tokens, std::int64_t piece,
                                       std::uint32_t key) {
     std::int64_t low = piece, high = (tokens + tokens_per_piece - 1) / tokens_per_piece;
@@ -120,7 +121,7 @@ __device__ std::int64_t end_of_pieces(const std::uint32_t* keys, std::int64_t to
     return high;
 }
 
-/// Block (piece, columns): finishes the id that begins in the piece and goes on in the next.
+/// Block (piece, columns): finishes the id that begins in the piece and continues into the next.
 template <class Y, class W, int columns>
 __global__ void finish_pieces(SortedSums<Y, W> s) {
     const std::int64_t end = std::int64_t{blockIdx.x + 1} * tokens_per_piece;
@@ -141,7 +142,7 @@ __global__ void finish_pieces(SortedSums<Y, W> s) {
     write_row<columns>(s.dweight + key * s.dweight_stride + column, sums, s.accumulate);
 }
 
-/// Sorts the tokens if one block is to do it, and clears the rows of no token of `dweight`, if there is one.
+/// Sorts the tokens if one block is to do it, and clears the rows of `dweight`, if given, that no token has.
 void sort_and_clear_rows(const Launch& launch, const TokenKeys& order, bool sorts, const Tensor& dweight,
                          const std::uint8_t* occurs) {
     ClearedRows cleared{.data = elements<unsigned char>(dweight), .occurs = occurs};
@@ -155,7 +156,7 @@ void sort_and_clear_rows(const Launch& launch, const TokenKeys& order, bool sort
     const std::int64_t blocks = (sorts ? 1 : 0) + ceil_div(cleared.rows, ordering_threads / 32);
     if (blocks == 0) return;
     constexpr int bytes = sizeof(BlockSort::TempStorage);
-    static_assert(bytes <= 96 * 1024);  // every GPU's blocks may have that much
+    static_assert(bytes <= 96 * 1024);  // available to a block on every GPU
     check(cudaFuncSetAttribute(sort_and_clear, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
           "embedding_backward");
     launch_early("embedding_backward", sort_and_clear, static_cast<unsigned>(blocks), ordering_threads, bytes,

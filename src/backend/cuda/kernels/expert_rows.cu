@@ -6,7 +6,7 @@ namespace {
 
 constexpr int threads = 256;
 
-/// Calls body(column) for the block's columns; a column stands for a whole pack when wide.
+/// Calls body(column) for the block's columns; a column is a whole pack when wide.
 template <class T, bool wide, class Body>
 __device__ void for_each_column(int width, const Body& body) {
     constexpr int step = wide ? pack_size<T> : 1;

@@ -9,12 +9,12 @@ namespace {
 struct SquaredTensor {
     const void* data;
     std::int64_t count;
-    std::int64_t type;  ///< a DType, as wide as the others so that rows have no gaps
+    std::int64_t type;  ///< a DType; as wide as the other members, so that rows have no padding
 
     __device__ DType dtype() const { return static_cast<DType>(type); }
 };
 
-/// In fp32, which costs a quarter of f64's time, unless that leaves its range.
+/// In fp32, which takes a quarter of f64's time, unless the sum leaves its range.
 __device__ double sum_of_eight_squares(const float (&values)[8]) {
     float quick = 0;
 #pragma unroll
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(chunk_threads)
     const DType dtype = tensor.dtype();
     const bool wide = reinterpret_cast<std::uintptr_t>(tensor.data) % 16 == 0;
     double sum = 0;
-    // Several at once hide the latency of memory, as many as registers hold.
+    // Several loads at once hide memory latency; as many as fit into registers.
     constexpr int unrolled = sizeof(Registers<T>) > 16 ? 4 : 8;
     constexpr std::int64_t step = chunk_threads * 8;
     for (std::int64_t first = chunk.begin + threadIdx.x * 8; first < chunk.end; first += step * unrolled) {
@@ -76,7 +76,7 @@ __global__ void make_clip_factor(const double* sums, std::int64_t count, float* 
     const auto norm = static_cast<float>(sqrt(total) / static_cast<double>(gradient_scale));
     const float factor = max_norm / (norm + 1e-6f);
     scalars[StepScalar::gradient_norm] = norm;
-    // Written so that a norm that is not a number gives a factor that is not one either.
+    // Written so that a NaN norm gives a NaN factor.
     scalars[StepScalar::clip_factor] = (max_norm <= 0 || factor > 1 ? 1.f : factor) / gradient_scale;
     const bool finite = isfinite(norm) && (loss == nullptr || isfinite(*loss));
     scalars[StepScalar::skips] = guarded && !finite ? 1.f : 0.f;

@@ -4,14 +4,14 @@
 #include "backend/cuda/kernels/hopper.cuh"
 #include "backend/cuda/kernels/tensor_map.h"
 
-// Tiles of 128 × 256 results, each made by one block from beginning to end of its sum, so the order of sums
-// does not depend on who makes it. One thread keeps the copy engine busy; two warpgroups multiply, each 64
-// rows. The blocks stay, and go through the tiles of all groups in turn.
+// Tiles of 128 × 256 results. One block computes a tile's sums from beginning to end, so their order does not
+// depend on which block it is. One thread keeps the copy engine busy; two warpgroups multiply, 64 rows each.
+// The blocks are persistent and go through the tiles of all groups.
 //
-// Groups end anywhere. Where rows are rows of the result, a tile runs into the next group and does not store
-// what it computes there. Where they are summed over (weight gradients), the tensor is described with a third
-// dimension that overlaps the second, so that the copy engine itself cuts a box at the group's end and fills
-// with zeros: see ragged_rows().
+// Groups may end at any row. Where rows are rows of the result, a tile runs into the next group and does not
+// store what it computes there. Where they are summed over (weight gradients), the tensor is described with a
+// third dimension that overlaps the second, so that the copy engine itself cuts a box at the group's end and
+// fills with zeros: see ragged_rows().
 
 namespace drover::cuda {
 namespace {
@@ -26,7 +26,7 @@ constexpr int threads = 128 * (1 + multiplying_groups);
 constexpr int block_bytes = 64 * 128;
 constexpr int a_bytes = tile_rows / 64 * block_bytes, b_bytes = tile_columns / 64 * block_bytes;
 constexpr int stage_bytes = a_bytes + b_bytes;
-/// Columns of tiles that are gone through together, so that what is read at a time by all blocks is about
+/// Columns of tiles that are processed together, so that the region that all blocks read at a time is about
 /// square and mostly in the cache.
 constexpr int strip = 8;
 constexpr int most_experts = 1024;
@@ -42,7 +42,7 @@ struct Problem {
     bool accumulate;
 };
 
-/// A tile of the result, and what it is the sum of.
+/// A tile of the result, and the range that it is summed over.
 struct Tile {
     int expert;
     int row, column;        ///< of its group's result
@@ -57,7 +57,7 @@ __device__ inline int ceil_of(int a, int b) {
 template <Use use>
 struct TileOrder {
     const Problem& problem;
-    const std::int32_t* first_tile;  ///< of each expert, and behind the last one: in shared memory
+    const std::int32_t* first_tile;  ///< of each expert, and one past the last; in shared memory
 
     __device__ int row_blocks(int rows) const {
         return ceil_of(use == Use::weight_gradient ? problem.height : rows, tile_rows);
@@ -292,8 +292,9 @@ __global__ void __launch_bounds__(threads, 1)
 #endif
 }
 
-/// Rows that are cut at any row: box (x, n − depth, r) is depth − n rows of zeros, which lie before the second
-/// dimension's begin, and then rows r to r + n. The second and the third dimension both go on by a row.
+/// Rows that are cut at any row: box (x, n − depth, r) is depth − n rows of zeros, which lie before the start
+/// of the second dimension, and then rows r to r + n. The second and the third dimension both advance by one
+/// row.
 TensorMapShape ragged_rows(const Tensor& rows) {
     const std::int64_t bytes = rows.stride(0) * static_cast<std::int64_t>(size_of(rows.dtype()));
     return {.start = rows.raw(),

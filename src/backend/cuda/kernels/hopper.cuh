@@ -4,23 +4,23 @@
 
 #include "backend/cuda/kernels/device_code.cuh"
 
-/// What only Hopper has (sm_90a): barriers in shared memory that count bytes, copies of boxes of a tensor by
-/// the copy engine, and products of a warpgroup (128 threads) whose operands lie in shared memory.
+/// Features of Hopper only (sm_90a): barriers in shared memory that count bytes, copies of boxes of a tensor
+/// by the copy engine, and products of a warpgroup (128 threads) whose operands lie in shared memory.
 namespace drover::cuda {
 
 __device__ inline std::uint32_t shared_address(const void* pointer) {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// ------------------------------------------------------------------------------------------------------
+// ----------------------------------------------------------------------------------------------------
 // barriers
 
-/// A phase ends when `arrivals` threads have arrived and all bytes that they announced have come.
+/// A phase ends when `arrivals` threads have arrived and all bytes that they announced have arrived.
 __device__ inline void barrier_init(std::uint64_t* barrier, std::uint32_t arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
                  : "memory");
 }
-/// Makes initialised barriers known to the copy engine.
+/// Makes initialised barriers visible to the copy engine.
 __device__ inline void barrier_init_fence() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -48,7 +48,7 @@ __device__ inline void barrier_wait(std::uint64_t* barrier, std::uint32_t parity
             : "memory");
 }
 
-/// A place in a ring of `stages` buffers that is gone through again and again.
+/// A position in a ring of `stages` buffers.
 template <int stages>
 struct RingPlace {
     int stage = 0;
@@ -61,7 +61,7 @@ struct RingPlace {
     }
 };
 
-// --------------------------------------------------------------------------------------------------------
+// ------------------------------------------------------------------------------------------------------
 // copies
 
 /// Copies the box at (x, y, z) of a tensor to shared memory; what lies outside the tensor becomes zero. The
@@ -79,7 +79,7 @@ __device__ inline void prefetch_map(const CUtensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// ------------------------------------------------------------------------------------------------------
+// ----------------------------------------------------------------------------------------------------
 // products
 
 /// Registers per thread of this warpgroup from now on.
@@ -106,7 +106,7 @@ __device__ inline std::uint64_t operand_at(const void* start, std::uint32_t bloc
     return (shared_address(start) & 0x3FFFFu) >> 4 | blocks << 16 | group_bytes >> 4 << 32 |
            exchanged_in_128_bytes << 62;
 }
-/// How much an operand's place grows from one product of depth 16 to the next.
+/// How far an operand's place advances from one product of depth 16 to the next.
 template <Contiguous contiguous>
 inline constexpr std::uint64_t depth_16_step = (contiguous == Contiguous::depth ? 32 : 16 * 128) >> 4;
 
@@ -117,13 +117,13 @@ __device__ inline void products_begin() {
 __device__ inline void products_commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Waits until at most `count` of the committed groups are under way.
+/// Waits until at most `count` of the committed groups are in flight.
 template <int count>
 __device__ inline void products_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(count) : "memory");
 }
 
-/// Keeps the compiler from using sums before the wait that stands above.
+/// Keeps the compiler from using sums before the preceding wait.
 template <int count>
 __device__ inline void products_are_in(float (&sum)[count]) {
 #pragma unroll

@@ -2,7 +2,7 @@
 
 #include "backend/cuda/kernels.h"
 
-/// dk and dv of one key/value head of one row, where they are made in pieces: added in fp32 in the order
+/// dk and dv of one key/value head of one row, when they are computed in pieces: added in fp32 in the order
 /// of the calls, and rounded once.
 namespace drover::cuda {
 
@@ -13,7 +13,7 @@ struct KeyGradientSums {
     std::int64_t length, head_size;
 };
 
-/// What some queries give the row's keys from first_key on: packed [keys,head_size].
+/// What some queries contribute to the row's keys from first_key on: packed [keys,head_size].
 struct KeyGradientPiece {
     const void *dk, *dv;
     DType dtype;

@@ -6,7 +6,7 @@
 #include "backend/cuda/kernels/device_code.cuh"
 
 /// Many tensors in one launch: each is cut into chunks of equal length, and each block has one chunk. The cut
-/// depends on sizes only. A `Row` is what a kernel knows of a tensor; it has a member `count`, the number of
+/// depends on sizes only. A `Row` describes a tensor to a kernel; it has a member `count`, the number of
 /// elements.
 namespace drover::cuda {
 
@@ -30,11 +30,11 @@ struct NumberedChunk {
     std::int64_t index;
 };
 
-/// The rows of a table on the device, or some that follow each other.
+/// The rows of a table on the device, or some consecutive ones.
 template <class Row>
 struct LeafChunks {
     const Row* rows;
-    const std::uint32_t* first_chunk;  ///< of each row; and behind the last one, of what follows
+    const std::uint32_t* first_chunk;  ///< of each row, and then of whatever follows the last one
     int leaves;
     std::uint32_t begin, end;  ///< chunks
 
@@ -56,7 +56,7 @@ struct LeafChunks {
     }
 };
 
-/// Brings rows to the device, when they are not there from last time.
+/// Brings rows to the device, unless they are still there from last time.
 template <class Row>
 class LeafTable {
   public:

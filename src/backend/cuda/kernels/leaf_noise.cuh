@@ -5,8 +5,7 @@
 
 namespace drover::cuda {
 
-/// Where the elements of a part of a leaf stand in the whole leaf, and which random words they have: those of
-/// CounterRng.
+/// Positions of a part's elements in the whole leaf, and their random words, which are CounterRng's.
 struct LeafNoise {
     std::uint64_t leaf;
     std::int64_t first;         ///< number of the part's first element in the whole leaf
@@ -19,7 +18,7 @@ struct LeafNoise {
           first(place.row_begin * place.columns + place.column_begin),
           columns(part.rank() == 2 ? part.size(1) : 1),
           row_distance(place.columns) {
-        // Whole rows follow each other without a gap.
+        // Whole rows are contiguous.
         if (columns == place.columns) columns = row_distance = part.numel();
     }
 

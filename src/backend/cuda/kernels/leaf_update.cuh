@@ -6,9 +6,8 @@
 #include "backend/cuda/kernels/leaf_chunks.cuh"
 #include "backend/cuda/kernels/leaf_noise.cuh"
 
-/// What every optimizer does with the elements of its leaves: clip the gradient, take the master copy or the
-/// parameter, make the step, and put the result back, rounded as asked. All leaves of the same types are one
-/// launch.
+/// The part common to all optimizers: clip the gradient, read the master copy or the parameter, make the
+/// step, and write back the result, rounded as requested. All leaves of the same types are one launch.
 namespace drover::cuda {
 
 /// A leaf in an update, as kernels see it.
@@ -21,7 +20,7 @@ struct UpdatedLeaf {
     LeafNoise noise;
     float weight_decay;
     DType param_type, gradient_type, moment_type[2];
-    std::int64_t wide;  ///< whether all are aligned for eights; this wide so that rows have no gaps
+    std::int64_t wide;  ///< whether all are aligned for eights; this wide so that rows have no padding
 
     UpdatedLeaf() = default;
     template <class Leaf>
@@ -58,19 +57,18 @@ struct UpdatedLeaf {
                                                                         : DType::f16;
 };
 
-/// x moved to one of its two neighbours in bf16: to the larger one, in magnitude, with the probability that
-/// x's distance from the smaller one gives. Numbers that bf16 can hold stay as they are.
+/// x rounded to one of its two neighbours in bf16: to the one larger in magnitude with a probability
+/// proportional to x's distance from the smaller one. Values that bf16 represents exactly are unchanged.
 __device__ inline float rounded_stochastically(float x, std::uint32_t noise) {
     return x == x ? __uint_as_float((__float_as_uint(x) + (noise >> 16)) & 0xFFFF0000u) : x;
 }
 
 /// A `Step` is an optimizer. It has
-///   Row                                          UpdatedLeaf or what is derived from it
-///   moments                                      how many numbers it keeps per element, at most
-///   Constants constants(row, scalars)            what is the same for all elements of a leaf, made once per
-///   block Cursor                                       made from (constants, index of an element); next()
-///   goes on by one after(constants, cursor, g, before, m, v)    the element's new value; m and v are updated
-///   in place
+///   Row: UpdatedLeaf or a type derived from it
+///   moments: the most numbers that it keeps per element
+///   Constants constants(row, scalars): the constants of a leaf, computed once per block
+///   Cursor: made from (constants, index of an element); next() advances it by one
+///   after(constants, cursor, g, before, m, v): the element's new value; updates m and v in place
 template <class P, class G, class M, bool stochastic, class Step>
 __global__ void __launch_bounds__(chunk_threads, is_any<P> || sizeof(M) == 4 ? 3 : 4)
     update_chunks(const LeafChunks<typename Step::Row> leaves, const Step step, const float* scalars,
@@ -78,7 +76,7 @@ __global__ void __launch_bounds__(chunk_threads, is_any<P> || sizeof(M) == 4 ? 3
     const Chunk chunk = leaves.chunk();
     const typename Step::Row& row = leaves.rows[chunk.leaf];
     __shared__ typename Step::Constants constants_of_block;
-    __shared__ bool skips;  // read beside the others: alone it would delay every block
+    __shared__ bool skips;  // read together with the others: alone it would delay every block
     if (threadIdx.x == 0) {
         skips = scalars[StepScalar::skips] != 0;
         constants_of_block = step.constants(row, scalars);
@@ -89,7 +87,7 @@ __global__ void __launch_bounds__(chunk_threads, is_any<P> || sizeof(M) == 4 ? 3
     const float clip_factor = scalars[StepScalar::clip_factor];
     void* const param = row.param;
     const void* const gradient = row.gradient;
-    float* const master = stochastic ? nullptr : row.master;  // there is none beside stochastic rounding
+    float* const master = stochastic ? nullptr : row.master;  // stochastic rounding has no master copy
     void* const first = Step::moments > 0 ? row.moment[0] : nullptr;
     void* const second = Step::moments > 1 ? row.moment[1] : nullptr;
     const DType param_type = row.param_type, gradient_type = row.gradient_type;
@@ -144,14 +142,14 @@ __global__ void __launch_bounds__(chunk_threads, is_any<P> || sizeof(M) == 4 ? 3
     });
 }
 
-/// A step that does not look at where an element stands.
+/// For steps that do not depend on an element's position.
 struct NoCursor {
     template <class Constants>
     __device__ NoCursor(const Constants&, std::int64_t) {}
     __device__ void next() {}
 };
 
-/// The types that are usual, which have kernels of their own; the last is for all others.
+/// The usual types, which have their own kernels; the last is for all others.
 enum class UpdateTypes { all_f32, all_bf16, f32_moments, f32_gradients_and_moments, any };
 
 inline UpdateTypes types_of(const UpdatedLeaf& leaf) {

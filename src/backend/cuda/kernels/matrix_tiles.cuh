@@ -4,7 +4,7 @@
 #include "backend/cuda/kernels/leaf_chunks.cuh"
 
 /// Packed matrices cut into tiles, one per block. A lane has the same eight columns in all rows of a tile, so
-/// what belongs to a column stays in registers; a warp has every eighth row.
+/// per-column values stay in registers; a warp has every eighth row.
 namespace drover::cuda {
 
 inline constexpr int tile_rows = 256, tile_columns = 32 * 8, tile_warps = chunk_threads / 32;
@@ -20,7 +20,7 @@ __host__ __device__ inline std::int64_t column_tiles_of(std::int64_t columns) {
 struct MatrixTile {
     std::int64_t row_tile, column_tile;
     std::int64_t first_row, end_row;  ///< of the warp's rows, which are tile_warps apart
-    std::int64_t column;              ///< the lane's first; may be behind the last
+    std::int64_t column;              ///< the lane's first; may be past the last
     std::int64_t columns;             ///< of the matrix
 
     __device__ MatrixTile(std::int64_t index, std::int64_t rows, std::int64_t matrix_columns)
@@ -34,7 +34,7 @@ struct MatrixTile {
     /// Element of the lane's first column in a row.
     __device__ std::int64_t at(std::int64_t row) const { return row * columns + column; }
 
-    /// The lane's eight of a value per column; 0 behind the last column.
+    /// The lane's eight of a value per column; 0 past the last column.
     __device__ void load_columns(const float* of_column, float (&values)[8]) const {
 #pragma unroll
         for (int e = 0; e < 8; ++e) values[e] = column + e < columns ? of_column[column + e] : 0.f;
@@ -46,7 +46,7 @@ __device__ inline bool eights_are_aligned(const void* data, std::int64_t columns
     return columns % 8 == 0 && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
-/// Calls body(row, values) for the warp's rows with the lane's eight elements, 0 behind the last column. All
+/// Calls body(row, values) for the warp's rows with the lane's eight elements, 0 past the last column. All
 /// lanes of a warp call it together.
 template <class T, class Body>
 __device__ inline void for_each_row(const MatrixTile& tile, const void* data, DType dtype, const Body& body) {
@@ -61,7 +61,7 @@ __device__ inline void for_each_row(const MatrixTile& tile, const void* data, DT
         }
         return;
     }
-    // Several at once hide the latency of memory, as many as registers hold.
+    // Several loads at once hide memory latency; as many as fit into registers.
     constexpr int unrolled = sizeof(Registers<T>) > 16 ? 4 : 8;
     const bool inside = tile.column < tile.columns;
     for (std::int64_t first = tile.first_row; first < tile.end_row; first += tile_warps * unrolled) {

@@ -1,8 +1,8 @@
 #include "backend/cuda/kernels/attention_tiles.cuh"
 
 /// Each result has one writer and a fixed order of additions: a tile of queries makes its dq from all keys
-/// that it sees, a tile of keys its dk and dv from all queries that see it. Both compute the weights again
-/// from the scores and lse.
+/// that it sees, a tile of keys its dk and dv from all queries that see it. Both recompute the weights from
+/// the scores and lse.
 namespace drover::cuda {
 namespace {
 

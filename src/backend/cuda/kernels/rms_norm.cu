@@ -21,7 +21,7 @@ struct Operands {
     }
 };
 
-/// Rows of small width have a warp each, so many to a block.
+/// Narrow rows take one warp each; a block has this many.
 constexpr int warps_of_block = 4;
 
 /// One block per row, or one warp. The row stays in registers: `held` eights per thread.

@@ -5,8 +5,8 @@
 namespace drover::cuda {
 namespace {
 
-/// Blocks that share the rows: one per multiprocessor of an H200. A number of its own, because the order in
-/// which dweight is summed depends on it.
+/// Blocks that share the rows: one per multiprocessor of an H200. A constant, because the order in which
+/// dweight is summed depends on it.
 constexpr std::int64_t most_blocks = 132;
 
 template <class Y, class R, class W>
@@ -21,18 +21,19 @@ struct Operands {
     float* slices;  ///< [blocks][width]: each block's part of dweight
     std::int64_t rows, width, dy_stride, residual_stride, dresidual_out_stride, dresidual_stride, y_stride;
 
-    /// What the residual is multiplied by in its gradient, from Σ dy · weight · residual.
+    /// The residual's factor in its gradient, from Σ dy · weight · residual.
     __device__ float along_residual(float rstd_of_row, float dots) const {
         return rstd_of_row * rstd_of_row * (dots * rstd_of_row / static_cast<float>(width));
     }
 };
 
-// ------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 // rows that are held in registers
 //
-// A block has several teams of threads, and a team has one row after the other. The next rows are under way
-// to shared memory meanwhile; a thread reads only what it has fetched itself, so nobody waits for that. A
-// thread keeps its columns' part of dweight, and at the end the teams' parts are added in shared memory.
+// A block has several teams of threads, and each team processes one row after the other. Meanwhile the next
+// rows are being copied to shared memory. A thread reads only what it fetched itself, so no thread waits for
+// another. A thread keeps its columns' part of dweight, and at the end the teams' parts are added in shared
+// memory.
 
 /// Threads of a block: 16 warps, which leave 128 registers to a thread.
 constexpr int threads = most_threads;
@@ -47,7 +48,7 @@ __device__ inline float team_sum(float value, float* of_warp, int team, int team
     return warp_sum(lane < warps ? of_warp[team * warps + lane] : 0.f);
 }
 
-/// Lets the compiler believe that the words have changed, so that it does not keep them in registers as fp32.
+/// Makes the compiler assume that the words have changed, so that it does not keep them in registers as fp32.
 template <class T>
 __device__ inline void keep_packed(Eight<T>& eight) {
     if constexpr (sizeof(T) == 2)
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(threads, 1)
     const auto column = [&](int i) { return (thread + i * team_threads) * 8; };
     const auto has = [&](int i) { return full || thread + i * team_threads < eights; };
     const std::int64_t step = std::int64_t{gridDim.x} * teams;
-    // Neighbouring rows are under way at the same time.
+    // Neighbouring rows are in flight at the same time.
     const std::int64_t first_row = std::int64_t{blockIdx.x} * teams + team;
     const bool arrives = op.dresidual_out != nullptr;
 
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(threads, 1)
             }
     }
 
-    __syncthreads();  // no thread needs its places any more
+    __syncthreads();  // no thread needs its buffers any more
     float* const of_team = reinterpret_cast<float*>(shared);
 #pragma unroll
     for (int i = 0; i < held; ++i)
@@ -190,7 +191,7 @@ __global__ void __launch_bounds__(threads, 1)
     }
 }
 
-// ------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 /// The same for rows of any width and alignment, which are read again; dweight's sums are kept in memory.
 template <class Y, class R, class W>
@@ -218,7 +219,8 @@ __global__ void __launch_bounds__(most_threads) gradient_any(const Operands<Y, R
     }
 }
 
-/// Bytes that a block of this GPU may have at most: 99 KiB on some, where a ring of rows may not fit.
+/// Bytes of shared memory that a block may have at most on this GPU: 99 KiB on some, where a ring of rows may
+/// not fit.
 int largest_shared_memory() {
     int device = 0, bytes = 0;
     check(cudaGetDevice(&device), "the GPU in use");
@@ -263,7 +265,7 @@ void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
                 } else if constexpr (held > 0) {
                     blocks = std::min(most_blocks, ceil_div(rows, threads / team_threads));
                     auto* kernel = gradient_held<Y, R, W, held, false>;
-                    // As the usual widths have it; with more in fp32 registers would not suffice.
+                    // The usual widths. With more in fp32 there would not be enough registers.
                     if constexpr (held == 2 || (held == 3 && sizeof(R) == 2 && sizeof(W) == 2))
                         if (width == held * team_threads * 8) kernel = gradient_held<Y, R, W, held, true>;
                     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),

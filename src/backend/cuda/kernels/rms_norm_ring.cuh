@@ -7,7 +7,7 @@
 namespace drover::cuda {
 
 /// One thread's places in shared memory for `held` eights of dy, residual and dresidual_out in `stages` rows:
-/// threads' 16-byte pieces stand side by side.
+/// the threads' 16-byte pieces are adjacent.
 template <class Y, class R, int held, int threads>
 struct Ring {
     static constexpr int of_dy = sizeof(Y) / 2, of_residual = sizeof(R) / 2, pieces = of_dy + 2 * of_residual;
@@ -17,7 +17,7 @@ struct Ring {
     static constexpr int bytes = stages * stage_bytes;
 
     uint4* mine;
-    /// What is fetched is read once, and leaves the cache to what the next operation reads.
+    /// Fetched data is read once; evicting it first leaves the cache to what the next operation reads.
     std::uint64_t evict_first;
 
     __device__ explicit Ring(uint4* shared) : mine(shared + threadIdx.x) {

@@ -4,7 +4,7 @@
 
 #include "backend/cuda/kernels/eight_elements.cuh"
 
-/// What the norm's two kernels have in common: their types, and how a row is spread over threads.
+/// Shared by the norm's two kernels: their types, and how a row is spread over threads.
 namespace drover::cuda {
 
 /// Calls body<Y, R, W>() with the types of y, residual and weight. The latter two are y's or f32.
@@ -21,7 +21,7 @@ void with_norm_types(const Tensor& y, const Tensor& residual, const Tensor& weig
     });
 }
 
-/// The most threads of a team, which has a row.
+/// The most threads of a team, which processes one row.
 inline constexpr int most_threads = 512;
 
 /// Calls body<held>(threads): how many eights of a row of `width` each thread of a team holds, and how many

@@ -24,7 +24,7 @@ struct Angles {
     __device__ const float* sines(std::int32_t position) const { return sine + position * sine_stride; }
 };
 
-/// The elements are asked for before the angles, which have to wait for the position.
+/// The elements are loaded before the angles, which have to wait for the position.
 template <class T>
 __device__ void rotate_eights(T* low, std::int64_t pairs, std::int64_t head_stride, int heads,
                               const Angles& angles, const std::int32_t* position, std::int64_t pair,
@@ -37,7 +37,7 @@ __device__ void rotate_eights(T* low, std::int64_t pairs, std::int64_t head_stri
             lows[h] = load_eight(low + h * head_stride);
             highs[h] = load_eight(low + h * head_stride + pairs);
         }
-    __syncwarp();  // or the compiler would put what follows first
+    __syncwarp();  // or the compiler would move what follows before the loads
     float c[8], s[8];
     to_floats(load_eight(angles.cosines(at) + pair), c);
     to_floats(load_eight(angles.sines(at) + pair), s);

@@ -22,8 +22,8 @@ __device__ Choice better(Choice a, Choice b) {
     return b.probability > a.probability ? b : a;
 }
 
-/// The likeliest expert behind `previous` in the order of choices. NaN compares as nothing: then it is the
-/// next expert, so that the index is one of an expert's in any case.
+/// The likeliest expert after `previous` in the order of choices. Comparisons with NaN are false; the next
+/// expert is then taken, so that the index is always that of an expert.
 __device__ Choice next_choice(const float* probabilities, int experts, Choice previous) {
     Choice best{0.f, -1};
     for (int e = threadIdx.x % 32; e < experts; e += 32) {
@@ -130,7 +130,7 @@ __global__ void route_backward(const float* probabilities, const std::int32_t* e
     dlogits += n * dlogits_stride;
     const bool balanced = balance != nullptr && (counts == nullptr || counts[n] != 0);
 
-    // weight = p / Σ p over the chosen ones, which are those with a weight.
+    // weight = p / Σ p over the chosen experts, which are those with a positive weight.
     float chosen_sum = 0.f, mean = 0.f;
     for (int s = 0; s < slots; ++s)
         if (weights[s] > 0) {
@@ -154,7 +154,7 @@ __global__ void route_backward(const float* probabilities, const std::int32_t* e
 __global__ void loss_of_balance(const double* choices, const double* probability_sums, double* loss,
                                 float* balance, int slots, int experts, double coefficient, double scale) {
     double tokens = 0;
-    for (int e = threadIdx.x; e < experts; e += threads) tokens += choices[e];  // everyone has a first choice
+    for (int e = threadIdx.x; e < experts; e += threads) tokens += choices[e];  // all have a first choice
     tokens = block_sum(tokens);
     tokens = tokens > 0 ? tokens : 1;
     double sum = 0;

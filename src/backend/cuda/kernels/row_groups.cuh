@@ -5,8 +5,8 @@
 #include "backend/cuda/kernels/block_order.cuh"
 #include "backend/cuda/kernels/eight_elements.cuh"
 
-/// The elements of a matrix's rows in groups: eight of them, or one where rows are not aligned. Groups of all
-/// rows are counted on in 32 bits, and a block has those of `threads_of_groups` threads, several each.
+/// The elements of a matrix's rows in groups: eight of them, or one where rows are not aligned. Groups are
+/// numbered through all rows in 32 bits. A block has `threads_of_groups` threads with several groups each.
 namespace drover::cuda {
 
 inline constexpr int threads_of_groups = 256;

@@ -20,8 +20,7 @@ void map_tokens(const Launch& launch, const Sequences& sequences, SequenceOfToke
 /// x[N,heads,D] = 0 at tokens in no sequence; nothing else is touched. Rows are aligned to 16 bytes.
 void zero_gaps(const Launch& launch, const Tensor& x, const SequenceOfToken* map);
 
-/// What cuDNN wants to know of variable lengths, for `batch` ≥ S sequences (those beyond the last have no
-/// tokens).
+/// Variable lengths as cuDNN reads them, for `batch` ≥ S sequences (those beyond the last have no tokens).
 struct RaggedTables {
     static constexpr int max_strides = 8;
     std::int64_t batch = 0;

@@ -1,7 +1,7 @@
 #include "backend/cuda/kernels/device_code.cuh"
 
-/// A counting sort that keeps the order of slots: how often each expert occurs in each chunk of slots, from
-/// that where the chunk's slots of an expert go, and within the chunk where each of them goes.
+/// A counting sort that keeps the order of slots: counts each expert in each chunk of slots, derives where
+/// the chunk's slots of an expert go, and then where each slot of the chunk goes.
 namespace drover::cuda {
 namespace {
 
@@ -22,7 +22,8 @@ __global__ void __launch_bounds__(chunk)
         counts[static_cast<std::int64_t>(blockIdx.x) * experts + e] = count[e];
 }
 
-/// One block: offsets, and in place of the counts the first row of each chunk's slots of an expert.
+/// One block: computes the offsets, and replaces the counts by the first row of each chunk's slots of an
+/// expert.
 __global__ void __launch_bounds__(chunk)
     place_chunks(std::int32_t* counts, int chunks, int experts, std::int32_t* offsets) {
     extern __shared__ std::int32_t total[];

@@ -5,10 +5,10 @@
 namespace drover::cuda {
 namespace {
 
-/// Groups of elements that a thread has under way at once.
+/// Groups of elements that a thread has in flight at once.
 constexpr int unrolled = 2;
 
-/// gate‖up, and what stands beside it: y, dy.
+/// gate‖up, or the matrices of the same rows: y, dy.
 template <class T>
 struct Matrix {
     T* data;

@@ -9,7 +9,7 @@
 
 namespace drover::cuda {
 
-/// How the copy engine is to see memory: three dimensions, the innermost one contiguous.
+/// The copy engine's view of memory: three dimensions, the innermost one contiguous.
 struct TensorMapShape {
     void* start;
     std::array<std::int64_t, 3> sizes;

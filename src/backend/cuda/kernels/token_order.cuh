@@ -5,9 +5,9 @@
 
 #include "backend/cuda/kernels/early_launch.cuh"
 
-/// Tokens by their row of a gradient, for the gradient of the embedding, and zeros in the rows of no token.
-/// The tokens of a step are few for a GPU: one block sorts them in less time than the launches of a sort by
-/// many blocks take, and the others write the zeros meanwhile.
+/// Sorts tokens by their row of the embedding's gradient, and zeroes the rows that no token has. The tokens
+/// of a step are few for a GPU: one block sorts them in less time than the launches of a sort by many blocks
+/// take, and the others write the zeros meanwhile.
 namespace drover::cuda {
 
 inline constexpr int ordering_threads = 1024, sorted_per_thread = 16;
@@ -15,7 +15,7 @@ inline constexpr std::int64_t sorted_by_a_block = ordering_threads * sorted_per_
 using BlockSort = cub::BlockRadixSort<std::uint32_t, ordering_threads, sorted_per_thread>;
 
 /// Key of each token: its row of dweight, or `vocabulary` where it has none. `occurs` becomes 1 for rows that
-/// are some token's.
+/// some token has.
 static __global__ void make_keys(const std::int32_t* ids, std::int64_t tokens, std::int64_t first_id,
                                  std::int64_t padding_id, std::int64_t vocabulary, std::uint32_t* keys,
                                  std::int32_t* order, std::uint8_t* occurs) {
@@ -28,7 +28,7 @@ static __global__ void make_keys(const std::int32_t* ids, std::int64_t tokens, s
     if (held) occurs[row] = 1;
 }
 
-/// Keys and their tokens, and where they stand when they are sorted. A key has `key_bits` bits.
+/// Keys and their tokens, and where the sorted ones go. A key has `key_bits` bits.
 struct TokenKeys {
     const std::uint32_t* keys;
     std::uint32_t* sorted_keys;
@@ -46,14 +46,14 @@ struct TokenKeys {
     bool fit_a_block() const { return tokens <= sorted_by_a_block && token_bits() + key_bits <= 32; }
 };
 
-/// The order of tokens stays within a key.
+/// Stable: tokens with the same key keep their order.
 __device__ inline void sort_in_block(const TokenKeys& of, BlockSort::TempStorage& storage) {
     const int token_bits = of.token_bits();
     std::uint32_t words[sorted_per_thread];
 #pragma unroll
     for (int i = 0; i < sorted_per_thread; ++i) {
         const std::uint32_t token = threadIdx.x * sorted_per_thread + i;
-        // What is behind the last token has the largest key of all.
+        // Entries past the last token get the largest key.
         words[i] = token < of.tokens ? of.keys[token] << token_bits | token : 0xFFFFFFFFu;
     }
     BlockSort(storage).SortBlockedToStriped(words, token_bits, token_bits + of.key_bits);
@@ -81,7 +81,7 @@ struct ClearedRows {
     }
 };
 
-/// The first `sorting` blocks (one or none) sort; a warp of the others has a row.
+/// The first `sorting` blocks (one or none) sort; in the others, each warp clears a row.
 static __global__ void __launch_bounds__(ordering_threads)
     sort_and_clear(const TokenKeys keys, const ClearedRows cleared, const bool wide, const unsigned sorting) {
     extern __shared__ uint4 shared[];

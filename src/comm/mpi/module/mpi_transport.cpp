@@ -36,8 +36,8 @@ void check(int result, std::string_view what) {
                 "Check the MPI installation and the network between the machines.");
 }
 
-/// Open MPI's plugins use its functions, and not all of them are linked with its library: they find them when
-/// the program is linked with MPI, but not when a privately opened module is. Gives the
+/// Open MPI's plugins use its functions, but not all of them are linked with its library. They find the
+/// functions if the program is linked with MPI, but not if a privately opened module is. Returns the
 /// library's file.
 const char* show_mpi_to_its_plugins() {
     Dl_info place{};
@@ -47,9 +47,8 @@ const char* show_mpi_to_its_plugins() {
     return place.dli_fname;
 }
 
-/// MPI cannot wake a thread that sleeps, so waiting is asking again and again: at once while an answer is
-/// likely within microseconds, then less and less often, because ranks may share a core with the ones they
-/// wait for.
+/// MPI cannot wake a sleeping thread, so waiting is polling: without pauses while an answer is likely within
+/// microseconds, then less and less often, because ranks may share a core with the ranks they wait for.
 Clock::duration pause_after(Clock::duration silence, bool expecting) {
     if (!expecting) return 10ms;
     if (silence < 30us) return 0us;
@@ -65,8 +64,8 @@ class MpiTransport final : public Transport {
         MPI_Initialized(&was_initialized);
         if (was_initialized != 0)
             throw Error("MPI was started twice in one process.", "Make one world per process.");
-        // Open MPI without shared reads of memory (containers forbid them) keeps three fragments of 32 KiB
-        // under way, which between two polls is little. What the user has set stays.
+        // Open MPI without shared reads of memory (containers forbid them) keeps three fragments of 32 KiB in
+        // flight, which is too little between two polls. A value set by the user is kept.
         setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "32", 0);
         refuse_srun_without_pmix(show_mpi_to_its_plugins());
         check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
@@ -146,7 +145,7 @@ class MpiTransport final : public Transport {
     const std::optional<FailedRank>& failed_rank() const override { return failed_; }
 
     void tell_failure(std::string_view reason) noexcept override {
-        // Short enough for every carrier to send it without the receiver's help.
+        // Short enough for every transport to send it without the receiver's help.
         const std::string text(reason.substr(0, 1000));
         std::vector<MPI_Request> handles;
         for (int to = 0; to < size_; ++to) {
@@ -162,10 +161,10 @@ class MpiTransport final : public Transport {
                 return;
     }
 
-    // Only calls to MPI move bytes, and from here on there are none.
+    // Only calls to MPI move bytes, and there are none from here on.
     void break_off() noexcept override {}
 
-    /// MPI's own end would wait for a failed rank for ever, so the ranks meet first.
+    /// MPI's own shutdown would wait for a failed rank for ever, so the ranks synchronise first.
     void close() override {
         MPI_Request handle = MPI_REQUEST_NULL;
         check(MPI_Ibarrier(control_, &handle), "MPI_Ibarrier");
@@ -209,7 +208,7 @@ class MpiTransport final : public Transport {
         return request;
     }
 
-    /// Marks the requests that MPI has finished; whether there were any.
+    /// Marks the requests that MPI has finished; returns whether there were any.
     bool test_requests() {
         const int active = static_cast<int>(handles_.size());
         if (active == 0) return false;
@@ -296,7 +295,7 @@ class MpiTransport final : public Transport {
 
     const std::chrono::milliseconds deadline_;
     MPI_Comm data_ = MPI_COMM_NULL;
-    MPI_Comm control_ = MPI_COMM_NULL;  // word of failures, and notes
+    MPI_Comm control_ = MPI_COMM_NULL;  // failure messages and notes
     int rank_ = 0;
     int size_ = 1;
     std::vector<Slot> slots_;  // requests are indices into this

@@ -21,7 +21,7 @@ std::string_view variable(const char* name) {
     return value == nullptr ? "" : value;
 }
 
-/// Open MPI 5 has nothing but PMIx. The plugins of 4 are beside its library, in a folder that distributions
+/// Open MPI 5 supports only PMIx. The plugins of 4 are beside its library, in a folder that distributions
 /// name differently.
 bool knows_older_pmi(const fs::path& mpi_library) {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
@@ -29,7 +29,7 @@ bool knows_older_pmi(const fs::path& mpi_library) {
     MPI_Get_library_version(text.data(), &length);
     const std::string_view version(text.data());
     if (version.starts_with("Open MPI v5")) return false;
-    if (!version.starts_with("Open MPI v4")) return true;  // not known: it may
+    if (!version.starts_with("Open MPI v4")) return true;  // unknown library: it may
     for (const char* const folder : {"openmpi", "openmpi/lib/openmpi3", "openmpi/lib/openmpi"}) {
         const fs::path plugins = mpi_library.parent_path() / folder;
         if (!fs::exists(plugins / "mca_pmix_isolated.so")) continue;

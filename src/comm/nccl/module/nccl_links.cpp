@@ -16,7 +16,7 @@ cudaEvent_t event_of(GpuEvent event) {
     return static_cast<cudaEvent_t>(event);
 }
 
-/// Calls of links that do not block may still be under way when they return.
+/// Calls of non-blocking links may still be in progress when they return.
 void check(ncclResult_t result, std::string_view what, ncclComm_t comm = nullptr) {
     if (result == ncclSuccess || result == ncclInProgress) return;
     const char* details = ncclGetLastError(comm);
@@ -64,7 +64,7 @@ class NcclLink final : public GpuLink {
     NcclLink(const LinkId& id, int size, int rank) : size_(size) {
         int lowest = 0, highest = 0;
         cuda::check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "priorities cannot be read");
-        // What computes waits for what communicates, not the other way round.
+        // Computation waits for communication, not the other way round.
         cuda::check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
                     "a stream for communication cannot be made");
         cuda::check(cudaMalloc(&barrier_, sizeof(std::int32_t)), "a barrier's number");
@@ -145,7 +145,7 @@ class NcclLink final : public GpuLink {
         bug("unknown collective");
     }
 
-    /// Both ends agree on what is nothing.
+    /// Both ends agree on which parts are empty.
     ncclResult_t add_all_to_all(const CollectiveCall& call) {
         const std::byte* from = call.from;
         std::byte* to = call.to;
@@ -167,7 +167,7 @@ class NcclLink final : public GpuLink {
 
     const int size_;
     cudaStream_t stream_ = nullptr;
-    void* barrier_ = nullptr;  // what barriers reduce
+    void* barrier_ = nullptr;  // the operand of barriers
     ncclComm_t comm_ = nullptr;
 };
 
@@ -223,7 +223,7 @@ class NcclLinks final : public GpuLinks {
     bool passed(GpuEvent event) override {
         const cudaError_t status = cudaEventQuery(event_of(event));
         if (status == cudaErrorNotReady) {
-            cudaGetLastError();  // it is an answer, and no error of the next launch
+            cudaGetLastError();  // an answer, not an error of the next launch
             return false;
         }
         cuda::check(status, "a collective");
