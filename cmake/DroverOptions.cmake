@@ -32,6 +32,10 @@ set(DROVER_SETUP_OPTIONS $<$<CONFIG:Release>:-O1>)
 add_library(drover_flags INTERFACE)
 # Designated initialisers leave defaults out on purpose.
 target_compile_options(drover_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Werror;-Wno-missing-field-initializers>")
+# A check that fails names its file, by its place in the sources and not on the machine that it was built on.
+set(drover_source_names -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
+target_compile_options(drover_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${drover_source_names}>
+                       $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${drover_source_names}>)
 if(DROVER_SANITIZE)
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=address,undefined)

@@ -67,7 +67,7 @@ for ranks in 2 4; do
 done
 part nccl-alone 90 1 '1 ranks: all is well' test_comm_nccl alone
 part nccl-debug-mode 180 2 '2 ranks: all is well' test_comm_nccl debug_checks
-part nccl-hang 90 3 'in barrier number 2 on axis data; nothing came from rank 1.' test_comm_nccl hang
+part nccl-hang 90 3 'in barrier number 2 on axis data; received nothing from rank 1.' test_comm_nccl hang
 part nccl-throw 60 3 'test_comm_nccl: The disk is full. Make room.' test_comm_nccl throw
 part nccl-throw-under-way 60 2 'test_comm_nccl: The disk is full. Make room.' test_comm_nccl throw_under_way
 part nccl-kill 60 3 'signal 9' test_comm_nccl kill
@@ -75,7 +75,7 @@ part nccl-other-call 60 2 'rank 1 calls all_reduce of 8 float32 (sum) (collectiv
 for ranks in 2 4; do
     part mesh-$ranks-ranks 400 $ranks "$ranks ranks: " test_parallel_mpi
 done
-part mesh-hang 120 2 'nothing came from rank 1' test_parallel_mpi hang
+part mesh-hang 120 2 'received nothing from rank 1' test_parallel_mpi hang
 
 source=${DROVER_SOURCE_DIR:-$(cd "$(dirname "$0")/.." && pwd)}
 work=$(mktemp -d)

@@ -13,8 +13,8 @@
 #include "app/commands.h"
 #include "core/console.h"
 #include "core/error.h"
-#include "core/this_process.h"
 #include "core/stopwatch.h"
+#include "core/this_process.h"
 #include "core/torch_rng.h"
 #include "model/params.h"
 #include "run/engine_settings.h"
@@ -51,7 +51,7 @@ RunSettings bench_settings(const BenchOptions& options) {
     settings.step.recompute = {recompute_from_name(options.recompute, "--recompute")};
     settings.step.moe_mode = moe_mode_from_name(options.moe);
     settings.step.init = init_kind_from_name(options.init, "--init");
-    settings.step.on_non_finite = OnNonFinite::go_on;  // checked once, at the end
+    settings.step.on_non_finite = OnNonFinite::proceed;  // checked once, at the end
     settings.step.offload_optimizer = options.offload;
     settings.optimizer = OptimizerSettings::named(options.optimizer, 0);
     return settings;
@@ -135,7 +135,7 @@ Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh, std
     // The peaks are measured last: their buffers must not count as training memory, nor their time as time to
     // the first step.
     result.peak_bytes = peak_resident_bytes();
-    result.library_bytes = backend.own_bytes();
+    result.library_bytes = backend.untracked_bytes();
     result.peaks = backend.measure_peaks();
     return result;
 }

@@ -11,9 +11,9 @@ BenchMesh::BenchMesh(bool copies, bool timed, Backend& backend) {
     }
     world_ = ThreadWorld(1, {.gpu_times = timed}).join(0);
     if (backend.device() == Device::cuda) gpu_.emplace(*world_, load_nccl(backend));
-    const auto make = [&](std::string axis, std::vector<int> ranks, LonelyAxis lonely) {
-        return gpu_ ? gpu_->make(std::move(axis), std::move(ranks), lonely)
-                    : world_->make_communicator(std::move(axis), std::move(ranks), lonely);
+    const auto make = [&](std::string axis, std::vector<int> ranks, SingleRankAxis single_rank) {
+        return gpu_ ? gpu_->make(std::move(axis), std::move(ranks), single_rank)
+                    : world_->make_communicator(std::move(axis), std::move(ranks), single_rank);
     };
     mesh_ = std::make_unique<const Mesh>(Mesh::that_copies(*world_, make));
 }

@@ -49,7 +49,7 @@ void refuse_flags_before(const CLI::App& bench, const CLI::App& command) {
     for (const CLI::Option* option : bench.get_options())
         if (option->count() > 0)
             throw UsageError(
-                fmt::format("{} stands before `{}`.", option->get_name(), command.get_name()),
+                fmt::format("{} comes before `{}`.", option->get_name(), command.get_name()),
                 fmt::format("Write `drover bench {}` first and its flags after it.", command.get_name()));
 }
 

@@ -119,7 +119,7 @@ void add_launch_command(CLI::App& app) {
     auto settings = std::make_shared<ProcessSettings>();
     process->add_option("--preloaded", settings->preloaded);
     process->add_option("--log_dir", settings->logs);
-    process->add_flag("--files_alone", settings->files_alone);
+    process->add_flag("--files_only", settings->files_only);
     process->callback(
         [process, settings] { std::exit(run_launch_process(process->remaining(), *settings)); });
 }

@@ -46,7 +46,7 @@ void run_clm(const std::vector<std::string>& words) {
     const LaunchEnvironment launch = read_launch_environment();
     // Checked before the arguments, which are meant for all processes of that launcher together.
     if (launch.foreign && !asks_for_help(words)) {
-        let_first_speak(launch);
+        let_first_report(launch);
         refuse_foreign_launcher(launch, "run_clm …");
     }
     RunSettings settings;

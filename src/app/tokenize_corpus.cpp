@@ -100,7 +100,7 @@ void refuse_own_input(const TokenizeOptions& options, const FileRows& dataset,
 void tokenize_corpus(const TokenizeOptions& options) {
     const std::filesystem::path output = options.output;
     if (std::filesystem::is_directory(output))
-        throw Error(fmt::format("{} is a folder.", options.output), "Name a file that shall be written.");
+        throw Error(fmt::format("{} is a folder.", options.output), "Name an output file.");
     const std::shared_ptr<const FileRows> dataset = open_corpus(options);
     refuse_own_input(options, *dataset, output);
     // Two processes must not write the same file; the second one finds it complete.

@@ -175,7 +175,7 @@ HfCompat hf_compat(const Arguments& arguments) {
 }
 
 OnNonFinite on_non_finite(const std::string& text) {
-    return text == "stop" ? OnNonFinite::stop : text == "skip" ? OnNonFinite::skip : OnNonFinite::go_on;
+    return text == "stop" ? OnNonFinite::stop : text == "skip" ? OnNonFinite::skip : OnNonFinite::proceed;
 }
 
 MoeMode moe_mode(const Arguments& arguments) {

@@ -72,7 +72,7 @@ class Backend {
 
     /// Device bytes in use now that were not allocated through the backend: by its libraries, and by other
     /// programs.
-    virtual std::size_t own_bytes() const { return 0; }
+    virtual std::size_t untracked_bytes() const { return 0; }
     /// The most that its libraries will allocate; available_bytes() already subtracts it.
     virtual std::size_t reserved_bytes() const { return 0; }
 

@@ -137,8 +137,8 @@ CommunicationTimes CommunicationThread::times() {
     return times_;
 }
 
-void CommunicationThread::on_note(HearNote hear) {
-    const std::lock_guard lock(hearing_);
+void CommunicationThread::on_note(NoteHandler hear) {
+    const std::lock_guard lock(note_mutex_);
     hear_note_ = std::move(hear);
 }
 
@@ -262,7 +262,7 @@ void CommunicationThread::move_notes() {
         notes.swap(new_notes_);
     }
     for (const auto& [to, note] : notes) transport_->send_note(to, note);
-    const std::lock_guard lock(hearing_);
+    const std::lock_guard lock(note_mutex_);
     for (const ReceivedNote& received : transport_->take_notes())
         if (hear_note_) hear_note_(received.from, received.note);
 }
@@ -343,8 +343,8 @@ void CommunicationThread::check_deadline(const Operation& operation) {
 std::string CommunicationThread::missing(const Operation& operation) const {
     if (!operation.call.is_message()) return exchange_->missing();
     const int peer = operation.group->global(operation.call.peer);
-    return operation.call.kind == CollectiveKind::send ? fmt::format("rank {} took nothing", peer)
-                                                       : fmt::format("nothing came from rank {}", peer);
+    return operation.call.kind == CollectiveKind::send ? fmt::format("rank {} received nothing", peer)
+                                                       : fmt::format("received nothing from rank {}", peer);
 }
 
 void CommunicationThread::finish(Operation& operation) {

@@ -133,10 +133,10 @@ class CommunicationThread {
 
     /// Called on this thread with every note that arrives. Returns when the old function is no longer
     /// running; an empty function removes it.
-    using HearNote = std::function<void(int from, const Note& note)>;
-    void on_note(HearNote hear);
+    using NoteHandler = std::function<void(int from, const Note& note)>;
+    void on_note(NoteHandler hear);
     /// Does nothing when communication is broken or closed. May be called from any thread, also from a
-    /// HearNote.
+    /// NoteHandler.
     void send_note(int to, const Note& note);
 
   private:
@@ -195,8 +195,8 @@ class CommunicationThread {
     bool closing_ = false;
     bool closed_ = false;
 
-    std::mutex hearing_;  // held while a note is heard; guards what follows
-    HearNote hear_note_;
+    std::mutex note_mutex_;  // held while a note is heard; guards what follows
+    NoteHandler hear_note_;
 
     std::thread thread_;
 };

@@ -157,7 +157,7 @@ class Communicator {
 };
 
 /// What an axis with one rank does when a collective is called.
-enum class LonelyAxis : std::uint8_t {
+enum class SingleRankAxis : std::uint8_t {
     idles,
     copies,  ///< the same work as with other ranks, from memory to memory: to measure the cost of sharding
              ///< itself

@@ -61,8 +61,8 @@ std::string Exchange::missing() const {
     // A rank that sends nothing does not receive either.
     std::erase_if(full, [&](int rank) { return std::binary_search(silent.begin(), silent.end(), rank); });
     std::vector<std::string> parts;
-    if (!silent.empty()) parts.push_back(fmt::format("nothing came from {}", ranks_text(silent)));
-    if (!full.empty()) parts.push_back(fmt::format("{} took nothing", ranks_text(full)));
+    if (!silent.empty()) parts.push_back(fmt::format("received nothing from {}", ranks_text(silent)));
+    if (!full.empty()) parts.push_back(fmt::format("{} received nothing", ranks_text(full)));
     return fmt::format("{}", fmt::join(parts, "; "));
 }
 

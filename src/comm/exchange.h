@@ -67,8 +67,8 @@ class Exchange {
     /// One pointer per rank, for the algorithm's use.
     std::span<const std::byte*> pointers() { return pointers_; }
 
-    /// "nothing came from ranks 2, 3; rank 1 took nothing": what the unfinished rounds wait for, in global
-    /// ranks.
+    /// "received nothing from ranks 2, 3; rank 1 received nothing": what the unfinished rounds wait for, in
+    /// global ranks.
     std::string missing() const;
 
   private:

@@ -48,7 +48,7 @@ World::~World() {
 }
 
 std::unique_ptr<Communicator> World::make_communicator(std::string axis, std::vector<int> ranks,
-                                                       LonelyAxis lonely) {
+                                                       SingleRankAxis single_rank) {
     const auto self = std::find(ranks.begin(), ranks.end(), rank());
     require(self != ranks.end(), "a rank makes a communicator that it is not in");
     std::vector<int> sorted = ranks;
@@ -64,7 +64,7 @@ std::unique_ptr<Communicator> World::make_communicator(std::string axis, std::ve
                 .collectives = next_channel_,
                 .messages = next_channel_ + 1};
     next_channel_ += 2;
-    if (group.size() == 1 && lonely == LonelyAxis::idles) return make_self_communicator(group.axis);
+    if (group.size() == 1 && single_rank == SingleRankAxis::idles) return make_self_communicator(group.axis);
     return std::make_unique<WorldCommunicator>(thread_, std::move(group));
 }
 

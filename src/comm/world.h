@@ -34,7 +34,7 @@ class World {
     /// including those of one rank. Communicators made at the same position must have the same ranks, or no
     /// rank in common.
     std::unique_ptr<Communicator> make_communicator(std::string axis, std::vector<int> ranks,
-                                                    LonelyAxis lonely = LonelyAxis::idles);
+                                                    SingleRankAxis single_rank = SingleRankAxis::idles);
 
     /// The orderly shutdown: no collective follows. Waits until the other ranks have reached it where a
     /// launcher's processes end together (MPI); throws when they fail or are missing.
@@ -52,7 +52,7 @@ class World {
 
     /// A few numbers for another rank, which need no action by it: it receives them on its own thread, even
     /// while it works or hangs. One function receives all notes; an empty one removes it.
-    void on_note(CommunicationThread::HearNote hear) { thread_.on_note(std::move(hear)); }
+    void on_note(CommunicationThread::NoteHandler hear) { thread_.on_note(std::move(hear)); }
     void send_note(int to, const Note& note) { thread_.send_note(to, note); }
 
   private:

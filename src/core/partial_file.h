@@ -11,7 +11,7 @@ namespace drover {
 class PartialFile {
   public:
     /// Creates `<path>.partial` and reserves `bytes` on the disk where the file system can, so that a full
-    /// disk is noticed at once.
+    /// disk is noticed immediately.
     PartialFile(const std::filesystem::path& path, std::uint64_t bytes);
     ~PartialFile();
     PartialFile(PartialFile&& other) noexcept;

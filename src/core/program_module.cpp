@@ -12,8 +12,6 @@
 
 #include "core/this_process.h"
 
-#include "core/this_process.h"
-
 namespace drover {
 namespace {
 
@@ -78,7 +76,7 @@ LoadedModule load_module(std::string_view name) {
             return {.reason = fmt::format("the module {} cannot be loaded ({})", place.string(), dlerror())};
         return {.handle = handle, .place = place.string()};
     }
-    return {.reason = fmt::format("the module {} is not there (looked for: {})", file_name_of(name),
+    return {.reason = fmt::format("the module {} was not found (searched: {})", file_name_of(name),
                                   fmt::join(looked_at, ", "))};
 }
 

@@ -14,7 +14,7 @@ namespace drover {
 struct LoadedModule {
     void* handle = nullptr;  ///< nullptr when it could not be loaded
     std::string place;       ///< the file that was loaded
-    std::string reason;      ///< why it was not: "the module drover_mpi.so is not there (looked for: …)"
+    std::string reason;      ///< why it was not: "the module drover_mpi.so was not found (searched: …)"
 };
 
 /// Loads the module of this name and keeps it for the rest of the process.

@@ -123,7 +123,7 @@ void FolderLock::look() {
         } else if (found && found->record) {
             taken_by_ = found->holder();
         } else if (is_absent(file_)) {
-            make_again();
+            recreate();
         }
     } catch (const Error&) {
         // The folder is gone as well, or cannot be read or written now.
@@ -131,13 +131,13 @@ void FolderLock::look() {
 }
 
 /// For when there is no mark of a take-over, or the take-over was so long ago that the mark is gone.
-void FolderLock::make_again() {
-    const auto stood_still = [this] {
+void FolderLock::recreate() {
+    const auto was_suspended = [this] {
         const bool long_enough = since_last_beat() >= times_.stale;
         if (long_enough) taken_by_ = "a run that has ended since";
         return long_enough;
     };
-    if (stood_still()) return;
+    if (was_suspended()) return;
     const milliseconds begun = time_since_boot();
     const std::optional<int> made = open_exclusively(file_, record_.text());
     if (!made) {
@@ -147,7 +147,7 @@ void FolderLock::make_again() {
     }
     close(descriptor_);
     descriptor_ = *made;
-    if (stood_still())  // between the two checks
+    if (was_suspended())  // between the two checks
         unlink(file_.c_str());
     else
         note_beat(begun);

@@ -59,7 +59,7 @@ class FolderLock {
     void beat_until_released();
     /// Looks at the file by its path, and sets taken_by_. What cannot be read now is checked again later.
     void look();
-    void make_again();
+    void recreate();
     bool is_own(const std::optional<FoundLock>& found) const;
     /// The file by which another process has taken over this lock, if there is one. Error when that cannot be
     /// determined.

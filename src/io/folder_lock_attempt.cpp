@@ -29,7 +29,7 @@ FolderLockAttempt::FolderLockAttempt(LockRequest request, Say say)
       file_(request_.folder / file_name),
       record_(LockRecord::own(request_.job)) {}
 
-std::unique_ptr<FolderLock> FolderLockAttempt::go_on() {
+std::unique_ptr<FolderLock> FolderLockAttempt::advance() {
     if (auto lock = FolderLock::make(file_, record_, request_.times)) {
         remove_lock_leftovers(file_, request_.times.leftover, request_.times.mark());
         return lock;
@@ -118,7 +118,7 @@ void FolderLockAttempt::tell_of_wait(const FoundLock& found) {
     const milliseconds old = std::max(age(found), milliseconds(0));
     say_(
         fmt::format("{} is locked by {}, whose last heartbeat is {} old. If there are no more, this run "
-                    "continues in {}; {} does so at once.",
+                    "continues in {}; {} does so immediately.",
                     request_.folder.string(), found.holder(), time_text(old), time_text(left_to_wait(found)),
                     request_.steal_name));
 }

@@ -32,7 +32,7 @@ class FolderLockAttempt {
 
     /// The lock; null: call again after a pause. Error when a living process has the lock, or the folder
     /// cannot be written to.
-    std::unique_ptr<FolderLock> go_on();
+    std::unique_ptr<FolderLock> advance();
 
   private:
     enum class Verdict : std::uint8_t { take, wait, refuse };

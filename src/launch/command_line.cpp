@@ -90,7 +90,7 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
     add(words, {plan.drover.native(), "launch-process"});
     if (!plan.preloaded.empty()) add(words, {"--preloaded", plan.preloaded});
     if (!plan.log_folder.empty()) add(words, {"--log_dir", plan.log_folder.native()});
-    if (plan.files_alone) words.push_back("--files_alone");
+    if (plan.files_only) words.push_back("--files_only");
     words.insert(words.end(), plan.program.begin(), plan.program.end());
     return words;
 }

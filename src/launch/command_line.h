@@ -36,7 +36,7 @@ struct MpirunPlan {
     bool oversubscribe = false;
     bool as_root = false;
     std::filesystem::path log_folder{};    ///< folder for a file with each process's output; empty: none
-    bool files_alone = false;              ///< the output goes only there
+    bool files_only = false;               ///< the output goes only there
     std::vector<std::string> variables{};  ///< of the environment, passed on by name
     std::vector<std::string> more{};       ///< the user's words for mpirun
 };

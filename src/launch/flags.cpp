@@ -33,7 +33,7 @@ constexpr std::array explained_flags{
     ExplainedFlag{"--event_log_handler", true, no_python},
     ExplainedFlag{"--run_path", false, no_python},
     ExplainedFlag{"--role", true, "A job has one kind of processes."},
-    ExplainedFlag{"--monitor_interval", true, "The end of a process is noticed at once."},
+    ExplainedFlag{"--monitor_interval", true, "The end of a process is noticed immediately."},
     ExplainedFlag{"--local_addr", true, "A node is known by the address from which it reaches node 0."},
     ExplainedFlag{"--numa_binding", true,
                   "Processes are not bound; --mpirun_args \"--bind-to numa --map-by numa\" binds them."},

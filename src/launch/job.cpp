@@ -68,7 +68,7 @@ LaunchJob::LaunchJob(LaunchLoop& loop, const Mpirun& mpirun, const std::vector<s
 }
 
 std::optional<int> LaunchJob::status() {
-    see_to_the_end();
+    enforce_end();
     std::optional<int> status = mpirun_.status();
     if (status && output_) {
         // The last output is in the pipes; a process that outlives mpirun may hold them open.
@@ -93,7 +93,7 @@ void LaunchJob::force_end() {
     mpirun_.signal(SIGTERM);
 }
 
-void LaunchJob::see_to_the_end() {
+void LaunchJob::enforce_end() {
     const Clock::time_point now = Clock::now();
     if (end_forced_) {
         if (now > *end_forced_ + 10s) mpirun_.signal(SIGKILL);

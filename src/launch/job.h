@@ -41,7 +41,7 @@ class LaunchJob {
     void pass(int signal_number) const { mpirun_.signal(signal_number); }
 
   private:
-    void see_to_the_end();
+    void enforce_end();
 
     LaunchChild mpirun_;
     Clock::time_point started_ = Clock::now();

@@ -54,7 +54,7 @@ class Leader {
         plan_.processes = processes;
         plan_.as_root = geteuid() == 0;
         plan_.log_folder = options.log_folder;
-        plan_.files_alone = options.files_alone;
+        plan_.files_only = options.files_only;
         plan_.more = options.mpirun_arguments;
         if (!options.log.empty()) log_.emplace(options.log);
         watch_reader();

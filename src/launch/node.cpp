@@ -144,7 +144,7 @@ class Follower {
     /// Proves that this node has the key. All further messages must prove the same.
     void answer(const LaunchMessage& challenge) {
         if (challenge.numbers[0] != launch_protocol)
-            return leave(fmt::format("The drover of node 0 at {}:{} is another version.", address_,
+            return leave(fmt::format("The drover of node 0 at {}:{} has a different version.", address_,
                                      options_.master_port),
                          "Install the same one on every node.");
         char name[256] = "";
@@ -260,7 +260,7 @@ class Follower {
     void take_signals() {
         for (const int number : signals_.take()) {
             if (asks_for_the_end(number) && std::exchange(end_asked_, true)) {
-                leave("A second signal: what ran on this node was stopped at once.", "");
+                leave("A second signal: what ran on this node was stopped immediately.", "");
                 continue;
             }
             node_0_->send({.subject = LaunchSubject::stop, .numbers = {number}});

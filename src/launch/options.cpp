@@ -187,7 +187,7 @@ class Reader {
         options_.log = flags_.log_dir.empty() ? std::filesystem::path(flags_.log)
                                               : std::filesystem::path(flags_.log_dir) / "launch.log";
         if (flags_.redirects == "3" && !flags_.log_dir.empty())
-            options_.files_alone = true;
+            options_.files_only = true;
         else if (!flags_.redirects.empty() && flags_.redirects != "0")
             options_.remarks.push_back(fmt::format(
                 "--redirects {} has no effect. Both streams of all processes (3) can be kept off the "

@@ -47,7 +47,7 @@ struct LaunchOptions {
     int max_restarts = 0;
     std::optional<std::chrono::seconds> shutdown_timeout{};  ///< absent: unlimited
     std::filesystem::path hostfile{}, log{}, log_folder{};
-    bool files_alone = false;
+    bool files_only = false;
     std::vector<std::string> mpirun_arguments{};
     bool own_command = true;             ///< the program is a drover command
     std::vector<std::string> program{};  ///< the command or the file, and its arguments

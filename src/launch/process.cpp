@@ -71,8 +71,8 @@ class Program {
         const char* rank = std::getenv("RANK");
         const std::filesystem::path folder =
             settings.logs / fmt::format("rank.{}", rank == nullptr ? "0" : rank);
-        output_.emplace(loop, child_.output(), folder / "stdout", settings.files_alone ? -1 : STDOUT_FILENO);
-        errors_.emplace(loop, child_.errors(), folder / "stderr", settings.files_alone ? -1 : STDERR_FILENO);
+        output_.emplace(loop, child_.output(), folder / "stdout", settings.files_only ? -1 : STDOUT_FILENO);
+        errors_.emplace(loop, child_.errors(), folder / "stderr", settings.files_only ? -1 : STDERR_FILENO);
     }
 
     /// The program has its own group: mpirun signals this process's group, which would reach it too.
@@ -99,7 +99,7 @@ class Program {
     static std::filesystem::path find(const std::string& program) {
         const auto file = find_program(program);
         if (!file)
-            throw Error(fmt::format("The program {} is not there, or may not be run.", program),
+            throw Error(fmt::format("The program {} does not exist, or may not be run.", program),
                         "It must be on every machine of the job.");
         return *file;
     }

@@ -13,7 +13,7 @@ constexpr int end_signal_of_jobs = 12;  // SIGUSR2
 struct ProcessSettings {
     std::string preloaded{};       ///< the library in LD_PRELOAD meant only for mpirun; empty: none
     std::filesystem::path logs{};  ///< rank.N/stdout and rank.N/stderr are created in it; empty: none
-    bool files_alone = false;      ///< mpirun gets no output
+    bool files_only = false;       ///< mpirun gets no output
 };
 
 /// One process of a job, between mpirun and the program: gives the program torchrun's variables, its share of

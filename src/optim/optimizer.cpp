@@ -68,7 +68,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings, con
                                           const Mesh& mesh) {
     if (precision.stochastic_rounding && (precision.parameters != DType::bf16 || precision.master))
         throw UsageError(
-            "Stochastic rounding was asked for, but the parameters are not bfloat16 or have a master copy.",
+            "Stochastic rounding was requested, but the parameters are not bfloat16 or have a master copy.",
             "Train with bfloat16 parameters and no master copy, or without stochastic rounding.");
     for (const NamedOptimizer& known : known_optimizers)
         if (known.name == settings.name)

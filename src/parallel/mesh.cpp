@@ -85,10 +85,10 @@ Mesh::Mesh(const MeshShape& shape, int rank, int key_value_copies, const MakeCom
     host_everyone_ = make_on_host("everyone", ranks_of(all));
 }
 
-Mesh Mesh::that_copies(World& world, const MakeLonelyCommunicator& make) {
+Mesh Mesh::that_copies(World& world, const MakeSingleRankCommunicator& make) {
     return Mesh(world, {}, 1, [&](const std::string& axis, const std::vector<int>& ranks) {
         const bool used = axis == "data" || axis == "dcn+data" || axis == "everyone";
-        return make(axis, ranks, used ? LonelyAxis::copies : LonelyAxis::idles);
+        return make(axis, ranks, used ? SingleRankAxis::copies : SingleRankAxis::idles);
     });
 }
 

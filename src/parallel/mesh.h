@@ -28,8 +28,8 @@ struct MeshPlace {
 MeshPlace place_of(const MeshShape& shape, int rank);
 
 /// Like MakeCommunicator, but can also make axes of one rank that copy.
-using MakeLonelyCommunicator =
-    std::function<std::unique_ptr<Communicator>(std::string axis, std::vector<int> ranks, LonelyAxis lonely)>;
+using MakeSingleRankCommunicator = std::function<std::unique_ptr<Communicator>(
+    std::string axis, std::vector<int> ranks, SingleRankAxis single_rank)>;
 
 /// The axes of the mesh as one rank sees them. Every rank makes its mesh with the same arguments.
 class Mesh {
@@ -48,7 +48,7 @@ class Mesh {
 
     /// A mesh of one rank whose axes that FSDP uses (data, replicas, everyone) copy, to measure the cost of
     /// sharding by itself. The world has one rank.
-    static Mesh that_copies(World& world, const MakeLonelyCommunicator& make);
+    static Mesh that_copies(World& world, const MakeSingleRankCommunicator& make);
 
     const MeshShape& shape() const { return shape_; }
     const MeshPlace& place() const { return place_; }

@@ -46,7 +46,7 @@ GpusOfProcesses::~GpusOfProcesses() {
 
 void report_failure(const std::string& program, const std::exception& error) {
     try {
-        let_first_speak(read_launch_environment());
+        let_first_report(read_launch_environment());
     } catch (const Error&) {
         // The variables cannot be read, so no launcher has set them.
     }

@@ -66,7 +66,7 @@ TrainEngineOptions engine_options(const RunSettings& settings, const Precision& 
     options.optimizer = settings.optimizer;
     options.max_gradient_norm = step.max_grad_norm;
     options.noise_seed = settings.loop.seed;
-    options.skip_non_finite = step.on_non_finite != OnNonFinite::go_on;
+    options.skip_non_finite = step.on_non_finite != OnNonFinite::proceed;
     options.compat = step.compat;
     options.shared_batches = settings.mesh.batch_is_spmd;
     options.offload_optimizer = step.offload_optimizer;

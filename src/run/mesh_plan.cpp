@@ -73,7 +73,7 @@ void plan_sequence_parallel(MeshPlan& plan, const MeshSettings& settings) {
     using Choice = MeshPlan::SequenceParallel;
     if (settings.sequence_parallel) {
         const bool asked = *settings.sequence_parallel;
-        plan.sequence_parallel = asked ? Choice::asked_for : Choice::no;
+        plan.sequence_parallel = asked ? Choice::required : Choice::no;
         if (asked && plan.shape.tp == 1)
             plan.explanations.push_back(
                 "--sequence_parallel: there is one tensor-parallel process, so nothing is split.");

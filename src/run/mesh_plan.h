@@ -17,7 +17,7 @@ struct MeshPlan {
     enum class SequenceParallel : std::uint8_t {
         no,
         where_possible,  ///< part of 2-D sharding; rows that cannot be split stay whole
-        asked_for,       ///< Error if rows cannot be split
+        required,        ///< Error if rows cannot be split
     };
     SequenceParallel sequence_parallel = SequenceParallel::no;
     int key_value_copies = 1;

@@ -19,8 +19,8 @@ class Messages {
     /// Something the user may not expect.
     void warning(std::string_view text) const;
 
-    bool tell_info() const { return info_; }
-    bool tell_warnings() const { return warnings_; }
+    bool shows_info() const { return info_; }
+    bool shows_warnings() const { return warnings_; }
 
   private:
     void say(std::string_view text) const;

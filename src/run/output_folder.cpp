@@ -27,7 +27,7 @@ void OutputFolder::take() {
     while (waiting != 0) {
         group_.together([&] {
             const std::lock_guard lock(mutex_);
-            if (attempt && !released_) lock_ = go_on(*attempt);
+            if (attempt && !released_) lock_ = advance(*attempt);
         });
         if (attempt && !lock_) std::this_thread::sleep_for(request_.times.pause);
         waiting = group_.largest(attempt && !lock_ ? 1 : 0);
@@ -35,10 +35,10 @@ void OutputFolder::take() {
 }
 
 /// A run that holds the folder and fails may remove it, if that run created it.
-std::unique_ptr<FolderLock> OutputFolder::go_on(FolderLockAttempt& attempt) {
+std::unique_ptr<FolderLock> OutputFolder::advance(FolderLockAttempt& attempt) {
     make_folder();
     try {
-        return attempt.go_on();
+        return attempt.advance();
     } catch (const Error&) {
         std::error_code failure;
         if (fs::exists(request_.folder, failure) || failure) throw;

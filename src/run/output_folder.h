@@ -44,7 +44,7 @@ class OutputFolder {
     void release_at_once() noexcept;
 
   private:
-    std::unique_ptr<FolderLock> go_on(FolderLockAttempt& attempt);
+    std::unique_ptr<FolderLock> advance(FolderLockAttempt& attempt);
     void make_folder();
 
     const ProcessGroup& group_;

@@ -45,7 +45,7 @@ QuietEnd show_failure(int rank) {
     }
 }
 
-void let_first_speak(const LaunchEnvironment& launch) {
+void let_first_report(const LaunchEnvironment& launch) {
     if (launch.rank != 0) std::this_thread::sleep_for(std::chrono::seconds(3));
 }
 
@@ -54,7 +54,7 @@ std::unique_ptr<World> begin_world(const LaunchEnvironment& launch, const WorldO
     try {
         world = make_mpi_world(waits);
     } catch (const Error&) {
-        let_first_speak(launch);
+        let_first_report(launch);
         throw;
     }
     check_world(*world, launch);

@@ -34,7 +34,7 @@ struct Processes {
 /// If one process cannot start, usually none can, for the same reason. The first one returns immediately to
 /// report it, and the launcher then ends the others (mpirun after a second). Those still alive after a few
 /// seconds have a reason of their own.
-void let_first_speak(const LaunchEnvironment& launch);
+void let_first_report(const LaunchEnvironment& launch);
 
 /// This process's rank in the world that a launcher started. `waits` sets how long ranks wait for each other.
 /// Error if MPI cannot be used, or sees other processes than the launcher reported.

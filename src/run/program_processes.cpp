@@ -32,7 +32,7 @@ void check_same_call(const ProcessGroup& ranks, std::string_view call) {
     std::string text;
     for (std::size_t rank = 0; rank < calls.size(); ++rank)
         text += fmt::format("{}rank {} to {}", rank == 0 ? "" : ", ", rank, calls[rank]);
-    throw FailureOfRank(fmt::format("The processes have come to different calls: {}.", text),
+    throw FailureOfRank(fmt::format("The processes made different calls: {}.", text),
                         "All processes must make the same calls of a Trainer in the same order, whatever "
                         "else they do.",
                         1, ranks.is_first());

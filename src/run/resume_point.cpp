@@ -12,19 +12,19 @@ namespace {
 namespace fs = std::filesystem;
 using Say = std::function<void(const std::string&)>;
 
-/// Prevents overwriting another run's files by accident. `asked_not_to` is the setting that asks not to
+/// Prevents overwriting another run's files by accident. `fresh_start_reason` is the setting that asks not to
 /// resume from there, if any.
-void check_nothing_is_lost(const fs::path& folder, const std::string& asked_not_to) {
+void check_nothing_is_lost(const fs::path& folder, const std::string& fresh_start_reason) {
     const bool has_model = fs::exists(folder / "trainer_state.json") || holds_weights(folder);
     const bool has_checkpoints = !checkpoints_by_age(folder).empty();
-    if (has_checkpoints && !asked_not_to.empty())
-        throw Error(fmt::format("{}, but --output_dir {} holds checkpoints of an earlier run.", asked_not_to,
-                                folder.string()),
-                    "Choose another folder, or add --overwrite_output_dir to start anew.");
+    if (has_checkpoints && !fresh_start_reason.empty())
+        throw Error(fmt::format("{}, but --output_dir {} holds checkpoints of an earlier run.",
+                                fresh_start_reason, folder.string()),
+                    "Choose another folder, or add --overwrite_output_dir to start over.");
     if (has_checkpoints)
-        throw Error(fmt::format("--output_dir {} holds checkpoints, but none that a run can go on from.",
+        throw Error(fmt::format("--output_dir {} holds checkpoints, but none that a run can resume from.",
                                 folder.string()),
-                    "Choose another folder, or add --overwrite_output_dir to start anew.");
+                    "Choose another folder, or add --overwrite_output_dir to start over.");
     if (has_model)
         throw Error(fmt::format("--output_dir {} already holds a trained model.", folder.string()),
                     "Choose another folder, or add --overwrite_output_dir.");
@@ -51,11 +51,11 @@ fs::path numbered_checkpoint(const fs::path& output, std::int64_t step) {
 fs::path named_checkpoint(const fs::path& folder) {
     if (!fs::is_directory(folder))
         throw Error(fmt::format("--resume_from_checkpoint {} is not a folder.", folder.string()),
-                    "Name a checkpoint-N folder, or leave it out to go on from the newest in --output_dir.");
+                    "Name a checkpoint-N folder, or leave it out to resume from the newest in --output_dir.");
     if (const auto damage = why_not_resumable(folder))
         throw Error(fmt::format("--resume_from_checkpoint {} is not a complete checkpoint: {}.",
                                 folder.string(), *damage),
-                    "Name another checkpoint, or leave it out to go on from the newest complete one in "
+                    "Name another checkpoint, or leave it out to resume from the newest complete one in "
                     "--output_dir.");
     return folder;
 }
@@ -90,7 +90,7 @@ std::optional<fs::path> find_resume_point(const CheckpointSettings& settings, co
     if (resume.from == From::newest) {
         if (newest) return newest;
         throw Error(fmt::format("{}, but {} holds no complete checkpoint.", resume.asked_by, output.string()),
-                    "Name a checkpoint folder, or leave it out to start anew.");
+                    "Name a checkpoint folder, or leave it out to start over.");
     }
     if (newest)
         say(

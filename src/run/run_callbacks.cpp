@@ -13,10 +13,10 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
     const LogSettings& logs = settings.logs;
     const Messages& messages = run.log.messages();
     const bool first = run.processes.is_first();
-    const bool with_bar = first && !logs.disable_progress_bar.value_or(!messages.tell_warnings());
+    const bool with_bar = first && !logs.disable_progress_bar.value_or(!messages.shows_warnings());
     // Measuring takes a moment, so it is done only if someone may be watching.
     if (with_bar) bar_.emplace(isatty(STDERR_FILENO) != 0 ? run.measure_peak() : 0);
-    if (messages.tell_info()) banner_.emplace();
+    if (messages.shows_info()) banner_.emplace();
     if (std::FILE* records = run.log.records())
         log_printer_.emplace(logs.records_are_json ? LogFormat::json : LogFormat::hugging_face_5,
                              with_bar ? LogStyle::beside_bar : LogStyle::plain, records);

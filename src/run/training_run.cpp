@@ -120,7 +120,7 @@ void TrainingRun::make_engine() {
     batches_.row_multiple = std::lcm(batches_.row_multiple, tokens_.pad_to_multiple_of);
     tokens_.row_length = batches_.padded(tokens_.row_length);
     const std::int64_t rows = batches_.part.rows_of(settings_.do_train ? loop.per_device_train_batch_size
-                                                                        : loop.per_device_eval_batch_size);
+                                                                       : loop.per_device_eval_batch_size);
     engine_options_ = engine_options(settings_, precision_, mesh_plan_, backend_->device(), rows,
                                      std::max<std::int64_t>(tokens_.row_length, 1));
     engine_ = std::make_unique<TrainEngine>(model_.config, engine_options_, *backend_, **mesh_);
@@ -168,17 +168,15 @@ bool TrainingRun::is_complete() {
         if (done < wanted || earlier_end() < wanted) return;
         using From = ResumeSettings::From;
         const From from = settings_.checkpoints.resume.from;
-        say(fmt::format("Training is already complete: {}. Nothing of it is written again; {} starts anew.",
+        say(fmt::format("Training is already complete: {}. Nothing of it is written again; {} starts over.",
                         done == wanted ? fmt::format("{} of {} steps", done, wanted)
-                                       : fmt::format("{} steps are done, {} were asked for", done, wanted),
+                                       : fmt::format("{} steps are done, {} were requested", done, wanted),
                         settings_.checkpoints.overwrite_output_dir
                             ? fmt::format("--overwrite_output_dir without --{}",
                                           from == From::step ? "loading_step" : "resume_from_checkpoint")
                             : "--overwrite_output_dir"));
         if (const std::string differences = what_changed(); !differences.empty())
-            messages().warning(
-                "Warning: The complete run is not the one that is asked for, for these differ: " +
-                differences);
+            messages().warning("Warning: The complete run differs from the requested one: " + differences);
         complete = 1;
     });
     complete_ = processes_.group.largest(complete) != 0;
@@ -277,9 +275,8 @@ void TrainingRun::resume() {
         !warning.empty())
         messages().warning(warning);
     if (const std::string differences = what_changed(); !differences.empty())
-        messages().warning(
-            "Warning: The resumed run will not be the one that was stopped, for these differ: " +
-            differences);
+        messages().warning("Warning: The resumed run will differ from the one that was stopped: " +
+                           differences);
     say("  Continuing training from checkpoint, will skip to saved global_step");
     say(fmt::format("  Continuing training from epoch {}",
                     resumed_state_->global_step / plan.updates_per_epoch));
@@ -325,8 +322,8 @@ Json TrainingRun::train() {
         fmt::format("Stopped by {} after step {}, which is saved in {}.", signal_name(number), step,
                     checkpoint_folder(settings_.loop.output_dir, step).string()),
         settings_.checkpoints.overwrite_output_dir
-            ? "The same command without --overwrite_output_dir goes on from there."
-            : "The same command goes on from there.");
+            ? "The same command without --overwrite_output_dir continues from there."
+            : "The same command continues from there.");
 }
 
 Json TrainingRun::evaluate() {

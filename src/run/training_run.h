@@ -119,7 +119,7 @@ class TrainingRun {
     std::optional<RunLog> log_;
 
     std::optional<OutputFolder> folder_;
-    std::optional<SignalThread::LastAct> unlock_at_end_;
+    std::optional<SignalThread::FinalAction> unlock_at_end_;
     std::optional<std::filesystem::path> resume_point_;
     std::optional<TrainerState> resumed_state_;
     std::optional<LoopState> resumed_loop_;  ///< absent for a checkpoint from Hugging Face

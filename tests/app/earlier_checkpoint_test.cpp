@@ -28,7 +28,7 @@ class EarlierCheckpoint : public test::MeshRuns, public ::testing::WithParamInte
                  fs::copy_options::recursive);
     }
     /// The command that was given to the earlier build.
-    test::Outcome go_on(const Json& run) const {
+    test::Outcome resume(const Json& run) const {
         const std::string line =
             std::string(DROVER_BINARY) + " run_clm " + run.at("flags").get<std::string>();
         const int processes = run.at("processes").get<int>();
@@ -40,7 +40,7 @@ class EarlierCheckpoint : public test::MeshRuns, public ::testing::WithParamInte
 
 TEST_P(EarlierCheckpoint, GoesOnAsTheEarlierBuildDid) {
     const Json run = read_json_file(golden_ / GetParam().name / "run.json");
-    const test::Outcome outcome = go_on(run);
+    const test::Outcome outcome = resume(run);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("Continuing training from global step 3\n"), std::string::npos)
         << outcome.output;

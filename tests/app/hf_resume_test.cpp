@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 class HfResume : public test::CheckpointRuns, public ::testing::WithParamInterface<std::string> {
   protected:
     /// With a validation file, no part of the training file is held back.
-    test::Outcome go_on(const fs::path& golden, const std::string& more) const {
+    test::Outcome resume(const fs::path& golden, const std::string& more) const {
         const Json run = read_json_file(golden / "whole_run.json");
         std::string words = fmt::format(
             "run_clm --config_name '{}' --tokenizer_name '{}' --train_file '{}' --do_train --block_size {} "
@@ -33,7 +33,7 @@ TEST_P(HfResume, HasTheNextLossesOfTheirRun) {
     const fs::path golden = test::golden_path("trainer_checkpoint") / GetParam();
     fs::create_directories(folder_ / "out");
     fs::copy(golden / "checkpoint-4", checkpoint("out", 4), fs::copy_options::recursive);
-    const test::Outcome outcome = go_on(golden, "");
+    const test::Outcome outcome = resume(golden, "");
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("Continuing training from global step 4"), std::string::npos)
         << outcome.output;
@@ -65,7 +65,7 @@ TEST_F(HfResume, NeedsNoConfigInTheCheckpointWhereOneIsNamed) {
     fs::create_directories(folder_ / "out");
     fs::copy(golden / "checkpoint-4", checkpoint("out", 4), fs::copy_options::recursive);
     fs::remove(checkpoint("out", 4) / "config.json");
-    const test::Outcome outcome = go_on(golden, "");
+    const test::Outcome outcome = resume(golden, "");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("Continuing training from global step 4"), std::string::npos)
         << outcome.output;
@@ -77,10 +77,10 @@ TEST_F(HfResume, NamesADamagedOptimizer) {
     fs::copy(golden / "checkpoint-4", checkpoint("out", 4), fs::copy_options::recursive);
     const fs::path file = checkpoint("out", 4) / "optimizer.pt";
     fs::resize_file(file, fs::file_size(file) / 2);
-    const test::Outcome outcome = go_on(golden, "");
+    const test::Outcome outcome = resume(golden, "");
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_NE(outcome.output.find("optimizer.pt"), std::string::npos) << outcome.output;
-    EXPECT_NE(outcome.output.find("none that a run can go on from"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find("none that a run can resume from"), std::string::npos) << outcome.output;
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ TEST_F(LogFailures, ATraceThatCannotBeWrittenDoesNotStopTheRun) {
         0)
         << said();
     expect_trained("out");
-    EXPECT_NE(said().find("The run goes on without its trace. "), std::string::npos) << said();
+    EXPECT_NE(said().find("The run continues without its trace. "), std::string::npos) << said();
     EXPECT_NE(said().find("/proc/drover-trace"), std::string::npos) << said();
 }
 

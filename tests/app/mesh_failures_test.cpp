@@ -67,7 +67,7 @@ TEST_F(MeshFailures, WithoutMpiTheRemedyIsShown) {
     unsetenv("DROVER_MPI_MODULE");
 
     expect_shown_once(no_module, remedy, 1);
-    EXPECT_NE(no_module.output.find("cannot be used: the module drover_mpi.so is not there (looked for: "
+    EXPECT_NE(no_module.output.find("cannot be used: the module drover_mpi.so was not found (searched: "
                                     "/nonexistent/drover_mpi.so)."),
               std::string::npos)
         << no_module.output;

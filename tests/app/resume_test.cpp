@@ -194,7 +194,7 @@ TEST_F(ResumeCommand, ACompleteRunIsLeftAsItIs) {
 
     const Outcome fewer = train("out", "--max_steps 3 --save_steps 2" + validation);
     EXPECT_EQ(fewer.exit_code, 0) << fewer.output;
-    EXPECT_NE(fewer.output.find("already complete: 4 steps are done, 3 were asked for"), std::string::npos)
+    EXPECT_NE(fewer.output.find("already complete: 4 steps are done, 3 were requested"), std::string::npos)
         << fewer.output;
     EXPECT_EQ(contents(), before);
 

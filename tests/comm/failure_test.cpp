@@ -55,9 +55,9 @@ TEST(Deadline, NamesTheCollectiveTheAxisAndTheMissingRanks) {
     const std::string& message = result[static_cast<std::size_t>(first)].message;
     expect_contains(message, "Rank " + std::to_string(first) + " waited ");
     expect_contains(message,
-                    " s in all_gather number 2 on axis data (24 float32); nothing came from ranks 2, 3.");
+                    " s in all_gather number 2 on axis data (24 float32); received nothing from ranks 2, 3.");
     for (const int late : {2, 3})
-        expect_contains(result[static_cast<std::size_t>(late)].message, "nothing came from ranks 2, 3");
+        expect_contains(result[static_cast<std::size_t>(late)].message, "received nothing from ranks 2, 3");
 }
 
 TEST(Deadline, OfMessagesNamesTheirRank) {
@@ -79,8 +79,9 @@ TEST(Deadline, OfMessagesNamesTheirRank) {
         });
         expect_contains(
             result[0].message,
-            sends ? " s in send number 1 to rank 1 on axis pp (5 float32); rank 1 took nothing."
-                  : " s in receive number 1 from rank 2 on axis pp (5 float32); nothing came from rank 2.");
+            sends
+                ? " s in send number 1 to rank 1 on axis pp (5 float32); rank 1 received nothing."
+                : " s in receive number 1 from rank 2 on axis pp (5 float32); received nothing from rank 2.");
     }
 }
 

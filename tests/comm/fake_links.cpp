@@ -143,7 +143,7 @@ class FakeLink final : public GpuLink {
           world_(meeting_->ranks->join(rank)) {
         std::vector<int> ranks(static_cast<std::size_t>(size));
         std::iota(ranks.begin(), ranks.end(), 0);
-        axis_ = world_->make_communicator("fake", ranks, LonelyAxis::copies);
+        axis_ = world_->make_communicator("fake", ranks, SingleRankAxis::copies);
         thread_ = std::thread([this] { run(); });
     }
     ~FakeLink() override {

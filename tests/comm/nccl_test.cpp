@@ -157,7 +157,7 @@ TEST(Nccl, NothingIsTimedUnlessAskedFor) {
 TEST(Nccl, ALonelyAxisCopiesWhenAskedTo) {
     on_ranks(1, ordinary, [](const Rank& rank) {
         const auto make = [&](std::string axis, std::vector<int> ranks) {
-            return rank.communicators.make(std::move(axis), std::move(ranks), LonelyAxis::copies);
+            return rank.communicators.make(std::move(axis), std::move(ranks), SingleRankAxis::copies);
         };
         EXPECT_FALSE(make("data", {0})->idle());
         EXPECT_TRUE(rank.everyone()->idle());
@@ -190,9 +190,9 @@ TEST(Nccl, AWaitThatLastsTooLongNamesTheMissingRanks) {
     const std::string& message = result[static_cast<std::size_t>(first)].message;
     expect_contains(message, "Rank " + std::to_string(first) + " waited ");
     expect_contains(message,
-                    " s in all_gather number 2 on axis data (24 float32); nothing came from ranks 2, 3.");
+                    " s in all_gather number 2 on axis data (24 float32); received nothing from ranks 2, 3.");
     for (const std::size_t late : {2, 3})
-        expect_contains(result[late].message, "nothing came from ranks 2, 3");
+        expect_contains(result[late].message, "received nothing from ranks 2, 3");
 }
 
 TEST(Nccl, AMessageThatNobodyTakesNamesItsRank) {
@@ -214,7 +214,7 @@ TEST(Nccl, AMessageThatNobodyTakesNamesItsRank) {
         gave_up.wait();
     });
     expect_contains(result[0].message,
-                    " s in send number 2 to rank 1 on axis pp (100000 float32); rank 1 took nothing.");
+                    " s in send number 2 to rank 1 on axis pp (100000 float32); rank 1 received nothing.");
 }
 
 TEST(Nccl, AFailureReachesRanksThatWaitWithItsReason) {

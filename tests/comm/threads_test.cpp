@@ -50,7 +50,7 @@ TEST(Threads, CollectivesPassTheDebugModesChecks) {
 TEST(Threads, ALonelyAxisCopiesWhenAskedTo) {
     run_as_threads(1, small_pieces, [](World& world) {
         const auto make = [&](std::string axis, std::vector<int> ranks) {
-            return world.make_communicator(std::move(axis), std::move(ranks), LonelyAxis::copies);
+            return world.make_communicator(std::move(axis), std::move(ranks), SingleRankAxis::copies);
         };
         EXPECT_FALSE(make("data", {0})->idle());
         EXPECT_TRUE(world.make_communicator("data", {0})->idle());

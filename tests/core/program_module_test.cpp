@@ -53,7 +53,7 @@ TEST(ProgramModule, IsFoundBesideTheProgram) {
 
 TEST(ProgramModule, ThatIsAbsentIsLookedForWhereItWouldBeInstalledToo) {
     const std::string begin =
-        "The hour cannot be told: the module drover_moondial.so is not there (looked for: " +
+        "The hour cannot be told: the module drover_moondial.so was not found (searched: " +
         beside_program("drover_moondial.so").string() + ", ";
     const std::string text = cause(sundial("moondial"));
     EXPECT_EQ(text.substr(0, begin.size()), begin);
@@ -64,7 +64,7 @@ TEST(ProgramModule, ThatIsAbsentIsLookedForWhereItWouldBeInstalledToo) {
 TEST(ProgramModule, IsOnlyTheFileThatItsVariableNames) {
     const NamedFile named("/nonexistent/file.so");
     EXPECT_EQ(cause(sundial()),
-              "The hour cannot be told: the module drover_sundial.so is not there (looked for: "
+              "The hour cannot be told: the module drover_sundial.so was not found (searched: "
               "/nonexistent/file.so).");
 }
 

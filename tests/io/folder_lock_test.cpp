@@ -42,7 +42,7 @@ class FolderLocks : public testing::Test {
     std::unique_ptr<FolderLock> get(const LockRequest& request) {
         FolderLockAttempt attempt = this->attempt(request);
         for (;;) {
-            if (auto lock = attempt.go_on()) return lock;
+            if (auto lock = attempt.advance()) return lock;
             usleep(1000);
         }
     }
@@ -126,7 +126,7 @@ TEST_F(FolderLocks, OfAnEndedProcessAreTakenOverAtOnce) {
         if (reaped) waitpid(child, nullptr, 0);
         siginfo_t info{};
         if (!reaped) waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
-        const auto lock = attempt(request()).go_on();
+        const auto lock = attempt(request()).advance();
         ASSERT_NE(lock, nullptr);
         EXPECT_EQ(look_at_lock(file())->record->process.pid, getpid());
         EXPECT_EQ(files().size(), 1u);
@@ -139,24 +139,24 @@ TEST_F(FolderLocks, OfAnEarlierProcessWithTheSameNumberAreTakenOver) {
     LockRecord record = LockRecord::own({});
     record.process.started -= 1;
     create_file_exclusively(file(), record.text());
-    EXPECT_NE(attempt(request()).go_on(), nullptr);
+    EXPECT_NE(attempt(request()).advance(), nullptr);
 }
 
 TEST_F(FolderLocks, OfAnotherHostWithoutAHeartbeatAreWaitedFor) {
     leave_lock_of_other_host();
     FolderLockAttempt waiting = attempt(request());
-    for (int looks = 0; looks < 5; ++looks) EXPECT_EQ(waiting.go_on(), nullptr);
+    for (int looks = 0; looks < 5; ++looks) EXPECT_EQ(waiting.advance(), nullptr);
     EXPECT_NE(said_.find("process 4711 on host elsewhere"), std::string::npos) << said_;
     EXPECT_EQ(std::count(said_.begin(), said_.end(), '\n'), 1) << said_;
     make_older(std::chrono::seconds(595));
     // That changed the file, like a heartbeat.
-    test::expect_error([&] { waiting.go_on(); }, {"process 4711 on host elsewhere"});
+    test::expect_error([&] { waiting.advance(); }, {"process 4711 on host elsewhere"});
 
     FolderLockAttempt other = attempt(request());
-    EXPECT_EQ(other.go_on(), nullptr);
+    EXPECT_EQ(other.advance(), nullptr);
     leave_lock_of_other_host(std::chrono::seconds(601));
     // Its time may come from a clock that is behind, so two heartbeats are waited for.
-    EXPECT_EQ(other.go_on(), nullptr);
+    EXPECT_EQ(other.advance(), nullptr);
     EXPECT_NE(get(request(watchful)), nullptr);
     EXPECT_NE(said_.find("no heartbeat for 10 minutes"), std::string::npos) << said_;
 }
@@ -164,13 +164,13 @@ TEST_F(FolderLocks, OfAnotherHostWithoutAHeartbeatAreWaitedFor) {
 TEST_F(FolderLocks, OfAnotherHostThatBeatAreRefused) {
     LockRecord record = leave_lock_of_other_host();
     FolderLockAttempt waiting = attempt(request());
-    EXPECT_EQ(waiting.go_on(), nullptr);
+    EXPECT_EQ(waiting.advance(), nullptr);
     const FileTime before = look_at_lock(file())->written;
     while (look_at_lock(file())->written == before) {  // the file system's clock may be slow
         record.beat += 1;
         std::ofstream(file(), std::ios::in) << record.text();
     }
-    test::expect_error([&] { waiting.go_on(); }, {"process 4711 on host elsewhere"});
+    test::expect_error([&] { waiting.advance(); }, {"process 4711 on host elsewhere"});
     EXPECT_EQ(look_at_lock(file())->record->token, record.token);
 }
 
@@ -196,10 +196,10 @@ TEST_F(FolderLocks, OfAJobThatWasStartedAgainAreTakenOverAtOnce) {
     LockRequest again = request();
     for (const BatchJob& other : {BatchJob{}, BatchJob{.id = "18", .restarts = 2}, BatchJob{"17", 1}}) {
         again.job = other;
-        EXPECT_EQ(attempt(again).go_on(), nullptr) << other.id;
+        EXPECT_EQ(attempt(again).advance(), nullptr) << other.id;
     }
     again.job = {.id = "17", .restarts = 2};
-    EXPECT_NE(attempt(again).go_on(), nullptr);
+    EXPECT_NE(attempt(again).advance(), nullptr);
 }
 
 TEST_F(FolderLocks, ThatWereNeverWrittenAreTakenOver) {
@@ -209,7 +209,7 @@ TEST_F(FolderLocks, ThatWereNeverWrittenAreTakenOver) {
 
 TEST_F(FolderLocks, ThatNobodyCanReadAreWaitedForLikeThoseOfOthers) {
     std::ofstream(file()) << "not a lock";
-    EXPECT_EQ(attempt(request()).go_on(), nullptr);
+    EXPECT_EQ(attempt(request()).advance(), nullptr);
     EXPECT_NE(said_.find("an unknown process"), std::string::npos) << said_;
     make_older(std::chrono::minutes(11));
     EXPECT_NE(get(request(watchful)), nullptr);
@@ -267,7 +267,7 @@ TEST_F(FolderLocks, AreTakenOverByOneOfMany) {
                 start.arrive_and_wait();
                 try {
                     while (!lock) {
-                        lock = attempt.go_on();
+                        lock = attempt.advance();
                         usleep(100);
                     }
                     ++winners;
@@ -290,7 +290,7 @@ TEST_F(FolderLocks, LeaveNothingOfATakeOverThatDied) {
     std::ofstream(mark).close();
     FolderLockAttempt waiting = attempt(request(watchful));
     for (int looks = 0; looks < 50; ++looks) {
-        EXPECT_EQ(waiting.go_on(), nullptr);  // another process seems to be taking it over
+        EXPECT_EQ(waiting.advance(), nullptr);  // another process seems to be taking it over
         usleep(1000);
     }
     fs::last_write_time(mark, fs::last_write_time(mark) - std::chrono::minutes(2));
@@ -367,8 +367,9 @@ TEST_F(FolderLocks, GoAtOnceWhenTheProgramDoes) {
 }
 
 TEST_F(FolderLocks, OfAFolderThatCannotBeWrittenToSaySo) {
-    test::expect_error([] { FolderLockAttempt({.folder = "/proc/self"}, [](const std::string&) {}).go_on(); },
-                       {"/proc/self cannot be written to"});
+    test::expect_error(
+        [] { FolderLockAttempt({.folder = "/proc/self"}, [](const std::string&) {}).advance(); },
+        {"/proc/self cannot be written to"});
 }
 
 }  // namespace

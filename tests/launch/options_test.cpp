@@ -236,13 +236,13 @@ TEST(MpirunCommandLine, OnOneMachine) {
               (Words{"mpirun", "-np", "2", "--map-by", "slot", "--bind-to", "none", "-x", "HF_HOME", "-x",
                      "OMP_PLACES", "/opt/drover", "launch-process", "tell", "me"}));
     plan.variables.clear();
-    plan.as_root = plan.oversubscribe = plan.files_alone = true;
+    plan.as_root = plan.oversubscribe = plan.files_only = true;
     plan.log_folder = "logs";
     plan.more = {"--tag-output", "--bind-to", "numa"};
     EXPECT_EQ(mpirun_words(plan),
               (Words{"mpirun", "--allow-run-as-root", "-np", "2", "--oversubscribe", "--map-by", "slot",
                      "--tag-output", "--bind-to", "numa", "/opt/drover", "launch-process", "--log_dir",
-                     "logs", "--files_alone", "tell", "me"}));
+                     "logs", "--files_only", "tell", "me"}));
 }
 
 TEST(MpirunCommandLine, OnOneMachineProcessesUseSharedMemoryAlone) {

@@ -40,8 +40,8 @@ Started started(const GatherAhead& ahead) {
     const test::FakeLinks& links = *owned_links;
     NcclCommunicators communicators(*world, std::move(owned_links));
     const Mesh mesh =
-        Mesh::that_copies(*world, [&](std::string axis, std::vector<int> ranks, LonelyAxis lonely) {
-            return communicators.make(std::move(axis), std::move(ranks), lonely);
+        Mesh::that_copies(*world, [&](std::string axis, std::vector<int> ranks, SingleRankAxis single_rank) {
+            return communicators.make(std::move(axis), std::move(ranks), single_rank);
         });
     const auto backend = make_cpu_backend();
     const ModelConfig config = test::mesh_models()[1].config;

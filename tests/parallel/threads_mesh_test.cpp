@@ -128,9 +128,9 @@ TEST(CopyingMesh, TrainsAsOneProcessDoes) {
         for (const bool nccl : {false, true})
             run_as_threads(1, {.gpu_times = true}, [&](World& world) {
                 NcclCommunicators communicators(world, std::make_unique<test::FakeLinks>(network));
-                const auto make = [&](std::string axis, std::vector<int> ranks, LonelyAxis lonely) {
-                    return nccl ? communicators.make(std::move(axis), std::move(ranks), lonely)
-                                : world.make_communicator(std::move(axis), std::move(ranks), lonely);
+                const auto make = [&](std::string axis, std::vector<int> ranks, SingleRankAxis single_rank) {
+                    return nccl ? communicators.make(std::move(axis), std::move(ranks), single_rank)
+                                : world.make_communicator(std::move(axis), std::move(ranks), single_rank);
                 };
                 const Mesh mesh = Mesh::that_copies(world, make);
                 for (const Sharding sharding : {Sharding::zero1, Sharding::zero2, Sharding::zero3}) {

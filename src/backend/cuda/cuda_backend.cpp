@@ -120,7 +120,7 @@ class CudaBackend final : public Backend {
         return peaks;
     }
 
-    std::size_t own_bytes() const override {
+    std::size_t untracked_bytes() const override {
         std::size_t free_now = 0, total = 0;
         cuda::check(cudaMemGetInfo(&free_now, &total), "the GPU's memory cannot be read");
         return total - free_now - *allocated_;

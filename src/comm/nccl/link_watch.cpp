@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// When NCCL loses another rank, its own error message is worth waiting for.
-constexpr auto patience_for_words = 3s;
+constexpr auto failure_message_timeout = 3s;
 
 /// An existing connection takes some microseconds, a new one some tenths of a second.
 void pause_after(LinkOperation::Clock::duration waited) {
@@ -180,14 +180,14 @@ auto LinkWatch::use(WatchedLink& link, const Use& use) {
             failure = std::current_exception();
         }
     }
-    await_word();
+    await_failure_message();
     std::rethrow_exception(failure);
 }
 
 /// A failing rank breaks its links, and its own message is the better reason: waits for that message and
 /// throws it.
-void LinkWatch::await_word() {
-    for (const auto begin = Clock::now(); Clock::now() - begin < patience_for_words;
+void LinkWatch::await_failure_message() {
+    for (const auto begin = Clock::now(); Clock::now() - begin < failure_message_timeout;
          std::this_thread::sleep_for(watch_period))
         world_.check();
 }

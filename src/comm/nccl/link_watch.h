@@ -95,7 +95,7 @@ class LinkWatch {
     LinkProgress progress_of(std::int64_t key);
     template <class Use>
     auto use(WatchedLink& link, const Use& use);
-    void await_word();
+    void await_failure_message();
     void settle(WatchedLink& link, const std::function<void(Clock::duration)>& too_late);
     void break_down(Broken broken, std::string_view tell) noexcept;
     void abort_links() noexcept;

@@ -41,7 +41,7 @@ void LinkWatch::look() {
         for (WatchedLink* link : links_) look_at(*link, suspect);
         times_.collect_waits();
     } catch (const Error&) {
-        await_word();
+        await_failure_message();
         throw;
     }
     if (suspect) throw_timeout(*suspect);
@@ -114,8 +114,9 @@ std::string LinkWatch::missing(const Suspect& suspect) {
             waiting.push_back(rank);
     }
     if (!absent.empty())
-        return suspect.kind == CollectiveKind::send ? fmt::format("{} took nothing", ranks_text(absent))
-                                                    : fmt::format("nothing came from {}", ranks_text(absent));
+        return suspect.kind == CollectiveKind::send
+                   ? fmt::format("{} received nothing", ranks_text(absent))
+                   : fmt::format("received nothing from {}", ranks_text(absent));
     if (!waiting.empty()) return fmt::format("the GPU of {} has not reached it", ranks_text(waiting));
     return "all of its ranks have reached it, but their GPUs cannot reach each other";
 }

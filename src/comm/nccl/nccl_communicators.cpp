@@ -16,19 +16,19 @@ namespace drover {
 namespace {
 
 /// Where a rank runs; sent as raw bytes.
-struct Whereabouts {
+struct RankLocation {
     std::uint64_t machine = 0;
     std::array<std::byte, 16> gpu{};
 };
 
 /// Every rank's, in order.
-std::vector<Whereabouts> exchange_whereabouts(World& world, const Whereabouts& own) {
+std::vector<RankLocation> exchange_locations(World& world, const RankLocation& own) {
     std::vector<int> ranks(static_cast<std::size_t>(world.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
     const auto everyone = world.make_communicator("machines", ranks);
-    std::vector<Whereabouts> all(ranks.size());
+    std::vector<RankLocation> all(ranks.size());
     all[static_cast<std::size_t>(world.rank())] = own;
-    const auto each = static_cast<std::int64_t>(sizeof(Whereabouts));
+    const auto each = static_cast<std::int64_t>(sizeof(RankLocation));
     const Tensor whole(all.data(), DType::u8, {each * world.size()});
     everyone->all_gather({}, whole.rows(each * world.rank(), each), whole);
     return all;
@@ -53,17 +53,17 @@ NcclCommunicators::~NcclCommunicators() {
 /// value set by the user is kept.
 void NcclCommunicators::tell_apart_ranks_of_one_gpu() {
     if (world_.size() == 1 || gpu_->device() != Device::cuda) return;
-    const std::vector<Whereabouts> all =
-        exchange_whereabouts(world_, {.machine = machine_identity(), .gpu = gpu_->gpu_identity()});
+    const std::vector<RankLocation> all =
+        exchange_locations(world_, {.machine = machine_identity(), .gpu = gpu_->gpu_identity()});
     const bool one_machine = std::all_of(
-        all.begin(), all.end(), [&](const Whereabouts& other) { return other.machine == all[0].machine; });
-    const auto ranks_of_gpu = [&](const Whereabouts& one) {
-        return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const Whereabouts& other) {
+        all.begin(), all.end(), [&](const RankLocation& other) { return other.machine == all[0].machine; });
+    const auto ranks_of_gpu = [&](const RankLocation& one) {
+        return static_cast<int>(std::count_if(all.begin(), all.end(), [&](const RankLocation& other) {
             return other.machine == one.machine && other.gpu == one.gpu;
         }));
     };
     ranks_of_gpu_ = ranks_of_gpu(all[static_cast<std::size_t>(world_.rank())]);
-    if (std::all_of(all.begin(), all.end(), [&](const Whereabouts& one) { return ranks_of_gpu(one) == 1; }))
+    if (std::all_of(all.begin(), all.end(), [&](const RankLocation& one) { return ranks_of_gpu(one) == 1; }))
         return;
     setenv("NCCL_HOSTID", fmt::format("drover-rank-{}", world_.rank()).c_str(), 0);
     if (one_machine) setenv("NCCL_SOCKET_IFNAME", "lo", 0);
@@ -77,10 +77,11 @@ MakeCommunicator NcclCommunicators::maker() {
 }
 
 std::unique_ptr<Communicator> NcclCommunicators::make(std::string axis, std::vector<int> ranks,
-                                                      LonelyAxis lonely) {
+                                                      SingleRankAxis single_rank) {
     auto control = world_.make_communicator(axis, ranks);
     auto connection = world_.make_communicator(axis + " (connection)", ranks);
-    if (ranks.size() == 1 && lonely == LonelyAxis::idles) return make_self_communicator(std::move(axis));
+    if (ranks.size() == 1 && single_rank == SingleRankAxis::idles)
+        return make_self_communicator(std::move(axis));
     const auto self = std::find(ranks.begin(), ranks.end(), world_.rank());
     const auto own = static_cast<int>(self - ranks.begin());
     Group group{.axis = std::move(axis), .ranks = std::move(ranks), .rank = own};
@@ -104,10 +105,10 @@ WatchedLink& NcclCommunicators::link_of(const Group& group, Communicator& connec
 }
 
 int gpu_of_rank(World& world) {
-    const std::vector<Whereabouts> all = exchange_whereabouts(world, {.machine = machine_identity()});
+    const std::vector<RankLocation> all = exchange_locations(world, {.machine = machine_identity()});
     const auto own = all.begin() + world.rank();
     const auto neighbours = std::count_if(
-        all.begin(), own, [&](const Whereabouts& other) { return other.machine == own->machine; });
+        all.begin(), own, [&](const RankLocation& other) { return other.machine == own->machine; });
     const int gpus = cuda_device_count();
     if (gpus == 0)
         throw Error(fmt::format("The driver shows no GPU to rank {}.", world.rank()),

@@ -24,7 +24,7 @@ class NcclCommunicators {
 
     /// As World::make_communicator; collective over the given ranks.
     std::unique_ptr<Communicator> make(std::string axis, std::vector<int> ranks,
-                                       LonelyAxis lonely = LonelyAxis::idles);
+                                       SingleRankAxis single_rank = SingleRankAxis::idles);
     /// For a mesh.
     MakeCommunicator maker();
 

@@ -55,7 +55,7 @@ class MailboxTransport final : public Transport {
                 mine.letters.erase(letter);
             } else {
                 mine.expected.push_back({from, channel, data, capacity, request});
-                if (there) mine.stirred = true;  // the next poll copies it
+                if (there) mine.has_news = true;  // the next poll copies it
             }
         }
         if (delivered) tell_delivered(*delivered);
@@ -72,8 +72,8 @@ class MailboxTransport final : public Transport {
         Mailbox& mine = own();
         {
             std::unique_lock lock(mine.mutex);
-            mine.changed.wait_for(lock, at_most, [&] { return mine.stirred; });
-            mine.stirred = false;
+            mine.changed.wait_for(lock, at_most, [&] { return mine.has_news; });
+            mine.has_news = false;
             if (mine.failed && !failed_) failed_ = mine.failed;
             notes_.insert(notes_.end(), mine.notes.begin(), mine.notes.end());
             mine.notes.clear();
@@ -153,7 +153,7 @@ class MailboxTransport final : public Transport {
         {
             const std::lock_guard lock(mailbox.mutex);
             change(mailbox);
-            mailbox.stirred = true;
+            mailbox.has_news = true;
         }
         mailbox.changed.notify_one();
     }

@@ -41,7 +41,7 @@ class Mailboxes {
     struct Mailbox {
         std::mutex mutex;  // guards what follows; a thread holds at most one of these
         std::condition_variable changed;
-        bool stirred = false;            // since the owner last looked
+        bool has_news = false;           // since the owner last looked
         std::vector<Letter> letters;     // in order of sending
         std::vector<Expected> expected;  // in order of the owner's receives
         std::vector<Finished> finished;  // by other ranks: the owner's sends, and receives they have filled

@@ -12,10 +12,10 @@ namespace drover {
 void CheckpointReport::on_save_failed(TrainerView& view, const std::filesystem::path& folder,
                                       const std::string& why) {
     if (!view.settings.is_world_process_zero) return;
-    print_log(
-        stderr,
-        "{} could not be written, and the run goes on without it; earlier checkpoints are as they were. {}\n",
-        folder.filename().string(), why);
+    print_log(stderr,
+              "{} could not be written, and the run continues without it; earlier checkpoints are as they "
+              "were. {}\n",
+              folder.filename().string(), why);
 }
 
 void CheckpointReport::on_rotation_failed(TrainerView& view, const std::string& why) {

@@ -10,7 +10,7 @@
 namespace drover {
 
 void NonFiniteWatch::on_step_end(TrainerView& view, const StepReport& step) {
-    if (!step.update.non_finite || policy_ == OnNonFinite::go_on) return;
+    if (!step.update.non_finite || policy_ == OnNonFinite::proceed) return;
     const std::string what =
         fmt::format("Step {}: {} is not a finite number.", view.state.global_step, *step.update.non_finite);
     if (policy_ == OnNonFinite::stop)

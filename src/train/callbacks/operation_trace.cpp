@@ -123,7 +123,7 @@ void StepTracer::finish() {
     try {
         write();
     } catch (const std::exception& error) {
-        print_log(stderr, "The run goes on without its trace. {}\n", error.what());
+        print_log(stderr, "The run continues without its trace. {}\n", error.what());
     }
     backend_.forget_marks();
 }

@@ -95,7 +95,7 @@ void SignalThread::take(int number) {
     // person or a scheduler insists.
     const bool insists = number == SIGTERM || number == SIGINT;
     if (insists && insisted_) {
-        constexpr char message[] = "\ndrover: A second signal: stopped at once, without saving.\n";
+        constexpr char message[] = "\ndrover: A second signal: stopped immediately, without saving.\n";
         [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message, sizeof message - 1);
         if (last_act_) last_act_();
         _exit(128 + number);

@@ -30,14 +30,14 @@ class SignalThread {
 
     /// An action that runs on this class's thread before a signal ends the program immediately, for as long
     /// as this object lives. Only one at a time.
-    class LastAct {
+    class FinalAction {
       public:
-        LastAct(SignalThread& signals, std::function<void()> act) : signals_(signals) {
+        FinalAction(SignalThread& signals, std::function<void()> act) : signals_(signals) {
             signals_.set_last_act(std::move(act));
         }
-        ~LastAct() { signals_.set_last_act({}); }
-        LastAct(const LastAct&) = delete;
-        LastAct& operator=(const LastAct&) = delete;
+        ~FinalAction() { signals_.set_last_act({}); }
+        FinalAction(const FinalAction&) = delete;
+        FinalAction& operator=(const FinalAction&) = delete;
 
       private:
         SignalThread& signals_;

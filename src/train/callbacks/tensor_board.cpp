@@ -49,7 +49,7 @@ void TensorBoard::on_log(TrainerView& view, const Json& record) {
         write(view.state.global_step, record);
     } catch (const Error& error) {
         if (!failed_)
-            print_log(stderr, "{} Records are left out of it until it can be, and the run goes on.\n",
+            print_log(stderr, "{} Records are left out of it until it can be, and the run continues.\n",
                       error.cause());
         failed_ = true;
     }

@@ -20,7 +20,7 @@ void check_options(const TrainEngineOptions& options, Device device) {
     // sizes do not overflow.
     constexpr std::int64_t most_tokens = std::int64_t{1} << 40;
     if (options.model.rows > most_tokens / std::max<std::int64_t>(options.model.row_length, 1))
-        throw Error(fmt::format("A micro-batch of {} rows with {} tokens each fits into no device.",
+        throw Error(fmt::format("A micro-batch of {} rows with {} tokens each does not fit on any device.",
                                 options.model.rows, options.model.row_length),
                     "Use a smaller --per_device_train_batch_size or --block_size.");
     const Precision& precision = options.model.precision;
@@ -28,7 +28,7 @@ void check_options(const TrainEngineOptions& options, Device device) {
          {precision.parameters, precision.residual, precision.gradients, precision.moments})
         if (dtype == DType::f16 && device == Device::cpu)
             throw UsageError(
-                "Training in float16 was asked for, but this device has no float16 matrix products.",
+                "Training in float16 was requested, but this device has no float16 matrix products.",
                 "Use --bf16, which needs no loss scaling, or train in float32.");
     if (!(options.model.label_smoothing >= 0 && options.model.label_smoothing <= 1))
         throw UsageError(fmt::format("--label_smoothing_factor is {}.", options.model.label_smoothing),

@@ -24,7 +24,7 @@ enum class CountTokens : std::uint8_t { no, all, non_padding };
 enum class OnNonFinite : std::uint8_t {
     stop,  ///< an Error naming the first bad tensor
     skip,  ///< a line on standard error; the engine leaves the step out (TrainEngineOptions::skip_non_finite)
-    go_on,
+    proceed,
 };
 
 /// The arguments of Hugging Face's Trainer that its loop uses, under their names. Settings of the update

@@ -55,11 +55,11 @@ TEST(Mpi, CollectivesPassTheDebugModesChecks) {
 }
 
 TEST(Mpi, ARankThatHangsIsNamedByTheOthers) {
-    expect_failure(run_ranks(3, "hang"), "in barrier number 2 on axis data; nothing came from rank 1.");
+    expect_failure(run_ranks(3, "hang"), "in barrier number 2 on axis data; received nothing from rank 1.");
 }
 
 TEST(Mpi, ARankThatLeavesEarlyIsNamedByTheOthers) {
-    expect_failure(run_ranks(2, "leave"), "in barrier number 1 on axis data; nothing came from rank 1.");
+    expect_failure(run_ranks(2, "leave"), "in barrier number 1 on axis data; received nothing from rank 1.");
 }
 
 TEST(Mpi, ARankThatHasEndedDoesNotWaitForEver) {

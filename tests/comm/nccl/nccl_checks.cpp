@@ -63,7 +63,7 @@ void check_all(const Rank& rank) {
 /// A single rank whose axes copy.
 void check_alone(const Rank& rank) {
     const auto make = [&](std::string axis, std::vector<int> ranks) {
-        return rank.communicators.make(std::move(axis), std::move(ranks), LonelyAxis::copies);
+        return rank.communicators.make(std::move(axis), std::move(ranks), SingleRankAxis::copies);
     };
     const test::Carrier at(rank.world, make, &rank.backend, false);
     test::check_collectives(at);

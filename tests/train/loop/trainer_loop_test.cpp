@@ -34,7 +34,7 @@ class CountingModel final : public TrainingModel {
     void load(const std::filesystem::path& folder) override { loaded = folder; }
     void save_checkpoint(const CheckpointRequest& request) override { requests.push_back(request); }
     std::optional<CheckpointOutcome> checkpoint_outcome(bool wait) override {
-        if (settled == requests.size() || (!wait && behind)) return std::nullopt;
+        if (settled == requests.size() || (!wait && in_background)) return std::nullopt;
         const std::filesystem::path& folder = requests[settled++].folder;
         return CheckpointOutcome{.folder = folder,
                                  .error = settled == failing_save ? "The disk is full." : ""};
@@ -47,7 +47,7 @@ class CountingModel final : public TrainingModel {
     double skipped_update = 0;
     bool learns = false;           ///< evaluations improve
     std::filesystem::path loaded;  ///< the last folder loaded
-    bool behind = false;           ///< checkpoints finish only when they are waited for
+    bool in_background = false;    ///< checkpoints finish only when they are waited for
     std::size_t failing_save = 0;  ///< from 1
     std::vector<CheckpointRequest> requests;
     std::size_t settled = 0;
@@ -215,7 +215,7 @@ TEST_F(TrainerLoop, AnInterruptedRunSavesAlsoWhereOnlyTheBestModelIsSaved) {
 }
 
 TEST_F(TrainerLoop, ACheckpointBehindTheStepsIsWaitedForByTheNext) {
-    model_.behind = true;
+    model_.in_background = true;
     TrainerSettings saving = settings(1);
     saving.save_strategy = IntervalStrategy::steps;
     saving.save_steps = 2;
@@ -382,7 +382,7 @@ TEST_F(TrainerLoop, NothingIsWrittenWhereThatIsForbidden) {
 
 /// A folder that is taken while a checkpoint is written belongs to another run, with all its checkpoints.
 TEST_F(TrainerLoop, NothingIsRemovedWhereThatIsForbidden) {
-    for (const bool behind : {false, true}) {
+    for (const bool in_background : {false, true}) {
         const test::TemporaryFolder folder;
         for (const char* name : {"checkpoint-1", "checkpoint-2"})
             std::filesystem::create_directories(folder / name);
@@ -392,7 +392,7 @@ TEST_F(TrainerLoop, NothingIsRemovedWhereThatIsForbidden) {
         saving.save_steps = 5;
         saving.save_total_limit = 1;
         CountingModel model;
-        model.behind = behind;
+        model.in_background = in_background;
         int asked = 0;
         Trainer trainer(saving, model, &training_, nullptr, {.before_writing = [&] {
                             if (++asked == 2)
@@ -400,8 +400,8 @@ TEST_F(TrainerLoop, NothingIsRemovedWhereThatIsForbidden) {
                         }});
         test::expect_error([&] { trainer.train(); }, {"Another run writes there."});
         EXPECT_EQ(model.requests.size(), 1u);
-        EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-1")) << behind;
-        EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-2")) << behind;
+        EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-1")) << in_background;
+        EXPECT_TRUE(std::filesystem::exists(folder / "checkpoint-2")) << in_background;
     }
 }
 

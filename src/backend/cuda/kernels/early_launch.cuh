@@ -17,7 +17,7 @@ __device__ inline void wait_for_earlier_kernels() {
 
 /// From here on the next kernel, if launched by launch_early, may use the resources that this kernel's blocks
 /// leave free.
-__device__ inline void let_next_kernel_in() {
+__device__ inline void allow_next_kernel() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif

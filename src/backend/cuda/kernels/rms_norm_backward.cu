@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(threads, 1)
 #pragma unroll
     for (int i = 0; i < held; ++i)
         if (has(i)) weight[i] = load_eight(op.weight + column(i));
-    let_next_kernel_in();
+    allow_next_kernel();
     float dweight[held][8] = {};
     int stage = 0, parity = 0;
 #pragma unroll 1

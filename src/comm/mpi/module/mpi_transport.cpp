@@ -108,7 +108,7 @@ class MpiTransport final : public Transport {
     void poll(std::chrono::microseconds at_most) override {
         const bool moved = test_requests();
         forget_sent_notes();
-        hear_words();
+        receive_control_messages();
         const auto now = Clock::now();
         if (moved || failed_) {
             last_event_ = now;
@@ -174,7 +174,7 @@ class MpiTransport final : public Transport {
         for (int done = 0;;) {
             check(MPI_Test(&handle, &done, MPI_STATUS_IGNORE), "MPI_Test");
             if (done != 0) break;
-            hear_words();
+            receive_control_messages();
             if (failed_) return;
             if (Clock::now() >= end)
                 throw Error(
@@ -257,7 +257,7 @@ class MpiTransport final : public Transport {
     }
 
     /// Failures and notes of other ranks.
-    void hear_words() {
+    void receive_control_messages() {
         if (failed_ || size_ == 1) return;
         int there = 0;
         MPI_Status status;
