@@ -13,6 +13,7 @@
 #include "app/commands.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/stopwatch.h"
 #include "core/this_process.h"
 #include "core/torch_rng.h"

@@ -9,7 +9,7 @@
 #include "data/packing/token_file.h"
 #include "run/choose_backend.h"
 #include "run/engine_settings.h"
-#include "run/find_model.h"
+#include "run/model_source.h"
 #include "run/token_source.h"
 #include "train/engine/engine_model.h"
 #include "train/loop/evaluation.h"

@@ -14,7 +14,7 @@
 #include "core/python_text.h"
 #include "generate/generator.h"
 #include "run/choose_backend.h"
-#include "run/find_model.h"
+#include "run/model_source.h"
 #include "text/streaming_decoder.h"
 
 namespace drover {

@@ -11,7 +11,7 @@
 #include "app/process_start.h"
 #include "core/error.h"
 #include "core/failure.h"
-#include "core/shortened_files.h"
+#include "core/mapped_file.h"
 #include "run/messages.h"
 #include "run/processes.h"
 

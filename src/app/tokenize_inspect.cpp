@@ -7,6 +7,7 @@
 #include "core/arena.h"
 #include "core/console.h"
 #include "core/json.h"
+#include "core/number_text.h"
 #include "data/packing/token_file.h"
 
 namespace drover {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "args/object_reader.h"
-#include "core/counted.h"
 #include "core/error.h"
+#include "core/number_text.h"
 
 namespace drover {
 namespace {

@@ -25,6 +25,14 @@ class Fence {
     virtual void wait() = 0;
 };
 
+/// For backends that do everything at once.
+class NoFence final : public Fence {
+  public:
+    void put(Stream) override {}
+    void hold(Stream) override {}
+    void wait() override {}
+};
+
 /// Runs the operations of ops/list.h. `backend.run(stream, RmsNorm{…})` checks the operands once and enqueues
 /// the work; the operands must stay alive until the stream has passed it. Not thread-safe: one rank owns one
 /// backend.

@@ -1,7 +1,5 @@
 #include "backend/planning_backend.h"
 
-#include "backend/no_fence.h"
-
 namespace drover {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/machine_memory.h"
+#include "core/number_text.h"
 
 namespace drover {
 
@@ -38,18 +39,6 @@ std::string_view name_of(MemoryUse use) {
             break;
     }
     bug("unknown memory use");
-}
-
-std::string bytes_text(std::size_t bytes) {
-    static constexpr std::array<std::string_view, 5> units = {"KiB", "MiB", "GiB", "TiB", "PiB"};
-    if (bytes < 1024) return fmt::format("{} bytes", bytes);
-    double value = static_cast<double>(bytes) / 1024;
-    std::size_t unit = 0;
-    while (value >= 1024 && unit + 1 < units.size()) {
-        value /= 1024;
-        ++unit;
-    }
-    return fmt::format("{:.2f} {}", value, units[unit]);
 }
 
 std::string MemoryPlan::table() const {

@@ -39,9 +39,6 @@ struct MemoryPlan {
     std::string table() const;
 };
 
-/// "1.50 GiB", "12.0 KiB", "17 bytes".
-std::string bytes_text(std::size_t bytes);
-
 /// One block of device memory; frees itself.
 using MemoryBlock = std::unique_ptr<void, std::function<void(void*)>>;
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/arena.h"
+#include "core/number_text.h"
 
 namespace drover {
 namespace {

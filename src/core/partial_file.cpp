@@ -10,6 +10,7 @@
 
 #include "core/arena.h"
 #include "core/error.h"
+#include "core/number_text.h"
 
 namespace drover {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "core/process_identity.h"
+#include "core/machine_identity.h"
 
 /// The file that tells other processes that a run writes to a folder.
 namespace drover {

@@ -13,6 +13,7 @@
 #include "core/arena.h"
 #include "core/content_hash.h"
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/partial_file.h"
 #include "io/model_folder.h"
 

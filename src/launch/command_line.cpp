@@ -10,7 +10,6 @@
 #include "args/environment_table.h"
 #include "core/error.h"
 #include "core/text_file.h"
-#include "launch/parameters.h"
 
 namespace drover {
 namespace {
@@ -137,6 +136,22 @@ std::vector<std::string> variables_to_pass(
             }))
             names.push_back(name);
     return names;
+}
+
+bool is_parameter_flag(std::string_view word) {
+    constexpr std::array<std::string_view, 7> flags{"-mca",   "--mca",     "-gmca",    "--gmca",
+                                                    "--omca", "--prtemca", "--pmixmca"};
+    return std::ranges::find(flags, word) != flags.end();
+}
+
+std::vector<std::string> values_of_parameter(const std::vector<std::string>& words, std::string_view name) {
+    std::vector<std::string> values;
+    for (std::size_t i = 0; i + 2 < words.size(); ++i) {
+        if (!is_parameter_flag(words[i])) continue;
+        if (words[i + 1] == name) values.push_back(words[i + 2]);
+        i += 2;
+    }
+    return values;
 }
 
 }  // namespace drover

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace drover {
@@ -49,5 +50,12 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan);
 /// CUDA and Hugging Face.
 std::vector<std::string> variables_to_pass(
     const std::map<std::string, std::string, std::less<>>& environment);
+
+/// Whether this word is followed by the name and value of an Open MPI parameter: `--mca NAME VALUE` and the
+/// like.
+bool is_parameter_flag(std::string_view word);
+
+/// The values that the words give to the parameter with exactly this name.
+std::vector<std::string> values_of_parameter(const std::vector<std::string>& words, std::string_view name);
 
 }  // namespace drover

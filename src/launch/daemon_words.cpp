@@ -6,7 +6,7 @@
 #include <array>
 
 #include "core/error.h"
-#include "launch/parameters.h"
+#include "launch/command_line.h"
 #include "launch/shown.h"
 
 namespace drover {

@@ -9,8 +9,8 @@
 #include <cstdlib>
 
 #include "core/console.h"
-#include "core/counted.h"
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/program_module.h"
 #include "core/this_process.h"
 #include "launch/agent.h"

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/console.h"
-#include "core/counted.h"
 #include "core/error.h"
+#include "core/number_text.h"
 #include "launch/network.h"
 #include "launch/shown.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/arena.h"
+#include "core/number_text.h"
 
 namespace drover {
 namespace {

@@ -7,7 +7,7 @@
 #include "data/datasets/file_rows.h"
 #include "data/rows/row_format.h"
 #include "public/parts.h"
-#include "run/find_model.h"
+#include "run/model_source.h"
 
 namespace drover::v1 {
 

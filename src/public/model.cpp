@@ -9,7 +9,7 @@
 #include "generate/generator.h"
 #include "model/params.h"
 #include "public/parts.h"
-#include "run/find_model.h"
+#include "run/model_source.h"
 #include "run/program_processes.h"
 
 namespace drover::v1 {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/counted.h"
+#include "core/number_text.h"
 #include "data/sampling/replica_part.h"
 
 namespace drover {

@@ -4,8 +4,9 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
+#include "core/python_text.h"
+#include "data/datasets/hub_cache.h"
 #include "model/saved_config.h"
-#include "run/find_model.h"
 
 namespace drover {
 namespace {
@@ -70,6 +71,28 @@ void check_models_alike(const Processes& processes, const ModelSource& model) {
     check_ranks_agree(processes.group,
                       {{"the model's config", ContentHash().add(model.config.json.dump()).hex()},
                        {"the tokenizer", model.tokenizer->fingerprint()}});
+}
+
+std::filesystem::path find_pretrained(const std::string& name, std::string_view what,
+                                      const std::filesystem::path& cache, std::string_view revision) {
+    if (std::filesystem::exists(name)) return name;
+    const std::filesystem::path folder = cache.empty() ? hub_cache_folder() : cache;
+    if (const auto snapshot = find_hub_snapshot(folder, "models", name, revision)) return *snapshot;
+    throw Error(
+        fmt::format(
+            "{} is \"{}\": there is no such file or folder, and the Hugging Face cache {} does not hold it.",
+            what, name, folder.string()),
+        "Give a local path, or download it once with `hf download`.");
+}
+
+void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
+                       const Json& generation, const Tokenizer& tokenizer, const Json& recorded_settings) {
+    write_file_atomically(folder / "config.json", config.saved_text(saved_dtype));
+    write_file_atomically(folder / "generation_config.json", generation_config_text(generation));
+    save_tokenizer(tokenizer, folder);
+    Json settings = recorded_settings;
+    settings.erase("steal_lock");  // meant for one run only; reusing the file must not steal again
+    write_file_atomically(folder / "training_args.json", python_json(settings, 2) + "\n");
 }
 
 }  // namespace drover

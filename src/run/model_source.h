@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "core/json.h"
 #include "model/config.h"
@@ -36,5 +38,16 @@ Json find_generation_config(const std::filesystem::path& weights, const ModelCon
 
 /// Error unless all ranks have the same config and tokenizer. Collective.
 void check_models_alike(const Processes& processes, const ModelSource& model);
+
+/// A local path as it is, otherwise the snapshot of a Hub repository in `cache` (empty: the user's). `what`
+/// names the source in the Error, which lists where it looked.
+std::filesystem::path find_pretrained(const std::string& name, std::string_view what,
+                                      const std::filesystem::path& cache = {},
+                                      std::string_view revision = "main");
+
+/// Writes the files that accompany saved weights: config.json, generation_config.json, the tokenizer's files
+/// and training_args.json (`recorded_settings`).
+void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
+                       const Json& generation, const Tokenizer& tokenizer, const Json& recorded_settings);
 
 }  // namespace drover

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/arena.h"
+#include "core/number_text.h"
 
 namespace drover {
 

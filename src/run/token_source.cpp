@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "core/counted.h"
 #include "core/error.h"
+#include "core/number_text.h"
 #include "core/stopwatch.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/packing/block_size.h"

@@ -11,7 +11,7 @@
 #include "model/saved_config.h"
 #include "run/engine_settings.h"
 #include "run/lost_updates.h"
-#include "run/model_texts.h"
+#include "run/model_source.h"
 #include "run/resume_point.h"
 #include "run/run_data.h"
 #include "train/checkpoint/checkpoint_folders.h"

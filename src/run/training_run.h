@@ -3,13 +3,13 @@
 #include <memory>
 #include <optional>
 
-#include "run/batch_layout.h"
 #include "run/choose_backend.h"
 #include "run/device_mesh.h"
 #include "run/model_source.h"
 #include "run/output_folder.h"
 #include "run/process_limits.h"
 #include "run/run_callbacks.h"
+#include "run/run_data.h"
 #include "run/run_log.h"
 #include "run/token_source.h"
 #include "train/engine/engine_model.h"

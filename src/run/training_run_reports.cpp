@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "core/console.h"
-#include "core/counted.h"
+#include "core/number_text.h"
 #include "core/this_process.h"
-#include "run/busy_machine.h"
 #include "run/engine_settings.h"
 #include "run/mesh_report.h"
+#include "run/process_limits.h"
 #include "run/resume_point.h"
 #include "run/training_run.h"
 #include "train/checkpoint/model_card.h"
@@ -56,8 +56,7 @@ void TrainingRun::describe_mesh() const {
                    settings_.logs.mesh_details));
     if (!settings_.do_train) return;
     say(batch_text(mesh_plan_, settings_.loop.per_device_train_batch_size));
-    say(communication_table(plan_communication(model_.config, engine_options_, **mesh_,
-                                               backend_->device(),
+    say(communication_table(plan_communication(model_.config, engine_options_, **mesh_, backend_->device(),
                                                settings_.loop.gradient_accumulation_steps)));
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "text/byte_alphabet.h"
-#include "text/merge_symbols.h"
+#include "text/merge_table.h"
 #include "text/utf8.h"
 
 namespace drover {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "text/token_model.h"
 #include "text/tokenizer.h"
 
 namespace drover {
@@ -47,5 +48,9 @@ class MergeTable {
     std::size_t mask_;
     int shift_;
 };
+
+/// Merges scratch.symbols until no adjacent symbols merge: always the pair of lowest rank, leftmost first
+/// among equals. Scans short words; uses a heap, in O(n log n), for long ones.
+void merge_symbols(const MergeTable& merges, EncodeScratch& scratch);
 
 }  // namespace drover

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "app/checkpoint_runs.h"
-#include "core/process_identity.h"
+#include "core/machine_identity.h"
 #include "support/background_run.h"
 
 namespace drover {

@@ -81,11 +81,5 @@ TEST(Arena, MoreMemoryThanThereIsIsRefused) {
     test::expect_error([&] { allocate_host_memory(std::size_t{1} << 50); }, {"1.00 PiB"});
 }
 
-TEST(Arena, BytesInWords) {
-    EXPECT_EQ(bytes_text(17), "17 bytes");
-    EXPECT_EQ(bytes_text(1536), "1.50 KiB");
-    EXPECT_EQ(bytes_text(std::size_t{3} << 30), "3.00 GiB");
-}
-
 }  // namespace
 }  // namespace drover

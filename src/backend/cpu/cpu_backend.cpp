@@ -12,10 +12,9 @@
 #include "backend/cpu/peaks.h"
 #include "backend/cpu/tile_engine.h"
 #include "backend/cpu/tiles/amx_probe.h"
-#include "backend/no_fence.h"
-#include "core/counted.h"
 #include "core/error.h"
 #include "core/machine_memory.h"
+#include "core/number_text.h"
 #include "core/stopwatch.h"
 
 namespace drover {

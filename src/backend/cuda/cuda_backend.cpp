@@ -17,6 +17,7 @@
 #include "backend/cuda/module_interface.h"
 #include "backend/cuda/peaks.h"
 #include "core/console.h"
+#include "core/number_text.h"
 
 namespace drover::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "data/rows/packing_kind.h"
+#include "data/rows/training_rows.h"
 #include "text/tokenizer.h"
 
 namespace drover {

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "data/rows/packing_kind.h"
 #include "data/rows/training_rows.h"
 
 namespace drover {

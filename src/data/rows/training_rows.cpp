@@ -1,5 +1,7 @@
 #include "data/rows/training_rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -75,6 +77,24 @@ std::shared_ptr<const TrainingRows> cut_training_rows(std::shared_ptr<const Trai
                                                       std::int64_t longest) {
     require(longest >= 1, "rows are cut to nothing");
     return std::make_shared<CutRows>(std::move(rows), longest);
+}
+
+std::string_view packing_name(Packing packing) {
+    switch (packing) {
+        case Packing::hf:
+            return "hf";
+        case Packing::lossless:
+            return "lossless";
+        case Packing::none:
+            return "none";
+    }
+    bug("an unknown packing");
+}
+
+Packing packing_from_name(std::string_view name, std::string_view where) {
+    for (const Packing packing : {Packing::hf, Packing::lossless, Packing::none})
+        if (name == packing_name(packing)) return packing;
+    throw UsageError(fmt::format("{} is \"{}\".", where, name), "Use hf, lossless or none.");
 }
 
 }  // namespace drover

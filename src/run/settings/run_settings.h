@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/hf_compat.h"
-#include "data/rows/packing_kind.h"
+#include "data/rows/training_rows.h"
 #include "data/sampling/sampler.h"
 #include "model/block_shape.h"
 #include "model/init.h"

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "core/console.h"
+#include "core/number_text.h"
 #include "train/callbacks/run_summary.h"
 
 namespace drover {

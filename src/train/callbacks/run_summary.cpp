@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/number_text.h"
+
 namespace drover {
 
 void RunSummary::on_step_end(TrainerView& view, const StepReport& step) {
@@ -32,13 +34,6 @@ std::string RunSummary::text() const {
         with_thousands(parameters_.total), with_thousands(parameters_.active),
         with_thousands(static_cast<std::int64_t>(seconds_.size())), median_step_seconds(),
         static_cast<double>(samples_) / total, static_cast<double>(tokens_) / total);
-}
-
-std::string with_thousands(std::int64_t value) {
-    std::string digits = fmt::format("{}", value);
-    const std::size_t first = value < 0 ? 1 : 0;
-    for (std::size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, 1, ',');
-    return digits;
 }
 
 }  // namespace drover

@@ -24,7 +24,4 @@ class RunSummary final : public TrainerCallback {
     ParameterCounts parameters_;
 };
 
-/// Example: 1,234,567.
-std::string with_thousands(std::int64_t value);
-
 }  // namespace drover

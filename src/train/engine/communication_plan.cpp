@@ -7,6 +7,7 @@
 #include "backend/planning_backend.h"
 #include "comm/counting_communicator.h"
 #include "core/arena.h"
+#include "core/number_text.h"
 
 namespace drover {
 namespace {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/number_text.h"
+
 namespace drover {
 namespace {
 

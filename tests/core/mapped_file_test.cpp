@@ -1,4 +1,4 @@
-#include "core/shortened_files.h"
+#include "core/mapped_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,8 +9,6 @@
 #include <functional>
 #include <string>
 #include <thread>
-
-#include "core/mapped_file.h"
 
 namespace drover {
 namespace {
