@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "app/mesh_runs.h"
+#include "core/program_module.h"
 #include "data/datasets/arrow_tokens.h"
-#include "data/readers/arrow_library.h"
 #include "support/background_run.h"
 
 namespace drover {
@@ -105,7 +105,7 @@ TEST_F(TokenData, AFolderOfTokenFilesIsADataset) {
 
 /// Rows of ids longer than the model's positions or --block_size, together with text.
 TEST_F(TokenData, LongRowsOfIdsAreCut) {
-    if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
+    if (load_module("arrow").handle == nullptr) GTEST_SKIP() << "drover_arrow.so was not built";
     std::vector<std::int32_t> ids(100);
     int left = 12;
     write_arrow_token_dataset(folder_ / "rows", [&]() -> std::span<const std::int32_t> {

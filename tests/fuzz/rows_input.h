@@ -10,6 +10,7 @@
 #include "data/readers/json_reader.h"
 #include "data/rows/columns.h"
 #include "fuzz/accepts.h"
+#include "support/memory_stream.h"
 #include "text/utf8.h"
 
 namespace drover::test {

@@ -104,16 +104,4 @@ WatchedLink& NcclCommunicators::link_of(const Group& group, Communicator& connec
     return *link;
 }
 
-int gpu_of_rank(World& world) {
-    const std::vector<RankLocation> all = exchange_locations(world, {.machine = machine_identity()});
-    const auto own = all.begin() + world.rank();
-    const auto neighbours = std::count_if(
-        all.begin(), own, [&](const RankLocation& other) { return other.machine == own->machine; });
-    const int gpus = cuda_device_count();
-    if (gpus == 0)
-        throw Error(fmt::format("The driver shows no GPU to rank {}.", world.rank()),
-                    "Check what nvidia-smi lists there, and whether CUDA_VISIBLE_DEVICES hides it.");
-    return static_cast<int>(neighbours) % gpus;
-}
-
 }  // namespace drover

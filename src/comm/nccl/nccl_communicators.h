@@ -50,8 +50,4 @@ class NcclCommunicators {
 /// drover_nccl.so, so that one GPU can be used without it.
 std::unique_ptr<GpuLinks> load_nccl(Backend& backend);
 
-/// The number of the GPU that this rank is to use: the ranks of a machine are assigned to its GPUs in turn.
-/// Collective over the world's ranks; Error when a machine has none.
-int gpu_of_rank(World& world);
-
 }  // namespace drover

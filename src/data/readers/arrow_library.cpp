@@ -30,15 +30,6 @@ const DroverArrowModule& arrow_library(std::string_view file) {
     return loaded;
 }
 
-bool have_arrow_library() {
-    try {
-        arrow_library("this check");
-        return true;
-    } catch (const Error&) {
-        return false;
-    }
-}
-
 ArrowFile::ArrowFile(const std::filesystem::path& path)
     : path_(path.string()), module_(arrow_library(path_)), file_(nullptr, module_.close) {
     open_byte_stream(path);  // reports a bad path in the same words as for every format

@@ -14,9 +14,6 @@ namespace drover {
 /// needed, if it is missing or cannot be loaded.
 const DroverArrowModule& arrow_library(std::string_view file);
 
-/// Whether arrow_library would succeed.
-bool have_arrow_library();
-
 /// An open parquet or Arrow file.
 class ArrowFile {
   public:

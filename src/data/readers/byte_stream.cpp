@@ -169,20 +169,6 @@ class ZstdStream : public ByteStream {
     bool between_frames_ = true;
 };
 
-class MemoryStream : public ByteStream {
-  public:
-    explicit MemoryStream(std::string_view bytes) : rest_(bytes) {}
-    std::size_t read(char* into, std::size_t size) override {
-        const std::size_t count = std::min(size, rest_.size());
-        if (count > 0) std::memcpy(into, rest_.data(), count);
-        rest_.remove_prefix(count);
-        return count;
-    }
-
-  private:
-    std::string_view rest_;
-};
-
 }  // namespace
 
 void fail_shortened(const std::string& path, std::uintmax_t bytes, std::uintmax_t before) {
@@ -207,10 +193,6 @@ std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path) 
                                 suffix == ".zst" ? "Zstandard" : "gzip"),
                     "Fetch or write the file again, or give it its right name.");
     return file;
-}
-
-std::unique_ptr<ByteStream> memory_byte_stream(std::string_view bytes) {
-    return std::make_unique<MemoryStream>(bytes);
 }
 
 ByteWindow::ByteWindow(std::unique_ptr<ByteStream> stream)

@@ -28,9 +28,6 @@ class ByteStream {
 /// Error for a name ending in .gz or .zst whose content is something else.
 std::unique_ptr<ByteStream> open_byte_stream(const std::filesystem::path& path);
 
-/// A stream over bytes in memory, which must outlive it.
-std::unique_ptr<ByteStream> memory_byte_stream(std::string_view bytes);
-
 /// A window over the part of a stream that is being examined.
 class ByteWindow {
   public:

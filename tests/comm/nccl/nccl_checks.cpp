@@ -125,7 +125,7 @@ int main(int argc, char** argv) {
     try {
         const auto world = drover::make_mpi_world(scenario->second.options);
         drover::run_rank(*world, [&](drover::World& here) {
-            const auto backend = drover::make_cuda_backend(drover::gpu_of_rank(here));
+            const auto backend = drover::make_cuda_backend(here.rank() % drover::cuda_device_count());
             drover::NcclCommunicators communicators(here, drover::load_nccl(*backend));
             scenario->second.work({here, *backend, communicators});
         });

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "core/program_module.h"
 #include "data/datasets/dataset_card.h"
 #include "data/datasets/glob.h"
 #include "data/read_all.h"
-#include "data/readers/arrow_library.h"
 #include "support/errors.h"
 #include "support/golden.h"
 
@@ -126,7 +126,7 @@ TEST_F(ResolveDataset, DatasetsCacheOfTheLibrary) {
     EXPECT_EQ(dataset.find("train")->files.size(), 2U);
     write("hf/datasets/owner___my_http_data2_go/other/0.0.0/abc/dataset_info.json", "{}");
     says(cause_of([&] { resolve_dataset(request); }), "has several configs: other, plain.");
-    if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
+    if (load_module("arrow").handle == nullptr) GTEST_SKIP() << "drover_arrow.so was not built";
     EXPECT_EQ(rows(dataset, "validation").size(), 20U);
 }
 

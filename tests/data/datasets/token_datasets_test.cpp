@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/json.h"
+#include "core/program_module.h"
 #include "data/datasets/arrow_tokens.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/fakes.h"
@@ -111,7 +112,7 @@ TEST_F(TokenDatasets, DamagedDataIsFoundWhenAFileIsFirstMet) {
 }
 
 TEST_F(TokenDatasets, ArrowFilesHaveTheirLabels) {
-    if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
+    if (load_module("arrow").handle == nullptr) GTEST_SKIP() << "drover_arrow.so was not built";
     const Json blocks = read_json_file(test::golden_path("readers/arrow.json"))["tokens"]["blocks"];
     const auto resolved = resolve_dataset({.dataset_name = test::golden_path("readers/tokens").string()});
     for (const std::string notes : {"", "notes", "notes"}) {
@@ -133,7 +134,7 @@ TEST_F(TokenDatasets, ArrowFilesHaveTheirLabels) {
 }
 
 TEST_F(TokenDatasets, ArrowFilesWithoutRowsDoNotCount) {
-    if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
+    if (load_module("arrow").handle == nullptr) GTEST_SKIP() << "drover_arrow.so was not built";
     const auto made = [&](const std::string& name, bool empty) {
         const Ids ids{1, 2, 3};
         int left = empty ? 0 : 2;
@@ -152,7 +153,7 @@ TEST_F(TokenDatasets, ArrowFilesWithoutRowsDoNotCount) {
 }
 
 TEST_F(TokenDatasets, ArrowRowsOfDifferentLengths) {
-    if (!have_arrow_library()) GTEST_SKIP() << "drover_arrow.so was not built";
+    if (load_module("arrow").handle == nullptr) GTEST_SKIP() << "drover_arrow.so was not built";
     const Rows given{{1, 2, 3}, {4, 5}, {6, 7, 8, 9}};
     std::size_t next = 0;
     write_arrow_token_dataset(folder_ / "rows", [&]() -> std::span<const std::int32_t> {

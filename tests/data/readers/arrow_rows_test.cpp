@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/program_module.h"
 #include "data/datasets/arrow_tokens.h"
 #include "data/datasets/dataset_folder.h"
 #include "data/datasets/file_rows.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/read_all.h"
-#include "data/readers/arrow_library.h"
 #include "support/errors.h"
 #include "support/golden.h"
 
@@ -23,7 +23,7 @@ using test::read_all;
 class Arrow : public ::testing::Test {
   protected:
     void SetUp() override {
-        if (!have_arrow_library())
+        if (load_module("arrow").handle == nullptr)
             GTEST_SKIP() << "drover_arrow.so was not built (scripts/fetch_arrow.sh fetches Arrow C++)";
     }
 };

@@ -12,6 +12,7 @@
 #include "data/readers/json_reader.h"
 #include "data/readers/text_reader.h"
 #include "support/errors.h"
+#include "support/memory_stream.h"
 
 namespace drover {
 namespace {
@@ -19,7 +20,8 @@ namespace {
 /// Gives at most `step` bytes at a time.
 class SlowStream : public ByteStream {
   public:
-    SlowStream(std::string_view bytes, std::size_t step) : inner_(memory_byte_stream(bytes)), step_(step) {}
+    SlowStream(std::string_view bytes, std::size_t step)
+        : inner_(test::memory_byte_stream(bytes)), step_(step) {}
     std::size_t read(char* into, std::size_t size) override {
         return inner_->read(into, std::min(size, step_));
     }
@@ -42,7 +44,7 @@ std::vector<std::string> rows_of(FileReader& reader, std::size_t at_once) {
 /// Expects the same rows for every block size, and the same number of rows when they are skipped.
 template <class Make>
 void expect_same_rows(const std::string& bytes, Make&& make) {
-    const auto expected = rows_of(*make(memory_byte_stream(bytes)), 1000);
+    const auto expected = rows_of(*make(test::memory_byte_stream(bytes)), 1000);
     for (const std::size_t step : {1, 2, 3, 5, 64}) {
         EXPECT_EQ(rows_of(*make(std::make_unique<SlowStream>(bytes, step)), 3), expected) << step;
         EXPECT_EQ(make(std::make_unique<SlowStream>(bytes, step))->skip(1'000'000),
@@ -70,7 +72,7 @@ TEST(ReaderBlocks, LinesLongerThanABlock) {
         expected.emplace_back(size, static_cast<char>('a' + expected.size()));
         bytes += expected.back() + "\r\n";
     }
-    EXPECT_EQ(rows_of(*make_text_reader(memory_byte_stream(bytes), "x.txt", false), 10), expected);
+    EXPECT_EQ(rows_of(*make_text_reader(test::memory_byte_stream(bytes), "x.txt", false), 10), expected);
 }
 
 TEST(ReaderBlocks, InvalidUtf8IsFoundInEveryBlockAndLine) {
@@ -84,7 +86,7 @@ TEST(ReaderBlocks, InvalidUtf8IsFoundInEveryBlockAndLine) {
         }
         bytes += "x\xffy\n";
         const std::string error = test::cause_of([&] {
-            const auto reader = make_text_reader(memory_byte_stream(bytes), "x.txt", true);
+            const auto reader = make_text_reader(test::memory_byte_stream(bytes), "x.txt", true);
             rows_of(*reader, 1000);
         });
         EXPECT_EQ(error, "x.txt, line " + std::to_string(line) + ": byte 0xff is not valid UTF-8.");

@@ -13,6 +13,7 @@
 #include "data/rows/columns.h"
 #include "support/errors.h"
 #include "support/golden.h"
+#include "support/memory_stream.h"
 
 namespace drover {
 namespace {
@@ -196,7 +197,8 @@ TEST_F(ReaderErrors, TruncatedArchive) {
 
 TEST(CsvCells, NumbersAndTruthValuesStayText) {
     // The datasets library would turn such a column into numbers, which no tokenizer accepts.
-    const auto reader = make_csv_reader(memory_byte_stream("text\n1\n2.50\nTrue\n"), "x.csv", "text", ',');
+    const auto reader =
+        make_csv_reader(test::memory_byte_stream("text\n1\n2.50\nTrue\n"), "x.csv", "text", ',');
     RowBatch batch;
     ASSERT_EQ(reader->read(batch, 10), 3U);
     EXPECT_EQ(batch[1], "2.50");

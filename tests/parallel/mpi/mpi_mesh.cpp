@@ -27,7 +27,7 @@ class Site {
   public:
     explicit Site(World& world) : world_(world) {
         if (!tests_use_cuda()) return;
-        test_gpu() = gpu_of_rank(world);
+        test_gpu() = world.rank() % cuda_device_count();
         backend_ = make_test_backend();
         nccl_ = std::make_unique<NcclCommunicators>(world, load_nccl(*backend_));
     }
