@@ -108,7 +108,7 @@ TEST_F(Launch, WhatMpirunStartsEndsAsTheProgramDoes) {
     EXPECT_EQ(process.ended_by(), SIGTERM);
     const Outcome absent = run("launch-process ./no_such_program");
     EXPECT_EQ(absent.exit_code, 1);
-    EXPECT_TRUE(contains(absent.output, "The program ./no_such_program is not there")) << absent.output;
+    EXPECT_TRUE(contains(absent.output, "The program ./no_such_program does not exist")) << absent.output;
 }
 
 TEST_F(Launch, MoreProcessesThanCoresShareThemAndItIsSaid) {

@@ -98,7 +98,7 @@ file(GLOB_RECURSE mpi ${WORK}/program/*drover_mpi.so)
 file(REMOVE ${mpi})
 execute_process(COMMAND ${mpirun} ${drover} ${train} --train_file ${text_file} --output_dir ${WORK}/absent
                 RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
-if(result EQUAL 0 OR NOT output MATCHES "looked for: ${WORK}/program/bin/drover_mpi.so, ${mpi}[)]")
+if(result EQUAL 0 OR NOT output MATCHES "searched: ${WORK}/program/bin/drover_mpi.so, ${mpi}[)]")
   fail("The program does not say where it looked for drover_mpi.so:\n${output}")
 endif()
 

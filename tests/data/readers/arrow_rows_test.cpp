@@ -153,7 +153,7 @@ TEST(ArrowDeathTest, OpeningAParquetFileSaysWhatIsMissing) {
             std::exit(0);
         },
         ::testing::ExitedWithCode(0),
-        "snappy.parquet needs Arrow C\\+\\+: the module drover_arrow.so is not there \\(looked for: "
+        "snappy.parquet needs Arrow C\\+\\+: the module drover_arrow.so was not found \\(searched: "
         "/nowhere/drover_arrow.so\\)\\.");
 }
 
