@@ -191,7 +191,7 @@ TEST_F(Interruption, AFileThatCannotBeWrittenLeavesTheCheckpointBefore) {
         folder_.path().string() + fmt::format("' && trap '' XFSZ && ulimit -f {} && cd '", kilobytes * 2) +
             folder_.path().string());
     EXPECT_EQ(full.exit_code, 0) << full.output;
-    EXPECT_NE(full.output.find("checkpoint-4 could not be written, and the run goes on"), std::string::npos)
+    EXPECT_NE(full.output.find("checkpoint-4 could not be written, and the run continues"), std::string::npos)
         << full.output;
     EXPECT_NE(full.output.find("optimizer.safetensors"), std::string::npos) << full.output;
     EXPECT_EQ(steps_in("out"), (std::vector<std::int64_t>{2}));
@@ -209,7 +209,7 @@ TEST_F(Interruption, AFullDiskLeavesTheCheckpointBefore) {
     const std::vector<std::int64_t> steps = steps_in("out");
     const auto damage = find_damage(checkpoint("out", 2));
     umount(disk.c_str());
-    EXPECT_NE(full.output.find("checkpoint-4 could not be written, and the run goes on"), std::string::npos)
+    EXPECT_NE(full.output.find("checkpoint-4 could not be written, and the run continues"), std::string::npos)
         << full.output;
     EXPECT_NE(full.output.find("No space left on device"), std::string::npos) << full.output;
     EXPECT_EQ(steps, (std::vector<std::int64_t>{2}));

@@ -88,7 +88,7 @@ const std::map<std::string, std::string>& not_compared() {
                                                                        "save_final_model",
                                                                        "save_only_model",
                                                                        "save_buffer_gb"});
-        excuse("given to go on otherwise than the checkpoint says", {"ignore_data_skip"});
+        excuse("given to continue in another way than the checkpoint says", {"ignore_data_skip"});
         return made;
     }();
     return reasons;
