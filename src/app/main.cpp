@@ -33,7 +33,7 @@ std::string doing_of(int count, const char* const* words) {
 
 /// An exception that escapes from a thread would abort the program.
 [[noreturn]] void end_by_terminate() {
-    drover::Error error("The program failed by a fault of its own in one of its threads.",
+    drover::Error error("The program failed because of an internal error in one of its threads.",
                         "Please report it.");
     try {
         if (std::current_exception()) std::rethrow_exception(std::current_exception());
@@ -69,9 +69,9 @@ int main(int argc, char** argv) {
 
     const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
-        std::fprintf(stderr,
-                     "drover: There is no command \"%s\".\nRun `drover --help` to see what is known.\n",
-                     argv[1]);
+        drover::print_log(stderr,
+                          "drover: There is no command \"{}\".\nRun `drover --help` to see what is known.\n",
+                          argv[1]);
         return 2;
     }
     try {
@@ -84,9 +84,9 @@ int main(int argc, char** argv) {
             drover::show_end(drover::not_expected(app));
             return 2;
         }
-        std::fprintf(
-            stderr, "drover: %s\nRun `drover %s--help` to see what is known.\n", error.what(),
-            app.get_subcommands().empty() ? "" : (app.get_subcommands()[0]->get_name() + " ").c_str());
+        const auto commands = app.get_subcommands();
+        drover::print_log(stderr, "drover: {}\nRun `drover {}--help` to see what is known.\n", error.what(),
+                          commands.empty() ? "" : commands[0]->get_name() + " ");
         return 2;
     } catch (const drover::QuietEnd& end) {
         return end.exit_code();

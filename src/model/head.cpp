@@ -3,11 +3,12 @@
 #include <algorithm>
 
 namespace drover {
+
 std::int64_t HeadBuffers::chunk_rows(std::int64_t tokens, std::int64_t vocab, Device device) {
     // Every chunk reads the head's weights and their gradients once, in products whose tiles it must fill: a
     // GPU needs thousands of rows for that; on a CPU the chunk should almost fit its caches.
-    const std::int64_t elements = std::int64_t{1} << (device == Device::cuda ? 29 : 25),
-                       granularity = device == Device::cuda ? 256 : 64;
+    const bool gpu = device != Device::cpu;
+    const std::int64_t elements = std::int64_t{1} << (gpu ? 29 : 25), granularity = gpu ? 256 : 64;
     const std::int64_t rows = std::max(granularity, elements / vocab / granularity * granularity);
     return std::min(tokens, rows);
 }

@@ -13,8 +13,8 @@ namespace drover {
 /// Collective.
 void check_devices_alike(const ProcessGroup& ranks, Device device);
 
-/// The mesh of a run, with the communicators for its backend's tensors. They are chosen only here: the
-/// world's own communicators for the CPU, NCCL's for GPUs.
+/// The mesh of a run, with the communicators for its backend's tensors. The world's own
+/// communicators serve the CPU, NCCL's serve GPUs.
 class DeviceMesh {
   public:
     /// A mesh of one rank if there is no world; otherwise collective. Error if ranks have different devices,

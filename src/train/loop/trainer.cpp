@@ -120,13 +120,13 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update) {
         control_.after_step(settings_, state_);
         tell(&TrainerCallback::on_step_end, *last_step);
         settle_checkpoint(false);
-        log_save_evaluate(last_step);
+        log_evaluate_save(last_step);
         if (control_.interrupted) return;
         if (control_.should_epoch_stop || control_.should_training_stop) break;
     }
     control_.after_epoch(settings_, state_);
     tell(&TrainerCallback::on_epoch_end);
-    log_save_evaluate(last_step);
+    log_evaluate_save(last_step);
 }
 
 StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
@@ -239,7 +239,7 @@ Trainer::WorkDone Trainer::trained_work() const {
 // ------------------------------------------------------------------------------------------- records and
 // evaluations
 
-void Trainer::log_save_evaluate(const std::optional<StepReport>& last_step) {
+void Trainer::log_evaluate_save(const std::optional<StepReport>& last_step) {
     if (control_.should_log && last_step && state_.global_step > last_logged_step_) log_step(*last_step);
     if (control_.should_evaluate) evaluate_in_training();
     if (control_.should_save) save_checkpoint();

@@ -70,7 +70,7 @@ class Trainer {
     const Batch& peek();
     bool stream_left_epoch(std::int64_t epoch);
     void add_loss(double loss);
-    void log_save_evaluate(const std::optional<StepReport>& last_step);
+    void log_evaluate_save(const std::optional<StepReport>& last_step);
     void log_step(const StepReport& last_step);
     void log(Json& record, bool with_token_speed);
     void store_flos();
