@@ -79,10 +79,13 @@ double flops_per_token(const ModelConfig& config, std::int64_t sequence) {
         config.tie_word_embeddings ? 0 : static_cast<double>(config.vocab_size * config.hidden_size);
     const double products = 6 * (static_cast<double>(active_parameter_count(config)) - table);
     const auto length = static_cast<double>(sequence);
-    const double seen =
-        config.sliding_window > 0 ? std::min(static_cast<double>(config.sliding_window), length) : length;
-    const double mean_keys = seen * (1 - seen / (2 * length));
-    return products + 12 * static_cast<double>(config.num_hidden_layers * config.query_columns()) * mean_keys;
+    double mean_keys = 0;  // summed over the blocks
+    for (int block = 0; block < config.num_hidden_layers; ++block) {
+        const auto window = static_cast<double>(config.window_of(block));
+        const double seen = window > 0 ? std::min(window, length) : length;
+        mean_keys += seen * (1 - seen / (2 * length));
+    }
+    return products + 12 * static_cast<double>(config.query_columns()) * mean_keys;
 }
 
 double median(std::vector<double> values) {

@@ -122,7 +122,7 @@ class ModelOperations {
                                   .lse = lse,
                                   .sequences = sequences,
                                   .scale = scale,
-                                  .window = config_.sliding_window});
+                                  .window = config_.window_of(0)});
         timer_.time("", AttentionBackward{.q = heads(qkv, 0, q),
                                           .k = heads(qkv, q, kv),
                                           .v = heads(qkv, q + kv, kv),
@@ -134,7 +134,7 @@ class ModelOperations {
                                           .dv = heads(dqkv, q + kv, kv),
                                           .sequences = sequences,
                                           .scale = scale,
-                                          .window = config_.sliding_window});
+                                          .window = config_.window_of(0)});
         // One new token for each row, at the end of a full cache.
         const std::int64_t rows = shape_.rows, length = shape_.row_length;
         const auto cache = [&] { return timer_.normal(dtype_, {rows, length, kv, d}); };
@@ -149,7 +149,7 @@ class ModelOperations {
                                      .positions = indices({rows}),
                                      .out = timer_.zeros(dtype_, {rows, q, d}),
                                      .scale = scale,
-                                     .window = config_.sliding_window};
+                                     .window = config_.window_of(0)};
         timer_.put(Tensor::of(sequence_of.data(), {rows}), cached.sequence_of);
         timer_.run(Fill{.x = cached.positions, .value = static_cast<double>(length - 1)});
         timer_.time("", cached);

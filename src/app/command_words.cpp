@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "args/words.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {

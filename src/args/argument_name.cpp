@@ -7,7 +7,7 @@
 #include <set>
 
 #include "args/argument_table.h"
-#include "args/words.h"
+#include "core/words.h"
 #include "core/error.h"
 
 namespace drover {

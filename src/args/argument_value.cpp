@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "args/words.h"
+#include "core/words.h"
 #include "core/error.h"
 
 namespace drover {

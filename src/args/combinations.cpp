@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "args/parse_arguments.h"
-#include "args/words.h"
+#include "core/words.h"
 #include "core/error.h"
 
 namespace drover {

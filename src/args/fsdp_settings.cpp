@@ -8,7 +8,7 @@
 
 #include "args/argument_value.h"
 #include "args/object_reader.h"
-#include "args/words.h"
+#include "core/words.h"
 #include "core/error.h"
 
 namespace drover {

@@ -7,7 +7,7 @@
 #include "args/argument_value.h"
 #include "args/optimizer_names.h"
 #include "args/parse_arguments.h"
-#include "args/words.h"
+#include "core/words.h"
 #include "core/error.h"
 
 namespace drover {

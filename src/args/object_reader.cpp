@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "args/words.h"
+#include "core/words.h"
 #include "core/error.h"
 
 namespace drover {

@@ -6,7 +6,7 @@
 
 #include "args/argument_table.h"
 #include "args/argument_value.h"
-#include "args/words.h"
+#include "core/words.h"
 #include "core/error.h"
 
 namespace drover {

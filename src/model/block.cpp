@@ -8,19 +8,21 @@
 namespace drover {
 namespace {
 
-/// The three parts of the packed q‖k‖v [N, (heads + 2·kv_heads)·D], as heads.
+/// q, k and v as heads.
 struct QkvHeads {
-    Tensor q;        ///< [N,heads,D]
-    Tensor k, v;     ///< [N,kv_heads,D]
-    Tensor rotated;  ///< [N,heads + kv_heads,D]: q and k, which are adjacent
+    Tensor q;          ///< [N,heads,D]
+    Tensor k, v;       ///< [N,kv_heads,D]
+    Tensor query_key;  ///< [N,heads + kv_heads,D]: q and k, which are adjacent
 
-    QkvHeads(const Tensor& qkv, const BlockShape& s)
-        : q(qkv.columns(0, s.query_columns()).split_columns(s.heads, s.head_dim)),
-          k(qkv.columns(s.query_columns(), s.key_value_columns()).split_columns(s.kv_heads, s.head_dim)),
-          v(qkv.columns(s.query_columns() + s.key_value_columns(), s.key_value_columns())
-                .split_columns(s.kv_heads, s.head_dim)),
-          rotated(qkv.columns(0, s.query_columns() + s.key_value_columns())
-                      .split_columns(s.heads + s.kv_heads, s.head_dim)) {}
+    /// Of the packed q‖k‖v [N,(heads + 2·kv_heads)·D]. `other` [N,(heads + kv_heads)·D], if present, holds q
+    /// and k instead.
+    QkvHeads(const Tensor& qkv, const BlockShape& s, const Tensor& other = {}) {
+        const Tensor& both = other ? other : qkv;
+        q = both.columns(0, s.query_columns()).split_columns(s.heads, s.head_dim);
+        k = both.columns(s.query_columns(), s.key_value_columns()).split_columns(s.kv_heads, s.head_dim);
+        v = qkv.columns(s.query_key_columns(), s.key_value_columns()).split_columns(s.kv_heads, s.head_dim);
+        query_key = both.columns(0, s.query_key_columns()).split_columns(s.heads + s.kv_heads, s.head_dim);
+    }
 };
 
 float attention_scale(const BlockShape& shape) {
@@ -59,9 +61,11 @@ Tensor DecoderBlock::attention() const {
     const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
     c_.run(Gemm::forward(x, w_[BlockStorage::qkv], a_.qkv, w_[BlockStorage::qkv_bias]));
 
-    const QkvHeads heads(a_.qkv, s);
-    c_.run(Rope{
-        .x = heads.rotated, .cosine = c_.rope_cosine, .sine = c_.rope_sine, .positions = c_.batch.positions});
+    norm_heads();
+    c_.run(Rope{.x = QkvHeads(a_.qkv, s, a_.query_key).query_key,
+                .cosine = c_.rope_cosine,
+                .sine = c_.rope_sine,
+                .positions = c_.batch.positions});
     if (c_.cache != nullptr)
         attend_to_cache();
     else
@@ -72,9 +76,16 @@ Tensor DecoderBlock::attention() const {
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }
 
+void DecoderBlock::norm_heads() const {
+    if (!a_.query_key) return;
+    const QkvHeads from(a_.qkv, c_.shape), to(a_.qkv, c_.shape, a_.query_key);
+    c_.run(HeadNorm{.x = from.q, .weight = w_[BlockStorage::query_norm], .y = to.q, .eps = c_.norm_eps});
+    c_.run(HeadNorm{.x = from.k, .weight = w_[BlockStorage::key_norm], .y = to.k, .eps = c_.norm_eps});
+}
+
 void DecoderBlock::attend() const {
     const BlockShape& s = c_.shape;
-    const QkvHeads heads(a_.qkv, s);
+    const QkvHeads heads(a_.qkv, s, a_.query_key);
     c_.run(Attention{.q = heads.q,
                      .k = heads.k,
                      .v = heads.v,
@@ -82,12 +93,12 @@ void DecoderBlock::attend() const {
                      .lse = a_.lse.view({s.rows, s.heads, s.row_length}),
                      .sequences = c_.batch.sequences,
                      .scale = attention_scale(s),
-                     .window = c_.window});
+                     .window = c_.config.window_of(index_)});
 }
 
 void DecoderBlock::attend_to_cache() const {
     const BlockShape& s = c_.shape;
-    const QkvHeads heads(a_.qkv, s);
+    const QkvHeads heads(a_.qkv, s, a_.query_key);
     const auto block = static_cast<std::size_t>(index_);
     c_.run(CachedAttention{.q = heads.q,
                            .k = heads.k,
@@ -98,7 +109,7 @@ void DecoderBlock::attend_to_cache() const {
                            .positions = c_.batch.positions,
                            .out = a_.attended.split_columns(s.heads, s.head_dim),
                            .scale = attention_scale(s),
-                           .window = c_.window});
+                           .window = c_.config.window_of(index_)});
 }
 
 void DecoderBlock::second_norm(const Tensor& branch) const {
@@ -166,6 +177,22 @@ void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& d
                            .accumulate = g.accumulate});
 }
 
+void DecoderBlock::norm_heads_backward(const UnitGradients& g) const {
+    if (!a_.query_key) return;
+    const QkvHeads heads(a_.qkv, c_.shape), dheads(c_.scratch.dqkv, c_.shape);
+    const auto backward = [&](const Tensor& x, const Tensor& dx, BlockStorage::Index weight) {
+        c_.run(HeadNormBackward{.dy = dx,
+                                .x = x,
+                                .weight = w_[weight],
+                                .dx = dx,
+                                .dweight = g.tensors[weight],
+                                .eps = c_.norm_eps,
+                                .accumulate = g.accumulate});
+    };
+    backward(heads.q, dheads.q, BlockStorage::query_norm);
+    backward(heads.k, dheads.k, BlockStorage::key_norm);
+}
+
 void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dresidual,
                                       Recompute policy) const {
     const BlockShape& s = c_.shape;
@@ -175,7 +202,7 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
         c_.run(BiasGradient{.dy = dy, .dbias = dbias, .accumulate = g.accumulate});
     c_.run(Gemm::data_gradient(dy, w_[BlockStorage::attention_output], c_.scratch.dattended));
 
-    const QkvHeads heads(a_.qkv, s);
+    const QkvHeads heads(a_.qkv, s, a_.query_key);
     const QkvHeads dheads(c_.scratch.dqkv, s);
     c_.run(AttentionBackward{.q = heads.q,
                              .k = heads.k,
@@ -188,12 +215,13 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                              .dv = dheads.v,
                              .sequences = c_.batch.sequences,
                              .scale = attention_scale(s),
-                             .window = c_.window});
-    c_.run(Rope{.x = dheads.rotated,
+                             .window = c_.config.window_of(index_)});
+    c_.run(Rope{.x = dheads.query_key,
                 .cosine = c_.rope_cosine,
                 .sine = c_.rope_sine,
                 .positions = c_.batch.positions,
                 .inverse = true});
+    norm_heads_backward(g);
 
     const Tensor& dqkv = c_.scratch.dqkv;
     c_.run(Gemm::data_gradient(dqkv, w_[BlockStorage::qkv], c_.scratch.branch));

@@ -28,7 +28,8 @@ class DecoderBlock {
   private:
     void first_norm(const Tensor& stream, const Tensor& branch) const;
     Tensor attention() const;      ///< attention_normed → its branch [held,H]
-    void attend() const;           ///< qkv, rotated → attended
+    void norm_heads() const;       ///< q and k of qkv → query_key; does nothing without head norms
+    void attend() const;           ///< q and k, rotated, and v → attended
     void attend_to_cache() const;  ///< the same, with the past that the cache holds
     void second_norm(const Tensor& branch) const;
     /// Multiplies the experts' input, or its gradient, [held,H], by this micro-batch's noise; does nothing
@@ -43,6 +44,9 @@ class DecoderBlock {
     void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual,
                                Recompute policy) const;
     void attention_backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const;
+    /// The gradients of normed q and k, in scratch.dqkv, become those of q and k. Does nothing without head
+    /// norms.
+    void norm_heads_backward(const UnitGradients& gradients) const;
 
     /// dresidual in the compute dtype, for all tokens of the micro-batch.
     Tensor branch_gradient(const Tensor& dresidual) const;

@@ -21,6 +21,7 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
             .attention_rstd = attention_rstd.first_rows(shape.held),
             .attention_normed = attention_normed.first_rows(shape.held),
             .qkv = qkv.first_rows(shape.tokens),
+            .query_key = query_key.first_rows(shape.tokens),
             .attended = attended.first_rows(shape.tokens),
             .lse = lse.first_rows(shape.tokens * shape.heads),
             .mid_residual = mid_residual.first_rows(shape.held),
@@ -81,6 +82,7 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
             kept.mid_residual = shared_mid_residual;
         } else {
             kept.qkv = attention(largest.tokens, largest.qkv_columns());
+            if (largest.head_norms) kept.query_key = attention(largest.tokens, largest.query_key_columns());
             kept.attended = attention(largest.tokens, largest.query_columns());
             kept.lse =
                 arena.make(MemoryUse::attention_activations, DType::f32, {largest.tokens * largest.heads});
@@ -129,6 +131,8 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
         }
         if (dropped.attention) {
             share(&BlockActivations::qkv, largest.tokens, largest.qkv_columns());
+            if (largest.head_norms)
+                share(&BlockActivations::query_key, largest.tokens, largest.query_key_columns());
             share(&BlockActivations::attended, largest.tokens, largest.query_columns());
             if (!shared.lse)
                 shared.lse = arena.make(MemoryUse::scratch, DType::f32, {largest.tokens * largest.heads});

@@ -14,7 +14,8 @@ struct BlockActivations {
     Tensor residual;          ///< [held,H], the block's input
     Tensor attention_rstd;    ///< [held] f32
     Tensor attention_normed;  ///< [held,H]
-    Tensor qkv;               ///< [N,(heads + 2·kv_heads)·D], rotated
+    Tensor qkv;               ///< [N,(heads + 2·kv_heads)·D]; q and k are rotated, without `query_key`
+    Tensor query_key;         ///< [N,(heads + kv_heads)·D], normed and rotated; absent without head norms
     Tensor attended;          ///< [N,heads·D]
     Tensor lse;               ///< [N·heads] f32
     Tensor mid_residual;      ///< [held,H], after attention was added

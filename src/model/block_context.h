@@ -25,7 +25,7 @@ struct BlockContext {
     Tensor rope_cosine;  ///< [T,D/2] f32
     Tensor rope_sine;    ///< [T,D/2] f32
     float norm_eps = 0;
-    std::int64_t window = 0;               ///< of attention; 0: all of the past
+    const ModelConfig& config;
     BlockScratch scratch;                  ///< of this micro-batch's size
     const KeyValueCache* cache = nullptr;  ///< in generation: the past that the micro-batch continues
 

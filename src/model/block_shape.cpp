@@ -24,6 +24,7 @@ BlockShape BlockShape::make(const ModelConfig& config, MoeMode mode, const Tenso
             .heads = config.num_attention_heads / ranks,
             .kv_heads = std::max<std::int64_t>(1, config.num_key_value_heads / ranks),
             .head_dim = config.head_dim,
+            .head_norms = config.head_norms,
             .ffn = split_range(config.intermediate_size, ranks, rank).count,
             .experts = config.moe.experts,
             .slots = !config.has_experts()         ? 1

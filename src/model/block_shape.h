@@ -22,6 +22,7 @@ struct BlockShape {
     std::int64_t heads = 0;
     std::int64_t kv_heads = 0;
     std::int64_t head_dim = 0;  ///< D
+    bool head_norms = false;    ///< see ModelConfig
     std::int64_t ffn = 0;       ///< I
     std::int64_t experts = 0;   ///< E; 0: dense feed-forward
     std::int64_t slots = 1;     ///< W: feed-forward rows per token (see backend/ops/experts.h); 1 when dense
@@ -30,6 +31,7 @@ struct BlockShape {
     std::int64_t query_columns() const { return heads * head_dim; }
     std::int64_t key_value_columns() const { return kv_heads * head_dim; }
     std::int64_t qkv_columns() const { return query_columns() + 2 * key_value_columns(); }
+    std::int64_t query_key_columns() const { return query_columns() + key_value_columns(); }
 
     /// The shape for micro-batches of rows × row_length tokens.
     static BlockShape make(const ModelConfig& config, MoeMode mode, const TensorParallel& parallel,

@@ -98,7 +98,7 @@ struct CausalLm::Pass {
                 .rope_cosine = owner.rope_cosine_,
                 .rope_sine = owner.rope_sine_,
                 .norm_eps = static_cast<float>(owner.config_.rms_norm_eps),
-                .window = owner.config_.sliding_window,
+                .config = owner.config_,
                 .scratch = owner.activations_.scratch().prefix(shape),
                 .chosen = owner.config_.moe.chosen,
                 .choices = owner.choices_,

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "model/config_reader.h"
+#include "model/families/family.h"
 
 namespace drover {
 namespace {
@@ -60,31 +61,7 @@ RopeConfig read_rope(const ConfigReader& reader, double default_theta) {
     return rope;
 }
 
-/// Defaults for keys absent from a Mixtral config, where they differ from Llama's.
-ModelConfig mixtral_defaults() {
-    ModelConfig config;
-    config.intermediate_size = 14336;
-    config.num_key_value_heads = 8;
-    config.max_position_embeddings = 4096 * 32;
-    config.rms_norm_eps = 1e-5;
-    config.rope.theta = 1e6;
-    config.moe.experts = 8;
-    return config;
-}
-
-MoeConfig read_experts(const ConfigReader& reader, const MoeConfig& defaults) {
-    MoeConfig moe;
-    moe.experts = reader.integer("num_local_experts", defaults.experts, 1, 1 << 12);
-    moe.chosen = reader.integer("num_experts_per_tok", defaults.chosen, 1, moe.experts);
-    moe.balance_loss = reader.boolean("output_router_logits", defaults.balance_loss);
-    moe.balance_coefficient = reader.number("router_aux_loss_coef", defaults.balance_coefficient);
-    moe.jitter = reader.number("router_jitter_noise", defaults.jitter);
-    if (moe.jitter < 0 || moe.jitter > 1)
-        reader.fail("router_jitter_noise", fmt::format("is {}", moe.jitter), "It must be from 0.0 to 1.0.");
-    return moe;
-}
-
-void check_heads(const ModelConfig& config, const ConfigReader& reader) {
+void check_heads(const ModelConfig& config, const ConfigReader& reader, bool head_dim_is_derived) {
     if (config.num_key_value_heads > config.num_attention_heads)
         reader.fail("num_key_value_heads",
                     fmt::format("is {}, more than num_attention_heads ({})", config.num_key_value_heads,
@@ -95,7 +72,7 @@ void check_heads(const ModelConfig& config, const ConfigReader& reader) {
                     fmt::format("is {}, which does not divide num_attention_heads ({})",
                                 config.num_key_value_heads, config.num_attention_heads),
                     "Every key/value head must serve the same number of query heads.");
-    if (!reader.has("head_dim") && config.hidden_size % config.num_attention_heads != 0)
+    if (head_dim_is_derived && config.hidden_size % config.num_attention_heads != 0)
         reader.fail("num_attention_heads",
                     fmt::format("is {}, which does not divide hidden_size ({})", config.num_attention_heads,
                                 config.hidden_size),
@@ -116,15 +93,14 @@ void check_token_id(const ConfigReader& reader, std::string_view key, std::int64
 
 ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     Json json = parse_json(text, where);
-    const std::string type = ConfigReader(json, where).text("model_type", "llama");
-    const bool is_mixtral = type == "mixtral";
-    ModelConfig config = is_mixtral ? mixtral_defaults() : ModelConfig();
+    const ConfigReader typed(json, where);
+    const std::string type = typed.text("model_type", "llama");
+    const Family* family = find_family(type);
+    if (family == nullptr)
+        typed.fail("model_type", fmt::format("is \"{}\"", type), known_families_text(type));
+    ModelConfig config = family->defaults();
     config.json = std::move(json);
-    config.model_type = type;
     const ConfigReader reader(config.json, where);
-    if (type != "llama" && !is_mixtral)
-        reader.fail("model_type", fmt::format("is \"{}\"", type),
-                    "Models of type llama and mixtral can be trained.");
     config.vocab_size = reader.integer("vocab_size", config.vocab_size, 1, largest_count);
     config.hidden_size = reader.integer("hidden_size", config.hidden_size, 1, largest_width);
     config.intermediate_size =
@@ -132,16 +108,17 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     config.num_hidden_layers = reader.integer("num_hidden_layers", config.num_hidden_layers, 1, 1 << 16);
     config.num_attention_heads =
         reader.integer("num_attention_heads", config.num_attention_heads, 1, 1 << 16);
-    config.num_key_value_heads = reader.integer("num_key_value_heads",
-                                                is_mixtral && !config.json.contains("num_key_value_heads")
-                                                    ? config.num_key_value_heads
-                                                    : config.num_attention_heads,
-                                                1, 1 << 16);
-    config.head_dim = reader.integer(
-        "head_dim", std::max<std::int64_t>(1, config.hidden_size / config.num_attention_heads), 1, 256);
+    const bool no_key_value_heads = config.num_key_value_heads == 0 || reader.is_null("num_key_value_heads");
+    config.num_key_value_heads = reader.integer(
+        "num_key_value_heads", no_key_value_heads ? config.num_attention_heads : config.num_key_value_heads,
+        1, 1 << 16);
+    const bool head_dim_is_derived = config.head_dim == 0 && !reader.has("head_dim");
+    if (config.head_dim == 0)
+        config.head_dim = std::max<std::int64_t>(1, config.hidden_size / config.num_attention_heads);
+    config.head_dim = reader.integer("head_dim", config.head_dim, 1, 256);
     config.max_position_embeddings =
         reader.integer("max_position_embeddings", config.max_position_embeddings, 1, largest_count);
-    check_heads(config, reader);
+    check_heads(config, reader, head_dim_is_derived);
 
     const std::string activation = reader.text("hidden_act", "silu");
     if (activation != "silu" && activation != "swish")
@@ -152,17 +129,14 @@ ModelConfig ModelConfig::parse(std::string_view text, std::string_view where) {
     config.initializer_range = reader.positive_number("initializer_range", config.initializer_range);
     config.rms_norm_eps = reader.positive_number("rms_norm_eps", config.rms_norm_eps);
     config.tie_word_embeddings = reader.boolean("tie_word_embeddings", false);
-    if (is_mixtral) {
-        config.moe = read_experts(reader, config.moe);
-        config.sliding_window = reader.integer("sliding_window", 0, 1, largest_count);
-    } else {
-        config.attention_bias = reader.boolean("attention_bias", false);
-        config.mlp_bias = reader.boolean("mlp_bias", false);
-    }
+    family->read_options(reader, config);
 
     config.pad_token_id = reader.token_ids("pad_token_id", {-1}).at(0);
-    config.bos_token_id = reader.is_null("bos_token_id") ? -1 : reader.token_ids("bos_token_id", {1}).at(0);
-    if (!reader.is_null("eos_token_id")) config.eos_token_ids = reader.token_ids("eos_token_id", {2});
+    config.bos_token_id =
+        reader.is_null("bos_token_id") ? -1 : reader.token_ids("bos_token_id", {config.bos_token_id}).at(0);
+    config.eos_token_ids = reader.is_null("eos_token_id")
+                               ? std::vector<std::int64_t>()
+                               : reader.token_ids("eos_token_id", config.eos_token_ids);
     if (reader.has("pad_token_id"))
         check_token_id(reader, "pad_token_id", config.pad_token_id, config.vocab_size);
     if (reader.has("bos_token_id"))

@@ -39,8 +39,8 @@ struct MoeConfig {
         0;  ///< `router_jitter_noise`: in training, tokens are multiplied by U(1 − jitter, 1 + jitter)
 };
 
-/// A model's config.json of type llama or mixtral: the keys that the engine uses, checked, and the whole
-/// original file.
+/// A model's config.json: the keys that the engine uses, checked, and the whole original file. What depends
+/// on its model_type is in model/families/.
 struct ModelConfig {
     std::string model_type = "llama";
     std::int64_t vocab_size = 32000;
@@ -54,12 +54,15 @@ struct ModelConfig {
     double initializer_range = 0.02;
     double rms_norm_eps = 1e-6;
     bool tie_word_embeddings = false;
-    bool attention_bias = false;
+    bool qkv_bias = false;
+    bool attention_output_bias = false;
     bool mlp_bias = false;
+    bool head_norms = false;         ///< each head of q and k is normed before the rotation
     std::int64_t pad_token_id = -1;  ///< −1: none
     std::int64_t bos_token_id = -1;
     std::vector<std::int64_t> eos_token_ids;  ///< empty: none
     std::int64_t sliding_window = 0;          ///< 0: none
+    std::vector<bool> sliding_layers;         ///< by block, whether it slides; empty: all do
     RopeConfig rope;
     MoeConfig moe;
     std::optional<DType> dtype;  ///< `torch_dtype` or `dtype`
@@ -86,6 +89,10 @@ struct ModelConfig {
     bool has_experts() const { return moe.experts > 0; }
     std::int64_t query_columns() const { return num_attention_heads * head_dim; }
     std::int64_t key_value_columns() const { return num_key_value_heads * head_dim; }
+    /// The window of a block's attention; 0: all of the past.
+    std::int64_t window_of(int block) const {
+        return sliding_layers.empty() || sliding_layers[static_cast<std::size_t>(block)] ? sliding_window : 0;
+    }
 };
 
 }  // namespace drover

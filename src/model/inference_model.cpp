@@ -119,7 +119,7 @@ Tensor InferenceModel::forward(Stream stream, std::span<const NewToken> tokens, 
                                .rope_cosine = rope_cosine_,
                                .rope_sine = rope_sine_,
                                .norm_eps = static_cast<float>(config_.rms_norm_eps),
-                               .window = config_.sliding_window,
+                               .config = config_,
                                .scratch = activations_.scratch().prefix(shape),
                                .cache = &cache,
                                .chosen = config_.moe.chosen};

@@ -13,11 +13,6 @@ namespace {
 
 constexpr std::string_view embedding_name = "model.embed_tokens.weight", head_name = "lm_head.weight";
 
-/// Router and experts, which transformers 5.x constructs without drawing.
-bool is_moe_leaf(std::string_view name) {
-    return name.find(".block_sparse_moe.") != std::string_view::npos;
-}
-
 /// Fills a leaf that is not drawn; false for one that is.
 bool fill_constant(const OwnedLeaf& leaf, std::span<float> out) {
     const Initial initial = leaf.spec->initial;
@@ -62,22 +57,22 @@ void fill_by_counter(const OwnedLeaf& leaf, std::uint64_t seed, double standard_
     clear_padding_row(leaf, out);
 }
 
-HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed, const HfCompat& compat)
+HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed)
     : standard_deviation_(config.initializer_range) {
     std::map<std::string_view, const LeafSpec*> leaves;
     spec.for_each_leaf([&](const LeafSpec& leaf) { leaves[leaf.name] = &leaf; });
     const std::vector<std::string> names = names_in_module_order(config);
-    const bool fused = config.has_experts() && compat.mixtral_experts_fused;
     TorchRng generator(seed);
 
     // Constructors: the embedding draws normals; every linear layer uniforms for its weight, then for its
-    // bias.
+    // bias. Fused tensors are constructed without drawing.
     const auto numel = [&](std::string_view name) {
         return static_cast<std::uint64_t>(leaves.at(name)->shape.numel());
     };
     std::uint64_t uniforms = 0;
     for (const std::string& name : names) {
-        const bool draws = leaves.at(name)->initial != Initial::ones && !(fused && is_moe_leaf(name));
+        const LeafSpec& leaf = *leaves.at(name);
+        const bool draws = leaf.initial != Initial::ones && leaf.fused_tensor.empty();
         if (draws && name != embedding_name && name != head_name) uniforms += numel(name);
     }
     generator.skip_normal(numel(embedding_name));
@@ -96,23 +91,17 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
         generator.skip_normal(static_cast<std::uint64_t>(rows) * numel(stacked[0]) /
                               static_cast<std::uint64_t>(leaves.at(stacked[0])->shape[0]));
     };
+    std::map<std::string_view, std::vector<std::string>> fused;
+    for (const std::string& name : names)
+        if (const std::string& tensor = leaves.at(name)->fused_tensor; !tensor.empty())
+            fused[tensor].push_back(name);
     for (const std::string& name : names) {
-        if (name == head_name || leaves.at(name)->initial != Initial::normal) continue;
-        if (!fused || !is_moe_leaf(name)) {
+        const LeafSpec& leaf = *leaves.at(name);
+        if (name == head_name || leaf.initial != Initial::normal) continue;
+        if (leaf.fused_tensor.empty())
             draw({name});
-        } else if (name.ends_with(".gate.weight")) {
-            draw({name});
-            const std::string experts =
-                name.substr(0, name.size() - std::string_view("gate.weight").size()) + "experts.";
-            std::vector<std::string> gate_up, down;
-            for (std::int64_t e = 0; e < config.moe.experts; ++e) {
-                gate_up.push_back(fmt::format("{}{}.w1.weight", experts, e));
-                gate_up.push_back(fmt::format("{}{}.w3.weight", experts, e));
-                down.push_back(fmt::format("{}{}.w2.weight", experts, e));
-            }
-            draw(gate_up);
-            draw(down);
-        }
+        else if (fused.at(leaf.fused_tensor).front() == name)
+            draw(fused.at(leaf.fused_tensor));
     }
 
     // The head is constructed and drawn last.

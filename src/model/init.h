@@ -31,7 +31,7 @@ void fill_by_counter(const OwnedLeaf& leaf, std::uint64_t seed, double standard_
 /// fills only its shards and every mesh gives the same weights.
 class HfInit {
   public:
-    HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed, const HfCompat& compat = {});
+    HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed);
 
     /// The owned part of a leaf, row by row, in fp32.
     void fill(const OwnedLeaf& leaf, std::span<float> out) const;

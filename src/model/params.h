@@ -18,6 +18,8 @@ struct BlockStorage {
         qkv_bias,               ///< [(heads + 2·kv_heads)·D], optional
         attention_output,       ///< [H, heads·D]
         attention_output_bias,  ///< [H], optional
+        query_norm,             ///< [D], optional: of each head of q, before the rotation
+        key_norm,               ///< [D], optional: likewise of k
         mlp_norm,               ///< [H]
         gate_up,                ///< [2I, H]
         gate_up_bias,           ///< [2I], optional

@@ -9,32 +9,32 @@
 
 #include "core/error.h"
 #include "core/python_text.h"
+#include "model/families/family.h"
 
 namespace drover {
 namespace {
 
 /// The keys that transformers writes for every model of a class, with their defaults.
 Json class_defaults(const ModelConfig& config) {
-    Json keys = {{"attention_dropout", 0.0},     {"bos_token_id", 1},       {"eos_token_id", 2},
-                 {"hidden_act", "silu"},         {"hidden_size", 4096},     {"initializer_range", 0.02},
-                 {"num_attention_heads", 32},    {"num_hidden_layers", 32}, {"pad_token_id", nullptr},
-                 {"tie_word_embeddings", false}, {"use_cache", true},       {"vocab_size", 32000}};
-    const Json llama = {{"attention_bias", false},    {"head_dim", config.head_dim},
-                        {"intermediate_size", 11008}, {"max_position_embeddings", 2048},
-                        {"mlp_bias", false},          {"num_key_value_heads", config.num_key_value_heads},
-                        {"pretraining_tp", 1},        {"rms_norm_eps", 1e-6}};
-    const Json mixtral = {{"head_dim", nullptr},
-                          {"intermediate_size", 14336},
-                          {"max_position_embeddings", 131072},
-                          {"num_experts_per_tok", 2},
-                          {"num_key_value_heads", config.num_key_value_heads},
-                          {"num_local_experts", 8},
-                          {"output_router_logits", false},
-                          {"rms_norm_eps", 1e-5},
-                          {"router_aux_loss_coef", 0.001},
-                          {"router_jitter_noise", 0.0},
-                          {"sliding_window", nullptr}};
-    keys.update(config.has_experts() ? mixtral : llama);
+    const Family& family = family_of(config);
+    const ModelConfig defaults = family.defaults();
+    const auto id = [](std::int64_t token) { return token < 0 ? Json() : Json(token); };
+    Json keys = {{"attention_dropout", 0.0},
+                 {"bos_token_id", id(defaults.bos_token_id)},
+                 {"eos_token_id", id(defaults.eos_token_ids.empty() ? -1 : defaults.eos_token_ids[0])},
+                 {"hidden_act", "silu"},
+                 {"hidden_size", defaults.hidden_size},
+                 {"initializer_range", defaults.initializer_range},
+                 {"intermediate_size", defaults.intermediate_size},
+                 {"max_position_embeddings", defaults.max_position_embeddings},
+                 {"num_attention_heads", defaults.num_attention_heads},
+                 {"num_hidden_layers", defaults.num_hidden_layers},
+                 {"pad_token_id", nullptr},
+                 {"rms_norm_eps", defaults.rms_norm_eps},
+                 {"tie_word_embeddings", false},
+                 {"use_cache", true},
+                 {"vocab_size", defaults.vocab_size}};
+    keys.update(family.saved_keys(config));
     return keys;
 }
 
@@ -151,7 +151,10 @@ ModelConfig with_config_overrides(const ModelConfig& config, std::string_view ov
 
 ModelConfig with_sizes(const ModelConfig& config, std::int64_t layers, std::int64_t width) {
     Json changed = config.json;
-    if (layers > 0) changed["num_hidden_layers"] = layers;
+    if (layers > 0) {
+        changed["num_hidden_layers"] = layers;
+        changed.erase("layer_types");
+    }
     if (width > 0) {
         changed["hidden_size"] = width;
         if (config.head_dim * config.num_attention_heads == config.hidden_size) changed.erase("head_dim");
@@ -162,8 +165,8 @@ ModelConfig with_sizes(const ModelConfig& config, std::int64_t layers, std::int6
 std::string ModelConfig::saved_text(DType saved_dtype) const {
     Json saved = class_defaults(*this);
     for (const auto& [key, value] : json.items()) {
-        // Where null means a number that transformers derives, that number is saved.
-        const bool derived = key == "head_dim" || key == "num_key_value_heads";
+        // Where null means a value that transformers derives, that value is saved.
+        const bool derived = key == "head_dim" || key == "num_key_value_heads" || key == "layer_types";
         if (!derived || !value.is_null()) saved[key] = value;
     }
     saved["rope_parameters"] = rope_parameters(*this);
@@ -172,7 +175,9 @@ std::string ModelConfig::saved_text(DType saved_dtype) const {
         if (saved.contains(key) && saved[key] == value) saved.erase(key);
     for (const char* key : generation_keys) saved.erase(key);
     for (const char* key : {"_name_or_path", "torch_dtype", "rope_scaling", "rope_theta"}) saved.erase(key);
-    saved["architectures"] = Json::array({has_experts() ? "MixtralForCausalLM" : "LlamaForCausalLM"});
+    const Family& family = family_of(*this);
+    if (family.overwritten_keys != nullptr) saved.update(family.overwritten_keys(*this));
+    saved["architectures"] = Json::array({family.architecture});
     saved["dtype"] = name_of(saved_dtype);
     saved["model_type"] = model_type;
     saved["transformers_version"] = transformers_version;
@@ -183,9 +188,9 @@ std::string ModelConfig::saved_text(DType saved_dtype) const {
 Json derived_generation_config(const ModelConfig& config) {
     Json generation = {
         {"_from_model_config", true}, {"output_attentions", false}, {"output_hidden_states", false}};
-    Json known = {{"bos_token_id", 1}, {"eos_token_id", 2}, {"pad_token_id", nullptr}, {"use_cache", true}};
-    for (const auto& [key, fallback] : known.items()) {
-        const Json& value = config.json.contains(key) ? config.json[key] : fallback;
+    const Json defaults = class_defaults(config);
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "use_cache"}) {
+        const Json& value = config.json.contains(key) ? config.json[key] : defaults[key];
         if (!value.is_null()) generation[key] = value;
     }
     return generation;

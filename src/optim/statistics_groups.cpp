@@ -27,7 +27,7 @@ StatisticsGroups::StatisticsGroups(std::span<const OwnedLeaf> owned) {
         // Names of leaves get a prefix, so that a group may have the name of a leaf that is not in it.
         const std::string statistics_name =
             spec.statistics_group.empty() ? "\n" + spec.name : spec.statistics_group;
-        const std::string clip_name = spec.clip_group.empty() ? "\n" + statistics_name : spec.clip_group;
+        const std::string clip_name = spec.fused_tensor.empty() ? "\n" + statistics_name : spec.fused_tensor;
         Leaf& leaf = leaves.emplace_back();
 
         if (spec.shape.rank() == 2) {

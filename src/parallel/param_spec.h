@@ -13,6 +13,13 @@ enum class Split : std::uint8_t { none, rows, columns };
 /// How a leaf starts when a model is made from scratch.
 enum class Initial : std::uint8_t { normal, ones, zeros };
 
+/// When a rank's gradient of a leaf is only a part, to be summed over the tensor-parallel axis.
+enum class PartialGradient : std::uint8_t {
+    never,
+    when_tokens_are_split,  ///< it is a sum over the tokens that the rank holds between blocks (a norm's)
+    always,                 ///< it is a sum over the rank's own heads (a norm of each head)
+};
+
 /// A leaf is one Hugging Face tensor: the unit of init, weight decay, gradient norm, optimizer statistics and
 /// checkpoints. Shapes are global.
 struct LeafSpec {
@@ -22,17 +29,16 @@ struct LeafSpec {
     /// Most parts that the split dimension can be cut into (the number of key/value heads); 0: any number.
     /// With more ranks than parts, neighbours hold copies of the same part.
     std::int64_t largest_split = 0;
-    /// Its gradient is a sum over the tokens that a rank holds between the seams of tensor parallelism (a
-    /// norm's weight), and so is only partial when those are split.
-    bool gradient_over_held_tokens = false;
+    PartialGradient partial_gradient = PartialGradient::never;
     bool decayed = true;  ///< takes weight decay
     Initial initial = Initial::normal;
     /// Leaves of one group are rows of one matrix to an optimizer that keeps statistics per row and column
     /// (an expert's gate and up); empty: the leaf alone.
     std::string statistics_group;
-    /// Leaves of one group are one tensor to an optimizer that clips updates by tensor (all experts' gates
-    /// and ups); empty: its statistics group.
-    std::string clip_group;
+    /// The tensor of transformers' own that holds this leaf, perhaps with others (all experts' gates and
+    /// ups): drawn as one, numbered as one in optimizer.pt, and clipped as one by Adafactor. Empty: the leaf
+    /// is a tensor there too.
+    std::string fused_tensor;
     std::int64_t zeroed_row = -1;  ///< this row starts at zero and gets no gradient (the padding token's)
 };
 

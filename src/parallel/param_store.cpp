@@ -32,7 +32,9 @@ void start_tensor_parallel_sums(Stream stream, const Mesh& mesh, bool tokens_are
     };
     const std::size_t earlier = pending.size();
     start(mesh.tp(), [&](const LeafPlacement& leaf) {
-        return tokens_are_split && leaf.spec->gradient_over_held_tokens;
+        const PartialGradient partial = leaf.spec->partial_gradient;
+        return partial == PartialGradient::always ||
+               (tokens_are_split && partial == PartialGradient::when_tokens_are_split);
     });
     for (std::size_t i = earlier; i < pending.size(); ++i) mesh.key_value_copies().follow(pending[i]);
     start(mesh.key_value_copies(), [](const LeafPlacement& leaf) { return leaf.has_copies; });

@@ -10,6 +10,7 @@
 #include "args/argument_value.h"
 #include "args/run_settings.h"
 #include "core/error.h"
+#include "model/families/family.h"
 #include "public/parts.h"
 
 namespace drover::v1 {
@@ -109,14 +110,7 @@ void use_fsdp_v2() {
 }
 
 FsdpTrainingArguments fsdp_v2_training_args(const CausalLM& model) {
-    const std::map<std::string, std::string> classes = {{"llama", "LlamaDecoderLayer"},
-                                                        {"mixtral", "MixtralDecoderLayer"}};
-    const auto found = classes.find(model.model_type());
-    if (found == classes.end())
-        throw Error(
-            fmt::format("The decoder class of a model of type \"{}\" is not known.", model.model_type()),
-            "Fill in FsdpTrainingArguments by hand.");
-    const Json config = {{"transformer_layer_cls_to_wrap", {found->second}},
+    const Json config = {{"transformer_layer_cls_to_wrap", {family_of(model.parts()->config).block_class}},
                          {"xla", true},
                          {"xla_fsdp_v2", true},
                          {"xla_fsdp_grad_ckpt", true}};

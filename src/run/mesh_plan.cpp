@@ -6,13 +6,14 @@
 
 #include "core/error.h"
 #include "model/block_shape.h"
+#include "model/families/family.h"
 
 namespace drover {
 namespace {
 
 /// Hugging Face looks the class up among the model's modules, so it must be the decoder block.
 void check_wrapped_classes(const std::vector<std::string>& classes, const ModelConfig& config) {
-    const std::string block = config.has_experts() ? "MixtralDecoderLayer" : "LlamaDecoderLayer";
+    const std::string block(family_of(config).block_class);
     for (const std::string& name : classes)
         if (name != block)
             throw UsageError(

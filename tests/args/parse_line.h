@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "args/parse_arguments.h"
-#include "args/words.h"
+#include "core/words.h"
 #include "support/errors.h"
 
 namespace drover::test {

@@ -1,6 +1,9 @@
 #include "model/config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "core/error.h"
 #include "model/params.h"
@@ -37,6 +40,22 @@ TEST(Config, ParameterCountsOfTheReleasedModels) {
     EXPECT_EQ(count("llama3.1-70b.json"), 70'553'706'496);
     EXPECT_EQ(count("llama3.2-1b.json"), 1'235'814'400);
     EXPECT_EQ(count("llama-134m.json"), 134'105'856);
+    EXPECT_EQ(count("mixtral-8x7b.json"), 46'702'792'704);
+    EXPECT_EQ(count("mistral-7b-v0.1.json"), 7'241'732'096);
+    EXPECT_EQ(count("mistral-7b-v0.3.json"), 7'248'023'552);
+    EXPECT_EQ(count("qwen2.5-0.5b.json"), 494'032'768);
+    EXPECT_EQ(count("qwen2.5-1.5b.json"), 1'543'714'304);
+    EXPECT_EQ(count("qwen2.5-3b.json"), 3'085'938'688);
+    EXPECT_EQ(count("qwen2.5-7b.json"), 7'615'616'512);
+    EXPECT_EQ(count("qwen2.5-14b.json"), 14'770'033'664);
+    EXPECT_EQ(count("qwen2.5-32b.json"), 32'763'876'352);
+    EXPECT_EQ(count("qwen2.5-72b.json"), 72'706'203'648);
+    EXPECT_EQ(count("qwen3-0.6b.json"), 596'049'920);
+    EXPECT_EQ(count("qwen3-1.7b.json"), 1'720'574'976);
+    EXPECT_EQ(count("qwen3-4b.json"), 4'022'468'096);
+    EXPECT_EQ(count("qwen3-8b.json"), 8'190'735'360);
+    EXPECT_EQ(count("qwen3-14b.json"), 14'768'307'200);
+    EXPECT_EQ(count("qwen3-32b.json"), 32'762'123'264);
 }
 
 TEST(Config, DefaultsOfMixtral) {
@@ -52,6 +71,45 @@ TEST(Config, DefaultsOfMixtral) {
     EXPECT_DOUBLE_EQ(config.rms_norm_eps, 1e-5);
     EXPECT_FALSE(config.moe.balance_loss);
     EXPECT_NE(config.saved_text(DType::f32).find("MixtralForCausalLM"), std::string::npos);
+}
+
+TEST(Config, DefaultsOfMistral) {
+    const ModelConfig config = ModelConfig::parse(R"({"model_type": "mistral"})", "x");
+    EXPECT_EQ(config.num_key_value_heads, 8);
+    EXPECT_EQ(config.head_dim, 128);
+    EXPECT_EQ(config.sliding_window, 4096);
+    EXPECT_EQ(config.window_of(31), 4096);
+    EXPECT_EQ(ModelConfig::parse(R"({"model_type": "mistral", "sliding_window": null})", "x").sliding_window,
+              0);
+}
+
+TEST(Config, QwenHasItsBiasesAndHeadNorms) {
+    const ModelConfig two = ModelConfig::parse(R"({"model_type": "qwen2", "hidden_size": 2048})", "x");
+    EXPECT_TRUE(two.qkv_bias);
+    EXPECT_FALSE(two.attention_output_bias);
+    EXPECT_FALSE(two.head_norms);
+    EXPECT_EQ(two.head_dim, 64);
+    EXPECT_EQ(two.bos_token_id, -1);
+    EXPECT_TRUE(two.eos_token_ids.empty());
+    const ModelConfig three = ModelConfig::parse(R"({"model_type": "qwen3", "hidden_size": 2048})", "x");
+    EXPECT_FALSE(three.qkv_bias);
+    EXPECT_TRUE(three.head_norms);
+    EXPECT_EQ(three.head_dim, 128);
+}
+
+TEST(Config, WindowsOfSomeLayers) {
+    const auto windows = [](const std::string& keys) {
+        const ModelConfig config = ModelConfig::parse(
+            R"({"model_type": "qwen2", "num_hidden_layers": 3, "sliding_window": 9)" + keys + "}", "x");
+        return std::vector{config.window_of(0), config.window_of(1), config.window_of(2)};
+    };
+    using Windows = std::vector<std::int64_t>;
+    EXPECT_EQ(windows(""), (Windows{0, 0, 0}));
+    EXPECT_EQ(windows(R"(, "use_sliding_window": true)"), (Windows{0, 0, 0}));
+    EXPECT_EQ(windows(R"(, "use_sliding_window": true, "max_window_layers": 1)"), (Windows{0, 9, 9}));
+    EXPECT_EQ(windows(R"(, "use_sliding_window": true,
+                          "layer_types": ["sliding_attention", "full_attention", "sliding_attention"])"),
+              (Windows{9, 0, 9}));
 }
 
 TEST(Config, BothStylesOfRopeKeys) {
@@ -94,7 +152,16 @@ TEST(Config, AbsurdOnesAreRefusedByName) {
     };
     expect("[1]", "JSON object");
     expect("{", "not valid JSON");
-    expect(R"({"model_type": "bert"})", "model_type is \"bert\"");
+    expect(R"({"model_type": "bert"})",
+           "model_type is \"bert\". Models of type llama, mistral, mixtral, qwen2 and qwen3 can be trained.");
+    expect(R"({"model_type": "qwen"})", "Did you mean \"qwen2\"?");
+    expect(R"({"model_type": "qwen2", "layer_types": ["full_attention"]})", "layer_types is not a list with");
+    expect(R"({"model_type": "qwen3", "num_hidden_layers": 1, "layer_types": ["sideways"]})",
+           "layer_types holds \"sideways\"");
+    expect(R"({"model_type": "qwen3", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]})",
+           "layer_types holds \"sliding_attention\", but there is no window");
+    expect(R"({"model_type": "qwen2", "use_sliding_window": 1})", "use_sliding_window is 1");
+    expect(R"({"model_type": "mistral", "sliding_window": 0})", "sliding_window is 0");
     expect(R"({"num_hidden_layers": 0})", "num_hidden_layers is 0");
     expect(R"({"num_hidden_layers": -1})", "num_hidden_layers is -1");
     expect(R"({"hidden_size": 0})", "hidden_size is 0");
@@ -138,18 +205,31 @@ TEST(Config, MissingFileIsNamed) {
 }
 
 TEST(Params, ModuleOrderNamesEveryLeafOnce) {
-    const auto config =
-        ModelConfig::parse(R"({"num_hidden_layers": 2, "attention_bias": true, "mlp_bias": true})", "x");
-    std::vector<std::string> leaves;
-    for (const UnitSpec& unit : make_param_spec(config).units)
-        for (const StorageSpec& storage : unit.storages)
-            for (const LeafSpec& leaf : storage.leaves) leaves.push_back(leaf.name);
-    std::vector<std::string> names = names_in_module_order(config);
-    EXPECT_EQ(names.front(), "model.embed_tokens.weight");
-    EXPECT_EQ(names.back(), "lm_head.weight");
-    std::sort(names.begin(), names.end());
-    std::sort(leaves.begin(), leaves.end());
-    EXPECT_EQ(names, leaves);
+    for (const char* type : {"llama", "mistral", "mixtral", "qwen2", "qwen3"}) {
+        const auto config = ModelConfig::parse(
+            fmt::format(
+                R"({{"model_type": "{}", "num_hidden_layers": 2, "attention_bias": true, "mlp_bias": true}})",
+                type),
+            "x");
+        std::vector<std::string> leaves;
+        make_param_spec(config).for_each_leaf([&](const LeafSpec& leaf) { leaves.push_back(leaf.name); });
+        std::vector<std::string> names = names_in_module_order(config);
+        EXPECT_EQ(names.front(), "model.embed_tokens.weight");
+        EXPECT_EQ(names.back(), "lm_head.weight");
+        std::sort(names.begin(), names.end());
+        std::sort(leaves.begin(), leaves.end());
+        EXPECT_EQ(names, leaves) << type;
+    }
+}
+
+TEST(Params, ANormOfHeadsIsPartialOnEveryRank) {
+    const auto config = ModelConfig::parse(R"({"model_type": "qwen3", "num_hidden_layers": 1})", "x");
+    std::vector<std::string> always;
+    make_param_spec(config).for_each_leaf([&](const LeafSpec& leaf) {
+        if (leaf.partial_gradient == PartialGradient::always) always.push_back(leaf.name);
+    });
+    EXPECT_EQ(always, (std::vector<std::string>{"model.layers.0.self_attn.q_norm.weight",
+                                                "model.layers.0.self_attn.k_norm.weight"}));
 }
 
 TEST(Params, DecayByName) {

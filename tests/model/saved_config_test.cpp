@@ -67,7 +67,7 @@ TEST(ConfigOverrides, HaveTheTypeOfWhatTheyReplace) {
     EXPECT_EQ(changed.head_dim, 128);  // the default, as transformers leaves it
     EXPECT_DOUBLE_EQ(changed.rms_norm_eps, 1e-5);
     EXPECT_DOUBLE_EQ(changed.rope.theta, 5e5);
-    EXPECT_TRUE(changed.attention_bias);
+    EXPECT_TRUE(changed.qkv_bias);
     const auto expect = [&](std::string_view overrides, std::string_view part) {
         SCOPED_TRACE(overrides);
         test::expect_error([&] { with_config_overrides(defaults, overrides); }, {part});

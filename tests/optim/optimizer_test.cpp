@@ -37,9 +37,9 @@ TEST(StatisticsGroups, FollowTheSpecs) {
     std::vector<LeafSpec> specs = {
         {.name = "a", .shape = {4, 3}},
         {.name = "norm", .shape = {5}},
-        {.name = "0.w1", .shape = {2, 3}, .statistics_group = "0", .clip_group = "experts"},
-        {.name = "1.w1", .shape = {2, 3}, .statistics_group = "1", .clip_group = "experts"},
-        {.name = "0.w3", .shape = {3, 3}, .statistics_group = "0", .clip_group = "experts"},
+        {.name = "0.w1", .shape = {2, 3}, .statistics_group = "0", .fused_tensor = "experts"},
+        {.name = "1.w1", .shape = {2, 3}, .statistics_group = "1", .fused_tensor = "experts"},
+        {.name = "0.w3", .shape = {3, 3}, .statistics_group = "0", .fused_tensor = "experts"},
         {.name = "b", .shape = {2, 6}, .statistics_group = "pair"},
         {.name = "pair", .shape = {2, 6}},
         {.name = "c", .shape = {1, 6}, .statistics_group = "pair"}};

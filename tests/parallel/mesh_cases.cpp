@@ -118,6 +118,13 @@ std::vector<MeshModel> mesh_models() {
         model("uneven",
               R"({"vocab_size": 67, "hidden_size": 30, "intermediate_size": 37, "num_hidden_layers": 2,
             "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6})"),
+        model("qwen2",
+              R"({"model_type": "qwen2", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true,
+            "use_sliding_window": true, "sliding_window": 5, "max_window_layers": 1})"),
+        model("qwen3",
+              R"({"model_type": "qwen3", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12})"),
     };
 }
 

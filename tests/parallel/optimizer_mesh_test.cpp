@@ -33,11 +33,11 @@ ParamSpec synthetic_spec() {
         for (const char* name : {"w1", "w3"}) {
             LeafSpec part = leaf(expert + name, {7, 6}, Split::rows);
             part.statistics_group = expert + "gate_up";
-            part.clip_group = "gate_up";
+            part.fused_tensor = "gate_up";
             gate_up.leaves.push_back(part);
         }
         down.leaves.push_back(leaf(expert + "w2", {6, 7}, Split::columns));
-        down.leaves.back().clip_group = "down";
+        down.leaves.back().fused_tensor = "down";
     }
     LeafSpec norm = leaf("norm", {6}, Split::none);
     norm.decayed = false;

@@ -39,6 +39,27 @@ INPUTS = {
         torch_dtype="float32", output_router_logits=True, router_aux_loss_coef=0.02, transformers_version="4.36.0.dev0",
         max_position_embeddings=32768, attention_dropout=0.0, rms_norm_eps=1e-05, head_dim=8,
     ),
+    "mistral": dict(model_type="mistral", num_key_value_heads=2, **SMALL),
+    "mistral_v4": dict(
+        model_type="mistral", **SMALL, num_key_value_heads=4, rope_theta=1000000.0, sliding_window=None, torch_dtype="bfloat16",
+        max_position_embeddings=32768, rms_norm_eps=1e-05, transformers_version="4.42.0.dev0",
+    ),
+    "qwen2": dict(model_type="qwen2", num_key_value_heads=2, **SMALL),
+    "qwen2_v4": dict(
+        model_type="qwen2", **SMALL, num_key_value_heads=4, rope_theta=1000000.0, sliding_window=131072, use_sliding_window=False,
+        max_window_layers=28, torch_dtype="bfloat16", bos_token_id=5, eos_token_id=6, tie_word_embeddings=True,
+        attention_dropout=0.0, use_mrope=False, transformers_version="4.43.1",
+    ),
+    "qwen2_windows": dict(
+        model_type="qwen2", **SMALL | dict(num_hidden_layers=3), num_key_value_heads=None, use_sliding_window=True,
+        sliding_window=16, max_window_layers=1,
+    ),
+    "qwen3": dict(model_type="qwen3", num_key_value_heads=2, **SMALL),
+    "qwen3_v4": dict(
+        model_type="qwen3", **SMALL, num_key_value_heads=4, head_dim=16, rope_theta=1000000, rope_scaling=None, sliding_window=None,
+        use_sliding_window=False, max_window_layers=36, attention_bias=False, torch_dtype="bfloat16", bos_token_id=5,
+        eos_token_id=6, tie_word_embeddings=True, transformers_version="4.51.0",
+    ),
 }
 TOKENIZERS = [dict(bos=1, eos=2, pad=None), dict(bos=1, eos=2, pad=7), dict(bos=None, eos=9, pad=9), dict(bos=5, eos=4, pad=0)]
 

@@ -1,11 +1,9 @@
 """Writes tests/golden/init/<name>.safetensors: models built from scratch by transformers for a seed."""
 
-import copy
-
 from common import GOLDEN, write_tensors
-from models import llama, mixtral
+from models import config_object, llama, mistral, mixtral, qwen2, qwen3
 
-from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, set_seed
+from transformers import AutoModelForCausalLM, set_seed
 from transformers.core_model_loading import revert_weight_conversion
 
 MODELS = {
@@ -31,6 +29,9 @@ MODELS = {
         ),
     ),
     "one_layer": (42, llama(num_hidden_layers=1)),
+    "mistral": (3, mistral(num_hidden_layers=1)),
+    "qwen2": (42, qwen2()),
+    "qwen3": (42, qwen3(tie_word_embeddings=True)),
 }
 MIXTRAL = mixtral(num_local_experts=3)
 
@@ -57,14 +58,14 @@ def write(name, seed, config, state):
 def main():
     for name, (seed, config) in MODELS.items():
         set_seed(seed)
-        state = LlamaForCausalLM(LlamaConfig.from_dict(copy.deepcopy(config))).state_dict()
+        state = AutoModelForCausalLM.from_config(config_object(config)).state_dict()
         write(name, seed, config, state)
         if name == "one_layer":
             for key, published in PUBLISHED_SUMS.items():
                 difference = abs(state[key + ".weight"].double().sum().item() - published)
                 assert difference < 1e-6, f"{key}: sum differs from the published one by {difference}"
     set_seed(42)
-    model = MixtralForCausalLM(MixtralConfig.from_dict(copy.deepcopy(MIXTRAL)))
+    model = AutoModelForCausalLM.from_config(config_object(MIXTRAL))
     write("mixtral", 42, MIXTRAL, revert_weight_conversion(model, model.state_dict()))
 
 

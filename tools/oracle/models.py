@@ -5,9 +5,7 @@ import copy
 from common import DTYPES
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM, set_seed
-
-CLASSES = {"llama": (LlamaConfig, LlamaForCausalLM), "mixtral": (MixtralConfig, MixtralForCausalLM)}
+from transformers import AutoConfig, AutoModelForCausalLM, set_seed
 
 
 def llama(**changes):
@@ -51,6 +49,34 @@ def mixtral(**changes):
     return config | changes
 
 
+def mistral(**changes):
+    """A Mistral config.json as an object, with the sizes of `llama()` unless changed."""
+    config = llama(architectures=["MistralForCausalLM"], model_type="mistral", sliding_window=None)
+    for key in ["attention_bias", "mlp_bias"]:
+        del config[key]
+    return config | changes
+
+
+def qwen2(**changes):
+    """A Qwen2 config.json as an object, with the sizes of `llama()` unless changed."""
+    config = llama(
+        architectures=["Qwen2ForCausalLM"], model_type="qwen2", use_sliding_window=False, bos_token_id=None, eos_token_id=2
+    )
+    for key in ["attention_bias", "mlp_bias"]:
+        del config[key]
+    return config | changes
+
+
+def qwen3(**changes):
+    """A Qwen3 config.json as an object, with the sizes of `llama()` unless changed."""
+    return qwen2(architectures=["Qwen3ForCausalLM"], model_type="qwen3", head_dim=12, attention_bias=False) | changes
+
+
+def config_object(config):
+    """transformers' config of a config.json."""
+    return AutoConfig.for_model(**copy.deepcopy(config))
+
+
 def build_model(config, dtype, seed=0):
     """A causal LM with eager attention, built from scratch in float32 and with its parameters cast to `dtype`.
 
@@ -58,8 +84,7 @@ def build_model(config, dtype, seed=0):
     keeps in float32.
     """
     set_seed(seed)
-    config_class, model_class = CLASSES[config["model_type"]]
-    model = model_class._from_config(config_class.from_dict(copy.deepcopy(config)), attn_implementation="eager")
+    model = AutoModelForCausalLM.from_config(config_object(config), attn_implementation="eager")
     for parameter in model.parameters():
         parameter.data = parameter.data.to(DTYPES[dtype])
     return model

@@ -1,7 +1,7 @@
-"""Writes tests/golden/step/<model>_<dtype>.safetensors: loss, logits and every gradient of one Llama step."""
+"""Writes tests/golden/step/<model>_<dtype>.safetensors: loss, logits and every gradient of one step of a dense model."""
 
 from common import DTYPES, GOLDEN, generator, write_tensors
-from models import build_model, llama
+from models import build_model, llama, mistral, qwen2, qwen3
 
 import torch
 
@@ -23,6 +23,11 @@ MODELS = {
         vocab_size=96, hidden_size=40, head_dim=12, intermediate_size=56, attention_bias=True, mlp_bias=True
     ),
     "gqa_padded": GQA,
+    "mistral": mistral(vocab_size=96, sliding_window=7, head_dim=12),
+    "qwen2": qwen2(vocab_size=97, tie_word_embeddings=True),
+    "qwen2_windows": qwen2(num_hidden_layers=3, use_sliding_window=True, sliding_window=6, max_window_layers=1),
+    "qwen3": qwen3(vocab_size=96),
+    "qwen3_biases_padded": qwen3(vocab_size=97, attention_bias=True, head_dim=8, num_key_value_heads=1),
 }
 BATCH, LENGTH = 2, 24
 

@@ -36,7 +36,7 @@ TEST_P(Init, WeightsFromScratchAreTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Init,
                          ::testing::Values("mha", "gqa", "tied", "biases", "odd_head_dim", "padding_row",
-                                           "odd_sizes", "one_layer", "mixtral"),
+                                           "odd_sizes", "one_layer", "mixtral", "mistral", "qwen2", "qwen3"),
                          [](const auto& model) { return std::string(model.param); });
 
 class InitParts : public ::testing::TestWithParam<InitKind> {

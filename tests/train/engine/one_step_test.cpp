@@ -98,7 +98,9 @@ TEST_P(OneStep, EvaluationGivesTheTrainingLoss) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Llama, OneStep,
-                         ::testing::Values("mha", "gqa", "tied_llama3", "biases_odd_head_dim", "gqa_padded"),
+                         ::testing::Values("mha", "gqa", "tied_llama3", "biases_odd_head_dim", "gqa_padded",
+                                           "mistral", "qwen2", "qwen2_windows", "qwen3",
+                                           "qwen3_biases_padded"),
                          [](const auto& model) { return std::string(model.param); });
 
 INSTANTIATE_TEST_SUITE_P(Mixtral, OneStep,

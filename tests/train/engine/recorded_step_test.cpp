@@ -32,7 +32,7 @@ TEST(RecordedStep, HasTheSameBits) {
     if (!test::tests_use_cuda()) GTEST_SKIP() << "only a GPU's forward and backward are recorded";
     const std::unique_ptr<Backend> recording = test::make_test_backend({.cuda_graphs = true}),
                                    enqueuing = test::make_test_backend({.cuda_graphs = false});
-    for (const char* name : {"gqa_float32", "gqa_bfloat16", "tied_llama3_bfloat16"})
+    for (const char* name : {"gqa_float32", "gqa_bfloat16", "tied_llama3_bfloat16", "qwen3_bfloat16"})
         for (const Recompute recompute : {Recompute::none, Recompute::full}) {
             SCOPED_TRACE(testing::Message() << name << ' ' << static_cast<int>(recompute));
             const test::GoldenStep golden(name);

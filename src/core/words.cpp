@@ -1,4 +1,4 @@
-#include "args/words.h"
+#include "core/words.h"
 
 #include <fmt/format.h>
 
