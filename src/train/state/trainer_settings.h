@@ -27,7 +27,8 @@ enum class OnNonFinite : std::uint8_t {
     proceed,
 };
 
-/// The arguments of Hugging Face's Trainer that its loop uses, under their names. Settings of the update
+/// What the loop needs to know: arguments of Hugging Face's Trainer under their names, and whatever else
+/// counts steps, logs, evaluates, saves or ends a run. Settings of the update
 /// (optimizer, clipping, precision) are given where the model is created.
 struct TrainerSettings {
     std::filesystem::path output_dir = "trainer_output";
