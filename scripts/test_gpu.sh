@@ -37,7 +37,7 @@ for program in test_backend test_train test_generate; do
 done
 if command -v compute-sanitizer >/dev/null; then
     part memcheck 180 compute-sanitizer --error-exitcode 9 "$bundle/bin/test_backend" --gtest_brief=1 \
-        --gtest_filter='RmsNorm.*:Swiglu*:Rope*:CrossEntropy.*:Embedding*:General*:SumOfSquares*:Router*:SortByExpert*:OneStep/*gqa*:-RmsNorm.ManyAndWide*'
+        --gtest_filter='RmsNorm.*:HeadNorm.*:Swiglu*:Rope*:CrossEntropy.*:Embedding*:General*:SumOfSquares*:Router*:SortByExpert*:OneStep/*gqa*:-RmsNorm.ManyAndWide*'
 else
     echo 'memcheck                         skipped: compute-sanitizer is not installed'
 fi

@@ -94,6 +94,26 @@ class ModelOperations {
         timer_.time("", backward);
         backward.y = empty(n, h);
         timer_.time(and_output, backward);
+        if (shape_.head_dim <= HeadNorm::largest_head) head_norms();
+    }
+
+    /// Of the queries, in their columns of q‖k‖v. Not every model has them.
+    void head_norms() {
+        const std::int64_t n = shape_.tokens, heads = shape_.heads, d = shape_.head_dim;
+        const auto queries = [&](const Tensor& qkv) {
+            return qkv.columns(0, shape_.query_columns()).split_columns(heads, d);
+        };
+        const auto eps = static_cast<float>(config_.rms_norm_eps);
+        const Tensor x = queries(normal(n, shape_.qkv_columns())), weight = timer_.normal(dtype_, {d});
+        timer_.time(
+            "queries",
+            HeadNorm{.x = x, .weight = weight, .y = queries(empty(n, shape_.qkv_columns())), .eps = eps});
+        timer_.time("queries", HeadNormBackward{.dy = queries(normal(n, shape_.qkv_columns())),
+                                                .x = x,
+                                                .weight = weight,
+                                                .dx = queries(empty(n, shape_.qkv_columns())),
+                                                .dweight = timer_.zeros(dtype_, {d}),
+                                                .eps = eps});
     }
 
     void attention() {

@@ -44,6 +44,9 @@ TEST_F(ChecksDeathTest, RelationsBetweenOperands) {
     EXPECT_DEATH(
         bench.run(Rope{.x = odd, .cosine = table, .sine = table, .positions = bench.make(DType::i32, {2})}),
         "rope: x is float32\\[2, 1, 5\\], expected an even head size");
+    const Tensor large = bench.make(DType::f32, {2, 1, 258}), weight = bench.make(DType::f32, {258});
+    EXPECT_DEATH(bench.run(HeadNorm{.x = large, .weight = weight, .y = large}),
+                 "head_norm: x is float32\\[2, 1, 258\\], expected an even head size from 2 to 256");
 }
 
 TEST_F(ChecksDeathTest, AttentionAndOptimizer) {

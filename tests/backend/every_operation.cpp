@@ -48,6 +48,26 @@ std::vector<OwnedTensor> run_rms_norm(Workbench& bench, DType dtype, DType resid
     return read(bench, residual, y, rstd, dresidual, dweight, again);
 }
 
+/// Heads of more than one vector and a part of one, in columns of a wider matrix.
+std::vector<OwnedTensor> run_head_norm(Workbench& bench, DType dtype, DType weight_dtype) {
+    const std::int64_t heads = 6, size = 134;
+    const auto columns = [=](const Tensor& packed) {
+        return packed.columns(size, heads * size).split_columns(heads, size);
+    };
+    const Shape shape = {rows, (heads + 2) * size};
+    const Tensor x = normal(bench, dtype, shape, 1), y = normal(bench, dtype, shape, 2);
+    const Tensor weight = normal(bench, weight_dtype, {size}, 3), dweight = bench.make(weight_dtype, {size});
+    bench.run(HeadNorm{.x = columns(x), .weight = weight, .y = columns(y), .eps = 1e-5f});
+    const Tensor gradient = normal(bench, dtype, shape, 4);
+    bench.run(HeadNormBackward{.dy = columns(gradient),
+                               .x = columns(x),
+                               .weight = weight,
+                               .dx = columns(gradient),
+                               .dweight = dweight,
+                               .eps = 1e-5f});
+    return read(bench, y, gradient, dweight);
+}
+
 std::vector<OwnedTensor> run_rope(Workbench& bench, DType dtype) {
     const Tensor x = normal(bench, dtype, {rows, 6, 134}, 1);
     bench.run(Rope{.x = x,
@@ -166,6 +186,7 @@ std::vector<OperationCase> every_operation(const std::vector<DType>& types) {
     };
     for (DType dtype : types) {
         add("rms_norm", dtype, [=](Workbench& bench) { return run_rms_norm(bench, dtype, dtype); });
+        add("head_norm", dtype, [=](Workbench& bench) { return run_head_norm(bench, dtype, dtype); });
         add("rope", dtype, [=](Workbench& bench) { return run_rope(bench, dtype); });
         add("swiglu", dtype, [=](Workbench& bench) { return run_swiglu(bench, dtype); });
         add("cross_entropy", dtype, [=](Workbench& bench) { return run_cross_entropy(bench, dtype); });
@@ -177,6 +198,8 @@ std::vector<OperationCase> every_operation(const std::vector<DType>& types) {
         if (dtype == DType::f32) continue;
         add("rms_norm on an f32 residual", dtype,
             [=](Workbench& bench) { return run_rms_norm(bench, dtype, DType::f32); });
+        add("head_norm with an f32 weight", dtype,
+            [=](Workbench& bench) { return run_head_norm(bench, dtype, DType::f32); });
         add("optimizer with master copy", dtype,
             [=](Workbench& bench) { return run_optimizer(bench, dtype, true); });
     }

@@ -62,6 +62,30 @@ TEST(Golden, RmsNorm) {
     });
 }
 
+TEST(Golden, HeadNorm) {
+    for_each_golden_case("head_norm", [](const GoldenCase& golden) {
+        Workbench bench;
+        const Tensor x = bench.put(golden.tensor("x")), weight = bench.put(golden.tensor("weight"));
+        const Tensor y = bench.make(golden.dtype(), x.shape()), dx = bench.make(golden.dtype(), x.shape());
+        const Tensor dweight = bench.make(golden.dtype(), weight.shape());
+        const auto eps = golden["eps"].get<float>();
+        bench.run(HeadNorm{.x = x, .weight = weight, .y = y, .eps = eps});
+        bench.run(HeadNormBackward{.dy = bench.put(golden.tensor("dy")),
+                                   .x = x,
+                                   .weight = weight,
+                                   .dx = dx,
+                                   .dweight = dweight,
+                                   .eps = eps});
+        expect_close(bench.get(y), golden.tensor("y"), golden.is_f32() ? f32_tolerance : bf16_same_rounding,
+                     "y");
+        expect_close(bench.get(dx), golden.tensor("dx"), golden.is_f32() ? f32_tolerance : bf16_rounding,
+                     "dx");
+        // As for RmsNorm: PyTorch rounds what is summed, we round only the sum.
+        expect_close(bench.get(dweight), golden.tensor("dweight"),
+                     golden.is_f32() ? f32_tolerance : 1.5 * bf16_rounding, "dweight");
+    });
+}
+
 TEST(Golden, Rope) {
     for_each_golden_case("rope", [](const GoldenCase& golden) {
         Workbench bench;

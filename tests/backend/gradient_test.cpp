@@ -80,6 +80,34 @@ TEST(Gradient, RmsNorm) {
     }
 }
 
+TEST(Gradient, HeadNorm) {
+    for (const std::int64_t size : {2, 14, 34, 66, 256}) {
+        SCOPED_TRACE(size);
+        Workbench bench;
+        const Shape shape = {3, 2, size};
+        const OwnedTensor given = random_normal(DType::f32, shape, 1, 1, 2),
+                          dy = random_normal(DType::f32, shape, 2);
+        const OwnedTensor weight = random_normal(DType::f32, {size}, 3, 0.3, 1);
+        const Tensor y = bench.make(DType::f32, shape), dx = bench.make(DType::f32, shape),
+                     dweight = bench.make(DType::f32, {size});
+        const float eps = 1e-2f;
+        const auto loss = [&](const Tensor& x, const Tensor& w) {
+            bench.run(HeadNorm{.x = bench.put(x), .weight = bench.put(w), .y = y, .eps = eps});
+            return dot(bench.values_of(y), values(dy));
+        };
+        bench.run(HeadNormBackward{.dy = bench.put(dy),
+                                   .x = bench.put(given),
+                                   .weight = bench.put(weight),
+                                   .dx = dx,
+                                   .dweight = dweight,
+                                   .eps = eps});
+        expect_gradient(
+            given, bench.values_of(dx), [&](const Tensor& x) { return loss(x, weight); }, "x");
+        expect_gradient(
+            weight, bench.values_of(dweight), [&](const Tensor& w) { return loss(given, w); }, "weight");
+    }
+}
+
 TEST(Gradient, Swiglu) {
     for (const std::int64_t width : awkward_sizes) {
         SCOPED_TRACE(width);

@@ -5,6 +5,7 @@ from common import CaseFile, DTYPES, GOLDEN, generator
 import torch
 import torch.nn.functional as F
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_pos_emb
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 OPS = GOLDEN / "ops"
 
@@ -63,6 +64,28 @@ def rms_norm(dtype):
         if has_residual:
             fields |= {"residual": residual, "dresidual_out": dresidual_out, "residual_out": total}
         cases.append((name_of(dtype, n, h), fields, {"eps": eps, "has_residual": has_residual}))
+    return cases
+
+
+def head_norm(dtype):
+    cases = []
+    for n, heads, dim, eps in [
+        (1, 1, 2, 1e-6),
+        (7, 3, 8, 1e-5),
+        (17, 1, 12, 1e-6),
+        (5, 4, 66, 1e-6),
+        (33, 3, 80, 1e-5),
+        (9, 5, 128, 1e-6),
+        (3, 2, 256, 1e-6),
+    ]:
+        draw = Draw(n * 1000 + dim, dtype)
+        x, dy = leaf(draw.normal(n, heads, dim, std=1.5)), draw.normal(n, heads, dim)
+        norm = Qwen3RMSNorm(dim, eps).to(DTYPES[dtype])
+        norm.weight.data = draw.normal(dim, mean=1.0, std=0.3)
+        y = norm(x)
+        y.backward(dy)
+        fields = {"x": x, "weight": norm.weight, "dy": dy, "y": y, "dx": x.grad, "dweight": norm.weight.grad}
+        cases.append((name_of(dtype, n, heads, dim), fields, {"eps": eps}))
     return cases
 
 
@@ -271,13 +294,17 @@ def adamw(dtype):
     return cases
 
 
+def write(operation):
+    file = CaseFile(OPS / f"{operation.__name__}.safetensors")
+    for dtype in DTYPES:
+        for name, fields, scalars in operation(dtype):
+            file.add(name, fields, dtype=dtype, **scalars)
+    file.write()
+
+
 def main():
-    for operation in [rms_norm, rope, attention, swiglu, cross_entropy, embedding, gemm, adamw]:
-        file = CaseFile(OPS / f"{operation.__name__}.safetensors")
-        for dtype in DTYPES:
-            for name, fields, scalars in operation(dtype):
-                file.add(name, fields, dtype=dtype, **scalars)
-        file.write()
+    for operation in [rms_norm, head_norm, rope, attention, swiglu, cross_entropy, embedding, gemm, adamw]:
+        write(operation)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #include "backend/ops/embedding.h"
 #include "backend/ops/experts.h"
 #include "backend/ops/gemm.h"
+#include "backend/ops/head_norm.h"
 #include "backend/ops/optimizer.h"
 #include "backend/ops/rms_norm.h"
 #include "backend/ops/swiglu.h"
@@ -29,6 +30,8 @@
     operation(embedding_backward, EmbeddingBackward)                  \
     operation(rms_norm, RmsNorm)                                      \
     operation(rms_norm_backward, RmsNormBackward)                     \
+    operation(head_norm, HeadNorm)                                    \
+    operation(head_norm_backward, HeadNormBackward)                   \
     operation(rope, Rope)                                             \
     operation(swiglu, Swiglu)                                         \
     operation(swiglu_backward, SwigluBackward)                        \

@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/column_sums.h"
+#include "backend/cpu/kernels/normed_row.h"
 
 namespace drover::cpu::DROVER_ISA {
 namespace {
@@ -14,22 +15,6 @@ float add_and_square(const Y* x, const R* residual_in, R* residual_out, std::int
         squares += sum * sum;
     });
     return sum_of_lanes(squares);
-}
-
-template <class R>
-float sum_of_row_squares(const R* residual, std::int64_t width) {
-    Floats squares = {};
-    for_each_vector(width, [&](auto at) {
-        const Floats value = load(residual, at);
-        squares += value * value;
-    });
-    return sum_of_lanes(squares);
-}
-
-template <class R, class W, class Y>
-void normalise(const R* residual, const W* weight, float rstd, Y* y, std::int64_t width) {
-    for_each_vector(
-        width, [&](auto at) { store(y, at, rounded_to<R>(load(residual, at) * rstd) * load(weight, at)); });
 }
 
 template <class Y, class R, class W>
@@ -52,7 +37,7 @@ void forward(const RmsNorm& op) {
         } else {
             squares = sum_of_row_squares(residual, width);
         }
-        rstd[row] = 1.f / __builtin_sqrtf(squares / static_cast<float>(width) + op.eps);
+        rstd[row] = rstd_of(squares, width, op.eps);
         normalise(residual, weight, rstd[row], y + row * op.y.stride(0), width);
     });
 }
