@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     std::set_terminate(end_by_terminate);
     drover::name_shortened_files();
     CLI::App app(
-        "Trains Llama and Mixtral models from the configs, data and checkpoints that Hugging Face users "
+        "Trains Llama, Mistral, Mixtral and Qwen models from the configs, data and checkpoints that Hugging Face users "
         "have.",
         "drover");
     app.set_version_flag("--version", DROVER_VERSION);

@@ -34,7 +34,7 @@ Json json_of(const std::string& command) {
 }
 
 TEST(GenerateCommand, GivesTheIdsOfTransformers) {
-    for (const std::string model : {"llama", "llama_tied", "mixtral"}) {
+    for (const std::string model : {"llama", "llama_tied", "mixtral", "qwen2", "qwen3"}) {
         const Json expected = read_json_file(test::golden_path("generate/" + model + "/expected.json"));
         const Json& first = expected.at("cases").at(0);
         const Json found =

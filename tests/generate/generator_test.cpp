@@ -42,7 +42,7 @@ struct LoadedModel {
 
 class Generate : public ::testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Models, Generate, ::testing::Values("llama", "llama_tied", "mixtral"),
+INSTANTIATE_TEST_SUITE_P(Models, Generate, ::testing::Values("llama", "llama_tied", "mixtral", "qwen2", "qwen3"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST_P(Generate, GreedyIdsAreThoseOfTransformers) {

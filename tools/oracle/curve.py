@@ -3,7 +3,7 @@
 import contextlib
 
 from common import DTYPES, GOLDEN, generator, mt19937, write_json
-from models import RouterRecord, build_model, llama, mixtral, published_names
+from models import RouterRecord, build_model, llama, mistral, mixtral, published_names, qwen2, qwen3
 from optimizers import build_optimizer
 
 import torch
@@ -73,6 +73,10 @@ RUNS = {
     # Seeds for which no choice of an expert is close in any step.
     "mixtral_adamw": MIXTRAL | {"seed": 50},
     "mixtral_adafactor": MIXTRAL | {"seed": 36, "optimizer": ADAFACTOR},
+    "mistral": RUN | {"config": mistral(sliding_window=5)},
+    "qwen2": RUN | {"config": qwen2(tie_word_embeddings=True)},
+    "qwen3": RUN | {"config": qwen3()},
+    "qwen3_adafactor": RUN | {"config": qwen3(), "optimizer": ADAFACTOR},
     "llama_bf16_master": RUN | {"optimizer": ADAMW | {"learning_rate": 3e-3}, "autocast": "bfloat16"},
 }
 

@@ -8,7 +8,7 @@ The tokenizer is tests/golden/trainer_checkpoint/tokenizer (trainer_checkpoint.p
 import shutil
 
 from common import GOLDEN, write_json
-from models import build_model, llama, mixtral
+from models import build_model, llama, mixtral, qwen2, qwen3
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -34,10 +34,13 @@ MODELS = {
     "llama_tied": llama(**SIZES, tie_word_embeddings=True, num_attention_heads=2, num_key_value_heads=1,
                         rope_scaling=LLAMA3, dtype="bfloat16"),
     "mixtral": mixtral(**SIZES, num_local_experts=4, num_attention_heads=4, num_key_value_heads=2, sliding_window=6),
+    "qwen2": qwen2(**SIZES, num_attention_heads=4, num_key_value_heads=2, use_sliding_window=True, sliding_window=6,
+                   max_window_layers=1),
+    "qwen3": qwen3(**SIZES, num_attention_heads=4, num_key_value_heads=2),
 }
 PROMPTS = [[256, 40, 68, 75, 75, 78], [256], [256] + [(7 * i) % 250 for i in range(40)]]
 NEW_TOKENS = 32
-SEEDS = {"llama": 1, "llama_tied": 2, "mixtral": 3}
+SEEDS = {"llama": 1, "llama_tied": 2, "mixtral": 3, "qwen2": 4, "qwen3": 5}
 
 
 def margin(scores):

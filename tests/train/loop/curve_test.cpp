@@ -81,6 +81,22 @@ TEST(Curve, MixtralAdamW) {
     expect_curve("mixtral_adamw", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
+TEST(Curve, MistralWithAWindow) {
+    expect_curve("mistral", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
+TEST(Curve, Qwen2Tied) {
+    expect_curve("qwen2", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
+TEST(Curve, Qwen3) {
+    expect_curve("qwen3", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
+TEST(Curve, Qwen3Adafactor) {
+    expect_curve("qwen3_adafactor", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
+}
+
 // transformers' autocast keeps the residual stream in fp32 and rounds at other points than we do.
 TEST(Curve, Bfloat16WithMasterWeights) {
     expect_curve("llama_bf16_master", Precision::with_master(DType::bf16),
