@@ -10,6 +10,7 @@
 #include "app/commands.h"
 #include "app/process_start.h"
 #include "core/error.h"
+#include "core/console.h"
 #include "core/failure.h"
 #include "core/mapped_file.h"
 #include "run/messages.h"
