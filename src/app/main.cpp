@@ -9,6 +9,7 @@
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "app/process_start.h"
+#include "core/console.h"
 #include "core/error.h"
 #include "core/failure.h"
 #include "core/mapped_file.h"

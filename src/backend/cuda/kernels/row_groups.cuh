@@ -81,4 +81,15 @@ struct RowGroups {
     }
 };
 
+/// A matrix whose rows may be strided, at the places of groups.
+template <class T>
+struct RowMatrix {
+    T* data;
+    std::int64_t stride;
+
+    explicit RowMatrix(const Tensor& tensor)
+        : data(elements<T>(tensor)), stride(tensor ? tensor.stride(0) : 0) {}
+    __device__ T* at(RowGroups::Place place) const { return data + place.row * stride + place.column; }
+};
+
 }  // namespace drover::cuda

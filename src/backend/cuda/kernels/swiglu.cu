@@ -8,17 +8,6 @@ namespace {
 /// Groups of elements that a thread has in flight at once.
 constexpr int unrolled = 2;
 
-/// gate‖up, or the matrices of the same rows: y, dy.
-template <class T>
-struct Matrix {
-    T* data;
-    std::int64_t stride;
-
-    explicit Matrix(const Tensor& tensor)
-        : data(elements<T>(tensor)), stride(tensor ? tensor.stride(0) : 0) {}
-    __device__ T* at(RowGroups::Place place) const { return data + place.row * stride + place.column; }
-};
-
 template <class T>
 __device__ float silu_times(float gate, float up) {
     return rounded<T>(gate * sigmoid_for<T>(gate)) * up;
@@ -26,7 +15,7 @@ __device__ float silu_times(float gate, float up) {
 
 template <class T, bool wide>
 __global__ void __launch_bounds__(threads_of_groups)
-    forward(const Matrix<T> gate_up, const Matrix<T> y, const RowGroups groups, std::int64_t width) {
+    forward(const RowMatrix<T> gate_up, const RowMatrix<T> y, const RowGroups groups, std::int64_t width) {
     wait_for_earlier_kernels();
     Group<T, wide> gates[unrolled], ups[unrolled];
 #pragma unroll
@@ -53,8 +42,8 @@ __global__ void __launch_bounds__(threads_of_groups)
 /// dgate_up may be gate_up: a thread writes only where it has read. y may be absent.
 template <class T, bool wide>
 __global__ void __launch_bounds__(threads_of_groups)
-    backward(const Matrix<T> gate_up, const Matrix<T> dy, const Matrix<T> dgate_up, const Matrix<T> y,
-             const RowGroups groups, std::int64_t width) {
+    backward(const RowMatrix<T> gate_up, const RowMatrix<T> dy, const RowMatrix<T> dgate_up,
+             const RowMatrix<T> y, const RowGroups groups, std::int64_t width) {
     wait_for_earlier_kernels();
     Group<T, wide> gates[unrolled], ups[unrolled], dys[unrolled];
 #pragma unroll
@@ -100,7 +89,7 @@ void swiglu(const Launch& launch, const Swiglu& op) {
     with_floating(op.y.dtype(), [&]<class T>() {
         launch_early("swiglu", wide ? forward<T, true> : forward<T, false>,
                      static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
-                     Matrix<T>(op.gate_up), Matrix<T>(op.y), groups, width);
+                     RowMatrix<T>(op.gate_up), RowMatrix<T>(op.y), groups, width);
     });
 }
 
@@ -113,8 +102,8 @@ void swiglu_backward(const Launch& launch, const SwigluBackward& op) {
     with_floating(op.dy.dtype(), [&]<class T>() {
         launch_early("swiglu_backward", wide ? backward<T, true> : backward<T, false>,
                      static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
-                     Matrix<T>(op.gate_up), Matrix<T>(op.dy), Matrix<T>(op.dgate_up), Matrix<T>(op.y), groups,
-                     width);
+                     RowMatrix<T>(op.gate_up), RowMatrix<T>(op.dy), RowMatrix<T>(op.dgate_up),
+                     RowMatrix<T>(op.y), groups, width);
     });
 }
 
