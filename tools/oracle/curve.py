@@ -74,7 +74,7 @@ RUNS = {
     "mixtral_adamw": MIXTRAL | {"seed": 50},
     "mixtral_adafactor": MIXTRAL | {"seed": 36, "optimizer": ADAFACTOR},
     "mistral": RUN | {"config": mistral(sliding_window=5)},
-    "qwen2": RUN | {"config": qwen2(tie_word_embeddings=True)},
+    "qwen2": RUN | {"config": qwen2()},
     "qwen3": RUN | {"config": qwen3()},
     "qwen3_adafactor": RUN | {"config": qwen3(), "optimizer": ADAFACTOR},
     "llama_bf16_master": RUN | {"optimizer": ADAMW | {"learning_rate": 3e-3}, "autocast": "bfloat16"},

@@ -85,7 +85,7 @@ TEST(Curve, MistralWithAWindow) {
     expect_curve("mistral", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
-TEST(Curve, Qwen2Tied) {
+TEST(Curve, Qwen2) {
     expect_curve("qwen2", Precision::fp32(), {.loss = 2e-4, .norm = 1e-3, .sum = 2e-2});
 }
 
