@@ -15,7 +15,7 @@ std::optional<std::int64_t> id_of(const Json& value) {
 /// Files that transformers wrote, byte for byte.
 TEST(SavedConfig, IsWhatTransformersSaves) {
     const Json cases = read_json_file(test::golden_path("configs.json"));
-    ASSERT_EQ(cases.size(), 7u);
+    ASSERT_EQ(cases.size(), 14u);
     for (const Json& golden : cases) {
         SCOPED_TRACE(golden.at("name").get<std::string>());
         const ModelConfig config = ModelConfig::parse(golden.at("input").dump(), "input");
