@@ -6,8 +6,8 @@
 
 #include "args/argument_table.h"
 #include "args/argument_value.h"
-#include "core/words.h"
 #include "core/error.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -359,6 +359,7 @@ DeviceSettings device_settings(const Arguments& arguments) {
             .threads = arguments.optional_integer("threads"),
             .tf32 = arguments.optional_flag("tf32").value_or(false),
             .memory_fraction = arguments.optional_number("memory_fraction"),
+            .fit_batch = arguments.flag("auto_find_batch_size"),
             .timeout = std::chrono::seconds(arguments.integer("ddp_timeout")),
             .compare_collectives = arguments.flag("comm_debug"),
             .time_collectives = arguments.flag("comm_stats")};

@@ -43,9 +43,6 @@ std::span<const Argument> explained_arguments() {
         integer("torch_empty_cache_steps", "", "Updates between emptying PyTorch's cache.")
             .at_least(1)
             .explained(python_only),
-        flag("auto_find_batch_size", "no", "Halve the batch until it fits.")
-            .explained(
-                "The memory plan says before the first step whether the batch fits; --dry_run prints it."),
         integer("past_index", "-1", "Output that holds a memory of the past.").explained(python_only),
         text("mp_parameters", "", "Settings of SageMaker.").explained(python_only),
         text("ray_scope", "last", "Scope of Ray's hyper-parameter search.").explained(python_only),

@@ -51,6 +51,9 @@ std::span<const Argument> optimization_arguments() {
                 "XLA_USE_SPMD=1 or any --spmd flag except --spmd_debug.")
             .at_least(1)
             .at_most(most_of_a_batch),
+        flag("auto_find_batch_size", "no",
+             "If --per_device_train_batch_size does not fit into memory, take the largest batch that does. "
+             "It is known and said before the first step."),
         integer("gradient_accumulation_steps", "1", "Micro-batches per update.")
             .at_least(1)
             .at_most(most_of_a_batch),

@@ -76,6 +76,11 @@ void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
                       {.device_bytes = allowed, .host_bytes = allowed_host_bytes()}, sharing));
 }
 
+std::int64_t ProcessLimits::fitting_rows(const ModelConfig& config, const TrainEngineOptions& options) const {
+    return largest_fitting_rows(config, options, backend_, *mesh_,
+                                {.device_bytes = allowed_bytes(), .host_bytes = allowed_host_bytes()});
+}
+
 std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes) {
     constexpr double usual_share_of_peak = 0.7;
     const double seconds = 6 * static_cast<double>(active_parameters) * tokens / (usual_share_of_peak * peak);

@@ -35,6 +35,9 @@ class ProcessLimits {
     void check(const TrainEngine& engine, const ModelConfig& config, const TrainEngineOptions& options,
                std::int64_t accumulation_steps, std::int64_t sharing) const;
 
+    /// The largest number of rows, up to that of `options`, with which an engine fits; 0: not even one does.
+    std::int64_t fitting_rows(const ModelConfig& config, const TrainEngineOptions& options) const;
+
   private:
     /// Host memory for this process.
     double host_bytes() const;

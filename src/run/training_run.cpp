@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/failure.h"
+#include "core/number_text.h"
 #include "core/stopwatch.h"
 #include "io/checkpoint_manifest.h"
 #include "model/saved_config.h"
@@ -110,6 +111,23 @@ void TrainingRun::choose_device() {
 
 void TrainingRun::plan() {
     mesh_.emplace(processes_.world, processes_.group, mesh_plan_, *backend_);
+    together("planning the run", [&] { make_engine(); });
+    if (settings_.device.fit_batch && settings_.do_train) fit_batch();
+}
+
+void TrainingRun::fit_batch() {
+    const std::int64_t rows = engine_options_.model.rows;
+    std::int64_t fitting = 0;
+    together("looking for a batch that fits",
+             [&] { fitting = limits().fitting_rows(model_.config, engine_options_); });
+    fitting = -processes_.group.largest(static_cast<int>(-fitting));  // the smallest of all ranks'
+    if (fitting == 0 || fitting == rows) return;  // check_memory() says why not even one row fits
+    TrainerSettings& loop = settings_.loop;
+    const std::int64_t given = loop.per_device_train_batch_size;
+    loop.per_device_train_batch_size = fitting * batches_.part.replicas;
+    messages().warning(fmt::format(
+        "A batch of {} does not fit into memory. --auto_find_batch_size takes {}, the largest that does.",
+        counted(given, "row"), loop.per_device_train_batch_size));
     together("planning the run", [&] { make_engine(); });
 }
 

@@ -95,6 +95,8 @@ class TrainingRun {
     void say(const std::string& text) const { messages().info(text); }
 
     void make_engine();
+    /// A training batch that does not fit becomes the largest that does. Collective.
+    void fit_batch();
     void describe_steps() const;
     void prepare_weights();
     void resume();

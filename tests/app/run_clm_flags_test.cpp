@@ -127,6 +127,7 @@ const std::vector<ActingFlag> acting_flags{
 
 /// Arguments that have an effect that cannot be seen here.
 const std::map<std::string, std::string> shown_elsewhere{
+    {"auto_find_batch_size", "RunClmModel.FindsTheLargestBatchThatFits"},
     {"dataset_config_name", "tests/data/datasets/resolve_dataset_test.cpp chooses among configurations"},
     {"gmm", "names the default"},
     {"loading_step", "ResumeCommand.LoadingStepNamesTheCheckpoint"},

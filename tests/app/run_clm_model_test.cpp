@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <fstream>
 #include <regex>
 
@@ -171,6 +173,46 @@ TEST_F(RunClmModel, AFolderForTensorBoardGetsItsFile) {
     EXPECT_NE(board("board").find("train/loss"), std::string::npos);
     short_run("quiet", "--logging_steps 1 --tb_dir nothing --report_to none");
     EXPECT_EQ(board("nothing"), "");
+}
+
+/// The bytes of "1.50 GiB" in the first group.
+double bytes_in(const std::string& text, const std::string& pattern) {
+    std::smatch found;
+    if (!std::regex_search(text, found, std::regex(pattern))) return 0;
+    double bytes = std::stod(found[1]);
+    for (const char* unit : {"KiB", "MiB", "GiB", "TiB"}) {
+        bytes *= 1024;
+        if (found[2] == unit) return bytes;
+    }
+    return 0;
+}
+
+TEST_F(RunClmModel, FindsTheLargestBatchThatFits) {
+    const std::string large = "--per_device_train_batch_size 256 --max_steps 1 --save_strategy no ";
+    const std::string refusal = train("none", large + "--memory_fraction 1e-9").output;
+    const std::string amount = "([0-9.]+) ([KMGT]iB)";
+    const double needed = bytes_in(refusal, "The run needs " + amount),
+                 device = bytes_in(refusal, "of the " + amount + " that");
+    ASSERT_GT(needed, 0) << refusal;
+    ASSERT_GT(device, 0) << refusal;
+    const std::string half = fmt::format("--memory_fraction {} ", needed / 2 / device);
+    EXPECT_EQ(train("none", large + half).exit_code, 1);
+
+    const test::Outcome found = train("found", large + half + "--auto_find_batch_size");
+    ASSERT_EQ(found.exit_code, 0) << found.output;
+    std::smatch taken;
+    ASSERT_TRUE(std::regex_search(
+        found.output, taken,
+        std::regex("A batch of 256 rows does not fit into memory. --auto_find_batch_size takes ([0-9]+)")))
+        << found.output;
+    const std::int64_t rows = std::stoll(taken[1]);
+    EXPECT_GT(rows, 8);
+    EXPECT_EQ(read_json_file(folder_ / "found/trainer_state.json").at("train_batch_size"), rows);
+    const auto with_rows = [&](std::int64_t count) {
+        return train("planned", half + fmt::format("--dry_run --per_device_train_batch_size {}", count));
+    };
+    EXPECT_EQ(with_rows(rows).exit_code, 0);
+    EXPECT_EQ(with_rows(rows + 1).exit_code, 1);
 }
 
 }  // namespace

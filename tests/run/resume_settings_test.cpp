@@ -28,6 +28,7 @@ const std::map<std::string, std::string>& not_compared() {
                                                                  "cache_dir",
                                                                  "overwrite_cache",
                                                                  "memory_fraction",
+                                                                 "auto_find_batch_size",
                                                                  "resume_from_checkpoint",
                                                                  "loading_step",
                                                                  "profile_epoch",

@@ -158,6 +158,7 @@ struct DeviceSettings {
     std::optional<std::int64_t> threads{};
     bool tf32 = false;
     std::optional<double> memory_fraction{};  ///< of the device memory, for the plan
+    bool fit_batch = false;  ///< a training batch that does not fit becomes the largest that does
     std::chrono::seconds timeout{1800};
     bool compare_collectives = false;  ///< --comm_debug
     bool time_collectives = false;     ///< --comm_stats

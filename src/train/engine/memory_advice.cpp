@@ -50,17 +50,21 @@ class Planner {
         return {};
     }
 
-    /// The largest smaller micro-batch that fits, keeping the number of rows per update.
-    std::string smaller_batch(TrainEngineOptions options, std::int64_t accumulation_steps) const {
-        // Fewer rows never need more memory, so a few plans find the largest number of rows that fits on a
-        // device. The divisor is searched for below that number, since a batch that does not fit may have any
-        // size.
-        const std::int64_t rows = options.model.rows;
-        std::int64_t fitting = 0, beyond = rows;
+    /// The largest number of rows below that of the options that fits. Fewer rows never need more memory, so
+    /// a few plans find it.
+    std::int64_t fewer_rows(TrainEngineOptions options) const {
+        std::int64_t fitting = 0, beyond = options.model.rows;
         while (beyond - fitting > 1) {
             options.model.rows = fitting + (beyond - fitting) / 2;
             (fits(options) ? fitting : beyond) = options.model.rows;
         }
+        return fitting;
+    }
+
+    /// The largest smaller micro-batch that fits, keeping the number of rows per update.
+    std::string smaller_batch(const TrainEngineOptions& options, std::int64_t accumulation_steps) const {
+        const std::int64_t rows = options.model.rows;
+        std::int64_t fitting = fewer_rows(options);
         while (fitting > 0 && rows % fitting != 0) --fitting;
         std::int64_t steps = 0;
         if (fitting == 0 || __builtin_mul_overflow(accumulation_steps, rows / fitting, &steps)) return {};
@@ -94,6 +98,12 @@ class Planner {
 };
 
 }  // namespace
+
+std::int64_t largest_fitting_rows(const ModelConfig& config, const TrainEngineOptions& options,
+                                  Backend& backend, const Mesh& mesh, const MemoryLimits& available) {
+    const Planner planner(config, backend, mesh, available, 1);
+    return planner.fits(options) ? options.model.rows : planner.fewer_rows(options);
+}
 
 std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& options,
                           std::int64_t accumulation_steps, Backend& backend, const Mesh& mesh,

@@ -21,4 +21,9 @@ std::string memory_advice(const ModelConfig& config, const TrainEngineOptions& o
                           std::int64_t accumulation_steps, Backend& backend, const Mesh& mesh,
                           const MemoryLimits& available, std::int64_t sharing = 1);
 
+/// The largest number of rows, up to that of `options`, whose plan fits into `available`; 0 if one row does
+/// not.
+std::int64_t largest_fitting_rows(const ModelConfig& config, const TrainEngineOptions& options,
+                                  Backend& backend, const Mesh& mesh, const MemoryLimits& available);
+
 }  // namespace drover

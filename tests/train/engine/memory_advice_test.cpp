@@ -47,6 +47,19 @@ TEST_F(MemoryAdvice, OffersTheHostsMemoryWhereItIsAnother) {
     EXPECT_FALSE(mentioned());
 }
 
+TEST_F(MemoryAdvice, FindsTheLargestBatch) {
+    const auto largest = [&](std::size_t available) {
+        return largest_fitting_rows(config(), options(), *backend_, mesh_, {.device_bytes = available});
+    };
+    for (const std::int64_t rows : {1, 5, 7, 12}) {
+        TrainEngineOptions fewer = options();
+        fewer.model.rows = rows;
+        EXPECT_EQ(largest(needed(fewer)), rows);
+        EXPECT_EQ(largest(needed(fewer) - 1), rows - 1);
+    }
+    EXPECT_EQ(largest(2 * needed(options())), 12) << "never more than was asked for";
+}
+
 TEST_F(MemoryAdvice, NamesTheSmallestChangeOfEachKind) {
     TrainEngineOptions selective = options(), half = options();
     selective.model.recompute = {Recompute::selective};
