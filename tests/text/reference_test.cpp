@@ -121,7 +121,7 @@ TEST_P(Bundled, EightThousandLines) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Bundled,
-                         testing::Values("shakespeare-4k", "gpt2-1k", "metaspace-1k", "mistral-v1"));
+                         testing::Values("shakespeare-4k", "gpt2-1k", "metaspace-1k", "qwen-1k", "mistral-v1"));
 
 /// A folder with a tokenizer.json like Llama-2's and a tokenizer_config.json.
 void make_llama2_folder(const TemporaryFolder& folder, const std::filesystem::path& tokenizer, bool legacy) {

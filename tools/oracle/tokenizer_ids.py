@@ -30,6 +30,7 @@ EXAMPLES = REPOSITORY / "examples" / "tokenizers"
 LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+QWEN_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 SHAKESPEARE_LINES = 8000
 LETTERS = "etaoinshrdlu"
 
@@ -113,6 +114,27 @@ def train_gpt2(lines):
     )
     tokenizer.train_from_iterator(lines, trainer)
     return save_small(tokenizer, "gpt2-1k")
+
+
+def train_qwen(lines):
+    """As Qwen2's and Qwen3's: NFC, single digits, no BOS, turns of a chat between tokens of their own."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(QWEN_PATTERN), behavior="isolated", invert=False),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=1000, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.add_special_tokens(special("<|endoftext|>", "<|im_start|>", "<|im_end|>"))
+    tokenizer.add_tokens([AddedToken("<tool_call>", special=False, normalized=False)])
+    tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
+    return save_small(tokenizer, "qwen-1k")
 
 
 def train_metaspace(lines):
@@ -346,7 +368,7 @@ def main():
 
     tensors = {}
     record(tensors, "shakespeare-4k", Backend(train_shakespeare(lines)), hard, shakespeare, [], True)
-    for name, train in (("gpt2-1k", train_gpt2), ("metaspace-1k", train_metaspace)):
+    for name, train in (("gpt2-1k", train_gpt2), ("metaspace-1k", train_metaspace), ("qwen-1k", train_qwen)):
         reference = Library(Tokenizer.from_file(str(train(lines) / "tokenizer.json")))
         record(tensors, name, reference, hard, shakespeare, [], True)
     tokenizer, model = sentencepiece_reference(EXAMPLES / "mistral-v1" / "tokenizer.model")
