@@ -39,8 +39,8 @@ demo: demo-time build ## train a small Llama on Shakespeare's plays, on the CPU;
 
 # Said before the build, which is the longer part the first time.
 demo-time:
-	@[ -x build/release/drover ] || echo 'demo: the first build takes about 18 minutes of processor time, so about' \
-	    "$$(((18 + $(JOBS) - 1) / $(JOBS))) minutes with JOBS=$(JOBS); the demo then takes two to three."
+	@[ -x build/release/drover ] || echo 'demo: the first build takes about 17 minutes of processor time, so about' \
+	    "$$(((17 + $(JOBS) - 1) / $(JOBS))) minutes with JOBS=$(JOBS); the demo then takes two to three."
 
 test: setup ## build everything and run all tests
 	@$(call configure,release)
