@@ -16,6 +16,7 @@ option(DROVER_BENCH "Build the speed programs of bench/" OFF)
 option(DROVER_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(DROVER_SANITIZE "Build with the address and undefined-behaviour sanitizers" OFF)
 set(DROVER_CUDA AUTO CACHE STRING "CUDA backend: AUTO (on where nvcc is found), ON or OFF")
+set(DROVER_BATCH_SIZE 6 CACHE STRING "How many files of a folder are compiled together; 1: each alone")
 set_property(CACHE DROVER_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 # ccache keeps what was compiled with a precompiled header (DroverPrecompiled.cmake) only when it is told that
@@ -31,7 +32,10 @@ set(DROVER_SETUP_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 add_library(drover_flags INTERFACE)
 # Designated initialisers leave defaults out on purpose.
-target_compile_options(drover_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Werror;-Wno-missing-field-initializers>")
+target_compile_options(drover_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror;-Wno-missing-field-initializers>")
+# In a batch (drover_compile_in_batches) a file's own name may be another file's variable.
+target_compile_options(drover_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>,-Wshadow=local,-Wshadow>>)
 # A check that fails names its file, by its place in the sources and not on the machine that it was built on.
 set(drover_source_names -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 target_compile_options(drover_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${drover_source_names}>

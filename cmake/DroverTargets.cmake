@@ -1,3 +1,13 @@
+# Compiles the files of `target` several at a time ("unity build"): reading the headers and instantiating the same
+# templates costs more than the files themselves. Names in anonymous namespaces must differ within a folder.
+function(drover_compile_in_batches target)
+  if(DROVER_BATCH_SIZE GREATER 1)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${DROVER_BATCH_SIZE})
+    # In a batch g++ takes every file but the batch itself for a header.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # drover_library(core USES fmt::fmt)                 → target drover_core from src/core/*.cpp
 # drover_library(train/loop USES drover_train_engine) → target drover_train_loop from src/train/loop/*.cpp
 #
@@ -26,6 +36,7 @@ function(drover_library name)
     return()
   endif()
   add_library(drover_${flat} STATIC ${sources})
+  drover_compile_in_batches(drover_${flat})
   target_include_directories(drover_${flat} PUBLIC ${include_root})
   target_link_libraries(drover_${flat} PUBLIC ${ARG_USES} PRIVATE drover_flags ${ARG_PRIVATE})
   if(ARG_SETUP)

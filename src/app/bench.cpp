@@ -53,7 +53,6 @@ RunSettings bench_settings(const BenchOptions& options) {
     settings.step.moe_mode = moe_mode_from_name(options.moe);
     settings.step.init = init_kind_from_name(options.init, "--init");
     settings.step.on_non_finite = OnNonFinite::proceed;  // checked once, at the end
-    settings.step.offload_optimizer = options.offload;
     settings.optimizer = OptimizerSettings::named(options.optimizer, 0);
     return settings;
 }
@@ -195,10 +194,10 @@ void run_bench(const BenchOptions& options) {
     BenchMesh mesh(options.fsdp, options.comm_stats, *backend);
     MeshPlan plan;
     if (options.fsdp) plan.sharding = Sharding::zero3;
-    TrainEngine engine(config,
-                       engine_options(bench_settings(options), precision, plan, backend->device(),
-                                      options.shape.batch, options.shape.sequence),
-                       *backend, *mesh);
+    TrainEngineOptions settings = engine_options(bench_settings(options), precision, plan, backend->device(),
+                                                 options.shape.batch, options.shape.sequence);
+    settings.offload_optimizer = options.offload;  // also on a CPU, where a run would not do it
+    TrainEngine engine(config, settings, *backend, *mesh);
     if (!options.shape.json)
         print_result("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",
                      backend->description(), options.shape.model,

@@ -23,10 +23,6 @@ struct EvalOptions {
     bool json = false;
 };
 
-void say(const std::string& line) {
-    print_log(stderr, "{}\n", line);
-}
-
 /// The settings of a run that only evaluates.
 RunSettings eval_settings(const EvalOptions& options) {
     RunSettings settings;
@@ -71,7 +67,7 @@ ModelSource find_eval_model(const EvalOptions& options, const RunSettings& setti
 /// float16 becomes float32, since nothing is computed in float16 here.
 std::optional<DType> computed_dtype(const ModelConfig& config) {
     if (config.dtype != DType::f16) return config.dtype;
-    say("Evaluating in float32: float16 is not computed with here.");
+    print_log(stderr, "Evaluating in float32: float16 is not computed with here.\n");
     return DType::f32;
 }
 
@@ -92,7 +88,7 @@ void evaluate(const EvalOptions& options) {
     engine.allocate();
     if (const std::string text = engine.load_weights(source.weights, settings.loop.seed).text();
         !text.empty())
-        say(text);
+        print_log(stderr, "{}\n", text);
     EngineModel model(engine, source.config, *backend, mesh);
     TokenFileData data(*tokens.validation.rows,
                        {.sampler = evaluation_sampler(settings.loop),

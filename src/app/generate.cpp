@@ -48,17 +48,13 @@ std::string without_spaces_around(const std::string& text) {
 /// Prompt tokens processed at once: enough to keep the matrix products busy.
 constexpr std::int64_t prefill_tokens = 512;
 
-void say(const std::string& line) {
-    print_log(stderr, "{}\n", line);
-}
-
 /// The model's own dtype unless --dtype names another; float16 becomes float32, since nothing is computed in
 /// float16 here.
 DType chosen_dtype(const GenerateOptions& options, const ModelConfig& config) {
     DType dtype = options.dtype == "auto" ? config.dtype.value_or(stored_dtype(options.model))
                                           : floating_dtype_from_name(options.dtype, "--dtype");
     if (dtype == DType::f32 || dtype == DType::bf16) return dtype;
-    say(fmt::format("Generating in float32: {} is not computed with here.", name_of(dtype)));
+    print_log(stderr, "Generating in float32: {} is not computed with here.\n", name_of(dtype));
     return DType::f32;
 }
 
@@ -68,7 +64,7 @@ std::shared_ptr<const Tokenizer> find_tokenizer(const GenerateOptions& options) 
         return load_tokenizer(options.tokenizer.empty() ? options.model : options.tokenizer);
     } catch (const Error& error) {
         if (options.has_prompt || !options.tokenizer.empty()) throw;
-        say(fmt::format("Ids only, no text: {}", error.cause()));
+        print_log(stderr, "Ids only, no text: {}\n", error.cause());
         return nullptr;
     }
 }
@@ -115,8 +111,8 @@ void generate(GenerateOptions options) {
     GenerationSettings settings = options.generation;
     if (length + settings.max_new_tokens > positions) {
         settings.max_new_tokens = positions - length;
-        say(fmt::format("Making at most {} new tokens: the model has {} positions.", settings.max_new_tokens,
-                        positions));
+        print_log(stderr, "Making at most {} new tokens: the model has {} positions.\n",
+                  settings.max_new_tokens, positions);
     }
     settings.ends = end_ids(config, options.model);
 
@@ -128,7 +124,7 @@ void generate(GenerateOptions options) {
                          *backend);
     model.allocate();
     if (const std::string text = load_weights(model, *backend, options.model).text(); !text.empty())
-        say(text);
+        print_log(stderr, "{}\n", text);
 
     Generator generator(model, *backend);
     if (options.json || !tokenizer) {

@@ -14,18 +14,18 @@
 namespace drover {
 namespace {
 
-using Sharding = FsdpSettings::Sharding;
+using FsdpSharding = FsdpSettings::Sharding;
 
 struct ShardingWord {
     std::string_view word;
-    Sharding sharding;
+    FsdpSharding sharding;
 };
 constexpr std::array sharding_words{
-    ShardingWord{"full_shard", Sharding::full_shard},
-    ShardingWord{"shard_grad_op", Sharding::shard_grad_op},
-    ShardingWord{"no_shard", Sharding::no_shard},
-    ShardingWord{"hybrid_shard", Sharding::hybrid_shard},
-    ShardingWord{"hybrid_shard_zero2", Sharding::hybrid_shard_zero2},
+    ShardingWord{"full_shard", FsdpSharding::full_shard},
+    ShardingWord{"shard_grad_op", FsdpSharding::shard_grad_op},
+    ShardingWord{"no_shard", FsdpSharding::no_shard},
+    ShardingWord{"hybrid_shard", FsdpSharding::hybrid_shard},
+    ShardingWord{"hybrid_shard_zero2", FsdpSharding::hybrid_shard_zero2},
 };
 
 void read_words(FsdpSettings& settings, const std::vector<std::string>& words) {

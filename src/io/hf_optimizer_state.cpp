@@ -11,7 +11,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr std::string_view other_file = "Check that the file is an optimizer.pt of Hugging Face's Trainer.";
+constexpr std::string_view not_an_optimizer_file = "Check that the file is an optimizer.pt of Hugging Face's Trainer.";
 
 double number_or(const PickleValue& dict, std::string_view key, double otherwise) {
     return dict.contains(key) ? dict[key].number() : otherwise;
@@ -25,7 +25,7 @@ HfOptimizerState::Parameter read_parameter(const PickleValue& state, const std::
         if (key == "step") {
             const double step = value.number();
             if (!(step >= 0) || step != std::floor(step) || step > 1e15)
-                throw Error(fmt::format("{}: a parameter's step is {}.", path.string(), step), other_file);
+                throw Error(fmt::format("{}: a parameter's step is {}.", path.string(), step), not_an_optimizer_file);
             parameter.step = static_cast<std::int64_t>(step);
         } else if (value.kind() == Kind::tensor && !value.tensor().shape.empty()) {
             parameter.tensors.insert_or_assign(key, value.packed_tensor());
@@ -59,7 +59,7 @@ HfOptimizerState::HfOptimizerState(const std::filesystem::path& path) : file_(pa
         for (std::size_t j = 0; j < members.size(); ++j)
             if (members.at(j).integer() != static_cast<std::int64_t>(parameters_.size() + j))
                 throw Error(fmt::format("{}: the parameters are not numbered in order.", path.string()),
-                            other_file);
+                            not_an_optimizer_file);
         parameters_.resize(parameters_.size() + members.size());
     }
     const PickleValue state = file_.root()["state"];
@@ -68,7 +68,7 @@ HfOptimizerState::HfOptimizerState(const std::filesystem::path& path) : file_(pa
         if (index < 0 || static_cast<std::size_t>(index) >= parameters_.size())
             throw Error(fmt::format("{} has the state of a parameter {}, but {} parameters.", path.string(),
                                     index, parameters_.size()),
-                        other_file);
+                        not_an_optimizer_file);
         parameters_[static_cast<std::size_t>(index)] = read_parameter(state.value(i), path);
     }
 }

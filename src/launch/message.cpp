@@ -8,31 +8,31 @@ namespace drover {
 namespace {
 
 /// The number of numbers and texts of a subject.
-struct Shape {
+struct MessageShape {
     std::size_t numbers, least_texts, most_texts;
 };
 
 constexpr std::size_t most_words = 4096;
 
-std::optional<Shape> shape_of(LaunchSubject subject) {
+std::optional<MessageShape> shape_of(LaunchSubject subject) {
     switch (subject) {
         case LaunchSubject::hello:
-            return Shape{4, 2, 8};
+            return MessageShape{4, 2, 8};
         case LaunchSubject::welcome:
-            return Shape{1, 0, 0};
+            return MessageShape{1, 0, 0};
         case LaunchSubject::refused:
-            return Shape{0, 1, 1};
+            return MessageShape{0, 1, 1};
         case LaunchSubject::run:
-            return Shape{1, 1, most_words};
+            return MessageShape{1, 1, most_words};
         case LaunchSubject::output:
-            return Shape{1, 1, 1};
+            return MessageShape{1, 1, 1};
         case LaunchSubject::ended:
-            return Shape{2, 1, 1};
+            return MessageShape{2, 1, 1};
         case LaunchSubject::stop:
-            return Shape{1, 0, 0};
+            return MessageShape{1, 0, 0};
         case LaunchSubject::finish:
         case LaunchSubject::challenge:
-            return Shape{1, 1, 1};
+            return MessageShape{1, 1, 1};
     }
     return std::nullopt;
 }
@@ -72,7 +72,7 @@ class Cursor {
 LaunchMessage decode(std::string_view bytes) {
     Cursor cursor(bytes);
     LaunchMessage message{static_cast<LaunchSubject>(cursor.take(1)[0])};
-    const std::optional<Shape> shape = shape_of(message.subject);
+    const std::optional<MessageShape> shape = shape_of(message.subject);
     if (!shape) fail("its subject is unknown");
     for (std::size_t i = 0; i < shape->numbers; ++i)
         message.numbers.push_back(static_cast<std::int32_t>(cursor.number()));
@@ -87,7 +87,7 @@ LaunchMessage decode(std::string_view bytes) {
 }  // namespace
 
 std::string encode_launch_message(const LaunchMessage& message, LaunchSeal* seal) {
-    const std::optional<Shape> shape = shape_of(message.subject);
+    const std::optional<MessageShape> shape = shape_of(message.subject);
     require(shape && message.numbers.size() == shape->numbers && message.texts.size() >= shape->least_texts,
             "a launcher's message of another shape than its subject's");
     std::string body(1, static_cast<char>(message.subject));

@@ -29,6 +29,7 @@ Json class_defaults(const ModelConfig& config) {
                  {"max_position_embeddings", defaults.max_position_embeddings},
                  {"num_attention_heads", defaults.num_attention_heads},
                  {"num_hidden_layers", defaults.num_hidden_layers},
+                 {"num_key_value_heads", config.num_key_value_heads},
                  {"pad_token_id", nullptr},
                  {"rms_norm_eps", defaults.rms_norm_eps},
                  {"tie_word_embeddings", false},

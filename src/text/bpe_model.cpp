@@ -11,13 +11,12 @@ namespace drover {
 namespace {
 
 constexpr TokenId none = -1;
-constexpr std::string_view marker = "▁";
 
 /// Where the word that starts at `text[0]` ends: before the first marker that follows another character.
 std::size_t end_of_word(std::string_view text) {
     std::size_t i = 0;
-    while (text.substr(i).starts_with(marker)) i += marker.size();
-    const std::size_t next = text.find(marker, i);
+    while (text.substr(i).starts_with(space_marker)) i += space_marker.size();
+    const std::size_t next = text.find(space_marker, i);
     return next == text.npos ? text.size() : next;
 }
 
@@ -60,7 +59,7 @@ void BpeModel::prepare_bytes() {
 }
 
 void BpeModel::find_word_boundaries(const std::vector<Merge>& merges) {
-    if (options_.ignore_merges || !vocabulary_.find(marker)) return;
+    if (options_.ignore_merges || !vocabulary_.find(space_marker)) return;
     words_begin_at_marker_ = true;
     for (const Merge& merge : merges) {
         const std::string merged = merge.left + merge.right;

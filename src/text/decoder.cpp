@@ -12,7 +12,6 @@
 namespace drover {
 namespace {
 
-constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
 
 /// The number of bytes of a truncated or invalid character that one U+FFFD replaces.
 std::size_t bad_length(std::string_view bytes) {
@@ -37,9 +36,9 @@ std::size_t bad_length(std::string_view bytes) {
     return length;
 }
 
-class Sequence : public Decoder {
+class SequenceDecoder : public Decoder {
   public:
-    explicit Sequence(const JsonFields& fields) {
+    explicit SequenceDecoder(const JsonFields& fields) {
         const Json& members = fields.list("decoders");
         for (std::size_t i = 0; i < members.size(); ++i)
             if (auto member = read_decoder(members[i], fmt::format("{}[{}]", fields.where(), i)))
@@ -53,7 +52,7 @@ class Sequence : public Decoder {
     std::vector<std::unique_ptr<Decoder>> members_;
 };
 
-class ByteLevel : public Decoder {
+class ByteLevelDecoder : public Decoder {
   public:
     void apply(std::vector<std::string>& tokens) const override {
         std::string bytes;
@@ -62,9 +61,9 @@ class ByteLevel : public Decoder {
     }
 };
 
-class Replace : public Decoder {
+class ReplaceDecoder : public Decoder {
   public:
-    explicit Replace(const JsonFields& fields) : replacement_(fields) {}
+    explicit ReplaceDecoder(const JsonFields& fields) : replacement_(fields) {}
     void apply(std::vector<std::string>& tokens) const override {
         for (std::string& token : tokens) replacement_.apply(token);
     }
@@ -74,7 +73,7 @@ class Replace : public Decoder {
 };
 
 /// Tokens like <0x0A> become bytes. Adjacent ones that together are not valid UTF-8 become one U+FFFD each.
-class ByteFallback : public Decoder {
+class ByteFallbackDecoder : public Decoder {
   public:
     void apply(std::vector<std::string>& tokens) const override {
         std::vector<std::string> result;
@@ -108,7 +107,7 @@ class ByteFallback : public Decoder {
     }
 };
 
-class Fuse : public Decoder {
+class FuseDecoder : public Decoder {
   public:
     void apply(std::vector<std::string>& tokens) const override {
         std::string whole;
@@ -117,9 +116,9 @@ class Fuse : public Decoder {
     }
 };
 
-class Strip : public Decoder {
+class StripDecoder : public Decoder {
   public:
-    explicit Strip(const JsonFields& fields)
+    explicit StripDecoder(const JsonFields& fields)
         : content_(fields.text("content")),
           start_(fields.integer("start", 0)),
           stop_(fields.integer("stop", 0)) {
@@ -141,9 +140,9 @@ class Strip : public Decoder {
     std::int64_t start_, stop_;
 };
 
-class Metaspace : public Decoder {
+class MetaspaceDecoder : public Decoder {
   public:
-    explicit Metaspace(const JsonFields& fields) : replacement_(fields.text("replacement")) {
+    explicit MetaspaceDecoder(const JsonFields& fields) : replacement_(fields.text("replacement")) {
         if (replacement_.empty()) fields.wrong("replacement", "a character");
         const std::string scheme = fields.optional_text("prepend_scheme")
                                        .value_or(fields.flag("add_prefix_space", true) ? "always" : "never");
@@ -155,9 +154,9 @@ class Metaspace : public Decoder {
             const std::string_view with = first && prepends_ ? "" : " ";
             std::string result;
             for (std::string_view rest = token; !rest.empty();) {
-                const bool marker = rest.starts_with(replacement_);
-                const std::size_t length = marker ? replacement_.size() : decode_utf8(rest).length;
-                result += marker ? with : rest.substr(0, length);
+                const bool replaced = rest.starts_with(replacement_);
+                const std::size_t length = replaced ? replacement_.size() : decode_utf8(rest).length;
+                result += replaced ? with : rest.substr(0, length);
                 rest.remove_prefix(length);
             }
             token = std::move(result);
@@ -189,13 +188,13 @@ std::unique_ptr<Decoder> read_decoder(const Json& description, const std::string
     if (description.is_null()) return nullptr;
     const JsonFields fields(description, where);
     const std::string type = fields.text("type");
-    if (type == "Sequence") return std::make_unique<Sequence>(fields);
-    if (type == "ByteLevel") return std::make_unique<ByteLevel>();
-    if (type == "Replace") return std::make_unique<Replace>(fields);
-    if (type == "ByteFallback") return std::make_unique<ByteFallback>();
-    if (type == "Fuse") return std::make_unique<Fuse>();
-    if (type == "Strip") return std::make_unique<Strip>(fields);
-    if (type == "Metaspace") return std::make_unique<Metaspace>(fields);
+    if (type == "Sequence") return std::make_unique<SequenceDecoder>(fields);
+    if (type == "ByteLevel") return std::make_unique<ByteLevelDecoder>();
+    if (type == "Replace") return std::make_unique<ReplaceDecoder>(fields);
+    if (type == "ByteFallback") return std::make_unique<ByteFallbackDecoder>();
+    if (type == "Fuse") return std::make_unique<FuseDecoder>();
+    if (type == "Strip") return std::make_unique<StripDecoder>(fields);
+    if (type == "Metaspace") return std::make_unique<MetaspaceDecoder>(fields);
     unsupported_component(fields, type);
 }
 

@@ -18,9 +18,9 @@
 namespace drover {
 namespace {
 
-class Sequence : public Normalizer {
+class SequenceNormalizer : public Normalizer {
   public:
-    Sequence(const JsonFields& fields) {
+    SequenceNormalizer(const JsonFields& fields) {
         const Json& members = fields.list("normalizers");
         for (std::size_t i = 0; i < members.size(); ++i)
             if (auto member = read_normalizer(members[i], fmt::format("{}[{}]", fields.where(), i)))
@@ -34,9 +34,9 @@ class Sequence : public Normalizer {
     std::vector<std::unique_ptr<Normalizer>> members_;
 };
 
-class Prepend : public Normalizer {
+class PrependNormalizer : public Normalizer {
   public:
-    explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
+    explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
     void apply(std::string& text) const override {
         if (!text.empty()) text.insert(0, prefix_);
     }
@@ -45,18 +45,18 @@ class Prepend : public Normalizer {
     std::string prefix_;
 };
 
-class Replace : public Normalizer {
+class ReplaceNormalizer : public Normalizer {
   public:
-    explicit Replace(const JsonFields& fields) : replacement_(fields) {}
+    explicit ReplaceNormalizer(const JsonFields& fields) : replacement_(fields) {}
     void apply(std::string& text) const override { replacement_.apply(text); }
 
   private:
     Replacement replacement_;
 };
 
-class Strip : public Normalizer {
+class StripNormalizer : public Normalizer {
   public:
-    Strip(bool left, bool right) : left_(left), right_(right) {}
+    StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
     void apply(std::string& text) const override {
         const std::uint8_t* classes = char_classes();
         std::size_t begin = text.size(), end = 0;  // of the part that is not space
@@ -149,11 +149,11 @@ std::unique_ptr<Normalizer> read_normalizer(const Json& description, const std::
     if (description.is_null()) return nullptr;
     const JsonFields fields(description, where);
     const std::string type = fields.text("type");
-    if (type == "Sequence") return std::make_unique<Sequence>(fields);
-    if (type == "Prepend") return std::make_unique<Prepend>(fields.text("prepend"));
-    if (type == "Replace") return std::make_unique<Replace>(fields);
+    if (type == "Sequence") return std::make_unique<SequenceNormalizer>(fields);
+    if (type == "Prepend") return std::make_unique<PrependNormalizer>(fields.text("prepend"));
+    if (type == "Replace") return std::make_unique<ReplaceNormalizer>(fields);
     if (type == "Strip")
-        return std::make_unique<Strip>(fields.flag("strip_left", true), fields.flag("strip_right", true));
+        return std::make_unique<StripNormalizer>(fields.flag("strip_left", true), fields.flag("strip_right", true));
     if (type == "NFC") return unicode_form(icu::Normalizer2::getNFCInstance);
     if (type == "NFD") return unicode_form(icu::Normalizer2::getNFDInstance);
     if (type == "NFKC") return unicode_form(icu::Normalizer2::getNFKCInstance);

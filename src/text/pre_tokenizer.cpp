@@ -113,9 +113,9 @@ class Split : public PreTokenizer {
     Splitter splitter_;
 };
 
-class ByteLevel : public PreTokenizer {
+class ByteLevelPreTokenizer : public PreTokenizer {
   public:
-    ByteLevel(const JsonFields& fields, bool yields_bytes)
+    ByteLevelPreTokenizer(const JsonFields& fields, bool yields_bytes)
         : add_prefix_space_(fields.flag("add_prefix_space", true)), yields_bytes_(yields_bytes) {
         if (fields.flag("use_regex", true))
             splitter_ =
@@ -147,9 +147,9 @@ class ByteLevel : public PreTokenizer {
     std::unique_ptr<Splitter> splitter_;
 };
 
-class Metaspace : public PreTokenizer {
+class MetaspacePreTokenizer : public PreTokenizer {
   public:
-    explicit Metaspace(const JsonFields& fields) : replacement_(fields.text("replacement")) {
+    explicit MetaspacePreTokenizer(const JsonFields& fields) : replacement_(fields.text("replacement")) {
         if (replacement_.empty()) fields.wrong("replacement", "a character");
         // Files older than prepend_scheme have add_prefix_space.
         const std::string scheme = fields.optional_text("prepend_scheme")
@@ -189,9 +189,9 @@ class Metaspace : public PreTokenizer {
     std::unique_ptr<Splitter> splitter_;
 };
 
-class Sequence : public PreTokenizer {
+class SequencePreTokenizer : public PreTokenizer {
   public:
-    Sequence(const JsonFields& fields, bool may_yield_bytes) {
+    SequencePreTokenizer(const JsonFields& fields, bool may_yield_bytes) {
         const Json& members = fields.list("pretokenizers");
         for (std::size_t i = 0; i < members.size(); ++i)
             if (auto member = read_pre_tokenizer(members[i], fmt::format("{}[{}]", fields.where(), i),
@@ -238,9 +238,9 @@ std::unique_ptr<PreTokenizer> read_pre_tokenizer(const Json& description, const 
     if (description.is_null()) return nullptr;
     const JsonFields fields(description, where);
     const std::string type = fields.text("type");
-    if (type == "Sequence") return std::make_unique<Sequence>(fields, may_yield_bytes);
-    if (type == "ByteLevel") return std::make_unique<ByteLevel>(fields, may_yield_bytes);
-    if (type == "Metaspace") return std::make_unique<Metaspace>(fields);
+    if (type == "Sequence") return std::make_unique<SequencePreTokenizer>(fields, may_yield_bytes);
+    if (type == "ByteLevel") return std::make_unique<ByteLevelPreTokenizer>(fields, may_yield_bytes);
+    if (type == "Metaspace") return std::make_unique<MetaspacePreTokenizer>(fields);
     if (type == "Split")
         return split(read_pattern(fields), read_behavior(fields, "missing"), fields.flag("invert", false));
     if (type == "Digits")

@@ -14,8 +14,6 @@ namespace {
 
 using Type = SentencePieceFile::Type;
 
-constexpr const char* marker = "▁";
-
 /// Whether a piece is part of text, as opposed to one with a special meaning.
 bool takes_part_in_merges(const SentencePieceFile::Piece& piece) {
     return piece.type == Type::normal || piece.type == Type::user_defined;
@@ -107,7 +105,7 @@ std::vector<BpeModel::Merge> merges_of(const SentencePieceFile& file, const Voca
 }  // namespace
 
 Json llama_decoder(bool strips_prefix_space) {
-    Json steps = Json::array({{{"type", "Replace"}, {"pattern", {{"String", marker}}}, {"content", " "}},
+    Json steps = Json::array({{{"type", "Replace"}, {"pattern", {{"String", space_marker}}}, {"content", " "}},
                               {{"type", "ByteFallback"}},
                               {{"type", "Fuse"}}});
     if (strips_prefix_space)
@@ -119,7 +117,7 @@ Json llama_metaspace(PrefixSpace prefix) {
     const char* scheme = prefix == PrefixSpace::first   ? "first"
                          : prefix == PrefixSpace::never ? "never"
                                                         : "always";
-    return {{"type", "Metaspace"}, {"replacement", marker}, {"prepend_scheme", scheme}, {"split", false}};
+    return {{"type", "Metaspace"}, {"replacement", space_marker}, {"prepend_scheme", scheme}, {"split", false}};
 }
 
 bool is_plain_bpe(const SentencePieceFile& file) {
@@ -148,8 +146,8 @@ TokenizerJson tokenizer_of_sentencepiece(const SentencePieceFile& file, PrefixSp
     const Json normalizer{
         {"type", "Sequence"},
         {"normalizers",
-         Json::array({{{"type", "Prepend"}, {"prepend", marker}},
-                      {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", marker}}})}};
+         Json::array({{{"type", "Prepend"}, {"prepend", space_marker}},
+                      {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", space_marker}}})}};
     result.components = {
         {"version", "1.0"},
         {"truncation", nullptr},

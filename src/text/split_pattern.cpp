@@ -28,9 +28,9 @@ struct Character {
 };
 
 /// Reads characters of a text that is known to be UTF-8.
-class Reader {
+class CharacterReader {
   public:
-    explicit Reader(std::string_view text) : text_(text) {}
+    explicit CharacterReader(std::string_view text) : text_(text) {}
     std::size_t size() const { return text_.size(); }
 
     Character at(std::size_t i) const {
@@ -67,7 +67,7 @@ class Reader {
 
 /// End of 's, 't, 're, 've, 'm, 'll or 'd at an apostrophe at `i`; `i` itself if there is none.
 template <bool ignore_case>
-std::size_t end_of_contraction(const Reader& text, std::size_t i) {
+std::size_t end_of_contraction(const CharacterReader& text, std::size_t i) {
     const auto lower = [&](Character c) -> char32_t {
         if (!ignore_case) return c.code;
         if (c.code == 0x17F) return 's';  // long s, the only other character that folds to one of these
@@ -98,11 +98,11 @@ std::size_t end_of_contraction(const Reader& text, std::size_t i) {
 
 /// End of what \s+(?!\S)|\s+ takes from a run of spaces: all of it at the end of the text, otherwise all but
 /// its last character, which belongs to the next match.
-std::size_t end_of_spaces(const Reader& text, std::size_t i, std::size_t run_end, std::size_t last) {
+std::size_t end_of_spaces(const CharacterReader& text, std::size_t i, std::size_t run_end, std::size_t last) {
     return run_end == text.size() || last == i ? run_end : last;
 }
 
-std::size_t end_of_llama3_match(const Reader& text, std::size_t i) {
+std::size_t end_of_llama3_match(const CharacterReader& text, std::size_t i) {
     const Character first = text.at(i);
     if (first.is(letter)) return text.skip(i + first.length, letter);
     if (first.code == '\'') {
@@ -134,7 +134,7 @@ std::size_t end_of_llama3_match(const Reader& text, std::size_t i) {
     return after_newline != i ? after_newline : end_of_spaces(text, i, run_end, last);
 }
 
-std::size_t end_of_gpt2_match(const Reader& text, std::size_t i) {
+std::size_t end_of_gpt2_match(const CharacterReader& text, std::size_t i) {
     const Character first = text.at(i);
     if (first.code == '\'') {
         const std::size_t end = end_of_contraction<false>(text, i);
@@ -156,11 +156,11 @@ std::size_t end_of_gpt2_match(const Reader& text, std::size_t i) {
 }
 
 /// A pattern in which every character is part of a match.
-template <std::size_t (*end_of_match)(const Reader&, std::size_t)>
+template <std::size_t (*end_of_match)(const CharacterReader&, std::size_t)>
 class KnownPattern : public SplitPattern {
   public:
     void find_all(std::string_view text, std::vector<Span>& matches) const override {
-        const Reader reader(text);
+        const CharacterReader reader(text);
         for (std::size_t i = 0; i < text.size();) {
             const std::size_t end = end_of_match(reader, i);
             matches.push_back({i, end});
@@ -199,7 +199,7 @@ class ClassPattern : public SplitPattern {
     ClassPattern(unsigned bits, bool ascii_punctuation)
         : bits_(bits), ascii_punctuation_(ascii_punctuation) {}
     void find_all(std::string_view text, std::vector<Span>& matches) const override {
-        const Reader reader(text);
+        const CharacterReader reader(text);
         for (std::size_t i = 0; i < text.size();) {
             const Character c = reader.at(i);
             const bool symbol = ascii_punctuation_ && c.code > ' ' && c.code < 0x7F && !c.is(letter | number);
@@ -216,7 +216,7 @@ class ClassPattern : public SplitPattern {
 class WordsPattern : public SplitPattern {
   public:
     void find_all(std::string_view text, std::vector<Span>& matches) const override {
-        const Reader reader(text);
+        const CharacterReader reader(text);
         for (std::size_t i = 0; i < text.size();) {
             const Character first = reader.at(i);
             std::size_t end = i + first.length;

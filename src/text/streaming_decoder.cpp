@@ -3,7 +3,6 @@
 namespace drover {
 namespace {
 
-constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
 /// A character has at most four bytes, but an id may complete one and start another. After this many
 /// consecutive ids that left a character incomplete, the bytes are considered invalid.
 constexpr int longest_wait = 16;

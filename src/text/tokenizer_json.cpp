@@ -10,9 +10,9 @@ namespace drover {
 namespace {
 
 /// Receives the parser's events: builds a tree of everything except model.vocab and model.merges.
-class Reader : public nlohmann::json_sax<Json> {
+class TokenizerJsonReader : public nlohmann::json_sax<Json> {
   public:
-    Reader(TokenizerJson& result, std::string_view where) : result_(result), where_(where) {}
+    TokenizerJsonReader(TokenizerJson& result, std::string_view where) : result_(result), where_(where) {}
 
     bool null() override { return value(nullptr); }
     bool boolean(bool flag) override { return value(flag); }
@@ -150,7 +150,7 @@ TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view where
         throw Error(fmt::format("{} is not valid JSON: it holds a zero byte.", where),
                     "Fetch the file again.");
     TokenizerJson result;
-    Reader reader(result, where);
+    TokenizerJsonReader reader(result, where);
     Json::sax_parse(text.begin(), text.end(), &reader);
     if (!result.components.is_object())
         throw Error(fmt::format("{} is not an object.", where), "Fetch the file again.");

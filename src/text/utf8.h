@@ -6,6 +6,12 @@
 
 namespace drover {
 
+/// U+2581, which sentencepiece and the tokenizers made from its files write for a space.
+inline constexpr std::string_view space_marker = "▁";
+
+/// U+FFFD, which stands for bytes that are not UTF-8.
+inline constexpr std::string_view replacement_character = "\xEF\xBF\xBD";
+
 /// One decoded character. `length` is 0 where the bytes are not UTF-8 (overlong forms, surrogates and values
 /// past U+10FFFF included).
 struct Utf8Char {

@@ -14,7 +14,7 @@ struct SoakMode {
     bool batch_is_global;
 };
 
-constexpr SoakMode modes[] = {
+constexpr SoakMode soak_modes[] = {
     {1, 1, "", true},
     {2, 2, "", false},
     {3, 3, "--fsdp full_shard", false},
@@ -51,13 +51,13 @@ class ProcessSoak : public test::MeshRuns {
             const test::Outcome outcome = train_on(mode.processes, folder + output, flags);
             EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
         };
-        const SoakMode first = modes[draw(std::size(modes))], second = modes[draw(std::size(modes))];
+        const SoakMode first = soak_modes[draw(std::size(soak_modes))], second = soak_modes[draw(std::size(soak_modes))];
         const auto step = static_cast<std::int64_t>(1 + draw(steps - 1));
         const std::string way =
             fmt::format("{}, {}: {} processes {}; from step {} on {} processes {}", model, optimizer,
                         first.processes, first.flags, step, second.processes, second.flags);
         SCOPED_TRACE(way);
-        run(modes[0], "/alone", "");
+        run(soak_modes[0], "/alone", "");
         run(first, "/first", "");
         if (HasFailure()) return;
         run(second, "/second",

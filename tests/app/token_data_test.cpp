@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-const std::string tokenizer = DROVER_SOURCE_DIR "/examples/tokenizers/shakespeare-4k";
+const std::string tokenizer_folder = DROVER_SOURCE_DIR "/examples/tokenizers/shakespeare-4k";
 
 /// Runs on the output of `drover tokenize`, compared with runs on the text.
 class TokenData : public test::MeshRuns {
@@ -24,7 +24,7 @@ class TokenData : public test::MeshRuns {
     }
     /// The text as a token file.
     std::string tokenized(const std::string& name, const std::string& flags) const {
-        const test::Outcome made = test::run("tokenize --tokenizer " + tokenizer + " --input " + text() +
+        const test::Outcome made = test::run("tokenize --tokenizer " + tokenizer_folder + " --input " + text() +
                                              " " + flags + " --output " + at(name));
         EXPECT_EQ(made.exit_code, 0) << made.output;
         return at(name);
@@ -98,7 +98,7 @@ TEST_F(TokenData, AFolderOfTokenFilesIsADataset) {
         test::run_in(folder_.path().string(), line + evaluated + "--learning_rate 1e-2 --logging_steps 1");
     ASSERT_EQ(named.exit_code, 0) << named.output;
     expect_equal_losses("folder", "files");
-    expect_refusal(test::run("tokenize --tokenizer " + tokenizer + " --input " + train + " --output " +
+    expect_refusal(test::run("tokenize --tokenizer " + tokenizer_folder + " --input " + train + " --output " +
                              at("again.tokens")),
                    1, "is a token file, and text is needed");
 }
@@ -148,7 +148,7 @@ TEST_F(TokenData, AnInterruptedRunGoesOn) {
 
 TEST_F(TokenData, ArrowFoldersTrainAsTheirTextDoes) {
     for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
-        std::filesystem::copy_file(tokenizer + file, folder_.path().string() + file);
+        std::filesystem::copy_file(tokenizer_folder + file, folder_.path().string() + file);
     Json config = read_json_file(folder_ / "tokenizer_config.json");
     config["model_max_length"] = 32;
     write("tokenizer_config.json", config.dump());

@@ -16,11 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::expect_contains;
+using test::of;
 using Outcome = test::RankOutcome;
-
-Tensor of(std::vector<float>& values) {
-    return Tensor::of(values.data(), {static_cast<std::int64_t>(values.size())});
-}
 
 std::vector<Outcome> outcomes(int size, const WorldOptions& options,
                               const std::function<void(World&)>& work) {

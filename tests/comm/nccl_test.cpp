@@ -18,6 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::expect_contains;
+using test::of;
 using Outcome = test::RankOutcome;
 
 constexpr WorldOptions ordinary = {.deadline = 20s};
@@ -52,10 +53,6 @@ std::vector<Outcome> outcomes(int size, const WorldOptions& options, const std::
     };
     EXPECT_ANY_THROW(on_ranks(size, options, noting));
     return result;
-}
-
-Tensor of(std::vector<float>& values) {
-    return Tensor::of(values.data(), {static_cast<std::int64_t>(values.size())});
 }
 
 void check_all(const Rank& rank) {

@@ -29,6 +29,11 @@ inline void note_outcome(RankOutcome& outcome, const std::function<void()>& work
     }
 }
 
+/// A view of the values.
+inline Tensor of(std::vector<float>& values) {
+    return Tensor::of(values.data(), {static_cast<std::int64_t>(values.size())});
+}
+
 inline void expect_contains(const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" is not in \"" << text << "\"";
 }

@@ -12,9 +12,9 @@ namespace drover {
 namespace {
 
 /// If a rank's expectations fail, the others must not wait for it for long.
-constexpr WorldOptions ordinary = {.deadline = std::chrono::seconds(20)};
+constexpr WorldOptions plain = {.deadline = std::chrono::seconds(20)};
 /// As little scratch memory as possible, so that reductions need many pieces.
-constexpr WorldOptions small_pieces = {.deadline = ordinary.deadline, .scratch_bytes = 1};
+constexpr WorldOptions small_pieces = {.deadline = plain.deadline, .scratch_bytes = 1};
 
 class EverySize : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Threads, EverySize, testing::Values(1, 2, 3, 4, 5));
@@ -32,7 +32,7 @@ TEST_P(EverySize, CollectivesAreStartedTogether) {
 }
 
 TEST_P(EverySize, NotesReachTheOtherRanks) {
-    run_as_threads(GetParam(), ordinary, test::check_notes);
+    run_as_threads(GetParam(), plain, test::check_notes);
 }
 
 TEST_P(EverySize, MessagesMayBeTakenAfterLaterCollectives) {
@@ -61,7 +61,7 @@ TEST(Threads, ALonelyAxisCopiesWhenAskedTo) {
 
 /// A late rank makes the other one wait, whose collective is in flight meanwhile.
 TEST(Threads, TimesCountCollectivesAndWaits) {
-    run_as_threads(2, ordinary, [](World& world) {
+    run_as_threads(2, plain, [](World& world) {
         const auto axis = world.make_communicator("data", {0, 1});
         axis->barrier({});
         const CommunicationTimes before = world.communication_times();
@@ -85,7 +85,7 @@ TEST(Threads, AxesOfAMeshInterleave) {
 }
 
 TEST(Threads, WholePiecesOfTheUsualSizeAndMessagesOfMoreThanOne) {
-    run_as_threads(2, ordinary, [](World& world) {
+    run_as_threads(2, plain, [](World& world) {
         const auto axis = world.make_communicator("data", {0, 1});
         constexpr std::int64_t count = (std::int64_t{65} << 20) + 5;  // bytes; one message has at most 64 MiB
         std::vector<std::uint8_t> out(count, static_cast<std::uint8_t>(world.rank() + 1)), in(count);
@@ -113,7 +113,7 @@ TEST(Threads, WholePiecesOfTheUsualSizeAndMessagesOfMoreThanOne) {
 TEST(Threads, SumsDoNotDependOnTiming) {
     // 1e8 + 1 − 1e8 is 0 or 1 in fp32, depending on the order.
     for (int late = 0; late < 3; ++late) {
-        run_as_threads(3, ordinary, [&](World& world) {
+        run_as_threads(3, plain, [&](World& world) {
             const auto axis =
                 world.make_communicator("data", {2, 0, 1});  // the order of the axis, not of the world
             std::vector<float> x(5000, axis->rank() == 0 ? 1e8f : axis->rank() == 1 ? -1e8f : 1.f);
@@ -125,7 +125,7 @@ TEST(Threads, SumsDoNotDependOnTiming) {
 }
 
 TEST(Threads, HalfPrecisionSumsAreRoundedOnce) {
-    run_as_threads(4, ordinary, [](World& world) {
+    run_as_threads(4, plain, [](World& world) {
         const auto axis = world.make_communicator("data", {0, 1, 2, 3});
         // 256 + 1 + 1 + 1 is 259 → 260 in bf16; rounded after each step it would stay 256.
         std::vector<bf16> x(3, bf16(world.rank() == 0 ? 256.f : 1.f));
@@ -136,7 +136,7 @@ TEST(Threads, HalfPrecisionSumsAreRoundedOnce) {
 
 TEST(Threads, ABarrierIsPassedByNobodyBeforeTheLastComes) {
     std::atomic<int> came = 0;
-    run_as_threads(4, ordinary, [&](World& world) {
+    run_as_threads(4, plain, [&](World& world) {
         const auto axis = world.make_communicator("data", {0, 1, 2, 3});
         for (int round = 1; round <= 20; ++round) {
             if (world.rank() == round % 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));

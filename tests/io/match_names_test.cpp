@@ -14,12 +14,12 @@ using test::TemporaryFolder;
 
 using Names = std::vector<std::string>;
 
-constexpr float numbers[24] = {};
+constexpr float zeros[24] = {};
 
 /// A file with zeros of the given shapes.
 ModelWeights weights_of(const TemporaryFolder& folder, const std::vector<ExpectedTensor>& tensors) {
     std::map<std::string, Tensor> written;
-    for (const auto& [name, shape] : tensors) written.emplace(name, Tensor::of(numbers, shape));
+    for (const auto& [name, shape] : tensors) written.emplace(name, Tensor::of(zeros, shape));
     write_safetensors(folder / "model.safetensors", written);
     return ModelWeights(folder.path());
 }

@@ -14,12 +14,12 @@ using test::golden_path;
 using test::TemporaryFolder;
 using test::write_raw;
 
-constexpr float numbers[] = {1, 2, 3, 4, 5, 6, 7, 8};
+constexpr float eight_numbers[] = {1, 2, 3, 4, 5, 6, 7, 8};
 
 void write_shard(const std::filesystem::path& path, std::initializer_list<std::string> names,
                  std::int64_t size = 2) {
     std::map<std::string, Tensor> tensors;
-    for (const auto& name : names) tensors.emplace(name, Tensor::of(numbers, {size}));
+    for (const auto& name : names) tensors.emplace(name, Tensor::of(eight_numbers, {size}));
     write_safetensors(path, tensors);
 }
 

@@ -23,8 +23,6 @@ using test::contains;
 using test::Outcome;
 using test::run;
 
-const std::string& program = test::launch_program;
-
 class Launch : public testing::Test {
   protected:
     Launch() : folder_(testing::TempDir() + "/launch_" + std::to_string(getpid())) {
@@ -56,7 +54,7 @@ Outcome launch_with(const std::string& variables, const std::string& arguments) 
 }
 
 TEST_F(Launch, ProcessesAreOneWorld) {
-    const Outcome outcome = launch("--nproc_per_node 2 --exec " + program + " sum");
+    const Outcome outcome = launch("--nproc_per_node 2 --exec " + test::launch_program + " sum");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "rank 0 of 2: sum 3\n")) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "rank 1 of 2: sum 3\n")) << outcome.output;
@@ -65,14 +63,14 @@ TEST_F(Launch, ProcessesAreOneWorld) {
 TEST_F(Launch, ProcessesHaveTorchrunsVariablesAndTheirShareOfThreads) {
     // The platform's RANK and WORLD_SIZE, which count nodes, do not reach the program.
     const Outcome outcome = launch_with("-u OMP_NUM_THREADS RANK=0 WORLD_SIZE=1",
-                                        "--nproc_per_node 2 --exec " + program + " tell");
+                                        "--nproc_per_node 2 --exec " + test::launch_program + " tell");
     const std::string threads = std::to_string(std::max(1, usable_cores() / 2));
     for (const char* rank : {"0", "1"})
         EXPECT_TRUE(contains(outcome.output, std::string("RANK=") + rank + " WORLD_SIZE=2 LOCAL_RANK=" +
                                                  rank + " LOCAL_WORLD_SIZE=2 OMP_NUM_THREADS=" + threads))
             << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "drover: 2 processes")) << outcome.output;
-    EXPECT_TRUE(contains(launch_with("OMP_NUM_THREADS=5", "--exec " + program + " tell").output,
+    EXPECT_TRUE(contains(launch_with("OMP_NUM_THREADS=5", "--exec " + test::launch_program + " tell").output,
                          "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 OMP_NUM_THREADS=5"));
 }
 
@@ -95,7 +93,7 @@ TEST_F(Launch, VariablesMayBeNamedToOpenMpiInAList) {
 }
 
 TEST_F(Launch, TheProgramsStatusIsTheLaunchers) {
-    EXPECT_EQ(launch("--nproc_per_node 2 --exec " + program + " fail").exit_code, 7);
+    EXPECT_EQ(launch("--nproc_per_node 2 --exec " + test::launch_program + " fail").exit_code, 7);
 }
 
 TEST_F(Launch, WhatMpirunStartsEndsAsTheProgramDoes) {
@@ -112,7 +110,7 @@ TEST_F(Launch, WhatMpirunStartsEndsAsTheProgramDoes) {
 }
 
 TEST_F(Launch, MoreProcessesThanCoresShareThemAndItIsSaid) {
-    const Outcome outcome = launch_with("taskset -c 0", "--nproc_per_node 2 --exec " + program + " sum");
+    const Outcome outcome = launch_with("taskset -c 0", "--nproc_per_node 2 --exec " + test::launch_program + " sum");
     if (contains(outcome.output, "taskset: "))
         GTEST_SKIP() << "taskset cannot be used here: " << outcome.output;
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -191,7 +189,7 @@ TEST_F(Launch, AMachineOfAHostfile) {
     const fs::path hosts = folder_ / "hosts";
     std::ofstream(hosts) << "localhost slots=1\n";
     const Outcome outcome = launch_with(
-        "NOTE=x", "--nproc_per_node 2 --hostfile " + hosts.string() + " --exec " + program + " sum");
+        "NOTE=x", "--nproc_per_node 2 --hostfile " + hosts.string() + " --exec " + test::launch_program + " sum");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "localhost gets 2 processes, more than its 1 slot in "))
         << outcome.output;
@@ -234,7 +232,7 @@ void expect_ended(const std::vector<pid_t>& processes) {
 class WaitingJob {
   public:
     explicit WaitingJob(const fs::path& output)
-        : run_((std::ofstream(output), "launch --nproc_per_node 2 --exec " + program + " wait"), output) {
+        : run_((std::ofstream(output), "launch --nproc_per_node 2 --exec " + test::launch_program + " wait"), output) {
         EXPECT_TRUE(run_.wait_until([&] { return processes_in(run_.output()).size() == 2; }))
             << run_.output();
         processes_ = processes_in(run_.output());

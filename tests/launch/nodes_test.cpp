@@ -22,8 +22,6 @@ using test::free_port;
 using test::Outcome;
 using test::run;
 
-const std::string& program = test::launch_program;
-
 class LaunchNodes : public testing::Test {
   protected:
     LaunchNodes() : folder_(testing::TempDir() + "/launch_nodes_" + std::to_string(getpid())) {
@@ -62,7 +60,7 @@ class LaunchNodes : public testing::Test {
     std::unique_ptr<BackgroundRun> start(int node, const std::string& flags, const std::string& what) const {
         const std::string arguments =
             fmt::format("launch --nnodes 2 --master_addr {} --master_port 9010 {} --exec {} {}", address(0),
-                        flags, program, what);
+                        flags, test::launch_program, what);
         static int runs = 0;
         const fs::path output = folder_ / fmt::format("{}.{}", node, ++runs);
         std::ofstream{output};  // so that it can be read from now on
@@ -149,7 +147,7 @@ TEST(LaunchOneMachine, MayPlaySeveralNodes) {
     const fs::path folder = testing::TempDir() + "/launch_one_" + std::to_string(getpid());
     fs::create_directories(folder);
     const std::string place = fmt::format("--nnodes 2 --rdzv_endpoint 127.0.0.1:{}", free_port());
-    const std::string job = fmt::format("{} --exec {} sum", place, program);
+    const std::string job = fmt::format("{} --exec {} sum", place, test::launch_program);
     BackgroundRun one("launch --node_rank 0 " + job, folder / "one");
     BackgroundRun two("launch --node_rank 1 " + job, folder / "two");
     EXPECT_EQ(one.exit_code(), 0) << one.output();

@@ -14,11 +14,11 @@
 namespace drover {
 namespace {
 
-constexpr std::int64_t row_length = 8;
+constexpr std::int64_t engine_row_length = 8;
 
 TrainEngineOptions options_of(const test::MeshCase& mesh_case, std::int64_t rows) {
     return {
-        .model = {.precision = Precision::fp32(), .recompute = {}, .rows = rows, .row_length = row_length},
+        .model = {.precision = Precision::fp32(), .recompute = {}, .rows = rows, .row_length = engine_row_length},
         .max_gradient_norm = 1.0,
         .compat = {},
         .sharding = mesh_case.sharding,
@@ -29,11 +29,11 @@ TrainEngineOptions options_of(const test::MeshCase& mesh_case, std::int64_t rows
 /// `count` rows from row `first` on, with some labels ignored so that rows have different numbers of targets.
 Batch some_rows(std::int64_t first, std::int64_t count, std::int64_t vocab) {
     std::vector<std::int32_t> ids, labels;
-    for (std::int64_t i = first * row_length; i < (first + count) * row_length; ++i) {
+    for (std::int64_t i = first * engine_row_length; i < (first + count) * engine_row_length; ++i) {
         ids.push_back(static_cast<std::int32_t>((i * i * 7 + 3 * i + 1) % vocab));
         labels.push_back(i % 11 == 3 ? no_label : ids.back());
     }
-    return Batch::full_rows(count, row_length, ids, labels);
+    return Batch::full_rows(count, engine_row_length, ids, labels);
 }
 
 std::vector<test::MeshCase> cases() {

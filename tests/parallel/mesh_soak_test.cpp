@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t steps = 8;
+constexpr std::int64_t soak_steps = 8;
 
 class SoakDraw {
   public:
@@ -47,7 +47,7 @@ class SoakDraw {
     test::MeshCase alone() const { return work_.alone(); }
     /// A step that is saved and is not the last.
     std::int64_t saved_step_after(std::int64_t step) {
-        return step + 2 * (1 + below(static_cast<int>((steps - step) / 2) - 1));
+        return step + 2 * (1 + below(static_cast<int>((soak_steps - step) / 2) - 1));
     }
     int below(int end) { return static_cast<int>(generator_() % static_cast<std::uint32_t>(end)); }
 
@@ -67,7 +67,7 @@ Json records_of(const test::MeshModel& model, const test::MeshCase& mesh_case, c
     std::mutex guard;
     std::set<std::string> on_ranks;
     Json records;
-    test::on_mesh(model, mesh_case, output, steps, Precision::fp32(), [&](test::RankRun& run) {
+    test::on_mesh(model, mesh_case, output, soak_steps, Precision::fp32(), [&](test::RankRun& run) {
         const Json own = run.train(checkpoint);
         const std::lock_guard lock(guard);
         on_ranks.insert(own.dump());
@@ -103,7 +103,7 @@ void train_on_three_meshes(std::uint32_t seed) {
         SCOPED_TRACE(way);
         const fs::path output = folder / fmt::format("leg-{}", leg);
         expect_same_curve(records_of(draw.model(), mesh_case, output, checkpoint), alone);
-        if (steps - step < 4) break;  // no later checkpoint except the last
+        if (soak_steps - step < 4) break;  // no later checkpoint except the last
         step = draw.saved_step_after(step);
         checkpoint = output / fmt::format("checkpoint-{}", step);
     }

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t row_length = 8;
+constexpr std::int64_t rank_row_length = 8;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
         TrainEngineOptions{.model = {.precision = precision,
                                      .recompute = {.kind = mesh_case.recompute},
                                      .rows = settings_.per_device_train_batch_size,
-                                     .row_length = row_length},
+                                     .row_length = rank_row_length},
                            .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
                            .sharding = mesh_case.sharding,
                            .sequence_parallel = mesh_case.sequence_parallel},
@@ -45,7 +45,7 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
     engine_->initialize_weights(42);
     model_ = std::make_unique<EngineModel>(*engine_, model.config, *backend_, mesh);
     training_ = std::make_unique<DealtData>(training_sampler(settings_), 3 * mesh_case.rows, StreamEnd::never,
-                                            row_length, static_cast<std::uint32_t>(model.config.vocab_size));
+                                            rank_row_length, static_cast<std::uint32_t>(model.config.vocab_size));
 }
 
 Json RankRun::train(const std::optional<fs::path>& checkpoint) {

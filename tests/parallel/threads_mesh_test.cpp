@@ -15,7 +15,7 @@
 namespace drover {
 namespace {
 
-constexpr int steps = 10;
+constexpr int compared_steps = 10;
 
 /// Trains a model alone and in each of the cases, and compares.
 void expect_as_one_process(const test::MeshModel& model, const std::vector<test::MeshCase>& cases) {
@@ -26,8 +26,8 @@ void expect_as_one_process(const test::MeshModel& model, const std::vector<test:
         if (is_new)
             alone->second = test::train_on_mesh(
                 model, {.accumulation = mesh_case.accumulation, .optimizer = mesh_case.optimizer}, Mesh(),
-                steps);
-        EXPECT_EQ(test::complaints_on_threads(model, mesh_case, alone->second, steps),
+                compared_steps);
+        EXPECT_EQ(test::complaints_on_threads(model, mesh_case, alone->second, compared_steps),
                   std::set<std::string>{})
             << model.name << ", " << mesh_case.text();
     }

@@ -11,7 +11,7 @@
 namespace drover {
 namespace {
 
-constexpr std::int64_t row_length = 12;
+constexpr std::int64_t trainer_row_length = 12;
 
 /// The log of a run with two samples per step, on any number of replicas.
 Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
@@ -22,7 +22,7 @@ Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
                            .model = {.precision = Precision::fp32(),
                                      .recompute = {},
                                      .rows = 2 / ranks,
-                                     .row_length = row_length},
+                                     .row_length = trainer_row_length},
                        },
                        *backend, mesh);
     engine.allocate();
@@ -40,8 +40,8 @@ Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
                              .replica = mesh.replicas().rank()};
     settings.finish();
     const auto vocab = static_cast<std::uint32_t>(config.vocab_size);
-    test::DealtData training(training_sampler(settings), 8, StreamEnd::never, row_length, vocab);
-    test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch, row_length,
+    test::DealtData training(training_sampler(settings), 8, StreamEnd::never, trainer_row_length, vocab);
+    test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch, trainer_row_length,
                                vocab);
     Trainer trainer(settings, model, &training, &evaluation,
                     {.seconds = [](const Stopwatch&) { return 2.0; }});

@@ -29,11 +29,8 @@ void read_options(const ConfigReader& reader, ModelConfig& config) {
 }
 
 Json saved_keys(const ModelConfig& config) {
-    return {{"attention_bias", false},
-            {"head_dim", config.head_dim},
-            {"mlp_bias", false},
-            {"num_key_value_heads", config.num_key_value_heads},
-            {"pretraining_tp", 1}};
+    return {
+        {"attention_bias", false}, {"head_dim", config.head_dim}, {"mlp_bias", false}, {"pretraining_tp", 1}};
 }
 
 }  // namespace

@@ -20,9 +20,7 @@ void read_options(const ConfigReader& reader, ModelConfig& config) {
 }
 
 Json saved_keys(const ModelConfig& config) {
-    return {{"head_dim", config.head_dim},
-            {"num_key_value_heads", config.num_key_value_heads},
-            {"sliding_window", default_window}};
+    return {{"head_dim", config.head_dim}, {"sliding_window", default_window}};
 }
 
 }  // namespace

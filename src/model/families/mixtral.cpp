@@ -32,14 +32,9 @@ void read_options(const ConfigReader& reader, ModelConfig& config) {
     config.sliding_window = read_window(reader, 0);
 }
 
-Json saved_keys(const ModelConfig& config) {
-    return {{"head_dim", nullptr},
-            {"num_experts_per_tok", 2},
-            {"num_key_value_heads", config.num_key_value_heads},
-            {"num_local_experts", 8},
-            {"output_router_logits", false},
-            {"router_aux_loss_coef", 0.001},
-            {"router_jitter_noise", 0.0},
+Json saved_keys(const ModelConfig&) {
+    return {{"head_dim", nullptr},           {"num_experts_per_tok", 2},      {"num_local_experts", 8},
+            {"output_router_logits", false}, {"router_aux_loss_coef", 0.001}, {"router_jitter_noise", 0.0},
             {"sliding_window", nullptr}};
 }
 

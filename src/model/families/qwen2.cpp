@@ -23,12 +23,6 @@ void read_options(const ConfigReader& reader, ModelConfig& config) {
     read_layer_windows(reader, config);
 }
 
-Json saved_keys(const ModelConfig& config) {
-    Json keys = saved_layer_windows(config);
-    keys["num_key_value_heads"] = config.num_key_value_heads;
-    return keys;
-}
-
 }  // namespace
 
 const Family qwen2_family{.model_type = "qwen2",
@@ -36,7 +30,7 @@ const Family qwen2_family{.model_type = "qwen2",
                           .block_class = "Qwen2DecoderLayer",
                           .defaults = defaults,
                           .read_options = read_options,
-                          .saved_keys = saved_keys,
+                          .saved_keys = saved_layer_windows,
                           .block_leaves = dense_block_leaves,
                           .overwritten_keys = overwritten_layer_windows};
 

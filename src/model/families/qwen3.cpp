@@ -23,7 +23,6 @@ Json saved_keys(const ModelConfig& config) {
     Json keys = saved_layer_windows(config);
     keys["attention_bias"] = false;
     keys["head_dim"] = config.head_dim;
-    keys["num_key_value_heads"] = config.num_key_value_heads;
     return keys;
 }
 

@@ -7,7 +7,7 @@
 namespace drover {
 namespace {
 
-constexpr const char* key = "run";
+constexpr const char* facts_key = "run";
 
 std::string line(std::string_view name, const Json& now, const Json& saved) {
     return fmt::format("\n\t{}: {} (now) != {} (checkpoint)", name, python_repr(now), python_repr(saved));
@@ -80,8 +80,8 @@ Json RunFacts::json() const {
 
 RunFacts RunFacts::from(const Json& state) {
     RunFacts facts;
-    if (!state.is_object() || !state.contains(key) || !state.at(key).is_object()) return facts;
-    const Json& saved = state.at(key);
+    if (!state.is_object() || !state.contains(facts_key) || !state.at(facts_key).is_object()) return facts;
+    const Json& saved = state.at(facts_key);
     const auto text = [&](const char* name) {
         return saved.contains(name) && saved.at(name).is_string() ? saved.at(name).get<std::string>() : "";
     };

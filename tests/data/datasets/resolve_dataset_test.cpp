@@ -19,7 +19,7 @@ namespace {
 
 using test::cause_of;
 using test::read_all;
-using Rows = std::vector<std::string>;
+using TextRows = std::vector<std::string>;
 
 /// Sets an environment variable for the object's lifetime.
 class Variable {
@@ -46,9 +46,9 @@ class ResolveDataset : public ::testing::Test {
   protected:
     void write(const std::string& path, std::string_view bytes) { test::write_bytes(folder_ / path, bytes); }
     std::string at(std::string_view path) const { return (folder_ / path).string(); }
-    static Rows rows(const ResolvedDataset& dataset, std::string_view split) {
+    static TextRows rows(const ResolvedDataset& dataset, std::string_view split) {
         const DatasetSplit* found = dataset.find(split);
-        return found == nullptr ? Rows{"no such split"} : read_all(FileRows(found->files, found->options));
+        return found == nullptr ? TextRows{"no such split"} : read_all(FileRows(found->files, found->options));
     }
     static void says(const std::string& error, std::string_view part) {
         EXPECT_NE(error.find(part), std::string::npos) << error;
@@ -68,8 +68,8 @@ TEST_F(ResolveDataset, FilesAndPatterns) {
     const auto dataset = resolve_dataset({.train_files = {at("b.txt"), at("[ab].txt")},
                                           .validation_files = {at("v*")},
                                           .keep_linebreaks = false});
-    EXPECT_EQ(rows(dataset, "train"), (Rows{"b", "a", "b"}));
-    EXPECT_EQ(rows(dataset, "validation"), (Rows{"v"}));
+    EXPECT_EQ(rows(dataset, "train"), (TextRows{"b", "a", "b"}));
+    EXPECT_EQ(rows(dataset, "validation"), (TextRows{"v"}));
     says(cause_of([&] { resolve_dataset({.train_files = {at("x*.txt")}}); }), "No file matches the pattern");
     says(cause_of([&] { resolve_dataset({.train_files = {at("[ab.txt")}}); }),
          "has a \"[\" that is never closed");
@@ -87,13 +87,13 @@ TEST_F(ResolveDataset, HubCacheBySnapshotOfTheBranch) {
                                     folder_ / (repository + "snapshots/" + commit + "/small/train.txt"));
     for (const std::string name : {"wikitext", "Salesforce/wikitext"}) {
         const auto dataset = resolve_dataset({.dataset_name = name, .dataset_config_name = "small"});
-        EXPECT_EQ(rows(dataset, "train"), Rows{"new"});  // no line breaks: datasets by name do not keep them
-        EXPECT_EQ(rows(dataset, "validation"), Rows{"v"});
+        EXPECT_EQ(rows(dataset, "train"), TextRows{"new"});  // no line breaks: datasets by name do not keep them
+        EXPECT_EQ(rows(dataset, "validation"), TextRows{"v"});
     }
     EXPECT_EQ(rows(resolve_dataset(
                        {.dataset_name = "wikitext", .dataset_config_name = "small", .revision = "older"}),
                    "train"),
-              Rows{"old"});
+              TextRows{"old"});
     says(cause_of([&] { resolve_dataset({.dataset_name = "wikitext", .dataset_config_name = "large"}); }),
          "has no config \"large\"");
 }
@@ -185,7 +185,7 @@ TEST_F(ResolveDataset, NothingLeadsOutOfADatasetOrTheCache) {
     write("hf/hub/datasets--owner--name/refs/feature/one", "abc\n");
     write("hf/hub/datasets--owner--name/snapshots/abc/train.txt", "a\n");
     EXPECT_EQ(rows(resolve_dataset({.dataset_name = "owner/name", .revision = "feature/one"}), "train"),
-              Rows{"a"})
+              TextRows{"a"})
         << "branches may have a slash";
 }
 
@@ -195,7 +195,7 @@ TEST_F(ResolveDataset, TrainAndValidation) {
     write("t.txt", lines);
     const DatasetRequest only_train{.train_files = {at("t.txt")}, .keep_linebreaks = false};
     const auto parts = load_train_and_validation(only_train, {.validation_percent = 10});
-    EXPECT_EQ(read_all(*parts.validation), (Rows{"0", "1", "2", "3"}));
+    EXPECT_EQ(read_all(*parts.validation), (TextRows{"0", "1", "2", "3"}));
     EXPECT_EQ(parts.train->row_count(), 36);
     const auto streamed =
         load_train_and_validation(only_train, {.validation_percent = 10, .streaming = true});
@@ -219,7 +219,7 @@ TEST_F(ResolveDataset, TrainAndValidation) {
          "has no split \"train\"");
     const auto only = load_train_and_validation({.validation_files = {at("v.csv")}}, {.do_train = false});
     EXPECT_EQ(only.train, nullptr);
-    EXPECT_EQ(read_all(*only.validation), Rows{"t2"});
+    EXPECT_EQ(read_all(*only.validation), TextRows{"t2"});
 }
 
 TEST_F(ResolveDataset, Globs) {
@@ -227,21 +227,21 @@ TEST_F(ResolveDataset, Globs) {
          {"x/a1.txt", "x/a2.txt", "x/y/a3.txt", "x/y/z/b.txt", "x/.h/a4.txt", "x/__p/a5.txt"})
         write(path, "");
     const auto names = [&](std::string_view pattern) {
-        Rows found;
+        TextRows found;
         for (const auto& file : glob_files(folder_ / "x", pattern))
             found.push_back(file.lexically_relative(folder_ / "x").string());
         return found;
     };
-    EXPECT_EQ(names("*.txt"), (Rows{"a1.txt", "a2.txt"}));
-    EXPECT_EQ(names("a[!1].txt"), Rows{"a2.txt"});
-    EXPECT_EQ(names("**/a?.txt"), (Rows{"a1.txt", "a2.txt", "y/a3.txt"}));
-    EXPECT_EQ(names("**"), (Rows{"a1.txt", "a2.txt", "y/a3.txt", "y/z/b.txt"}));
-    EXPECT_EQ(names("*/*.txt"), Rows{"y/a3.txt"});
-    EXPECT_EQ(names("y/**"), (Rows{"y/a3.txt", "y/z/b.txt"}));
-    EXPECT_EQ(names(".h/*"), Rows{".h/a4.txt"});
-    EXPECT_EQ(names("__*/*"), Rows{"__p/a5.txt"});
-    EXPECT_EQ(names("a1.txt"), Rows{"a1.txt"});
-    EXPECT_EQ(names("none/**"), Rows{});
+    EXPECT_EQ(names("*.txt"), (TextRows{"a1.txt", "a2.txt"}));
+    EXPECT_EQ(names("a[!1].txt"), TextRows{"a2.txt"});
+    EXPECT_EQ(names("**/a?.txt"), (TextRows{"a1.txt", "a2.txt", "y/a3.txt"}));
+    EXPECT_EQ(names("**"), (TextRows{"a1.txt", "a2.txt", "y/a3.txt", "y/z/b.txt"}));
+    EXPECT_EQ(names("*/*.txt"), TextRows{"y/a3.txt"});
+    EXPECT_EQ(names("y/**"), (TextRows{"y/a3.txt", "y/z/b.txt"}));
+    EXPECT_EQ(names(".h/*"), TextRows{".h/a4.txt"});
+    EXPECT_EQ(names("__*/*"), TextRows{"__p/a5.txt"});
+    EXPECT_EQ(names("a1.txt"), TextRows{"a1.txt"});
+    EXPECT_EQ(names("none/**"), TextRows{});
 }
 
 TEST(SimpleYaml, TheFormsThatDatasetCardsUse) {

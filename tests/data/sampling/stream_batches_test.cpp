@@ -8,10 +8,10 @@
 namespace drover {
 namespace {
 
-using Batches = std::vector<std::vector<TokenId>>;
+using DealtBatches = std::vector<std::vector<TokenId>>;
 
 /// The batches of a rank when rows are [0], [1], …
-Batches dealt(TokenId rows, StreamDealing dealing) {
+DealtBatches dealt(TokenId rows, StreamDealing dealing) {
     TokenId next = 0;
     StreamBatches stream(
         [&](std::vector<TokenId>& row) {
@@ -19,7 +19,7 @@ Batches dealt(TokenId rows, StreamDealing dealing) {
             return next++ < rows;
         },
         dealing);
-    Batches batches;
+    DealtBatches batches;
     std::vector<std::vector<TokenId>> batch;
     while (stream.next(batch)) {
         batches.emplace_back();
@@ -29,19 +29,19 @@ Batches dealt(TokenId rows, StreamDealing dealing) {
 }
 
 TEST(StreamBatches, EveryRankGetsItsPartOfARound) {
-    EXPECT_EQ(dealt(8, {.batch_size = 2, .ranks = 2, .rank = 0}), (Batches{{0, 1}, {4, 5}}));
-    EXPECT_EQ(dealt(8, {.batch_size = 2, .ranks = 2, .rank = 1}), (Batches{{2, 3}, {6, 7}}));
+    EXPECT_EQ(dealt(8, {.batch_size = 2, .ranks = 2, .rank = 0}), (DealtBatches{{0, 1}, {4, 5}}));
+    EXPECT_EQ(dealt(8, {.batch_size = 2, .ranks = 2, .rank = 1}), (DealtBatches{{2, 3}, {6, 7}}));
 }
 
 TEST(StreamBatches, TheLastRoundIsFilledFromTheFirst) {
-    EXPECT_EQ(dealt(5, {.batch_size = 2, .ranks = 2, .rank = 0}), (Batches{{0, 1}, {4, 0}}));
-    EXPECT_EQ(dealt(5, {.batch_size = 2, .ranks = 2, .rank = 1}), (Batches{{2, 3}, {1, 2}}));
-    EXPECT_EQ(dealt(2, {.batch_size = 2, .ranks = 3, .rank = 2}), (Batches{{0, 1}}));
-    EXPECT_EQ(dealt(0, {.batch_size = 2}), Batches{});
+    EXPECT_EQ(dealt(5, {.batch_size = 2, .ranks = 2, .rank = 0}), (DealtBatches{{0, 1}, {4, 0}}));
+    EXPECT_EQ(dealt(5, {.batch_size = 2, .ranks = 2, .rank = 1}), (DealtBatches{{2, 3}, {1, 2}}));
+    EXPECT_EQ(dealt(2, {.batch_size = 2, .ranks = 3, .rank = 2}), (DealtBatches{{0, 1}}));
+    EXPECT_EQ(dealt(0, {.batch_size = 2}), DealtBatches{});
 }
 
 TEST(StreamBatches, TheLastBatchOfASingleRankIsShort) {
-    EXPECT_EQ(dealt(5, {.batch_size = 2}), (Batches{{0, 1}, {2, 3}, {4}}));
+    EXPECT_EQ(dealt(5, {.batch_size = 2}), (DealtBatches{{0, 1}, {2, 3}, {4}}));
 }
 
 TEST(StreamBatches, CountsTheRowsThatFillUp) {

@@ -113,7 +113,7 @@ const std::vector<ResumeCase>& resume_cases() {
     return cases;
 }
 
-constexpr std::int64_t row_length = 12;
+constexpr std::int64_t tokens_per_row = 12;
 
 class Resume : public testing::TestWithParam<ResumeCase> {
   protected:
@@ -130,7 +130,7 @@ class Resume : public testing::TestWithParam<ResumeCase> {
                            {.model = {.precision = chosen.precision,
                                       .recompute = {},
                                       .rows = 2,
-                                      .row_length = row_length,
+                                      .row_length = tokens_per_row,
                                       .label_smoothing = chosen.label_smoothing,
                                       .neftune_alpha = chosen.neftune_alpha},
                             .optimizer = optimizer,
@@ -162,8 +162,8 @@ class Resume : public testing::TestWithParam<ResumeCase> {
         const auto vocab = static_cast<std::uint32_t>(config.vocab_size);
         SamplerOptions order = training_sampler(settings);
         order.order = chosen.order;
-        test::DealtData training(order, 14, StreamEnd::never, row_length, vocab);
-        test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch, row_length,
+        test::DealtData training(order, 14, StreamEnd::never, tokens_per_row, vocab);
+        test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch, tokens_per_row,
                                    vocab);
         Trainer trainer(settings, model, &training, &evaluation,
                         {.seconds = [](const Stopwatch&) { return 2.0; }});

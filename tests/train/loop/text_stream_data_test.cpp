@@ -107,7 +107,7 @@ TEST(TextStreamData, SaysWhenTheTextIsTooShortOrOfAnotherVocabulary) {
 }
 
 /// Records the rows of each update.
-class CountingModel final : public TrainingModel {
+class WindowModel final : public TrainingModel {
   public:
     UpdateResult update(std::span<const Batch> batches, double) override {
         std::int64_t rows = 0;
@@ -130,7 +130,7 @@ TEST(TextStreamData, WindowsOfAccumulationRunAcrossTheEndsOfEpochs) {
     TextStreamOptions text = options(300);
     text.packing.max_rows = 18;  // five batches, the last of two rows
     TextStreamData data(text);
-    CountingModel model;
+    WindowModel model;
     TrainerSettings settings;
     settings.max_steps = 5;
     settings.per_device_train_batch_size = 4;
@@ -152,7 +152,7 @@ TEST(TextStreamData, ARunIsResumedAtTheBatchThatComesNext) {
     TextStreamOptions text = options(300);
     text.packing.max_rows = 18;
     TextStreamData data(text);
-    CountingModel model;
+    WindowModel model;
     TrainerSettings settings;
     settings.max_steps = 8;
     settings.per_device_train_batch_size = 4;
@@ -178,13 +178,13 @@ TEST(TextStreamData, ARunIsResumedInTheMiddleOfAPass) {
     settings.gradient_accumulation_steps = 2;
     settings.save_steps = 1;
     settings.finish();
-    CountingModel whole;
+    WindowModel whole;
     Trainer(settings, whole, &data, nullptr).train();
     ASSERT_EQ(whole.saved.size(), 9u);
     for (const std::size_t done : {2u, 3u, 5u}) {
         TrainerState state = TrainerState::begin(settings, 9, 1);
         state.global_step = static_cast<std::int64_t>(done);
-        CountingModel rest;
+        WindowModel rest;
         Trainer trainer(settings, rest, &data, nullptr);
         trainer.train(&state, &whole.saved[done - 1]);
         EXPECT_EQ(rest.windows,
