@@ -1,5 +1,7 @@
 #include "text/streaming_decoder.h"
 
+#include "text/utf8.h"
+
 namespace drover {
 namespace {
 
