@@ -58,7 +58,8 @@ TEST_P(HfResume, HasTheNextLossesOfTheirRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, HfResume,
-                         ::testing::Values("llama_adamw", "llama_adafactor", "mixtral_adamw"));
+                         ::testing::Values("llama_adamw", "llama_adafactor", "mixtral_adamw", "mistral_adamw",
+                                           "qwen2_adamw", "qwen3_adafactor"));
 
 TEST_F(HfResume, NeedsNoConfigInTheCheckpointWhereOneIsNamed) {
     const fs::path golden = test::golden_path("trainer_checkpoint/llama_adamw");

@@ -9,7 +9,8 @@ namespace drover {
 namespace {
 
 TEST(OptimizerOrder, IsThatOfTransformers) {
-    for (const std::string run : {"llama_adamw", "llama_adafactor", "mixtral_adamw"}) {
+    for (const std::string run : {"llama_adamw", "llama_adafactor", "mixtral_adamw", "mistral_adamw",
+                                  "qwen2_adamw", "qwen3_adafactor"}) {
         const std::string folder = "trainer_checkpoint/" + run;
         const auto config = ModelConfig::from_path(test::golden_path(folder + "/checkpoint-4"));
         std::vector<std::string> names;

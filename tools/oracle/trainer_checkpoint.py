@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from common import GOLDEN, write_json
-from models import build_model, llama, mixtral
+from models import build_model, llama, mistral, mixtral, qwen2, qwen3
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -46,6 +46,9 @@ RUNS = {
         mixtral(**SIZES | {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1}, num_local_experts=3, output_router_logits=True, sliding_window=None),
         RUN | {"seed": 3, "warmup_steps": 2},
     ),
+    "mistral_adamw": (mistral(**SIZES, sliding_window=8), RUN),
+    "qwen2_adamw": (qwen2(**SIZES, tie_word_embeddings=True), RUN),
+    "qwen3_adafactor": (qwen3(**SIZES), RUN | {"optim": "adafactor"}),
 }
 KEPT = ["config.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"]
 

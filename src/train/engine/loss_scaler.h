@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cmath>
-
 namespace drover {
 
 /// Dynamic loss scaling, as in torch.amp.GradScaler: scales up fp16 gradients that would underflow, and finds
@@ -23,22 +21,11 @@ class LossScaler {
     int good_steps() const { return good_steps_; }
 
     /// Resumes from a state that scale() and good_steps() returned.
-    void restore(float scale, int good_steps) {
-        scale_ = scale;
-        good_steps_ = good_steps;
-    }
+    void restore(float scale, int good_steps);
 
     /// Called after each step with whether its gradients were finite. The scale does not grow beyond fp32's
     /// range.
-    void update(bool gradients_finite) {
-        if (!gradients_finite) {
-            scale_ *= settings_.backoff;
-            good_steps_ = 0;
-        } else if (++good_steps_ == settings_.growth_interval) {
-            if (std::isfinite(scale_ * settings_.growth)) scale_ *= settings_.growth;
-            good_steps_ = 0;
-        }
-    }
+    void update(bool gradients_finite);
 
   private:
     Settings settings_;
