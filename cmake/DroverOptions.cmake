@@ -34,8 +34,10 @@ add_library(drover_flags INTERFACE)
 # Designated initialisers leave defaults out on purpose.
 target_compile_options(drover_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror;-Wno-missing-field-initializers>")
 # In a batch (drover_compile_in_batches) a file's own name may be another file's variable.
+set(in_batches $<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>)
 target_compile_options(drover_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:$<IF:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>,-Wshadow=local,-Wshadow>>)
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:${in_batches}>>:-Wshadow>
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,${in_batches}>:-Wshadow=local>)
 # A check that fails names its file, by its place in the sources and not on the machine that it was built on.
 set(drover_source_names -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=)
 target_compile_options(drover_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${drover_source_names}>
