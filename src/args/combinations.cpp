@@ -4,9 +4,10 @@
 #include <cmath>
 #include <filesystem>
 
+#include "args/dataset_list.h"
 #include "args/parse_arguments.h"
-#include "core/words.h"
 #include "core/error.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -153,6 +154,19 @@ void check_streaming(const Arguments& arguments) {
                          "Keep one of the two.");
 }
 
+void check_datasets(const Arguments& arguments) {
+    const std::size_t datasets = named_datasets(arguments).size();
+    const bool weighted = !dataset_weights(arguments, datasets).empty();
+    if (weighted && arguments.text("train_sampling_strategy") == "group_by_length")
+        throw UsageError("--dataset_weights mixes rows by weight and cannot group them by length.",
+                         "Keep one of the two.");
+    if (datasets > 1 && !weighted && arguments.flag("streaming") && arguments.flag("do_train"))
+        throw UsageError(
+            fmt::format("--streaming does not know how large the {} datasets of --dataset_name are.",
+                        datasets),
+            "Give their shares with --dataset_weights, or leave out --streaming.");
+}
+
 void check_parallel(const Arguments& arguments) {
     const std::int64_t model_axis = arguments.integer("spmd_2d_sharding");
     const auto words = arguments.words("fsdp");
@@ -216,6 +230,7 @@ void check_combinations(const Arguments& arguments) {
     check_sources(arguments);
     check_model(arguments);
     check_streaming(arguments);
+    check_datasets(arguments);
     check_parallel(arguments);
     check_loading(arguments);
     check_output(arguments);

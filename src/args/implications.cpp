@@ -7,8 +7,8 @@
 #include "args/argument_value.h"
 #include "args/optimizer_names.h"
 #include "args/parse_arguments.h"
-#include "core/words.h"
 #include "core/error.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -190,6 +190,8 @@ void apply_implications(Arguments& arguments) {
             arguments.text("train_sampling_strategy") == "random")
             arguments.explain("--train_sampling_strategy random: with --streaming rows keep their order.");
     }
+    if (arguments.given("dataset_weights") && !arguments.flag("do_train"))
+        arguments.explain("--dataset_weights: evaluations do not use them, and nothing is trained.");
     imply_from_neuron_names(arguments);
     imply_evaluation(arguments);
     imply_recompute(arguments);

@@ -6,6 +6,7 @@
 
 #include "args/argument_table.h"
 #include "args/argument_value.h"
+#include "args/dataset_list.h"
 #include "core/error.h"
 #include "core/words.h"
 
@@ -44,8 +45,9 @@ SampleOrder sample_order(const std::string& text) {
 }
 
 DataSettings data_settings(const Arguments& arguments) {
-    return {.dataset_name = text_or_empty(arguments, "dataset_name"),
-            .dataset_config_name = text_or_empty(arguments, "dataset_config_name"),
+    const std::vector<NamedDataset> datasets = named_datasets(arguments);
+    return {.datasets = datasets,
+            .dataset_weights = dataset_weights(arguments, datasets.size()),
             .train_file = text_or_empty(arguments, "train_file"),
             .validation_file = text_or_empty(arguments, "validation_file"),
             .text_column = text_or_empty(arguments, "text_column"),
@@ -389,7 +391,7 @@ SettingsRecord settings_record(const RunArguments& run, bool list_all) {
 }  // namespace
 
 std::span<const std::string_view> arguments_compared_on_resume() {
-    static constexpr std::array<std::string_view, 45> names = {
+    static constexpr std::array<std::string_view, 46> names = {
         "adam_beta1",
         "adam_beta2",
         "adam_epsilon",
@@ -399,6 +401,7 @@ std::span<const std::string_view> arguments_compared_on_resume() {
         "dataloader_drop_last",
         "dataset_config_name",
         "dataset_name",
+        "dataset_weights",
         "dtype",
         "fp16",
         "gradient_accumulation_steps",

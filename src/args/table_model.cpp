@@ -83,9 +83,16 @@ std::span<const Argument> data_arguments() {
     using namespace table;
     static constexpr std::array rows{
         text("dataset_name", "",
-             "Local folder or Hub name of a dataset, for example wikitext; a folder may hold input_ids.")
+             "Local folder or Hub name of a dataset, for example wikitext; a folder may hold input_ids. "
+             "Several, separated by commas, are mixed.")
             .of_command(),
-        text("dataset_config_name", "", "Configuration of the dataset, for example wikitext-2-raw-v1.")
+        text("dataset_config_name", "",
+             "Configuration of the dataset, for example wikitext-2-raw-v1; of several datasets one for all, "
+             "or one for each, separated by commas.")
+            .of_command(),
+        text("dataset_weights", "",
+             "Shares of the training examples (blocks) that come from the datasets of --dataset_name: "
+             "positive numbers such as 3,1. Unset: an epoch has every block of every dataset once.")
             .of_command(),
         text("train_file", "", "File of training text, a token file, or a folder with input_ids.")
             .of_command(),
@@ -93,8 +100,7 @@ std::span<const Argument> data_arguments() {
             .of_command(),
         text("text_column", "",
              "Column that holds the text; unset: text, else the first column, but prompts with answers and "
-             "chats are "
-             "refused.")
+             "chats are refused. Of several datasets one for all, or one for each, separated by commas.")
             .of_command(),
         choice("packing", "hf|lossless|none", "hf",
                "hf: blocks as run_clm.py cuts them, which drops the tail of every 1000 rows; lossless: the "
@@ -102,8 +108,14 @@ std::span<const Argument> data_arguments() {
             .of_command(),
         text("pad_token", "", "With --packing none: eos, unk, or the token itself; unset: the tokenizer's.")
             .of_command(),
-        integer("max_train_samples", "", "Use only the first blocks for training.").of_command().at_least(1),
-        integer("max_eval_samples", "", "Use only the first blocks for evaluation.").of_command().at_least(1),
+        integer("max_train_samples", "",
+                "Use only the first blocks for training; of several datasets each gives its share of them.")
+            .of_command()
+            .at_least(1),
+        integer("max_eval_samples", "",
+                "Use only the first blocks for evaluation; of several datasets each gives its share of them.")
+            .of_command()
+            .at_least(1),
         flag("streaming", "no",
              "Read, tokenize and pack the text while it is trained on, in its order and without the token "
              "cache; needs --max_steps.")

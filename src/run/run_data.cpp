@@ -30,23 +30,27 @@ TokenId pad_id(const std::string& name, Packing packing, const Tokenizer& tokeni
 std::unique_ptr<TrainingData> make_data(const TokenSplit& split, std::optional<std::int64_t> max_samples,
                                         const RunSettings& settings, const ModelSource& model,
                                         const TokenSource& tokens, SamplerOptions sampler,
-                                        const BatchLayout& layout, StreamEnd end) {
+                                        const BatchLayout& layout, StreamEnd end,
+                                        const std::vector<double>& weights) {
     const CollatorOptions collator{
         .pad_id = tokens.pad_id ? *tokens.pad_id
                                 : pad_id(settings.data.pad_token, split.packing.packing, *model.tokenizer),
         .ignore_every_pad_id = split.packing.packing == Packing::none,
         .pad_to_multiple_of = std::lcm(layout.row_multiple, tokens.pad_to_multiple_of)};
-    if (!split.streamed)
+    if (split.streamed.empty()) {
+        if (!weights.empty()) sampler.mixture = Mixture{.sizes = split.dataset_rows, .weights = weights};
         return std::make_unique<TokenFileData>(*split.rows,
                                                LoaderOptions{.sampler = std::move(sampler),
                                                              .collator = collator,
                                                              .part = layout.part,
                                                              .max_samples = max_samples},
                                                end);
+    }
     PackingOptions packing = split.packing;
     packing.max_rows = max_samples;
     return std::make_unique<TextStreamData>(TextStreamOptions{
-        .rows = split.streamed,
+        .datasets = split.streamed,
+        .weights = weights,
         .tokenizer = model.tokenizer,
         .packing = packing,
         .dealing = {.batch_size = sampler.batch_size, .ranks = sampler.ranks, .rank = sampler.rank},
@@ -66,14 +70,14 @@ std::unique_ptr<TrainingData> training_data(const RunSettings& settings, const T
     if (sampler.order == SampleOrder::by_length)
         sampler.length_group = loop.per_device_train_batch_size * loop.gradient_accumulation_steps;
     return make_data(tokens.train, settings.data.max_train_samples, settings, model, tokens,
-                     std::move(sampler), layout, StreamEnd::never);
+                     std::move(sampler), layout, StreamEnd::never, settings.data.dataset_weights);
 }
 
 std::unique_ptr<TrainingData> evaluation_data(const RunSettings& settings, const TrainerSettings& loop,
                                               const ModelSource& model, const TokenSource& tokens,
                                               const BatchLayout& layout) {
     return make_data(tokens.validation, settings.data.max_eval_samples, settings, model, tokens,
-                     evaluation_sampler(loop), layout, StreamEnd::after_one_epoch);
+                     evaluation_sampler(loop), layout, StreamEnd::after_one_epoch, {});
 }
 
 BatchLayout deal_batches(const MeshPlan& plan, const Mesh& mesh, Packing packing, TrainerSettings& settings) {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
+#include "core/content_hash.h"
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/stopwatch.h"
@@ -12,6 +12,7 @@
 #include "data/packing/block_size.h"
 #include "data/packing/token_cache.h"
 #include "data/rows/columns.h"
+#include "data/sampling/mixture.h"
 
 namespace drover {
 namespace {
@@ -22,20 +23,54 @@ std::vector<std::string> one_or_none(const std::string& file) {
     return file.empty() ? std::vector<std::string>{} : std::vector<std::string>{file};
 }
 
-DatasetRequest dataset_request(const RunSettings& settings) {
+/// One for each dataset, or one for the files.
+std::vector<DatasetRequest> dataset_requests(const RunSettings& settings) {
     const DataSettings& data = settings.data;
     DatasetRequest request;
-    request.dataset_name = data.dataset_name;
-    request.dataset_config_name = data.dataset_config_name;
     request.cache_dir = settings.model.cache_dir;
-    request.train_files = one_or_none(data.train_file);
-    request.validation_files = one_or_none(data.validation_file);
-    request.text_column = data.text_column;
     request.refuses_conversations = true;
     request.keep_linebreaks = data.keep_linebreaks;
     request.notes = default_notes_folder();
-    return request;
+    std::vector<DatasetRequest> requests;
+    for (const NamedDataset& dataset : data.datasets) {
+        request.dataset_name = dataset.name;
+        request.dataset_config_name = dataset.config_name;
+        request.text_column = dataset.text_column;
+        requests.push_back(request);
+    }
+    if (!requests.empty()) return requests;
+    request.train_files = one_or_none(data.train_file);
+    request.validation_files = one_or_none(data.validation_file);
+    request.text_column = data.text_column;
+    return {request};
 }
+
+/// A dataset of a run.
+struct LoadedDataset {
+    std::string name;  ///< for messages; empty if it is the only one
+    TrainAndValidation splits;
+
+    /// Does some work on it. Errors say which dataset they are about.
+    template <class Work>
+    void with_name(const Work& work) const {
+        if (name.empty()) return work();
+        const auto named = [&](const Error& error) {
+            return error.cause().starts_with(name) ? error.cause()
+                                                   : fmt::format("{}: {}", name, error.cause());
+        };
+        try {
+            work();
+        } catch (const UsageError& error) {
+            throw UsageError(named(error), error.remedy());
+        } catch (const Error& error) {
+            throw Error(named(error), error.remedy());
+        }
+    }
+    /// "train", or "train of <name>".
+    std::string split_name(std::string_view split) const {
+        return name.empty() ? std::string(split) : fmt::format("{} of {}", split, name);
+    }
+};
 
 void check_split(const SharedRows& rows, std::string_view split) {
     if (!rows) throw Error(fmt::format("The dataset has no split \"{}\".", split), "Give a file for it.");
@@ -82,6 +117,27 @@ std::optional<PackingOptions> final_packing(const SharedRows& rows, const RunSet
     return PackingOptions{.packing = form->packing, .block_size = form->block_size, .workers = form->workers};
 }
 
+/// The packing of the rows that are final, in whichever datasets; nothing if none are. Error if it is not
+/// one.
+std::optional<PackingOptions> common_packing(const std::vector<SharedRows>& datasets,
+                                             const RunSettings& settings, const ModelSource& model,
+                                             const Messages& messages) {
+    std::optional<PackingOptions> common;
+    const TokenForm* first = nullptr;
+    for (const SharedRows& rows : datasets) {
+        const std::optional<PackingOptions> own = final_packing(rows, settings, model, messages);
+        if (!own) continue;
+        if (common && (own->packing != common->packing || own->block_size != common->block_size))
+            throw Error(fmt::format("{} and {} hold rows of tokens that were packed in different ways.",
+                                    first->name, rows->token_form()->name),
+                        "Make them again alike, or train on one of them.");
+        if (common) continue;
+        common = own;
+        first = rows->token_form();
+    }
+    return common;
+}
+
 /// Error if the ids are not those of the model's tokenizer.
 void check_ids(const TokenForm& form, const RunSettings& settings, const ModelSource& model) {
     const auto is_of = [&](TransformersRules rules) {
@@ -97,7 +153,7 @@ void check_ids(const TokenForm& form, const RunSettings& settings, const ModelSo
                     "Use the tokenizer that belongs to this model, or raise vocab_size.");
 }
 
-/// Makes or finds the rows of each split.
+/// Makes or finds the rows of each split; `split` is its name for messages.
 class RowFinder {
   public:
     RowFinder(const RunSettings& settings, const ModelSource& model, const Messages& messages,
@@ -114,9 +170,8 @@ class RowFinder {
             pack(rows, split, found);
         }
         if (found.rows->longest() < 2)
-            throw Error(
-                fmt::format("No row of the {} data has two tokens, so there is nothing to predict.", split),
-                "Use longer rows, or blocks of several rows.");
+            throw Error(fmt::format("{}: no row has two tokens, so there is nothing to predict.", split),
+                        "Use longer rows, or blocks of several rows.");
         return found;
     }
 
@@ -171,28 +226,85 @@ class RowFinder {
     bool make_again_;
 };
 
+/// The rows of all datasets, one after the other. With `max_rows` (of the flag `limit`) each dataset gives
+/// its first ones: its share according to the weights or, without weights, to the sizes.
+TokenSplit join(const std::vector<LoadedDataset>& datasets, std::vector<TokenSplit> parts,
+                const std::vector<double>& weights, std::optional<std::int64_t> max_rows,
+                std::string_view limit) {
+    if (parts.size() == 1) return std::move(parts.front());
+    std::vector<double> shares = weights;
+    if (shares.empty())
+        for (const TokenSplit& part : parts) shares.push_back(static_cast<double>(part.rows->size()));
+    std::vector<std::int64_t> most;
+    if (max_rows) most = MixtureDealing(shares).counts(*max_rows);
+    TokenSplit joined{.packing = parts.front().packing};
+    std::vector<std::shared_ptr<const TrainingRows>> rows;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const std::int64_t kept = max_rows ? std::min(most[i], parts[i].rows->size()) : parts[i].rows->size();
+        if (kept == 0)
+            throw UsageError(fmt::format("--{} {} leaves no row of {}.", limit, *max_rows, datasets[i].name),
+                             "Give a larger number, or leave out the dataset.");
+        rows.push_back(training_row_range(parts[i].rows, 0, kept));
+        joined.dataset_rows.push_back(kept);
+        joined.identity += fmt::format("{} of {}; ", kept, parts[i].identity);
+    }
+    joined.rows = joined_training_rows(std::move(rows));
+    return joined;
+}
+
+/// Of the text to train on: `fingerprint` of each dataset.
+std::string hash_of(const std::vector<SharedRows>& datasets, std::string (RowDataset::*fingerprint)() const) {
+    if (datasets.size() == 1) return (*datasets.front().*fingerprint)();
+    ContentHash hash;
+    for (const SharedRows& rows : datasets) hash.add((*rows.*fingerprint)());
+    return hash.hex();
+}
+
+/// Finds the files of the datasets and opens the splits that are used.
+std::vector<LoadedDataset> load_datasets(const RunSettings& settings) {
+    const std::vector<DatasetRequest> requests = dataset_requests(settings);
+    std::vector<LoadedDataset> datasets;
+    for (const DatasetRequest& request : requests) {
+        if (request.dataset_name.empty() && request.train_files.empty() && request.validation_files.empty())
+            throw UsageError(
+                "There is no text to train on: --train_file, --validation_file and --dataset_name are unset.",
+                "Name a file with --train_file, or a dataset.");
+        LoadedDataset& dataset = datasets.emplace_back();
+        if (requests.size() > 1) dataset.name = request.dataset_name;
+        TrainAndValidation& splits = dataset.splits;
+        dataset.with_name([&] {
+            splits = load_train_and_validation(
+                request, {.validation_percent = settings.data.validation_split_percentage,
+                          .streaming = settings.data.streaming,
+                          .do_train = settings.do_train,
+                          .do_eval = settings.do_eval});
+            if (settings.do_train) check_split(splits.train, "train");
+            if (settings.do_eval) check_split(splits.validation, "validation");
+        });
+        if (!settings.do_train) splits.train = nullptr;
+        if (!settings.do_eval) splits.validation = nullptr;
+    }
+    return datasets;
+}
+
+/// The split of all datasets; empty if it is not used.
+std::vector<SharedRows> all_of(const std::vector<LoadedDataset>& datasets,
+                               SharedRows TrainAndValidation::*split) {
+    std::vector<SharedRows> all;
+    for (const LoadedDataset& dataset : datasets)
+        if (dataset.splits.*split) all.push_back(dataset.splits.*split);
+    return all;
+}
+
 /// With `make_again`, honours --overwrite_cache.
 TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, const Messages& messages,
                         bool make_again) {
-    const DatasetRequest request = dataset_request(settings);
-    if (request.dataset_name.empty() && request.train_files.empty() && request.validation_files.empty())
-        throw UsageError(
-            "There is no text to train on: --train_file, --validation_file and --dataset_name are unset.",
-            "Name a file with --train_file, or a dataset.");
-    const bool train = settings.do_train, evaluate = settings.do_eval;
-    TrainAndValidation splits =
-        load_train_and_validation(request, {.validation_percent = settings.data.validation_split_percentage,
-                                            .streaming = settings.data.streaming,
-                                            .do_train = train,
-                                            .do_eval = evaluate});
-    if (train) check_split(splits.train, "train");
-    if (evaluate) check_split(splits.validation, "validation");
-    if (!train) splits.train = nullptr;
-    if (!evaluate) splits.validation = nullptr;
-
-    const std::optional<PackingOptions> final_train = final_packing(splits.train, settings, model, messages),
+    const std::vector<LoadedDataset> datasets = load_datasets(settings);
+    const std::vector<SharedRows> train = all_of(datasets, &TrainAndValidation::train),
+                                  validation = all_of(datasets, &TrainAndValidation::validation);
+    const std::optional<PackingOptions> final_train = common_packing(train, settings, model, messages),
                                         final_validation =
-                                            final_packing(splits.validation, settings, model, messages);
+                                            common_packing(validation, settings, model, messages);
     // Text used together with final rows is packed the same way.
     const PackingOptions packing = final_train ? *final_train
                                    : final_validation
@@ -203,39 +315,49 @@ TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, c
             "The block size {} is more than the model's max_position_embeddings, {}: it is trained on "
             "positions that it was not made for. Lower --block_size unless you mean it.",
             packing.block_size, model.config.max_position_embeddings));
-    if (const SharedRows& text = splits.train ? splits.train : splits.validation;
-        text && text->token_form() == nullptr && text->column_names() != std::vector<std::string>{"text"})
-        messages.info(columns_line(text->column_names(), text->text_column()));
+    for (const LoadedDataset& dataset : datasets)
+        if (const SharedRows& text = dataset.splits.train ? dataset.splits.train : dataset.splits.validation;
+            text && text->token_form() == nullptr && text->column_names() != std::vector<std::string>{"text"})
+            messages.info((dataset.name.empty() ? "" : dataset.name + ": ") +
+                          columns_line(text->column_names(), text->text_column()));
 
     TokenSource source;
-    source.name = request.dataset_name;
     source.packing = packing;
     source.train.packing = final_train.value_or(packing);
     source.validation.packing = final_validation.value_or(packing);
     if (settings.data.streaming) {
         messages.info("The text is read, tokenized and packed in order while it is used; nothing is kept.");
-        for (const SharedRows& rows : {splits.train, splits.validation}) {
-            const TokenForm* const form = rows ? rows->token_form() : nullptr;
-            if (form != nullptr) check_ids(*form, settings, model);
-        }
-        if (splits.train) source.train_hash = "files " + splits.train->quick_fingerprint();
-        source.train.streamed = splits.train;
-        source.validation.streamed = splits.validation;
+        for (const std::vector<SharedRows>& split : {train, validation})
+            for (const SharedRows& rows : split)
+                if (const TokenForm* const form = rows->token_form()) check_ids(*form, settings, model);
+        if (!train.empty()) source.train_hash = "files " + hash_of(train, &RowDataset::quick_fingerprint);
+        source.train.streamed = train;
+        source.validation.streamed = validation;
         source.row_length = std::max(source.train.packing.block_size, source.validation.packing.block_size);
         return source;
     }
     RowFinder finder(settings, model, messages, make_again);
-    for (const auto& [rows, name, split] :
-         {std::tuple(splits.train, "train", &source.train),
-          std::tuple(splits.validation, "validation", &source.validation)}) {
-        if (!rows) continue;
-        *split = finder.find(rows, name, split->packing);
-        const bool blocks = split->packing.packing != Packing::none;
-        if (!blocks) source.packing = split->packing;
+    const auto find = [&](std::string_view name, SharedRows TrainAndValidation::*rows,
+                          const std::vector<double>& weights, std::optional<std::int64_t> max_rows,
+                          std::string_view limit, TokenSplit& split) {
+        std::vector<TokenSplit> parts;
+        for (const LoadedDataset& dataset : datasets)
+            dataset.with_name([&] {
+                parts.push_back(finder.find(dataset.splits.*rows, dataset.split_name(name), split.packing));
+            });
+        split = join(datasets, std::move(parts), weights, max_rows, limit);
+        const bool blocks = split.packing.packing != Packing::none;
+        if (!blocks) source.packing = split.packing;
         source.row_length =
-            std::max(source.row_length, blocks ? split->packing.block_size : split->rows->longest());
-    }
-    if (splits.train) source.train_hash = "content " + splits.train->fingerprint();
+            std::max(source.row_length, blocks ? split.packing.block_size : split.rows->longest());
+    };
+    if (settings.do_train)
+        find("train", &TrainAndValidation::train, settings.data.dataset_weights,
+             settings.data.max_train_samples, "max_train_samples", source.train);
+    if (settings.do_eval)
+        find("validation", &TrainAndValidation::validation, {}, settings.data.max_eval_samples,
+             "max_eval_samples", source.validation);
+    if (!train.empty()) source.train_hash = "content " + hash_of(train, &RowDataset::fingerprint);
     return source;
 }
 
@@ -260,9 +382,9 @@ void check_rows_alike(const Processes& processes, const TokenSource& tokens) {
     NamedTexts files;
     const auto add = [&](std::string_view name, const TokenSplit& split) {
         if (split.rows) files.emplace_back(fmt::format("the {} data", name), split.identity);
-        if (split.streamed)
+        if (!split.streamed.empty())
             files.emplace_back(fmt::format("the files of the {} data", name),
-                               split.streamed->quick_fingerprint());
+                               hash_of(split.streamed, &RowDataset::quick_fingerprint));
     };
     add("training", tokens.train);
     add("validation", tokens.validation);

@@ -14,8 +14,10 @@ namespace drover {
 
 /// The rows to train on, or to evaluate.
 struct TokenSplit {
-    std::shared_ptr<const TrainingRows> rows;  ///< null for a stream, and for a split that is not used
-    SharedRows streamed;                       ///< rows that are read while they are used
+    /// Of all datasets, one after the other; null for streams, and for a split that is not used.
+    std::shared_ptr<const TrainingRows> rows;
+    std::vector<std::int64_t> dataset_rows{};  ///< how many of them each dataset has; empty: one dataset
+    std::vector<SharedRows> streamed{};        ///< of each dataset: rows that are read while they are used
     PackingOptions packing;                    ///< how the rows are, or will be, packed
     std::string identity;                      ///< equal for equal rows
 };
@@ -25,7 +27,6 @@ struct TokenSource {
     TokenSplit train, validation;
     PackingOptions packing;               ///< of the split whose rows may differ most in length
     std::int64_t row_length = 0;          ///< of the longest row
-    std::string name;                     ///< of the dataset, for the model card
     std::string train_hash{};             ///< of the text to train on, for RunFacts; empty: unknown
     std::optional<TokenId> pad_id{};      ///< absent: the settings and the tokenizer decide
     std::int64_t pad_to_multiple_of = 1;  ///< row lengths are padded to it

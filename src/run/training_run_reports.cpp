@@ -8,6 +8,7 @@
 #include "core/this_process.h"
 #include "run/engine_settings.h"
 #include "run/mesh_report.h"
+#include "run/mixture_report.h"
 #include "run/process_limits.h"
 #include "run/resume_point.h"
 #include "run/training_run.h"
@@ -69,6 +70,9 @@ void TrainingRun::describe_steps() const {
                         : fmt::format("{}, {}", counted(plan.examples, "row"), counted(plan.epochs, "epoch")),
                     counted(plan.max_steps, "update"), counted(plan.total_batch_size, "row"),
                     with_thousands(static_cast<std::int64_t>(tokens))));
+    if (settings_.data.datasets.size() > 1)
+        say(mixture_table(settings_.data, tokens_.train.dataset_rows,
+                          static_cast<std::int64_t>(plan.trained_samples)));
     settings_.record.check_updates(plan.max_steps);
     // One process measures while the others wait, since they may share its processors.
     if (settings_.dry_run && processes_.is_first())
@@ -158,10 +162,12 @@ void TrainingRun::conclude() {
 }
 
 void TrainingRun::write_card(const TrainerState& state) const {
+    std::vector<std::string> datasets;
+    for (const NamedDataset& dataset : settings_.data.datasets) datasets.push_back(dataset.name);
     const std::string card =
         model_card({.name = settings_.loop.output_dir.filename().string(),
                     .base_model = settings_.model.model_name_or_path,
-                    .dataset = tokens_.name,
+                    .datasets = datasets,
                     .drover_version = DROVER_VERSION,
                     .optimizer = settings_.optimizer.name,
                     .precision = precision_.parameters == DType::f32 ? "" : precision_text(precision_)},

@@ -129,6 +129,7 @@ const std::vector<ActingFlag> acting_flags{
 const std::map<std::string, std::string> shown_elsewhere{
     {"auto_find_batch_size", "RunClmModel.FindsTheLargestBatchThatFits"},
     {"dataset_config_name", "tests/data/datasets/resolve_dataset_test.cpp chooses among configurations"},
+    {"dataset_weights", "DatasetMixture.TrainsOnTheRowsOfItsOrder"},
     {"gmm", "names the default"},
     {"loading_step", "ResumeCommand.LoadingStepNamesTheCheckpoint"},
     {"steal_lock", "OutputFolderOfRuns.IsTakenWithStealLockAndTheOtherRunWritesNoMore"},

@@ -62,38 +62,6 @@ class IdDataset final : public RowDataset {
     std::vector<std::string> columns_{"input_ids"};
 };
 
-class TokenFileRows final : public TrainingRows {
-  public:
-    explicit TokenFileRows(std::vector<TokenFile> files) : files_(std::move(files)) {
-        for (const TokenFile& file : files_) {
-            begins_.push_back(size_);
-            size_ += file.rows().size();
-        }
-    }
-
-    std::int64_t size() const override { return size_; }
-    std::int64_t length(std::int64_t row) const override {
-        const auto [file, inside] = place(row);
-        return file->length(inside);
-    }
-    void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override {
-        const auto [file, inside] = place(row);
-        file->read(inside, ids, labels);
-    }
-
-  private:
-    std::pair<const TokenRows*, std::int64_t> place(std::int64_t row) const {
-        require(row >= 0 && row < size_, "a row outside the token files is read");
-        const auto behind = std::upper_bound(begins_.begin(), begins_.end(), row);
-        const auto file = static_cast<std::size_t>(behind - begins_.begin()) - 1;
-        return {&files_[file].rows(), row - begins_[file]};
-    }
-
-    std::vector<TokenFile> files_;
-    std::vector<std::int64_t> begins_;
-    std::int64_t size_ = 0;
-};
-
 TokenForm form_of(const TokenFile& file) {
     const TokenFileHeader& header = file.rows().header();
     return {.name = file.path().string(),
@@ -181,22 +149,22 @@ class ArrowRows final : public TrainingRows {
 SharedRows open_token_files(const std::vector<fs::path>& files, const fs::path& notes_folder) {
     require(!files.empty(), "a split without files");
     const FileNotes notes(notes_folder);
-    std::vector<TokenFile> opened;
+    std::vector<std::shared_ptr<const TrainingRows>> opened;
     TokenForm form;
     ContentHash hash;
     hash.add("token files 1");
     for (const fs::path& path : files) {
-        TokenFile file = open_verified_token_file(path, notes);
-        const TokenForm own = form_of(file);
+        const auto file = std::make_shared<const TokenFile>(open_verified_token_file(path, notes));
+        const TokenForm own = form_of(*file);
         if (opened.empty()) form = own;
         if (const std::string what = own.difference(form); !what.empty())
             throw Error(fmt::format("{} and {} were made with different {}.", form.name, own.name, what),
                         "Make them again alike, or train on one of them.");
         form.largest_id = std::max(form.largest_id, own.largest_id);
-        hash.add(file.rows().header().serialize());
-        opened.push_back(std::move(file));
+        hash.add(file->rows().header().serialize());
+        opened.emplace_back(file, &file->rows());
     }
-    return std::make_shared<IdDataset>(std::make_shared<TokenFileRows>(std::move(opened)), form, hash.hex());
+    return std::make_shared<IdDataset>(joined_training_rows(std::move(opened)), form, hash.hex());
 }
 
 SharedRows open_arrow_tokens(const std::vector<fs::path>& files, const fs::path& notes_folder) {

@@ -52,6 +52,43 @@ class CutRows final : public TrainingRows {
     std::int64_t longest_;
 };
 
+class JoinedRows final : public TrainingRows {
+  public:
+    explicit JoinedRows(std::vector<std::shared_ptr<const TrainingRows>> parts) : parts_(std::move(parts)) {
+        for (const auto& part : parts_) {
+            begins_.push_back(size_);
+            size_ += part->size();
+        }
+    }
+
+    std::int64_t size() const override { return size_; }
+    std::int64_t length(std::int64_t row) const override {
+        const auto [part, inside] = place(row);
+        return part->length(inside);
+    }
+    void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override {
+        const auto [part, inside] = place(row);
+        part->read(inside, ids, labels);
+    }
+    std::int64_t longest() const override {
+        std::int64_t longest = 0;
+        for (const auto& part : parts_) longest = std::max(longest, part->longest());
+        return longest;
+    }
+
+  private:
+    std::pair<const TrainingRows*, std::int64_t> place(std::int64_t row) const {
+        require(row >= 0 && row < size_, "a row outside the joined ones is read");
+        const auto behind = std::upper_bound(begins_.begin(), begins_.end(), row);
+        const auto part = static_cast<std::size_t>(behind - begins_.begin()) - 1;
+        return {parts_[part].get(), row - begins_[part]};
+    }
+
+    std::vector<std::shared_ptr<const TrainingRows>> parts_;
+    std::vector<std::int64_t> begins_;
+    std::int64_t size_ = 0;
+};
+
 }  // namespace
 
 std::vector<std::int64_t> TrainingRows::lengths() const {
@@ -77,6 +114,13 @@ std::shared_ptr<const TrainingRows> cut_training_rows(std::shared_ptr<const Trai
                                                       std::int64_t longest) {
     require(longest >= 1, "rows are cut to nothing");
     return std::make_shared<CutRows>(std::move(rows), longest);
+}
+
+std::shared_ptr<const TrainingRows> joined_training_rows(
+    std::vector<std::shared_ptr<const TrainingRows>> parts) {
+    require(!parts.empty(), "no rows are joined");
+    if (parts.size() == 1) return std::move(parts.front());
+    return std::make_shared<JoinedRows>(std::move(parts));
 }
 
 std::string_view packing_name(Packing packing) {

@@ -36,6 +36,10 @@ std::shared_ptr<const TrainingRows> training_row_range(std::shared_ptr<const Tra
 std::shared_ptr<const TrainingRows> cut_training_rows(std::shared_ptr<const TrainingRows> rows,
                                                       std::int64_t longest);
 
+/// The rows of all parts, one after the other.
+std::shared_ptr<const TrainingRows> joined_training_rows(
+    std::vector<std::shared_ptr<const TrainingRows>> parts);
+
 /// How the ids of text rows become training rows.
 enum class Packing : std::uint32_t {
     hf = 1,        ///< as run_clm: of every 1,000 rows, the rest that does not fill a block is dropped

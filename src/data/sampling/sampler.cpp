@@ -20,6 +20,11 @@ void check(const SamplerOptions& options) {
     require(options.order != SampleOrder::by_length ||
                 options.lengths.size() == static_cast<std::size_t>(options.samples),
             "an order by length needs the length of every sample");
+    if (!options.mixture) return;
+    const std::vector<std::int64_t>& sizes = options.mixture->sizes;
+    require(options.order != SampleOrder::by_length &&
+                std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) == options.samples,
+            "a mixture of all samples, which is not ordered by length");
 }
 
 }  // namespace
@@ -40,6 +45,25 @@ std::vector<std::int64_t> length_grouped_order(const std::vector<std::int64_t>& 
     }
     // The longest sample comes first, so that a lack of memory shows immediately.
     if (!order.empty()) std::swap(order.front(), *longest);
+    return order;
+}
+
+std::vector<std::int64_t> epoch_order(const SamplerOptions& options, std::int64_t epoch) {
+    const std::uint64_t run_seed = options.data_seed.value_or(options.seed);
+    if (options.mixture)
+        return mixed_order(*options.mixture, epoch, options.order == SampleOrder::shuffled, run_seed);
+    const std::uint64_t seed = run_seed + static_cast<std::uint64_t>(epoch);
+    switch (options.order) {
+        case SampleOrder::shuffled:
+            return TorchRng(seed).randperm(options.samples);
+        case SampleOrder::sequential:
+            break;
+        case SampleOrder::by_length:
+            return length_grouped_order(
+                options.lengths, options.length_group > 0 ? options.length_group : options.batch_size, seed);
+    }
+    std::vector<std::int64_t> order(static_cast<std::size_t>(options.samples));
+    std::iota(order.begin(), order.end(), 0);
     return order;
 }
 
@@ -75,22 +99,7 @@ std::int64_t BatchSampler::filler(std::int64_t step) const {
 }
 
 const std::vector<std::int64_t>& BatchSampler::order_of(std::int64_t epoch) {
-    if (epoch == ordered_epoch_) return order_;
-    const std::uint64_t seed = options_.data_seed.value_or(options_.seed) + static_cast<std::uint64_t>(epoch);
-    switch (options_.order) {
-        case SampleOrder::shuffled:
-            order_ = TorchRng(seed).randperm(options_.samples);
-            break;
-        case SampleOrder::sequential:
-            order_.resize(static_cast<std::size_t>(options_.samples));
-            std::iota(order_.begin(), order_.end(), 0);
-            break;
-        case SampleOrder::by_length:
-            order_ = length_grouped_order(
-                options_.lengths, options_.length_group > 0 ? options_.length_group : options_.batch_size,
-                seed);
-            break;
-    }
+    if (epoch != ordered_epoch_) order_ = epoch_order(options_, epoch);
     ordered_epoch_ = epoch;
     return order_;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/range.h"
+#include "data/sampling/mixture.h"
 
 namespace drover {
 
@@ -28,7 +29,13 @@ struct SamplerOptions {
     /// takes per-device batch × accumulation steps); 0 means batch_size.
     std::vector<std::int64_t> lengths;
     std::int64_t length_group = 0;
+    /// Not by_length: the samples are those of several datasets, mixed by weight (mixed_order); `samples` is
+    /// the sum of their sizes.
+    std::optional<Mixture> mixture{};
 };
+
+/// All samples of an epoch, in their order.
+std::vector<std::int64_t> epoch_order(const SamplerOptions& options, std::int64_t epoch);
 
 /// The batch of a rank at every step, dealt as in accelerate: rank r takes batches r, r + ranks, … of the
 /// epoch's order. The last round is filled up with the first samples of the epoch, or dropped with drop_last;

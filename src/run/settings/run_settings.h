@@ -37,13 +37,22 @@ struct ModelSettings {
     bool saves_use_cache = false;   ///< use_cache of the saved config
 };
 
+/// A dataset as a folder, a file or a name of the Hub.
+struct NamedDataset {
+    std::string name;
+    std::string config_name{};  ///< empty: the only one, or the default
+    std::string text_column{};  ///< empty: "text", or the first column
+};
+
 /// The data to train on and to evaluate, and how text becomes rows.
 struct DataSettings {
-    std::string dataset_name{};
-    std::string dataset_config_name{};
+    std::vector<NamedDataset> datasets{};  ///< empty: the files
+    /// One for each of several datasets: their shares of the training examples are in this proportion. Empty:
+    /// the datasets are trained on as one.
+    std::vector<double> dataset_weights{};
     std::string train_file{};
     std::string validation_file{};
-    std::string text_column{};  ///< empty: "text", or the first column
+    std::string text_column{};  ///< of the files; empty: "text", or the first column
     Packing packing = Packing::hf;
     bool packing_is_given = false;             ///< otherwise files of tokens decide
     std::string pad_token{};                   ///< "eos", "unk" or a token's text; empty: the tokenizer's

@@ -1,6 +1,7 @@
 #include "train/checkpoint/model_card.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -91,17 +92,17 @@ std::string front_matter(const ModelCardFacts& facts, const Json& evaluation) {
     if (!facts.license.empty()) text += "license: " + facts.license + "\n";
     if (!facts.base_model.empty()) text += "base_model: " + facts.base_model + "\n";
     text += "tags:\n- generated_from_trainer\n";
-    if (!facts.dataset.empty()) text += "datasets:\n- " + facts.dataset + "\n";
+    if (!facts.datasets.empty()) text += fmt::format("datasets:\n- {}\n", fmt::join(facts.datasets, "\n- "));
     const bool has_accuracy = evaluation.is_object() && evaluation.contains("eval_accuracy");
     if (has_accuracy) text += "metrics:\n- accuracy\n";
     text += fmt::format("model-index:\n- name: {}\n", facts.name);
-    if (has_accuracy && !facts.dataset.empty())
+    if (has_accuracy && !facts.datasets.empty())
         text += fmt::format(
             "  results:\n  - task:\n      name: Causal Language Modeling\n      type: text-generation\n    "
             "dataset:\n"
             "      name: {0}\n      type: {0}\n    metrics:\n    - name: Accuracy\n      type: accuracy\n    "
             "  value: {1}\n",
-            facts.dataset, python_float(evaluation.at("eval_accuracy").get<double>()));
+            fmt::join(facts.datasets, ", "), python_float(evaluation.at("eval_accuracy").get<double>()));
     else
         text += "  results: []\n";
     return text + "---\n";
@@ -148,8 +149,10 @@ std::string model_card(const ModelCardFacts& facts, const TrainerSettings& setti
     const std::string origin = facts.base_model.empty()
                                    ? "trained this model from random weights"
                                    : "trained " + facts.base_model + " further to make this model";
-    const std::string data =
-        facts.dataset.empty() ? "texts that have no name on the hub" : "the dataset " + facts.dataset;
+    const std::string data = facts.datasets.empty()
+                                 ? "texts that have no name on the hub"
+                                 : fmt::format("the dataset{} {}", facts.datasets.size() == 1 ? "" : "s",
+                                               fmt::join(facts.datasets, ", "));
     text += fmt::format("\n# {}\n\nDrover {} on {}.\n", facts.name, origin, data);
     if (evaluation.is_object()) {
         text += "Its last evaluation gave:\n";

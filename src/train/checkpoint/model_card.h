@@ -12,8 +12,8 @@ namespace drover {
 struct ModelCardFacts {
     std::string name;          ///< of the model; usually the last part of output_dir
     std::string base_model{};  ///< name of the model that training started from; empty: from scratch
-    std::string dataset{};     ///< empty: a text file of the user's
-    std::string license{};     ///< empty: unknown
+    std::vector<std::string> datasets{};  ///< empty: a text file of the user's
+    std::string license{};                ///< empty: unknown
     std::string drover_version{};
     std::string optimizer{};  ///< one line: name and settings
     std::string precision{};  ///< empty: fp32

@@ -6,12 +6,65 @@
 #include <utility>
 
 #include "core/error.h"
+#include "data/sampling/mixture.h"
 #include "data/sampling/prefetcher.h"
 
 namespace drover {
 namespace {
 
 constexpr std::size_t batches_ahead = 4;
+
+/// The blocks of one epoch.
+class EpochBlocks {
+  public:
+    explicit EpochBlocks(const TextStreamOptions& options)
+        : options_(options), streams_(options.datasets.size()) {
+        if (!options.weights.empty()) dealing_.emplace(options.weights);
+    }
+
+    bool next(std::vector<TokenId>& block) {
+        if (options_.packing.max_rows && given_ >= *options_.packing.max_rows) return false;
+        if (dealing_)
+            next_of(dealing_->draw(given_).dataset, block);
+        else if (!next_in_order(block))
+            return false;
+        ++given_;
+        return true;
+    }
+
+  private:
+    void open(std::size_t dataset) {
+        const std::size_t threads = std::max<std::size_t>(1, default_tokenize_threads() / streams_.size());
+        PackingOptions packing = options_.packing;
+        packing.max_rows.reset();
+        streams_[dataset].emplace(*options_.datasets[dataset], options_.tokenizer, packing, threads);
+    }
+
+    void next_of(std::size_t dataset, std::vector<TokenId>& block) {
+        if (streams_[dataset] && streams_[dataset]->next(block)) return;
+        streams_[dataset].reset();
+        open(dataset);
+        if (!streams_[dataset]->next(block))
+            throw Error(fmt::format("Dataset {} of the mixture is too short for one block of {} tokens.",
+                                    dataset + 1, options_.packing.block_size),
+                        "Leave it out, or use a smaller --block_size.");
+    }
+
+    bool next_in_order(std::vector<TokenId>& block) {
+        for (; current_ < streams_.size(); ++current_) {
+            if (!streams_[current_]) open(current_);
+            if (streams_[current_]->next(block)) return true;
+            streams_[current_].reset();
+        }
+        return false;
+    }
+
+    const TextStreamOptions& options_;
+    std::optional<MixtureDealing> dealing_;
+    std::vector<std::optional<TokenStream>> streams_;  ///< absent: not begun, or ended
+    std::size_t current_ = 0;
+    std::int64_t given_ = 0;
+};
 
 /// Makes batches one by one; lives on the prefetcher's thread.
 class BatchMaker {
@@ -55,11 +108,10 @@ class BatchMaker {
     }
 
     void open_epoch() {
-        const auto tokens = std::make_shared<TokenStream>(*options_.rows, options_.tokenizer,
-                                                          options_.packing, default_tokenize_threads());
+        const auto blocks = std::make_shared<EpochBlocks>(options_);
         batches_.emplace(
-            [this, tokens](std::vector<TokenId>& row) {
-                if (!tokens->next(row)) return false;
+            [this, blocks](std::vector<TokenId>& row) {
+                if (!blocks->next(row)) return false;
                 check_vocabulary(row);
                 return true;
             },
@@ -114,6 +166,9 @@ class TextStreamData::Stream final : public BatchStream {
 
 TextStreamData::TextStreamData(TextStreamOptions options) : options_(std::move(options)) {
     require(options_.packing.packing != Packing::none, "a stream of rows whose lengths are not known");
+    require(!options_.datasets.empty() &&
+                (options_.weights.empty() || options_.weights.size() == options_.datasets.size()),
+            "a stream of datasets, with a weight for each or for none");
 }
 
 std::unique_ptr<BatchStream> TextStreamData::open(BatchPosition start) {

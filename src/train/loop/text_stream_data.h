@@ -8,9 +8,12 @@
 namespace drover {
 
 struct TextStreamOptions {
-    SharedRows rows;
+    std::vector<SharedRows> datasets;  ///< at least one
+    /// One per dataset: they are mixed, and each is read again when it ends, so that the mixture never ends.
+    /// Empty: they are read one after the other.
+    std::vector<double> weights{};
     std::shared_ptr<const Tokenizer> tokenizer;
-    PackingOptions packing;  ///< packs into blocks; max_rows of them are an epoch
+    PackingOptions packing;  ///< packs each dataset into blocks; max_rows of all of them are an epoch
     StreamDealing dealing;
     CollatorOptions collator;
     std::int64_t vocab_size = 0;  ///< of the model; tokens beyond it are an Error

@@ -34,6 +34,10 @@ TokenFileData::TokenFileData(const TrainingRows& rows, LoaderOptions options, St
 
 std::int64_t TokenFileData::tokens_per_epoch() const {
     std::int64_t tokens = 0;
+    if (options_.sampler.mixture) {  // some rows come more than once, others not
+        for (const std::int64_t row : epoch_order(options_.sampler, 0)) tokens += rows_.length(row);
+        return tokens;
+    }
     for (std::int64_t row = 0; row < samples_; ++row) tokens += rows_.length(row);
     return tokens;
 }

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "data/fakes.h"
+#include "data/sampling/mixture.h"
 #include "support/errors.h"
 #include "train/loop/trainer.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr std::int64_t block = 16;
 
 TextStreamOptions options(std::int64_t text_rows, StreamEnd end = StreamEnd::never) {
-    return {.rows = std::make_shared<test::MadeDataset>(test::uneven_rows(text_rows)),
+    return {.datasets = {std::make_shared<test::MadeDataset>(test::uneven_rows(text_rows))},
             .tokenizer = test::byte_tokenizer(),
             .packing = {.block_size = block},
             .dealing = {.batch_size = 4},
@@ -30,7 +31,7 @@ std::vector<Batch> batches_of(TextStreamData& data, std::int64_t first, std::siz
 
 /// The rows in order, as a TokenStream returns them.
 std::vector<std::vector<TokenId>> blocks_of(const TextStreamOptions& options) {
-    TokenStream stream(*options.rows, options.tokenizer, options.packing, 1);
+    TokenStream stream(*options.datasets.front(), options.tokenizer, options.packing, 1);
     std::vector<std::vector<TokenId>> blocks;
     std::vector<TokenId> row;
     while (stream.next(row)) blocks.push_back(row);
@@ -95,6 +96,86 @@ TEST(TextStreamData, CountsTheSamplesOfAllRanks) {
         EXPECT_EQ(data.samples(), 13) << rank;
         EXPECT_EQ(data.batches_per_epoch(), 2) << rank;
     }
+}
+
+/// Two datasets of different length, whose blocks differ.
+TextStreamOptions two_datasets(std::vector<double> weights, StreamEnd end = StreamEnd::never) {
+    TextStreamOptions both = options(60, end);
+    both.datasets.push_back(std::make_shared<test::MadeDataset>(
+        9, [](std::int64_t row) { return std::to_string(row) + " more"; }));
+    both.weights = std::move(weights);
+    return both;
+}
+
+/// The blocks of one of the datasets.
+std::vector<std::vector<TokenId>> blocks_of_dataset(TextStreamOptions options, std::size_t dataset) {
+    options.datasets = {options.datasets[dataset]};
+    return blocks_of(options);
+}
+
+std::vector<std::vector<TokenId>> rows_of(const std::vector<Batch>& batches) {
+    std::vector<std::vector<TokenId>> rows;
+    for (const Batch& batch : batches)
+        for (std::int64_t i = 0; i < batch.rows; ++i)
+            rows.emplace_back(batch.ids.begin() + i * block, batch.ids.begin() + (i + 1) * block);
+    return rows;
+}
+
+TEST(TextStreamData, MixesDatasetsByWeightAndReadsEachAgain) {
+    const TextStreamOptions text = two_datasets({1, 3});
+    const auto first = blocks_of_dataset(text, 0), second = blocks_of_dataset(text, 1);
+    ASSERT_GT(first.size(), 20u);
+    ASSERT_LT(second.size(), 15u);
+    TextStreamData data(text);
+    const auto all = batches_of(data, 0, 20);
+    const auto rows = rows_of(all);
+    ASSERT_EQ(rows.size(), 80u) << "no batch is short";
+    const MixtureDealing dealing(text.weights);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const auto [dataset, number] = dealing.draw(static_cast<std::int64_t>(i));
+        const auto& blocks = dataset == 0 ? first : second;
+        EXPECT_EQ(rows[i], blocks[static_cast<std::size_t>(number) % blocks.size()]) << i;
+    }
+    for (const std::int64_t begin : {1, 13}) {
+        const Batch batch = batches_of(data, begin, 1)[0];
+        EXPECT_EQ(batch.position, (BatchPosition{0, begin}));
+        EXPECT_EQ(batch.ids, all[static_cast<std::size_t>(begin)].ids);
+    }
+    TextStreamOptions part = text;
+    part.dealing = {.batch_size = 2, .ranks = 2, .rank = 1};
+    TextStreamData second_rank(part);
+    EXPECT_EQ(rows_of(batches_of(second_rank, 3, 1)),
+              (std::vector<std::vector<TokenId>>{rows[14], rows[15]}));
+}
+
+TEST(TextStreamData, CutsAMixtureAndBeginsItAgain) {
+    TextStreamOptions text = two_datasets({1, 3});
+    text.packing.max_rows = 8;
+    TextStreamData data(text);
+    const auto batches = batches_of(data, 0, 4);
+    EXPECT_EQ(batches[2].position, (BatchPosition{1, 0}));
+    EXPECT_EQ(batches[2].ids, batches[0].ids);
+    EXPECT_NE(batches[1].ids, batches[0].ids);
+}
+
+TEST(TextStreamData, WithoutWeightsOneDatasetFollowsTheOther) {
+    TextStreamOptions text = two_datasets({}, StreamEnd::after_one_epoch);
+    auto expected = blocks_of_dataset(text, 0);
+    for (auto& row : blocks_of_dataset(text, 1)) expected.push_back(row);
+    TextStreamData data(text);
+    const auto stream = data.open({});
+    std::vector<Batch> batches;
+    while (auto batch = stream->next()) batches.push_back(std::move(*batch));
+    EXPECT_EQ(rows_of(batches), expected);
+    EXPECT_EQ(data.samples(), static_cast<std::int64_t>(expected.size()));
+}
+
+TEST(TextStreamData, SaysWhichDatasetIsTooShort) {
+    TextStreamOptions text = two_datasets({1, 1});
+    text.datasets[1] = std::make_shared<test::MadeDataset>(1, [](std::int64_t) { return std::string("x"); });
+    TextStreamData data(text);
+    test::expect_error([&] { data.open({})->next(); },
+                       {"Dataset 2 of the mixture is too short for one block of 16 tokens"});
 }
 
 TEST(TextStreamData, SaysWhenTheTextIsTooShortOrOfAnotherVocabulary) {

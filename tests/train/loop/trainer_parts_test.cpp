@@ -195,7 +195,7 @@ TEST(ModelCard, HasTheResultsOfTheRun) {
     TrainerState state;
     state.log_history = golden.at("log_history");
     const std::string card = model_card(
-        {.name = "my-model", .dataset = "wikitext", .drover_version = "1.2", .optimizer = "adamw_torch"},
+        {.name = "my-model", .datasets = {"wikitext"}, .drover_version = "1.2", .optimizer = "adamw_torch"},
         settings, state);
     EXPECT_TRUE(card.starts_with(
         "---\nlibrary_name: transformers\ntags:\n- generated_from_trainer\ndatasets:\n- wikitext\n"

@@ -51,7 +51,7 @@ void go_on_from(const TrainerState& state) {
     EarlyStop early_stop(100, 0);
     trainer.add_callback(early_stop);
     trainer.train(&state);
-    model_card({.name = "out", .dataset = "data", .optimizer = "adamw_torch"}, settings, trainer.state());
+    model_card({.name = "out", .datasets = {"data"}, .optimizer = "adamw_torch"}, settings, trainer.state());
     TrainerState::parse(trainer.state().text(), "what was written");
 }
 
