@@ -121,7 +121,8 @@ TEST_P(Bundled, EightThousandLines) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Bundled,
-                         testing::Values("shakespeare-4k", "gpt2-1k", "metaspace-1k", "qwen-1k", "mistral-v1"));
+                         testing::Values("shakespeare-4k", "gpt2-1k", "metaspace-1k", "qwen-1k", "tekken-1k",
+                                         "mistral-v1"));
 
 /// A folder with a tokenizer.json like Llama-2's and a tokenizer_config.json.
 void make_llama2_folder(const TemporaryFolder& folder, const std::filesystem::path& tokenizer, bool legacy) {
@@ -215,11 +216,14 @@ TEST_P(Llama, Llama3SavedAsJson) {
 }
 
 /// In addition to Bundled.EightThousandLines: more text, of another kind.
-TEST(SharedData, MistralOnWikitext) {
+TEST(SharedData, MistralAndQwenOnWikitext) {
     if (test::shared_data().empty())
         GTEST_SKIP() << "an extra test, which needs wikitext-2/ in ../shared/data or DROVER_SHARED";
     expect_texts(*load_tokenizer(example_tokenizer("mistral-v1")), wikitext(),
                  Reference("bundled", "mistral-v1").hashes("wikitext"));
+    for (const char* small : {"qwen-1k", "tekken-1k"})
+        expect_texts(*load_tokenizer(golden_path(fmt::format("text/{}/tokenizer.json", small))), wikitext(),
+                     Reference("bundled", small).hashes("wikitext"));
 }
 
 }  // namespace

@@ -30,6 +30,11 @@ EXAMPLES = REPOSITORY / "examples" / "tokenizers"
 LLAMA3_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+TEKKEN_PATTERN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 QWEN_PATTERN = LLAMA3_PATTERN.replace(r"\p{N}{1,3}", r"\p{N}")
 SHAKESPEARE_LINES = 8000
 LETTERS = "etaoinshrdlu"
@@ -135,6 +140,27 @@ def train_qwen(lines):
     tokenizer.add_tokens([AddedToken("<tool_call>", special=False, normalized=False)])
     tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
     return save_small(tokenizer, "qwen-1k")
+
+
+def train_tekken(lines):
+    """As Mistral's since Nemo: words end where capitals begin, control tokens come first, BOS."""
+    tokenizer = Tokenizer(models.BPE(ignore_merges=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(TEKKEN_PATTERN), behavior="isolated", invert=False),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel(add_prefix_space=True, trim_offsets=True, use_regex=True)
+    trainer = trainers.BpeTrainer(
+        vocab_size=1000,
+        special_tokens=special("<unk>", "<s>", "</s>", "[INST]", "[/INST]"),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.post_processor = template("<s>", 1)
+    return save_small(tokenizer, "tekken-1k")
 
 
 def train_metaspace(lines):
@@ -368,9 +394,15 @@ def main():
 
     tensors = {}
     record(tensors, "shakespeare-4k", Backend(train_shakespeare(lines)), hard, shakespeare, [], True)
-    for name, train in (("gpt2-1k", train_gpt2), ("metaspace-1k", train_metaspace), ("qwen-1k", train_qwen)):
+    small = {
+        "gpt2-1k": (train_gpt2, []),
+        "metaspace-1k": (train_metaspace, []),
+        "qwen-1k": (train_qwen, wikitext),
+        "tekken-1k": (train_tekken, wikitext),
+    }
+    for name, (train, more) in small.items():
         reference = Library(Tokenizer.from_file(str(train(lines) / "tokenizer.json")))
-        record(tensors, name, reference, hard, shakespeare, [], True)
+        record(tensors, name, reference, hard, shakespeare, more, True)
     tokenizer, model = sentencepiece_reference(EXAMPLES / "mistral-v1" / "tokenizer.model")
     check_sentencepiece(tokenizer, model, hard + lines + wikitext)
     record(tensors, "mistral-v1", Library(tokenizer), hard, shakespeare, wikitext, True)
