@@ -10,7 +10,7 @@ build=$1 version=$2 tests=${3:-}
 name="drover-$version-linux-$(uname -m)"
 folder="$build/$name"
 programs='drover'
-[ "$tests" != --tests ] || programs='drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program'
+[ "$tests" != --tests ] || programs='drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program test_api'
 
 rm -rf "$folder" "$folder.tar.xz"
 mkdir -p "$folder/bin" "$folder/lib" "$folder/share/drover"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # scripts/test_gpu.sh BUNDLE
 # Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients,
-# loss curves, generation, equal bits of repeated and resumed runs, and, where compute-sanitizer is
+# loss curves, generation, the C++ interface, equal bits of repeated and resumed runs, and, where compute-sanitizer is
 # installed, small operations under it. For several ranks see test_gpu_ranks.sh. Run it in a checkout.
 # Results go to stdout, the tests' own output to $OUT or a temporary folder.
 set -eu
@@ -32,7 +32,7 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 "$bundle/bin/drover" --version
 
 export DROVER_TEST_DEVICE=cuda
-for program in test_backend test_train test_generate; do
+for program in test_backend test_train test_generate test_api; do
     part $program 200 "$bundle/bin/$program" --gtest_brief=1
 done
 if command -v compute-sanitizer >/dev/null; then

@@ -33,7 +33,7 @@ void train_and_evaluate(const RunSettings& settings, const Processes& processes,
     explain_failures("training", [&] {
         const bool complete = run.is_complete();
         if (!complete || settings.do_eval) run.prepare();
-        if (settings.do_train && !complete) run.write_training_results(run.train());
+        if (settings.do_train && !complete) run.write_training_results(run.train_or_stop());
         if (settings.do_eval) {
             run.messages().info("*** Evaluate ***");
             run.write_evaluation_results(run.evaluate());

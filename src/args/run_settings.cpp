@@ -330,6 +330,7 @@ CheckpointSettings checkpoint_settings(const Arguments& arguments) {
             .steal_lock = arguments.flag("steal_lock"),
             .save_only_model = arguments.flag("save_only_model"),
             .save_final_model = arguments.flag("save_final_model"),
+            .save_on_sigterm = arguments.flag("enable_jit_checkpoint"),
             .buffer_gigabytes = arguments.optional_number("save_buffer_gb")};
 }
 

@@ -116,7 +116,7 @@ std::span<const Argument> saving_arguments() {
             .explained("There are no Python callbacks; the trainer's own state is always restored."),
         flag("enable_jit_checkpoint", "no", "Write a checkpoint when the process is told to end.")
             .explained("SIGTERM and SIGINT always finish the step and write a checkpoint; SIGUSR1 writes one "
-                       "and training continues."),
+                       "and training continues. In programs of the C++ API this makes SIGTERM do so."),
         text("checkpoint_manager_path", "", "Folder of the fork's own sharded checkpoints.")
             .explained("Checkpoints are Hugging Face folders in --output_dir, whatever the sharding."),
     };

@@ -3,82 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "core/error.h"
 #include "data/datasets/file_rows.h"
 #include "data/rows/row_format.h"
 #include "public/parts.h"
-#include "run/model_source.h"
 
 namespace drover::v1 {
-
-// -------------------------------------------------------------------------------------------------------
-// tokenizer
-
-Tokenizer Tokenizer::from_pretrained(const std::string& model_id) {
-    Parts parts{load_tokenizer(find_pretrained(model_id, "The tokenizer's model_id")), {}};
-    parts.pad = parts.tokenizer->pad();
-    return Tokenizer(std::make_shared<const Parts>(std::move(parts)));
-}
-
-std::vector<std::int32_t> Tokenizer::operator()(std::string_view text) const {
-    std::vector<TokenId> ids;
-    parts_->tokenizer->encode(text, SpecialTokens::add, ids);
-    return ids;
-}
-
-std::string Tokenizer::decode(const std::vector<std::int32_t>& ids, bool skip_special_tokens) const {
-    return parts_->tokenizer->decode(ids, skip_special_tokens);
-}
-
-std::int64_t Tokenizer::size() const {
-    return parts_->tokenizer->size();
-}
-
-std::int32_t Tokenizer::eos_token_id() const {
-    return parts_->tokenizer->eos().value_or(-1);
-}
-
-std::int32_t Tokenizer::pad_token_id() const {
-    return parts_->pad.value_or(-1);
-}
-
-std::string Tokenizer::eos_token() const {
-    if (!parts_->tokenizer->eos())
-        throw Error("The tokenizer has no end-of-text token.", "Name another token to pad with.");
-    return decode({eos_token_id()}, false);
-}
-
-void Tokenizer::add_special_tokens(const std::map<std::string, std::string>& tokens) {
-    Parts parts = *parts_;
-    for (const auto& [key, text] : tokens) {
-        if (key != "pad_token")
-            throw Error(fmt::format("add_special_tokens: \"{}\" cannot be set.", key),
-                        "Only pad_token can be set.");
-        std::vector<TokenId> ids;
-        parts.tokenizer->encode(text, SpecialTokens::omit, ids);
-        if (ids.size() != 1)
-            throw Error(fmt::format("add_special_tokens: \"{}\" is not one token of this tokenizer.", text),
-                        "Use an existing token, such as eos_token().");
-        parts.pad = ids[0];
-    }
-    parts_ = std::make_shared<const Parts>(std::move(parts));
-}
-
-DataCollatorForLanguageModeling::DataCollatorForLanguageModeling(Tokenizer tokenizer,
-                                                                 DataCollatorOptions options)
-    : tokenizer_(std::move(tokenizer)), options_(options) {
-    if (options_.mlm)
-        throw Error("DataCollatorForLanguageModeling: mlm is set, but there are no models for it here.",
-                    "Leave mlm off: the models are causal.");
-    if (tokenizer_.pad_token_id() < 0)
-        throw Error("DataCollatorForLanguageModeling: the tokenizer has no pad token.",
-                    "Call tokenizer.add_special_tokens({{\"pad_token\", tokenizer.eos_token()}}) first.");
-    if (options_.pad_to_multiple_of < 1)
-        throw Error("DataCollatorForLanguageModeling: pad_to_multiple_of is below 1.", "Use 1 or more.");
-}
-
-// -------------------------------------------------------------------------------------------------------
-// rows
 
 /// Columns are read in parallel, each from when it is first requested.
 struct Row::Cursor {
@@ -119,18 +52,6 @@ std::string_view Row::operator[](std::string_view column) const {
     return cursor_->text(column);
 }
 
-std::int64_t Split::size() const {
-    return parts_->is_mapped ? static_cast<std::int64_t>(parts_->ids.size())
-                             : FileRows(parts_->files.files, parts_->files.options).row_count();
-}
-
-const std::vector<std::vector<std::int32_t>>& Split::input_ids() const {
-    if (!parts_->is_mapped)
-        throw Error("The dataset has no token ids yet.",
-                    "Make them: data = data.map([&](const Row& row) { return tokenizer(row[\"text\"]); }).");
-    return parts_->ids;
-}
-
 Dataset Dataset::load(const std::string& name) {
     DatasetRequest request;
     if (std::filesystem::is_regular_file(name))
@@ -140,19 +61,32 @@ Dataset Dataset::load(const std::string& name) {
     Dataset dataset;
     for (const DatasetSplit& split : resolve_dataset(request).splits)
         dataset.splits_.emplace(split.name,
-                                Split(std::make_shared<const Split::Parts>(Split::Parts{split, false, {}})));
+                                Split(std::make_shared<const Split::Parts>(Split::Parts{.files = split})));
     return dataset;
 }
 
 Dataset Dataset::map(const std::function<std::vector<std::int32_t>(const Row&)>& tokenize) const {
+    return map([&](const Row& row) { return TokenRow{.input_ids = tokenize(row)}; });
+}
+
+Dataset Dataset::map(const std::function<TokenRow(const Row&)>& tokenize) const {
     Dataset mapped;
     for (const auto& [name, split] : splits_) {
         Split::Parts parts = *split.parts();
-        parts.ids.clear();
-        parts.is_mapped = true;
-        const std::int64_t rows = FileRows(parts.files.files, parts.files.options).row_count();
-        Row::Cursor cursor{parts.files};
-        for (; cursor.row < rows; ++cursor.row) parts.ids.push_back(tokenize(Row(cursor)));
+        if (!parts.files)
+            throw Error(fmt::format("The rows of the split \"{}\" are token ids already.", name),
+                        "Map rows of text, which Dataset::load() finds.");
+        parts.take(std::vector<TokenRow>(static_cast<std::size_t>(split.size())));
+        // The places of the chosen rows, in the order of the files, which are read only forwards.
+        std::vector<std::int64_t> places(parts.ids.size());
+        std::iota(places.begin(), places.end(), 0);
+        std::sort(places.begin(), places.end(),
+                  [&](std::int64_t a, std::int64_t b) { return parts.source_row(a) < parts.source_row(b); });
+        Row::Cursor cursor{*parts.files};
+        for (const std::int64_t place : places) {
+            cursor.row = parts.source_row(place);
+            parts.put(place, tokenize(Row(cursor)));
+        }
         mapped.splits_.emplace(name, Split(std::make_shared<const Split::Parts>(std::move(parts))));
     }
     return mapped;

@@ -8,6 +8,8 @@
 #include "core/error.h"
 #include "generate/generator.h"
 #include "model/params.h"
+#include "model/saved_config.h"
+#include "public/model_leaves.h"
 #include "public/parts.h"
 #include "run/model_source.h"
 #include "run/program_processes.h"
@@ -26,28 +28,24 @@ class TextModel {
         model_.allocate();
     }
 
-    /// Loads the weights from the model's folder, or from a Trainer's result.
-    void load() {
-        if (!parts_.trained)
-            load_weights(model_, *backend_, parts_.folder);
-        else
-            for (const OwnedLeaf& leaf : model_.weights())
-                put(leaf, parts_.trained->whole_leaf(leaf.spec->name));
+    void load(const ModelLeaves& leaves) {
+        for (const OwnedLeaf& leaf : model_.weights()) put(leaf, leaves.whole(*leaf.spec));
     }
     void set(const std::string& name, const std::vector<float>& values) {
         for (const OwnedLeaf& leaf : model_.weights())
             if (leaf.spec->name == name) put(leaf, values);
     }
 
-    std::vector<TokenId> continuation(const std::vector<TokenId>& prompt, const GenerationOptions& options) {
+    std::vector<TokenId> continuation(const std::vector<TokenId>& prompt, const GenerationOptions& options,
+                                      const ModelLeaves& leaves) {
         return Generator(model_, *backend_)
             .generate(prompt, {.sampling = {.temperature = options.temperature,
                                             .top_k = options.top_k,
                                             .top_p = options.top_p,
                                             .seed = options.seed},
                                .max_new_tokens = options.max_new_tokens,
-                               .ends = parts_.trained ? parts_.trained->ends()
-                                                      : end_ids(parts_.config, parts_.folder)});
+                               .ends = end_ids(parts_.current_config(), leaves.generation(),
+                                               (parts_.folder / "generation_config.json").string())});
     }
 
   private:
@@ -71,6 +69,44 @@ class TextModel {
     InferenceModel model_;
 };
 
+/// A model's weights in host memory, in the dtype to save them in.
+class SavedModel {
+  public:
+    /// Collective if the weights are spread over processes; only a process that `keeps` them can save them.
+    explicit SavedModel(const CausalLM::Parts& parts, bool keeps = true)
+        : config_(parts.current_config()), leaves_(parts), dtype_(leaves_.saved_dtype()) {
+        make_param_spec(config_).for_each_leaf([&](const LeafSpec& leaf) {
+            const std::vector<float> values = leaves_.whole(leaf);
+            if (!keeps) return;
+            Kept& kept = kept_[leaf.name];
+            kept.shape = leaf.shape;
+            kept.bytes.resize(values.size() * size_of(dtype_));
+            convert_elements(values.data(), DType::f32, kept.bytes.data(), dtype_, leaf.shape.numel());
+        });
+    }
+
+    void save(const std::filesystem::path& folder) {
+        std::vector<NamedTensor> tensors;
+        for (const std::string& name : names_in_module_order(config_)) {
+            Kept& kept = kept_.at(name);
+            tensors.push_back({name, Tensor(kept.bytes.data(), dtype_, kept.shape)});
+        }
+        save_model_folder(folder, config_.saved_text(dtype_), tensors,
+                          {.generation_config_json = generation_config_text(leaves_.generation())});
+    }
+
+  private:
+    struct Kept {
+        Shape shape;
+        std::vector<std::byte> bytes;
+    };
+
+    const ModelConfig& config_;
+    ModelLeaves leaves_;
+    DType dtype_;
+    std::map<std::string, Kept, std::less<>> kept_;
+};
+
 }  // namespace
 
 CausalLM CausalLM::from_pretrained(const std::string& model_id, const PretrainedOptions& options) {
@@ -79,6 +115,19 @@ CausalLM CausalLM::from_pretrained(const std::string& model_id, const Pretrained
     parts.config = ModelConfig::from_path(parts.folder);
     if (options.torch_dtype != "auto") floating_dtype_from_name(options.torch_dtype, "torch_dtype");
     parts.dtype = options.torch_dtype;
+    return CausalLM(std::make_shared<const Parts>(std::move(parts)));
+}
+
+CausalLM CausalLM::from_config(const std::string& config, const ConfigOptions& options) {
+    Parts parts;
+    const bool is_text = config.find_first_not_of(" \t\r\n") != std::string::npos &&
+                         config[config.find_first_not_of(" \t\r\n")] == '{';
+    parts.config_name = is_text ? "config of the program" : config;
+    parts.config = is_text ? ModelConfig::parse(config, "The config given to from_config()")
+                           : ModelConfig::from_path(find_pretrained(config, "The config"));
+    if (options.torch_dtype != "auto") floating_dtype_from_name(options.torch_dtype, "torch_dtype");
+    parts.dtype = options.torch_dtype;
+    parts.seed = options.seed;
     return CausalLM(std::make_shared<const Parts>(std::move(parts)));
 }
 
@@ -99,28 +148,47 @@ std::string CausalLM::generate(const Tokenizer& tokenizer, const std::string& pr
     const std::vector<TokenId> ids = tokenizer(prompt);
     const std::shared_ptr<const TrainedWeights> trained = parts_->trained;
     if (!trained || !trained->are_spread()) {
+        const ModelLeaves leaves(*parts_);
         TextModel model(*parts_, ids, options);
-        model.load();
-        return tokenizer.decode(model.continuation(ids, options));
+        model.load(leaves);
+        return tokenizer.decode(model.continuation(ids, options, leaves));
     }
     // The processes gather the weights in the first one, which generates for all.
     std::string text;
     in_all_processes(fmt::format("generate(\"{}\")", prompt), [&] {
         const ProcessGroup& ranks = program_processes({}).group;
+        std::optional<ModelLeaves> leaves;
         std::optional<TextModel> model;
         ranks.together([&] {
+            leaves.emplace(*parts_);
             if (ranks.is_first()) model.emplace(*parts_, ids, options);
         });
         make_param_spec(trained->config()).for_each_leaf([&](const LeafSpec& leaf) {
-            const std::vector<float> values = trained->whole_leaf(leaf.name);
+            const std::vector<float> values = leaves->whole(leaf);
             if (model) model->set(leaf.name, values);
         });
         ranks.together([&] {
-            if (model) text = tokenizer.decode(model->continuation(ids, options));
+            if (model) text = tokenizer.decode(model->continuation(ids, options, *leaves));
         });
         text = ranks.from_first(text);
     });
     return text;
+}
+
+void CausalLM::save_pretrained(const std::string& folder) const {
+    const std::shared_ptr<const TrainedWeights> trained = parts_->trained;
+    if (!trained || !trained->are_spread()) {
+        SavedModel(*parts_).save(folder);
+        return;
+    }
+    in_all_processes(fmt::format("save_pretrained(\"{}\")", folder), [&] {
+        const ProcessGroup& ranks = program_processes({}).group;
+        ranks.together([&] { trained->check_there(); });
+        SavedModel whole(*parts_, ranks.is_first());
+        ranks.together([&] {
+            if (ranks.is_first()) whole.save(folder);
+        });
+    });
 }
 
 }  // namespace drover::v1

@@ -3,19 +3,18 @@
 #include "core/convert.h"
 #include "core/error.h"
 #include "core/machine_memory.h"
-#include "generate/generator.h"
-#include "model/params.h"
+#include "run/program_processes.h"
 #include "train/engine/whole_weights.h"
 
 namespace drover::v1 {
 
 TrainedWeights::TrainedWeights(const TrainEngine& engine, Backend& backend, const Mesh& mesh,
-                               ModelConfig config, std::vector<std::int32_t> ends)
+                               ModelConfig config, Json generation)
     : engine_(&engine),
       backend_(&backend),
       mesh_(&mesh),
       config_(std::move(config)),
-      ends_(std::move(ends)),
+      generation_(std::move(generation)),
       spread_(!holds_whole_weights(engine)),
       dtype_(engine.saved_dtype()) {
     config_.rows_before_resize = 0;  // any resize of the vocabulary is done
@@ -32,24 +31,39 @@ void TrainedWeights::check_there() const {
 std::vector<float> TrainedWeights::whole_leaf(const std::string& name) const {
     check_there();
     if (engine_ != nullptr) return read_whole_leaf(*engine_, index_of_.at(name), *backend_, *mesh_);
-    const std::vector<std::byte>& kept = kept_.at(name);
-    std::vector<float> values(kept.size() / size_of(dtype_));
-    convert_elements(kept.data(), dtype_, values.data(), DType::f32,
-                     static_cast<std::int64_t>(values.size()));
-    return values;
+    const Kept& kept = kept_.at(name);
+    std::vector<float> part(kept.bytes.size() / size_of(dtype_));
+    convert_elements(kept.bytes.data(), dtype_, part.data(), DType::f32,
+                     static_cast<std::int64_t>(part.size()));
+    if (!spread_) return part;
+    // As in read_whole_leaf(), every element comes from exactly one process.
+    std::vector<float> whole(static_cast<std::size_t>(kept.spec.shape.numel()), 0.0f);
+    if (!part.empty()) place_owned_part(kept.place, part, whole);
+    program_processes({}).group.sum(whole);
+    return whole;
 }
 
 std::size_t TrainedWeights::copy_bytes() const {
-    return static_cast<std::size_t>(make_param_spec(config_).parameter_count()) * size_of(dtype_);
+    std::size_t elements = 0;
+    for (const OwnedLeaf& leaf : engine_->store().owned())
+        if (contributes(leaf)) elements += static_cast<std::size_t>(leaf.param.numel());
+    return elements * size_of(dtype_);
 }
 
 void TrainedWeights::keep_copy() {
-    require(!spread_ && engine_ != nullptr, "a copy of weights that are not here");
     for (const auto& [name, index] : index_of_) {
-        const std::vector<float> values = whole_leaf(name);
-        std::vector<std::byte>& kept = kept_[name];
-        kept.resize(values.size() * size_of(dtype_));
-        convert_elements(values.data(), DType::f32, kept.data(), dtype_,
+        const OwnedLeaf& leaf = engine_->store().owned()[index];
+        Kept& kept = kept_[name];
+        kept.spec = *leaf.spec;
+        kept.place = {.spec = &kept.spec,
+                      .row_begin = leaf.row_begin,
+                      .row_count = leaf.row_count,
+                      .column_begin = leaf.column_begin,
+                      .column_count = leaf.column_count};
+        if (!contributes(leaf)) continue;
+        const std::vector<float> values = read_owned_part(*engine_, index, *backend_);
+        kept.bytes.resize(values.size() * size_of(dtype_));
+        convert_elements(values.data(), DType::f32, kept.bytes.data(), dtype_,
                          static_cast<std::int64_t>(values.size()));
     }
     engine_ = nullptr;
@@ -61,10 +75,8 @@ void TrainedWeights::let_go() {
 }
 
 std::shared_ptr<TrainedWeights> TrainedWeights::of(const TrainingRun& run) {
-    const ModelSource& model = run.model();
-    return std::make_shared<TrainedWeights>(
-        run.engine(), run.backend(), run.mesh(), model.config,
-        end_ids(model.config, model.generation, (model.weights / "generation_config.json").string()));
+    return std::make_shared<TrainedWeights>(run.engine(), run.backend(), run.mesh(), run.model().config,
+                                            run.model().generation);
 }
 
 void TrainedWeights::leave_engine(const TrainingRun& run, bool is_used) {
@@ -73,7 +85,7 @@ void TrainedWeights::leave_engine(const TrainingRun& run, bool is_used) {
                                 (run.backend().device() == Device::cpu ? engine.memory_plan().total : 0);
     const std::size_t share = usable_memory() / static_cast<std::size_t>(run.processes().machine.ranks);
     try {
-        if (is_used && !are_spread() && on_host + copy_bytes() <= share) return keep_copy();
+        if (is_used && on_host + copy_bytes() <= share) return keep_copy();
     } catch (const std::exception&) {
         // A later use reports that they are gone.
     }

@@ -11,20 +11,22 @@
 namespace drover::v1 {
 
 /// A model's weights after a Trainer has trained it. They are the engine's own while the Trainer lives, and
-/// afterwards a copy on the host if the model is still in use.
+/// afterwards a copy on the host if the model is still in use: of every process its part, if they are spread.
 class TrainedWeights {
   public:
     /// The weights of a prepared run.
     static std::shared_ptr<TrainedWeights> of(const TrainingRun& run);
-    /// `config` is the trained model's; any of `ends` ends a text. Engine, backend and mesh must live until
+    /// Config and generation config are the trained model's. Engine, backend and mesh must live until
     /// keep_copy() or let_go().
     TrainedWeights(const TrainEngine& engine, Backend& backend, const Mesh& mesh, ModelConfig config,
-                   std::vector<std::int32_t> ends);
+                   Json generation);
 
     const ModelConfig& config() const { return config_; }
-    const std::vector<std::int32_t>& ends() const { return ends_; }
+    const Json& generation() const { return generation_; }
+    /// In which they would be saved.
+    DType dtype() const { return dtype_; }
     /// Whether no process has all of them; whole_leaf() is then collective.
-    bool are_spread() const { return spread_ && engine_ != nullptr; }
+    bool are_spread() const { return spread_; }
     /// Error if they were lost with their Trainer.
     void check_there() const;
     /// A leaf by its published name, in fp32.
@@ -35,6 +37,15 @@ class TrainedWeights {
     void leave_engine(const TrainingRun& run, bool is_used);
 
   private:
+    /// A process's part of a leaf.
+    struct Kept {
+        LeafSpec spec;
+        OwnedLeaf place;
+        std::vector<std::byte> bytes;  ///< of dtype_; none if another process keeps this part
+    };
+
+    /// Whether this process reads a part of the leaf for all.
+    bool contributes(const OwnedLeaf& leaf) const { return !spread_ || (leaf.counted && leaf.row_count > 0); }
     /// The size of a copy, which has the dtype in which the weights would be saved.
     std::size_t copy_bytes() const;
     void keep_copy();
@@ -44,11 +55,11 @@ class TrainedWeights {
     Backend* backend_;
     const Mesh* mesh_;
     ModelConfig config_;
-    std::vector<std::int32_t> ends_;
+    Json generation_;
     bool spread_;
     DType dtype_;
-    std::map<std::string, std::size_t, std::less<>> index_of_;         // into the engine's owned leaves
-    std::map<std::string, std::vector<std::byte>, std::less<>> kept_;  // of dtype_
+    std::map<std::string, std::size_t, std::less<>> index_of_;  // into the engine's owned leaves
+    std::map<std::string, Kept, std::less<>> kept_;
 };
 
 /// Lets a run read a model that was trained before, from the Trainer that holds it or the copy it left; empty

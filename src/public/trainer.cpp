@@ -5,17 +5,6 @@
 #include "public/trainer_run.h"
 
 namespace drover::v1 {
-namespace {
-
-std::map<std::string, double> numbers_in(const Json& record) {
-    std::map<std::string, double> numbers;
-    for (const auto& [key, value] : record.items())
-        if (value.is_number()) numbers[key] = value.get<double>();
-    return numbers;
-}
-
-}  // namespace
-
 struct Trainer::Run : TrainerRun {
     using TrainerRun::TrainerRun;
 };
@@ -27,12 +16,17 @@ Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
-TrainOutput Trainer::train() {
+TrainOutput Trainer::train(const TrainOptions& options) {
     TrainOutput output;
-    in_all_processes("train()", [&] {
-        output.metrics = numbers_in(run_->train());
-        const TrainerState& state = run_->state();
+    const auto* folder = std::get_if<std::string>(&options.resume_from_checkpoint);
+    const std::string from = folder != nullptr                                ? *folder
+                             : std::get<bool>(options.resume_from_checkpoint) ? "the newest checkpoint"
+                                                                              : "";
+    in_all_processes(from.empty() ? "train()" : fmt::format("train() from {}", from), [&] {
+        output.metrics = numbers_in(run_->train(options));
+        const drover::TrainerState& state = run_->state();
         output.global_step = state.global_step;
+        output.interrupted = run_->is_interrupted();
         if (const auto loss = output.metrics.find("train_loss"); loss != output.metrics.end())
             output.training_loss = loss->second;
         for (const Json& record : state.log_history)
@@ -49,6 +43,10 @@ std::map<std::string, double> Trainer::evaluate() {
 
 void Trainer::save_model(const std::string& folder) const {
     in_all_processes(fmt::format("save_model(\"{}\")", folder), [&] { run_->save_model(folder); });
+}
+
+void Trainer::add_callback(std::shared_ptr<TrainerCallback> callback) {
+    run_->add_callback(std::move(callback));
 }
 
 bool Trainer::is_world_process_zero() const {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "public/mapped_rows.h"
 #include "public/parts.h"
+#include "public/split_rows.h"
 
 namespace drover::v1 {
 namespace {
@@ -16,28 +16,34 @@ ModelSource model_of(const TrainerParts& parts) {
     const std::int64_t tokens = parts.data_collator.tokenizer().size();
     if (tokens > source.config.vocab_size) source.config.resize_vocabulary(tokens);
     source.generation = find_generation_config(source.weights, source.config);
+    if (source.weights.empty()) source.seed = model.seed;
     return source;
 }
 
 /// The rows of a split; raises `longest` to the length of its longest row.
-TokenSplit rows_of(const Split& split, const ModelSource& model, std::int64_t& longest) {
-    const auto mapped = std::make_shared<const MappedRows>(split, *model.tokenizer, model.config.vocab_size);
-    longest = std::max(longest, mapped->longest());
-    return {.rows = std::shared_ptr<const TrainingRows>(mapped, &mapped->rows()),
+TokenSplit rows_of(const Split& split, const char* name, const ModelSource& model, const Processes& processes,
+                   std::int64_t& longest) {
+    auto rows = std::make_shared<const SplitRows>(split, name, model.config.vocab_size, !processes.alone());
+    longest = std::max(longest, rows->longest());
+    std::string identity = rows->fingerprint();
+    return {.rows = std::move(rows),
             .packing = {.packing = Packing::none, .block_size = 0},
-            .identity = mapped->fingerprint()};
+            .identity = std::move(identity)};
 }
 
 }  // namespace
 
-RunInputs inputs_of(const TrainerParts& parts) {
+RunInputs inputs_of(const TrainerParts& parts, const Processes& processes) {
     RunInputs inputs{.model = model_of(parts)};
     TokenSource& tokens = inputs.tokens;
     tokens.packing = {.packing = Packing::none, .block_size = 0};
     tokens.pad_id = parts.data_collator.tokenizer().pad_token_id();
     tokens.pad_to_multiple_of = parts.data_collator.options().pad_to_multiple_of;
-    tokens.train = rows_of(parts.train_dataset, inputs.model, tokens.row_length);
-    if (parts.eval_dataset) tokens.validation = rows_of(*parts.eval_dataset, inputs.model, tokens.row_length);
+    tokens.train = rows_of(parts.train_dataset, "train_dataset", inputs.model, processes, tokens.row_length);
+    tokens.train_hash = "content " + tokens.train.identity;
+    if (parts.eval_dataset)
+        tokens.validation =
+            rows_of(*parts.eval_dataset, "eval_dataset", inputs.model, processes, tokens.row_length);
     return inputs;
 }
 

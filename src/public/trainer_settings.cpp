@@ -31,9 +31,15 @@ Arguments named_arguments(const TrainerParts& parts) {
     };
     set("do_train", true);
     set("do_eval", parts.eval_dataset.has_value());
-    set("model_name_or_path", parts.model.parts()->folder.string());
-    set("dtype", parts.model.parts()->dtype);
-    set("train_file", parts.train_dataset.parts()->files.files.front().string());  // where the rows come from
+    const CausalLM::Parts& model = *parts.model.parts();
+    if (model.folder.empty())
+        set("config_name", model.config_name);
+    else
+        set("model_name_or_path", model.folder.string());
+    set("dtype", model.dtype);
+    // Where the rows come from.
+    const auto& files = parts.train_dataset.parts()->files;
+    set("train_file", files ? files->files.front().string() : "rows of the program");
     set("packing", "none");
     set("output_dir", a.output_dir);
     set("per_device_train_batch_size", a.per_device_train_batch_size);
@@ -54,6 +60,7 @@ Arguments named_arguments(const TrainerParts& parts) {
     set("dataloader_drop_last", a.dataloader_drop_last);
     set("seed", a.seed);
     set("disable_tqdm", a.disable_tqdm);
+    set("enable_jit_checkpoint", a.enable_jit_checkpoint);
     return arguments;
 }
 
@@ -87,6 +94,8 @@ RunSettings settings_of(const TrainerParts& parts, int processes) {
     const Arguments fields = named_arguments(parts);
     Arguments arguments = fields;
     const FsdpTrainingArguments& fsdp = parts.args.fsdp;
+    if (parts.args.report_to != TrainingArguments{}.report_to)  // or it would forbid what implies another one
+        set_text(arguments, "report_to", parts.args.report_to);
     if (!fsdp.fsdp.empty()) set_text(arguments, "fsdp", fsdp.fsdp);
     if (!fsdp.fsdp_config.empty()) set_text(arguments, "fsdp_config", fsdp.fsdp_config);
     for (const auto& [name, value] : parts.args.more) set_text(arguments, name, value);
@@ -97,6 +106,9 @@ RunSettings settings_of(const TrainerParts& parts, int processes) {
         throw Error("The training arguments ask for FSDP v2, which is not enabled.",
                     "Call drover::use_fsdp_v2() before everything else.");
     RunSettings settings = run_settings(run, false);
+    std::erase_if(settings.record.explanations, [](const std::string& line) {
+        return line.starts_with("--enable_jit_checkpoint:");  // here it is not only accepted
+    });
     settings.names.output_dir = "TrainingArguments::output_dir";
     settings.names.steal_lock = "steal_lock in TrainingArguments::more";
     settings.do_eval = parts.eval_dataset.has_value();

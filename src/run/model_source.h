@@ -1,14 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "core/json.h"
 #include "model/config.h"
-#include "parallel/param_spec.h"
 #include "run/processes.h"
 #include "run/settings/run_settings.h"
 #include "text/tokenizer.h"
@@ -21,8 +21,7 @@ struct ModelSource {
     std::filesystem::path weights{};  ///< folder; empty: the model starts from random weights
     Json generation;                  ///< contents of generation_config.json, or derived from the config
     std::shared_ptr<const Tokenizer> tokenizer;  ///< may be null if only token ids are read
-    /// Returns a weight from memory, used instead of `weights`; collective. Empty: none are in memory.
-    std::function<std::vector<float>(const LeafSpec&)> weights_in_memory{};
+    std::optional<std::uint64_t> seed{};         ///< of random weights; absent: the run's
 };
 
 /// Config and weights are looked up as the settings name them: a local path as it is, otherwise the snapshot

@@ -75,6 +75,22 @@ int ProcessGroup::largest(int number) const {
     return number;
 }
 
+std::uint32_t ProcessGroup::united(std::uint32_t bits) const {
+    if (size() == 1) return bits;
+    std::vector<std::int32_t> all(static_cast<std::size_t>(size()));
+    all[static_cast<std::size_t>(rank())] = static_cast<std::int32_t>(bits);
+    const Tensor whole = Tensor::of(all.data(), {size()});
+    everyone_->all_gather({}, whole.rows(rank(), 1), whole);
+    for (const std::int32_t other : all) bits |= static_cast<std::uint32_t>(other);
+    return bits;
+}
+
+void ProcessGroup::sum(std::span<float> numbers) const {
+    if (size() == 1) return;
+    everyone_->all_reduce({}, Tensor::of(numbers.data(), {static_cast<std::int64_t>(numbers.size())}),
+                          Reduction::sum);
+}
+
 void ProcessGroup::meet() const {
     if (size() > 1) everyone_->barrier({});
 }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +50,10 @@ class ProcessGroup {
     /// The first rank's text, on every rank.
     std::string from_first(std::string_view text) const;
     int largest(int number) const;
+    /// The bits that are set on any rank.
+    std::uint32_t united(std::uint32_t bits) const;
+    /// Replaces the numbers by their sums over all ranks.
+    void sum(std::span<float> numbers) const;
     void meet() const;
 
     /// Does the work on every rank. If it throws on some, every rank throws FailureOfRank. The first of those

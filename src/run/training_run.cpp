@@ -244,7 +244,7 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
     // None of these is collective, and an error that occurs on all ranks is shown once.
     processes_.group.together([&] { engine_->allocate(); });
     const Stopwatch preparation;
-    if (in_memory)
+    if (in_memory && !resume_point_)
         engine_->take_weights(in_memory, settings_.loop.seed);
     else
         processes_.group.together([&] { prepare_weights(); });
@@ -265,6 +265,7 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
                      TrainerOptions{.model_preparation_seconds = preparation.seconds(),
                                     .before_writing = [this] { folder_->check_still_ours(); }});
     callbacks_->add_to(*trainer_);
+    for (TrainerCallback* callback : more_callbacks_) trainer_->add_callback(*callback);
     if (complete_) trainer_->adopt(*resumed_state_);
 }
 
@@ -277,11 +278,15 @@ void TrainingRun::prepare_weights() {
     } else if (model_.weights.empty()) {
         say(fmt::format("Training new model from scratch - Total size={:.2f}M params",
                         static_cast<double>(parameters().total) / (1 << 20)));
-        engine_->initialize_weights(settings_.loop.seed);
+        engine_->initialize_weights(model_.seed.value_or(settings_.loop.seed));
     } else {
         const LoadReport report = engine_->load_weights(model_.weights, settings_.loop.seed);
         if (const std::string text = report.text(); !text.empty()) messages().warning(text);
     }
+}
+
+void TrainingRun::resume_prepared() {
+    if (resume_point_) processes_.group.together([&] { resume(); });
 }
 
 void TrainingRun::resume() {
@@ -326,7 +331,11 @@ Json TrainingRun::train() {
         messages().warning(lost);
     const std::optional<TrainerState> state = std::exchange(resumed_state_, {});
     const std::optional<LoopState> loop = std::exchange(resumed_loop_, {});
-    Json metrics = trainer_->train(state ? &*state : nullptr, loop ? &*loop : nullptr);
+    return trainer_->train(state ? &*state : nullptr, loop ? &*loop : nullptr);
+}
+
+Json TrainingRun::train_or_stop() {
+    Json metrics = train();
     if (!trainer_->interrupted()) return metrics;
     const int number = callbacks_->ended_by();
     const std::int64_t step = trainer_->state().global_step;

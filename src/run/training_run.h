@@ -34,11 +34,18 @@ class TrainingRun {
     TrainingRun(const TrainingRun&) = delete;
     TrainingRun& operator=(const TrainingRun&) = delete;
 
+    /// Is told of the loop's events, after the run's own callbacks. Before prepare(); must outlive the run.
+    void add_callback(TrainerCallback& callback) { more_callbacks_.push_back(&callback); }
+    /// Where train() continues from. Before lock_output_folder().
+    void resume_from(ResumeSettings resume) { settings_.checkpoints.resume = std::move(resume); }
+
     /// Creates, tests and locks the output folder, and finds the checkpoint to resume from. Called before
     /// anything that takes long, and before leftovers of a run that may not have ended are removed.
     void lock_output_folder();
     /// Waits until nothing is being written any more, and releases the folder.
     void unlock_output_folder();
+    /// Whether that found a checkpoint to resume from.
+    bool resumes() const { return resume_point_.has_value(); }
 
     /// Reads model, tokenizer and rows from the files that the settings name.
     void read();
@@ -65,8 +72,14 @@ class TrainingRun {
     /// otherwise from `in_memory` if given, otherwise from the model's files, otherwise they are new.
     void prepare(const ReadWeight& in_memory = {});
 
-    /// Trains to the end and returns the last metrics. StoppedBySignal when a signal ended it.
+    /// Loads the checkpoint to resume from into a run that is already prepared. Collective.
+    void resume_prepared();
+
+    /// Trains to the end and returns the last metrics; null if a callback interrupted it
+    /// (loop().interrupted()).
     Json train();
+    /// The same; StoppedBySignal when a signal ended it.
+    Json train_or_stop();
     /// Evaluates and returns the metrics.
     Json evaluate();
 
@@ -141,6 +154,7 @@ class TrainingRun {
     std::unique_ptr<TrainingData> training_, evaluation_;
 
     std::optional<RunCallbacks> callbacks_;
+    std::vector<TrainerCallback*> more_callbacks_;
     std::optional<Trainer> trainer_;
 };
 

@@ -1,57 +1,11 @@
-#include <drover/drover.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <thread>
 
-// Only the public headers, as a user has them.
+#include "public/api_fixture.h"
+
+namespace api {
 namespace {
-
-namespace fs = std::filesystem;
-
-const fs::path source = DROVER_SOURCE_DIR;
-const std::string quotes = source / "examples/data/quotes.jsonl";
-
-class PublicApi : public ::testing::Test {
-  protected:
-    PublicApi() {
-        fs::create_directories(folder_);
-        for (const fs::path& from :
-             {source / "tests/golden/run_clm/saved", source / "examples/tokenizers/shakespeare-4k"})
-            fs::copy(from, folder_ / "model",
-                     fs::copy_options::recursive | fs::copy_options::overwrite_existing);
-    }
-    ~PublicApi() override { fs::remove_all(folder_); }
-
-    std::string model_id() const { return folder_ / "model"; }
-    drover::Tokenizer tokenizer() const {
-        auto loaded = drover::Tokenizer::from_pretrained(model_id());
-        loaded.add_special_tokens({{"pad_token", loaded.eos_token()}});
-        return loaded;
-    }
-    drover::Dataset data(const drover::Tokenizer& with) const {
-        return drover::Dataset::load(quotes).map([&](const drover::Row& row) { return with(row["quote"]); });
-    }
-
-    const fs::path folder_ = fs::temp_directory_path() / ("drover-api-" + std::to_string(getpid()));
-};
-
-/// The message of the exception that `action` throws.
-template <class Action>
-std::string message_of(const Action& action) {
-    try {
-        action();
-    } catch (const std::runtime_error& error) {
-        return error.what();
-    }
-    return "nothing was thrown";
-}
 
 TEST_F(PublicApi, TrainsWithTheLossesOfTransformers) {
     const auto golden = nlohmann::json::parse(std::ifstream(source / "tests/golden/quotes_run.json"));
@@ -127,25 +81,7 @@ class TrainedModel : public PublicApi {
   protected:
     drover::Trainer trainer(const drover::CausalLM& model,
                             std::map<std::string, std::string> more = {}) const {
-        const auto tokens = tokenizer();
-        const auto rows = data(tokens);
-        return drover::Trainer{{.model = model,
-                                .train_dataset = rows["train"],
-                                .args = {.output_dir = output(),
-                                         .max_steps = 3,
-                                         .learning_rate = 1e-2,
-                                         .save_strategy = "no",
-                                         .disable_tqdm = true,
-                                         .more = std::move(more)},
-                                .data_collator = drover::DataCollatorForLanguageModeling(tokens),
-                                .eval_dataset = rows["train"]}};
-    }
-    std::string output() const { return folder_ / "output"; }
-    std::string said_by(const drover::CausalLM& model) const {
-        return model.generate(tokenizer(), "To be", {.max_new_tokens = 24, .temperature = 1, .seed = 3});
-    }
-    std::string said_by(const std::string& folder, const std::string& dtype = "float32") const {
-        return said_by(drover::CausalLM::from_pretrained(folder, {.torch_dtype = dtype}));
+        return drover::Trainer{quotes_run(model, std::move(more))};
     }
 };
 
@@ -331,24 +267,21 @@ TEST_F(PublicApi, RowsHaveColumns) {
 }
 
 TEST_F(PublicApi, SaysWhatIsWrong) {
-    const auto expect = [](const std::string& found, const std::string& part) {
-        EXPECT_NE(found.find(part), std::string::npos) << found;
-    };
     const auto plain = drover::Tokenizer::from_pretrained(model_id());
     const auto rows = drover::Dataset::load(quotes);
     const auto model = drover::CausalLM::from_pretrained(model_id());
-    expect(message_of([] { drover::CausalLM::from_pretrained("no/such-model"); }), "no/such-model");
-    expect(message_of([&] { rows["test"]; }), "no split \"test\"");
-    expect(message_of([&] { rows["train"].input_ids(); }), "no token ids yet");
-    expect(message_of([&] {
-               rows.map([](const drover::Row& row) { return row["x"], std::vector<std::int32_t>{}; });
-           }),
-           "\"x\"");
-    expect(message_of([&] { drover::DataCollatorForLanguageModeling(plain, {.mlm = true}); }), "mlm");
-    expect(message_of([&] {
-               drover::Tokenizer(plain).add_special_tokens({{"bos_token", "x"}});
-           }),
-           "bos_token");
+    expect_part(message_of([] { drover::CausalLM::from_pretrained("no/such-model"); }), "no/such-model");
+    expect_part(message_of([&] { rows["test"]; }), "no split \"test\"");
+    expect_part(message_of([&] { rows["train"].input_ids(); }), "no token ids yet");
+    expect_part(message_of([&] {
+                    rows.map([](const drover::Row& row) { return row["x"], std::vector<std::int32_t>{}; });
+                }),
+                "\"x\"");
+    expect_part(message_of([&] { drover::DataCollatorForLanguageModeling(plain, {.mlm = true}); }), "mlm");
+    expect_part(message_of([&] {
+                    drover::Tokenizer(plain).add_special_tokens({{"bos_token", "x"}});
+                }),
+                "bos_token");
     const auto mapped = data(plain);
     const auto trainer = [&](drover::TrainingArguments arguments) {
         return message_of([&] {
@@ -358,11 +291,12 @@ TEST_F(PublicApi, SaysWhatIsWrong) {
                              .data_collator = drover::DataCollatorForLanguageModeling(plain)}};
         });
     };
-    expect(trainer({.optim = "adamq"}), "adamq");
-    expect(trainer({.more = {{"no_such_argument", "1"}}}), "no_such_argument");
-    expect(trainer({.more = {{"resume_from_checkpoint", "out/checkpoint-5"}}}),
-           "a Trainer of the C++ API does not act on");
-    expect(trainer({.more = {{"comm-stats", "yes"}}}), "comm_stats is set");
+    expect_part(trainer({.optim = "adamq"}), "adamq");
+    expect_part(trainer({.more = {{"no_such_argument", "1"}}}), "no_such_argument");
+    expect_part(trainer({.more = {{"resume_from_checkpoint", "out/checkpoint-5"}}}),
+                "a Trainer of the C++ API does not act on");
+    expect_part(trainer({.more = {{"comm-stats", "yes"}}}), "comm_stats is set");
 }
 
 }  // namespace
+}  // namespace api

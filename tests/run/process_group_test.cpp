@@ -37,6 +37,10 @@ TEST(ProcessGroup, TextsReachEveryone) {
         EXPECT_EQ(ranks.from_first("from " + std::to_string(world.rank())), "from 0");
         EXPECT_EQ(ranks.from_first(""), "");
         EXPECT_EQ(ranks.largest(world.rank() == 1 ? 15 : 0), 15);
+        EXPECT_EQ(ranks.united(1u << (31 - world.rank())), 0xE0000000u);
+        std::vector<float> numbers{1, static_cast<float>(world.rank())};
+        ranks.sum(numbers);
+        EXPECT_EQ(numbers, (std::vector<float>{3, 3}));
         ranks.meet();
     });
 }
@@ -46,6 +50,7 @@ TEST(ProcessGroup, AloneNeedsNobody) {
     EXPECT_EQ(alone.gather("x"), std::vector<std::string>{"x"});
     EXPECT_EQ(alone.from_first("x"), "x");
     EXPECT_EQ(alone.largest(3), 3);
+    EXPECT_EQ(alone.united(5), 5u);
     test::expect_error<UsageError>(
         [&] { alone.together([] { throw UsageError("As it is.", "Leave it."); }); }, {"As it is."});
 }

@@ -138,6 +138,7 @@ struct CheckpointSettings {
     bool steal_lock = false;
     bool save_only_model = false;
     bool save_final_model = true;
+    bool save_on_sigterm = false;              ///< for programs of the C++ API; the command always does
     std::optional<double> buffer_gigabytes{};  ///< for writing in the background; absent: from free memory
 };
 

@@ -98,6 +98,7 @@ std::vector<double> EngineModel::gather(std::vector<double> own) {
 }
 
 void EngineModel::save(const std::filesystem::path& folder) {
+    writer_.poll(true);  // a checkpoint that was being written when a run ended with an error
     writer_.begin({.folder = folder,
                    .place = CheckpointJob::Place::existing_folder,
                    .tensors = engine_.saved_tensors(false, checkpoints_.max_shard_bytes),

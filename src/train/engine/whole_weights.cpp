@@ -11,8 +11,9 @@ std::int64_t columns_of(const LeafSpec& leaf) {
     return leaf.shape.numel() / leaf.shape[0];
 }
 
-/// The part of a leaf that this rank owns, in fp32.
-std::vector<float> owned_part(const TrainEngine& engine, std::size_t index, Backend& backend) {
+}  // namespace
+
+std::vector<float> read_owned_part(const TrainEngine& engine, std::size_t index, Backend& backend) {
     const Tensor master = engine.optimizer().master(index);
     const Tensor stored = master ? master : engine.store().owned()[index].param;
     std::vector<std::byte> raw(stored.bytes());
@@ -24,7 +25,12 @@ std::vector<float> owned_part(const TrainEngine& engine, std::size_t index, Back
     return values;
 }
 
-}  // namespace
+void place_owned_part(const OwnedLeaf& leaf, std::span<const float> part, std::span<float> whole) {
+    const std::int64_t columns = columns_of(*leaf.spec);
+    for (std::int64_t row = 0; row < leaf.row_count; ++row)
+        std::copy_n(part.begin() + row * leaf.column_count, leaf.column_count,
+                    whole.begin() + (leaf.row_begin + row) * columns + leaf.column_begin);
+}
 
 bool holds_whole_weights(const TrainEngine& engine) {
     const auto owned = engine.store().owned();
@@ -35,17 +41,12 @@ bool holds_whole_weights(const TrainEngine& engine) {
 
 std::vector<float> read_whole_leaf(const TrainEngine& engine, std::size_t index, Backend& backend,
                                    const Mesh& mesh) {
-    if (holds_whole_weights(engine)) return owned_part(engine, index, backend);
+    if (holds_whole_weights(engine)) return read_owned_part(engine, index, backend);
     // Every element is in the counted part of exactly one rank and zero on all others, so the sum is exact.
     const OwnedLeaf& leaf = engine.store().owned()[index];
-    const std::int64_t columns = columns_of(*leaf.spec);
     std::vector<float> whole(static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0f);
-    if (leaf.counted && leaf.row_count > 0) {
-        const std::vector<float> part = owned_part(engine, index, backend);
-        for (std::int64_t row = 0; row < leaf.row_count; ++row)
-            std::copy_n(part.begin() + row * leaf.column_count, leaf.column_count,
-                        whole.begin() + (leaf.row_begin + row) * columns + leaf.column_begin);
-    }
+    if (leaf.counted && leaf.row_count > 0)
+        place_owned_part(leaf, read_owned_part(engine, index, backend), whole);
     mesh.everyone_on_host().all_reduce(
         {}, Tensor::of(whole.data(), {static_cast<std::int64_t>(whole.size())}), Reduction::sum);
     return whole;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "train/engine/train_engine.h"
@@ -9,6 +10,12 @@ namespace drover {
 
 /// Whether this rank holds every leaf whole and up to date, so that it can read one without the other ranks.
 bool holds_whole_weights(const TrainEngine& engine);
+
+/// The part of an owned leaf that this rank owns, as it would be saved. Waits for the device; not collective.
+std::vector<float> read_owned_part(const TrainEngine& engine, std::size_t index, Backend& backend);
+
+/// Puts a leaf's owned part into its place in the whole leaf.
+void place_owned_part(const OwnedLeaf& leaf, std::span<const float> part, std::span<float> whole);
 
 /// An owned leaf (index into store().owned()) as it would be saved: the master copy if there is one.
 /// Collective, unless holds_whole_weights(): every rank reads the same leaves in the same order.

@@ -37,6 +37,7 @@ Json Trainer::train(const TrainerState* resumed, const LoopState* loop) {
     std::int64_t first_epoch = next_batch_.epoch;
     const std::int64_t first_update = next_batch_.step / settings_.gradient_accumulation_steps;
     batches_ = training_->open(next_batch_);
+    ahead_.reset();  // of a run that ended with an error
 
     training_watch_ = Stopwatch();
     control_.should_training_stop = state_.global_step >= plan_.max_steps;
