@@ -21,7 +21,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo demo-time test bundle test-kills test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo demo-time python test bundle test-kills test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
 # Goals given together share build folders, and each build is parallel by itself.
 .NOTPARALLEL:
 
@@ -41,6 +41,10 @@ demo: demo-time build ## train a small Llama on Shakespeare's plays, on the CPU;
 demo-time:
 	@[ -x build/release/drover ] || echo 'demo: the first build takes about 17 minutes of processor time, so about' \
 	    "$$(((17 + $(JOBS) - 1) / $(JOBS))) minutes with JOBS=$(JOBS); the demo then takes two to three."
+
+python: setup ## build the Python module, build/release/python (for PYTHONPATH), with MPI and what else it can load
+	@$(call configure,release)
+	@$(call build,release) --target drover_python drover
 
 test: setup ## build everything and run all tests
 	@$(call configure,release)

@@ -64,7 +64,7 @@ endfunction()
 #
 # A library that the program, or the shared library, loads when it is needed (core/program_module.h). It
 # is built beside the program, test programs have a link to it beside them, and it is installed, with
-# either of its users, where both look. LIBRARIES are those that it needs and that are not the machine's
+# any of its users, where all look. LIBRARIES are those that it needs and that are not the machine's
 # own: they go beside it, with their licences.
 
 function(drover_module name)
@@ -79,7 +79,7 @@ function(drover_module name)
   else()
     set_target_properties(${name} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   endif()
-  foreach(component program sdk)
+  foreach(component program sdk python)
     install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/drover COMPONENT ${component})
     install(FILES ${ARG_LIBRARIES} DESTINATION ${CMAKE_INSTALL_LIBDIR}/drover COMPONENT ${component})
     install(FILES ${ARG_LICENSES} DESTINATION ${CMAKE_INSTALL_DATADIR}/drover/licenses/${name} COMPONENT ${component})

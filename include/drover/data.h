@@ -154,6 +154,12 @@ DROVER_INLINE_NAMESPACE v1 {
         /// the test's.
         Dataset train_test_split(double test_size = 0.25, std::uint64_t seed = 42, bool shuffle = true) const;
 
+        /// The columns of the files of text, in order of first appearance; empty if the rows are not text.
+        std::vector<std::string> column_names() const;
+        /// Calls `read` with the index and the text of every row, in the order of the files; throws if the
+        /// rows are not text.
+        void for_each_row(const std::function<void(std::int64_t, const Row&)>& read) const;
+
         struct Parts;
         explicit Split(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
         const std::shared_ptr<const Parts>& parts() const { return parts_; }

@@ -5,5 +5,6 @@
 /// the remedy.
 #include "drover/callback.h"
 #include "drover/data.h"
+#include "drover/error.h"
 #include "drover/model.h"
 #include "drover/trainer.h"

@@ -36,8 +36,9 @@ std::vector<fs::path> module_folders() {
         folders.push_back(own);
         folders.push_back((own / installed).lexically_normal());
     };
-    add(program_path().parent_path(), DROVER_MODULES_FROM_PROGRAM);
+    // The library's own first: the program may be Python, in a folder that has another Drover's modules.
     add(library_folder(), "drover");
+    add(program_path().parent_path(), DROVER_MODULES_FROM_PROGRAM);
     return folders;
 }
 

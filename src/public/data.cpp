@@ -52,6 +52,26 @@ std::string_view Row::operator[](std::string_view column) const {
     return cursor_->text(column);
 }
 
+std::vector<std::string> Split::column_names() const {
+    if (!parts_->files) return {};
+    return FileRows(parts_->files->files, parts_->files->options).column_names();
+}
+
+void Split::for_each_row(const std::function<void(std::int64_t, const Row&)>& read) const {
+    if (!parts_->files)
+        throw Error("The rows are token ids already.", "Read rows of text, which Dataset::load() finds.");
+    // The places of the chosen rows, in the order of the files, which are read only forwards.
+    std::vector<std::int64_t> places(static_cast<std::size_t>(size()));
+    std::iota(places.begin(), places.end(), 0);
+    std::sort(places.begin(), places.end(),
+              [&](std::int64_t a, std::int64_t b) { return parts_->source_row(a) < parts_->source_row(b); });
+    Row::Cursor cursor{*parts_->files};
+    for (const std::int64_t place : places) {
+        cursor.row = parts_->source_row(place);
+        read(place, Row(cursor));
+    }
+}
+
 Dataset Dataset::load(const std::string& name) {
     DatasetRequest request;
     if (std::filesystem::is_regular_file(name))
@@ -77,16 +97,7 @@ Dataset Dataset::map(const std::function<TokenRow(const Row&)>& tokenize) const 
             throw Error(fmt::format("The rows of the split \"{}\" are token ids already.", name),
                         "Map rows of text, which Dataset::load() finds.");
         parts.take(std::vector<TokenRow>(static_cast<std::size_t>(split.size())));
-        // The places of the chosen rows, in the order of the files, which are read only forwards.
-        std::vector<std::int64_t> places(parts.ids.size());
-        std::iota(places.begin(), places.end(), 0);
-        std::sort(places.begin(), places.end(),
-                  [&](std::int64_t a, std::int64_t b) { return parts.source_row(a) < parts.source_row(b); });
-        Row::Cursor cursor{*parts.files};
-        for (const std::int64_t place : places) {
-            cursor.row = parts.source_row(place);
-            parts.put(place, tokenize(Row(cursor)));
-        }
+        split.for_each_row([&](std::int64_t place, const Row& row) { parts.put(place, tokenize(row)); });
         mapped.splits_.emplace(name, Split(std::make_shared<const Split::Parts>(std::move(parts))));
     }
     return mapped;

@@ -25,7 +25,7 @@ void TrainedWeights::check_there() const {
     if (engine_ != nullptr || !kept_.empty()) return;
     throw Error("The model's trained weights went with the Trainer that had them.",
                 "Keep the Trainer as long as the model is used, or save them with its save_model() and load "
-                "that folder with CausalLM::from_pretrained().");
+                "that folder with from_pretrained().");
 }
 
 std::vector<float> TrainedWeights::whole_leaf(const std::string& name) const {

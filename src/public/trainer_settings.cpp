@@ -67,8 +67,8 @@ Arguments named_arguments(const TrainerParts& parts) {
 void set_text(Arguments& arguments, const std::string& name, const std::string& text) {
     const NamedArgument named = find_written_argument(name);
     if (named.negated)
-        throw UsageError(fmt::format("TrainingArguments::more has \"{}\", which takes no value.", name),
-                         fmt::format("Write {{\"{}\", \"no\"}}.", named.argument->name));
+        throw UsageError(fmt::format("The training arguments have \"{}\", which takes no value.", name),
+                         fmt::format("Give \"{}\" the value \"no\".", named.argument->name));
     arguments.set(named.argument->name, value_from_text(*named.argument, text, "--" + name), from_fields);
 }
 
@@ -83,9 +83,9 @@ void refuse_what_does_nothing(const Arguments& before, const Arguments& after) {
                 names.push_back(argument.name);
     if (names.empty()) return;
     throw UsageError(
-        fmt::format("{} {} set, which a Trainer of the C++ API does not act on.", fmt::join(names, ", "),
+        fmt::format("{} {} set, which a Trainer does not act on.", fmt::join(names, ", "),
                     names.size() == 1 ? "is" : "are"),
-        "Take it out of TrainingArguments::more or the environment, or train with drover run_clm.");
+        "Take it out of the training arguments or the environment, or train with drover run_clm.");
 }
 
 }  // namespace
@@ -104,13 +104,13 @@ RunSettings settings_of(const TrainerParts& parts, int processes) {
     refuse_what_does_nothing(fields, run.arguments);
     if (run.fsdp && run.fsdp->xla_fsdp_v2 && !fsdp_v2_enabled)
         throw Error("The training arguments ask for FSDP v2, which is not enabled.",
-                    "Call drover::use_fsdp_v2() before everything else.");
+                    "Call use_fsdp_v2() before everything else.");
     RunSettings settings = run_settings(run, false);
     std::erase_if(settings.record.explanations, [](const std::string& line) {
         return line.starts_with("--enable_jit_checkpoint:");  // here it is not only accepted
     });
-    settings.names.output_dir = "TrainingArguments::output_dir";
-    settings.names.steal_lock = "steal_lock in TrainingArguments::more";
+    settings.names.output_dir = "output_dir";
+    settings.names.steal_lock = "steal_lock in the training arguments";
     settings.do_eval = parts.eval_dataset.has_value();
     settings.checkpoints.save_final_model = false;
     settings.checkpoints.resume = {.from = ResumeSettings::From::nowhere_unchecked};

@@ -186,7 +186,7 @@ TEST_F(PublicApi, TakesItsFolderBeforeItTrains) {
     };
     testing::internal::CaptureStdout();
     const std::string refusal = train_into(folder_ / "file/output");
-    EXPECT_NE(refusal.find("TrainingArguments::output_dir"), std::string::npos) << refusal;
+    EXPECT_TRUE(refusal.starts_with("output_dir ")) << refusal;
     EXPECT_NE(refusal.find("cannot be made"), std::string::npos) << refusal;
     EXPECT_EQ(testing::internal::GetCapturedStdout(), "") << "records of training";
     EXPECT_NE(train_into("/").find("--output_dir is /"), std::string::npos);
@@ -294,7 +294,7 @@ TEST_F(PublicApi, SaysWhatIsWrong) {
     expect_part(trainer({.optim = "adamq"}), "adamq");
     expect_part(trainer({.more = {{"no_such_argument", "1"}}}), "no_such_argument");
     expect_part(trainer({.more = {{"resume_from_checkpoint", "out/checkpoint-5"}}}),
-                "a Trainer of the C++ API does not act on");
+                "a Trainer does not act on");
     expect_part(trainer({.more = {{"comm-stats", "yes"}}}), "comm_stats is set");
 }
 
