@@ -43,6 +43,7 @@ demo-time:
 	    "$$(((17 + $(JOBS) - 1) / $(JOBS))) minutes with JOBS=$(JOBS); the demo then takes two to three."
 
 python: setup ## build the Python module, build/release/python (for PYTHONPATH), with MPI and what else it can load
+	@[ '$(SETUP)' = no ] || scripts/setup.sh python
 	@$(call configure,release)
 	@$(call build,release) --target drover_python drover
 

@@ -2,14 +2,20 @@
 # Installs what is needed to build and test Drover on Debian 12 and Ubuntu 24.04, and nothing that is already
 # there. With everything in place it changes nothing, uses no network and returns at once.
 # Run as root, or as a user with sudo.
+#
+#     setup.sh           what the program and its tests need; on a machine that lacks any of it, the Python
+#                        module's packages too
+#     setup.sh python    the Python module's packages in any case
 set -eu
 
 # A tool counts as present when its command is found, however it was installed.
 tools='g++:g++ cmake:cmake ninja-build:ninja make:make openmpi-bin:mpirun'
 # The same names on both distributions.
-libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev libgtest-dev libsentencepiece-dev libpcre2-dev libicu-dev libxxhash-dev libzstd-dev zlib1g-dev python3-dev python3-numpy'
+libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev libgtest-dev libsentencepiece-dev libpcre2-dev libicu-dev libxxhash-dev libzstd-dev zlib1g-dev'
+# Of the Python module, which is left out without them; its tests use numpy.
+python='python3-dev python3-numpy'
 
-needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI, GoogleTest, SentencePiece, PCRE2, ICU, xxHash, zstd, zlib and Python 3.11 or newer (for the Python module; its tests use numpy too)'
+needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI, GoogleTest, SentencePiece, PCRE2, ICU, xxHash, zstd and zlib; for the Python module, Python 3.11 or newer with its headers'
 
 # Optional: never a reason to stop.
 fetch_wheels() {
@@ -26,22 +32,21 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     fail "this system has no apt-get, so please install $needs, and then use \"make SETUP=no\"."
 fi
 
+# Those of the packages that are not installed.
+absent() {
+    # dpkg-query reports unknown packages as an error, and prints the others anyway.
+    installed=$(dpkg-query -W -f '${db:Status-Status}:${Package}\n' "$@" 2>/dev/null) || true
+    for package in "$@"; do
+        printf '%s\n' "$installed" | grep -Fxq "installed:$package" || printf ' %s' "$package"
+    done
+}
+
 missing=''
 for pair in $tools; do
     command -v "${pair#*:}" >/dev/null || missing="$missing ${pair%%:*}"
 done
-# dpkg-query reports unknown packages as an error, and prints the others anyway.
-installed=$(dpkg-query -W -f '${db:Status-Status}:${Package}\n' $libraries 2>/dev/null) || true
-for library in $libraries; do
-    case "
-$installed
-" in
-        *"
-installed:$library
-"*) ;;
-        *) missing="$missing $library" ;;
-    esac
-done
+missing="$missing$(absent $libraries)"
+if [ -n "$missing" ] || [ "${1:-}" = python ]; then missing="$missing$(absent $python)"; fi
 missing=${missing# }
 if [ -z "$missing" ]; then
     fetch_wheels
