@@ -68,7 +68,7 @@ bool CaughtSigterm::take() {
 }
 
 void SigtermStop::on_step_end(TrainerView& view, const StepReport&) {
-    if (caught_ == nullptr || ranks_.largest(caught_->take() ? 1 : 0) == 0) return;
+    if (!caught_ || ranks_.largest(caught_->take() ? 1 : 0) == 0) return;
     view.control.should_save = true;
     view.control.interrupted = true;
     view.control.should_training_stop = true;

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <optional>
 #include <vector>
 
 #include "run/process_group.h"
@@ -34,15 +35,28 @@ class CaughtSigterm {
 /// Ends training after the step in which SIGTERM reaches any rank, and has it saved.
 class SigtermStop final : public drover::TrainerCallback {
   public:
+    /// `ranks` must outlive this object.
     explicit SigtermStop(const ProcessGroup& ranks) : ranks_(ranks) {}
 
-    /// Null: nothing is caught at present.
-    void watch(CaughtSigterm* caught) { caught_ = caught; }
     void on_step_end(TrainerView& view, const StepReport& step) override;
+
+    /// The signal is caught for the lifetime of this object. Collective.
+    class Watch {
+      public:
+        explicit Watch(SigtermStop& stop) : stop_(stop) {
+            stop_.ranks_.together([&] { stop_.caught_.emplace(); });
+        }
+        ~Watch() { stop_.caught_.reset(); }
+        Watch(const Watch&) = delete;
+        Watch& operator=(const Watch&) = delete;
+
+      private:
+        SigtermStop& stop_;
+    };
 
   private:
     const ProcessGroup& ranks_;
-    CaughtSigterm* caught_ = nullptr;
+    std::optional<CaughtSigterm> caught_;
 };
 
 }  // namespace drover::v1

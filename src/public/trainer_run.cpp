@@ -79,11 +79,8 @@ void TrainerRun::prepare() {
 
 Json TrainerRun::train(const TrainOptions& options) {
     const Use use(*this);
-    std::optional<CaughtSigterm> caught;
-    if (sigterm_) {
-        started_.processes.group.together([&] { caught.emplace(); });
-        sigterm_->watch(&*caught);
-    }
+    std::optional<SigtermStop::Watch> watch;
+    if (sigterm_) watch.emplace(*sigterm_);
     run_.resume_from(resume_settings_of(options));
     const LockedFolder locked(run_);
     run_.warn_of_little_space();
