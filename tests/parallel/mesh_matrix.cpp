@@ -50,8 +50,8 @@ std::vector<MeshMode> mesh_modes() {
 std::vector<MatrixCase> full_matrix() {
     std::vector<MeshModel> models;
     for (const MeshModel& model : mesh_models())
-        if (model.name == "grouped-query" || model.name == "tied" || model.name == "mixtral")
-            models.push_back(model);
+        for (const char* name : {"grouped-query", "tied", "mixtral", "qwen2", "qwen3"})
+            if (model.name == name) models.push_back(model);
     constexpr std::array ranks = {1, 2, 4, 8};
     const auto modes = mesh_modes();
     constexpr std::array optimizers = {"adamw_torch", "adafactor"};
