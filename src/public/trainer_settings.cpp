@@ -45,7 +45,9 @@ Arguments named_arguments(const TrainerParts& parts) {
     set("per_device_train_batch_size", a.per_device_train_batch_size);
     set("per_device_eval_batch_size", a.per_device_eval_batch_size);
     set("gradient_accumulation_steps", a.gradient_accumulation_steps);
-    set("num_train_epochs", a.num_train_epochs);
+    // If max_steps counts, a number of epochs that the program has not set is not worth a message.
+    if (a.max_steps <= 0 || a.num_train_epochs != TrainingArguments{}.num_train_epochs)
+        set("num_train_epochs", a.num_train_epochs);
     set("max_steps", a.max_steps);
     set("learning_rate", a.learning_rate);
     set("lr_scheduler_type", a.lr_scheduler_type);

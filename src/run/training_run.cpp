@@ -315,9 +315,9 @@ void TrainingRun::align_config() {
         {.bos = tokenizer.bos(), .eos = tokenizer.eos(), .pad = pad}, model_.config, model_.generation);
     if (!aligned.empty())
         messages().warning(
-            fmt::format("The tokenizer's {} differ from the model's config; the saved config and generation "
+            fmt::format("The tokenizer's {} {} from the model's config; the saved config and generation "
                         "config have the tokenizer's.",
-                        fmt::join(aligned, ", ")));
+                        fmt::join(aligned, ", "), aligned.size() == 1 ? "differs" : "differ"));
     model_.config.json["use_cache"] = settings_.model.saves_use_cache;
 }
 
