@@ -184,6 +184,14 @@ TEST(AllSizes, TransfersCanBeAddedLast) {
     };
     for_all_sizes(4, true, interleaved, check);
     for_all_sizes(4, true, zero_bubble, check);
+
+    const PipelineSchedule large = zero_bubble(16, 4, 64);
+    const GatherPolicy policy{2, 1};
+    const double first = simulate(with_gathers(with_transfers(large), policy)).makespan;
+    const double last = simulate(with_transfers(with_gathers(large, policy))).makespan;
+    EXPECT_EQ(first, simulate(large).makespan);
+    EXPECT_GT(last / first, 1.1);
+    EXPECT_LT(last / first, 1.13);
 }
 
 }  // namespace

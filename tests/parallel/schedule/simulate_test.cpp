@@ -129,6 +129,9 @@ TEST(Simulate, ADeadlockNamesTheActionsThatWait) {
                        {"rank 0 stops at 2SEND_B0, which waits for 3RECV_B1 of rank 1",
                         "rank 1 stops at 1SEND_F3, which waits for 2RECV_F2 of rank 0", "more buffers"});
     EXPECT_NO_THROW(simulate(with_transfers(zero_bubble(2, 3, 4)), times));
+    // Two buffers are too few for more ranks.
+    test::expect_error([] { simulate(with_late_receives(with_transfers(zero_bubble(4, 3, 8)))); },
+                       {"rank 0 stops at 4SEND_B0, which waits for 7RECV_B2 of rank 3"});
 }
 
 TEST(Simulate, TransfersThatDoNotFitAreRefused) {
