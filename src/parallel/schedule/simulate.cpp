@@ -166,12 +166,13 @@ class Simulation {
         return start + duration;
     }
 
-    /// When what a computation reads from another stage is there: the result of `producer`, which `receive`
-    /// brings here.
+    /// When what a computation reads is there, and what it waits for before that.
     struct Input {
         double time;
         Awaited from;
     };
+
+    /// The result of `producer`, which `receive` brings here if another rank computes it.
     Input input_from(int rank, const PipelineAction& producer, const std::vector<double>& computed,
                      const PipelineAction& receive, const std::vector<double>& received) const {
         const int other = shape_.rank_of(producer.stage);
@@ -237,7 +238,7 @@ class Simulation {
         return std::nullopt;
     }
 
-    /// The messages of the kind of this send or receive that `rank` sends.
+    /// The messages of the kind of this send, receive or wait that `sender` sends.
     Link& link(const PipelineAction& action, int sender) {
         const bool carries_activations = action.kind == Kind::send_activations ||
                                          action.kind == Kind::receive_activations ||
