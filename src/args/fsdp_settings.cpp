@@ -8,8 +8,8 @@
 
 #include "args/argument_value.h"
 #include "args/object_reader.h"
-#include "core/words.h"
 #include "core/error.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {

@@ -11,7 +11,8 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-constexpr std::string_view not_an_optimizer_file = "Check that the file is an optimizer.pt of Hugging Face's Trainer.";
+constexpr std::string_view not_an_optimizer_file =
+    "Check that the file is an optimizer.pt of Hugging Face's Trainer.";
 
 double number_or(const PickleValue& dict, std::string_view key, double otherwise) {
     return dict.contains(key) ? dict[key].number() : otherwise;
@@ -25,7 +26,8 @@ HfOptimizerState::Parameter read_parameter(const PickleValue& state, const std::
         if (key == "step") {
             const double step = value.number();
             if (!(step >= 0) || step != std::floor(step) || step > 1e15)
-                throw Error(fmt::format("{}: a parameter's step is {}.", path.string(), step), not_an_optimizer_file);
+                throw Error(fmt::format("{}: a parameter's step is {}.", path.string(), step),
+                            not_an_optimizer_file);
             parameter.step = static_cast<std::int64_t>(step);
         } else if (value.kind() == Kind::tensor && !value.tensor().shape.empty()) {
             parameter.tensors.insert_or_assign(key, value.packed_tensor());

@@ -12,7 +12,6 @@
 namespace drover {
 namespace {
 
-
 /// The number of bytes of a truncated or invalid character that one U+FFFD replaces.
 std::size_t bad_length(std::string_view bytes) {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };

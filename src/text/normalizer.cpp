@@ -153,7 +153,8 @@ std::unique_ptr<Normalizer> read_normalizer(const Json& description, const std::
     if (type == "Prepend") return std::make_unique<PrependNormalizer>(fields.text("prepend"));
     if (type == "Replace") return std::make_unique<ReplaceNormalizer>(fields);
     if (type == "Strip")
-        return std::make_unique<StripNormalizer>(fields.flag("strip_left", true), fields.flag("strip_right", true));
+        return std::make_unique<StripNormalizer>(fields.flag("strip_left", true),
+                                                 fields.flag("strip_right", true));
     if (type == "NFC") return unicode_form(icu::Normalizer2::getNFCInstance);
     if (type == "NFD") return unicode_form(icu::Normalizer2::getNFDInstance);
     if (type == "NFKC") return unicode_form(icu::Normalizer2::getNFKCInstance);

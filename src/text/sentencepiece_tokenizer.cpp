@@ -105,9 +105,10 @@ std::vector<BpeModel::Merge> merges_of(const SentencePieceFile& file, const Voca
 }  // namespace
 
 Json llama_decoder(bool strips_prefix_space) {
-    Json steps = Json::array({{{"type", "Replace"}, {"pattern", {{"String", space_marker}}}, {"content", " "}},
-                              {{"type", "ByteFallback"}},
-                              {{"type", "Fuse"}}});
+    Json steps =
+        Json::array({{{"type", "Replace"}, {"pattern", {{"String", space_marker}}}, {"content", " "}},
+                     {{"type", "ByteFallback"}},
+                     {{"type", "Fuse"}}});
     if (strips_prefix_space)
         steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
     return {{"type", "Sequence"}, {"decoders", steps}};
@@ -117,7 +118,8 @@ Json llama_metaspace(PrefixSpace prefix) {
     const char* scheme = prefix == PrefixSpace::first   ? "first"
                          : prefix == PrefixSpace::never ? "never"
                                                         : "always";
-    return {{"type", "Metaspace"}, {"replacement", space_marker}, {"prepend_scheme", scheme}, {"split", false}};
+    return {
+        {"type", "Metaspace"}, {"replacement", space_marker}, {"prepend_scheme", scheme}, {"split", false}};
 }
 
 bool is_plain_bpe(const SentencePieceFile& file) {

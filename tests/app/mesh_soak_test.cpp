@@ -51,7 +51,8 @@ class ProcessSoak : public test::MeshRuns {
             const test::Outcome outcome = train_on(mode.processes, folder + output, flags);
             EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
         };
-        const SoakMode first = soak_modes[draw(std::size(soak_modes))], second = soak_modes[draw(std::size(soak_modes))];
+        const SoakMode first = soak_modes[draw(std::size(soak_modes))],
+                       second = soak_modes[draw(std::size(soak_modes))];
         const auto step = static_cast<std::int64_t>(1 + draw(steps - 1));
         const std::string way =
             fmt::format("{}, {}: {} processes {}; from step {} on {} processes {}", model, optimizer,

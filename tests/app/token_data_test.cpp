@@ -24,8 +24,8 @@ class TokenData : public test::MeshRuns {
     }
     /// The text as a token file.
     std::string tokenized(const std::string& name, const std::string& flags) const {
-        const test::Outcome made = test::run("tokenize --tokenizer " + tokenizer_folder + " --input " + text() +
-                                             " " + flags + " --output " + at(name));
+        const test::Outcome made = test::run("tokenize --tokenizer " + tokenizer_folder + " --input " +
+                                             text() + " " + flags + " --output " + at(name));
         EXPECT_EQ(made.exit_code, 0) << made.output;
         return at(name);
     }

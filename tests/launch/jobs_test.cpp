@@ -110,7 +110,8 @@ TEST_F(Launch, WhatMpirunStartsEndsAsTheProgramDoes) {
 }
 
 TEST_F(Launch, MoreProcessesThanCoresShareThemAndItIsSaid) {
-    const Outcome outcome = launch_with("taskset -c 0", "--nproc_per_node 2 --exec " + test::launch_program + " sum");
+    const Outcome outcome =
+        launch_with("taskset -c 0", "--nproc_per_node 2 --exec " + test::launch_program + " sum");
     if (contains(outcome.output, "taskset: "))
         GTEST_SKIP() << "taskset cannot be used here: " << outcome.output;
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -188,8 +189,8 @@ TEST_F(Launch, AMissingMpirunIsNamedWithWhatToInstall) {
 TEST_F(Launch, AMachineOfAHostfile) {
     const fs::path hosts = folder_ / "hosts";
     std::ofstream(hosts) << "localhost slots=1\n";
-    const Outcome outcome = launch_with(
-        "NOTE=x", "--nproc_per_node 2 --hostfile " + hosts.string() + " --exec " + test::launch_program + " sum");
+    const Outcome outcome = launch_with("NOTE=x", "--nproc_per_node 2 --hostfile " + hosts.string() +
+                                                      " --exec " + test::launch_program + " sum");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_TRUE(contains(outcome.output, "localhost gets 2 processes, more than its 1 slot in "))
         << outcome.output;
@@ -232,7 +233,8 @@ void expect_ended(const std::vector<pid_t>& processes) {
 class WaitingJob {
   public:
     explicit WaitingJob(const fs::path& output)
-        : run_((std::ofstream(output), "launch --nproc_per_node 2 --exec " + test::launch_program + " wait"), output) {
+        : run_((std::ofstream(output), "launch --nproc_per_node 2 --exec " + test::launch_program + " wait"),
+               output) {
         EXPECT_TRUE(run_.wait_until([&] { return processes_in(run_.output()).size() == 2; }))
             << run_.output();
         processes_ = processes_in(run_.output());

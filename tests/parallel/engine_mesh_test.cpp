@@ -17,13 +17,15 @@ namespace {
 constexpr std::int64_t engine_row_length = 8;
 
 TrainEngineOptions options_of(const test::MeshCase& mesh_case, std::int64_t rows) {
-    return {
-        .model = {.precision = Precision::fp32(), .recompute = {}, .rows = rows, .row_length = engine_row_length},
-        .max_gradient_norm = 1.0,
-        .compat = {},
-        .sharding = mesh_case.sharding,
-        .sequence_parallel = mesh_case.sequence_parallel,
-        .skip_non_finite = true};
+    return {.model = {.precision = Precision::fp32(),
+                      .recompute = {},
+                      .rows = rows,
+                      .row_length = engine_row_length},
+            .max_gradient_norm = 1.0,
+            .compat = {},
+            .sharding = mesh_case.sharding,
+            .sequence_parallel = mesh_case.sequence_parallel,
+            .skip_non_finite = true};
 }
 
 /// `count` rows from row `first` on, with some labels ignored so that rows have different numbers of targets.

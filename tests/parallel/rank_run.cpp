@@ -44,8 +44,9 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
     engine_->allocate();
     engine_->initialize_weights(42);
     model_ = std::make_unique<EngineModel>(*engine_, model.config, *backend_, mesh);
-    training_ = std::make_unique<DealtData>(training_sampler(settings_), 3 * mesh_case.rows, StreamEnd::never,
-                                            rank_row_length, static_cast<std::uint32_t>(model.config.vocab_size));
+    training_ =
+        std::make_unique<DealtData>(training_sampler(settings_), 3 * mesh_case.rows, StreamEnd::never,
+                                    rank_row_length, static_cast<std::uint32_t>(model.config.vocab_size));
 }
 
 Json RankRun::train(const std::optional<fs::path>& checkpoint) {

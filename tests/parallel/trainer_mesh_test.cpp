@@ -41,8 +41,8 @@ Json log_of_run(const ModelConfig& config, const Mesh& mesh) {
     settings.finish();
     const auto vocab = static_cast<std::uint32_t>(config.vocab_size);
     test::DealtData training(training_sampler(settings), 8, StreamEnd::never, trainer_row_length, vocab);
-    test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch, trainer_row_length,
-                               vocab);
+    test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch,
+                               trainer_row_length, vocab);
     Trainer trainer(settings, model, &training, &evaluation,
                     {.seconds = [](const Stopwatch&) { return 2.0; }});
     trainer.train();

@@ -48,7 +48,8 @@ class ResolveDataset : public ::testing::Test {
     std::string at(std::string_view path) const { return (folder_ / path).string(); }
     static TextRows rows(const ResolvedDataset& dataset, std::string_view split) {
         const DatasetSplit* found = dataset.find(split);
-        return found == nullptr ? TextRows{"no such split"} : read_all(FileRows(found->files, found->options));
+        return found == nullptr ? TextRows{"no such split"}
+                                : read_all(FileRows(found->files, found->options));
     }
     static void says(const std::string& error, std::string_view part) {
         EXPECT_NE(error.find(part), std::string::npos) << error;
@@ -87,7 +88,8 @@ TEST_F(ResolveDataset, HubCacheBySnapshotOfTheBranch) {
                                     folder_ / (repository + "snapshots/" + commit + "/small/train.txt"));
     for (const std::string name : {"wikitext", "Salesforce/wikitext"}) {
         const auto dataset = resolve_dataset({.dataset_name = name, .dataset_config_name = "small"});
-        EXPECT_EQ(rows(dataset, "train"), TextRows{"new"});  // no line breaks: datasets by name do not keep them
+        EXPECT_EQ(rows(dataset, "train"),
+                  TextRows{"new"});  // no line breaks: datasets by name do not keep them
         EXPECT_EQ(rows(dataset, "validation"), TextRows{"v"});
     }
     EXPECT_EQ(rows(resolve_dataset(

@@ -163,8 +163,8 @@ class Resume : public testing::TestWithParam<ResumeCase> {
         SamplerOptions order = training_sampler(settings);
         order.order = chosen.order;
         test::DealtData training(order, 14, StreamEnd::never, tokens_per_row, vocab);
-        test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch, tokens_per_row,
-                                   vocab);
+        test::DealtData evaluation(evaluation_sampler(settings), 5, StreamEnd::after_one_epoch,
+                                   tokens_per_row, vocab);
         Trainer trainer(settings, model, &training, &evaluation,
                         {.seconds = [](const Stopwatch&) { return 2.0; }});
         EarlyStop early_stop(9, 0);
