@@ -13,6 +13,7 @@
 #include "model/init.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
+#include "parallel/schedule/step_schedule.h"
 #include "train/checkpoint/checkpoint_tensors.h"
 #include "train/checkpoint/optimizer_source.h"
 #include "train/engine/loss_scaler.h"
@@ -30,6 +31,7 @@ struct TrainEngineOptions {
     HfCompat compat;
     InitKind init = InitKind::hugging_face;  ///< of randomly drawn weights
     Sharding sharding = Sharding::replicated;
+    PipelineSettings pipeline{};  ///< for a mesh with several pipeline ranks
     /// The replicas' micro-batches are parts of one batch, as under SPMD; otherwise each is its own batch.
     /// This matters for older releases, which take the mean over a batch.
     bool shared_batches = false;
