@@ -17,6 +17,7 @@
 #include "core/stopwatch.h"
 #include "core/this_process.h"
 #include "core/torch_rng.h"
+#include "model/flops.h"
 #include "model/params.h"
 #include "run/engine_settings.h"
 #include "train/callbacks/communication_report.h"
@@ -76,15 +77,10 @@ std::vector<Batch> random_batches(const BenchShape& shape, std::int64_t vocab_si
 double flops_per_token(const ModelConfig& config, std::int64_t sequence) {
     const double table =
         config.tie_word_embeddings ? 0 : static_cast<double>(config.vocab_size * config.hidden_size);
-    const double products = 6 * (static_cast<double>(active_parameter_count(config)) - table);
-    const auto length = static_cast<double>(sequence);
-    double mean_keys = 0;  // summed over the blocks
-    for (int block = 0; block < config.num_hidden_layers; ++block) {
-        const auto window = static_cast<double>(config.window_of(block));
-        const double seen = window > 0 ? std::min(window, length) : length;
-        mean_keys += seen * (1 - seen / (2 * length));
-    }
-    return products + 12 * static_cast<double>(config.query_columns()) * mean_keys;
+    double flops = 6 * (static_cast<double>(active_parameter_count(config)) - table);
+    for (int block = 0; block < config.num_hidden_layers; ++block)
+        flops += 3 * block_flops(config, block, sequence).attention;
+    return flops;
 }
 
 double median(std::vector<double> values) {
@@ -194,8 +190,9 @@ void run_bench(const BenchOptions& options) {
     BenchMesh mesh(options.fsdp, options.comm_stats, *backend);
     MeshPlan plan;
     if (options.fsdp) plan.sharding = Sharding::zero3;
-    TrainEngineOptions settings = engine_options(bench_settings(options), precision, plan, backend->device(),
-                                                 options.shape.batch, options.shape.sequence);
+    TrainEngineOptions settings =
+        engine_options(bench_settings(options), precision, config, plan, backend->device(),
+                       options.shape.batch, options.shape.sequence);
     settings.offload_optimizer = options.offload;  // also on a CPU, where a run would not do it
     TrainEngine engine(config, settings, *backend, *mesh);
     if (!options.shape.json)
