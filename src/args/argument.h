@@ -87,6 +87,7 @@ namespace table {
 constexpr double most_of_a_batch = 2147483647;
 constexpr double most_updates = 1e12;
 constexpr double most_threads = 4096;
+constexpr double most_processes = 1048576;
 constexpr double most_seconds = 1e9;
 
 constexpr Argument flag(std::string_view name, std::string_view default_text, std::string_view help) {

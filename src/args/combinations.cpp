@@ -6,6 +6,7 @@
 
 #include "args/dataset_list.h"
 #include "args/parse_arguments.h"
+#include "args/pipeline_arguments.h"
 #include "core/error.h"
 #include "core/words.h"
 
@@ -187,6 +188,7 @@ void check_parallel(const Arguments& arguments) {
         throw UsageError(fmt::format("--kv_replicator {} does not divide --tensor_parallel_size {}.", copies,
                                      tensor_parallel),
                          "Use a divisor.");
+    pipeline_arguments(arguments);
 }
 
 /// A run writes files and folders with fixed names.

@@ -52,21 +52,37 @@ void imply_recompute(Arguments& arguments) {
         arguments.imply("recompute", *selective ? "selective" : "full", "--use_selective_checkpoint");
 }
 
-/// The meaning of run_llama_nxd.py's names.
-void imply_from_neuron_names(Arguments& arguments) {
+/// A value that follows from run_llama_nxd.py's batch. UsageError if the user has given another one.
+void imply_batch(Arguments& arguments, std::string_view name, std::int64_t value, std::string_view reason) {
+    if (arguments.given(name) && arguments.integer(name) != value)
+        throw UsageError(
+            fmt::format("--{} is {}, but {} makes it {}.", name, arguments.integer(name), reason, value),
+            "Keep one of them.");
+    arguments.imply(name, value, reason);
+}
+
+/// --train_batch_size is cut into --num_microbatches; without it, the latter counts micro-batches alone.
+void imply_micro_batches(Arguments& arguments) {
+    const std::int64_t parts = arguments.integer("num_microbatches");
     if (const auto batch = arguments.optional_integer("train_batch_size")) {
-        const std::int64_t parts = arguments.integer("num_microbatches");
         if (*batch % parts != 0)
             throw UsageError(
                 fmt::format("--train_batch_size {} cannot be cut into {} micro-batches of one size.", *batch,
                             parts),
                 "Choose --num_microbatches so that it divides the batch.");
-        arguments.imply("per_device_train_batch_size", *batch / parts, "--train_batch_size");
-        arguments.imply("gradient_accumulation_steps", parts, "--num_microbatches");
-    } else if (arguments.given("num_microbatches")) {
-        arguments.imply("gradient_accumulation_steps", arguments.integer("num_microbatches"),
-                        "--num_microbatches");
+        imply_batch(arguments, "per_device_train_batch_size", *batch / parts,
+                    parts == 1 ? fmt::format("--train_batch_size {}", *batch)
+                               : fmt::format("--train_batch_size {} in {} micro-batches", *batch, parts));
     }
+    // A saved file of arguments has the default, which leaves the number to --gradient_accumulation_steps.
+    if (parts > 1 || arguments.source("num_microbatches").kind == ArgumentSource::Kind::command_line)
+        imply_batch(arguments, "gradient_accumulation_steps", parts,
+                    fmt::format("--num_microbatches {}", parts));
+}
+
+/// The meaning of run_llama_nxd.py's names.
+void imply_from_neuron_names(Arguments& arguments) {
+    imply_micro_batches(arguments);
     if (const auto steps = arguments.optional_integer("checkpoint_freq")) {
         arguments.imply("save_strategy", *steps > 0 ? "steps" : "no", "--checkpoint_freq");
         if (*steps > 0) arguments.imply("save_steps", static_cast<double>(*steps), "--checkpoint_freq");

@@ -147,8 +147,9 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
         run.arguments.explain(fmt::format(
             "WORLD_SIZE is {}, but neither mpirun nor srun started this process, so it trains alone.",
             found->second));
-    const std::int64_t tensor_parallel = run.arguments.integer("tensor_parallel_size");
-    run.replicas = std::max<std::int64_t>(1, options.world_size / tensor_parallel);
+    run.replicas =
+        std::max<std::int64_t>(1, options.world_size / run.arguments.integer("tensor_parallel_size") /
+                                      run.arguments.integer("pipeline_parallel_size"));
     apply_fsdp(run);
     apply_deepspeed(run);
     const bool splits_batches = apply_accelerator_config(run.arguments);

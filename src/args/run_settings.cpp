@@ -7,6 +7,7 @@
 #include "args/argument_table.h"
 #include "args/argument_value.h"
 #include "args/dataset_list.h"
+#include "args/pipeline_arguments.h"
 #include "core/error.h"
 #include "core/words.h"
 
@@ -279,21 +280,25 @@ Sharding chosen_sharding(const RunArguments& run) {
 }
 
 void check_available(const Arguments& arguments) {
-    for (const char* name : {"pipeline_parallel_size", "virtual_pipeline_size", "context_parallel_size"})
-        if (const std::int64_t size = arguments.integer(name); size > 1)
-            throw UsageError(fmt::format("--{} is {}, but {} parallelism is not available yet.", name, size,
-                                         name[0] == 'c' ? "context" : "pipeline"),
-                             "Leave it out; --tensor_parallel_size and the sharding modes can spread a model "
-                             "over processes.");
+    if (const std::int64_t size = arguments.integer("context_parallel_size"); size > 1)
+        throw UsageError(
+            fmt::format("--context_parallel_size is {}, but context parallelism is not available yet.", size),
+            "Leave it out; --tensor_parallel_size, --pipeline_parallel_size and the sharding modes can "
+            "spread "
+            "a model over processes.");
 }
 
 MeshSettings mesh_settings(const RunArguments& run) {
     const Arguments& arguments = run.arguments;
     check_available(arguments);
     const bool hybrid = run.fsdp && is_hybrid(*run.fsdp);
+    const PipelineArguments pipeline = pipeline_arguments(arguments);
     MeshSettings settings{.sharding = chosen_sharding(run),
                           .shards_inside_machines = hybrid,
                           .tensor_parallel_size = arguments.integer("tensor_parallel_size"),
+                          .pipeline_parallel_size = pipeline.ranks,
+                          .pipeline = pipeline.settings,
+                          .balances_pipeline = pipeline.balanced,
                           .two_dimensional = arguments.integer("spmd_2d_sharding") > 0,
                           .batch_is_global = run.batch_is_global,
                           .batch_is_spmd = run.batch_is_spmd};

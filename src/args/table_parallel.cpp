@@ -28,6 +28,7 @@ std::span<const Argument> parallel_arguments() {
             "Size of the tensor-parallel axis of 2-D sharding; 0: off. Weights are sharded over the other "
             "processes as with --spmd_fsdp_sharding. Not with --fsdp or --spmd_fsdp_sharding.")
             .at_least(0)
+            .at_most(most_processes)
             .parallel(),
         flag("spmd_fsdp_sharding", "no", "Shard weights, gradients and optimizer over all processes.")
             .parallel(),
@@ -36,10 +37,12 @@ std::span<const Argument> parallel_arguments() {
                 "it: one "
                 "per machine.")
             .at_least(1)
+            .at_most(most_processes)
             .parallel(),
         flag("spmd_debug", "no", "Print the mesh and the place of every weight."),
         integer("tensor_parallel_size", "1", "Processes that share each block's matrices.")
             .at_least(1)
+            .at_most(most_processes)
             .parallel(),
         flag("sequence_parallel", "no",
              "Split the residual stream over the tensor-parallel processes; --spmd_2d_sharding does unless "
@@ -52,9 +55,25 @@ std::span<const Argument> parallel_arguments() {
             "as are needed.")
             .at_least(1)
             .parallel(),
-        integer("pipeline_parallel_size", "1", "Number of pipeline stages.").at_least(1).parallel(),
-        integer("virtual_pipeline_size", "1", "Parts of the model per pipeline stage.")
+        integer("pipeline_parallel_size", "1",
+                "Processes that each hold some of the layers. They pass the micro-batches of "
+                "--gradient_accumulation_steps on to each other.")
             .at_least(1)
+            .at_most(most_processes)
+            .parallel(),
+        integer("virtual_pipeline_size", "1",
+                "Stages of each process of the pipeline. Several: less idle time, more memory and messages.")
+            .at_least(1)
+            .at_most(most_processes)
+            .parallel(),
+        choice("pipeline_schedule", "1f1b|interleaved|zero_bubble", "",
+               "Order of a pipeline's work; unset: 1f1b, or interleaved if --virtual_pipeline_size is above "
+               "1. zero_bubble computes gradients of weights where a process would be idle.")
+            .parallel(),
+        text("pipeline_cuts", "",
+             "First layer of every pipeline stage but the first, as in 3,7,12, or balanced: as even as "
+             "possible in what layers and head compute; unset: as even as possible in layers, the last "
+             "stages having more.")
             .parallel(),
         integer("context_parallel_size", "1", "Processes that share each sequence.").at_least(1).parallel(),
         flag("use_zero1_optimizer", "no", "Shard the optimizer's state over the data-parallel processes.")
@@ -95,7 +114,9 @@ std::span<const Argument> neuron_arguments() {
         integer("train_batch_size", "", "Sequences per data-parallel process and update.")
             .at_least(1)
             .at_most(most_of_a_batch),
-        integer("num_microbatches", "1", "Micro-batches that --train_batch_size is cut into.")
+        integer("num_microbatches", "1",
+                "Micro-batches that --train_batch_size is cut into; without that, as "
+                "--gradient_accumulation_steps.")
             .at_least(1)
             .at_most(most_of_a_batch),
         number("min_lr", "", "Lowest learning rate; chooses cosine_with_min_lr unless a schedule is given.")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "model/partition.h"
 
 namespace drover {
 namespace {
@@ -74,14 +75,19 @@ TrainEngineOptions engine_options(const RunSettings& settings, const Precision& 
 }
 
 TrainEngineOptions engine_options(const RunSettings& settings, const Precision& precision,
-                                  const MeshPlan& mesh, Device device, std::int64_t rows,
-                                  std::int64_t row_length) {
+                                  const ModelConfig& config, const MeshPlan& mesh, Device device,
+                                  std::int64_t rows, std::int64_t row_length) {
     TrainEngineOptions options = engine_options(settings, precision);
     if (device == Device::cpu) options.offload_optimizer = false;  // it is in host memory anyway
     options.model.rows = rows;
     options.model.row_length = row_length;
     options.sharding = mesh.sharding;
     options.sequence_parallel = mesh.splits_tokens(row_length);
+    options.pipeline = mesh.pipeline;
+    options.pipeline.micro_batches = static_cast<int>(settings.loop.gradient_accumulation_steps);
+    if (mesh.balances_pipeline)
+        options.pipeline.cuts = balanced_cuts(
+            config, mesh.stages(), {.row_length = row_length, .recompute = options.model.recompute});
     return options;
 }
 

@@ -19,7 +19,7 @@ std::string precision_text(const Precision& precision);
 TrainEngineOptions engine_options(const RunSettings& settings, const Precision& precision);
 /// All engine options for one process of a mesh, for batches of `rows` rows of up to `row_length` tokens.
 TrainEngineOptions engine_options(const RunSettings& settings, const Precision& precision,
-                                  const MeshPlan& mesh, Device device, std::int64_t rows,
-                                  std::int64_t row_length);
+                                  const ModelConfig& config, const MeshPlan& mesh, Device device,
+                                  std::int64_t rows, std::int64_t row_length);
 
 }  // namespace drover

@@ -1,12 +1,14 @@
 #include "run/mesh_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "core/error.h"
 #include "model/block_shape.h"
 #include "model/families/family.h"
+#include "model/partition.h"
 
 namespace drover {
 namespace {
@@ -22,6 +24,7 @@ void check_wrapped_classes(const std::vector<std::string>& classes, const ModelC
                 fmt::format("Write \"{}\", or leave the key out.", block));
 }
 
+/// The copies of each stage: all of the model's without a pipeline.
 int copies_of_model(const MeshSettings& settings, int ranks, const MachinePlace& machine) {
     if (settings.copies) return static_cast<int>(*settings.copies);
     if (!settings.shards_inside_machines) return 1;
@@ -33,24 +36,52 @@ int copies_of_model(const MeshSettings& settings, int ranks, const MachinePlace&
                 machine.machines, ranks),
             "Start as many processes on every machine, machine by machine, or give "
             "--spmd_dcn_parallelism the number of copies.");
-    return machine.machines;
+    // The processes of a stage follow each other: they fill machines, or share one with other stages.
+    const auto stage_ranks = static_cast<int>(ranks / settings.pipeline_parallel_size);
+    if (stage_ranks < machine.ranks && machine.ranks % stage_ranks == 0) return 1;
+    if (stage_ranks % machine.ranks == 0) return stage_ranks / machine.ranks;
+    throw Error(
+        fmt::format("--fsdp hybrid_shard shards inside each machine, but the {} processes of a pipeline "
+                    "stage do not fit machines of {}.",
+                    stage_ranks, machine.ranks),
+        "Change --pipeline_parallel_size, or give --spmd_dcn_parallelism the number of copies.");
+}
+
+/// Error unless the axes that the flags give divide the number of processes.
+void check_processes(const MeshSettings& settings, std::int64_t copies, int ranks) {
+    const std::int64_t product = settings.pipeline_parallel_size * copies * settings.tensor_parallel_size;
+    if (ranks % product == 0) return;
+    std::vector<std::string> asked;
+    if (settings.pipeline_parallel_size > 1)
+        asked.push_back(fmt::format("--pipeline_parallel_size {}", settings.pipeline_parallel_size));
+    if (settings.tensor_parallel_size > 1)
+        asked.push_back(
+            fmt::format("{} {}", settings.two_dimensional ? "--spmd_2d_sharding" : "--tensor_parallel_size",
+                        settings.tensor_parallel_size));
+    if (copies > 1)
+        asked.push_back(fmt::format("{} copies of the sharded model (--spmd_dcn_parallelism)", copies));
+    throw Error(fmt::format("{}{} do{} not divide the {} process{} of this run.", fmt::join(asked, " and "),
+                            asked.size() > 1 ? " together" : "", asked.size() > 1 || copies > 1 ? "" : "es",
+                            ranks, ranks == 1 ? "" : "es"),
+                fmt::format("Start a multiple of {} processes (mpirun -n {}), or change the flags.", product,
+                            product));
 }
 
 MeshShape mesh_shape(const MeshSettings& settings, int ranks, const MachinePlace& machine) {
+    check_processes(settings, settings.copies.value_or(1), ranks);
+    const int copies = copies_of_model(settings, ranks, machine);
+    check_processes(settings, copies, ranks);
+    const auto pp = static_cast<int>(settings.pipeline_parallel_size);
     const auto tp = static_cast<int>(settings.tensor_parallel_size);
-    const int dcn = copies_of_model(settings, ranks, machine);
-    if (ranks % (tp * dcn) != 0) {
-        const char* axis = settings.two_dimensional ? "--spmd_2d_sharding" : "--tensor_parallel_size";
-        std::string asked = tp > 1 ? fmt::format("{} {}", axis, tp) : "";
-        if (dcn > 1)
-            asked += fmt::format("{}{} copies of the sharded model (--spmd_dcn_parallelism)",
-                                 asked.empty() ? "" : " and ", dcn);
-        throw Error(fmt::format("{} do{} not divide the {} process{} of this run.", asked,
-                                dcn > 1 ? "" : "es", ranks, ranks == 1 ? "" : "es"),
-                    fmt::format("Start a multiple of {} processes (mpirun -n {}), or change the flags.",
-                                tp * dcn, tp * dcn));
-    }
-    return {.dcn = dcn, .data = ranks / (tp * dcn), .tp = tp};
+    return {.pp = pp, .dcn = copies, .data = ranks / (pp * copies * tp), .tp = tp};
+}
+
+/// Error unless the model can be cut as asked.
+void plan_pipeline(MeshPlan& plan, const MeshSettings& settings, const ModelConfig& config) {
+    if (plan.shape.pp == 1) return;
+    plan.pipeline = settings.pipeline;
+    plan.balances_pipeline = settings.balances_pipeline;
+    cut_into_stages(config, plan.stages(), plan.pipeline.cuts);
 }
 
 void plan_key_value_copies(MeshPlan& plan, const MeshSettings& settings, const ModelConfig& config) {
@@ -100,6 +131,7 @@ MeshPlan plan_mesh(const MeshSettings& settings, const ModelConfig& config, int 
     MeshPlan plan{.shape = mesh_shape(settings, ranks, machine),
                   .sharding = settings.sharding,
                   .batch_is_global = settings.batch_is_global};
+    plan_pipeline(plan, settings, config);
     plan_key_value_copies(plan, settings, config);
     plan_sequence_parallel(plan, settings);
     if (plan.shape.data == 1 && plan.sharding != Sharding::replicated && ranks > 1)

@@ -21,10 +21,14 @@ struct MeshPlan {
     };
     SequenceParallel sequence_parallel = SequenceParallel::no;
     int key_value_copies = 1;
-    bool batch_is_global = false;  ///< see MeshSettings
+    PipelineSettings pipeline{};     ///< see MeshSettings
+    bool balances_pipeline = false;  ///< see MeshSettings
+    bool batch_is_global = false;    ///< see MeshSettings
     std::vector<std::string> explanations{};
 
     int replicas() const { return shape.dcn * shape.data; }
+    /// Of the pipeline, on all its ranks.
+    int stages() const { return shape.pp * pipeline.chunks; }
     /// Whether tokens are split, for rows of this length.
     bool splits_tokens(std::int64_t row_length) const;
 };

@@ -33,6 +33,7 @@ std::string mesh_table(const MeshPlan& settings, const MachinePlace& machine, bo
     const auto line = [&](std::string_view axis, int size, std::string_view what) {
         if (size > 1) text += fmt::format("  {:<5}{:>4}  {}\n", axis, size, what);
     };
+    line("pp", shape.pp, "the same batches, other layers");
     line("dcn", shape.dcn, "other batches, whole copies of what is inside");
     line("data", shape.data, data_axis_text(settings.sharding));
     line("tp", shape.tp,
@@ -42,10 +43,11 @@ std::string mesh_table(const MeshPlan& settings, const MachinePlace& machine, bo
         text += fmt::format("  {} neighbours along tp hold the same key/value heads\n",
                             settings.key_value_copies);
     if (every_rank) {
-        text += fmt::format("  {:>5}{:>5}{:>6}{:>4}\n", "rank", "dcn", "data", "tp");
+        text += fmt::format("  {:>5}{:>4}{:>5}{:>6}{:>4}\n", "rank", "pp", "dcn", "data", "tp");
         for (int rank = 0; rank < ranks; ++rank) {
             const MeshPlace place = place_of(shape, rank);
-            text += fmt::format("  {:>5}{:>5}{:>6}{:>4}\n", rank, place.dcn, place.data, place.tp);
+            text +=
+                fmt::format("  {:>5}{:>4}{:>5}{:>6}{:>4}\n", rank, place.pp, place.dcn, place.data, place.tp);
         }
     }
     text.pop_back();

@@ -55,11 +55,14 @@ double ProcessLimits::peak_of_all(double own) const {
     return own * share * processes_.group.size();
 }
 
-void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
+void ProcessLimits::check(const std::vector<RankMemory>& planned, const ModelConfig& config,
                           const TrainEngineOptions& options, std::int64_t accumulation_steps,
                           std::int64_t sharing) const {
-    const std::size_t needed = engine.memory_plan().total, allowed = allowed_bytes();
-    const std::size_t host = engine.host_memory_plan().total;
+    const int largest = largest_rank(planned);
+    const std::size_t needed = planned[static_cast<std::size_t>(largest)].device.total;
+    const std::size_t allowed = allowed_bytes();
+    std::size_t host = 0;
+    for (const RankMemory& rank : planned) host = std::max(host, rank.host.total);
     if (host > allowed_host_bytes())
         throw Error(
             fmt::format(
@@ -69,8 +72,11 @@ void ProcessLimits::check(const TrainEngine& engine, const ModelConfig& config,
     if (needed <= allowed) return;
     throw Error(
         fmt::format("The run needs {}{}, but may take {} of the {} that the device has for it{}.",
-                    bytes_text(needed), processes_.alone() ? "" : " in each process", bytes_text(allowed),
-                    bytes_text(device_bytes()),
+                    bytes_text(needed),
+                    processes_.alone()    ? ""
+                    : planned.size() == 1 ? " in each process"
+                                          : fmt::format(" in pipeline rank {}, the largest", largest),
+                    bytes_text(allowed), bytes_text(device_bytes()),
                     backend_.device() == Device::cpu ? fmt::format(": {}", memory_limits_text()) : ""),
         memory_advice(config, options, accumulation_steps, backend_, *mesh_,
                       {.device_bytes = allowed, .host_bytes = allowed_host_bytes()}, sharing));
@@ -81,17 +87,20 @@ std::int64_t ProcessLimits::fitting_rows(const ModelConfig& config, const TrainE
                                 {.device_bytes = allowed_bytes(), .host_bytes = allowed_host_bytes()});
 }
 
-std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes) {
+std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes,
+                          double bubble) {
     constexpr double usual_share_of_peak = 0.7;
-    const double seconds = 6 * static_cast<double>(active_parameters) * tokens / (usual_share_of_peak * peak);
+    const double seconds =
+        6 * static_cast<double>(active_parameters) * tokens / (usual_share_of_peak * peak * (1 - bubble));
     const std::string time = seconds < 120    ? fmt::format("{:.0f} s", std::ceil(seconds))
                              : seconds < 7200 ? fmt::format("{:.0f} min", seconds / 60)
                                               : fmt::format("{:.1f} h", seconds / 3600);
     return fmt::format(
-        "The updates will take about {} at {:.0f} % of {} {:.0f} GFLOP/s; evaluations and checkpoints come "
+        "The updates will take about {} at {:.0f} % of {} {:.0f} GFLOP/s{}; evaluations and checkpoints come "
         "on top.",
         time, 100 * usual_share_of_peak,
-        processes == 1 ? "this machine's" : fmt::format("{} processes'", processes), peak / 1e9);
+        processes == 1 ? "this machine's" : fmt::format("{} processes'", processes), peak / 1e9,
+        bubble > 0 ? " outside the pipeline's bubble" : "");
 }
 
 namespace {

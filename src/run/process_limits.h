@@ -7,7 +7,7 @@
 #include "run/device_mesh.h"
 #include "run/processes.h"
 #include "run/settings/run_settings.h"
-#include "train/engine/train_engine.h"
+#include "train/engine/pipeline_memory.h"
 
 /// How much of its machine a process of a run may use, and how long the run will take.
 namespace drover {
@@ -31,9 +31,11 @@ class ProcessLimits {
     /// Processors and GPUs that several processes share count once.
     double peak_of_all(double own) const;
 
-    /// Error if a planned engine is larger than allowed. `sharing` replicas share the batch of the arguments.
-    void check(const TrainEngine& engine, const ModelConfig& config, const TrainEngineOptions& options,
-               std::int64_t accumulation_steps, std::int64_t sharing) const;
+    /// Error if the memory planned for any pipeline rank is more than is allowed here. `sharing` replicas
+    /// share the batch of the arguments.
+    void check(const std::vector<RankMemory>& planned, const ModelConfig& config,
+               const TrainEngineOptions& options, std::int64_t accumulation_steps,
+               std::int64_t sharing) const;
 
     /// The largest number of rows, up to that of `options`, with which an engine fits; 0: not even one does.
     std::int64_t fitting_rows(const ModelConfig& config, const TrainEngineOptions& options) const;
@@ -53,8 +55,10 @@ class ProcessLimits {
 };
 
 /// How long the updates take for `tokens` through a model with this many active parameters: six operations
-/// per token and parameter, at the rate that a step usually reaches. `peak` is that of all processes.
-std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes);
+/// per token and parameter, at the rate that a step usually reaches. `peak` is that of all processes, and
+/// `bubble` the part of the time in which those of a pipeline are idle.
+std::string time_estimate(double tokens, std::int64_t active_parameters, double peak, int processes,
+                          double bubble = 0);
 
 /// A hint for the case that other programs load the machine so much that `threads` threads of this one wait
 /// for each other. Empty if they do not, and if waiting threads soon sleep, which is the default

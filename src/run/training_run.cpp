@@ -139,9 +139,13 @@ void TrainingRun::make_engine() {
     tokens_.row_length = batches_.padded(tokens_.row_length);
     const std::int64_t rows = batches_.part.rows_of(settings_.do_train ? loop.per_device_train_batch_size
                                                                        : loop.per_device_eval_batch_size);
-    engine_options_ = engine_options(settings_, precision_, mesh_plan_, backend_->device(), rows,
-                                     std::max<std::int64_t>(tokens_.row_length, 1));
+    engine_options_ = engine_options(settings_, precision_, model_.config, mesh_plan_, backend_->device(),
+                                     rows, std::max<std::int64_t>(tokens_.row_length, 1));
     engine_ = std::make_unique<TrainEngine>(model_.config, engine_options_, *backend_, **mesh_);
+    if (mesh_plan_.shape.pp == 1)
+        memory_ = {{.device = engine_->memory_plan(), .host = engine_->host_memory_plan()}};
+    else
+        memory_ = plan_pipeline_memory(model_.config, engine_options_, *backend_, **mesh_);
     engine_model_ = std::make_unique<EngineModel>(
         *engine_, model_.config, *backend_, **mesh_,
         [this](const fs::path& folder) {
@@ -168,7 +172,7 @@ StepPlan TrainingRun::planned() const {
 }
 
 void TrainingRun::check_memory() const {
-    limits().check(*engine_, model_.config, engine_options_, settings_.loop.gradient_accumulation_steps,
+    limits().check(memory_, model_.config, engine_options_, settings_.loop.gradient_accumulation_steps,
                    batches_.part.replicas);
 }
 

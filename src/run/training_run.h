@@ -7,6 +7,7 @@
 #include "run/device_mesh.h"
 #include "run/model_source.h"
 #include "run/output_folder.h"
+#include "run/pipeline_report.h"
 #include "run/process_limits.h"
 #include "run/run_callbacks.h"
 #include "run/run_data.h"
@@ -121,6 +122,10 @@ class TrainingRun {
     StepPlan planned() const;
     ParameterCounts parameters() const { return count_parameters(model_.config); }
     ProcessLimits limits() const { return {settings_, processes_, *backend_, *mesh_}; }
+    /// Of a mesh with several pipeline ranks.
+    PlannedPipeline pipeline() const { return {model_.config, engine_options_, mesh_plan_.shape.pp}; }
+    void describe_pipeline() const;
+    void describe_memory() const;
     RunFacts facts() const;
     std::string checkpoint_text() const;
     std::string space_text() const;
@@ -150,6 +155,7 @@ class TrainingRun {
     BatchLayout batches_;
     TrainEngineOptions engine_options_;
     std::unique_ptr<TrainEngine> engine_;
+    std::vector<RankMemory> memory_;  // of each pipeline rank
     std::unique_ptr<EngineModel> engine_model_;
     std::unique_ptr<TrainingData> training_, evaluation_;
 

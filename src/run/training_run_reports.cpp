@@ -35,9 +35,7 @@ void TrainingRun::describe() const {
                         with_thousands(parameters().total), with_thousands(parameters().active),
                         precision_text(precision_)));
         describe_mesh();
-        say("Memory:\n" + engine_->memory_plan().table());
-        if (engine_->host_memory_plan().total > 0)
-            say("In the host's memory:\n" + engine_->host_memory_plan().table());
+        describe_memory();
         if (backend_->reserved_bytes() > 0)
             say(fmt::format("Besides, CUDA's libraries take up to {} of the GPU.",
                             bytes_text(backend_->reserved_bytes())));
@@ -51,10 +49,29 @@ void TrainingRun::describe() const {
     });
 }
 
+void TrainingRun::describe_memory() const {
+    const int largest = largest_rank(memory_);
+    const RankMemory& plan = memory_[static_cast<std::size_t>(largest)];
+    say(fmt::format("Memory{}:\n{}",
+                    memory_.size() == 1 ? "" : fmt::format(" of pipeline rank {}, the largest", largest),
+                    plan.device.table()));
+    if (plan.host.total > 0) say("In the host's memory:\n" + plan.host.table());
+}
+
+void TrainingRun::describe_pipeline() const {
+    if (mesh_plan_.shape.pp == 1) return;
+    say(pipeline_table(pipeline(), memory_, settings_.do_train));
+    if (!settings_.do_train) return;
+    say(bubble_text(pipeline(), mesh_plan_.balances_pipeline));
+    if (const std::string turns = uneven_turns_text(pipeline()); !turns.empty()) say(turns);
+    if (const std::string whole = whole_backwards_text(pipeline()); !whole.empty()) messages().warning(whole);
+}
+
 void TrainingRun::describe_mesh() const {
     if (processes_.alone()) return;
     say(mesh_table(mesh_plan_, processes_.machine, engine_options_.sequence_parallel,
                    settings_.logs.mesh_details));
+    describe_pipeline();
     if (!settings_.do_train) return;
     say(batch_text(mesh_plan_, settings_.loop.per_device_train_batch_size));
     say(communication_table(plan_communication(model_.config, engine_options_, **mesh_, backend_->device(),
@@ -78,7 +95,8 @@ void TrainingRun::describe_steps() const {
     if (settings_.dry_run && processes_.is_first())
         say(time_estimate(tokens, parameters().active,
                           limits().peak_of_all(backend_->measure_peaks().flops(precision_.parameters)),
-                          processes_.group.size()));
+                          processes_.group.size(),
+                          mesh_plan_.shape.pp == 1 ? 0 : bubble_fraction(pipeline())));
     if (settings_.loop.save_strategy != IntervalStrategy::no) say(checkpoint_text());
     warn_of_little_space();
 }

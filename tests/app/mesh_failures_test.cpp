@@ -132,7 +132,8 @@ TEST_F(MeshFailures, ShapesThatCannotBeSplitAreRefused) {
     };
     const std::vector<Case> cases{
         {3, "--tensor_parallel_size 3", "4 attention heads cannot be spread over 3", 1},
-        {2, "--pipeline_parallel_size 2", "pipeline parallelism is not available yet", 2},
+        {2, "--context_parallel_size 2", "context parallelism is not available yet", 2},
+        {2, "--pipeline_parallel_size 2 --virtual_pipeline_size 2", "4 stages needs as many layers", 1},
         {2, "--tensor_parallel_size 2 --sequence_parallel --block_size 31",
          "Rows of 31 tokens cannot be split", 1},
     };

@@ -41,6 +41,12 @@ TEST(ArgumentBounds, ThereIsAtLeastOneOfWhatIsCounted) {
         expect_bound(name, "1", "0");
 }
 
+TEST(ArgumentBounds, ThereIsNoRunWithMoreProcesses) {
+    for (const char* name : {"tensor_parallel_size", "spmd_2d_sharding", "spmd_dcn_parallelism",
+                             "pipeline_parallel_size", "virtual_pipeline_size"})
+        expect_bound(name, "1048576", "1048577");
+}
+
 TEST(ArgumentBounds, RatesAndSeedsAreNotNegative) {
     for (const char* name : {"seed", "data_seed", "fsdp_min_num_params", "dataloader_num_workers"})
         expect_bound(name, "0", "-1");

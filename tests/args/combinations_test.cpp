@@ -1,3 +1,6 @@
+#include <filesystem>
+#include <fstream>
+
 #include "args/parse_line.h"
 
 namespace drover {
@@ -62,6 +65,29 @@ TEST(Combinations, AreRefusedWithASentence) {
              Refused{"--recompute_blocks 2", "nothing is recomputed"},
              Refused{"--recompute full --recompute_blocks 0", "--recompute_blocks is 0"},
              Refused{"--tb_dir a --logging_dir b", "two folders"},
+             Refused{"--num_microbatches 4 --gradient_accumulation_steps 2",
+                     "--gradient_accumulation_steps is 2, but --num_microbatches 4 makes it 4"},
+             Refused{"--num_microbatches 1 --gradient_accumulation_steps 2",
+                     "--num_microbatches 1 makes it 1"},
+             Refused{"--train_batch_size 8 --per_device_train_batch_size 4",
+                     "--per_device_train_batch_size is 4, but --train_batch_size 8 makes it 8"},
+             Refused{"--train_batch_size 8 --num_microbatches 4 --per_device_train_batch_size 4",
+                     "--train_batch_size 8 in 4 micro-batches makes it 2"},
+             Refused{"--virtual_pipeline_size 2",
+                     "--virtual_pipeline_size is given, but there is no pipeline"},
+             Refused{"--pipeline_schedule zero_bubble",
+                     "--pipeline_schedule is given, but there is no pipeline"},
+             Refused{"--pipeline_cuts balanced", "--pipeline_cuts is given, but there is no pipeline"},
+             Refused{"--pipeline_parallel_size 2 --pipeline_schedule interleaved",
+                     "--pipeline_schedule interleaved needs several stages per process, but "
+                     "--virtual_pipeline_size is 1"},
+             Refused{"--pipeline_parallel_size 2 --pipeline_schedule 1f1b --virtual_pipeline_size 2",
+                     "--pipeline_schedule 1f1b has one stage per process, but --virtual_pipeline_size is 2"},
+             Refused{"--pipeline_parallel_size 2 --pipeline_schedule gpipe", "--pipeline_schedule"},
+             Refused{"--pipeline_parallel_size 2 --pipeline_cuts 3,x", "has \"x\""},
+             Refused{"--pipeline_parallel_size 2 --pipeline_cuts -3", "has \"-3\""},
+             Refused{"--pipeline_parallel_size 2 --pipeline_cuts 99999999999", "has \"99999999999\""},
+             Refused{"--pipeline_parallel_size 2 --pipeline_cuts ,", "--pipeline_cuts is empty"},
          })
         EXPECT_MENTIONS(error_of_line(plain_run + refused.flags), refused.mentions) << refused.flags;
 }
@@ -147,6 +173,36 @@ TEST(Implications, NamesOfTheTensorParallelScript) {
     EXPECT_EQ(arguments.text("recompute"), "full");
     EXPECT_EQ(arguments.optional_flag("master_weights"), false);
     EXPECT_TRUE(arguments.flag("stochastic_rounding"));
+}
+
+TEST(Implications, MicroBatchesWithoutABatch) {
+    const Arguments alone = parse_line(plain_run + "--num_microbatches 4").arguments;
+    EXPECT_EQ(alone.integer("gradient_accumulation_steps"), 4);
+    EXPECT_FALSE(alone.given("per_device_train_batch_size"));
+    const Arguments agree =
+        parse_line(plain_run +
+                   "--train_batch_size 8 --num_microbatches 2 --per_device_train_batch_size 4 "
+                   "--gradient_accumulation_steps 2")
+            .arguments;
+    EXPECT_EQ(agree.integer("per_device_train_batch_size"), 4);
+    const Arguments several =
+        parse_line(plain_run + "--train_batch_size 8 --gradient_accumulation_steps 2").arguments;
+    EXPECT_EQ(several.integer("per_device_train_batch_size"), 8);
+    EXPECT_EQ(several.integer("gradient_accumulation_steps"), 2);
+}
+
+/// training_args.json has the default of --num_microbatches beside the accumulation that was given.
+TEST(Implications, SavedArgumentsCanBeGivenAgain) {
+    for (const char* flags :
+         {"--gradient_accumulation_steps 4", "--train_batch_size 8 --num_microbatches 4"}) {
+        const Arguments first = parse_line(plain_run + flags).arguments;
+        const std::filesystem::path file =
+            std::filesystem::path(::testing::TempDir()) / "saved_training_args.json";
+        std::ofstream(file) << first.to_json();
+        const Arguments again = parse_line(file.string()).arguments;
+        EXPECT_EQ(again.integer("gradient_accumulation_steps"), 4) << flags;
+        EXPECT_EQ(again.to_json(), first.to_json()) << flags;
+    }
 }
 
 TEST(Implications, AFolderForTensorBoardAsksForItsFile) {

@@ -4,6 +4,7 @@
 
 #include "args/run_settings.h"
 #include "core/error.h"
+#include "model/partition.h"
 #include "run/engine_settings.h"
 #include "run/mesh_report.h"
 #include "support/errors.h"
@@ -71,6 +72,67 @@ TEST(MeshPlans, HybridShardsInsideMachines) {
         {"--fsdp hybrid_shard", "2 machines", "3 processes"});
 }
 
+TEST(MeshPlans, PipelineIsTheOutermostAxis) {
+    expect_mesh(settings("--pipeline_parallel_size 4", 4), Sharding::replicated, {.pp = 4});
+    expect_mesh(settings("--pipeline_parallel_size 2 --use_zero1_optimizer", 8), Sharding::zero1,
+                {.pp = 2, .data = 4});
+    expect_mesh(settings("--pipeline_parallel_size 2 --tensor_parallel_size 2", 8), Sharding::replicated,
+                {.pp = 2, .data = 2, .tp = 2});
+    expect_mesh(settings("--pipeline_parallel_size 2 --spmd_2d_sharding 2 --spmd_dcn_parallelism 2", 16),
+                Sharding::zero3, {.pp = 2, .dcn = 2, .data = 2, .tp = 2});
+    EXPECT_EQ(settings("--pipeline_parallel_size 2 --tensor_parallel_size 2", 8).replicas(), 2);
+}
+
+/// The processes of a stage follow each other.
+TEST(MeshPlans, HybridShardsInsideMachinesOfAStage) {
+    const std::string flags = "--fsdp hybrid_shard --pipeline_parallel_size 2";
+    expect_mesh(settings(flags, 8, {.ranks = 2, .machines = 4}), Sharding::zero3,
+                {.pp = 2, .dcn = 2, .data = 2});
+    expect_mesh(settings(flags, 8, {.ranks = 4, .machines = 2}), Sharding::zero3, {.pp = 2, .data = 4});
+    expect_mesh(settings(flags, 8, {.ranks = 8}), Sharding::zero3, {.pp = 2, .data = 4});
+    test::expect_error([&] { settings(flags, 12, {.ranks = 4, .machines = 3}); },
+                       {"the 6 processes of a pipeline stage", "machines of 4"});
+}
+
+TEST(MeshPlans, PipelineReachesTheEngine) {
+    const auto engine = [](const std::string& flags) {
+        const RunSettings run = parse(flags, 4);
+        return engine_options(run, Precision::fp32(), config(), plan_mesh(run.mesh, config(), 4, {}),
+                              Device::cpu, 2, 64)
+            .pipeline;
+    };
+    const PipelineSettings plain = engine("--pipeline_parallel_size 4 --gradient_accumulation_steps 8");
+    EXPECT_EQ(plain.schedule, PipelineScheduleKind::one_forward_one_backward);
+    EXPECT_EQ(plain.chunks, 1);
+    EXPECT_EQ(plain.micro_batches, 8);
+    EXPECT_TRUE(plain.cuts.empty());
+    const PipelineSettings cut = engine(
+        "--pipeline_parallel_size 2 --virtual_pipeline_size 2 --pipeline_schedule zero_bubble "
+        "--pipeline_cuts 3,7,12 --train_batch_size 16 --num_microbatches 4");
+    EXPECT_EQ(cut.schedule, PipelineScheduleKind::zero_bubble);
+    EXPECT_EQ(cut.chunks, 2);
+    EXPECT_EQ(cut.micro_batches, 4);
+    EXPECT_EQ(cut.cuts, (std::vector<int>{3, 7, 12}));
+    EXPECT_EQ(engine("--pipeline_parallel_size 2 --pipeline_schedule 1f1b").schedule,
+              PipelineScheduleKind::one_forward_one_backward);
+    EXPECT_EQ(
+        engine("--pipeline_parallel_size 2 --virtual_pipeline_size 2 --pipeline_schedule interleaved").chunks,
+        2);
+    EXPECT_EQ(engine("--pipeline_parallel_size 4 --pipeline_cuts balanced").cuts,
+              balanced_cuts(config(), 4, {.row_length = 64}));
+}
+
+/// A replica is all processes that see the same rows.
+TEST(MeshPlans, DeepSpeedsBatchCountsReplicas) {
+    const auto batch = [](int rows) {
+        return "--pipeline_parallel_size 2 --tensor_parallel_size 2 --per_device_train_batch_size 3 "
+               "--gradient_accumulation_steps 5 --deepspeed {\"train_batch_size\":" +
+               std::to_string(rows) + "}";
+    };
+    EXPECT_NO_THROW(parse(batch(2 * 3 * 5), 8));
+    test::expect_error([&] { parse(batch(4 * 3 * 5), 8); }, {"train_batch_size is 60", "is 30"});
+}
+
 TEST(MeshPlans, WhoseTheBatchIs) {
     EXPECT_FALSE(settings("--fsdp full_shard", 2).batch_is_global);
     EXPECT_FALSE(settings("--spmd_debug", 2).batch_is_global);
@@ -135,8 +197,18 @@ TEST(MeshPlans, WhatCannotBe) {
         {"--tensor_parallel_size 2", 1, "--tensor_parallel_size 2 does not divide the 1 process of"},
         {"--spmd_fsdp_sharding --spmd_dcn_parallelism 3", 4, "3 copies of the sharded model"},
         {"--tensor_parallel_size 3", 3, "8 attention heads cannot be spread over 3"},
-        {"--pipeline_parallel_size 2", 2, "pipeline parallelism is not available yet"},
-        {"--virtual_pipeline_size 2", 2, "pipeline parallelism is not available yet"},
+        {"--pipeline_parallel_size 2", 3, "--pipeline_parallel_size 2 does not divide the 3 processes"},
+        {"--pipeline_parallel_size 2", 1, "--pipeline_parallel_size 2 does not divide the 1 process of"},
+        {"--pipeline_parallel_size 2 --tensor_parallel_size 2", 6,
+         "--pipeline_parallel_size 2 and --tensor_parallel_size 2 together do not divide the 6 processes"},
+        {"--pipeline_parallel_size 2 --spmd_fsdp_sharding --spmd_dcn_parallelism 2", 6,
+         "Start a multiple of 4 processes"},
+        {"--pipeline_parallel_size 8 --virtual_pipeline_size 5", 8,
+         "A pipeline of 40 stages needs as many layers, but the model has 32"},
+        {"--pipeline_parallel_size 8 --virtual_pipeline_size 5 --pipeline_cuts balanced", 8,
+         "--pipeline_parallel_size times --virtual_pipeline_size at most 32"},
+        {"--pipeline_parallel_size 4 --pipeline_cuts 3,7", 4, "--pipeline_cuts 3,7 makes 3 stages"},
+        {"--pipeline_parallel_size 2 --pipeline_cuts 32", 2, "leaves stage 1 of 2 without layers"},
         {"--context_parallel_size 2", 2, "context parallelism is not available yet"},
         {"--spmd_fsdp_sharding --fsdp full_shard", 2, "--fsdp and --spmd_fsdp_sharding both say"},
         {"--use_zero1_optimizer --deepspeed {}", 2, "--deepspeed and --use_zero1_optimizer both say"},
@@ -153,7 +225,12 @@ TEST(MeshPlans, Table) {
               "4 processes on 1 machine, ZeRO-3 (FSDP):\n"
               "  data    2  other batches; weights, gradients and optimizer state are sharded\n"
               "  tp      2  the same batches, parts of every matrix and of the residual stream");
-    EXPECT_NE(mesh_table(found, {.ranks = 4}, true, true).find("      3    0     1   1"), std::string::npos);
+    EXPECT_EQ(mesh_table(settings("--pipeline_parallel_size 2", 4), {.ranks = 4}, false, false),
+              "4 processes on 1 machine, replicated (DDP):\n"
+              "  pp      2  the same batches, other layers\n"
+              "  data    2  other batches, the same weights");
+    EXPECT_NE(mesh_table(found, {.ranks = 4}, true, true).find("      3   0    0     1   1"),
+              std::string::npos);
 }
 
 }  // namespace

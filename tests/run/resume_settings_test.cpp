@@ -57,9 +57,10 @@ const std::map<std::string, std::string>& not_compared() {
         excuse("refused", {"peft_lora"});
         excuse("other devices and meshes differ by rounding, as docs/checkpoints.md says",
                {"device", "use_cpu", "fsdp", "fsdp_config", "fsdp_min_num_params",
-                "fsdp_transformer_layer_cls_to_wrap", "virtual_pipeline_size", "spmd_2d_sharding",
-                "spmd_dcn_parallelism", "spmd_fsdp_sharding", "tensor_parallel_size", "sequence_parallel",
-                "kv_replicator", "pipeline_parallel_size", "context_parallel_size", "use_zero1_optimizer"});
+                "fsdp_transformer_layer_cls_to_wrap", "virtual_pipeline_size", "pipeline_schedule",
+                "pipeline_cuts", "spmd_2d_sharding", "spmd_dcn_parallelism", "spmd_fsdp_sharding",
+                "tensor_parallel_size", "sequence_parallel", "kv_replicator", "pipeline_parallel_size",
+                "context_parallel_size", "use_zero1_optimizer"});
         excuse("compared from trainer_state.json",
                {"per_device_train_batch_size", "eval_steps", "logging_steps", "save_steps"});
         excuse("evaluations, records and files, not what is trained", {"validation_file",

@@ -16,6 +16,7 @@
 #include "model/init.h"
 #include "model/recompute.h"
 #include "optim/optimizer.h"
+#include "parallel/schedule/step_schedule.h"
 #include "parallel/store_layout.h"
 #include "train/state/trainer_settings.h"
 
@@ -103,6 +104,9 @@ struct MeshSettings {
     Sharding sharding = Sharding::replicated;
     bool shards_inside_machines = false;  ///< with a copy of the sharded model on every machine
     std::int64_t tensor_parallel_size = 1;
+    std::int64_t pipeline_parallel_size = 1;
+    PipelineSettings pipeline{};                     ///< its micro-batches are those of gradient accumulation
+    bool balances_pipeline = false;                  ///< its cuts follow from the cost of the layers
     bool two_dimensional = false;                    ///< --spmd_2d_sharding gave the tensor-parallel size
     std::optional<std::int64_t> copies{};            ///< of the sharded model; absent: 1, or one per machine
     std::optional<std::int64_t> key_value_copies{};  ///< absent: as many as needed

@@ -2,28 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "backend/planning_backend.h"
-#include "comm/counting_communicator.h"
 #include "core/arena.h"
 #include "core/number_text.h"
+#include "train/engine/planning_mesh.h"
 
 namespace drover {
 namespace {
-
-/// The same position in the same mesh, with communicators that only count.
-Mesh counting_mesh(const Mesh& mesh, Device device, SentCounts& counts) {
-    const auto make_on = [&](Device where) -> MakeCommunicator {
-        return [&counts, where, self = mesh.rank()](std::string axis, const std::vector<int>& ranks) {
-            const auto place = std::find(ranks.begin(), ranks.end(), self) - ranks.begin();
-            return make_counting_communicator(std::move(axis), static_cast<int>(ranks.size()),
-                                              static_cast<int>(place), where, counts);
-        };
-    };
-    return Mesh(mesh.shape(), mesh.rank(), mesh.key_value_copies().size(), make_on(device),
-                make_on(Device::cpu));
-}
 
 /// In the order a reader expects.
 std::vector<PlannedCollective> listed(const SentCounts& counts, const Mesh& mesh) {
@@ -48,7 +33,7 @@ std::vector<PlannedCollective> plan_communication(const ModelConfig& config,
                                                   const TrainEngineOptions& options, const Mesh& mesh,
                                                   Device device, std::int64_t micro_batches) {
     SentCounts counts;
-    const Mesh counting = counting_mesh(mesh, device, counts);
+    const Mesh counting = counting_mesh(mesh, mesh.rank(), device, counts);
     const auto backend = make_planning_backend(device);
     TrainEngine engine(config, options, *backend, counting);
     const Batch full = Batch::of_shape(options.model.rows, options.model.row_length);

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
-#include <optional>
 #include <vector>
 
 #include "core/number_text.h"
+#include "train/engine/pipeline_memory.h"
 
 namespace drover {
 namespace {
@@ -23,18 +24,20 @@ class Planner {
 
     bool fits(const TrainEngineOptions& options) const {
         // Some plans are too large to be counted.
-        std::optional<TrainEngine> planned;
+        std::vector<RankMemory> planned;
         try {
-            planned.emplace(config_, options, backend_, mesh_);
+            planned = plan_pipeline_memory(config_, options, backend_, mesh_);
         } catch (const Error&) {
             return false;
         }
-        const TrainEngine& engine = *planned;
-        return engine.memory_plan().total <= available_.device_bytes &&
-               engine.host_memory_plan().total <= available_.host_bytes;
+        return std::all_of(planned.begin(), planned.end(), [&](const RankMemory& rank) {
+            return rank.device.total <= available_.device_bytes && rank.host.total <= available_.host_bytes;
+        });
     }
+    /// Of the pipeline rank that needs the most.
     MemoryPlan plan(const TrainEngineOptions& options) const {
-        return TrainEngine(config_, options, backend_, mesh_).memory_plan();
+        const std::vector<RankMemory> planned = plan_pipeline_memory(config_, options, backend_, mesh_);
+        return planned[static_cast<std::size_t>(largest_rank(planned))].device;
     }
 
     /// The cheapest recompute policy beyond the current one that fits; empty when none does.
@@ -62,8 +65,10 @@ class Planner {
     }
 
     /// The largest smaller micro-batch that fits, keeping the number of rows per update.
-    std::string smaller_batch(const TrainEngineOptions& options, std::int64_t accumulation_steps) const {
+    std::string smaller_batch(TrainEngineOptions options, std::int64_t accumulation_steps) const {
         const std::int64_t rows = options.model.rows;
+        // A pipeline never holds more micro-batches than it does of two per rank.
+        options.pipeline.micro_batches = std::max(options.pipeline.micro_batches, 2 * mesh_.shape().pp);
         std::int64_t fitting = fewer_rows(options);
         while (fitting > 0 && rows % fitting != 0) --fitting;
         std::int64_t steps = 0;

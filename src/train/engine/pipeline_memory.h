@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "core/arena.h"
+#include "train/engine/train_engine.h"
+
+/// What an engine of a pipeline will do and hold, on each of its ranks.
+namespace drover {
+
+/// Why gradients of weights cannot wait with these options, as zero bubble wants: "…"; empty if they can.
+std::string_view why_weight_gradients_cannot_wait(const TrainEngineOptions& options);
+
+/// What every pipeline rank does in an update of `micro_batches` micro-batches.
+PipelineSchedule update_schedule(const TrainEngineOptions& options, int ranks, int micro_batches);
+
+/// The memory of one pipeline rank.
+struct RankMemory {
+    MemoryPlan device;
+    MemoryPlan host;  ///< of an offloaded optimizer
+};
+
+/// The memory of every pipeline rank, which differs by its layers and by how many micro-batches it holds. Of
+/// the ranks with the same layers, the first is planned, which has the most. Without a pipeline, that of this
+/// rank. Nothing is sent or allocated.
+std::vector<RankMemory> plan_pipeline_memory(const ModelConfig& config, const TrainEngineOptions& options,
+                                             Backend& backend, const Mesh& mesh);
+
+/// The pipeline rank that needs the most memory.
+int largest_rank(const std::vector<RankMemory>& ranks);
+
+}  // namespace drover
