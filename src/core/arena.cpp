@@ -31,6 +31,10 @@ std::string_view name_of(MemoryUse use) {
             return "activations: feed-forward";
         case MemoryUse::head:
             return "head and loss";
+        case MemoryUse::waiting_gradients:
+            return "gradients that wait (zero bubble)";
+        case MemoryUse::transfers:
+            return "pipeline messages";
         case MemoryUse::scratch:
             return "scratch";
         case MemoryUse::batch:

@@ -22,6 +22,8 @@ enum class MemoryUse : std::uint8_t {
     attention_activations,
     mlp_activations,
     head,
+    waiting_gradients,
+    transfers,
     scratch,
     batch,
     count

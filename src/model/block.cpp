@@ -139,10 +139,17 @@ void DecoderBlock::jitter(const Tensor& x) const {
 // ----------------------------------------------------------------------------------------------------
 // backward
 
-void DecoderBlock::backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const {
+void DecoderBlock::backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy,
+                            BackwardPart part) const {
     recompute(policy);
-    feed_forward_backward(gradients, dresidual, policy);
-    attention_backward(gradients, dresidual, policy);
+    feed_forward_backward(gradients, dresidual, policy, part);
+    attention_backward(gradients, dresidual, policy, part);
+}
+
+void DecoderBlock::weight_gradients(const UnitGradients& g) const {
+    if (a_.dmlp_branch) DenseFeedForward(c_, w_, a_).weight_gradients(g, a_.dmlp_branch);
+    attention_output_gradient(g, a_.dattention_branch);
+    qkv_gradient(g, a_.dqkv);
 }
 
 void DecoderBlock::recompute(Recompute policy) const {
@@ -152,20 +159,25 @@ void DecoderBlock::recompute(Recompute policy) const {
     with_feed_forward([&](const auto& feed_forward) { feed_forward.recompute(policy); });
 }
 
-Tensor DecoderBlock::branch_gradient(const Tensor& dresidual) const {
+Tensor DecoderBlock::branch_gradient(const Tensor& dresidual, const Tensor& kept) const {
     Tensor d = dresidual;
     if (c_.scratch.dresidual_compute) {
         c_.run(Cast{.from = dresidual, .to = c_.scratch.dresidual_compute});
         d = c_.scratch.dresidual_compute;
     }
-    return c_.parallel.enter(c_.run.stream, d, c_.scratch.gathered);
+    const Tensor whole = c_.parallel.enter(c_.run.stream, d, kept ? kept : c_.scratch.gathered);
+    if (!kept || c_.parallel.splits_tokens()) return whole;
+    c_.run.backend.copy(c_.run.stream, whole, kept);
+    return kept;
 }
 
-void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& dresidual,
-                                         Recompute policy) const {
-    const Tensor dy = branch_gradient(dresidual);  // [N,H]
-    const Tensor dnormed =                         // [held,H]
-        with_feed_forward([&](const auto& feed_forward) { return feed_forward.backward(g, dy, policy); });
+void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& dresidual, Recompute policy,
+                                         BackwardPart part) const {
+    const Tensor kept = part == BackwardPart::input ? a_.dmlp_branch : Tensor();
+    const Tensor dy = branch_gradient(dresidual, kept);                       // [N,H]
+    const Tensor dnormed = with_feed_forward([&](const auto& feed_forward) {  // [held,H]
+        return feed_forward.backward(g, dy, policy, part);
+    });
     jitter(dnormed);
     c_.run(RmsNormBackward{.dy = dnormed,
                            .residual_out = a_.mid_residual,
@@ -177,9 +189,9 @@ void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& d
                            .accumulate = g.accumulate});
 }
 
-void DecoderBlock::norm_heads_backward(const UnitGradients& g) const {
+void DecoderBlock::norm_heads_backward(const UnitGradients& g, const Tensor& dqkv) const {
     if (!a_.query_key) return;
-    const QkvHeads heads(a_.qkv, c_.shape), dheads(c_.scratch.dqkv, c_.shape);
+    const QkvHeads heads(a_.qkv, c_.shape), dheads(dqkv, c_.shape);
     const auto backward = [&](const Tensor& x, const Tensor& dx, BlockStorage::Index weight) {
         c_.run(HeadNormBackward{.dy = dx,
                                 .x = x,
@@ -193,17 +205,30 @@ void DecoderBlock::norm_heads_backward(const UnitGradients& g) const {
     backward(heads.k, dheads.k, BlockStorage::key_norm);
 }
 
-void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dresidual,
-                                      Recompute policy) const {
-    const BlockShape& s = c_.shape;
-    const Tensor dy = branch_gradient(dresidual);  // [N,H]
+void DecoderBlock::attention_output_gradient(const UnitGradients& g, const Tensor& dy) const {
     c_.run(Gemm::weight_gradient(dy, a_.attended, g.tensors[BlockStorage::attention_output], g.accumulate));
     if (const Tensor& dbias = g.tensors[BlockStorage::attention_output_bias])
         c_.run(BiasGradient{.dy = dy, .dbias = dbias, .accumulate = g.accumulate});
+}
+
+void DecoderBlock::qkv_gradient(const UnitGradients& g, const Tensor& dqkv) const {
+    const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
+    c_.run(Gemm::weight_gradient(dqkv, x, g.tensors[BlockStorage::qkv], g.accumulate));
+    if (const Tensor& dbias = g.tensors[BlockStorage::qkv_bias])
+        c_.run(BiasGradient{.dy = dqkv, .dbias = dbias, .accumulate = g.accumulate});
+}
+
+void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dresidual, Recompute policy,
+                                      BackwardPart part) const {
+    const BlockShape& s = c_.shape;
+    const bool weights_wait = part == BackwardPart::input;
+    const Tensor dy = branch_gradient(dresidual, weights_wait ? a_.dattention_branch : Tensor());  // [N,H]
+    if (!weights_wait) attention_output_gradient(g, dy);
     c_.run(Gemm::data_gradient(dy, w_[BlockStorage::attention_output], c_.scratch.dattended));
 
+    const Tensor dqkv = weights_wait ? a_.dqkv : c_.scratch.dqkv;
     const QkvHeads heads(a_.qkv, s, a_.query_key);
-    const QkvHeads dheads(c_.scratch.dqkv, s);
+    const QkvHeads dheads(dqkv, s);
     c_.run(AttentionBackward{.q = heads.q,
                              .k = heads.k,
                              .v = heads.v,
@@ -221,9 +246,7 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                 .sine = c_.rope_sine,
                 .positions = c_.batch.positions,
                 .inverse = true});
-    norm_heads_backward(g);
-
-    const Tensor& dqkv = c_.scratch.dqkv;
+    norm_heads_backward(g, dqkv);
     c_.run(Gemm::data_gradient(dqkv, w_[BlockStorage::qkv], c_.scratch.branch));
 
     const bool normed_is_there = policy == Recompute::none || policy == Recompute::full;
@@ -236,11 +259,7 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                            .dweight = g.tensors[BlockStorage::attention_norm],
                            .y = normed_is_there ? Tensor() : a_.attention_normed,
                            .accumulate = g.accumulate});
-
-    const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
-    c_.run(Gemm::weight_gradient(dqkv, x, g.tensors[BlockStorage::qkv], g.accumulate));
-    if (const Tensor& dbias = g.tensors[BlockStorage::qkv_bias])
-        c_.run(BiasGradient{.dy = dqkv, .dbias = dbias, .accumulate = g.accumulate});
+    if (!weights_wait) qkv_gradient(g, dqkv);
 }
 
 }  // namespace drover

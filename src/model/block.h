@@ -23,7 +23,10 @@ class DecoderBlock {
 
     /// `dresidual` [held,H] holds the gradient of the block's output and becomes that of its input.
     /// Recomputes what the policy dropped. Overwrites gate_up.
-    void backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const;
+    void backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy,
+                  BackwardPart part) const;
+    /// The rest after a backward of the input. Nothing is recomputed.
+    void weight_gradients(const UnitGradients& gradients) const;
 
   private:
     void first_norm(const Tensor& stream, const Tensor& branch) const;
@@ -41,15 +44,18 @@ class DecoderBlock {
 
     /// Recomputes what the policy dropped, except what the gradient operations recompute themselves.
     void recompute(Recompute policy) const;
-    void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual,
-                               Recompute policy) const;
-    void attention_backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy) const;
+    void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy,
+                               BackwardPart part) const;
+    void attention_backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy,
+                            BackwardPart part) const;
+    void attention_output_gradient(const UnitGradients& gradients, const Tensor& dy) const;
+    void qkv_gradient(const UnitGradients& gradients, const Tensor& dqkv) const;
     /// The gradients of normed q and k, in scratch.dqkv, become those of q and k. Does nothing without head
     /// norms.
-    void norm_heads_backward(const UnitGradients& gradients) const;
+    void norm_heads_backward(const UnitGradients& gradients, const Tensor& dqkv) const;
 
-    /// dresidual in the compute dtype, for all tokens of the micro-batch.
-    Tensor branch_gradient(const Tensor& dresidual) const;
+    /// dresidual in the compute dtype, for all tokens of the micro-batch; in `kept` if that is there.
+    Tensor branch_gradient(const Tensor& dresidual, const Tensor& kept) const;
 
     const BlockContext& c_;
     UnitTensors w_;

@@ -34,7 +34,10 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
             .slot_weights = slot_weights.first_rows(shape.tokens),
             .expert_offsets = expert_offsets,
             .row_of_slot = row_of_slot.first_rows(shape.expert_rows()),
-            .slot_of_row = slot_of_row.first_rows(shape.expert_rows())};
+            .slot_of_row = slot_of_row.first_rows(shape.expert_rows()),
+            .dmlp_branch = dmlp_branch.first_rows(shape.tokens),
+            .dattention_branch = dattention_branch.first_rows(shape.tokens),
+            .dqkv = dqkv.first_rows(shape.tokens)};
 }
 
 BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
@@ -54,7 +57,7 @@ BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
 }
 
 void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const Precision& precision,
-                                  const RecomputePolicy& policy, int blocks) {
+                                  const std::vector<KeptBlock>& blocks, bool weight_gradients_wait) {
     const DType compute = precision.parameters;
     const auto residual = [&] {
         return arena.make(MemoryUse::residual_stream, precision.residual, {largest.held, largest.hidden});
@@ -68,12 +71,11 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
     };
 
     scratch_.branch = arena.make(MemoryUse::scratch, compute, {largest.tokens, largest.hidden});
-    blocks_.assign(static_cast<std::size_t>(blocks), {});
+    blocks_.clear();
+    for (const KeptBlock& block : blocks) blocks_.emplace_back(static_cast<std::size_t>(block.slots));
     // The next block, or the head, still reads the last mid_residual: it cannot share the head's memory.
     Tensor shared_mid_residual;
-    for (int i = 0; i < blocks; ++i) {
-        const Dropped dropped(policy.of_block(i));
-        BlockActivations& kept = blocks_[static_cast<std::size_t>(i)];
+    const auto plan_slot = [&](const Dropped& dropped, BlockActivations& kept) {
         kept.residual = residual();
         kept.attention_rstd = rstd();
         kept.mlp_rstd = rstd();
@@ -105,12 +107,22 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
             kept.row_of_slot = routing(DType::i32, {largest.expert_rows()});
             kept.slot_of_row = routing(DType::i32, {largest.expert_rows()});
         }
-    }
+        if (weight_gradients_wait) {
+            const auto waiting = [&](std::int64_t columns) {
+                return arena.make(MemoryUse::waiting_gradients, compute, {largest.tokens, columns});
+            };
+            if (largest.experts == 0) kept.dmlp_branch = waiting(largest.hidden);
+            kept.dattention_branch = waiting(largest.hidden);
+            kept.dqkv = waiting(largest.qkv_columns());
+        }
+    };
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+        for (BlockActivations& slot : blocks_[i]) plan_slot(Dropped(blocks[i].recompute), slot);
 }
 
 void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& largest,
-                                           const Precision& precision, const RecomputePolicy& policy,
-                                           int blocks, const TensorParallel& parallel, MoeMode mode) {
+                                           const Precision& precision, const std::vector<KeptBlock>& blocks,
+                                           const TensorParallel& parallel, MoeMode mode) {
     const DType compute = precision.parameters;
     const auto make = [&](std::int64_t rows, std::int64_t columns) {
         return arena.make(MemoryUse::scratch, compute, {rows, columns});
@@ -118,9 +130,7 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
 
     // One buffer of each kind serves all blocks that drop it.
     BlockActivations shared;
-    for (int i = 0; i < blocks; ++i) {
-        const Dropped dropped(policy.of_block(i));
-        BlockActivations& block = blocks_[static_cast<std::size_t>(i)];
+    const auto share_dropped = [&](const Dropped& dropped, BlockActivations& block) {
         const auto share = [&](Tensor BlockActivations::*field, std::int64_t rows, std::int64_t columns) {
             if (!(shared.*field)) shared.*field = make(rows, columns);
             block.*field = shared.*field;
@@ -140,7 +150,9 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
         }
         if (dropped.gate_up) share(&BlockActivations::gate_up, largest.expert_rows(), 2 * largest.ffn);
         if (dropped.activated) share(&BlockActivations::activated, largest.expert_rows(), largest.ffn);
-    }
+    };
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+        for (BlockActivations& slot : blocks_[i]) share_dropped(Dropped(blocks[i].recompute), slot);
 
     if (parallel.splits_tokens()) {
         scratch_.held_branch = make(largest.held, largest.hidden);

@@ -32,6 +32,11 @@ struct BlockActivations {
     Tensor row_of_slot;           ///< [M] i32
     Tensor slot_of_row;           ///< [M] i32
 
+    // Where weight gradients wait (BackwardPart): what they will be computed from, beside the above.
+    Tensor dmlp_branch;        ///< [N,H]: gradient of what the feed-forward added; absent with experts
+    Tensor dattention_branch;  ///< [N,H]: gradient of what attention added
+    Tensor dqkv;               ///< [N,(heads + 2·kv_heads)·D]
+
     /// The first tokens of every buffer, for a micro-batch that is smaller than planned.
     BlockActivations prefix(const BlockShape& shape) const;
 };
@@ -56,24 +61,33 @@ struct BlockScratch {
     BlockScratch prefix(const BlockShape& shape) const;
 };
 
-/// Plans the activations of all blocks: kept tensors are per block, dropped ones are shared by all blocks.
+/// A block whose activations are kept, for `slots` micro-batches at a time.
+struct KeptBlock {
+    Recompute recompute = Recompute::none;
+    int slots = 1;
+};
+
+/// Plans the activations of a rank's blocks: kept tensors are per block and slot, dropped ones are shared by
+/// all.
 class ActivationBuffers {
   public:
     /// The buffers that must survive while the head runs.
     void plan_kept(Arena& arena, const BlockShape& largest, const Precision& precision,
-                   const RecomputePolicy& policy, int blocks);
+                   const std::vector<KeptBlock>& blocks, bool weight_gradients_wait);
     /// The buffers that only a running block needs; the head may use the same memory.
     void plan_block_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
-                            const RecomputePolicy& policy, int blocks, const TensorParallel& parallel,
+                            const std::vector<KeptBlock>& blocks, const TensorParallel& parallel,
                             MoeMode mode);
 
-    const BlockActivations& block(int index) const { return blocks_[static_cast<std::size_t>(index)]; }
+    const BlockActivations& block(int index, int slot) const {
+        return blocks_[static_cast<std::size_t>(index)][static_cast<std::size_t>(slot)];
+    }
     const BlockScratch& scratch() const { return scratch_; }
 
   private:
     void plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute, MoeMode mode);
 
-    std::vector<BlockActivations> blocks_;
+    std::vector<std::vector<BlockActivations>> blocks_;  // [block][slot]
     BlockScratch scratch_;
 };
 

@@ -16,6 +16,10 @@ struct KeyValueCache {
     Tensor sequence_of;                ///< [N] i32: the sequence of each new token
 };
 
+/// What a backward computes. Zero bubble computes the gradients of a chunk's weights later than the gradient
+/// of its input, for which another rank waits; norms and experts belong to the first part.
+enum class BackwardPart : std::uint8_t { whole, input, weights };
+
 /// Shared by the blocks of one micro-batch.
 struct BlockContext {
     Runner run;

@@ -1,7 +1,5 @@
 #include "model/causal_lm.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "core/counter_rng.h"
@@ -10,42 +8,64 @@
 
 namespace drover {
 
-CausalLm::CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend,
-                   ParamStore& store, const TensorParallel& parallel, Communicator& replicas)
+CausalLm::CausalLm(const ModelConfig& config, const CausalLmOptions& options, const Stage& stage,
+                   Backend& backend, ParamStore& store, const TensorParallel& parallel,
+                   Communicator& replicas)
     : config_(config),
       options_(options),
+      stage_(stage),
       backend_(backend),
       store_(store),
       parallel_(parallel),
       replicas_(replicas) {}
 
+std::vector<KeptBlock> CausalLm::kept_blocks() const {
+    std::vector<KeptBlock> blocks;
+    for (const StageChunk& chunk : stage_.chunks)
+        for (int i = 0; i < chunk.blocks(); ++i)
+            blocks.push_back(
+                {.recompute = options_.recompute.of_block(chunk.block(i)), .slots = chunk.slots});
+    return blocks;
+}
+
+int CausalLm::head_slots() const {
+    return stage_.head_chunk() != nullptr ? stage_.head_chunk()->slots : 1;
+}
+
 void CausalLm::plan(Arena& arena) {
     const BlockShape largest =
         BlockShape::make(config_, options_.moe_mode, parallel_, options_.rows, options_.row_length);
-    const int blocks = static_cast<int>(config_.num_hidden_layers);
-    batch_buffers_.plan(arena, options_.rows, options_.row_length);
+    const std::vector<KeptBlock> blocks = kept_blocks();
+    const bool has_head = stage_.head_chunk() != nullptr;
+    batch_buffers_.plan(arena, options_.rows, options_.row_length, options_.batches);
     rope_cosine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
     rope_sine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
-    activations_.plan_kept(arena, largest, options_.precision, options_.recompute, blocks);
-    dresidual_ =
-        arena.make(MemoryUse::residual_stream, options_.precision.residual, {largest.held, largest.hidden});
-    head_.plan_results(arena, largest);
+    activations_.plan_kept(arena, largest, options_.precision, blocks, options_.weight_gradients_wait);
+    const auto residual = [&] {
+        return arena.make(MemoryUse::residual_stream, options_.precision.residual,
+                          {largest.held, largest.hidden});
+    };
+    dresidual_ = residual();
+    outputs_.clear();
+    if (has_head && options_.outputs_wait)
+        for (int slot = 0; slot < head_slots(); ++slot) outputs_.push_back(residual());
+    if (has_head) head_.plan_results(arena, largest);
     if (has_balance_loss()) {
         const auto make = [&](DType dtype, const Shape& shape) {
             return arena.make(MemoryUse::scratch, dtype, shape);
         };
-        choices_ = make(DType::f64, {config_.moe.chosen, config_.moe.experts});
-        probability_sums_ = make(DType::f64, {config_.moe.experts});
-        balance_ = make(DType::f32, {config_.moe.experts});
-        balance_loss_ = make(DType::f64, {1});
+        routing_sums_ = make(DType::f64, {(config_.moe.chosen + 1) * config_.moe.experts});
+        const bool has_others = stage_.chunks.front().head < 0;
+        balance_ = make(DType::f32, {head_slots() + (has_others ? 1 : 0), config_.moe.experts});
+        balance_loss_ = make(DType::f64, {head_slots()});
     }
     // Blocks and head never run at the same time, so their scratch buffers share one region.
     {
         const Arena::Scope block_turn(arena);
-        activations_.plan_block_scratch(arena, largest, options_.precision, options_.recompute, blocks,
-                                        parallel_, options_.moe_mode);
+        activations_.plan_block_scratch(arena, largest, options_.precision, blocks, parallel_,
+                                        options_.moe_mode);
     }
-    {
+    if (has_head) {
         const Arena::Scope head_turn(arena);
         head_.plan_scratch(arena, largest, options_.precision, config_.vocab_size, parallel_,
                            options_.label_smoothing > 0);
@@ -63,34 +83,57 @@ void CausalLm::initialize(Stream stream) {
     backend_.copy(stream, Tensor::of(table.sine.data(), rope_sine_.shape()), rope_sine_);
 }
 
-/// One pass of a micro-batch through the model.
+Tensor CausalLm::balance_loss(int slot) const {
+    return balance_loss_ ? balance_loss_.rows(slot, 1) : Tensor();
+}
+
+Tensor CausalLm::balance(const ChunkRun& run) const {
+    if (!balance_) return {};
+    const bool has_head = stage_.chunks[static_cast<std::size_t>(run.chunk)].head >= 0;
+    return balance_.rows(has_head ? run.slot : balance_.size(0) - 1, 1).view({config_.moe.experts});
+}
+
+void CausalLm::clear_routing_sums(Stream stream) {
+    if (has_balance_loss()) backend_.run(stream, Fill{routing_sums_, 0});
+}
+
+/// One pass of a micro-batch through a chunk.
 struct CausalLm::Pass {
     CausalLm& model;
     ParamStore& store;
     Stream stream;
+    const StageChunk& chunk;
+    int slot;
     const DeviceBatch& batch;
     BlockContext context;
     HeadBuffers head_buffers;
     Head head;
-    int blocks;
 
-    Pass(CausalLm& owner, Stream on, const DeviceBatch& micro)
+    Pass(CausalLm& owner, Stream on, const ChunkRun& run, const Tensor& balance = {})
         : model(owner),
           store(owner.store_),
           stream(on),
-          batch(micro),
-          context(make_context(owner, on, micro)),
-          head_buffers(owner.head_.prefix(context.shape)),
-          head(context.run, owner.parallel_, micro, head_buffers,
+          chunk(owner.stage_.chunks[static_cast<std::size_t>(run.chunk)]),
+          slot(run.slot),
+          batch(run.batch),
+          context(make_context(owner, on, run.batch, balance)),
+          head_buffers(chunk.head >= 0 ? owner.head_.prefix(context.shape) : HeadBuffers()),
+          head(context.run, owner.parallel_, run.batch, head_buffers,
                {.vocab_size = owner.config_.vocab_size,
                 .vocabulary = owner.vocabulary(),
                 .norm_eps = context.norm_eps,
-                .label_smoothing = static_cast<float>(owner.options_.label_smoothing)}),
-          blocks(static_cast<int>(owner.config_.num_hidden_layers)) {}
+                .label_smoothing = static_cast<float>(owner.options_.label_smoothing)}) {}
 
-    static BlockContext make_context(CausalLm& owner, Stream on, const DeviceBatch& micro) {
+    static BlockContext make_context(CausalLm& owner, Stream on, const DeviceBatch& micro,
+                                     const Tensor& balance) {
         const BlockShape shape = BlockShape::make(owner.config_, owner.options_.moe_mode, owner.parallel_,
                                                   micro.sequences.rows, micro.sequences.row_length);
+        const MoeConfig& moe = owner.config_.moe;
+        Tensor choices, probability_sums;
+        if (owner.routing_sums_) {
+            choices = owner.routing_sums_.rows(0, moe.chosen * moe.experts).view({moe.chosen, moe.experts});
+            probability_sums = owner.routing_sums_.rows(moe.chosen * moe.experts, moe.experts);
+        }
         return {.run = {owner.backend_, on},
                 .parallel = owner.parallel_,
                 .shape = shape,
@@ -100,74 +143,56 @@ struct CausalLm::Pass {
                 .norm_eps = static_cast<float>(owner.config_.rms_norm_eps),
                 .config = owner.config_,
                 .scratch = owner.activations_.scratch().prefix(shape),
-                .chosen = owner.config_.moe.chosen,
-                .choices = owner.choices_,
-                .probability_sums = owner.probability_sums_,
-                .balance = owner.balance_,
-                .jitter = static_cast<float>(owner.config_.moe.jitter)};
+                .chosen = moe.chosen,
+                .choices = choices,
+                .probability_sums = probability_sums,
+                .balance = balance,
+                .jitter = static_cast<float>(moe.jitter)};
     }
 
     BlockActivations activations(int block) const {
-        return model.activations_.block(block).prefix(context.shape);
+        return model.activations_.block(chunk.blocks_before + block, slot).prefix(context.shape);
     }
+    int block_unit(int block) const { return chunk.first_block + block; }
 
-    /// The unit that holds the vocabulary projection, and its storage there.
+    /// The vocabulary projection's place in its unit.
     bool tied() const { return model.config_.tie_word_embeddings; }
-    int projection_unit() const { return tied() ? UnitIndex::embedding : UnitIndex::head(blocks); }
     std::size_t projection_storage() const {
         return tied() ? std::size_t{EmbeddingStorage::weight} : std::size_t{HeadStorage::weight};
     }
 
-    /// Embedding, all blocks, and the final norm. The head's weights stay gathered. `look` is called with
-    /// each tensor that leaves a layer, and with the layer's number, −1 for the embedding and the number of
-    /// blocks for the final norm.
-    template <class Look>
-    void forward(const Look& look, bool first_piece = true) {
+    void forward(const ChunkInput& input, const Watch& watch) {
         const bool ahead = model.options_.gather_ahead.forward;
-        store.gather(stream, UnitIndex::embedding);
-        if (ahead) store.gather(stream, UnitIndex::block(0));
-        embed();
-        look(-1, activations(0).residual);
-        if (model.has_balance_loss() && first_piece) {
-            context.run(Fill{model.choices_, 0});
-            context.run(Fill{model.probability_sums_, 0});
-        }
-        Tensor residual, branch;  // the stream, and what must still be added to it
-        for (int i = 0; i < blocks; ++i) {
-            if (ahead) store.gather(stream, UnitIndex::block(i) + 1);
-            const UnitTensors weights = store.get(stream, UnitIndex::block(i));
+        if (chunk.embedding >= 0) store.gather(stream, chunk.embedding);
+        if (ahead) store.gather(stream, block_unit(0));
+        if (chunk.embedding >= 0)
+            embed();
+        else
+            context.run.backend.copy(stream, input.residual, activations(0).residual);
+        if (watch && chunk.embedding >= 0) watch(-1, activations(0).residual);
+        if (input.routing_sums) context.run.backend.copy(stream, input.routing_sums, model.routing_sums_);
+        Output output;
+        for (int i = 0; i < chunk.blocks(); ++i) {
+            const int next = i + 1 < chunk.blocks() ? block_unit(i + 1) : chunk.head;
+            if (ahead && next >= 0) store.gather(stream, next);
+            const UnitTensors weights = store.get(stream, block_unit(i));
             const BlockActivations a = activations(i);
-            branch = DecoderBlock(context, weights, a, i).forward(residual, branch);
-            residual = a.mid_residual;
-            look(i, residual);
-            look(i, branch);
-            store.release(stream, UnitIndex::block(i));
+            output.branch =
+                DecoderBlock(context, weights, a, chunk.block(i)).forward(output.residual, output.branch);
+            output.residual = a.mid_residual;
+            if (watch) {
+                watch(chunk.block(i), output.residual);
+                watch(chunk.block(i), output.branch);
+            }
+            store.release(stream, block_unit(i));
         }
-        head.norm(store.get(stream, UnitIndex::head(blocks))[HeadStorage::norm], residual, branch);
-        look(blocks, head_buffers.normed);
-    }
-
-    void forward(bool first_piece = true) {
-        forward([](int, const Tensor&) {}, first_piece);
-    }
-
-    /// The routers' sums over all tokens of all replicas → the balance loss and its gradient.
-    void balance_experts(double scale) {
-        if (!model.has_balance_loss()) return;
-        model.replicas_.all_reduce(stream, model.choices_, Reduction::sum);
-        model.replicas_.all_reduce(stream, model.probability_sums_, Reduction::sum);
-        context.run(BalanceLoss{.choices = model.choices_,
-                                .probability_sums = model.probability_sums_,
-                                .loss = model.balance_loss_,
-                                .balance = model.balance_,
-                                .coefficient = model.config_.moe.balance_coefficient,
-                                .scale = scale});
+        model.output_ = output;
     }
 
     /// ids → the first block's residual. A rank that holds part of the vocabulary contributes its tokens'
     /// rows.
     void embed() {
-        const Tensor weight = store.get(stream, UnitIndex::embedding)[EmbeddingStorage::weight];
+        const Tensor weight = store.get(stream, chunk.embedding)[EmbeddingStorage::weight];
         const Tensor residual = activations(0).residual;
         if (model.parallel_.splits_tokens()) {
             context.run(Embedding{.ids = batch.ids,
@@ -180,7 +205,7 @@ struct CausalLm::Pass {
                 .ids = batch.ids, .weight = weight, .y = residual, .first_id = model.vocabulary().begin});
             model.parallel_.leave(stream, residual, residual);
         }
-        store.release(stream, UnitIndex::embedding);
+        store.release(stream, chunk.embedding);
         if (model.options_.neftune_alpha > 0 && batch.noise) add_noise(*batch.noise, residual);
     }
 
@@ -198,45 +223,58 @@ struct CausalLm::Pass {
                          .added = true});
     }
 
-    void evaluate_loss() {
-        head.evaluate(store.get(stream, projection_unit())[projection_storage()]);
+    /// The final norm. The head's weights stay gathered.
+    Tensor norm(bool output_is_kept) {
+        const Tensor weight = store.get(stream, chunk.head)[HeadStorage::norm];
+        if (output_is_kept)
+            head.norm(weight, model.outputs_[static_cast<std::size_t>(slot)].rows(0, context.shape.held), {});
+        else
+            head.norm(weight, model.output_.residual, model.output_.branch);
+        return weight;
+    }
+
+    void evaluate_loss(const Watch& watch) {
+        norm(false);
+        if (watch) watch(static_cast<int>(model.config_.num_hidden_layers), head_buffers.normed);
+        head.evaluate(store.get(stream, chunk.projection)[projection_storage()]);
         release_head();
     }
 
     void release_head() {
-        store.release(stream, UnitIndex::head(blocks));
-        if (tied()) store.release(stream, UnitIndex::embedding);
+        store.release(stream, chunk.head);
+        if (chunk.projection != chunk.head) store.release(stream, chunk.projection);
     }
 
-    void loss_and_head_backward(const Tensor& loss_scale) {
-        const int head_unit = UnitIndex::head(blocks);
-        const Tensor norm_weight = store.get(stream, head_unit)[HeadStorage::norm];
-        const Tensor weight = store.get(stream, projection_unit())[projection_storage()];
-        const UnitGradients head_gradients = store.grad(stream, head_unit);
-        const UnitGradients gradients = tied() ? store.grad(stream, UnitIndex::embedding) : head_gradients;
+    void loss_and_head_backward(const Tensor& loss_scale, bool output_is_kept) {
+        const Tensor norm_weight = norm(output_is_kept);
+        const Tensor weight = store.get(stream, chunk.projection)[projection_storage()];
+        const UnitGradients head_gradients = store.grad(stream, chunk.head);
+        const UnitGradients gradients = tied() ? store.grad(stream, chunk.projection) : head_gradients;
         head.loss_and_gradient(weight, gradients.tensors[projection_storage()], gradients.accumulate,
                                loss_scale);
         head.norm_backward(norm_weight, head_gradients.tensors[HeadStorage::norm], head_gradients.accumulate,
                            dresidual());
-        store.reduce(stream, head_unit);
+        store.reduce(stream, chunk.head);
+        // A tied embedding that this chunk embeds with gets more gradients at the end of its backward.
+        if (tied() && chunk.projection != chunk.embedding) store.reduce(stream, chunk.projection);
         release_head();
     }
 
-    void blocks_backward() {
-        store.gather(stream, UnitIndex::block(blocks - 1));
-        for (int i = blocks - 1; i >= 0; --i) {
-            if (i > 0 && model.options_.gather_ahead.backward) store.gather(stream, UnitIndex::block(i - 1));
-            const UnitTensors weights = store.get(stream, UnitIndex::block(i));
-            DecoderBlock(context, weights, activations(i), i)
-                .backward(store.grad(stream, UnitIndex::block(i)), dresidual(),
-                          model.options_.recompute.of_block(i));
-            store.reduce(stream, UnitIndex::block(i));
-            store.release(stream, UnitIndex::block(i));
+    void blocks_backward(BackwardPart part) {
+        store.gather(stream, block_unit(chunk.blocks() - 1));
+        for (int i = chunk.blocks() - 1; i >= 0; --i) {
+            if (i > 0 && model.options_.gather_ahead.backward) store.gather(stream, block_unit(i - 1));
+            const UnitTensors weights = store.get(stream, block_unit(i));
+            DecoderBlock(context, weights, activations(i), chunk.block(i))
+                .backward(store.grad(stream, block_unit(i)), dresidual(),
+                          model.options_.recompute.of_block(chunk.block(i)), part);
+            if (part == BackwardPart::whole) store.reduce(stream, block_unit(i));
+            store.release(stream, block_unit(i));
         }
     }
 
     void embedding_backward() {
-        const UnitGradients gradients = store.grad(stream, UnitIndex::embedding);
+        const UnitGradients gradients = store.grad(stream, chunk.embedding);
         const Tensor dy = model.parallel_.enter(stream, dresidual(), context.scratch.gathered);  // [N,H]
         context.run(EmbeddingBackward{.ids = batch.ids,
                                       .dy = dy,
@@ -244,52 +282,75 @@ struct CausalLm::Pass {
                                       .first_id = model.vocabulary().begin,
                                       .padding_id = model.config_.pad_token_id,
                                       .accumulate = gradients.accumulate});
-        store.reduce(stream, UnitIndex::embedding);
+        store.reduce(stream, chunk.embedding);
+    }
+
+    void backward(const ChunkBackward& settings) {
+        store.begin_backward(chunk.units(), settings.place);
+        if (chunk.head >= 0)
+            loss_and_head_backward(settings.loss_scale, settings.output_is_kept);
+        else
+            context.run.backend.copy(stream, settings.dresidual, dresidual());
+        blocks_backward(settings.part);
+        if (chunk.embedding >= 0) embedding_backward();
+    }
+
+    void weight_gradients(ParamStore::PlaceInStep place) {
+        store.begin_backward(chunk.block_units(), place);
+        for (int i = chunk.blocks() - 1; i >= 0; --i) {
+            DecoderBlock(context, store.get(stream, block_unit(i)), activations(i), chunk.block(i))
+                .weight_gradients(store.grad(stream, block_unit(i)));
+            store.reduce(stream, block_unit(i));
+            store.release(stream, block_unit(i));
+        }
     }
 
     Tensor dresidual() const { return model.dresidual_.rows(0, context.shape.held); }
 };
 
-void CausalLm::forward_backward(Stream stream, const DeviceBatch& batch, const Tensor& loss_scale,
-                                double balance_scale) {
-    Pass pass(*this, stream, batch);
-    pass.forward();
-    pass.balance_experts(balance_scale);
-    pass.loss_and_head_backward(loss_scale);
-    pass.blocks_backward();
-    pass.embedding_backward();
+void CausalLm::forward(Stream stream, const ChunkRun& run, const ChunkInput& input, const Watch& watch) {
+    Pass(*this, stream, run).forward(input, watch);
 }
 
-void CausalLm::evaluate(Stream stream, const DeviceBatch& batch, bool first_piece, bool last_piece) {
-    Pass pass(*this, stream, batch);
-    pass.forward(first_piece);
-    if (last_piece) pass.balance_experts(0);
-    pass.evaluate_loss();
+void CausalLm::put_output(Stream stream, const Tensor& to) const {
+    backend_.copy(stream, output_.residual, to);
+    backend_.run(stream, Add{.into = to, .x = output_.branch});
 }
 
-std::string CausalLm::find_non_finite(Stream stream, const DeviceBatch& batch, Communicator& everyone,
-                                      const Tensor& sums) {
-    Pass pass(*this, stream, batch);
-    std::string found;
-    const auto is_finite = [&](const Tensor& x) {
-        double sum = 0;
-        const Tensor only[] = {x};
-        backend_.run(stream, SumOfSquares{.tensors = only, .sums = sums});
-        everyone.all_reduce(stream, sums, Reduction::sum);
-        backend_.copy(stream, sums, Tensor::of(&sum, {1}));
-        backend_.synchronize(stream);
-        everyone.check_unbroken();
-        return std::isfinite(sum);
-    };
-    pass.forward([&](int layer, const Tensor& x) {
-        if (!found.empty() || is_finite(x)) return;
-        found = layer < 0             ? "the embeddings (model.embed_tokens)"
-                : layer < pass.blocks ? fmt::format("the output of layer {} (model.layers.{})", layer, layer)
-                                      : "the final norm (model.norm)";
-    });
-    pass.evaluate_loss();
-    if (found.empty() && !is_finite(head_.loss.rows(0, batch.tokens()))) found = "the logits (lm_head)";
-    return found;
+void CausalLm::keep_output(Stream stream, const ChunkRun& run) {
+    put_output(stream, outputs_[static_cast<std::size_t>(run.slot)].rows(0, held_tokens(run.batch.tokens())));
+}
+
+void CausalLm::balance_experts(Stream stream, int slot, double scale) {
+    if (!has_balance_loss()) return;
+    const MoeConfig& moe = config_.moe;
+    replicas_.all_reduce(stream, routing_sums_, Reduction::sum);
+    backend_.run(
+        stream,
+        BalanceLoss{
+            .choices = routing_sums_.rows(0, moe.chosen * moe.experts).view({moe.chosen, moe.experts}),
+            .probability_sums = routing_sums_.rows(moe.chosen * moe.experts, moe.experts),
+            .loss = balance_loss(slot),
+            .balance = balance_.rows(slot, 1).view({moe.experts}),
+            .coefficient = moe.balance_coefficient,
+            .scale = scale});
+}
+
+void CausalLm::backward(Stream stream, const ChunkRun& run, const ChunkBackward& settings) {
+    if (settings.balance) backend_.copy(stream, settings.balance, balance(run));
+    Pass pass(*this, stream, run, balance(run));
+    if (settings.part == BackwardPart::weights)
+        pass.weight_gradients(settings.place);
+    else
+        pass.backward(settings);
+}
+
+Tensor CausalLm::input_gradient(const ChunkRun& run) const {
+    return dresidual_.rows(0, held_tokens(run.batch.tokens()));
+}
+
+void CausalLm::evaluate_loss(Stream stream, const ChunkRun& run, const Watch& watch) {
+    Pass(*this, stream, run).evaluate_loss(watch);
 }
 
 }  // namespace drover

@@ -1,14 +1,17 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
-#include <string>
+#include <vector>
 
 #include "core/precision.h"
 #include "model/block_activations.h"
+#include "model/block_context.h"
 #include "model/config.h"
 #include "model/device_batch.h"
 #include "model/head.h"
+#include "model/stage.h"
 
 namespace drover {
 
@@ -30,16 +33,46 @@ struct CausalLmOptions {
     std::optional<DType> rope_rounding{};  ///< of the cosines and sines; absent: as the residual stream
     double neftune_alpha = 0;  ///< training adds U(−m, m) to the embeddings, m = alpha / √(row length · H)
     GatherAhead gather_ahead{};
+    bool weight_gradients_wait = false;  ///< backwards come in two parts
+    bool outputs_wait = false;           ///< the head's backward does not always follow its chunk's forward
+    int batches = 1;                     ///< micro-batches that are on their way through the rank at a time
+};
+
+/// A micro-batch in one of a rank's chunks.
+struct ChunkRun {
+    int chunk = 0;
+    int slot = 0;  ///< of the chunk: where its activations are kept until its backward is complete
+    const DeviceBatch& batch;
+};
+
+/// What a chunk's forward takes from the stage before; all absent in the first stage.
+struct ChunkInput {
+    Tensor residual{};      ///< [held,H]: the residual stream
+    Tensor routing_sums{};  ///< as CausalLm::routing_sums(), over the stages before
+};
+
+/// What a chunk's backward needs beside its activations.
+struct ChunkBackward {
+    BackwardPart part = BackwardPart::whole;
+    ParamStore::PlaceInStep place{};
+    Tensor loss_scale{};          ///< [1] f32 on the device; of the chunk with the head
+    bool output_is_kept = false;  ///< likewise: keep_output() was called for this micro-batch
+    Tensor dresidual{};           ///< [held,H]: what the next stage sent back; of the other chunks
+    Tensor balance{};             ///< likewise: CausalLm::balance() of the next stage
 };
 
 /// A causal language model: embedding → blocks → head and loss, and back. Weights and gradients are reached
-/// only through the store; the same code runs for every sharding of it.
+/// only through the store; the same code runs for every sharding of it. A rank of a pipeline has one or more
+/// chunks of the layers; without a pipeline there is one chunk with all of them.
+///
+/// The stream between two blocks is a residual and a branch that is still to be added to it. Where a chunk
+/// ends, put_output() adds them, with the rounding of the norm that would have done so.
 class CausalLm {
   public:
     /// All references must outlive the model. `replicas` are the ranks that process other tokens with the
     /// same weights.
-    CausalLm(const ModelConfig& config, const CausalLmOptions& options, Backend& backend, ParamStore& store,
-             const TensorParallel& parallel, Communicator& replicas);
+    CausalLm(const ModelConfig& config, const CausalLmOptions& options, const Stage& stage, Backend& backend,
+             ParamStore& store, const TensorParallel& parallel, Communicator& replicas);
 
     /// Allocates the activations from the arena; called once against a measuring arena and once against a
     /// real one.
@@ -47,16 +80,28 @@ class CausalLm {
     /// Fills the constant tables; once, after the real plan.
     void initialize(Stream stream);
 
-    /// Adds this micro-batch's gradients of loss_scale · Σ loss + balance_scale · balance loss to the store.
-    /// `loss_scale` is [1] f32 on the device.
-    void forward_backward(Stream stream, const DeviceBatch& batch, const Tensor& loss_scale,
-                          double balance_scale = 1);
-    /// Forward only. A batch may come in pieces; the last one computes the balance loss of all.
-    void evaluate(Stream stream, const DeviceBatch& batch, bool first_piece = true, bool last_piece = true);
-    /// Forward only: the first place where a number is not finite ("the output of layer 3"); empty when all
-    /// logits are finite. Collective; every rank returns the same answer. `sums` is [1] f64 of scratch.
-    std::string find_non_finite(Stream stream, const DeviceBatch& batch, Communicator& everyone,
-                                const Tensor& sums);
+    /// Called with each tensor that leaves a layer, and the layer's number: −1 for the embedding, the number
+    /// of blocks for the final norm.
+    using Watch = std::function<void(int layer, const Tensor& x)>;
+
+    /// Everything but the head.
+    void forward(Stream stream, const ChunkRun& run, const ChunkInput& input, const Watch& watch = {});
+    /// What the last forward made, to send to the next stage: `to` is [held,H]. Before anything else is
+    /// computed.
+    void put_output(Stream stream, const Tensor& to) const;
+    /// Keeps it for the head instead. Not needed where the backward of the same micro-batch comes next.
+    void keep_output(Stream stream, const ChunkRun& run);
+    /// The experts' balance loss of the micro-batch, from routing_sums() of all stages, and its gradient,
+    /// which is multiplied by `scale`. Collective over the replicas. Does nothing without such a loss.
+    void balance_experts(Stream stream, int slot, double scale);
+
+    /// Adds the micro-batch's gradients of loss_scale · Σ loss + balance loss to the store.
+    void backward(Stream stream, const ChunkRun& run, const ChunkBackward& settings);
+    /// The gradient of the chunk's input after a backward of it, [held,H], until something else is computed.
+    Tensor input_gradient(const ChunkRun& run) const;
+
+    /// Fills loss() and argmax() without gradients, right after a forward.
+    void evaluate_loss(Stream stream, const ChunkRun& run, const Watch& watch = {});
 
     /// Per token of the last micro-batch: cross-entropy ([N] f32, 0 where there is no target) and the
     /// likeliest token
@@ -64,22 +109,35 @@ class CausalLm {
     Tensor loss() const { return head_.loss; }
     Tensor argmax() const { return head_.argmax; }
 
-    /// The experts' balance loss of the last micro-batch, over all replicas and times its coefficient ([1]
-    /// f64); absent unless the config requests it.
-    Tensor balance_loss() const { return balance_loss_; }
+    bool has_balance_loss() const { return config_.has_experts() && config_.moe.balance_loss; }
+    /// How often experts were chosen, and their probabilities, summed over tokens and blocks: [(k + 1)·E]
+    /// f64; absent without a balance loss.
+    Tensor routing_sums() const { return routing_sums_; }
+    void clear_routing_sums(Stream stream);
+    /// The balance loss of a micro-batch in this slot of the head's chunk, over all replicas and times its
+    /// coefficient: [1] f64; absent without one.
+    Tensor balance_loss(int slot = 0) const;
+    /// The gradient of the balance loss that the run's backward uses, or has just used: [E] f32.
+    Tensor balance(const ChunkRun& run) const;
 
     BatchBuffers& batch_buffers() { return batch_buffers_; }
     const ModelConfig& config() const { return config_; }
+    const Stage& stage() const { return stage_; }
+    /// The tokens of a micro-batch that this rank holds between blocks.
+    std::int64_t held_tokens(std::int64_t tokens) const { return parallel_.held_tokens(tokens); }
 
   private:
     struct Pass;
 
     /// The vocabulary rows that this rank holds.
     Range vocabulary() const;
-    bool has_balance_loss() const { return config_.has_experts() && config_.moe.balance_loss; }
+    std::vector<KeptBlock> kept_blocks() const;
+    /// Slots of the chunk with the head; 1 in a rank without it.
+    int head_slots() const;
 
     const ModelConfig& config_;
     CausalLmOptions options_;
+    const Stage& stage_;
     Backend& backend_;
     ParamStore& store_;
     const TensorParallel& parallel_;
@@ -88,13 +146,19 @@ class CausalLm {
     BatchBuffers batch_buffers_;
     ActivationBuffers activations_;
     HeadBuffers head_;
-    Tensor dresidual_;         // [held,H]: gradient of the residual stream, passed from block to block
-    Tensor rope_cosine_;       // [T,D/2] f32
-    Tensor rope_sine_;         // [T,D/2] f32
-    Tensor choices_;           // [k,E] f64: how often each expert was a token's j-th choice, over all blocks
-    Tensor probability_sums_;  // [E] f64
-    Tensor balance_;           // [E] f32
-    Tensor balance_loss_;      // [1] f64
+    std::vector<Tensor> outputs_;  // [slot] of the head's chunk: [held,H], where they are kept
+    Tensor dresidual_;             // [held,H]: gradient of the residual stream, passed from block to block
+    Tensor rope_cosine_;           // [T,D/2] f32
+    Tensor rope_sine_;             // [T,D/2] f32
+    Tensor routing_sums_;          // [(k + 1)·E] f64: choices, then probabilities
+    Tensor balance_;               // [slots + 1,E] f32: of the head's chunk; the last one, of another chunk
+    Tensor balance_loss_;          // [slots] f64
+
+    /// The end of the last forward: the stream, and what must still be added to it.
+    struct Output {
+        Tensor residual, branch;
+    };
+    Output output_;
 };
 
 }  // namespace drover

@@ -8,8 +8,9 @@ namespace drover {
 
 static_assert(no_label == ignored_target, "a label is a target as it is");
 
-void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length) {
+void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length, int used_at_a_time) {
     longest_row_ = row_length;
+    sets_ = std::vector<Set>(static_cast<std::size_t>(used_at_a_time) + 1);
     for (Set& set : sets_)
         for (Tensor& tensor : set.on_device)
             tensor = arena.make(MemoryUse::batch, DType::i32, {rows * row_length});
@@ -51,10 +52,11 @@ DeviceBatch BatchBuffers::upload(Backend& backend, Stream stream, const Batch& b
     if (batch.is_shape_only()) return any_of_shape(batch.rows, batch.row_length);
     prepare_staging(backend);
 
-    // All work on the other set's micro-batch is on the stream by now.
-    sets_[1 - turn_].used->put(stream);
+    // All work on the oldest micro-batch, whose set comes next, is on the stream by now.
+    const std::size_t next = (turn_ + 1) % sets_.size();
+    sets_[next].used->put(stream);
     Set& set = sets_[turn_];
-    turn_ = 1 - turn_;
+    turn_ = next;
     set.copied->wait();  // or its staging memory would be overwritten during the copy
     const Stream copies = backend.copy_stream();
     set.used->hold(copies);

@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "backend/backend.h"
 #include "core/batch.h"
@@ -30,14 +31,15 @@ struct DeviceBatch {
     std::int64_t tokens() const { return sequences.tokens(); }
 };
 
-/// Device buffers for the largest micro-batch; smaller ones use a prefix. There are two sets, filled in turn
-/// from staging memory on a second stream, so that a micro-batch is uploaded while the device still works on
-/// the previous one.
+/// Device buffers for the largest micro-batch; smaller ones use a prefix. There is a set for every
+/// micro-batch that is in use at a time and one more. They are filled in turn from staging memory on a second
+/// stream, so that a micro-batch is uploaded while the device still works on the previous one.
 class BatchBuffers {
   public:
-    void plan(Arena& arena, std::int64_t rows, std::int64_t row_length);
+    void plan(Arena& arena, std::int64_t rows, std::int64_t row_length, int used_at_a_time);
 
-    /// The micro-batch, for work on `stream`; valid until the upload after the next one. Error when a token
+    /// The micro-batch, for work on `stream`: all of it must be there when as many more as are used at a time
+    /// have been uploaded. Error when a token
     /// id is outside the vocabulary; neither the batch nor its rows may be larger than planned. Nothing is
     /// uploaded for a shape-only batch.
     DeviceBatch upload(Backend& backend, Stream stream, const Batch& batch, std::int64_t vocab_size);
@@ -54,7 +56,7 @@ class BatchBuffers {
     void prepare_staging(Backend& backend);
     DeviceBatch any_of_shape(std::int64_t rows, std::int64_t row_length) const;
 
-    std::array<Set, 2> sets_;
+    std::vector<Set> sets_;
     std::size_t turn_ = 0;
     MemoryBlock staging_;
     std::int64_t longest_row_ = 0;

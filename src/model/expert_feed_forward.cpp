@@ -70,7 +70,7 @@ void ExpertFeedForward::recompute(Recompute policy) const {
     activation();
 }
 
-Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Recompute) const {
+Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Recompute, BackwardPart) const {
     // At first without the routing weights: ⟨dy · W2, activated⟩ is the gradient of a slot's weight, so the
     // experts' outputs need not be kept.
     const Tensor& rows = c_.scratch.expert_rows;  // [M,H]

@@ -15,10 +15,15 @@ class DenseFeedForward {
     /// Recomputes what the policy dropped, except what backward recomputes itself.
     void recompute(Recompute policy) const;
     /// From the gradient of the branch dy [N,H] to that of mlp_normed [held,H]. Overwrites gate_up.
-    Tensor backward(const UnitGradients& gradients, const Tensor& dy, Recompute policy) const;
+    Tensor backward(const UnitGradients& gradients, const Tensor& dy, Recompute policy,
+                    BackwardPart part) const;
+    /// The rest after a backward of the input.
+    void weight_gradients(const UnitGradients& gradients, const Tensor& dy) const;
 
   private:
     void gate_and_up() const;  ///< mlp_normed → gate_up
+    void down_gradient(const UnitGradients& gradients, const Tensor& dy) const;
+    void gate_up_gradient(const UnitGradients& gradients) const;  ///< from dgate_up in its place
 
     const BlockContext& c_;
     UnitTensors w_;
@@ -34,7 +39,9 @@ class ExpertFeedForward {
 
     Tensor forward() const;
     void recompute(Recompute policy) const;
-    Tensor backward(const UnitGradients& gradients, const Tensor& dy, Recompute policy) const;
+    /// Always the whole of it: gradients of experts do not wait.
+    Tensor backward(const UnitGradients& gradients, const Tensor& dy, Recompute policy,
+                    BackwardPart part) const;
 
   private:
     /// mlp_normed for all tokens [N,H].

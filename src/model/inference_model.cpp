@@ -49,10 +49,11 @@ void InferenceModel::plan(Arena& arena) {
         cache_.values.push_back(make(MemoryUse::attention_activations, options_.dtype, cached));
     }
     const Precision precision = all_in(options_.dtype);
-    activations_.plan_kept(arena, largest, precision, {}, 1);
+    const std::vector<KeptBlock> one_for_all(1);
+    activations_.plan_kept(arena, largest, precision, one_for_all, false);
     {
         const Arena::Scope block_turn(arena);
-        activations_.plan_block_scratch(arena, largest, precision, {}, 1, parallel_, MoeMode::grouped);
+        activations_.plan_block_scratch(arena, largest, precision, one_for_all, parallel_, MoeMode::grouped);
     }
     const Arena::Scope head_turn(arena);
     final_residual_ = make(MemoryUse::head, options_.dtype, {options_.logits, config_.hidden_size});
@@ -124,7 +125,7 @@ Tensor InferenceModel::forward(Stream stream, std::span<const NewToken> tokens, 
                                .cache = &cache,
                                .chosen = config_.moe.chosen};
     // All blocks write the same buffers: a block has read its predecessor's stream before it writes its own.
-    const BlockActivations activations = activations_.block(0).prefix(shape);
+    const BlockActivations activations = activations_.block(0, 0).prefix(shape);
     const int blocks = static_cast<int>(config_.num_hidden_layers);
     const Tensor embedding = store_.get(stream, UnitIndex::embedding)[EmbeddingStorage::weight];
     context.run(Embedding{.ids = batch.ids, .weight = embedding, .y = activations.residual});

@@ -37,7 +37,8 @@ ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat) {
     LeafSpec embedding =
         matrix_leaf("model.embed_tokens.weight", config.vocab_size, config.hidden_size, Split::rows);
     embedding.zeroed_row = config.pad_token_id;
-    spec.units.push_back({.name = "embedding", .storages = {{{embedding}}}});
+    spec.units.push_back(
+        {.name = "embedding", .kind = UnitSpec::Kind::embedding, .storages = {{{embedding}}}});
     for (int i = 0; i < config.num_hidden_layers; ++i) spec.units.push_back(block_unit(config, compat, i));
 
     StorageSpec head;
@@ -45,7 +46,7 @@ ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat) {
         head = {{matrix_leaf("lm_head.weight", config.vocab_size, config.hidden_size, Split::rows)}};
     LeafSpec final_norm = norm_leaf("model.norm.weight", config.hidden_size);
     final_norm.decayed |= norms_decayed(family_of(config), compat);
-    spec.units.push_back({.name = "head", .storages = {{{final_norm}}, head}});
+    spec.units.push_back({.name = "head", .kind = UnitSpec::Kind::head, .storages = {{{final_norm}}, head}});
     return spec;
 }
 

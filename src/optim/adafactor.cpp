@@ -99,7 +99,7 @@ class AdafactorOptimizer final : public Optimizer {
                            .gradient = part.gradient,
                            .squares = squares_.rows(static_cast<std::int64_t>(group.clip_group), 1),
                            .clipped_elements = static_cast<double>(groups.clip_elements[group.clip_group]),
-                           .counted = part.counted,
+                           .counted = part.counted_in_stage,
                            .master = make_master(state, precision_, part),
                            .weight_decay = decay_of(part, settings_.weight_decay),
                            .place = noise_place(part)};

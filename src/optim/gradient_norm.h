@@ -6,21 +6,26 @@
 
 namespace drover {
 
-/// The global gradient norm and the factor that clips it, computed on the device into StepScalar::gradient_norm and
-/// clip_factor. Leaf by leaf in fp64, in a fixed order.
+/// The global gradient norm and the factor that clips it, computed on the device into
+/// StepScalar::gradient_norm and clip_factor. Leaf by leaf in fp64, in a fixed order.
 class GradientNorm {
   public:
-    void plan(Arena& arena, const ParamStore& store);
+    /// `model` has all leaves of the model, of which the store may have some.
+    void plan(Arena& arena, const ParamStore& store, const ParamSpec& model);
     /// Summed over all ranks, copies counted once. `clipping` says what to do with the norm; its sums are
     /// computed here.
     void run(Backend& backend, Stream stream, Communicator& everyone, ClipFactor clipping) const;
-    /// For each leaf, in the order of the store: the sum of squares over all ranks from which run() computed
-    /// the norm.
+    /// For each leaf of the model: the sum of squares over all ranks from which run() computed the norm.
     const Tensor& sums() const { return sums_; }
+    /// Computes these sums for the weights instead.
+    void sum_weights(Backend& backend, Stream stream, Communicator& everyone) const;
 
   private:
-    std::vector<Tensor> gradients_;
-    Tensor sums_;  // [leaves] f64
+    void sum(Backend& backend, Stream stream, Communicator& everyone,
+             const std::vector<Tensor>& leaves) const;
+
+    std::vector<Tensor> gradients_, weights_;  // [leaf of the model]: nothing of those that are not here
+    Tensor sums_;                              // [leaves] f64
 };
 
 }  // namespace drover

@@ -29,7 +29,9 @@ Mesh::Mesh()
       dcn_(make_self_communicator("dcn")),
       replicas_(make_self_communicator("dcn+data")),
       key_value_copies_(make_self_communicator("key/value copies")),
-      everyone_(make_self_communicator("everyone")) {}
+      everyone_(make_self_communicator("everyone")),
+      pp_(make_self_communicator("pp")),
+      pp_ends_(make_self_communicator("pp ends")) {}
 
 namespace {
 
@@ -80,9 +82,42 @@ Mesh::Mesh(const MeshShape& shape, int rank, int key_value_copies, const MakeCom
                              }));
     const auto all = [](const MeshPlace&) { return true; };
     everyone_ = make("everyone", ranks_of(all));
+    const auto same_stage_place = [&p](const MeshPlace& o) {
+        return o.dcn == p.dcn && o.data == p.data && o.cp == p.cp && o.tp == p.tp;
+    };
+    const std::vector<int> ring = ranks_of(same_stage_place);
+    pp_ = make("pp", ring);
+    const bool is_end = p.pp == 0 || p.pp == shape.pp - 1;
+    pp_ends_ =
+        make("pp ends", is_end && shape.pp > 1 ? std::vector{ring.front(), ring.back()} : std::vector{rank});
+    if (shape.pp > 1) make_links(make, ring);
     if (!make_on_host) return;
     host_replicas_ = make_on_host("dcn+data", ranks_of(same_inner));
     host_everyone_ = make_on_host("everyone", ranks_of(all));
+    host_pp_ = make_on_host("pp", ring);
+}
+
+/// Link i leads from stage i to the next one, and gradients back. All ranks make all links in one order; a
+/// link between two others is one of this rank alone.
+void Mesh::make_links(const MakeCommunicator& make, const std::vector<int>& ring) {
+    const auto stages = static_cast<int>(ring.size());
+    for (int i = 0; i < stages; ++i) {
+        const int next = (i + 1) % stages;
+        const bool leaves = place_.pp == i, arrives = place_.pp == next;
+        const std::vector<int> ranks =
+            leaves || arrives
+                ? std::vector{ring[static_cast<std::size_t>(i)], ring[static_cast<std::size_t>(next)]}
+                : std::vector{ring[static_cast<std::size_t>(place_.pp)]};
+        auto activations = make("pp activations", ranks);
+        auto gradients = make("pp gradients", ranks);
+        if (leaves) {
+            links_.activations_out = std::move(activations);
+            links_.gradients_in = std::move(gradients);
+        } else if (arrives) {
+            links_.activations_in = std::move(activations);
+            links_.gradients_out = std::move(gradients);
+        }
+    }
 }
 
 Mesh Mesh::that_copies(World& world, const MakeSingleRankCommunicator& make) {

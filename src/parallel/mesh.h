@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/world.h"
 
@@ -30,6 +31,12 @@ MeshPlace place_of(const MeshShape& shape, int rank);
 /// Like MakeCommunicator, but can also make axes of one rank that copy.
 using MakeSingleRankCommunicator = std::function<std::unique_ptr<Communicator>(
     std::string axis, std::vector<int> ranks, SingleRankAxis single_rank)>;
+
+/// The messages of a pipeline rank, which belong to one direction and one neighbour each. The ranks form a
+/// ring: the last one sends to the first where each has several chunks. Every communicator has two ranks.
+struct PipelineLinks {
+    std::unique_ptr<Communicator> activations_in, activations_out, gradients_in, gradients_out;
+};
 
 /// The axes of the mesh as one rank sees them. Every rank makes its mesh with the same arguments.
 class Mesh {
@@ -62,16 +69,26 @@ class Mesh {
     /// The neighbours along tp that hold the same key/value heads.
     Communicator& key_value_copies() const { return *key_value_copies_; }
     Communicator& everyone() const { return *everyone_; }
+    /// The pipeline's ranks.
+    Communicator& pp() const { return *pp_; }
+    /// The first and the last of them; an axis of one rank for those between.
+    Communicator& pp_ends() const { return *pp_ends_; }
+    /// Empty without a pipeline.
+    const PipelineLinks& links() const { return links_; }
     /// The same ranks, for numbers on the host: does not wait for work on the device.
     Communicator& replicas_on_host() const { return host_replicas_ ? *host_replicas_ : *replicas_; }
     Communicator& everyone_on_host() const { return host_everyone_ ? *host_everyone_ : *everyone_; }
+    Communicator& pp_on_host() const { return host_pp_ ? *host_pp_ : *pp_; }
 
   private:
     MeshShape shape_;
     MeshPlace place_;
-    std::unique_ptr<Communicator> tp_, data_, dcn_, replicas_, key_value_copies_, everyone_;
-    std::unique_ptr<Communicator> host_replicas_,
-        host_everyone_;  // only where the others are not the world's
+    void make_links(const MakeCommunicator& make, const std::vector<int>& ring);
+
+    std::unique_ptr<Communicator> tp_, data_, dcn_, replicas_, key_value_copies_, everyone_, pp_, pp_ends_;
+    PipelineLinks links_;
+    std::unique_ptr<Communicator> host_replicas_, host_everyone_,
+        host_pp_;  // only where the others are not the world's
 };
 
 }  // namespace drover

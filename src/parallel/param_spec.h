@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -50,11 +51,18 @@ struct StorageSpec {
 
 /// A unit is gathered and released as a whole: the embedding, one decoder block, or the head.
 struct UnitSpec {
-    std::string name;                   ///< for reports: "embedding", "block 3"
+    enum class Kind : std::uint8_t { embedding, block, head };
+
+    std::string name;  ///< for reports: "embedding", "block 3"
+    Kind kind = Kind::block;
     std::vector<StorageSpec> storages;  ///< a storage without leaves is absent (an optional bias)
+    /// Another pipeline stage has the same unit, and its copy is the one that counts and is saved: a tied
+    /// embedding in the last stage.
+    bool is_copy = false;
 };
 
-/// All parameters of a model, in the order in which the forward pass uses them.
+/// All parameters of a model, or of a pipeline rank's part of it, in the order in which the forward pass uses
+/// them.
 struct ParamSpec {
     std::vector<UnitSpec> units;
 

@@ -12,6 +12,7 @@ OwnedLeaf own_leaf(const LeafPlacement& leaf, const Tensor& param, const Tensor&
             .column_begin = leaf.columns.begin,
             .column_count = leaf.columns.count,
             .counted = leaf.counted,
+            .counted_in_stage = leaf.counted_in_stage,
             .param = param,
             .gradient = gradient};
 }

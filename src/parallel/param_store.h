@@ -29,8 +29,9 @@ struct OwnedLeaf {
     std::int64_t column_begin = 0;
     std::int64_t column_count = 0;
     bool counted = true;  ///< this part counts in sums over the model; another rank's copy of it does not
-    Tensor param;         ///< packed
-    Tensor gradient;      ///< packed; complete after finish_gradients()
+    bool counted_in_stage = true;  ///< likewise in sums over the ranks of this pipeline stage
+    Tensor param;                  ///< packed
+    Tensor gradient;               ///< packed; complete after finish_gradients()
 };
 
 /// Weights and gradients as the model's forward and backward see them, independent of the sharding. Block by
@@ -61,8 +62,10 @@ class ParamStore {
         bool first = true;  ///< its gradients overwrite; later ones add
         bool last = true;   ///< then the step's gradients are complete
     };
-    /// Every unit is reduced once per micro-batch.
-    virtual void begin_micro_batch(PlaceInStep place) = 0;
+    /// The gradients of these units that are written next are those of such a micro-batch. Every unit is
+    /// reduced once per micro-batch. Where a backward is computed in two parts, each part begins anew and
+    /// writes storages of its own; the second one reduces.
+    virtual void begin_backward(std::span<const int> units, PlaceInStep place) = 0;
     virtual UnitGradients grad(Stream stream, int unit) = 0;
     virtual void reduce(Stream stream, int unit) = 0;
     /// After the last micro-batch: every owned gradient is whole, in stream order.

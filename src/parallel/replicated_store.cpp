@@ -33,8 +33,8 @@ void ReplicatedStore::plan(Arena& arena) {
         }
 }
 
-void ReplicatedStore::begin_micro_batch(PlaceInStep place) {
-    written_.assign(written_.size(), !place.first);
+void ReplicatedStore::begin_backward(std::span<const int> units, PlaceInStep place) {
+    for (const int unit : units) written_[static_cast<std::size_t>(unit)] = !place.first;
     last_micro_batch_ = place.last;
 }
 

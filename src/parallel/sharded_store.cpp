@@ -36,10 +36,15 @@ ShardedStore::ShardedStore(ParamSpec spec, Sharding sharding, const Mesh& mesh, 
 /// The embedding and the head have their own slots; the blocks alternate between two, so that the next one
 /// can arrive while this one computes.
 int ShardedStore::turn(int unit) const {
-    const int last = static_cast<int>(placement_.size()) - 1;
-    if (unit == 0) return 0;
-    if (unit == last) return 1;
-    return 2 + unit % 2;
+    switch (spec_.units[static_cast<std::size_t>(unit)].kind) {
+        case UnitSpec::Kind::embedding:
+            return 0;
+        case UnitSpec::Kind::head:
+            return 1;
+        case UnitSpec::Kind::block:
+            return 2 + unit % 2;
+    }
+    bug("unknown kind of unit");
 }
 
 void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns,
@@ -179,11 +184,14 @@ void ShardedStore::weights_changed() {
 // ---------------------------------------------------------------------------------------------------
 // gradients
 
-void ShardedStore::begin_micro_batch(PlaceInStep place) {
+void ShardedStore::begin_backward(std::span<const int> units, PlaceInStep place) {
     last_micro_batch_ = place.last;
     if (!place.first) return;
-    scattered_before_.assign(scattered_before_.size(), false);
-    for (Slot& slot : gradient_slots_) slot.unit = -1;
+    for (const int unit : units) {
+        scattered_before_[static_cast<std::size_t>(unit)] = false;
+        // A shared buffer belongs to another unit until its scatter has finished.
+        if (!scatters_each_micro_batch_) gradient_slots_[static_cast<std::size_t>(unit)].unit = -1;
+    }
 }
 
 UnitGradients ShardedStore::grad(Stream stream, int unit) {

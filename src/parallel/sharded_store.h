@@ -25,7 +25,7 @@ class ShardedStore final : public ParamStore {
     void release(Stream stream, int unit) override;
     void weights_changed() override;
 
-    void begin_micro_batch(PlaceInStep place) override;
+    void begin_backward(std::span<const int> units, PlaceInStep place) override;
     UnitGradients grad(Stream stream, int unit) override;
     void reduce(Stream stream, int unit) override;
     void finish_gradients(Stream stream) override;

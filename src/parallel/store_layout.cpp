@@ -8,7 +8,7 @@
 namespace drover {
 namespace {
 
-LeafPlacement place_leaf(const LeafSpec& leaf, const Mesh& mesh, bool sharded) {
+LeafPlacement place_leaf(const LeafSpec& leaf, const Mesh& mesh, bool sharded, bool is_copy) {
     const std::int64_t rows = leaf.shape[0], columns = leaf.shape.numel() / rows;
     LeafPlacement placed{.spec = &leaf, .rows = {0, rows}, .columns = {0, columns}};
     const int tp = mesh.tp().size();
@@ -26,15 +26,16 @@ LeafPlacement place_leaf(const LeafSpec& leaf, const Mesh& mesh, bool sharded) {
     placed.shard_rows = part_size(placed.rows.count, owners);
     placed.owned = split_range(placed.rows.count, owners, sharded ? mesh.data().rank() : 0);
     const bool first_replica = sharded ? mesh.dcn().rank() == 0 : mesh.replicas().rank() == 0;
-    placed.counted = first_copy && first_replica;
+    placed.counted_in_stage = first_copy && first_replica;
+    placed.counted = placed.counted_in_stage && !is_copy;
     return placed;
 }
 
-StoragePlacement place_storage(const StorageSpec& storage, const Mesh& mesh, bool sharded) {
+StoragePlacement place_storage(const StorageSpec& storage, const Mesh& mesh, bool sharded, bool is_copy) {
     StoragePlacement placed;
     std::int64_t rows = 0;
     for (const LeafSpec& leaf : storage.leaves) {
-        placed.leaves.push_back(place_leaf(leaf, mesh, sharded));
+        placed.leaves.push_back(place_leaf(leaf, mesh, sharded, is_copy));
         placed.leaves.back().storage_row = rows;
         rows += placed.leaves.back().rows.count;
     }
@@ -66,7 +67,7 @@ std::vector<UnitPlacement> place_parameters(const ParamSpec& spec, const Mesh& m
     for (const UnitSpec& unit : spec.units) {
         UnitPlacement& placed = units.emplace_back();
         for (const StorageSpec& storage : unit.storages)
-            placed.storages.push_back(place_storage(storage, mesh, sharded));
+            placed.storages.push_back(place_storage(storage, mesh, sharded, unit.is_copy));
     }
     return units;
 }
@@ -81,10 +82,12 @@ std::string placement_table(const ParamSpec& spec, const Mesh& mesh, Sharding sh
     const bool sharded = sharding != Sharding::replicated;
     const std::vector<UnitPlacement> placement = place_parameters(spec, mesh, sharded);
     static constexpr std::string_view split_names[] = {"none", "rows", "columns"};
-    std::size_t total = 0;
+    std::size_t total = 0, blocks = 0, place_for_more = 0;
     for (std::size_t unit = 0; unit < spec.units.size(); ++unit) {
-        // All blocks look like the first one: units 1 to the last but one.
-        const bool is_first_block = unit == 1, is_later_block = unit > 1 && unit + 1 < spec.units.size();
+        // All blocks look like the first one.
+        const bool is_block = spec.units[unit].kind == UnitSpec::Kind::block;
+        const bool is_later_block = is_block && blocks > 0;
+        blocks += is_block;
         for (const StoragePlacement& storage : placement[unit].storages)
             for (const LeafPlacement& leaf : storage.leaves) {
                 const Shape held{leaf.rows.count, leaf.columns.count},
@@ -97,9 +100,9 @@ std::string placement_table(const ParamSpec& spec, const Mesh& mesh, Sharding sh
                                     leaf.spec->shape.text(), split_names[static_cast<int>(leaf.spec->split)],
                                     held.text(), owned.text(), bytes_text(bytes));
             }
-        if (is_first_block && spec.units.size() > 3)
-            text += fmt::format("  … and {} more blocks like it\n", spec.units.size() - 3);
+        if (is_block && !is_later_block) place_for_more = text.size();
     }
+    if (blocks > 1) text.insert(place_for_more, fmt::format("  … and {} more blocks like it\n", blocks - 1));
     return text + fmt::format("  Parameters on this rank: {}\n", bytes_text(total));
 }
 

@@ -28,6 +28,7 @@ struct LeafPlacement {
     Range owned;                   ///< rows of the slice that this rank owns
     bool has_copies = false;  ///< neighbours along tp hold the same slice of a leaf that is otherwise split
     bool counted = true;      ///< this rank's owned part counts in sums over the whole model
+    bool counted_in_stage = true;  ///< likewise in sums over this pipeline stage
 
     bool divides_evenly(int data_ranks) const { return shard_rows * data_ranks == rows.count; }
 };

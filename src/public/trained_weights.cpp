@@ -18,7 +18,6 @@ TrainedWeights::TrainedWeights(const TrainEngine& engine, Backend& backend, cons
       spread_(!holds_whole_weights(engine)),
       dtype_(engine.saved_dtype()) {
     config_.rows_before_resize = 0;  // any resize of the vocabulary is done
-    for (const OwnedLeaf& leaf : engine.store().owned()) index_of_.emplace(leaf.spec->name, index_of_.size());
 }
 
 void TrainedWeights::check_there() const {
@@ -30,7 +29,7 @@ void TrainedWeights::check_there() const {
 
 std::vector<float> TrainedWeights::whole_leaf(const std::string& name) const {
     check_there();
-    if (engine_ != nullptr) return read_whole_leaf(*engine_, index_of_.at(name), *backend_, *mesh_);
+    if (engine_ != nullptr) return read_whole_leaf(*engine_, name, *backend_, *mesh_);
     const Kept& kept = kept_.at(name);
     std::vector<float> part(kept.bytes.size() / size_of(dtype_));
     convert_elements(kept.bytes.data(), dtype_, part.data(), DType::f32,
@@ -51,10 +50,11 @@ std::size_t TrainedWeights::copy_bytes() const {
 }
 
 void TrainedWeights::keep_copy() {
-    for (const auto& [name, index] : index_of_) {
+    // Every process knows all leaves, also those of which it has no part.
+    engine_->model_spec().for_each_leaf([&](const LeafSpec& leaf) { kept_[leaf.name].spec = leaf; });
+    for (std::size_t index = 0; index < engine_->store().owned().size(); ++index) {
         const OwnedLeaf& leaf = engine_->store().owned()[index];
-        Kept& kept = kept_[name];
-        kept.spec = *leaf.spec;
+        Kept& kept = kept_.at(leaf.spec->name);
         kept.place = {.spec = &kept.spec,
                       .row_begin = leaf.row_begin,
                       .row_count = leaf.row_count,

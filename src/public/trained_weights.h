@@ -58,7 +58,6 @@ class TrainedWeights {
     Json generation_;
     bool spread_;
     DType dtype_;
-    std::map<std::string, std::size_t, std::less<>> index_of_;  // into the engine's owned leaves
     std::map<std::string, Kept, std::less<>> kept_;
 };
 

@@ -59,7 +59,7 @@ TEST(NonFiniteOnAMesh, IsSkippedAndNamedOnEveryRank) {
             TrainEngine engine(model.config, options_of(mesh_case, 1), *backend, mesh);
             engine.allocate();
             engine.initialize_weights(1);
-            const auto before = test::whole_leaves(engine.store(), mesh);
+            const auto before = test::whole_leaves(engine.model_spec(), engine.store(), mesh);
             const OwnedLeaf* last_rows =
                 nullptr;  // this rank's leaf, if it has the last rows of the matrix (split or whole)
             for (const OwnedLeaf& leaf : engine.store().owned())
@@ -74,7 +74,7 @@ TEST(NonFiniteOnAMesh, IsSkippedAndNamedOnEveryRank) {
                 some_rows(mesh.replicas().rank(), 1, model.config.vocab_size)};
             const UpdateResult result = engine.step(batches, 1e-3);
             if (at) *at = kept;
-            const auto after = test::whole_leaves(engine.store(), mesh);
+            const auto after = test::whole_leaves(engine.model_spec(), engine.store(), mesh);
             const std::lock_guard lock(guard);
             poisoned += at != nullptr;
             skipped += !result.updated && engine.updates_done() == 0 && after == before;
@@ -112,10 +112,10 @@ TEST(ResizeOnAMesh, GivesTheSameWeights) {
         TrainEngine alone(model.config, options_of({}, 1), *backend, single);
         alone.allocate();
         alone.initialize_weights(1);
-        const auto expected = test::whole_leaves(alone.store(), single);
+        const auto expected = test::whole_leaves(alone.model_spec(), alone.store(), single);
         for (const test::MeshCase& mesh_case : cases())
             on_every_rank(model, mesh_case, [&](TrainEngine& engine, const Mesh& mesh) {
-                EXPECT_EQ(test::whole_leaves(engine.store(), mesh), expected) << mesh_case.text();
+                EXPECT_EQ(test::whole_leaves(engine.model_spec(), engine.store(), mesh), expected) << mesh_case.text();
             });
     }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "backend/backend.h"
@@ -72,28 +73,31 @@ void evaluate_on_mesh(TrainEngine& engine, const Batch& batch, const Mesh& mesh,
 
 }  // namespace
 
-std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mesh& mesh, Backend* backend) {
+std::vector<std::vector<double>> whole_leaves(const ParamSpec& model, const ParamStore& store,
+                                              const Mesh& mesh, Backend* backend) {
+    std::map<std::string, const OwnedLeaf*> here;
+    for (const OwnedLeaf& leaf : store.owned()) here.emplace(leaf.spec->name, &leaf);
     std::vector<double> all;  // all leaves, one after the other
-    for (const OwnedLeaf& leaf : store.owned()) {
+    model.for_each_leaf([&](const LeafSpec& spec) {
         const std::size_t begin = all.size();
-        all.resize(begin + static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0);
-        if (!leaf.counted) continue;
-        const std::int64_t columns = leaf.spec->shape.numel() / leaf.spec->shape[0];
+        all.resize(begin + static_cast<std::size_t>(spec.shape.numel()), 0.0);
+        if (here.count(spec.name) == 0 || !here.at(spec.name)->counted) return;
+        const OwnedLeaf& leaf = *here.at(spec.name);
+        const std::int64_t columns = spec.shape.numel() / spec.shape[0];
         const std::vector<double> part = values(leaf.param);
         for (std::int64_t row = 0; row < leaf.row_count; ++row)
             for (std::int64_t column = 0; column < leaf.column_count; ++column)
                 all[begin +
                     static_cast<std::size_t>((leaf.row_begin + row) * columns + leaf.column_begin + column)] =
                     part[static_cast<std::size_t>(row * leaf.column_count + column)];
-    }
+    });
     sum_over(mesh.everyone(), backend, all);
     std::vector<std::vector<double>> leaves;
     auto begin = all.begin();
-    for (const OwnedLeaf& leaf : store.owned()) {
-        const auto end = begin + leaf.spec->shape.numel();
-        leaves.emplace_back(begin, end);
-        begin = end;
-    }
+    model.for_each_leaf([&](const LeafSpec& leaf) {
+        leaves.emplace_back(begin, begin + leaf.shape.numel());
+        begin += leaf.shape.numel();
+    });
     return leaves;
 }
 
@@ -128,8 +132,27 @@ std::vector<MeshModel> mesh_models() {
     };
 }
 
+std::vector<MeshModel> pipeline_models(int layers) {
+    const auto model = [&](const char* name, std::string_view keys) {
+        return MeshModel{name, ModelConfig::parse(fmt::format(R"({{"vocab_size": 64, "hidden_size": 32,
+            "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": {}, {}}})",
+                                                              layers, keys),
+                                                  name)};
+    };
+    return {
+        model("grouped-query", R"("intermediate_size": 48, "attention_bias": true, "mlp_bias": true)"),
+        model("tied", R"("intermediate_size": 48, "tie_word_embeddings": true, "pad_token_id": 7)"),
+        model("mixtral", R"("model_type": "mixtral", "intermediate_size": 24, "num_local_experts": 4,
+            "output_router_logits": true, "router_aux_loss_coef": 0.02, "sliding_window": 5)"),
+        model("qwen3", R"("model_type": "qwen3", "intermediate_size": 48, "head_dim": 12)"),
+    };
+}
+
 std::string MeshCase::text() const {
-    return fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}, {}{}", name_of(sharding), shape.dcn,
+    const std::string pipeline =
+        shape.pp == 1 ? "" : fmt::format("pp {} × {}, {}, ", shape.pp, chunks, name_of(schedule, chunks));
+    return pipeline +
+           fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}, {}{}", name_of(sharding), shape.dcn,
                        shape.data, shape.tp, sequence_parallel ? ", sequence parallel" : "", accumulation,
                        optimizer, precision.parameters == DType::bf16 ? ", bf16" : "") +
            (recompute != Recompute::none ? ", recompute" : "") +
@@ -142,6 +165,8 @@ MeshCase MeshCase::alone() const {
     same.sharding = Sharding::replicated;
     same.sequence_parallel = false;
     same.recompute = Recompute::none;
+    same.chunks = 1;
+    same.schedule = PipelineScheduleKind::one_forward_one_backward;
     return same;
 }
 
@@ -201,13 +226,16 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
                         .max_gradient_norm = 1.0,
                         .compat = model.compat,
                         .sharding = mesh_case.sharding,
+                        .pipeline = {.schedule = mesh_case.schedule,
+                                     .chunks = mesh_case.chunks,
+                                     .micro_batches = mesh_case.accumulation},
                         .shared_batches = true,
                         .sequence_parallel = mesh_case.sequence_parallel},
                        backend == nullptr ? *own_backend : *backend, mesh);
     engine.allocate();
     engine.initialize_weights(42);
     MeshRun run;
-    const auto before = whole_leaves(engine.store(), mesh, backend);
+    const auto before = whole_leaves(engine.model_spec(), engine.store(), mesh, backend);
     evaluate_on_mesh(engine, make_batch(999, mesh_case.rows, part, model.config.vocab_size), mesh, backend,
                      run);
     for (int step = 0; step < steps; ++step) {
@@ -222,7 +250,7 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
         run.losses.push_back(result.loss);
         run.norms.push_back(result.gradient_norm);
     }
-    run.weights = whole_leaves(engine.store(), mesh, backend);
+    run.weights = whole_leaves(engine.model_spec(), engine.store(), mesh, backend);
     for (std::size_t i = 0; i < before.size(); ++i)
         run.movement.push_back(difference(run.weights[i], before[i]));
     return run;

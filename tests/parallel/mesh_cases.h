@@ -5,10 +5,11 @@
 
 #include "core/hf_compat.h"
 #include "core/precision.h"
-#include "model/recompute.h"
 #include "model/config.h"
+#include "model/recompute.h"
 #include "parallel/mesh.h"
 #include "parallel/param_store.h"
+#include "parallel/schedule/step_schedule.h"
 
 namespace drover::test {
 
@@ -24,6 +25,8 @@ struct MeshModel {
 /// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose sizes never
 /// divide evenly.
 std::vector<MeshModel> mesh_models();
+/// Grouped-query, tied, Mixtral and Qwen3, with this many layers.
+std::vector<MeshModel> pipeline_models(int layers);
 
 /// One way of distributing a training run over ranks.
 struct MeshCase {
@@ -38,6 +41,8 @@ struct MeshCase {
     /// Rows of the last micro-batch in every third step, as at the end of epochs; 0: as many as the others.
     std::int64_t last_rows = 0;
     bool gathers_ahead = true;
+    PipelineScheduleKind schedule = PipelineScheduleKind::one_forward_one_backward;
+    int chunks = 1;
 
     /// The same work for one process, without recomputing.
     MeshCase alone() const;
@@ -50,10 +55,11 @@ std::vector<MeshCase> mesh_cases(int ranks);
 /// others once.
 std::vector<MeshCase> optimizer_cases(int ranks);
 
-/// The whole leaves of a store, in its order: every counted part is put into zeros, which are summed over the
-/// ranks. `backend` is the one that the mesh's communicators belong to; null means a CPU.
-std::vector<std::vector<double>> whole_leaves(const ParamStore& store, const Mesh& mesh,
-                                              Backend* backend = nullptr);
+/// The whole leaves of a model of which the store has some or all, in the model's order: every counted part
+/// is put into zeros, which are summed over the ranks. `backend` is the one that the mesh's communicators
+/// belong to; null means a CPU.
+std::vector<std::vector<double>> whole_leaves(const ParamSpec& model, const ParamStore& store,
+                                              const Mesh& mesh, Backend* backend = nullptr);
 
 /// The results of a run.
 struct MeshRun {

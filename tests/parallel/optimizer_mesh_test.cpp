@@ -125,7 +125,7 @@ std::vector<Values> updated_leaves(const OptimizerSettings& settings, const Prec
         optimizer->update(*backend, {}, Tensor::of(scalars.data(), {StepScalar::count}));
     }
 
-    std::vector<Values> leaves = test::whole_leaves(*store, mesh);
+    std::vector<Values> leaves = test::whole_leaves(store->spec(), *store, mesh);
     for (std::size_t i = 0; i < leaves.size(); ++i) {
         const OwnedLeaf& leaf = store->owned()[i];
         test::OwnedTensor expected(leaf.param.dtype(), leaf.param.shape());

@@ -36,33 +36,35 @@ Shape global_shape(const OptimizerState& state) {
 }
 
 void add_model_tensors(TensorFiles& files, const SavedTensors& saved, std::uint64_t max_shard_bytes) {
-    std::map<std::string_view, std::size_t> index_of;
-    for (std::size_t i = 0; i < saved.store.owned().size(); ++i)
-        index_of[saved.store.owned()[i].spec->name] = i;
+    std::map<std::string_view, const LeafSpec*> specs;
+    saved.model.for_each_leaf([&](const LeafSpec& leaf) { specs.emplace(leaf.name, &leaf); });
     std::vector<TensorFiles::Item> items;
     for (const std::string& name : names_in_module_order(saved.config))
-        items.push_back({name, saved.dtype, sizes_of(saved.store.owned()[index_of.at(name)].spec->shape)});
+        items.push_back({name, saved.dtype, sizes_of(specs.at(name)->shape)});
     files.add_weights(items, max_shard_bytes);
-    for (const TensorFiles::Item& item : items) {
-        const std::size_t index = index_of.at(item.name);
-        const OwnedLeaf& leaf = saved.store.owned()[index];
-        const Tensor master = saved.optimizer.master(index);
-        add_owned_part(files, item.name, leaf, master ? master : leaf.param);
+    for (std::size_t i = 0; i < saved.store.owned().size(); ++i) {
+        const OwnedLeaf& leaf = saved.store.owned()[i];
+        const Tensor master = saved.optimizer.master(i);
+        add_owned_part(files, leaf.spec->name, leaf, master ? master : leaf.param);
     }
 }
 
-void add_optimizer_tensors(TensorFiles& files, const SavedTensors& saved) {
-    const std::vector<OptimizerState> states = saved.optimizer.state();
+std::vector<TensorFiles::Item> saved_items(const std::vector<OptimizerState>& states) {
     std::vector<TensorFiles::Item> items;
     for (const OptimizerState& state : states)
         if (!is_master(state))
             items.push_back({state.name, state.tensor.dtype(), sizes_of(global_shape(state))});
+    return items;
+}
+
+void add_optimizer_tensors(TensorFiles& files, const SavedTensors& saved,
+                           std::vector<TensorFiles::Item> items) {
     files.add_file(optimizer_file, std::move(items));
-    for (const OptimizerState& state : states) {
+    for (const OptimizerState& state : saved.optimizer.state()) {
         if (is_master(state)) continue;
         if (state.covers == OptimizerState::Covers::owned_elements)
             add_owned_part(files, state.name, *state.leaf, state.tensor);
-        else if (saved.is_first_rank)
+        else if (saved.is_first_of_stage && state.leaf->counted)
             files.add_part(state.name, state.tensor);
     }
 }

@@ -9,10 +9,11 @@ namespace drover {
 /// The parts of a model and its optimizer that one rank saves. Everything it points to must outlive its use.
 struct SavedTensors {
     const ModelConfig& config;
+    const ParamSpec& model;  ///< of which the store may have some
     const ParamStore& store;
     const Optimizer& optimizer;
-    DType dtype;         ///< of the saved weights; f32 if there is a master copy, which is saved instead
-    bool is_first_rank;  ///< writes what is the same on every rank
+    DType dtype;             ///< of the saved weights; f32 if there is a master copy, which is saved instead
+    bool is_first_of_stage;  ///< writes what is the same on every rank of a pipeline stage
 };
 
 inline constexpr const char* optimizer_file = "optimizer.safetensors";
@@ -22,8 +23,12 @@ inline constexpr const char* optimizer_file = "optimizer.safetensors";
 void add_model_tensors(TensorFiles& files, const SavedTensors& saved, std::uint64_t max_shard_bytes);
 
 /// optimizer.safetensors: the optimizer's state as global tensors, "exp_avg/<leaf>", in its in-memory dtypes.
-/// Master copies are in the weights' file.
-void add_optimizer_tensors(TensorFiles& files, const SavedTensors& saved);
+/// Master copies are in the weights' file. `items` are those of the whole model.
+void add_optimizer_tensors(TensorFiles& files, const SavedTensors& saved,
+                           std::vector<TensorFiles::Item> items);
+
+/// The tensors of the file for these states.
+std::vector<TensorFiles::Item> saved_items(const std::vector<OptimizerState>& states);
 
 /// The global shape of a state of which this rank may hold only a part.
 Shape global_shape(const OptimizerState& state);

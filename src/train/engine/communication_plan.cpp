@@ -12,13 +12,18 @@ namespace {
 
 /// In the order a reader expects.
 std::vector<PlannedCollective> listed(const SentCounts& counts, const Mesh& mesh) {
+    std::vector<const Communicator*> axes = {&mesh.tp(),      &mesh.key_value_copies(), &mesh.data(),
+                                             &mesh.dcn(),     &mesh.replicas(),         &mesh.pp(),
+                                             &mesh.pp_ends(), &mesh.everyone()};
+    const PipelineLinks& links = mesh.links();
+    if (links.activations_out)
+        axes.insert(axes.end() - 1, {links.activations_out.get(), links.gradients_out.get()});
     std::vector<PlannedCollective> list;
-    for (const Communicator* axis : {&mesh.tp(), &mesh.key_value_copies(), &mesh.data(), &mesh.dcn(),
-                                     &mesh.replicas(), &mesh.everyone()})
+    for (const Communicator* axis : axes)
         for (const CollectiveKind kind :
              {CollectiveKind::reduce_scatter, CollectiveKind::all_gather, CollectiveKind::all_reduce,
               CollectiveKind::broadcast, CollectiveKind::all_to_all, CollectiveKind::send,
-              CollectiveKind::receive, CollectiveKind::barrier})
+              CollectiveKind::barrier})
             if (const auto found = counts.find({axis->axis(), kind}); found != counts.end())
                 list.push_back({.axis = axis->axis(),
                                 .kind = kind,

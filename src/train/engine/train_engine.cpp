@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "core/convert.h"
@@ -48,6 +49,36 @@ ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options
 
 }  // namespace
 
+namespace {
+
+/// The gradients of weights may be computed later than those of inputs if everything that they need is kept,
+/// and if they are not reduced micro-batch by micro-batch.
+bool weights_can_wait(const TrainEngineOptions& options, const Mesh& mesh) {
+    const bool keeps_everything =
+        options.model.recompute.kind == Recompute::none || options.model.recompute.blocks <= 0;
+    const bool sums_first = options.sharding == Sharding::replicated || options.sharding == Sharding::zero1;
+    return keeps_everything && (sums_first || mesh.data().idle());
+}
+
+Stage planned_stage(const ModelConfig& config, const TrainEngineOptions& options, const Mesh& mesh,
+                    const PipelinePlan& plan) {
+    const std::vector<ModelChunk> stages =
+        cut_into_stages(config, plan.ranks() * plan.chunks(), options.pipeline.cuts);
+    Stage stage = make_stage(config, options.compat, stages, plan.ranks(), mesh.place().pp);
+    for (std::size_t i = 0; i < stage.chunks.size(); ++i)
+        stage.chunks[i].slots = plan.slots(static_cast<int>(i));
+    return stage;
+}
+
+CausalLmOptions planned_model(CausalLmOptions options, const PipelinePlan& plan) {
+    options.weight_gradients_wait = plan.weights_wait();
+    options.outputs_wait = plan.outputs_wait();
+    options.batches = plan.batches();
+    return options;
+}
+
+}  // namespace
+
 bool takes_means_of_batches(const TrainEngineOptions& options) {
     using LossDenominator = HfCompat::LossDenominator;
     return options.compat.loss_denominator == LossDenominator::mean_of_micro_batches ||
@@ -63,20 +94,22 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
       stream_(backend.main_stream()),
       mesh_(mesh),
       parallel_(mesh.tp(), options.sequence_parallel),
+      model_spec_(make_param_spec(config_, options.compat)),
+      pipeline_(options.pipeline, mesh.shape().pp, mesh.place().pp, weights_can_wait(options, mesh)),
+      stage_(planned_stage(config_, options, mesh, pipeline_)),
       store_(make_param_store(
-          make_param_spec(config_, options.compat), options.sharding, mesh, parallel_.splits_tokens(),
-          options.model.precision.parameters,
+          stage_.spec, options.sharding, mesh, parallel_.splits_tokens(), options.model.precision.parameters,
           options.evaluation_only ? std::nullopt : std::optional(options.model.precision.gradients),
           backend)),
       optimizer_(make_optimizer(options.optimizer, options.model.precision, mesh)),
-      model_(config_, options.model, backend, *store_, parallel_, mesh.replicas()),
+      model_(config_, planned_model(options.model, pipeline_), stage_, backend, *store_, parallel_,
+             mesh.replicas()),
+      executor_(model_, pipeline_, backend, mesh),
       readback_(backend),
-      recorder_(backend.make_recorder()),
       host_scalars_(StepScalar::count, 0.0f),
-      parameter_count_(store_->spec().parameter_count()) {
+      parameter_count_(model_spec_.parameter_count()) {
     check_tensor_parallel(config_, mesh.tp().size());
-    require(mesh.shape().pp == 1 && mesh.shape().cp == 1,
-            "pipeline and context parallelism have no engine yet");
+    require(mesh.shape().cp == 1, "context parallelism has no engine yet");
     Arena measuring = Arena::measuring(backend.device()), state = Arena::measuring(backend.device());
     plan(measuring, options.offload_optimizer ? state : measuring);
     memory_plan_ = measuring.plan();
@@ -90,10 +123,12 @@ void TrainEngine::plan(Arena& arena, Arena& state) {
     store_->plan(arena);
     if (!options_.evaluation_only) {
         optimizer_->plan(state, arena, *store_);
-        gradient_norm_.plan(arena, *store_);
+        gradient_norm_.plan(arena, *store_, model_spec_);
     }
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
     loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
+    executor_.plan(arena, options_.model.precision.residual,
+                   model_.held_tokens(options_.model.rows * options_.model.row_length));
     model_.plan(arena);
 }
 
@@ -222,20 +257,24 @@ LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::fi
 void TrainEngine::take_weights(const std::function<std::vector<float>(const LeafSpec&)>& whole_leaf,
                                std::uint64_t seed) {
     const GrownLeaves grown = grow_vocabulary(config_, TorchRng(seed), whole_leaf);
+    std::map<std::string_view, std::size_t> here;
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) here.emplace(store_->owned()[i].spec->name, i);
     std::vector<float> values;
     WeightUpload upload(backend_, stream_);
-    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
-        const OwnedLeaf& leaf = store_->owned()[i];
+    // All leaves on every rank: reading one may need all ranks.
+    model_spec_.for_each_leaf([&](const LeafSpec& spec) {
+        std::vector<float> whole = whole_leaf(spec);
+        const auto found = here.find(spec.name);
+        if (found == here.end()) return;
+        const OwnedLeaf& leaf = store_->owned()[found->second];
         values.resize(static_cast<std::size_t>(leaf.param.numel()));
-        if (!grown.fill(leaf, values)) {
-            std::vector<float> whole = whole_leaf(*leaf.spec);
+        if (!grown.fill(leaf, values))
             read_block(Tensor::of(whole.data(),
                                   {leaf.spec->shape[0], leaf.spec->shape.numel() / leaf.spec->shape[0]}),
                        leaf.row_begin, leaf.row_count, leaf.column_begin, leaf.column_count,
                        Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
-        }
-        write_leaf(upload, i, values);
-    }
+        write_leaf(upload, found->second, values);
+    });
     store_->weights_changed();
 }
 
@@ -244,11 +283,32 @@ std::map<std::string, std::string> TrainEngine::saved_config_texts() const {
 }
 
 TensorFiles TrainEngine::saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const {
-    const SavedTensors saved{config_, *store_, *optimizer_, saved_dtype(), mesh_.everyone().rank() == 0};
+    const MeshPlace& place = mesh_.place();
+    const SavedTensors saved{
+        .config = config_,
+        .model = model_spec_,
+        .store = *store_,
+        .optimizer = *optimizer_,
+        .dtype = saved_dtype(),
+        .is_first_of_stage = place.dcn == 0 && place.data == 0 && place.cp == 0 && place.tp == 0};
     TensorFiles files;
     add_model_tensors(files, saved, max_shard_bytes);
-    if (with_optimizer) add_optimizer_tensors(files, saved);
+    if (with_optimizer) add_optimizer_tensors(files, saved, optimizer_items());
     return files;
+}
+
+/// A pipeline rank plans the optimizer of the whole model once more, without memory, to know the file that
+/// all ranks write.
+std::vector<TensorFiles::Item> TrainEngine::optimizer_items() const {
+    if (pipeline_.ranks() == 1) return saved_items(optimizer_->state());
+    const auto store =
+        make_param_store(model_spec_, options_.sharding, mesh_, parallel_.splits_tokens(),
+                         options_.model.precision.parameters, options_.model.precision.gradients, backend_);
+    const auto optimizer = make_optimizer(options_.optimizer, options_.model.precision, mesh_);
+    Arena measuring = Arena::measuring(backend_.device());
+    store->plan(measuring);
+    optimizer->plan(measuring, measuring, *store);
+    return saved_items(optimizer->state());
 }
 
 void TrainEngine::load_optimizer(const OptimizerSource& source) {
@@ -360,47 +420,78 @@ bool TrainEngine::is_recorded(const DeviceBatch& micro) const {
            !micro.sequences.begin && !micro.noise && work <= most_work;
 }
 
-void TrainEngine::forward_backward(const DeviceBatch& micro, ParamStore::PlaceInStep place,
-                                   double balance_scale) {
-    const auto enqueue = [&] {
-        store_->begin_micro_batch(place);
-        model_.forward_backward(stream_, micro, scalars_.rows(StepScalar::loss_scale, 1), balance_scale);
-    };
-    if (!is_recorded(micro)) return enqueue();
-    const RecordingKey key = {reinterpret_cast<std::intptr_t>(micro.ids.raw()), micro.sequences.rows,
-                              micro.sequences.row_length, place.first};
-    backend_.run_recorded(*recorder_, stream_, key, enqueue);
+/// Adds a micro-batch's loss, and that of its experts, to the step's.
+void TrainEngine::add_loss(const Batch& batch, double scale, const Tensor& balance_loss, double balance_scale,
+                           bool first) {
+    backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()),
+                              .out = loss_sum_,
+                              .accumulate = !first,
+                              .scale = scale});
+    // The balance loss already covers all replicas.
+    if (balance_loss)
+        backend_.run(stream_, Sum{.x = balance_loss,
+                                  .out = loss_sum_,
+                                  .accumulate = true,
+                                  .scale = balance_scale / mesh_.replicas().size()});
+}
+
+/// The first stage has the gradients of a tied embedding's rows, the last one those of the projection.
+void TrainEngine::add_up_tied_gradients() {
+    if (!config_.tie_word_embeddings || mesh_.pp_ends().size() == 1) return;
+    const std::string& name = model_spec_.units[UnitIndex::embedding].storages[0].leaves[0].name;
+    for (const OwnedLeaf& leaf : store_->owned())
+        if (leaf.spec->name == name && leaf.gradient.numel() > 0)
+            mesh_.pp_ends().all_reduce(stream_, leaf.gradient, Reduction::sum);
 }
 
 /// Enqueues everything up to the gradient norm and the step's loss, over all ranks, without waiting for the
 /// device.
 void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
     require(!options_.evaluation_only, "a step of an engine that only evaluates");
+    // What the hosts must agree on comes first: the ranks of a pipeline are at different micro-batches.
     const std::int64_t count = step_count(micro_batches);
-    host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
+    std::vector<double> scales;
+    std::vector<std::optional<TokenNoise>> noise;
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-        const Batch& batch = micro_batches[i];
-        const double scale = loss_scale(batch, micro_batches, count);
-        host_scalars_[StepScalar::loss_scale] = static_cast<float>(scale * gradient_scale());
-        upload_scalars();
-        DeviceBatch micro = model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
-        micro.noise = noise_of(batch, i);
-        const double balance_scale = this->balance_scale(micro_batches.size());
-        forward_backward(micro, {.first = i == 0, .last = i + 1 == micro_batches.size()},
-                         balance_scale * gradient_scale());
-        backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()),
-                                  .out = loss_sum_,
-                                  .accumulate = i > 0,
-                                  .scale = scale});
-        // The balance loss already covers all replicas.
-        if (const Tensor balance = model_.balance_loss())
-            backend_.run(stream_, Sum{.x = balance,
-                                      .out = loss_sum_,
-                                      .accumulate = true,
-                                      .scale = balance_scale / mesh_.replicas().size()});
+        scales.push_back(loss_scale(micro_batches[i], micro_batches, count));
+        noise.push_back(noise_of(micro_batches[i], i));
     }
+    const auto of = [](const auto& all, int micro_batch) -> const auto& {
+        return all[static_cast<std::size_t>(micro_batch)];
+    };
+    const double balance_scale = this->balance_scale(micro_batches.size());
+    host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
+    if (pipeline_.ranks() > 1) {
+        upload_scalars();
+        backend_.run(stream_, Fill{loss_sum_, 0});
+    }
+    executor_.train(stream_, {.micro_batches = static_cast<int>(micro_batches.size()),
+                              .tokens = [&](int i) { return of(micro_batches, i).tokens(); },
+                              .upload =
+                                  [&](int i) {
+                                      DeviceBatch micro = model_.batch_buffers().upload(
+                                          backend_, stream_, of(micro_batches, i), config_.vocab_size);
+                                      micro.noise = of(noise, i);
+                                      return micro;
+                                  },
+                              .before_head =
+                                  [&](int i) {
+                                      host_scalars_[StepScalar::loss_scale] =
+                                          static_cast<float>(of(scales, i) * gradient_scale());
+                                      upload_scalars();
+                                  },
+                              .after_head =
+                                  [&](int i, int slot, const DeviceBatch&) {
+                                      add_loss(of(micro_batches, i), of(scales, i), model_.balance_loss(slot),
+                                               balance_scale, i == 0);
+                                  },
+                              .loss_scale = scalars_.rows(StepScalar::loss_scale, 1),
+                              .balance_scale = balance_scale * gradient_scale(),
+                              .is_recorded = [&](const DeviceBatch& micro) { return is_recorded(micro); }});
     store_->finish_gradients(stream_);
+    add_up_tied_gradients();
     mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
+    mesh_.pp().all_reduce(stream_, loss_sum_, Reduction::sum);
     gradient_norm_.run(backend_, stream_, mesh_.everyone(),
                        {.scalars = scalars_,
                         .max_norm = static_cast<float>(options_.max_gradient_norm),
@@ -460,25 +551,58 @@ std::vector<double> TrainEngine::leaf_sums() const {
     return sums;
 }
 
+/// The first place in the forward pass of a micro-batch where a number is not finite; empty when all logits
+/// are finite. The same on every rank.
+std::string TrainEngine::find_non_finite(const Batch& batch, std::optional<TokenNoise> noise) {
+    const int blocks = static_cast<int>(config_.num_hidden_layers), logits = blocks + 1, nothing = blocks + 2;
+    std::int64_t first = nothing;
+    const auto look = [&](int layer, const Tensor& x) {
+        if (layer >= first) return;
+        double sum = 0;
+        const Tensor only[] = {x};
+        backend_.run(stream_, SumOfSquares{.tensors = only, .sums = loss_sum_});
+        backend_.copy(stream_, loss_sum_, Tensor::of(&sum, {1}));
+        backend_.synchronize(stream_);
+        mesh_.everyone().check_unbroken();
+        if (!std::isfinite(sum)) first = layer;
+    };
+    executor_.evaluate(
+        stream_,
+        {.micro_batches = 1,
+         .tokens = [&](int) { return batch.tokens(); },
+         .upload =
+             [&](int) {
+                 DeviceBatch micro =
+                     model_.batch_buffers().upload(backend_, stream_, batch, config_.vocab_size);
+                 micro.noise = noise;
+                 return micro;
+             },
+         .after_head = [&](int, int,
+                           const DeviceBatch&) { look(logits, model_.loss().rows(0, batch.tokens())); },
+         .watch = look});
+    mesh_.everyone_on_host().all_reduce({}, Tensor::of(&first, {1}), Reduction::min);
+    return first < 0         ? "the embeddings (model.embed_tokens)"
+           : first < blocks  ? fmt::format("the output of layer {} (model.layers.{})", first, first)
+           : first == blocks ? "the final norm (model.norm)"
+           : first == logits ? "the logits (lm_head)"
+                             : "";
+}
+
 /// See UpdateResult::non_finite.
 std::string TrainEngine::find_non_finite(std::span<const Batch> micro_batches) {
     const std::vector<double> gradients = leaf_sums();
-    std::vector<Tensor> params;
-    for (const OwnedLeaf& leaf : store_->owned()) params.push_back(leaf.param);
-    backend_.run(stream_, SumOfSquares{.tensors = params, .sums = gradient_norm_.sums()});
-    mesh_.everyone().all_reduce(stream_, gradient_norm_.sums(), Reduction::sum);
+    gradient_norm_.sum_weights(backend_, stream_, mesh_.everyone());
     const std::vector<double> weights = leaf_sums();
 
+    std::vector<std::string_view> names;
+    model_spec_.for_each_leaf([&](const LeafSpec& leaf) { names.push_back(leaf.name); });
     const auto about_leaf = [&](std::string_view what, std::size_t index) {
-        return fmt::format("{} {}", what, store_->owned()[index].spec->name);
+        return fmt::format("{} {}", what, names[index]);
     };
     for (std::size_t i = 0; i < weights.size(); ++i)
         if (!std::isfinite(weights[i])) return about_leaf("the weight", i);
     for (std::size_t i = 0; i < micro_batches.size(); ++i) {
-        DeviceBatch micro =
-            model_.batch_buffers().upload(backend_, stream_, micro_batches[i], config_.vocab_size);
-        micro.noise = noise_of(micro_batches[i], i);
-        const std::string where = model_.find_non_finite(stream_, micro, mesh_.everyone(), loss_sum_);
+        const std::string where = find_non_finite(micro_batches[i], noise_of(micro_batches[i], i));
         if (!where.empty()) return where;
     }
     // Backward runs from the last leaf to the first.
@@ -490,37 +614,60 @@ std::string TrainEngine::find_non_finite(std::span<const Batch> micro_batches) {
                       static_cast<std::size_t>(largest));
 }
 
+/// Adds the loss and the number of right guesses of the last evaluated micro-batch.
+void TrainEngine::add_evaluation(const Batch& batch, std::array<double, 2>& loss_and_correct) {
+    const std::vector<std::int32_t> targets = batch.targets();
+    std::vector<float> loss(targets.size());
+    std::vector<std::int32_t> argmax(targets.size());
+    backend_.copy(stream_, model_.loss().rows(0, batch.tokens()), Tensor::of(loss.data(), {batch.tokens()}));
+    backend_.copy(stream_, model_.argmax().rows(0, batch.tokens()),
+                  Tensor::of(argmax.data(), {batch.tokens()}));
+    backend_.synchronize(stream_);
+    for (std::size_t i = 0; i < loss.size(); ++i) {
+        if (targets[i] == no_label) continue;
+        loss_and_correct[0] += static_cast<double>(loss[i]);
+        loss_and_correct[1] += argmax[i] == targets[i];
+    }
+}
+
 EvaluationResult TrainEngine::evaluate(const Batch& batch) {
-    double loss_sum = 0;
-    std::int64_t correct = 0;
-    std::vector<float> loss;
-    std::vector<std::int32_t> argmax;
+    std::vector<Batch> pieces;
     // A rank without rows still takes part: the others wait for it where weights are gathered.
-    std::int64_t row = 0, count = 0;
+    std::int64_t row = 0;
     do {
-        count = std::min(options_.model.rows, batch.rows - row);
-        const Batch piece = batch.some_rows(row, count);
-        const DeviceBatch micro = model_.batch_buffers().upload(backend_, stream_, piece, config_.vocab_size);
-        model_.evaluate(stream_, micro, row == 0, row + count == batch.rows);
-        const std::vector<std::int32_t> targets = piece.targets();
-        loss.resize(targets.size());
-        argmax.resize(loss.size());
-        backend_.copy(stream_, model_.loss().rows(0, piece.tokens()),
-                      Tensor::of(loss.data(), {piece.tokens()}));
-        backend_.copy(stream_, model_.argmax().rows(0, piece.tokens()),
-                      Tensor::of(argmax.data(), {piece.tokens()}));
-        backend_.synchronize(stream_);
-        for (std::size_t i = 0; i < loss.size(); ++i) {
-            if (targets[i] == no_label) continue;
-            loss_sum += static_cast<double>(loss[i]);
-            correct += argmax[i] == targets[i];
-        }
+        const std::int64_t count = std::min(options_.model.rows, batch.rows - row);
+        pieces.push_back(batch.some_rows(row, count));
         row += count;
     } while (row < batch.rows);
 
+    std::array<double, 2> loss_and_correct{};  // of the rank with the head
+    model_.clear_routing_sums(stream_);
+    const auto at_once = static_cast<std::size_t>(pipeline_.most_evaluated());
+    for (std::size_t begin = 0; begin < pieces.size(); begin += at_once) {
+        const auto group = std::span(pieces).subspan(begin, std::min(at_once, pieces.size() - begin));
+        const auto piece = [&](int i) -> const Batch& { return group[static_cast<std::size_t>(i)]; };
+        executor_.evaluate(
+            stream_, {.micro_batches = static_cast<int>(group.size()),
+                      .tokens = [&](int i) { return piece(i).tokens(); },
+                      .upload =
+                          [&](int i) {
+                              return model_.batch_buffers().upload(backend_, stream_, piece(i),
+                                                                   config_.vocab_size);
+                          },
+                      .after_head = [&](int i, int,
+                                        const DeviceBatch&) { add_evaluation(piece(i), loss_and_correct); }});
+    }
+    mesh_.pp_on_host().all_reduce({}, Tensor::of(loss_and_correct.data(), {2}), Reduction::sum);
+    if (model_.has_balance_loss()) {
+        mesh_.pp().all_reduce(stream_, model_.routing_sums(), Reduction::sum);
+        model_.balance_experts(stream_, 0, 0);
+    }
+
     const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels &&
                             options_.model.label_smoothing == 0;
-    EvaluationResult result{.loss_sum = loss_sum, .targets = batch.target_count(), .correct = correct};
+    EvaluationResult result{.loss_sum = loss_and_correct[0],
+                            .targets = batch.target_count(),
+                            .correct = static_cast<std::int64_t>(loss_and_correct[1])};
     const std::int64_t counted = all_labels ? batch.label_count() : result.targets;
     // The count, and the number of replicas that contribute to it.
     std::array<std::int64_t, 2> sums{result.targets > 0 ? counted : 0, result.targets > 0 ? 1 : 0};

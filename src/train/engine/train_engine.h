@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "train/checkpoint/checkpoint_tensors.h"
 #include "train/checkpoint/optimizer_source.h"
 #include "train/engine/loss_scaler.h"
+#include "train/engine/step_executor.h"
 #include "train/engine/step_readback.h"
 #include "train/engine/training_model.h"
 
@@ -135,7 +137,9 @@ class TrainEngine {
 
     const HfCompat& compat() const { return options_.compat; }
     const ParamStore& store() const { return *store_; }
-    const Recorder& recorder() const { return *recorder_; }
+    /// All parameters of the model, of which a pipeline rank has some.
+    const ParamSpec& model_spec() const { return model_spec_; }
+    const Recorder& recorder() const { return executor_.recorder(); }
     const Optimizer& optimizer() const { return *optimizer_; }
     std::int64_t updates_done() const { return updates_done_; }
     /// Absent unless asked for.
@@ -153,10 +157,15 @@ class TrainEngine {
     double gradient_scale() const { return loss_scaler_ ? static_cast<double>(loss_scaler_->scale()) : 1.0; }
     std::vector<double> leaf_sums() const;
     std::string find_non_finite(std::span<const Batch> micro_batches);
+    std::string find_non_finite(const Batch& batch, std::optional<TokenNoise> noise);
+    void add_evaluation(const Batch& batch, std::array<double, 2>& loss_and_correct);
+    std::vector<TensorFiles::Item> optimizer_items() const;
     double loss_scale(const Batch& batch, std::span<const Batch> micro_batches, std::int64_t step_count);
     std::int64_t step_count(std::span<const Batch> micro_batches);
     std::int64_t sum_over_replicas(std::int64_t count);
-    void forward_backward(const DeviceBatch& micro, ParamStore::PlaceInStep place, double balance_scale);
+    void add_up_tied_gradients();
+    void add_loss(const Batch& batch, double scale, const Tensor& balance_loss, double balance_scale,
+                  bool first);
     bool is_recorded(const DeviceBatch& micro) const;
     double balance_scale(std::size_t micro_batches) const;
     bool has_noise() const { return config_.moe.jitter > 0 || options_.model.neftune_alpha > 0; }
@@ -168,17 +177,20 @@ class TrainEngine {
     Stream stream_;
     const Mesh& mesh_;
     TensorParallel parallel_;
+    ParamSpec model_spec_;
+    PipelinePlan pipeline_;
+    Stage stage_;
     std::unique_ptr<ParamStore> store_;
     std::unique_ptr<Optimizer> optimizer_;
     GradientNorm gradient_norm_;
     CausalLm model_;
+    StepExecutor executor_;
 
     MemoryPlan memory_plan_, host_memory_plan_;
     std::unique_ptr<Arena> arena_, state_arena_;  // the second only when the optimizer is offloaded
     Tensor scalars_;                              // [StepScalar::count] f32
     Tensor loss_sum_;                             // [1] f64: of the step, over all ranks
     StepReadback readback_;
-    std::unique_ptr<Recorder> recorder_;  // of forward and backward
     std::vector<float> host_scalars_;
     std::int64_t parameter_count_;
     std::int64_t updates_done_ = 0;

@@ -34,19 +34,27 @@ void place_owned_part(const OwnedLeaf& leaf, std::span<const float> part, std::s
 
 bool holds_whole_weights(const TrainEngine& engine) {
     const auto owned = engine.store().owned();
+    if (engine.store().spec().parameter_count() != engine.model_spec().parameter_count()) return false;
     return std::all_of(owned.begin(), owned.end(), [](const OwnedLeaf& leaf) {
         return leaf.row_count == leaf.spec->shape[0] && leaf.column_count == columns_of(*leaf.spec);
     });
 }
 
-std::vector<float> read_whole_leaf(const TrainEngine& engine, std::size_t index, Backend& backend,
+std::vector<float> read_whole_leaf(const TrainEngine& engine, std::string_view name, Backend& backend,
                                    const Mesh& mesh) {
+    const auto owned = engine.store().owned();
+    const auto here = std::find_if(owned.begin(), owned.end(),
+                                   [&](const OwnedLeaf& leaf) { return leaf.spec->name == name; });
+    const auto index = static_cast<std::size_t>(here - owned.begin());
     if (holds_whole_weights(engine)) return read_owned_part(engine, index, backend);
     // Every element is in the counted part of exactly one rank and zero on all others, so the sum is exact.
-    const OwnedLeaf& leaf = engine.store().owned()[index];
-    std::vector<float> whole(static_cast<std::size_t>(leaf.spec->shape.numel()), 0.0f);
-    if (leaf.counted && leaf.row_count > 0)
-        place_owned_part(leaf, read_owned_part(engine, index, backend), whole);
+    std::int64_t elements = 0;
+    engine.model_spec().for_each_leaf([&](const LeafSpec& leaf) {
+        if (leaf.name == name) elements = leaf.shape.numel();
+    });
+    std::vector<float> whole(static_cast<std::size_t>(elements), 0.0f);
+    if (here != owned.end() && here->counted && here->row_count > 0)
+        place_owned_part(*here, read_owned_part(engine, index, backend), whole);
     mesh.everyone_on_host().all_reduce(
         {}, Tensor::of(whole.data(), {static_cast<std::int64_t>(whole.size())}), Reduction::sum);
     return whole;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "train/engine/train_engine.h"
@@ -17,9 +18,9 @@ std::vector<float> read_owned_part(const TrainEngine& engine, std::size_t index,
 /// Puts a leaf's owned part into its place in the whole leaf.
 void place_owned_part(const OwnedLeaf& leaf, std::span<const float> part, std::span<float> whole);
 
-/// An owned leaf (index into store().owned()) as it would be saved: the master copy if there is one.
+/// A leaf of the model by its published name as it would be saved: the master copy if there is one.
 /// Collective, unless holds_whole_weights(): every rank reads the same leaves in the same order.
-std::vector<float> read_whole_leaf(const TrainEngine& engine, std::size_t index, Backend& backend,
+std::vector<float> read_whole_leaf(const TrainEngine& engine, std::string_view name, Backend& backend,
                                    const Mesh& mesh);
 
 }  // namespace drover

@@ -1,0 +1,232 @@
+#include "train/engine/step_executor.h"
+
+namespace drover {
+namespace {
+
+/// The ends of a link: activations leave the first rank, gradients the second.
+constexpr int before_link = 0, after_link = 1;
+
+}  // namespace
+
+StepExecutor::StepExecutor(CausalLm& model, PipelinePlan& plan, Backend& backend, const Mesh& mesh)
+    : model_(model), plan_(plan), backend_(backend), mesh_(mesh), recorder_(backend.make_recorder()) {}
+
+// -----------------------------------------------------------------------------------------------------
+// messages
+
+void StepExecutor::plan_messages(Arena& arena, Messages& messages, int incoming, const Shape& residual,
+                                 DType dtype, DType balance_dtype, std::int64_t balance) {
+    const auto make = [&] {
+        Message message{.residual = arena.make(MemoryUse::transfers, dtype, residual), .balance = {}};
+        if (model_.has_balance_loss())
+            message.balance = arena.make(MemoryUse::transfers, balance_dtype, {balance});
+        return message;
+    };
+    messages = {};
+    for (int i = 0; i < transfer_buffers; ++i) messages.outgoing.push_back(make());
+    for (int i = 0; i < incoming; ++i) {
+        messages.incoming.push_back(make());
+        messages.free.push_back(static_cast<std::size_t>(i));
+    }
+}
+
+void StepExecutor::plan(Arena& arena, DType residual, std::int64_t held) {
+    if (plan_.ranks() == 1) return;
+    const Shape shape{held, model_.config().hidden_size};
+    const MoeConfig& moe = model_.config().moe;
+    plan_messages(arena, activations_, plan_.unread_activations(), shape, residual, DType::f64,
+                  (moe.chosen + 1) * moe.experts);
+    plan_messages(arena, gradients_, plan_.unread_gradients(), shape, residual, DType::f32, moe.experts);
+}
+
+StepExecutor::Message StepExecutor::part_of(const Message& message, const StepWork& work,
+                                            int micro_batch) const {
+    return {.residual = message.residual.rows(0, model_.held_tokens(work.tokens(micro_batch))),
+            .balance = message.balance};
+}
+
+void StepExecutor::send(Stream stream, const StepWork& work, const PipelineAction& action) {
+    const bool forward = action.kind == PipelineActionKind::send_activations;
+    Messages& messages = forward ? activations_ : gradients_;
+    Message& buffer = messages.outgoing[messages.next_outgoing];
+    messages.next_outgoing = (messages.next_outgoing + 1) % messages.outgoing.size();
+    for (Pending& earlier : buffer.pending) earlier.wait(stream);
+    buffer.pending.clear();
+
+    const Message message = part_of(buffer, work, action.micro_batch);
+    const ChunkRun run = run_of(action);
+    if (forward)
+        model_.put_output(stream, message.residual);
+    else
+        backend_.copy(stream, model_.input_gradient(run), message.residual);
+    if (message.balance)
+        backend_.copy(stream, forward ? model_.routing_sums() : model_.balance(run), message.balance);
+
+    Communicator& link = forward ? *mesh_.links().activations_out : *mesh_.links().gradients_out;
+    link.together(stream, [&] {
+        for (const Tensor& part : {message.residual, message.balance})
+            if (part)
+                buffer.pending.push_back(link.start_send(stream, part, forward ? after_link : before_link));
+    });
+}
+
+void StepExecutor::receive(Stream stream, const StepWork& work, const PipelineAction& action) {
+    const bool forward = action.kind == PipelineActionKind::receive_activations;
+    Messages& messages = forward ? activations_ : gradients_;
+    require(!messages.free.empty(), "a pipeline message without room");
+    const std::size_t place = messages.free.back();
+    messages.free.pop_back();
+    messages.unread[{action.stage, action.micro_batch}] = place;
+
+    Message& buffer = messages.incoming[place];
+    const Message message = part_of(buffer, work, action.micro_batch);
+    Communicator& link = forward ? *mesh_.links().activations_in : *mesh_.links().gradients_in;
+    link.together(stream, [&] {
+        for (const Tensor& part : {message.residual, message.balance})
+            if (part)
+                buffer.pending.push_back(
+                    link.start_receive(stream, part, forward ? before_link : after_link));
+    });
+}
+
+StepExecutor::Message& StepExecutor::read(Stream stream, Messages& messages, const PipelineAction& action) {
+    Message& message = messages.incoming[messages.unread.at({action.stage, action.micro_batch})];
+    for (Pending& part : message.pending) part.wait(stream);
+    message.pending.clear();
+    return message;
+}
+
+void StepExecutor::free(Messages& messages, const PipelineAction& action) {
+    const auto found = messages.unread.find({action.stage, action.micro_batch});
+    messages.free.push_back(found->second);
+    messages.unread.erase(found);
+}
+
+// -----------------------------------------------------------------------------------------------------
+// computation
+
+ChunkRun StepExecutor::run_of(const PipelineAction& action) const {
+    const int chunk = action.stage / plan_.ranks();
+    return {
+        .chunk = chunk, .slot = action.micro_batch % plan_.slots(chunk), .batch = batch(action.micro_batch)};
+}
+
+void StepExecutor::forward(Stream stream, const StepWork& work, const PipelineAction& action,
+                           bool backward_is_next, bool trains) {
+    const ChunkRun run = run_of(action);
+    if (is_first_stage(action.stage)) {
+        if (trains) model_.clear_routing_sums(stream);
+        model_.forward(stream, run, {}, work.watch);
+    } else {
+        const Message message = part_of(read(stream, activations_, action), work, action.micro_batch);
+        model_.forward(stream, run,
+                       {.residual = message.residual, .routing_sums = trains ? message.balance : Tensor()},
+                       work.watch);
+        free(activations_, action);
+    }
+    if (!is_last_stage(action.stage)) return;
+    if (!trains) {
+        model_.evaluate_loss(stream, run, work.watch);
+        work.after_head(action.micro_batch, run.slot, run.batch);
+        return;
+    }
+    model_.balance_experts(stream, run.slot, work.balance_scale);
+    output_is_kept_[static_cast<std::size_t>(action.micro_batch)] = !backward_is_next;
+    if (!backward_is_next) model_.keep_output(stream, run);
+}
+
+void StepExecutor::backward(Stream stream, const StepWork& work, const PipelineAction& action) {
+    const ChunkRun run = run_of(action);
+    ChunkBackward settings{
+        .place = {.first = action.micro_batch == 0, .last = action.micro_batch + 1 == work.micro_batches}};
+    if (action.kind == PipelineActionKind::backward_weight) {
+        settings.part = BackwardPart::weights;
+        return model_.backward(stream, run, settings);
+    }
+    if (action.kind == PipelineActionKind::backward_input) settings.part = BackwardPart::input;
+    if (is_last_stage(action.stage)) {
+        settings.loss_scale = work.loss_scale;
+        settings.output_is_kept = output_is_kept_[static_cast<std::size_t>(action.micro_batch)];
+        return model_.backward(stream, run, settings);
+    }
+    const Message message = part_of(read(stream, gradients_, action), work, action.micro_batch);
+    settings.dresidual = message.residual;
+    settings.balance = message.balance;
+    model_.backward(stream, run, settings);
+    free(gradients_, action);
+}
+
+/// The whole model, for one micro-batch: what can be recorded.
+void StepExecutor::forward_and_backward(Stream stream, const StepWork& work, const PipelineAction& forward,
+                                        const PipelineAction& backward) {
+    const DeviceBatch& micro = batch(forward.micro_batch);
+    const auto enqueue = [&] {
+        this->forward(stream, work, forward, true, true);
+        this->backward(stream, work, backward);
+    };
+    if (!work.is_recorded(micro)) return enqueue();
+    const RecordingKey key = {reinterpret_cast<std::intptr_t>(micro.ids.raw()), micro.sequences.rows,
+                              micro.sequences.row_length, forward.micro_batch == 0};
+    backend_.run_recorded(*recorder_, stream, key, enqueue);
+}
+
+void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<PipelineAction>& actions,
+                       bool trains) {
+    batches_.clear();
+    output_is_kept_.assign(static_cast<std::size_t>(work.micro_batches), false);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+        const PipelineAction& action = actions[i];
+        const bool has_head = is_last_stage(action.stage);
+        switch (action.kind) {
+            case PipelineActionKind::forward: {
+                if (static_cast<int>(batches_.size()) == action.micro_batch)
+                    batches_.push_back(work.upload(action.micro_batch));
+                const bool backward_is_next = trains && backward_comes_next(actions, i);
+                if (plan_.ranks() == 1 && backward_is_next) {
+                    work.before_head(action.micro_batch);
+                    forward_and_backward(stream, work, action, actions[++i]);
+                    work.after_head(action.micro_batch, 0, batch(action.micro_batch));
+                } else {
+                    forward(stream, work, action, backward_is_next, trains);
+                }
+                break;
+            }
+            case PipelineActionKind::backward:
+            case PipelineActionKind::backward_input:
+                if (has_head) work.before_head(action.micro_batch);
+                backward(stream, work, action);
+                if (has_head)
+                    work.after_head(action.micro_batch, run_of(action).slot, batch(action.micro_batch));
+                break;
+            case PipelineActionKind::backward_weight:
+                backward(stream, work, action);
+                break;
+            case PipelineActionKind::send_activations:
+            case PipelineActionKind::send_gradients:
+                send(stream, work, action);
+                break;
+            case PipelineActionKind::receive_activations:
+            case PipelineActionKind::receive_gradients:
+                receive(stream, work, action);
+                break;
+            default:
+                bug("a pipeline action that the executor does not know");
+        }
+    }
+    // A buffer that was sent may be written in the next step.
+    for (Messages* messages : {&activations_, &gradients_})
+        for (Message& message : messages->outgoing) {
+            for (Pending& part : message.pending) part.wait(stream);
+            message.pending.clear();
+        }
+}
+
+void StepExecutor::train(Stream stream, const StepWork& work) {
+    run(stream, work, plan_.training(work.micro_batches), true);
+}
+
+void StepExecutor::evaluate(Stream stream, const StepWork& work) {
+    run(stream, work, plan_.evaluation(work.micro_batches), false);
+}
+
+}  // namespace drover
