@@ -8,6 +8,8 @@
 #include "core/number_text.h"
 #include "model/partition.h"
 #include "parallel/schedule/simulate.h"
+#include "train/engine/pipeline_plan.h"
+#include "train/engine/weights_wait.h"
 
 namespace drover {
 namespace {
@@ -16,7 +18,20 @@ namespace {
 constexpr int most_simulated = 1024;
 
 int stages_of(const PlannedPipeline& pipeline) {
-    return pipeline.ranks * pipeline.options.pipeline.chunks;
+    return pipeline.mesh.pp * pipeline.options.pipeline.chunks;
+}
+
+bool weights_wait(const PlannedPipeline& pipeline) {
+    return why_weights_cannot_wait(pipeline.options, pipeline.mesh.data).empty();
+}
+
+/// Micro-batches that a rank has room for, in all its stages.
+int slots_of(const PlannedPipeline& pipeline, int rank) {
+    const PipelineSettings& settings = pipeline.options.pipeline;
+    const PipelinePlan plan(settings, pipeline.mesh.pp, rank, weights_wait(pipeline));
+    int slots = 0;
+    for (int chunk = 0; chunk < settings.chunks; ++chunk) slots += plan.slots(chunk);
+    return slots;
 }
 
 StageWork work_of(const PlannedPipeline& pipeline) {
@@ -27,7 +42,11 @@ double simulated_bubble(const PlannedPipeline& pipeline, int micro_batches, cons
     PipelineTimes times{.stages = {}, .buffers = transfer_buffers};
     for (const ModelChunk& chunk : cut_into_stages(pipeline.config, stages_of(pipeline), cuts))
         times.stages.push_back(stage_times(pipeline.config, chunk, work_of(pipeline)));
-    return simulate(update_schedule(pipeline.options, pipeline.ranks, micro_batches), times)
+    const PipelineSettings& settings = pipeline.options.pipeline;
+    const PipelineSchedule schedule =
+        step_schedule(settings.schedule,
+                      {.ranks = pipeline.mesh.pp, .chunks = settings.chunks, .micro_batches = micro_batches});
+    return simulate(weights_wait(pipeline) ? schedule : with_whole_backwards(schedule), times)
         .bubble_fraction();
 }
 
@@ -56,27 +75,24 @@ std::string pipeline_table(const PlannedPipeline& pipeline, const std::vector<Ra
         cut_into_stages(pipeline.config, stages_of(pipeline), settings.cuts);
     std::vector<std::string> layers;
     std::size_t width = 0;
-    for (int rank = 0; rank < pipeline.ranks; ++rank) {
+    for (int rank = 0; rank < pipeline.mesh.pp; ++rank) {
         std::string& text = layers.emplace_back();
-        for (int stage = rank; stage < stages_of(pipeline); stage += pipeline.ranks)
+        for (int stage = rank; stage < stages_of(pipeline); stage += pipeline.mesh.pp)
             text += (text.empty() ? "" : "; ") + layers_text(stages[static_cast<std::size_t>(stage)]);
         width = std::max(width, text.size());
     }
-    std::vector<int> held;
-    if (trains)
-        held = held_activations(update_schedule(pipeline.options, pipeline.ranks,
-                                                std::min(settings.micro_batches, most_simulated)))
-                   .of_rank;
     std::string text =
-        fmt::format("Pipeline of {} ranks{}:\n  {:>4}  {:<{}}{}{:>14}\n", pipeline.ranks,
+        fmt::format("Pipeline of {} ranks{}:\n  {:>4}  {:<{}}{}{:>14}\n", pipeline.mesh.pp,
                     trains ? fmt::format(", {}, {} per update", name_of(settings.schedule, settings.chunks),
                                          counted(settings.micro_batches, "micro-batch", "micro-batches"))
                            : "",
-                    "rank", "layers", width, trains ? "  held" : "", "memory");
-    for (std::size_t rank = 0; rank < layers.size(); ++rank)
-        text += fmt::format("  {:>4}  {:<{}}{}{:>14}\n", rank, layers[rank], width,
-                            trains ? fmt::format("{:>6}", held[rank]) : "",
-                            bytes_text(memory[rank].device.total));
+                    "rank", "layers", width, trains ? "  slots" : "", "memory");
+    for (int rank = 0; rank < pipeline.mesh.pp; ++rank) {
+        const auto index = static_cast<std::size_t>(rank);
+        text += fmt::format("  {:>4}  {:<{}}{}{:>14}\n", rank, layers[index], width,
+                            trains ? fmt::format("{:>7}", slots_of(pipeline, rank)) : "",
+                            bytes_text(memory[index].device.total));
+    }
     text.pop_back();
     return text;
 }
@@ -94,10 +110,10 @@ std::string bubble_text(const PlannedPipeline& pipeline, bool balanced) {
         "Counting floating-point operations, the ranks are idle {}{} % of the time (bubble) with {}",
         micro_batches > most_simulated ? "at most " : "", now,
         counted(micro_batches, "micro-batch", "micro-batches"));
-    if (const int more = next_multiple(2 * std::min(micro_batches, most_simulated), pipeline.ranks);
+    if (const int more = next_multiple(2 * std::min(micro_batches, most_simulated), pipeline.mesh.pp);
         more <= most_simulated)
         if (const long then = percent(simulated_bubble(pipeline, more, settings.cuts)); then < now)
-            text += fmt::format("; --gradient_accumulation_steps {} would give {} %", more, then);
+            text += fmt::format("; {} would give {} %", more, then);
     if (!balanced) {
         const std::vector<int> cuts = balanced_cuts(pipeline.config, stages_of(pipeline), work_of(pipeline));
         const long then = percent(simulated_bubble(pipeline, std::min(micro_batches, most_simulated), cuts));
@@ -108,17 +124,16 @@ std::string bubble_text(const PlannedPipeline& pipeline, bool balanced) {
 
 std::string uneven_turns_text(const PlannedPipeline& pipeline) {
     const PipelineSettings& settings = pipeline.options.pipeline;
-    const int whole = next_multiple(settings.micro_batches, pipeline.ranks);
+    const int whole = next_multiple(settings.micro_batches, pipeline.mesh.pp);
     if (settings.chunks == 1 || whole == settings.micro_batches) return {};
     return fmt::format(
         "With several stages per rank, micro-batches take turns of {}: {} are run in the order of {}, in "
-        "which "
-        "ranks are idle where micro-batches are missing.",
-        pipeline.ranks, settings.micro_batches, whole);
+        "which ranks are idle where micro-batches are missing.",
+        pipeline.mesh.pp, settings.micro_batches, whole);
 }
 
 std::string whole_backwards_text(const PlannedPipeline& pipeline) {
-    const std::string_view why = why_weight_gradients_cannot_wait(pipeline.options);
+    const std::string_view why = why_weights_cannot_wait(pipeline.options, pipeline.mesh.data);
     if (pipeline.options.pipeline.schedule != PipelineScheduleKind::zero_bubble || why.empty()) return {};
     return fmt::format(
         "--pipeline_schedule zero_bubble: weight gradients are computed at once and fill no bubble, because "

@@ -12,11 +12,11 @@ namespace drover {
 struct PlannedPipeline {
     const ModelConfig& config;
     const TrainEngineOptions& options;
-    int ranks;
+    MeshShape mesh;
 };
 
-/// Each rank's layers and memory, and how many micro-batches it holds at most; with several stages, theirs
-/// together. Without `trains` only layers and memory.
+/// Each rank's layers and memory, and for how many micro-batches it has room; with several stages, the sum of
+/// theirs. Without `trains` only layers and memory.
 std::string pipeline_table(const PlannedPipeline& pipeline, const std::vector<RankMemory>& memory,
                            bool trains);
 

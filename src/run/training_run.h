@@ -123,7 +123,7 @@ class TrainingRun {
     ParameterCounts parameters() const { return count_parameters(model_.config); }
     ProcessLimits limits() const { return {settings_, processes_, *backend_, *mesh_}; }
     /// Of a mesh with several pipeline ranks.
-    PlannedPipeline pipeline() const { return {model_.config, engine_options_, mesh_plan_.shape.pp}; }
+    PlannedPipeline pipeline() const { return {model_.config, engine_options_, mesh_plan_.shape}; }
     void describe_pipeline() const;
     void describe_memory() const;
     RunFacts facts() const;

@@ -204,16 +204,24 @@ TEST_F(MeshCheckpoints, AnyMeshGoesOnFromAnyOther) {
         const test::Outcome outcome = train_on(processes, output, run + "--save_strategy no " + flags);
         ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
         EXPECT_EQ(count_of(outcome.output, fmt::format("Continuing training from global step {}", from)), 1u);
+        EXPECT_EQ(count_of(outcome.output, "The resumed run will differ"), 0u) << outcome.output;
         expect_same_records(output, "alone");
     };
     resume(1, "on_one", 4, "");
     resume(2, "on_two", 5, "--spmd_fsdp_sharding");
     resume(8, "on_eight", 5, "--spmd_2d_sharding 2");
-    // The same from one process to several.
+    resume(2, "on_a_pipeline", 4, "--pipeline_parallel_size 2");
+    // The same from one process to several, and from a pipeline to one.
+    const auto take_from = [&](const std::string& output) {
+        fs::remove_all(checkpoint("two_dimensions", 4));
+        copy_folder(checkpoint(output, 4), checkpoint("two_dimensions", 4));
+    };
     ASSERT_EQ(train("one_saved", run + "--save_steps 4").exit_code, 0);
-    fs::remove_all(checkpoint("two_dimensions", 4));
-    copy_folder(checkpoint("one_saved", 4), checkpoint("two_dimensions", 4));
+    take_from("one_saved");
     resume(2, "from_one", 4, "--tensor_parallel_size 2");
+    ASSERT_EQ(train_on(2, "pipeline_saved", run + "--save_steps 4 --pipeline_parallel_size 2").exit_code, 0);
+    take_from("pipeline_saved");
+    resume(1, "from_a_pipeline", 4, "");
 }
 
 }  // namespace

@@ -53,6 +53,16 @@ const std::vector<Mode> modes{
     {"TensorParallelWithCopiesOfHeads", 4, 1,
      "--tensor_parallel_size 4 --sequence_parallel --kv_replicator 2"},
     {"PlainData", 2, 2, ""},
+    {"Pipeline", 2, 1, "--pipeline_parallel_size 2"},
+    {"PipelineOfSeveralStages", 2, 1, "--pipeline_parallel_size 2 --virtual_pipeline_size 2", false, "llama",
+     "--num_layer 5 "},
+    {"PipelineWithoutBubble", 4, 2,
+     "--pipeline_parallel_size 2 --pipeline_schedule zero_bubble --use_zero1_optimizer"},
+    {"PipelineWithTensorParallel", 4, 1,
+     "--pipeline_parallel_size 2 --pipeline_cuts 2 --tensor_parallel_size 2", false, "llama",
+     "--num_layer 3 "},
+    {"MixtralPipeline", 2, 1, "--pipeline_parallel_size 2 --pipeline_cuts balanced", false, "mixtral",
+     "--num_layer 3 "},
     {"MixtralTwoDimensions", 4, 2, "--spmd_2d_sharding 2 --gmm", true, "mixtral"},
     {"MixtralFsdpV2", 2, 2, fsdp_v2, true, "mixtral"},
     {"MixtralDeepSpeed", 2, 2, deepspeed(3), false, "mixtral"},
@@ -135,6 +145,24 @@ TEST_F(MeshData, CommunicationIsTimedOnRequest) {
     ASSERT_EQ(alone.exit_code, 0) << alone.output;
     EXPECT_EQ(count_of(alone.output, "one process alone has no collectives"), 1u) << alone.output;
     EXPECT_EQ(count_of(alone.output, "Communication: "), 0u) << alone.output;
+}
+
+TEST_F(MeshData, APipelineIsDescribed) {
+    const std::string run =
+        "--pipeline_parallel_size 2 --virtual_pipeline_size 2 --num_layer 6 --gradient_accumulation_steps 3 "
+        "--pipeline_schedule zero_bubble --recompute full --dry_run ";
+    const test::Outcome described = train_on(2, "out", run);
+    ASSERT_EQ(described.exit_code, 0) << described.output;
+    for (const char* part :
+         {"  pp      2  the same batches, other layers\n",
+          "Pipeline of 2 ranks, zero bubble, 3 micro-batches per update:\n", "     0  embedding, 0; 2-3",
+          "     1  1; 4-5, head", "% of the time (bubble) with 3", "3 are run in the order of 4",
+          "weight gradients are computed at once", "Memory of pipeline rank ",
+          "outside the pipeline's bubble"})
+        EXPECT_EQ(count_of(described.output, part), 1u) << part << "\n" << described.output;
+    const test::Outcome refused = train_on(2, "out", run + "--memory_fraction 1e-6");
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_EQ(count_of(refused.output, "in pipeline rank "), 1u) << refused.output;
 }
 
 /// Four processes that start at the same time, without and with --overwrite_cache: one makes the tokens.

@@ -9,16 +9,16 @@ namespace {
 struct Planned {
     ModelConfig config;
     TrainEngineOptions options;
-    int ranks;
+    MeshShape mesh;
 
-    Planned(int pipeline_ranks, int chunks, int micro_batches, int layers = 8) : ranks(pipeline_ranks) {
+    Planned(int ranks, int chunks, int micro_batches, int layers = 8) : mesh{.pp = ranks} {
         config.num_hidden_layers = layers;
         config.vocab_size = 1;
         options.model.row_length = 128;
         options.pipeline.chunks = chunks;
         options.pipeline.micro_batches = micro_batches;
     }
-    PlannedPipeline pipeline() const { return {config, options, ranks}; }
+    PlannedPipeline pipeline() const { return {config, options, mesh}; }
 };
 
 std::vector<RankMemory> memory_of(const std::vector<std::size_t>& gibibytes) {
@@ -33,25 +33,25 @@ std::vector<RankMemory> memory_of(const std::vector<std::size_t>& gibibytes) {
 TEST(PipelineReport, TableOfRanks) {
     EXPECT_EQ(pipeline_table(Planned(4, 1, 8, 10).pipeline(), memory_of({4, 3, 2, 1}), true),
               "Pipeline of 4 ranks, 1F1B, 8 micro-batches per update:\n"
-              "  rank  layers        held        memory\n"
-              "     0  embedding, 0-1     4      4.00 GiB\n"
-              "     1  2-3                3      3.00 GiB\n"
-              "     2  4-6                2      2.00 GiB\n"
-              "     3  7-9, head          1      1.00 GiB");
+              "  rank  layers          slots        memory\n"
+              "     0  embedding, 0-1      4      4.00 GiB\n"
+              "     1  2-3                 3      3.00 GiB\n"
+              "     2  4-6                 2      2.00 GiB\n"
+              "     3  7-9, head           1      1.00 GiB");
 }
 
 TEST(PipelineReport, TableOfSeveralStagesPerRank) {
     EXPECT_EQ(pipeline_table(Planned(2, 2, 4, 5).pipeline(), memory_of({2, 1}), true),
               "Pipeline of 2 ranks, interleaved 1F1B, 4 micro-batches per update:\n"
-              "  rank  layers            held        memory\n"
-              "     0  embedding, 0; 2     5      2.00 GiB\n"
-              "     1  1; 3-4, head        4      1.00 GiB");
+              "  rank  layers           slots        memory\n"
+              "     0  embedding, 0; 2      5      2.00 GiB\n"
+              "     1  1; 3-4, head         4      1.00 GiB");
 }
 
 TEST(PipelineReport, TableOfAnEvaluation) {
     EXPECT_EQ(pipeline_table(Planned(2, 1, 1, 4).pipeline(), memory_of({2, 1}), false),
               "Pipeline of 2 ranks:\n"
-              "  rank  layers                  memory\n"
+              "  rank  layers                memory\n"
               "     0  embedding, 0-1      2.00 GiB\n"
               "     1  2-3, head           1.00 GiB");
 }
@@ -61,10 +61,9 @@ TEST(PipelineReport, Bubble) {
     EXPECT_NEAR(bubble_fraction(Planned(4, 1, 8).pipeline()), 3.0 / 11, 1e-4);
     EXPECT_EQ(bubble_text(Planned(4, 1, 8).pipeline(), false),
               "Counting floating-point operations, the ranks are idle 27 % of the time (bubble) with 8 "
-              "micro-batches; --gradient_accumulation_steps 16 would give 16 %.");
-    EXPECT_EQ(bubble_text(Planned(4, 2, 9).pipeline(), false).find("--gradient_accumulation_steps 20"),
-              bubble_text(Planned(4, 2, 9).pipeline(), false).find("--grad"))
-        << "a multiple of the ranks";
+              "micro-batches; 16 would give 16 %.");
+    // A multiple of the ranks.
+    EXPECT_NE(bubble_text(Planned(4, 2, 9).pipeline(), false).find("; 20 would give"), std::string::npos);
     EXPECT_EQ(bubble_text(Planned(2, 1, 1 << 30).pipeline(), false),
               "Counting floating-point operations, the ranks are idle at most 0 % of the time (bubble) with "
               "1073741824 micro-batches.");
@@ -95,7 +94,7 @@ TEST(PipelineReport, ZeroBubbleWithWholeBackwards) {
     planned.options.pipeline.schedule = PipelineScheduleKind::zero_bubble;
     EXPECT_EQ(whole_backwards_text(planned.pipeline()),
               "--pipeline_schedule zero_bubble: weight gradients are computed at once and fill no bubble, "
-              "because activations that are recomputed are not kept (--recompute).");
+              "because what is recomputed is not kept (--recompute).");
     const double whole = bubble_fraction(planned.pipeline());
     planned.options.model.recompute = {};
     for (const Sharding sharding : {Sharding::replicated, Sharding::zero1}) {
@@ -105,7 +104,11 @@ TEST(PipelineReport, ZeroBubbleWithWholeBackwards) {
     EXPECT_LT(bubble_fraction(planned.pipeline()), whole);
     for (const Sharding sharding : {Sharding::zero2, Sharding::zero3}) {
         planned.options.sharding = sharding;
-        EXPECT_NE(whole_backwards_text(planned.pipeline()).find("ZeRO-2 and -3"), std::string::npos);
+        planned.mesh.data = 1;
+        EXPECT_EQ(whole_backwards_text(planned.pipeline()), "") << "nothing is sharded";
+        planned.mesh.data = 2;
+        EXPECT_NE(whole_backwards_text(planned.pipeline()).find("because ZeRO-2 and ZeRO-3 reduce"),
+                  std::string::npos);
     }
 }
 

@@ -67,8 +67,8 @@ class Planner {
     /// The largest smaller micro-batch that fits, keeping the number of rows per update.
     std::string smaller_batch(TrainEngineOptions options, std::int64_t accumulation_steps) const {
         const std::int64_t rows = options.model.rows;
-        // A pipeline never holds more micro-batches than it does of two per rank.
-        options.pipeline.micro_batches = std::max(options.pipeline.micro_batches, 2 * mesh_.shape().pp);
+        // There will be more of them; a pipeline's room no longer grows from three per rank on.
+        options.pipeline.micro_batches = std::max(options.pipeline.micro_batches, 3 * mesh_.shape().pp);
         std::int64_t fitting = fewer_rows(options);
         while (fitting > 0 && rows % fitting != 0) --fitting;
         std::int64_t steps = 0;

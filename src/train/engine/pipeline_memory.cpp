@@ -6,22 +6,6 @@
 
 namespace drover {
 
-std::string_view why_weight_gradients_cannot_wait(const TrainEngineOptions& options) {
-    const RecomputePolicy& recompute = options.model.recompute;
-    if (recompute.kind != Recompute::none && recompute.blocks > 0)
-        return "activations that are recomputed are not kept (--recompute)";
-    if (options.sharding == Sharding::zero2 || options.sharding == Sharding::zero3)
-        return "sharded gradients are reduced as soon as they are computed (ZeRO-2 and -3)";
-    return {};
-}
-
-PipelineSchedule update_schedule(const TrainEngineOptions& options, int ranks, int micro_batches) {
-    const PipelineSettings& pipeline = options.pipeline;
-    const PipelineSchedule schedule = step_schedule(
-        pipeline.schedule, {.ranks = ranks, .chunks = pipeline.chunks, .micro_batches = micro_batches});
-    return why_weight_gradients_cannot_wait(options).empty() ? schedule : with_whole_backwards(schedule);
-}
-
 std::vector<RankMemory> plan_pipeline_memory(const ModelConfig& config, const TrainEngineOptions& options,
                                              Backend& backend, const Mesh& mesh) {
     const int ranks = mesh.shape().pp;

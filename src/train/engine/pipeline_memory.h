@@ -1,19 +1,11 @@
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "core/arena.h"
 #include "train/engine/train_engine.h"
 
-/// What an engine of a pipeline will do and hold, on each of its ranks.
 namespace drover {
-
-/// Why gradients of weights cannot wait with these options, as zero bubble wants: "…"; empty if they can.
-std::string_view why_weight_gradients_cannot_wait(const TrainEngineOptions& options);
-
-/// What every pipeline rank does in an update of `micro_batches` micro-batches.
-PipelineSchedule update_schedule(const TrainEngineOptions& options, int ranks, int micro_batches);
 
 /// The memory of one pipeline rank.
 struct RankMemory {

@@ -12,6 +12,7 @@
 #include "model/params.h"
 #include "train/engine/new_weights.h"
 #include "train/engine/weight_upload.h"
+#include "train/engine/weights_wait.h"
 
 namespace drover {
 namespace {
@@ -51,15 +52,6 @@ ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options
 
 namespace {
 
-/// The gradients of weights may be computed later than those of inputs if everything that they need is kept,
-/// and if they are not reduced micro-batch by micro-batch.
-bool weights_can_wait(const TrainEngineOptions& options, const Mesh& mesh) {
-    const bool keeps_everything =
-        options.model.recompute.kind == Recompute::none || options.model.recompute.blocks <= 0;
-    const bool sums_first = options.sharding == Sharding::replicated || options.sharding == Sharding::zero1;
-    return keeps_everything && (sums_first || mesh.data().idle());
-}
-
 Stage planned_stage(const ModelConfig& config, const TrainEngineOptions& options, const Mesh& mesh,
                     const PipelinePlan& plan) {
     const std::vector<ModelChunk> stages =
@@ -95,7 +87,8 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
       mesh_(mesh),
       parallel_(mesh.tp(), options.sequence_parallel),
       model_spec_(make_param_spec(config_, options.compat)),
-      pipeline_(options.pipeline, mesh.shape().pp, mesh.place().pp, weights_can_wait(options, mesh)),
+      pipeline_(options.pipeline, mesh.shape().pp, mesh.place().pp,
+                why_weights_cannot_wait(options, mesh.data().size()).empty()),
       stage_(planned_stage(config_, options, mesh, pipeline_)),
       store_(make_param_store(
           stage_.spec, options.sharding, mesh, parallel_.splits_tokens(), options.model.precision.parameters,
