@@ -44,7 +44,7 @@ TEST(PipelineReport, TableOfSeveralStagesPerRank) {
     EXPECT_EQ(pipeline_table(Planned(2, 2, 4, 5).pipeline(), memory_of({2, 1}), true),
               "Pipeline of 2 ranks, interleaved 1F1B, 4 micro-batches per update:\n"
               "  rank  layers           slots        memory\n"
-              "     0  embedding, 0; 2      5      2.00 GiB\n"
+              "     0  embedding, 0; 2      6      2.00 GiB\n"
               "     1  1; 3-4, head         4      1.00 GiB");
 }
 
