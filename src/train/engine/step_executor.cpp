@@ -65,11 +65,8 @@ void StepExecutor::send(Stream stream, const StepWork& work, const PipelineActio
         backend_.copy(stream, forward ? model_.routing_sums() : model_.balance(run), message.balance);
 
     Communicator& link = forward ? *mesh_.links().activations_out : *mesh_.links().gradients_out;
-    link.together(stream, [&] {
-        for (const Tensor& part : {message.residual, message.balance})
-            if (part)
-                buffer.pending.push_back(link.start_send(stream, part, forward ? after_link : before_link));
-    });
+    for (const Tensor& part : {message.residual, message.balance})
+        if (part) buffer.pending.push_back(link.start_send(stream, part, forward ? after_link : before_link));
 }
 
 void StepExecutor::receive(Stream stream, const StepWork& work, const PipelineAction& action) {
@@ -83,12 +80,9 @@ void StepExecutor::receive(Stream stream, const StepWork& work, const PipelineAc
     Message& buffer = messages.incoming[place];
     const Message message = part_of(buffer, work, action.micro_batch);
     Communicator& link = forward ? *mesh_.links().activations_in : *mesh_.links().gradients_in;
-    link.together(stream, [&] {
-        for (const Tensor& part : {message.residual, message.balance})
-            if (part)
-                buffer.pending.push_back(
-                    link.start_receive(stream, part, forward ? before_link : after_link));
-    });
+    for (const Tensor& part : {message.residual, message.balance})
+        if (part)
+            buffer.pending.push_back(link.start_receive(stream, part, forward ? before_link : after_link));
 }
 
 StepExecutor::Message& StepExecutor::read(Stream stream, Messages& messages, const PipelineAction& action) {
