@@ -161,8 +161,9 @@ std::span<const Argument> neuron_arguments() {
             .explained("There are no graphs to compile."),
         flag("deallocate_pipeline_outputs", "yes", "Free stage outputs after sending them.")
             .explained("All buffers are planned before the first step; none is freed or made later."),
-        text("trace_file_path", "", "File for a timeline of the pipeline.")
-            .explained("Use --profile_step and --profile_logdir for a trace."),
+        text("trace_file_path", "",
+             "File for a timeline of updates 2 to 4 in Chrome's trace format: what every process computes "
+             "when, on one clock, and the pipeline's bubble."),
         text("tb_dir", "", "Folder for TensorBoard's file: --report_to tensorboard with this --logging_dir."),
         text("metrics_file", "results.json", "File for the results.")
             .explained("Results are in all_results.json in --output_dir."),

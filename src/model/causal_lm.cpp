@@ -308,6 +308,12 @@ struct CausalLm::Pass {
     Tensor dresidual() const { return model.dresidual_.rows(0, context.shape.held); }
 };
 
+void CausalLm::gather_ahead(Stream stream, int chunk, bool forward) {
+    const StageChunk& next = stage_.chunks[static_cast<std::size_t>(chunk)];
+    if (forward ? options_.gather_ahead.forward : options_.gather_ahead.backward)
+        store_.gather(stream, forward ? next.first_block : next.first_block + next.blocks() - 1);
+}
+
 void CausalLm::forward(Stream stream, const ChunkRun& run, const ChunkInput& input, const Watch& watch) {
     Pass(*this, stream, run).forward(input, watch);
 }

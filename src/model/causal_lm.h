@@ -80,6 +80,9 @@ class CausalLm {
     /// Fills the constant tables; once, after the real plan.
     void initialize(Stream stream);
 
+    /// Starts to bring the weights together that a chunk needs first, where they are sharded.
+    void gather_ahead(Stream stream, int chunk, bool forward);
+
     /// Called with each tensor that leaves a layer, and the layer's number: −1 for the embedding, the number
     /// of blocks for the final norm.
     using Watch = std::function<void(int layer, const Tensor& x)>;

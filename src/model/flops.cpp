@@ -24,7 +24,9 @@ BlockFlops block_flops(const ModelConfig& config, int block, std::int64_t row_le
                          (config.has_experts() ? static_cast<double>(config.moe.chosen) : 1);
     // A product takes a multiplication and an addition per weight.
     const double gate_up = 2 * hidden * 2 * width;
-    return {.products = 2 * hidden * (queries + keys_and_values + queries + width + experts) + gate_up,
+    const double feed_forward = gate_up + 2 * hidden * (width + experts);
+    return {.products = 2 * hidden * (queries + keys_and_values + queries) + feed_forward,
+            .feed_forward = feed_forward,
             .gate_up = gate_up,
             .attention = 4 * queries * mean_keys(config, block, row_length)};
 }

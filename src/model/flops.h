@@ -7,9 +7,10 @@ namespace drover {
 
 /// The forward pass of one block.
 struct BlockFlops {
-    double products = 0;   ///< with weights, gate_up included: either of their gradients takes as much
-    double gate_up = 0;    ///< the first product of the feed-forward
-    double attention = 0;  ///< scores and sums of values: their gradients take twice as much
+    double products = 0;      ///< with weights: either of their gradients takes as much
+    double feed_forward = 0;  ///< of these, those of the feed-forward
+    double gate_up = 0;       ///< of these, the first one
+    double attention = 0;     ///< scores and sums of values: their gradients take twice as much
 
     double all() const { return products + attention; }
 };

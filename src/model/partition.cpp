@@ -87,15 +87,16 @@ StageTimes stage_times(const ModelConfig& config, const ModelChunk& chunk, const
         const BlockFlops flops = block_flops(config, block, work.row_length);
         const Recompute recompute = work.recompute.of_block(block);
         times.forward += flops.all();
-        times.backward_input += flops.products + 2 * flops.attention;
-        times.backward_weight += flops.products;
+        const double at_once = config.has_experts() ? flops.feed_forward : 0;
+        times.backward_input += flops.products + 2 * flops.attention + at_once;
+        times.backward_weight += flops.products - at_once;
         if (recompute == Recompute::selective_mlp) times.backward_input += flops.gate_up;
         if (recompute == Recompute::full) times.backward_input += flops.all();
     }
     const auto hidden = static_cast<double>(config.hidden_size);
     if (chunk.embeds) {
-        times.forward += hidden;          // a copy
-        times.backward_weight += hidden;  // an addition
+        times.forward += hidden;         // a copy
+        times.backward_input += hidden;  // an addition
     }
     if (chunk.has_head) times.backward_input += 3 * head_flops(config);
     return times;

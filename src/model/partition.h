@@ -29,8 +29,9 @@ struct StageWork {
     RecomputePolicy recompute{};
 };
 
-/// How long a stage takes for a token, in floating-point operations. The head computes loss and gradients at
-/// once, when its stage begins the backward pass.
+/// How long a stage takes for a token, in floating-point operations. Of gradients, those that cannot wait
+/// belong to the first part of the backward pass: the head's, which computes loss and gradients at once, and
+/// the experts'.
 StageTimes stage_times(const ModelConfig& config, const ModelChunk& chunk, const StageWork& work);
 
 /// Cuts with which the most expensive stage costs least. Where several do, costs are as even as the later

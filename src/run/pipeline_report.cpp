@@ -7,7 +7,6 @@
 
 #include "core/number_text.h"
 #include "model/partition.h"
-#include "parallel/schedule/simulate.h"
 #include "train/engine/pipeline_plan.h"
 #include "train/engine/weights_wait.h"
 
@@ -21,16 +20,16 @@ int stages_of(const PlannedPipeline& pipeline) {
     return pipeline.mesh.pp * pipeline.options.pipeline.chunks;
 }
 
-bool weights_wait(const PlannedPipeline& pipeline) {
-    return why_weights_cannot_wait(pipeline.options, pipeline.mesh.data).empty();
+PipelinePlan plan_of(const PlannedPipeline& pipeline, const PipelineSettings& settings, int rank) {
+    return {settings, pipeline.mesh.pp, rank,
+            why_weights_cannot_wait(pipeline.options, pipeline.mesh.data).empty()};
 }
 
 /// Micro-batches that a rank has room for, in all its stages.
 int slots_of(const PlannedPipeline& pipeline, int rank) {
-    const PipelineSettings& settings = pipeline.options.pipeline;
-    const PipelinePlan plan(settings, pipeline.mesh.pp, rank, weights_wait(pipeline));
+    const PipelinePlan plan = plan_of(pipeline, pipeline.options.pipeline, rank);
     int slots = 0;
-    for (int chunk = 0; chunk < settings.chunks; ++chunk) slots += plan.slots(chunk);
+    for (int chunk = 0; chunk < plan.chunks(); ++chunk) slots += plan.slots(chunk);
     return slots;
 }
 
@@ -39,15 +38,12 @@ StageWork work_of(const PlannedPipeline& pipeline) {
 }
 
 double simulated_bubble(const PlannedPipeline& pipeline, int micro_batches, const std::vector<int>& cuts) {
-    PipelineTimes times{.stages = {}, .buffers = transfer_buffers};
+    std::vector<StageTimes> times;
     for (const ModelChunk& chunk : cut_into_stages(pipeline.config, stages_of(pipeline), cuts))
-        times.stages.push_back(stage_times(pipeline.config, chunk, work_of(pipeline)));
-    const PipelineSettings& settings = pipeline.options.pipeline;
-    const PipelineSchedule schedule =
-        step_schedule(settings.schedule,
-                      {.ranks = pipeline.mesh.pp, .chunks = settings.chunks, .micro_batches = micro_batches});
-    return simulate(weights_wait(pipeline) ? schedule : with_whole_backwards(schedule), times)
-        .bubble_fraction();
+        times.push_back(stage_times(pipeline.config, chunk, work_of(pipeline)));
+    PipelineSettings settings = pipeline.options.pipeline;
+    settings.micro_batches = micro_batches;
+    return plan_of(pipeline, settings, 0).simulated(micro_batches, times).bubble_fraction();
 }
 
 long percent(double fraction) {

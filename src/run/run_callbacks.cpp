@@ -45,6 +45,9 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
                           .step = profile.step.value_or(0),
                           .seconds = profile.seconds,
                           .folder = profile.folder.value_or(settings.loop.output_dir / "profile")});
+    if (const auto& file = settings.profile.pipeline_file)
+        pipeline_trace_.emplace(run.engine, run.backend, run.mesh, *file,
+                                [&messages](const std::string& line) { messages.info(line); });
 }
 
 void RunCallbacks::add_to(Trainer& trainer) {
@@ -62,6 +65,7 @@ void RunCallbacks::add_to(Trainer& trainer) {
     trainer.add_callback(checkpoint_report_);
     add(signals_);
     add(tracer_);
+    add(pipeline_trace_);
 }
 
 std::filesystem::path RunCallbacks::trace() const {

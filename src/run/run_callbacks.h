@@ -9,6 +9,7 @@
 #include "train/callbacks/log_printer.h"
 #include "train/callbacks/non_finite_watch.h"
 #include "train/callbacks/operation_trace.h"
+#include "train/callbacks/pipeline_trace.h"
 #include "train/callbacks/progress_bar.h"
 #include "train/callbacks/run_banner.h"
 #include "train/callbacks/run_summary.h"
@@ -25,6 +26,8 @@ struct WatchedRun {
     const RunLog& log;
     SignalThread* signals;  ///< null: the run does not handle signals
     Backend& backend;
+    TrainEngine& engine;
+    const Mesh& mesh;
     CommunicationReport::ReadTimes communication_times;
     std::function<double()> measure_peak;  ///< of all processes; takes a moment
     std::string config_text;               ///< as it is saved
@@ -61,6 +64,7 @@ class RunCallbacks {
     CheckpointReport checkpoint_report_;
     std::optional<SignalWatch> signals_;
     std::optional<StepTracer> tracer_;
+    std::optional<PipelineTrace> pipeline_trace_;
 };
 
 }  // namespace drover

@@ -259,6 +259,8 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
         .log = *log_,
         .signals = signals_,
         .backend = *backend_,
+        .engine = *engine_,
+        .mesh = mesh(),
         .communication_times = [this] { return mesh_->communication_times(); },
         .measure_peak =
             [this] {

@@ -164,6 +164,7 @@ struct ProfileSettings {
     std::optional<std::int64_t> step{};
     double seconds = 0;
     std::optional<std::filesystem::path> folder{};
+    std::optional<std::filesystem::path> pipeline_file{};  ///< a timeline of what all ranks compute
 };
 
 /// Which part of the machine a process uses, and how long it waits for the others.

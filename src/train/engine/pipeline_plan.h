@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "parallel/schedule/simulate.h"
 #include "parallel/schedule/step_schedule.h"
 
 namespace drover {
@@ -20,6 +21,11 @@ class PipelinePlan {
     }
     const std::vector<PipelineAction>& evaluation(int micro_batches) {
         return actions(evaluation_, micro_batches);
+    }
+    /// An update on paper. The times are one for all stages, or one for each.
+    PipelineTimeline simulated(int micro_batches, const std::vector<StageTimes>& times) const {
+        return simulate(schedule(training_.kind, micro_batches),
+                        {.stages = times, .buffers = transfer_buffers});
     }
     /// The most that are evaluated at once.
     int most_evaluated() const { return ranks_ > 1 ? 2 * ranks_ : 1; }

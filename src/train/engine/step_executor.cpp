@@ -1,5 +1,7 @@
 #include "train/engine/step_executor.h"
 
+#include <algorithm>
+
 namespace drover {
 namespace {
 
@@ -63,11 +65,8 @@ void StepExecutor::send(Stream stream, const StepWork& work, const PipelineActio
         backend_.copy(stream, forward ? model_.routing_sums() : model_.balance(run), message.balance);
 
     Communicator& link = forward ? *mesh_.links().activations_out : *mesh_.links().gradients_out;
-    link.together(stream, [&] {
-        for (const Tensor& part : {message.residual, message.balance})
-            if (part)
-                buffer.pending.push_back(link.start_send(stream, part, forward ? after_link : before_link));
-    });
+    for (const Tensor& part : {message.residual, message.balance})
+        if (part) buffer.pending.push_back(link.start_send(stream, part, forward ? after_link : before_link));
 }
 
 void StepExecutor::receive(Stream stream, const StepWork& work, const PipelineAction& action) {
@@ -81,12 +80,9 @@ void StepExecutor::receive(Stream stream, const StepWork& work, const PipelineAc
     Message& buffer = messages.incoming[place];
     const Message message = part_of(buffer, work, action.micro_batch);
     Communicator& link = forward ? *mesh_.links().activations_in : *mesh_.links().gradients_in;
-    link.together(stream, [&] {
-        for (const Tensor& part : {message.residual, message.balance})
-            if (part)
-                buffer.pending.push_back(
-                    link.start_receive(stream, part, forward ? before_link : after_link));
-    });
+    for (const Tensor& part : {message.residual, message.balance})
+        if (part)
+            buffer.pending.push_back(link.start_receive(stream, part, forward ? before_link : after_link));
 }
 
 StepExecutor::Message& StepExecutor::read(Stream stream, Messages& messages, const PipelineAction& action) {
@@ -115,10 +111,12 @@ void StepExecutor::forward(Stream stream, const StepWork& work, const PipelineAc
                            bool backward_is_next, bool trains) {
     const ChunkRun run = run_of(action);
     if (is_first_stage(action.stage)) {
+        if (log_) log_->begin(stream);
         if (trains) model_.clear_routing_sums(stream);
         model_.forward(stream, run, {}, work.watch);
     } else {
         const Message message = part_of(read(stream, activations_, action), work, action.micro_batch);
+        if (log_) log_->begin(stream);  // waiting does not count
         model_.forward(stream, run,
                        {.residual = message.residual, .routing_sums = trains ? message.balance : Tensor()},
                        work.watch);
@@ -139,6 +137,7 @@ void StepExecutor::backward(Stream stream, const StepWork& work, const PipelineA
     const ChunkRun run = run_of(action);
     ChunkBackward settings{
         .place = {.first = action.micro_batch == 0, .last = action.micro_batch + 1 == work.micro_batches}};
+    if (log_) log_->begin(stream);
     if (action.kind == PipelineActionKind::backward_weight) {
         settings.part = BackwardPart::weights;
         return model_.backward(stream, run, settings);
@@ -150,6 +149,7 @@ void StepExecutor::backward(Stream stream, const StepWork& work, const PipelineA
         return model_.backward(stream, run, settings);
     }
     const Message message = part_of(read(stream, gradients_, action), work, action.micro_batch);
+    if (log_) log_->begin(stream);
     settings.dresidual = message.residual;
     settings.balance = message.balance;
     model_.backward(stream, run, settings);
@@ -170,6 +170,16 @@ void StepExecutor::forward_and_backward(Stream stream, const StepWork& work, con
     backend_.run_recorded(*recorder_, stream, key, enqueue);
 }
 
+/// Sharded weights arrive while this rank waits for a message.
+void StepExecutor::gather_for_next(Stream stream, const std::vector<PipelineAction>& actions,
+                                   std::size_t index) {
+    const auto next = std::find_if(actions.begin() + static_cast<std::ptrdiff_t>(index) + 1, actions.end(),
+                                   [](const PipelineAction& action) { return is_computation(action.kind); });
+    if (next == actions.end()) return;
+    const bool forward = next->kind == PipelineActionKind::forward;
+    model_.gather_ahead(stream, next->stage / plan_.ranks(), forward);
+}
+
 void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<PipelineAction>& actions,
                        bool trains) {
     batches_.clear();
@@ -182,7 +192,7 @@ void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<Pi
                 if (static_cast<int>(batches_.size()) == action.micro_batch)
                     batches_.push_back(work.upload(action.micro_batch));
                 const bool backward_is_next = trains && backward_comes_next(actions, i);
-                if (plan_.ranks() == 1 && backward_is_next) {
+                if (plan_.ranks() == 1 && backward_is_next && log_ == nullptr) {
                     work.before_head(action.micro_batch);
                     forward_and_backward(stream, work, action, actions[++i]);
                     work.after_head(action.micro_batch, 0, batch(action.micro_batch));
@@ -212,6 +222,9 @@ void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<Pi
             default:
                 bug("a pipeline action that the executor does not know");
         }
+        if (!is_computation(action.kind)) continue;
+        if (log_) log_->end(stream, action);
+        if (plan_.ranks() > 1) gather_for_next(stream, actions, i);
     }
     // A buffer that was sent may be written in the next step.
     for (Messages* messages : {&activations_, &gradients_})

@@ -8,6 +8,7 @@
 
 #include "model/causal_lm.h"
 #include "parallel/mesh.h"
+#include "train/engine/action_log.h"
 #include "train/engine/pipeline_plan.h"
 
 namespace drover {
@@ -45,6 +46,9 @@ class StepExecutor {
     void evaluate(Stream stream, const StepWork& work);
 
     const Recorder& recorder() const { return *recorder_; }
+    /// Computations are logged there from now on, and not recorded; null: no longer.
+    void observe(ActionLog* log) { log_ = log; }
+    bool is_observed() const { return log_ != nullptr; }
 
   private:
     /// A stage and a micro-batch.
@@ -71,6 +75,7 @@ class StepExecutor {
     void backward(Stream stream, const StepWork& work, const PipelineAction& action);
     void forward_and_backward(Stream stream, const StepWork& work, const PipelineAction& forward,
                               const PipelineAction& backward);
+    void gather_for_next(Stream stream, const std::vector<PipelineAction>& actions, std::size_t index);
     void send(Stream stream, const StepWork& work, const PipelineAction& action);
     void receive(Stream stream, const StepWork& work, const PipelineAction& action);
 
@@ -93,6 +98,7 @@ class StepExecutor {
     Backend& backend_;
     const Mesh& mesh_;
     std::unique_ptr<Recorder> recorder_;
+    ActionLog* log_ = nullptr;
     Messages activations_, gradients_;
     std::vector<DeviceBatch> batches_;  // of the running step
     std::vector<bool> output_is_kept_;  // [micro-batch]

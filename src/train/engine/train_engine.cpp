@@ -454,10 +454,9 @@ void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
     };
     const double balance_scale = this->balance_scale(micro_batches.size());
     host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
-    if (pipeline_.ranks() > 1) {
-        upload_scalars();
-        backend_.run(stream_, Fill{loss_sum_, 0});
-    }
+    // A whole micro-batch at a time uploads them with its loss scale, before its forward.
+    if (pipeline_.ranks() > 1 || executor_.is_observed()) upload_scalars();
+    if (!stage_.head_chunk()) backend_.run(stream_, Fill{loss_sum_, 0});
     executor_.train(stream_, {.micro_batches = static_cast<int>(micro_batches.size()),
                               .tokens = [&](int i) { return of(micro_batches, i).tokens(); },
                               .upload =

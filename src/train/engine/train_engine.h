@@ -142,6 +142,9 @@ class TrainEngine {
     const Recorder& recorder() const { return executor_.recorder(); }
     const Optimizer& optimizer() const { return *optimizer_; }
     std::int64_t updates_done() const { return updates_done_; }
+    const PipelinePlan& pipeline() const { return pipeline_; }
+    /// The computations of the following steps are logged there; null: no longer.
+    void observe_actions(ActionLog* log) { executor_.observe(log); }
     /// Absent unless asked for.
     const std::optional<LossScaler>& loss_scaler() const { return loss_scaler_; }
 
