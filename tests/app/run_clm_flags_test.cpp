@@ -115,6 +115,7 @@ const std::vector<ActingFlag> acting_flags{
     {"static", "yes", mixtral},
     {"stochastic_rounding", "yes", pure_bf16},
     {"tb_dir", "{folder}/out/board"},
+    {"trace_file_path", "{folder}/out/timeline.json"},
     {"text_column", "answer", {{"train_file", "{folder}/columns.json"}, {"validation_file", "-"}}},
     {"threads", "2"},
     {"train_batch_size", "4", {{"per_device_train_batch_size", "-"}}},

@@ -35,6 +35,7 @@ const std::map<std::string, std::string>& not_compared() {
                                                                  "profile_step",
                                                                  "profile_duration_ms",
                                                                  "profile_logdir",
+                                                                 "trace_file_path",
                                                                  "spmd_debug",
                                                                  "comm_stats",
                                                                  "comm_debug",
