@@ -6,7 +6,9 @@
 
 #include "core/error.h"
 #include "model/block_shape.h"
+#include "model/config.h"
 #include "model/families/family.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 namespace {

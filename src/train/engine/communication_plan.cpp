@@ -8,6 +8,7 @@
 #include "comm/counting_communicator.h"
 #include "core/arena.h"
 #include "core/number_text.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

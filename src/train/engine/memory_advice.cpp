@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/number_text.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {
