@@ -1,6 +1,7 @@
 // How long Hugging Face's init takes: draws every leaf of a model, one after the other, into one buffer.
 //   bench_init examples/configs/llama3-8b.json
 
+#include "model/config.h"
 #include "model/init.h"
 
 #include <fmt/format.h>

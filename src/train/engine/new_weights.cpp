@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/config.h"
 #include "train/engine/added_rows.h"
 
 namespace drover {
