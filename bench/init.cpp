@@ -1,7 +1,6 @@
 // How long Hugging Face's init takes: draws every leaf of a model, one after the other, into one buffer.
 //   bench_init examples/configs/llama3-8b.json
 
-#include "model/config.h"
 #include "model/init.h"
 
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "core/stopwatch.h"
+#include "model/config.h"
 #include "model/params.h"
 
 int main(int argc, char** argv) {

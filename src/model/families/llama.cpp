@@ -1,5 +1,5 @@
-#include "model/config_reader.h"
 #include "model/config.h"
+#include "model/config_reader.h"
 #include "model/families/all.h"
 #include "model/families/leaves.h"
 
