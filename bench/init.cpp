@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/stopwatch.h"
+#include "model/config.h"
 #include "model/params.h"
 
 int main(int argc, char** argv) {

@@ -12,6 +12,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "model/block_shape.h"
+#include "model/config.h"
 #include "model/head.h"
 #include "parallel/mesh.h"
 

@@ -7,6 +7,7 @@
 
 #include "app/example_configs.h"
 #include "core/error.h"
+#include "model/config.h"
 #include "run/choose_backend.h"
 
 namespace drover {

@@ -5,13 +5,14 @@
 
 #include "backend/backend.h"
 #include "core/precision.h"
-#include "model/config.h"
 
 namespace CLI {
 class App;
 }
 
 namespace drover {
+
+struct ModelConfig;
 
 /// Options shared by `drover bench` and `drover bench ops`.
 struct BenchShape {

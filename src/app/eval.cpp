@@ -12,6 +12,7 @@
 #include "run/model_source.h"
 #include "run/token_source.h"
 #include "train/engine/engine_model.h"
+#include "train/engine/train_engine.h"
 #include "train/loop/evaluation.h"
 
 namespace drover {

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/this_process.h"
+#include "model/config.h"
 
 namespace drover {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "model/config.h"
-
 namespace drover {
+
+struct ModelConfig;
 
 /// The model named by `--model`: a config.json, a folder that contains one, or the name of a file in
 /// examples/configs without its ".json". These are looked for in ../share/drover/configs relative to the

@@ -7,6 +7,7 @@
 #include "args/argument_value.h"
 #include "core/error.h"
 #include "core/number_text.h"
+#include "run/settings/data_settings.h"
 
 namespace drover {
 namespace {

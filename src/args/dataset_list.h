@@ -3,9 +3,10 @@
 #include <vector>
 
 #include "args/arguments.h"
-#include "run/settings/run_settings.h"
 
 namespace drover {
+
+struct NamedDataset;
 
 /// The datasets that --dataset_name names, separated by commas, each with its part of --dataset_config_name
 /// and --text_column. A file or folder whose own name has commas is one dataset. Empty without

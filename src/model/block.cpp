@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/counter_rng.h"
+#include "model/config.h"
 #include "model/feed_forward.h"
 
 namespace drover {

@@ -1,5 +1,7 @@
 #include "model/block_activations.h"
 
+#include "model/config.h"
+
 namespace drover {
 namespace {
 

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/range.h"
+#include "model/config.h"
 
 namespace drover {
 

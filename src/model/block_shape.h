@@ -1,9 +1,12 @@
 #pragma once
 
-#include "model/config.h"
+#include <cstdint>
+
 #include "parallel/tensor_parallel.h"
 
 namespace drover {
+
+struct ModelConfig;
 
 /// How a mixture of experts is computed. The results are equal within rounding.
 enum class MoeMode : std::uint8_t {

@@ -6,6 +6,7 @@
 
 #include "core/counter_rng.h"
 #include "core/error.h"
+#include "model/config.h"
 #include "model/params.h"
 
 namespace drover {

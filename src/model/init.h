@@ -8,19 +8,12 @@
 
 #include "core/hf_compat.h"
 #include "core/torch_rng.h"
-#include "model/config.h"
+#include "model/init_kind.h"
 #include "parallel/param_store.h"
 
 namespace drover {
 
-/// The source of the random numbers of new weights.
-enum class InitKind : std::uint8_t {
-    hugging_face,  ///< PyTorch's generator, drawn from as transformers does: its weights for the seed
-    counter,       ///< every element a function of (seed, leaf, its place): the same distribution, faster
-};
-
-/// "hf" or "counter"; Error naming `what` otherwise.
-InitKind init_kind_from_name(std::string_view name, std::string_view what);
+struct ModelConfig;
 
 /// The owned part of a leaf as InitKind::counter draws it, row by row, in fp32.
 void fill_by_counter(const OwnedLeaf& leaf, std::uint64_t seed, double standard_deviation,

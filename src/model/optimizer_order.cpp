@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "model/config.h"
 #include "model/params.h"
 
 namespace drover {

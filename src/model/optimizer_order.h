@@ -4,9 +4,10 @@
 #include <vector>
 
 #include "core/hf_compat.h"
-#include "model/config.h"
 
 namespace drover {
+
+struct ModelConfig;
 
 /// A parameter of transformers' model, which is one leaf, or several whose elements follow each other (fused
 /// experts).

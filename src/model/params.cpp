@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "model/config.h"
 #include "model/families/family.h"
 #include "model/families/leaves.h"
 

@@ -5,10 +5,11 @@
 #include <vector>
 
 #include "core/hf_compat.h"
-#include "model/config.h"
 #include "parallel/param_spec.h"
 
 namespace drover {
+
+struct ModelConfig;
 
 /// The storages of a decoder block's unit.
 struct BlockStorage {

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/error.h"
+#include "model/config.h"
 
 namespace drover {
 namespace {

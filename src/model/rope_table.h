@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
-#include "model/config.h"
+#include "core/dtype.h"
 
 namespace drover {
+
+struct ModelConfig;
 
 /// Frequencies of a rope configuration for sequences of a given length.
 struct RopeFrequencies {

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/python_text.h"
+#include "model/config.h"
 #include "model/families/family.h"
 
 namespace drover {

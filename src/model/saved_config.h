@@ -1,11 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "model/config.h"
+#include "core/json.h"
 
 namespace drover {
+
+struct ModelConfig;
 
 /// The release whose file formats we follow; it is written into the files.
 inline constexpr const char* transformers_version = "5.15.1";

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/machine_memory.h"
 #include "run/program_processes.h"
+#include "train/engine/train_engine.h"
 #include "train/engine/whole_weights.h"
 
 namespace drover::v1 {

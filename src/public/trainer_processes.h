@@ -2,6 +2,7 @@
 
 #include "drover/trainer.h"
 #include "run/program_processes.h"
+#include "run/settings/run_settings.h"
 
 /// How a Trainer's run starts in the processes of a program.
 namespace drover::v1 {

@@ -11,6 +11,7 @@
 
 #include "core/console.h"
 #include "core/error.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 namespace {

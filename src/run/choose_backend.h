@@ -5,9 +5,10 @@
 
 #include "backend/backend.h"
 #include "run/machine_place.h"
-#include "run/settings/run_settings.h"
 
 namespace drover {
+
+struct DeviceSettings;
 
 /// "cpu", "cuda", or "auto": a GPU if a usable one exists. With auto, a GPU that cannot be used (for example,
 /// in a build without CUDA) is reported in one line on stderr, and the CPU is used. `place` numbers the

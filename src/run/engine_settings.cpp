@@ -62,7 +62,7 @@ TrainEngineOptions engine_options(const RunSettings& settings, const Precision& 
     options.model.rope_rounding = step.rope_rounding;
     options.model.gather_ahead = {.forward = step.gather_ahead_in_forward,
                                   .backward = step.gather_ahead_in_backward};
-    if (precision.parameters == DType::f16) options.loss_scaling = LossScaler::Settings{};
+    if (precision.parameters == DType::f16) options.loss_scaling = LossScaling{};
     options.init = step.init;
     options.optimizer = settings.optimizer;
     options.max_gradient_norm = step.max_grad_norm;

@@ -2,7 +2,7 @@
 
 #include "run/mesh_plan.h"
 #include "run/settings/run_settings.h"
-#include "train/engine/train_engine.h"
+#include "train/engine/train_engine_options.h"
 
 /// Translates the settings of a run into engine options.
 namespace drover {

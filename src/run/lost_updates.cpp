@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/engine/train_engine.h"
+
 namespace drover {
 
 double share_left_unchanged(std::span<const float> weights, double change) {

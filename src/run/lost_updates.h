@@ -3,10 +3,13 @@
 #include <span>
 #include <string>
 
-#include "train/engine/train_engine.h"
+#include "optim/optimizer.h"
 
 /// Detects updates that are too small to change bfloat16 weights.
 namespace drover {
+
+class TrainEngine;
+struct TrainEngineOptions;
 
 /// The fraction of bf16 numbers that a change of this size leaves unchanged when rounded to nearest: those
 /// for which it is below half the distance to their neighbours.

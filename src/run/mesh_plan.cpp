@@ -7,8 +7,10 @@
 
 #include "core/error.h"
 #include "model/block_shape.h"
+#include "model/config.h"
 #include "model/families/family.h"
 #include "model/partition.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 namespace {

@@ -3,11 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "parallel/mesh.h"
+#include "parallel/store_layout.h"
+#include "parallel/schedule/step_schedule.h"
 #include "run/machine_place.h"
-#include "run/settings/run_settings.h"
 
 namespace drover {
+
+struct MeshSettings;
+struct ModelConfig;
 
 /// The mesh of a run's processes and what each process keeps: MeshSettings applied to a number of processes.
 struct MeshPlan {

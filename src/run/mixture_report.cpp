@@ -7,6 +7,7 @@
 
 #include "core/number_text.h"
 #include "data/sampling/mixture.h"
+#include "run/settings/data_settings.h"
 
 namespace drover {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "run/settings/run_settings.h"
-
 namespace drover {
+
+struct DataSettings;
 
 /// A table of the datasets of a run that trains on `examples`: rows, weight, share, and how often each is
 /// passed. `rows` are those of each dataset; empty: unknown, as for streams, which have weights.

@@ -7,6 +7,7 @@
 #include "core/python_text.h"
 #include "data/datasets/hub_cache.h"
 #include "model/saved_config.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 namespace {

@@ -10,10 +10,12 @@
 #include "core/json.h"
 #include "model/config.h"
 #include "run/processes.h"
-#include "run/settings/run_settings.h"
 #include "text/tokenizer.h"
 
 namespace drover {
+
+struct ModelSettings;
+struct SettingNames;
 
 /// The model of a run and its tokenizer.
 struct ModelSource {

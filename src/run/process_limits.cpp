@@ -14,7 +14,9 @@
 
 #include "core/machine_memory.h"
 #include "core/number_text.h"
+#include "run/settings/run_settings.h"
 #include "train/engine/memory_advice.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 
@@ -23,6 +25,10 @@ std::size_t ProcessLimits::device_bytes() const {
     const int sharing = on_host ? processes_.machine.ranks : mesh_.ranks_of_gpu();
     const std::size_t share = backend_.available_bytes() / static_cast<std::size_t>(sharing);
     return on_host ? std::min(share, address_space_left().value_or(share)) : share;
+}
+
+double ProcessLimits::fraction() const {
+    return settings_.device.memory_fraction.value_or(1);
 }
 
 std::size_t ProcessLimits::allowed_bytes() const {

@@ -6,11 +6,15 @@
 #include "backend/backend.h"
 #include "run/device_mesh.h"
 #include "run/processes.h"
-#include "run/settings/run_settings.h"
 #include "train/engine/pipeline_memory.h"
 
 /// How much of its machine a process of a run may use, and how long the run will take.
 namespace drover {
+
+class TrainEngine;
+struct ModelConfig;
+struct RunSettings;
+struct TrainEngineOptions;
 
 /// Memory for this process: its share if processes share the memory. All references must outlive this object.
 class ProcessLimits {
@@ -46,7 +50,7 @@ class ProcessLimits {
     /// The part of it that the plan may use. Such memory is never swapped out, so some is left for other
     /// programs.
     std::size_t allowed_host_bytes() const;
-    double fraction() const { return settings_.device.memory_fraction.value_or(1); }
+    double fraction() const;
 
     const RunSettings& settings_;
     const Processes& processes_;

@@ -7,6 +7,7 @@
 
 #include "comm/mpi/mpi_world.h"
 #include "run/messages.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 namespace {

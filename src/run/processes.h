@@ -6,10 +6,12 @@
 #include "run/launch_environment.h"
 #include "run/machine_place.h"
 #include "run/process_group.h"
-#include "run/settings/run_settings.h"
 
 /// The processes of a run: how they find each other and how they end.
 namespace drover {
+
+struct DeviceSettings;
+struct RunSettings;
 
 /// Ends a process without a message: another process reports what happened.
 class QuietEnd final : public Error {

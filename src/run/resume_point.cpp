@@ -4,6 +4,7 @@
 
 #include "io/model_folder.h"
 #include "io/staged_folder.h"
+#include "run/settings/run_settings.h"
 #include "train/checkpoint/checkpoint_folders.h"
 
 namespace drover {

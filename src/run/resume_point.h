@@ -5,10 +5,11 @@
 #include <optional>
 
 #include "run/process_group.h"
-#include "run/settings/run_settings.h"
 
 /// Where a run resumes from, and how it ends early.
 namespace drover {
+
+struct CheckpointSettings;
 
 /// Whether a folder holds a model.
 bool holds_weights(const std::filesystem::path& folder);

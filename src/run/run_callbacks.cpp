@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/python_text.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 

@@ -19,6 +19,8 @@
 
 namespace drover {
 
+struct RunSettings;
+
 /// What the callbacks of a run observe. All of it must outlive them.
 struct WatchedRun {
     const RunSettings& settings;

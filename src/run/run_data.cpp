@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "run/settings/run_settings.h"
 #include "train/loop/text_stream_data.h"
 
 namespace drover {

@@ -5,10 +5,12 @@
 #include "run/mesh_plan.h"
 #include "run/token_source.h"
 #include "train/loop/training_data.h"
-#include "train/state/trainer_settings.h"
 
 /// The batches of a run.
 namespace drover {
+
+struct TrainerSettings;
+struct RunSettings;
 
 /// How batches are laid out on the processes' mesh.
 struct BatchLayout {

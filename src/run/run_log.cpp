@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <set>
 
+#include "run/settings/run_settings.h"
+
 namespace drover {
 
 RunLog::RunLog(const Processes& processes, const LogSettings& settings)

@@ -5,9 +5,10 @@
 
 #include "run/messages.h"
 #include "run/processes.h"
-#include "run/settings/run_settings.h"
 
 namespace drover {
+
+struct LogSettings;
 
 /// Where this process logs: standard error for the first process of the run, and of each machine if
 /// requested; for the others, their own file or their own level, otherwise nowhere.

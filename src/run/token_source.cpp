@@ -13,6 +13,7 @@
 #include "data/packing/token_cache.h"
 #include "data/rows/columns.h"
 #include "data/sampling/mixture.h"
+#include "run/settings/run_settings.h"
 
 namespace drover {
 namespace {

@@ -12,6 +12,8 @@
 
 namespace drover {
 
+struct RunSettings;
+
 /// The rows to train on, or to evaluate.
 struct TokenSplit {
     /// Of all datasets, one after the other; null for streams, and for a split that is not used.

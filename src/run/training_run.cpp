@@ -17,6 +17,7 @@
 #include "run/run_data.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/hf_checkpoint.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

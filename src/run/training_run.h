@@ -12,8 +12,10 @@
 #include "run/run_callbacks.h"
 #include "run/run_data.h"
 #include "run/run_log.h"
+#include "run/settings/run_settings.h"
 #include "run/token_source.h"
 #include "train/engine/engine_model.h"
+#include "train/engine/train_engine_options.h"
 #include "train/loop/trainer.h"
 
 namespace drover {

@@ -15,6 +15,7 @@
 #include "train/checkpoint/model_card.h"
 #include "train/checkpoint/results_files.h"
 #include "train/engine/communication_plan.h"
+#include "train/engine/train_engine.h"
 
 /// What a TrainingRun logs before training, and what it writes afterwards.
 namespace drover {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/json.h"
+#include "model/config.h"
 #include "support/golden.h"
 
 namespace drover {

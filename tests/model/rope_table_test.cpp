@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/config.h"
 #include "support/golden.h"
 
 namespace drover {

@@ -12,6 +12,7 @@
 #include "model/block_shape.h"
 #include "model/params.h"
 #include "parallel/mesh_cases.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "comm/threads/thread_world.h"
 #include "model/block_shape.h"
+#include "train/engine/train_engine.h"
 
 namespace drover::test {
 namespace {

@@ -11,6 +11,7 @@
 #include "parallel/mesh_cases.h"
 #include "train/dealt_data.h"
 #include "train/engine/engine_model.h"
+#include "train/engine/train_engine.h"
 
 namespace drover::test {
 

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <bit>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "backend/cuda/cuda_error.h"
+#include "backend/cuda/cudnn_attention_graph.h"
 #include "backend/cuda/cudnn_attention_tables.h"
 #include "backend/cuda/kernels/key_gradient_sums.h"
 
@@ -22,7 +24,7 @@ constexpr std::int64_t largest_workspace = std::int64_t{8} << 30;
 
 /// A graph that was built for one shape, or why it could not be.
 struct Plan {
-    std::shared_ptr<frontend::graph::Graph> graph;
+    std::optional<AttentionGraph> graph;
     std::int64_t workspace = 0;
     std::string refusal;
 };
@@ -124,24 +126,21 @@ class CudnnAttention::Plans {
     }
 
     Plan build(const Problem& problem, const Pieces& pieces, const Chunk& chunk) const {
-        Plan plan;
-        auto graph = GraphMaker(problem, pieces, chunk).make();
-        frontend::error_t status = graph->build(handle_, {frontend::HeurMode_t::A});
-        if (status.is_good()) status = graph->get_workspace_size(plan.workspace);
+        AttentionGraph graph(handle_, problem, pieces, chunk);
+        Plan plan{.workspace = graph.workspace()};
         const auto what = [&] {
             return fmt::format("attention{} for heads {}/{} of {}, {} queries and {} keys{}",
                                problem.backward() ? " gradient" : "", pieces.heads, pieces.key_heads,
                                problem.head_size(), chunk.queries(), chunk.keys(),
                                problem.ragged() ? " in given sequences" : "");
         };
-        if (!status.is_good())
-            plan.refusal =
-                fmt::format("cuDNN {} has no {}: {}", cudnnGetVersion(), what(), status.get_message());
+        if (graph.refusal())
+            plan.refusal = fmt::format("cuDNN {} has no {}: {}", cudnnGetVersion(), what(), *graph.refusal());
         else if (plan.workspace > largest_workspace)
             plan.refusal =
                 fmt::format("cuDNN would need {} MiB of working memory in {}", plan.workspace >> 20, what());
         else
-            plan.graph = std::move(graph);
+            plan.graph.emplace(std::move(graph));
         return plan;
     }
 
@@ -153,9 +152,8 @@ class CudnnAttention::Plans {
     }
 
     void execute(const Plan& plan, Bindings& bindings, void* workspace) const {
-        frontend::error_t status = plan.graph->execute(handle_, bindings, workspace);
-        if (!status.is_good())
-            throw Error(fmt::format("cuDNN's attention failed: {}.", status.get_message()),
+        if (const auto failure = plan.graph->execute(handle_, bindings, workspace))
+            throw Error(fmt::format("cuDNN's attention failed: {}.", *failure),
                         "Run again with CUDNN_LOGLEVEL_DBG=2 and CUDNN_LOGDEST_DBG=stderr to see why.");
     }
 

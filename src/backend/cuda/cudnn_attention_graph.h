@@ -1,18 +1,27 @@
 #pragma once
 
-#include <cudnn_frontend.h>
+#include <cudnn.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
 
 #include "backend/cuda/cudnn_attention_problem.h"
 
-namespace drover::cuda::cudnn {
+namespace cudnn_frontend::graph {
+class Graph;
+}
 
-namespace frontend = cudnn_frontend;
+namespace drover::cuda::cudnn {
 
 /// Names of a graph's tensors other than its operands. An operand is named 1 + operand, its offsets `offsets
 /// + operand`.
 enum Other : std::int64_t { statistics = 1 + operands, query_lengths, key_lengths, offsets };
+
+/// A graph's tensors by name.
+using Bindings = std::unordered_map<std::int64_t, void*>;
 
 /// Where the operand elements that a graph works on are: `summed` pieces have dk and dv packed in memory of
 /// their own.
@@ -26,106 +35,23 @@ struct Places {
     }
 };
 
-/// Makes the graph of one piece.
-class GraphMaker {
+/// The graph of one piece, built for the kernel that is the library's first choice. Its source alone includes
+/// cuDNN's frontend, which takes half a minute to compile.
+class AttentionGraph {
   public:
-    GraphMaker(const Problem& problem, const Pieces& pieces, const Chunk& chunk)
-        : problem_(problem), pieces_(pieces), chunk_(chunk) {}
+    AttentionGraph(cudnnHandle_t handle, const Problem& problem, const Pieces& pieces, const Chunk& chunk);
 
-    std::shared_ptr<frontend::graph::Graph> make() {
-        graph_
-            ->set_io_data_type(problem_.dtype() == DType::bf16 ? frontend::DataType_t::BFLOAT16
-                                                               : frontend::DataType_t::HALF)
-            .set_intermediate_data_type(frontend::DataType_t::FLOAT)
-            .set_compute_data_type(frontend::DataType_t::FLOAT);
-        if (problem_.backward())
-            make_backward();
-        else
-            make_forward();
-        return graph_;
-    }
+    /// Why cuDNN cannot execute it; absent if it can.
+    const std::optional<std::string>& refusal() const { return refusal_; }
+    /// Bytes of working memory that execute() needs.
+    std::int64_t workspace() const { return workspace_; }
+    /// Enqueues it on the handle's stream. Returns what went wrong; absent if nothing did.
+    std::optional<std::string> execute(cudnnHandle_t handle, Bindings& bindings, void* workspace) const;
 
   private:
-    using GraphTensor = std::shared_ptr<frontend::graph::Tensor_attributes>;
-
-    void make_forward() {
-        auto attributes = frontend::graph::SDPA_attributes().set_generate_stats(true);
-        set_common(attributes);
-        auto [result, lse] = graph_->sdpa(input(q), input(k), input(v), attributes);
-        shape(result, out).set_output(true);
-        shape_statistics(*lse).set_output(true);
-    }
-
-    void make_backward() {
-        auto attributes = frontend::graph::SDPA_backward_attributes().set_deterministic_algorithm(true);
-        set_common(attributes);
-        const GraphTensor lse = graph_->tensor(frontend::graph::Tensor_attributes().set_name("statistics"));
-        shape_statistics(*lse);
-        auto [query, key, value] =
-            graph_->sdpa_backward(input(q), input(k), input(v), input(out), input(dout), lse, attributes);
-        shape(query, dq).set_output(true);
-        shape(key, dk).set_output(true);
-        shape(value, dv).set_output(true);
-    }
-
-    template <class Attributes>
-    void set_common(Attributes& attributes) {
-        // A chunk's last query sees its last key.
-        attributes.set_name("attention")
-            .set_attn_scale(problem_.scale)
-            .set_diagonal_alignment(chunk_.queries() == chunk_.keys()
-                                        ? frontend::DiagonalAlignment_t::TOP_LEFT
-                                        : frontend::DiagonalAlignment_t::BOTTOM_RIGHT)
-            .set_diagonal_band_right_bound(0);
-        // cuDNN's bound counts the query itself, as our window does: row − column < bound.
-        if (problem_.window > 0 && problem_.window < chunk_.keys())
-            attributes.set_diagonal_band_left_bound(static_cast<int>(problem_.window));
-        if (problem_.ragged())
-            attributes.set_padding_mask(true)
-                .set_seq_len_q(integers(query_lengths, pieces_.batch, frontend::DataType_t::INT32))
-                .set_seq_len_kv(integers(key_lengths, pieces_.batch, frontend::DataType_t::INT32));
-    }
-
-    GraphTensor integers(std::int64_t uid, std::int64_t count, frontend::DataType_t type) {
-        return graph_->tensor(frontend::graph::Tensor_attributes()
-                                  .set_uid(uid)
-                                  .set_dim({count, 1, 1, 1})
-                                  .set_stride({1, 1, 1, 1})
-                                  .set_data_type(type));
-    }
-
-    GraphTensor input(int operand) {
-        GraphTensor tensor = graph_->tensor(frontend::graph::Tensor_attributes());
-        shape(tensor, operand);
-        return tensor;
-    }
-
-    frontend::graph::Tensor_attributes& shape(const GraphTensor& tensor, int operand) {
-        const Places places(problem_, pieces_, operand);
-        const std::int64_t length = of_keys(operand) ? chunk_.keys() : chunk_.queries();
-        tensor->set_uid(1 + operand)
-            .set_dim({pieces_.batch, of_keys(operand) ? pieces_.key_heads : pieces_.heads, length,
-                      problem_.head_size()})
-            .set_stride({length * places.token_stride, places.head_stride, places.token_stride, 1});
-        if (problem_.ragged())
-            tensor->set_ragged_offset(
-                integers(offsets + operand, pieces_.batch + 1, frontend::DataType_t::INT64));
-        return *tensor;
-    }
-
-    /// Packed: cuDNN's backward reads other layouts wrongly before 9.26.
-    frontend::graph::Tensor_attributes& shape_statistics(frontend::graph::Tensor_attributes& tensor) {
-        const std::int64_t length = chunk_.queries();
-        return tensor.set_uid(statistics)
-            .set_dim({pieces_.batch, pieces_.heads, length, 1})
-            .set_stride({pieces_.heads * length, length, 1, 1})
-            .set_data_type(frontend::DataType_t::FLOAT);
-    }
-
-    const Problem& problem_;
-    const Pieces& pieces_;
-    const Chunk& chunk_;
-    std::shared_ptr<frontend::graph::Graph> graph_ = std::make_shared<frontend::graph::Graph>();
+    std::shared_ptr<cudnn_frontend::graph::Graph> graph_;
+    std::int64_t workspace_ = 0;
+    std::optional<std::string> refusal_;
 };
 
 }  // namespace drover::cuda::cudnn

@@ -1,15 +1,10 @@
 #pragma once
 
-#include <unordered_map>
-
 #include "backend/cuda/cudnn_attention_graph.h"
 #include "backend/cuda/kernels/sequence_map.h"
 
 /// Lengths and offsets of given sequences, in the form that a graph reads.
 namespace drover::cuda::cudnn {
-
-/// A graph's tensors by name.
-using Bindings = std::unordered_map<std::int64_t, void*>;
 
 /// Where the tables are in an operation's memory.
 struct TablePlaces {

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/words.h"
+#include "model/config.h"
 #include "model/families/all.h"
 
 namespace drover {

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "core/hf_compat.h"
-#include "model/config.h"
+#include "core/json.h"
 #include "model/params.h"
 
 namespace drover {
 
 class ConfigReader;
+struct ModelConfig;
 
 /// A leaf of a decoder block, and the storage that it is part of.
 struct BlockLeaf {

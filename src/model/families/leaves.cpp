@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "model/config.h"
+
 namespace drover {
 namespace {
 

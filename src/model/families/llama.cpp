@@ -1,3 +1,4 @@
+#include "model/config.h"
 #include "model/config_reader.h"
 #include "model/families/all.h"
 #include "model/families/leaves.h"

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "core/hf_compat.h"
-#include "data/rows/training_rows.h"
-#include "data/sampling/sampler.h"
+#include "core/json.h"
 #include "model/block_shape.h"
-#include "model/init.h"
+#include "model/init_kind.h"
 #include "model/recompute.h"
 #include "optim/optimizer.h"
 #include "parallel/schedule/step_schedule.h"
 #include "parallel/store_layout.h"
+#include "run/settings/data_settings.h"
 #include "train/state/trainer_settings.h"
 
 /// Everything that a user can request of a run, as typed values. A front end (a command line, the C++ API,
@@ -36,36 +36,6 @@ struct ModelSettings {
     std::int64_t num_layers = -1;   ///< > 0: instead of the config's
     std::int64_t hidden_size = -1;  ///< > 0: instead of the config's
     bool saves_use_cache = false;   ///< use_cache of the saved config
-};
-
-/// A dataset as a folder, a file or a name of the Hub.
-struct NamedDataset {
-    std::string name;
-    std::string config_name{};  ///< empty: the only one, or the default
-    std::string text_column{};  ///< empty: "text", or the first column
-};
-
-/// The data to train on and to evaluate, and how text becomes rows.
-struct DataSettings {
-    std::vector<NamedDataset> datasets{};  ///< empty: the files
-    /// One for each of several datasets: their shares of the training examples are in this proportion. Empty:
-    /// the datasets are trained on as one.
-    std::vector<double> dataset_weights{};
-    std::string train_file{};
-    std::string validation_file{};
-    std::string text_column{};  ///< of the files; empty: "text", or the first column
-    Packing packing = Packing::hf;
-    bool packing_is_given = false;             ///< otherwise files of tokens decide
-    std::string pad_token{};                   ///< "eos", "unk" or a token's text; empty: the tokenizer's
-    std::optional<std::int64_t> block_size{};  ///< absent: from tokenizer and model
-    std::optional<std::int64_t> max_train_samples{};
-    std::optional<std::int64_t> max_eval_samples{};
-    bool streaming = false;
-    bool overwrite_cache = false;
-    int validation_split_percentage = 5;
-    std::optional<std::int64_t> preprocessing_num_workers{};
-    bool keep_linebreaks = true;
-    SampleOrder order = SampleOrder::shuffled;  ///< of training
 };
 
 /// How a step is computed, apart from precision and mesh.

@@ -6,6 +6,7 @@
 
 #include "core/console.h"
 #include "core/python_text.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 

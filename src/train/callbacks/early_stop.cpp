@@ -6,6 +6,7 @@
 
 #include "train/state/agreed_error.h"
 #include "train/state/learning_rate.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "train/loop/trainer_callback.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 

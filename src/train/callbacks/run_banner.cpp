@@ -7,6 +7,7 @@
 #include "core/console.h"
 #include "core/number_text.h"
 #include "train/callbacks/run_summary.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 

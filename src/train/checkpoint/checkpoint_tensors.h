@@ -1,10 +1,11 @@
 #pragma once
 
 #include "io/tensor_files.h"
-#include "model/config.h"
 #include "optim/optimizer.h"
 
 namespace drover {
+
+struct ModelConfig;
 
 /// The parts of a model and its optimizer that one rank saves. Everything it points to must outlive its use.
 struct SavedTensors {

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "io/checkpoint_manifest.h"
 #include "io/model_folder.h"
+#include "model/config.h"
 #include "model/params.h"
 #include "train/state/trainer_state.h"
 

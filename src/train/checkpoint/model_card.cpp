@@ -7,6 +7,7 @@
 #include <cctype>
 
 #include "core/python_text.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 namespace {

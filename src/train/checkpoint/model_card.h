@@ -8,6 +8,8 @@
 
 namespace drover {
 
+struct TrainerSettings;
+
 /// Facts for the model card that are not in the run's state.
 struct ModelCardFacts {
     std::string name;          ///< of the model; usually the last part of output_dir

@@ -6,6 +6,7 @@
 #include "core/arena.h"
 #include "core/number_text.h"
 #include "train/engine/planning_mesh.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

@@ -1,12 +1,18 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "comm/collective_call.h"
-#include "train/engine/train_engine.h"
+#include "core/tensor.h"
 
 namespace drover {
+
+class Mesh;
+struct ModelConfig;
+struct TrainEngineOptions;
 
 /// What one rank sends in one update, along one mesh axis with one kind of collective.
 struct PlannedCollective {

@@ -7,6 +7,7 @@
 #include "io/checkpoint_manifest.h"
 #include "model/params.h"
 #include "train/checkpoint/hf_checkpoint.h"
+#include "train/engine/train_engine.h"
 #include "train/state/agreed_error.h"
 
 namespace drover {
@@ -55,6 +56,10 @@ EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend
       checkpoints_(checkpoints),
       parameters_(count_parameters(config)),
       writer_(backend, mesh, checkpoints.buffer_bytes) {}
+
+UpdateResult EngineModel::update(std::span<const Batch> micro_batches, double learning_rate) {
+    return engine_.step(micro_batches, learning_rate);
+}
 
 std::vector<BatchEvaluation> EngineModel::evaluate(const Batch& batch) {
     const EvaluationResult whole = engine_.evaluate(batch);

@@ -2,11 +2,14 @@
 
 #include <functional>
 
-#include "train/engine/train_engine.h"
+#include "io/model_folder.h"
 #include "train/engine/training_model.h"
 #include "train/state/run_facts.h"
 
 namespace drover {
+
+class TrainEngine;
+struct ModelConfig;
 
 struct CheckpointOptions {
     bool with_optimizer = true;                           ///< false: --save_only_model
@@ -26,9 +29,7 @@ class EngineModel final : public TrainingModel {
     EngineModel(TrainEngine& engine, const ModelConfig& config, Backend& backend, const Mesh& mesh,
                 AfterSave after_save = {}, CheckpointOptions checkpoints = {});
 
-    UpdateResult update(std::span<const Batch> micro_batches, double learning_rate) override {
-        return engine_.step(micro_batches, learning_rate);
-    }
+    UpdateResult update(std::span<const Batch> micro_batches, double learning_rate) override;
     std::vector<BatchEvaluation> evaluate(const Batch& batch) override;
     void save(const std::filesystem::path& folder) override;
     void load(const std::filesystem::path& folder) override;

@@ -1,20 +1,15 @@
 #pragma once
 
+#include "train/engine/loss_scaling.h"
+
 namespace drover {
 
 /// Dynamic loss scaling, as in torch.amp.GradScaler: scales up fp16 gradients that would underflow, and finds
 /// the factor by trial. Numbers are kept in fp32, as in torch.
 class LossScaler {
   public:
-    struct Settings {
-        float initial = 65536;
-        float growth = 2;
-        float backoff = 0.5f;
-        int growth_interval = 2000;  ///< steps with finite gradients before the scale grows
-    };
-
     LossScaler() = default;
-    explicit LossScaler(const Settings& settings) : settings_(settings), scale_(settings.initial) {}
+    explicit LossScaler(const LossScaling& settings) : settings_(settings), scale_(settings.initial) {}
 
     float scale() const { return scale_; }
     /// Steps with finite gradients since the scale last changed.
@@ -28,7 +23,7 @@ class LossScaler {
     void update(bool gradients_finite);
 
   private:
-    Settings settings_;
+    LossScaling settings_;
     float scale_ = settings_.initial;
     int good_steps_ = 0;
 };

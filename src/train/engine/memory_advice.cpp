@@ -9,6 +9,7 @@
 
 #include "core/number_text.h"
 #include "train/engine/pipeline_memory.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

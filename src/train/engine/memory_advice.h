@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
-#include "train/engine/train_engine.h"
-
 namespace drover {
+
+class Backend;
+class Mesh;
+struct ModelConfig;
+struct TrainEngineOptions;
 
 /// The memory a plan may use.
 struct MemoryLimits {

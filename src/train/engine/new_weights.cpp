@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/config.h"
 #include "train/engine/added_rows.h"
 
 namespace drover {
@@ -15,8 +16,7 @@ NewWeights::NewWeights(const ModelConfig& config, const HfCompat& compat, std::u
     : config_(before_resize(config)),
       spec_(make_param_spec(config_, compat)),
       seed_(seed),
-      init_(kind == InitKind::hugging_face ? std::make_unique<HfInit>(config_, spec_, seed)
-                                           : nullptr) {}
+      init_(kind == InitKind::hugging_face ? std::make_unique<HfInit>(config_, spec_, seed) : nullptr) {}
 
 void NewWeights::fill(const OwnedLeaf& leaf, std::span<float> out) const {
     if (init_)

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "model/config.h"
 #include "model/init.h"
 #include "model/params.h"
 

@@ -8,51 +8,22 @@
 #include <span>
 #include <string>
 
-#include "core/hf_compat.h"
 #include "io/model_folder.h"
 #include "model/causal_lm.h"
-#include "model/init.h"
+#include "model/config.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer.h"
-#include "parallel/schedule/step_schedule.h"
 #include "train/checkpoint/checkpoint_tensors.h"
 #include "train/checkpoint/optimizer_source.h"
 #include "train/engine/loss_scaler.h"
 #include "train/engine/step_executor.h"
 #include "train/engine/step_readback.h"
+#include "train/engine/train_engine_options.h"
 #include "train/engine/training_model.h"
 
 namespace drover {
 
 class WeightUpload;
-
-struct TrainEngineOptions {
-    CausalLmOptions model;
-    OptimizerSettings optimizer{};
-    double max_gradient_norm = 1.0;  ///< ≤ 0: no clipping
-    HfCompat compat;
-    InitKind init = InitKind::hugging_face;  ///< of randomly drawn weights
-    Sharding sharding = Sharding::replicated;
-    PipelineSettings pipeline{};  ///< for a mesh with several pipeline ranks
-    /// The replicas' micro-batches are parts of one batch, as under SPMD; otherwise each is its own batch.
-    /// This matters for older releases, which take the mean over a batch.
-    bool shared_batches = false;
-    std::uint64_t noise_seed = 42;  ///< for the noise of router_jitter_noise and NEFTune
-    bool sequence_parallel =
-        false;  ///< between the seams of tensor parallelism, each rank holds its share of the tokens
-    /// A step whose loss or gradient norm is not finite leaves weights, optimizer state and step count as
-    /// they were.
-    bool skip_non_finite = false;
-    /// The optimizer's moments and master copies are in host memory that the device can access.
-    bool offload_optimizer = false;
-    /// Only weights and forward passes: no memory for gradients and optimizer, and no steps.
-    bool evaluation_only = false;
-    std::optional<LossScaler::Settings>
-        loss_scaling{};  ///< implies skip_non_finite for gradients that overflow
-};
-
-/// Whether the loss is computed from per-batch means, as older releases of transformers do.
-bool takes_means_of_batches(const TrainEngineOptions& options);
 
 /// A sample of a model's weights, in the dtype used for computation.
 struct WeightSample {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/convert.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

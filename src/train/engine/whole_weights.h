@@ -1,13 +1,17 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 #include <vector>
 
-#include "train/engine/train_engine.h"
-
 /// An engine's weights as host tensors, however they are distributed over the ranks.
 namespace drover {
+
+class Backend;
+class Mesh;
+class TrainEngine;
+struct OwnedLeaf;
 
 /// Whether this rank holds every leaf whole and up to date, so that it can read one without the other ranks.
 bool holds_whole_weights(const TrainEngine& engine);

@@ -8,6 +8,7 @@
 #include "train/loop/trainer_callback.h"
 #include "train/loop/training_data.h"
 #include "train/state/learning_rate.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 

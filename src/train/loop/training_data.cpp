@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "train/state/trainer_settings.h"
+
 namespace drover {
 
 SamplerOptions training_sampler(const TrainerSettings& settings) {

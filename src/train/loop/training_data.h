@@ -4,9 +4,10 @@
 #include <memory>
 
 #include "data/sampling/batch_loader.h"
-#include "train/state/trainer_settings.h"
 
 namespace drover {
+
+struct TrainerSettings;
 
 /// Rows to train on or to evaluate, dealt to this rank in batches. The numbers of an epoch are 0 if they are
 /// unknown before it was read.

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "train/state/step_plan.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 

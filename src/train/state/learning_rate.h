@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
+#include "core/json.h"
 #include "optim/schedule.h"
-#include "train/state/trainer_settings.h"
 
 namespace drover {
+
+struct TrainerSettings;
 
 /// The learning rate of a run: a pure function of the number of updates done, or (reduce_lr_on_plateau) of
 /// the evaluations so far.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/python_text.h"
+#include "model/config.h"
 
 namespace drover {
 namespace {

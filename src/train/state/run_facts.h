@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "core/json.h"
-#include "model/config.h"
 
 namespace drover {
+
+struct ModelConfig;
 
 /// What a checkpoint records about its run apart from settings and counters, so that a resumed run can tell
 /// whether it has changed.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 namespace {

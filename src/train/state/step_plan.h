@@ -1,8 +1,10 @@
 #pragma once
 
-#include "train/state/trainer_settings.h"
+#include <cstdint>
 
 namespace drover {
+
+struct TrainerSettings;
 
 /// The number of steps of a run, as Hugging Face counts since 4.52: an epoch's last accumulation window may
 /// be short. If the length of an epoch is unknown, all updates count as one epoch.

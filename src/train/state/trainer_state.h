@@ -4,12 +4,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/json.h"
-#include "train/state/trainer_settings.h"
 
 namespace drover {
 
+struct TrainerSettings;
 struct TrainerState;
 
 /// What the loop was asked to do next.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "train/state/trainer_settings.h"
+
 namespace drover {
 namespace {
 

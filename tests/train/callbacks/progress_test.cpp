@@ -8,6 +8,7 @@
 #include "train/callbacks/run_banner.h"
 #include "train/callbacks/run_summary.h"
 #include "train/golden_run.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 namespace {

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "train/state/trainer_settings.h"
+
 namespace drover {
 namespace {
 

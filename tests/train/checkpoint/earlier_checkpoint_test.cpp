@@ -4,6 +4,7 @@
 #include "support/golden.h"
 #include "support/test_backend.h"
 #include "train/engine/engine_model.h"
+#include "train/engine/train_engine.h"
 #include "train/single_mesh.h"
 
 namespace drover {

@@ -8,6 +8,7 @@
 #include "data/fakes.h"
 #include "data/packing/token_file_writer.h"
 #include "support/test_backend.h"
+#include "train/engine/train_engine.h"
 #include "train/loop/trainer.h"
 #include "train/single_mesh.h"
 #include "train/trainer_log_golden.h"

@@ -46,7 +46,7 @@ class ScaledSteps : public ::testing::TestWithParam<const char*> {
 TEST_P(ScaledSteps, TrainAsUnscaledOnesDo) {
     TrainEngineOptions options = golden_.options(Precision::fp32());
     const auto plain = golden_.engine(*backend_, options);
-    options.loss_scaling = LossScaler::Settings{.initial = 1024, .growth_interval = 2};
+    options.loss_scaling = LossScaling{.initial = 1024, .growth_interval = 2};
     const auto scaled = golden_.engine(*backend_, options);
     for (int step = 0; step < 4; ++step) {
         EXPECT_EQ(scaled->loss_scaler()->scale(), step < 2 ? 1024 : 2048);
@@ -62,7 +62,7 @@ TEST_P(ScaledSteps, TrainAsUnscaledOnesDo) {
 
 TEST_P(ScaledSteps, ThatOverflowAreSkippedAndHalveTheScale) {
     TrainEngineOptions options = golden_.options(Precision::fp32());
-    options.loss_scaling = LossScaler::Settings{.initial = std::numeric_limits<float>::max()};
+    options.loss_scaling = LossScaling{.initial = std::numeric_limits<float>::max()};
     const auto engine = golden_.engine(*backend_, options);
     // A steep head: the gradient through it is too large for fp32 once it is scaled.
     const Tensor head = engine->store().owned().back().param;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/test_backend.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

@@ -11,6 +11,7 @@
 #include "train/callbacks/early_stop.h"
 #include "train/dealt_data.h"
 #include "train/engine/engine_model.h"
+#include "train/engine/train_engine.h"
 #include "train/single_mesh.h"
 
 namespace drover {
@@ -56,7 +57,7 @@ struct ResumeCase {
     double momentum = 0;
     double neftune_alpha = 0;
     double label_smoothing = 0;
-    std::optional<LossScaler::Settings> loss_scaling{};
+    std::optional<LossScaling> loss_scaling{};
     std::uint64_t buffer_bytes = std::uint64_t{1} << 30;
     std::uint64_t max_shard_bytes = 5'000'000'000;
     double logging_steps = 2;
@@ -93,7 +94,7 @@ const std::vector<ResumeCase>& resume_cases() {
         {.name = "adamw_streamed_through_a_small_buffer", .config = wide, .buffer_bytes = 0},
         {.name = "adamw_shards", .max_shard_bytes = 9000},
         {.name = "adamw_loss_scaler_skips",
-         .loss_scaling = LossScaler::Settings{.initial = 3e38f, .growth_interval = 3}},
+         .loss_scaling = LossScaling{.initial = 3e38f, .growth_interval = 3}},
         {.name = "adamw_plateau", .saved_step = 6, .schedule = "reduce_lr_on_plateau", .evaluates = true},
         {.name = "adamw_offloaded", .precision = Precision::with_master(DType::bf16), .offloaded = true},
         {.name = "adafactor_fp32", .optimizer = "adafactor"},

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/precision.h"
+#include "model/block_shape.h"
+#include "model/recompute.h"
+
+namespace drover {
+
+/// Whether the next unit's weights are requested while one computes, or only when they are needed. Without
+/// sharded weights it makes no difference.
+struct GatherAhead {
+    bool forward = true;
+    bool backward = true;
+};
+
+/// The largest micro-batch that a model must hold, and how it trades memory for time.
+struct CausalLmOptions {
+    Precision precision;
+    RecomputePolicy recompute;
+    MoeMode moe_mode = MoeMode::grouped;
+    std::int64_t rows = 1;        ///< of the largest micro-batch
+    std::int64_t row_length = 1;  ///< of the longest row
+    double label_smoothing = 0;  ///< ε: targets are (1 − ε) · one-hot + ε / V, in training and in evaluation
+    std::optional<DType> rope_rounding{};  ///< of the cosines and sines; absent: as the residual stream
+    double neftune_alpha = 0;  ///< training adds U(−m, m) to the embeddings, m = alpha / √(row length · H)
+    GatherAhead gather_ahead{};
+    bool weight_gradients_wait = false;  ///< backwards come in two parts
+    bool outputs_wait = false;           ///< the head's backward does not always follow its chunk's forward
+    int batches = 1;                     ///< micro-batches that are on their way through the rank at a time
+};
+
+}  // namespace drover
