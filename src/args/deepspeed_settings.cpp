@@ -324,11 +324,19 @@ class DeepSpeedReader {
                            "graph_harvesting",
                            "dataloader_drop_last"},
                           "belongs to DeepSpeed's engine, which is not used.");
-        for (const char* key : {"compression_training", "curriculum_learning", "data_efficiency",
-                                "progressive_layer_drop", "sparse_attention", "quantize_training", "pipeline",
-                                "tensor_parallel", "hybrid_engine", "eigenvalue"})
+        for (const char* key :
+             {"compression_training", "curriculum_learning", "data_efficiency", "progressive_layer_drop",
+              "sparse_attention", "quantize_training", "hybrid_engine", "eigenvalue"})
             if (reader_.has(key))
                 reader_.fail(key, "changes the training in a way that is not available", "Remove the block.");
+        struct Block {
+            const char *key, *flag;
+        };
+        for (const auto& [key, flag] :
+             {Block{"pipeline", "pipeline_parallel_size"}, Block{"tensor_parallel", "tensor_parallel_size"}})
+            if (reader_.has(key))
+                reader_.fail(key, "does not spread the model here",
+                             fmt::format("Remove the block, and use --{}.", flag));
     }
 
     ObjectReader reader_;

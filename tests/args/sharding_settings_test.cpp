@@ -196,6 +196,9 @@ TEST(DeepSpeed, BlocksWithoutTheirNumbersUseTheCommandLines) {
 }
 
 TEST(DeepSpeed, BadConfigs) {
+    EXPECT_MENTIONS(deepspeed_error(R"({"pipeline": {"stages": 2}})"), "use --pipeline_parallel_size");
+    EXPECT_MENTIONS(deepspeed_error(R"({"tensor_parallel": {"autotp_size": 2}})"),
+                    "use --tensor_parallel_size");
     EXPECT_MENTIONS(deepspeed_error(R"({"zero_optimisation": {}})"), "zero_optimization");
     EXPECT_MENTIONS(deepspeed_error(R"({"zero_optimization": {"stage": 4}})"), "stage is 4");
     EXPECT_MENTIONS(deepspeed_error(R"({"zero_optimization": {"stagee": 3}})"), "Did you mean stage?");
