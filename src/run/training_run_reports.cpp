@@ -41,7 +41,7 @@ void TrainingRun::describe() const {
             say(fmt::format("Besides, CUDA's libraries take up to {} of the GPU.",
                             bytes_text(backend_->reserved_bytes())));
         if (settings_.logs.mesh_details)
-            say(placement_table(make_param_spec(model_.config), **mesh_, mesh_plan_.sharding,
+            say(placement_table(engine_->store().spec(), **mesh_, mesh_plan_.sharding,
                                 precision_.parameters));
         if (training_) describe_steps();
         check_memory();

@@ -150,7 +150,7 @@ TEST_F(MeshData, CommunicationIsTimedOnRequest) {
 TEST_F(MeshData, APipelineIsDescribed) {
     const std::string run =
         "--pipeline_parallel_size 2 --virtual_pipeline_size 2 --num_layer 6 --gradient_accumulation_steps 3 "
-        "--pipeline_schedule zero_bubble --recompute full --dry_run ";
+        "--pipeline_schedule zero_bubble --recompute full --spmd_debug --dry_run ";
     const test::Outcome described = train_on(2, "out", run);
     ASSERT_EQ(described.exit_code, 0) << described.output;
     for (const char* part :
@@ -160,6 +160,8 @@ TEST_F(MeshData, APipelineIsDescribed) {
           "weight gradients are computed at once", "Memory of pipeline rank ",
           "outside the pipeline's bubble"})
         EXPECT_EQ(count_of(described.output, part), 1u) << part << "\n" << described.output;
+    EXPECT_EQ(count_of(described.output, "  model.embed_tokens.weight"), 1u) << described.output;
+    EXPECT_EQ(count_of(described.output, "  model.norm.weight"), 0u) << "it is on the other rank";
     const test::Outcome refused = train_on(2, "out", run + "--memory_fraction 1e-6");
     EXPECT_EQ(refused.exit_code, 1);
     EXPECT_EQ(count_of(refused.output, "in pipeline rank "), 1u) << refused.output;
