@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <tuple>
@@ -13,24 +12,10 @@
 namespace drover {
 namespace {
 
-constexpr int steps = 10;
-
-/// DROVER_MESH_MATRIX=1 selects the full matrix, a larger number N every Nth of its cases. Without it, all
-/// pairs of choices.
-std::vector<test::MatrixCase> chosen_cases() {
-    const std::vector<test::MatrixCase> all = test::full_matrix();
-    const char* every = std::getenv("DROVER_MESH_MATRIX");
-    if (every == nullptr) return test::covering_pairs(all);
-    const auto stride = static_cast<std::size_t>(std::max(1L, std::strtol(every, nullptr, 10)));
-    std::vector<test::MatrixCase> some;
-    for (std::size_t i = 0; i < all.size(); i += stride) some.push_back(all[i]);
-    return some;
-}
-
-TEST(MeshMatrix, TrainsAsOneProcessDoes) {
+/// Trains `steps` updates in each of the cases and on one process, and compares.
+void expect_matrix_as_one_process(const std::vector<test::MatrixCase>& cases, int steps) {
     omp_set_num_threads(1);
     std::map<std::tuple<std::string, std::string, int, std::int64_t>, test::MeshRun> runs;  // on one process
-    const auto cases = chosen_cases();
     for (const auto& [model, mesh_case, choices] : cases) {
         const auto [alone, is_new] =
             runs.try_emplace({model.name, mesh_case.optimizer, mesh_case.accumulation, mesh_case.last_rows});
@@ -40,6 +25,14 @@ TEST(MeshMatrix, TrainsAsOneProcessDoes) {
             << model.name << ", " << mesh_case.text();
     }
     std::printf("%zu cases\n", cases.size());
+}
+
+TEST(MeshMatrix, TrainsAsOneProcessDoes) {
+    expect_matrix_as_one_process(test::chosen_cases(test::full_matrix()), 10);
+}
+
+TEST(PipelineMatrix, TrainsAsOneProcessDoes) {
+    expect_matrix_as_one_process(test::chosen_cases(test::full_pipeline_matrix()), 4);
 }
 
 /// The few cases lack triples of choices compared with the full matrix, but no pairs.
@@ -52,10 +45,11 @@ TEST(MeshMatrix, FewCasesHaveAllPairs) {
                     pairs.emplace(i, one.choices[i], j, one.choices[j]);
         return pairs;
     };
-    const auto all = test::full_matrix();
-    const auto few = test::covering_pairs(all);
-    EXPECT_EQ(pairs_of(few), pairs_of(all));
-    EXPECT_LT(few.size() * 20, all.size());
+    for (const auto& all : {test::full_matrix(), test::full_pipeline_matrix()}) {
+        const auto few = test::covering_pairs(all);
+        EXPECT_EQ(pairs_of(few), pairs_of(all));
+        EXPECT_LT(few.size() * 20, all.size());
+    }
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ inline std::set<std::string> complaints_on_threads(const MeshModel& model, const
         omp_set_num_threads(1);
         const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
         const MeshRun run = train_on_mesh(model, mesh_case, mesh, steps);
-        const std::string complaint = compare(run, alone).complaint();
+        const std::string complaint = compare(run, alone).complaint(mesh_case.precision);
         const std::lock_guard lock(guard);
         if (!complaint.empty()) complaints.insert(complaint);
     });

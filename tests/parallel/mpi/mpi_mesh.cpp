@@ -68,30 +68,69 @@ std::vector<MeshCase> corner_cases(int ranks) {
     return corners;
 }
 
+/// Pipelines alone, with every schedule, and with something inside each stage.
+std::vector<MeshCase> pipeline_corners(int ranks) {
+    using Kind = PipelineScheduleKind;
+    std::vector<MeshCase> corners{
+        {.shape = {.pp = ranks}, .accumulation = 5},
+        {.shape = {.pp = ranks}, .accumulation = 5, .schedule = Kind::zero_bubble},
+    };
+    const auto add = [&](const MeshShape& shape, Sharding sharding, Kind kind) {
+        corners.push_back({.shape = shape,
+                           .sharding = sharding,
+                           .sequence_parallel = shape.tp > 1,
+                           .accumulation = 5,
+                           .schedule = kind,
+                           .chunks = 2});
+    };
+    if (ranks == 2) {
+        add({.pp = 2}, Sharding::replicated, Kind::one_forward_one_backward);
+        add({.pp = 2}, Sharding::replicated, Kind::zero_bubble);
+    } else if (ranks == 4) {
+        add({.pp = 2, .tp = 2}, Sharding::replicated, Kind::one_forward_one_backward);
+        add({.pp = 2, .data = 2}, Sharding::zero1, Kind::zero_bubble);
+        add({.pp = 2, .data = 2}, Sharding::zero3, Kind::one_forward_one_backward);
+    }
+    return corners;
+}
+
+/// A model and the cases in which it is trained.
+struct ModelCases {
+    MeshModel model;
+    std::vector<MeshCase> cases;
+};
+
 /// The corner cases in fp32, and for a Llama and a Mixtral also in bf16.
-std::vector<MeshCase> cases_of(const MeshModel& model, int ranks) {
-    std::vector<MeshCase> cases = corner_cases(ranks);
+ModelCases in_fp32_and_bf16(const MeshModel& model, const std::vector<MeshCase>& corners) {
+    std::vector<MeshCase> cases = corners;
     if (model.name == "grouped-query" || model.name == "mixtral")
-        for (MeshCase mesh_case : corner_cases(ranks)) {
+        for (MeshCase mesh_case : corners) {
             mesh_case.precision = Precision::with_master(DType::bf16);
             cases.push_back(mesh_case);
         }
-    return cases;
+    return {model, cases};
+}
+
+std::vector<ModelCases> all_cases(int ranks) {
+    std::vector<ModelCases> all;
+    for (const MeshModel& model : mesh_models()) all.push_back(in_fp32_and_bf16(model, corner_cases(ranks)));
+    for (const MeshModel& model : pipeline_models(5))
+        all.push_back(in_fp32_and_bf16(model, pipeline_corners(ranks)));
+    return all;
 }
 
 int check_corners(const Site& site) {
     const World& world = site.world();
     int complaints = 0, cases = 0;
-    for (const MeshModel& model : mesh_models()) {
+    for (const auto& [model, model_cases] : all_cases(world.size())) {
         if (!site.trains(model)) continue;
         std::map<std::pair<int, DType>, MeshRun> runs;  // on one process, by accumulation and precision
-        for (const MeshCase& mesh_case : cases_of(model, world.size())) {
+        for (const MeshCase& mesh_case : model_cases) {
             const auto [alone, is_new] =
                 runs.try_emplace({mesh_case.accumulation, mesh_case.precision.parameters});
             if (is_new)
-                alone->second = train_on_mesh(
-                    model, {.accumulation = mesh_case.accumulation, .precision = mesh_case.precision}, Mesh(),
-                    site.steps(), site.backend());
+                alone->second =
+                    train_on_mesh(model, mesh_case.alone(), Mesh(), site.steps(), site.backend());
             const Mesh mesh = site.mesh(mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
             if (world.rank() == 0 && cases == 0)
                 std::fputs(

@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <mutex>
+#include <optional>
+
+#include "parallel/threads_run.h"
+
+// A pipeline computes the same operations in another order, and adds up gradients in the same one.
+
+namespace drover {
+namespace {
+
+constexpr int bits_steps = 3;
+using Kind = PipelineScheduleKind;
+
+/// What the first rank gathers.
+test::MeshRun run_on_threads(const test::MeshModel& model, const test::MeshCase& mesh_case) {
+    std::mutex guard;
+    std::optional<test::MeshRun> first;
+    run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+        omp_set_num_threads(1);
+        const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+        test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, bits_steps);
+        const std::lock_guard lock(guard);
+        if (mesh.rank() == 0) first = std::move(run);
+    });
+    return *first;
+}
+
+void expect_equal_bits(const test::MeshRun& run, const test::MeshRun& expected, const std::string& what) {
+    EXPECT_EQ(run.losses, expected.losses) << what;
+    EXPECT_EQ(run.norms, expected.norms) << what;
+    EXPECT_EQ(run.evaluated_loss, expected.evaluated_loss) << what;
+    EXPECT_EQ(run.correct, expected.correct) << what;
+    EXPECT_TRUE(run.weights == expected.weights) << what << ": " << test::compare(run, expected).text();
+}
+
+/// Where weight gradients wait, they are added up in the same order as where they do not.
+TEST(PipelineBits, ZeroBubbleHasThoseOfOneForwardOneBackward) {
+    const std::vector<test::MeshCase> cases{
+        {.shape = {.pp = 2}, .accumulation = 5},
+        {.shape = {.pp = 4}, .accumulation = 8},
+        {.shape = {.pp = 2}, .accumulation = 6, .optimizer = "adafactor", .chunks = 2},
+        {.shape = {.pp = 2, .tp = 2}, .sequence_parallel = true, .accumulation = 3},
+        {.shape = {.pp = 2, .data = 2},
+         .sharding = Sharding::zero1,
+         .accumulation = 4,
+         .last_rows = 3,
+         .chunks = 2},
+    };
+    for (const test::MeshModel& model : test::pipeline_models(5))
+        for (test::MeshCase mesh_case : cases) {
+            const test::MeshRun expected = run_on_threads(model, mesh_case);
+            mesh_case.schedule = Kind::zero_bubble;
+            expect_equal_bits(run_on_threads(model, mesh_case), expected,
+                              model.name + ", " + mesh_case.text());
+        }
+}
+
+/// All but a tied embedding, whose gradients are added up in another order.
+TEST(PipelineBits, AreThoseOfOneProcess) {
+    for (const Precision& precision :
+         {Precision::fp32(), Precision::with_master(DType::bf16), Precision::pure_bf16()}) {
+        const std::vector<test::MeshCase> cases{
+            {.shape = {.pp = 2}, .accumulation = 3, .precision = precision},
+            {.shape = {.pp = 4}, .accumulation = 3, .precision = precision, .schedule = Kind::zero_bubble},
+            {.shape = {.pp = 2},
+             .accumulation = 3,
+             .precision = precision,
+             .recompute = Recompute::full,
+             .chunks = 2},
+            {.shape = {.pp = 2},
+             .accumulation = 3,
+             .precision = precision,
+             .schedule = Kind::zero_bubble,
+             .chunks = 2},
+        };
+        for (const test::MeshModel& model : test::pipeline_models(5)) {
+            if (model.config.tie_word_embeddings) continue;
+            omp_set_num_threads(1);
+            const test::MeshRun alone = test::train_on_mesh(model, cases[0].alone(), Mesh(), bits_steps);
+            for (const test::MeshCase& mesh_case : cases)
+                expect_equal_bits(run_on_threads(model, mesh_case), alone,
+                                  model.name + ", " + mesh_case.text());
+        }
+    }
+}
+
+}  // namespace
+}  // namespace drover
