@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -120,7 +121,7 @@ TEST(NonFiniteOnAPipeline, IsNamedAsOnOneProcess) {
         {{"model.norm.weight", nan}},
     };
     const std::vector<Poison> activations{
-        {{"model.layers.0.self_attn.o_proj.weight", huge}},
+        {{"model.layers.0.self_attn.v_proj.weight", 1e20f}, {"model.layers.0.self_attn.o_proj.weight", huge}},
         {{"model.layers.3.mlp.up_proj.weight", 1e20f}, {"model.layers.3.mlp.down_proj.weight", huge}},
         {{"model.norm.weight", huge}},
     };
