@@ -82,11 +82,15 @@ TEST(PipelineFeatures, MeansOfBatches) {
     }
 }
 
+/// With SGD: a sequence of one token has gradients that are only rounding errors, and AdamW moves weights as
+/// far for those as for others.
 TEST(PipelineFeatures, PaddedAndPackedRows) {
     for (const char* name : {"grouped-query", "mixtral"})
         for (const test::RowKind kind : {test::RowKind::padded, test::RowKind::packed})
-            expect_pipelines_as_one_process(pipeline_model(name),
-                                            [&](test::MeshCase& mesh_case) { mesh_case.row_kind = kind; });
+            expect_pipelines_as_one_process(pipeline_model(name), [&](test::MeshCase& mesh_case) {
+                mesh_case.optimizer = "sgd";
+                mesh_case.row_kind = kind;
+            });
 }
 
 /// The plan has room for fewer micro-batches than it is made for, whatever their number.
