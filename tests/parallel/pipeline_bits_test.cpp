@@ -6,7 +6,7 @@
 
 #include "parallel/threads_run.h"
 
-// A pipeline computes the same operations in another order, and adds up gradients in the same one.
+// A pipeline does the same operations in another order, and adds up gradients in the same one.
 
 namespace drover {
 namespace {
@@ -58,32 +58,32 @@ TEST(PipelineBits, ZeroBubbleHasThoseOfOneForwardOneBackward) {
         }
 }
 
-/// All but a tied embedding, whose gradients are added up in another order.
-TEST(PipelineBits, AreThoseOfOneProcess) {
-    for (const Precision& precision :
-         {Precision::fp32(), Precision::with_master(DType::bf16), Precision::pure_bf16()}) {
-        const std::vector<test::MeshCase> cases{
-            {.shape = {.pp = 2}, .accumulation = 3, .precision = precision},
-            {.shape = {.pp = 4}, .accumulation = 3, .precision = precision, .schedule = Kind::zero_bubble},
-            {.shape = {.pp = 2},
-             .accumulation = 3,
-             .precision = precision,
-             .recompute = Recompute::full,
-             .chunks = 2},
-            {.shape = {.pp = 2},
-             .accumulation = 3,
-             .precision = precision,
-             .schedule = Kind::zero_bubble,
-             .chunks = 2},
-        };
-        for (const test::MeshModel& model : test::pipeline_models(5)) {
-            if (model.config.tie_word_embeddings) continue;
-            omp_set_num_threads(1);
-            const test::MeshRun alone = test::train_on_mesh(model, cases[0].alone(), Mesh(), bits_steps);
-            for (const test::MeshCase& mesh_case : cases)
-                expect_equal_bits(run_on_threads(model, mesh_case), alone,
+/// Stages compute what the same ranks without a pipeline do, and add it up in the same order. All but a tied
+/// embedding, whose gradients come from two stages.
+TEST(PipelineBits, AreThoseOfTheMeshWithoutAPipeline) {
+    const std::vector<test::MeshCase> cases{
+        {.shape = {.pp = 2}},
+        {.shape = {.pp = 4}, .schedule = Kind::zero_bubble},
+        {.shape = {.pp = 2}, .recompute = Recompute::full, .chunks = 2},
+        {.shape = {.pp = 2}, .schedule = Kind::zero_bubble, .chunks = 2},
+        {.shape = {.pp = 2, .tp = 2}, .sequence_parallel = true, .chunks = 2},
+        {.shape = {.pp = 2, .data = 2}, .sharding = Sharding::zero1, .schedule = Kind::zero_bubble},
+        {.shape = {.pp = 2, .data = 2}, .sharding = Sharding::zero3, .last_rows = 3, .chunks = 2},
+    };
+    for (const test::MeshModel& model : test::pipeline_models(5)) {
+        if (model.config.tie_word_embeddings) continue;
+        for (const Precision& precision :
+             {Precision::fp32(), Precision::with_master(DType::bf16), Precision::pure_bf16()})
+            for (test::MeshCase mesh_case : cases) {
+                mesh_case.accumulation = 3;
+                mesh_case.precision = precision;
+                test::MeshCase without = mesh_case;
+                without.shape.pp = without.chunks = 1;
+                without.schedule = Kind::one_forward_one_backward;
+                without.recompute = Recompute::none;
+                expect_equal_bits(run_on_threads(model, mesh_case), run_on_threads(model, without),
                                   model.name + ", " + mesh_case.text());
-        }
+            }
     }
 }
 

@@ -142,6 +142,9 @@ TEST(NonFiniteOnAPipeline, IsNamedAsOnOneProcess) {
     for (const test::MeshModel& model : test::pipeline_models(5)) {
         if (model.name != "grouped-query" && model.name != "tied") continue;
         for (const auto& [what, poison] : poisons) {
+            const bool is_of_ends = poison.contains("model.embed_tokens.weight") ||
+                                    poison.contains("model.layers.4.mlp.down_proj.weight");
+            if (model.name == "tied" && !is_of_ends) continue;
             const std::set<std::string> alone = named_with(model, {}, poison);
             ASSERT_EQ(alone.size(), 1u);
             EXPECT_EQ(alone.begin()->find(what), 0u) << *alone.begin();

@@ -8,7 +8,7 @@
 namespace drover {
 namespace {
 
-constexpr int feature_steps = 4;
+constexpr int feature_steps = 3;
 using Kind = PipelineScheduleKind;
 using LossDenominator = HfCompat::LossDenominator;
 
@@ -95,8 +95,8 @@ TEST(PipelineFeatures, PaddedAndPackedRows) {
 
 /// The plan has room for fewer micro-batches than it is made for, whatever their number.
 TEST(PipelineFeatures, ShortLastWindows) {
-    for (const int last : {1, 2, 5})
-        expect_pipelines_as_one_process(pipeline_model(last == 2 ? "mixtral" : "tied"),
+    for (const int last : {1, 5})
+        expect_pipelines_as_one_process(pipeline_model(last == 1 ? "mixtral" : "tied"),
                                         [&](test::MeshCase& mesh_case) {
                                             mesh_case.accumulation = 8;
                                             mesh_case.last_accumulation = last;
@@ -111,14 +111,16 @@ TEST(PipelineFeatures, ShortLastWindows) {
 TEST(PipelineFeatures, WeightsGatheredWhenTheyAreNeeded) {
     for (const char* name : {"tied", "mixtral"})
         for (const Sharding sharding : {Sharding::zero2, Sharding::zero3})
-            for (const int chunks : {1, 2})
-                for (const Recompute recompute : {Recompute::none, Recompute::full})
-                    expect_as_one_process(pipeline_model(name), {.shape = {.pp = 2, .data = 2},
-                                                                 .sharding = sharding,
-                                                                 .accumulation = 3,
-                                                                 .recompute = recompute,
-                                                                 .gathers_ahead = false,
-                                                                 .chunks = chunks});
+            for (const int chunks : {1, 2}) {
+                const bool recomputes = (sharding == Sharding::zero3) == (chunks == 1);
+                expect_as_one_process(pipeline_model(name),
+                                      {.shape = {.pp = 2, .data = 2},
+                                       .sharding = sharding,
+                                       .accumulation = 3,
+                                       .recompute = recomputes ? Recompute::full : Recompute::none,
+                                       .gathers_ahead = false,
+                                       .chunks = chunks});
+            }
 }
 
 TEST(PipelineFeatures, Bfloat16) {
