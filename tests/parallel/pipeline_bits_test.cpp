@@ -1,9 +1,6 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include <mutex>
-#include <optional>
-
 #include "parallel/threads_run.h"
 
 // A pipeline does the same operations in another order, and adds up gradients in the same one.
@@ -13,20 +10,6 @@ namespace {
 
 constexpr int bits_steps = 3;
 using Kind = PipelineScheduleKind;
-
-/// What the first rank gathers.
-test::MeshRun run_on_threads(const test::MeshModel& model, const test::MeshCase& mesh_case) {
-    std::mutex guard;
-    std::optional<test::MeshRun> first;
-    run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
-        omp_set_num_threads(1);
-        const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
-        test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, bits_steps);
-        const std::lock_guard lock(guard);
-        if (mesh.rank() == 0) first = std::move(run);
-    });
-    return *first;
-}
 
 void expect_equal_bits(const test::MeshRun& run, const test::MeshRun& expected, const std::string& what) {
     EXPECT_EQ(run.losses, expected.losses) << what;
@@ -51,9 +34,9 @@ TEST(PipelineBits, ZeroBubbleHasThoseOfOneForwardOneBackward) {
     };
     for (const test::MeshModel& model : test::pipeline_models(5))
         for (test::MeshCase mesh_case : cases) {
-            const test::MeshRun expected = run_on_threads(model, mesh_case);
+            const test::MeshRun expected = test::run_on_threads(model, mesh_case, bits_steps);
             mesh_case.schedule = Kind::zero_bubble;
-            expect_equal_bits(run_on_threads(model, mesh_case), expected,
+            expect_equal_bits(test::run_on_threads(model, mesh_case, bits_steps), expected,
                               model.name + ", " + mesh_case.text());
         }
 }
@@ -81,7 +64,7 @@ TEST(PipelineBits, AreThoseOfTheMeshWithoutAPipeline) {
                 without.shape.pp = without.chunks = 1;
                 without.schedule = Kind::one_forward_one_backward;
                 without.recompute = Recompute::none;
-                expect_equal_bits(run_on_threads(model, mesh_case), run_on_threads(model, without),
+                expect_equal_bits(test::run_on_threads(model, mesh_case, bits_steps), test::run_on_threads(model, without, bits_steps),
                                   model.name + ", " + mesh_case.text());
             }
     }
