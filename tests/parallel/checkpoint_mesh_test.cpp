@@ -22,8 +22,8 @@ void expect_equal_checkpoints(const fs::path& a, const fs::path& b, const std::s
 }
 
 struct Saved {
-    std::string model;
-    std::string optimizer;
+    test::MeshModel model;
+    std::vector<test::MeshCase> layouts;
     Precision precision;
 };
 
@@ -38,6 +38,30 @@ std::vector<test::MeshCase> layouts(const std::string& optimizer) {
     };
 }
 
+std::vector<test::MeshCase> pipeline_layouts(const std::string& optimizer) {
+    using Kind = PipelineScheduleKind;
+    return {
+        {.shape = {.pp = 2, .tp = 2}, .optimizer = optimizer},
+        {.shape = {.pp = 4}, .optimizer = optimizer, .schedule = Kind::zero_bubble},
+        {.shape = {.data = 4}, .sharding = Sharding::zero3, .optimizer = optimizer},
+        {.shape = {.pp = 2}, .optimizer = optimizer, .chunks = 2},
+        {.shape = {.tp = 4}, .sequence_parallel = true, .optimizer = optimizer},
+        {.shape = {.pp = 2, .data = 2},
+         .sharding = Sharding::zero3,
+         .optimizer = optimizer,
+         .schedule = Kind::zero_bubble,
+         .chunks = 2},
+        {.shape = {}, .optimizer = optimizer},
+        {.shape = {.pp = 2, .data = 2}, .sharding = Sharding::zero1, .optimizer = optimizer},
+    };
+}
+
+test::MeshModel five_layers(std::string_view name) {
+    for (test::MeshModel& model : test::pipeline_models(5))
+        if (model.name == name) return model;
+    bug("no such model");
+}
+
 class CheckpointMesh : public testing::TestWithParam<Saved> {
   protected:
     test::TemporaryFolder folder_;
@@ -45,9 +69,7 @@ class CheckpointMesh : public testing::TestWithParam<Saved> {
 
 /// What one layout saved, every other reads and writes again, bit for bit.
 TEST_P(CheckpointMesh, AnyLayoutReadsWhatAnyOtherWrote) {
-    const auto& [name, optimizer, precision] = GetParam();
-    const test::MeshModel model = model_named(name);
-    const auto all = layouts(optimizer);
+    const auto& [model, all, precision] = GetParam();
     for (std::size_t i = 0; i < all.size(); ++i) {
         const fs::path output = folder_ / fmt::format("by-{}", i);
         on_mesh(model, all[i], output, 2, precision, [](RankRun& run) { run.train(); });
@@ -62,9 +84,8 @@ TEST_P(CheckpointMesh, AnyLayoutReadsWhatAnyOtherWrote) {
 
 /// On the same layout, a resumed run equals the uninterrupted one, bit for bit.
 TEST_P(CheckpointMesh, AResumedRunIsTheRunThatWasNotStopped) {
-    const auto& [name, optimizer, precision] = GetParam();
-    const test::MeshModel model = model_named(name);
-    for (test::MeshCase& layout : layouts(optimizer)) {
+    const auto& [model, all, precision] = GetParam();
+    for (test::MeshCase layout : all) {
         layout.accumulation = 2;
         const fs::path whole = folder_ / "whole", resumed = folder_ / "resumed";
         on_mesh(model, layout, whole, 6, precision, [](RankRun& run) { run.train(); });
@@ -76,11 +97,47 @@ TEST_P(CheckpointMesh, AResumedRunIsTheRunThatWasNotStopped) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Saved, CheckpointMesh,
-                         testing::Values(Saved{"uneven", "adamw_torch", Precision::fp32()},
-                                         Saved{"mixtral", "adafactor", Precision::with_master(DType::bf16)},
-                                         Saved{"tied", "adamw_torch", Precision::pure_bf16()}),
-                         [](const auto& parameter) { return parameter.param.model; });
+INSTANTIATE_TEST_SUITE_P(
+    Saved, CheckpointMesh,
+    testing::Values(
+        Saved{model_named("uneven"), layouts("adamw_torch"), Precision::fp32()},
+        Saved{model_named("mixtral"), layouts("adafactor"), Precision::with_master(DType::bf16)},
+        Saved{model_named("tied"), layouts("adamw_torch"), Precision::pure_bf16()}),
+    [](const auto& parameter) { return parameter.param.model.name; });
+
+INSTANTIATE_TEST_SUITE_P(
+    Pipeline, CheckpointMesh,
+    testing::Values(
+        Saved{five_layers("qwen3"), pipeline_layouts("adamw_torch"), Precision::with_master(DType::bf16)},
+        Saved{five_layers("tied"), pipeline_layouts("adafactor"), Precision::fp32()},
+        Saved{five_layers("mixtral"), pipeline_layouts("adafactor"), Precision::pure_bf16()}),
+    [](const auto& parameter) { return parameter.param.model.name; });
+
+/// A run that was saved on one mesh goes on along the same curve on every other, and from there back.
+TEST(PipelineCheckpoint, GoesOnOnAnyOtherMesh) {
+    constexpr std::int64_t max_steps = 6;
+    test::TemporaryFolder folder;
+    for (const auto& [name, optimizer] :
+         {std::pair("tied", "adamw_torch"), std::pair("mixtral", "adamw_torch"), std::pair("tied", "adafactor")}) {
+        const test::MeshModel model = five_layers(name);
+        std::vector<test::MeshCase> all = pipeline_layouts(optimizer);
+        for (test::MeshCase& layout : all) layout.accumulation = 3;
+        const Json alone = test::records_of(model, all[0].alone(), folder / "alone", max_steps);
+        const fs::path first = folder / "first";
+        test::expect_same_curve(test::records_of(model, all[0], first, max_steps), alone);
+        for (std::size_t i = 1; i < all.size(); ++i) {
+            SCOPED_TRACE(model.name + ", " + all[i].text());
+            const fs::path second = folder / fmt::format("second-{}", i), third = folder / fmt::format("third-{}", i);
+            test::expect_same_curve(
+                test::records_of(model, all[i], second, max_steps, first / "checkpoint-2"), alone);
+            test::expect_same_curve(
+                test::records_of(model, all[0], third, max_steps, second / "checkpoint-4"), alone);
+        }
+        fs::remove_all(first);
+        for (std::size_t i = 1; i < all.size(); ++i)
+            for (const char* leg : {"second", "third"}) fs::remove_all(folder / fmt::format("{}-{}", leg, i));
+    }
+}
 
 /// If one rank cannot write, no rank considers the checkpoint written.
 TEST(CheckpointMeshFailure, IsKnownToAllRanks) {

@@ -16,15 +16,37 @@ namespace {
 
 constexpr std::int64_t row_length = 8;
 
+Batch batch_of_kind(RowKind kind, std::int64_t rows, std::vector<std::int32_t> ids,
+                    std::vector<std::int32_t> labels) {
+    std::vector<std::int32_t> lengths;
+    std::vector<std::vector<std::int32_t>> sequences;
+    for (std::int64_t row = 0; row < rows; ++row) {
+        lengths.push_back(static_cast<std::int32_t>(row_length - row % 4));
+        sequences.push_back(row % 2 == 0 ? std::vector<std::int32_t>{3, 1, 4}
+                                         : std::vector<std::int32_t>{5, 2});
+    }
+    switch (kind) {
+        case RowKind::full:
+            return Batch::full_rows(rows, row_length, std::move(ids), std::move(labels));
+        case RowKind::padded:
+            return Batch::right_padded(rows, row_length, std::move(ids), std::move(labels), lengths);
+        case RowKind::packed:
+            return Batch::packed(rows, row_length, std::move(ids), std::move(labels), sequences);
+    }
+    bug("unknown kind of rows");
+}
+
 /// A replica's part of batch `number`; if the rows do not divide evenly, part of it is filler.
-Batch make_batch(std::uint32_t number, std::int64_t rows, const ReplicaPart& part, std::int64_t vocab) {
+Batch make_batch(std::uint32_t number, RowKind kind, std::int64_t rows, const ReplicaPart& part,
+                 std::int64_t vocab) {
     std::mt19937 generator(number);
     std::vector<std::int32_t> ids;
     for (std::int64_t i = 0; i < rows * row_length; ++i)
         ids.push_back(static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(vocab)));
     std::vector<std::int32_t> labels = ids;
-    labels[3] = labels[10] = no_label;  // the ranks do not see equal numbers of targets
-    return take_part(Batch::full_rows(rows, row_length, std::move(ids), std::move(labels)), part);
+    for (const std::size_t at : {3, 10})  // the ranks do not see equal numbers of targets
+        if (at < labels.size()) labels[at] = no_label;
+    return take_part(batch_of_kind(kind, rows, std::move(ids), std::move(labels)), part);
 }
 
 /// Small enough for stable training; otherwise differences come from growing rounding errors, not from the
@@ -155,8 +177,14 @@ std::string MeshCase::text() const {
            fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}, {}{}", name_of(sharding), shape.dcn,
                        shape.data, shape.tp, sequence_parallel ? ", sequence parallel" : "", accumulation,
                        optimizer, precision.parameters == DType::bf16 ? ", bf16" : "") +
-           (recompute != Recompute::none ? ", recompute" : "") +
-           (last_rows > 0 ? fmt::format(", {} rows, sometimes {}", rows, last_rows) : "");
+           (recompute == Recompute::none   ? ""
+            : recompute == Recompute::full ? ", recompute"
+                                           : ", selective recompute") +
+           (last_rows > 0 ? fmt::format(", {} rows, sometimes {}", rows, last_rows) : "") +
+           (planned > 0 ? fmt::format(", planned for {} micro-batches", planned) : "") +
+           (last_accumulation > 0 ? fmt::format(", sometimes {} micro-batches", last_accumulation) : "") +
+           (row_kind == RowKind::padded ? ", padded rows" : "") +
+           (row_kind == RowKind::packed ? ", packed rows" : "") + (offload_optimizer ? ", offloaded" : "");
 }
 
 MeshCase MeshCase::alone() const {
@@ -165,6 +193,7 @@ MeshCase MeshCase::alone() const {
     same.sharding = Sharding::replicated;
     same.sequence_parallel = false;
     same.recompute = Recompute::none;
+    same.offload_optimizer = false;
     same.chunks = 1;
     same.schedule = PipelineScheduleKind::one_forward_one_backward;
     return same;
@@ -228,23 +257,30 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
                         .sharding = mesh_case.sharding,
                         .pipeline = {.schedule = mesh_case.schedule,
                                      .chunks = mesh_case.chunks,
-                                     .micro_batches = mesh_case.accumulation},
+                                     .micro_batches = mesh_case.planned > 0 ? mesh_case.planned
+                                                                            : mesh_case.accumulation},
                         .shared_batches = true,
-                        .sequence_parallel = mesh_case.sequence_parallel},
+                        .sequence_parallel = mesh_case.sequence_parallel,
+                        .offload_optimizer = mesh_case.offload_optimizer},
                        backend == nullptr ? *own_backend : *backend, mesh);
     engine.allocate();
     engine.initialize_weights(42);
     MeshRun run;
     const auto before = whole_leaves(engine.model_spec(), engine.store(), mesh, backend);
-    evaluate_on_mesh(engine, make_batch(999, mesh_case.rows, part, model.config.vocab_size), mesh, backend,
-                     run);
+    const auto batch = [&](int number, std::int64_t rows) {
+        return make_batch(static_cast<std::uint32_t>(number), mesh_case.row_kind, rows, part,
+                          model.config.vocab_size);
+    };
+    evaluate_on_mesh(engine, batch(999, mesh_case.rows), mesh, backend, run);
     for (int step = 0; step < steps; ++step) {
+        const bool ends_epoch = step % 3 == 2;
+        const int count = ends_epoch && mesh_case.last_accumulation > 0 ? mesh_case.last_accumulation
+                                                                        : mesh_case.accumulation;
         std::vector<Batch> micro_batches;
-        for (int i = 0; i < mesh_case.accumulation; ++i) {
-            const bool is_last = step % 3 == 2 && i + 1 == mesh_case.accumulation && mesh_case.last_rows > 0;
-            micro_batches.push_back(
-                make_batch(static_cast<std::uint32_t>(1000 + step * mesh_case.accumulation + i),
-                           is_last ? mesh_case.last_rows : mesh_case.rows, part, model.config.vocab_size));
+        for (int i = 0; i < count; ++i) {
+            const bool is_last = ends_epoch && i + 1 == count && mesh_case.last_rows > 0;
+            micro_batches.push_back(batch(1000 + step * mesh_case.accumulation + i,
+                                          is_last ? mesh_case.last_rows : mesh_case.rows));
         }
         const UpdateResult result = engine.step(micro_batches, learning_rate(mesh_case.optimizer));
         run.losses.push_back(result.loss);

@@ -28,6 +28,13 @@ std::vector<MeshModel> mesh_models();
 /// Grouped-query, tied, Mixtral and Qwen3, with this many layers.
 std::vector<MeshModel> pipeline_models(int layers);
 
+/// What the rows of a batch hold.
+enum class RowKind : std::uint8_t {
+    full,
+    padded,  ///< one sequence each, then padding
+    packed,  ///< several sequences
+};
+
 /// One way of distributing a training run over ranks.
 struct MeshCase {
     MeshShape shape;
@@ -43,8 +50,14 @@ struct MeshCase {
     bool gathers_ahead = true;
     PipelineScheduleKind schedule = PipelineScheduleKind::one_forward_one_backward;
     int chunks = 1;
+    /// Micro-batches that the pipeline plans for; 0: as many as are accumulated.
+    int planned = 0;
+    /// Micro-batches of every third step, as at the end of epochs; 0: as many as in the others.
+    int last_accumulation = 0;
+    RowKind row_kind = RowKind::full;
+    bool offload_optimizer = false;
 
-    /// The same work for one process, without recomputing.
+    /// The same work for one process, without recomputing or offloading.
     MeshCase alone() const;
     std::string text() const;
 };

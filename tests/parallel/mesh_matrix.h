@@ -36,7 +36,15 @@ struct MatrixCase {
 /// without combinations that no number of ranks allows.
 std::vector<MatrixCase> full_matrix();
 
+/// Pipelines of 2 and 4 ranks × chunks × schedules × what else the mesh does × models × optimizers ×
+/// accumulation × recomputing × whether batches have equal rows; on at most 8 ranks.
+std::vector<MatrixCase> full_pipeline_matrix();
+
 /// A subset of the cases in which every pair of choices that occurs in some case also occurs.
 std::vector<MatrixCase> covering_pairs(const std::vector<MatrixCase>& cases);
+
+/// DROVER_MESH_MATRIX=1 selects all cases, a larger number N every Nth of them. Without it, all pairs of
+/// choices.
+std::vector<MatrixCase> chosen_cases(const std::vector<MatrixCase>& all);
 
 }  // namespace drover::test

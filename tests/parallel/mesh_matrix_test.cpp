@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include <cstdlib>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -13,33 +13,38 @@
 namespace drover {
 namespace {
 
-constexpr int steps = 10;
+/// The run that a case is compared with.
+using Compared = std::function<test::MeshCase(const test::MeshCase&)>;
 
-/// DROVER_MESH_MATRIX=1 selects the full matrix, a larger number N every Nth of its cases. Without it, all
-/// pairs of choices.
-std::vector<test::MatrixCase> chosen_cases() {
-    const std::vector<test::MatrixCase> all = test::full_matrix();
-    const char* every = std::getenv("DROVER_MESH_MATRIX");
-    if (every == nullptr) return test::covering_pairs(all);
-    const auto stride = static_cast<std::size_t>(std::max(1L, std::strtol(every, nullptr, 10)));
-    std::vector<test::MatrixCase> some;
-    for (std::size_t i = 0; i < all.size(); i += stride) some.push_back(all[i]);
-    return some;
-}
-
-TEST(MeshMatrix, TrainsAsOneProcessDoes) {
+/// Trains `steps` updates in each of the cases, and in what each is compared with.
+void expect_equal_runs(const std::vector<test::MatrixCase>& cases, const Compared& compared, int steps) {
     omp_set_num_threads(1);
-    std::map<std::tuple<std::string, std::string, int, std::int64_t>, test::MeshRun> runs;  // on one process
-    const auto cases = chosen_cases();
+    std::map<std::string, test::MeshRun> runs;  // of what the cases are compared with
     for (const auto& [model, mesh_case, choices] : cases) {
-        const auto [alone, is_new] =
-            runs.try_emplace({model.name, mesh_case.optimizer, mesh_case.accumulation, mesh_case.last_rows});
-        if (is_new) alone->second = test::train_on_mesh(model, mesh_case.alone(), Mesh(), steps);
-        EXPECT_EQ(test::complaints_on_threads(model, mesh_case, alone->second, steps),
-                  std::set<std::string>{})
+        const test::MeshCase other = compared(mesh_case);
+        const auto [run, is_new] = runs.try_emplace(model.name + ", " + other.text());
+        if (is_new) run->second = test::run_on_threads(model, other, steps);
+        EXPECT_EQ(test::complaints_on_threads(model, mesh_case, run->second, steps), std::set<std::string>{})
             << model.name << ", " << mesh_case.text();
     }
     std::printf("%zu cases\n", cases.size());
+}
+
+TEST(MeshMatrix, TrainsAsOneProcessDoes) {
+    expect_equal_runs(test::chosen_cases(test::full_matrix()),
+                      [](const test::MeshCase& mesh_case) { return mesh_case.alone(); }, 10);
+}
+
+/// Or as one stage with its tensor parallelism: with this many layers its rounding errors alone, which AdamW
+/// makes visible, are more than a mesh may differ.
+TEST(PipelineMatrix, TrainsAsOneProcessDoes) {
+    const auto one_stage = [](const test::MeshCase& mesh_case) {
+        test::MeshCase compared = mesh_case.alone();
+        compared.shape.tp = mesh_case.shape.tp;
+        compared.sequence_parallel = mesh_case.sequence_parallel;
+        return compared;
+    };
+    expect_equal_runs(test::chosen_cases(test::full_pipeline_matrix()), one_stage, 4);
 }
 
 /// The few cases lack triples of choices compared with the full matrix, but no pairs.
@@ -52,10 +57,11 @@ TEST(MeshMatrix, FewCasesHaveAllPairs) {
                     pairs.emplace(i, one.choices[i], j, one.choices[j]);
         return pairs;
     };
-    const auto all = test::full_matrix();
-    const auto few = test::covering_pairs(all);
-    EXPECT_EQ(pairs_of(few), pairs_of(all));
-    EXPECT_LT(few.size() * 20, all.size());
+    for (const auto& all : {test::full_matrix(), test::full_pipeline_matrix()}) {
+        const auto few = test::covering_pairs(all);
+        EXPECT_EQ(pairs_of(few), pairs_of(all));
+        EXPECT_LT(few.size() * 20, all.size());
+    }
 }
 
 }  // namespace

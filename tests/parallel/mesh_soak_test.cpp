@@ -1,10 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <mutex>
 #include <random>
-#include <set>
 
 #include "parallel/mesh_matrix.h"
 #include "parallel/rank_run.h"
@@ -38,6 +35,10 @@ class SoakDraw {
             shape = mode.shape(one_of<int>({1, 2, 3, 4, 6, 8}));
         } while (!shape);
         drawn.shape = *shape;
+        // All models have two layers or more.
+        if (shape->ranks() <= 4) drawn.shape.pp = one_of<int>({1, 2});
+        drawn.schedule = one_of<PipelineScheduleKind>(
+            {PipelineScheduleKind::one_forward_one_backward, PipelineScheduleKind::zero_bubble});
         drawn.sharding = mode.sharding;
         drawn.sequence_parallel = mode.sequence_parallel;
         drawn.recompute = one_of<Recompute>(
@@ -62,39 +63,11 @@ class SoakDraw {
     test::MeshCase work_;
 };
 
-Json records_of(const test::MeshModel& model, const test::MeshCase& mesh_case, const fs::path& output,
-                const std::optional<fs::path>& checkpoint) {
-    std::mutex guard;
-    std::set<std::string> on_ranks;
-    Json records;
-    test::on_mesh(model, mesh_case, output, soak_steps, Precision::fp32(), [&](test::RankRun& run) {
-        const Json own = run.train(checkpoint);
-        const std::lock_guard lock(guard);
-        on_ranks.insert(own.dump());
-        records = own;
-    });
-    EXPECT_EQ(on_ranks.size(), 1u) << "the ranks log different things";
-    return records;
-}
-
-void expect_same_curve(const Json& actual, const Json& expected) {
-    ASSERT_EQ(actual.size(), expected.size());
-    for (std::size_t i = 0; i < expected.size(); ++i)
-        for (const auto& [key, value] : expected[i].items()) {
-            ASSERT_TRUE(actual[i].contains(key)) << key << " of record " << i;
-            const double wanted = value;
-            // Totals of a resumed run count from where it resumed.
-            if (key == "train_loss") continue;
-            EXPECT_NEAR(actual[i].at(key).get<double>(), wanted, 1e-4 * std::abs(wanted))
-                << key << " of record " << i;
-        }
-}
-
 /// Trains on one mesh, resumes from one of its checkpoints on another, and from there on a third.
 void train_on_three_meshes(std::uint32_t seed) {
     SoakDraw draw(seed);
     const test::TemporaryFolder folder;
-    const Json alone = records_of(draw.model(), draw.alone(), folder / "alone", std::nullopt);
+    const Json alone = test::records_of(draw.model(), draw.alone(), folder / "alone", soak_steps);
     std::optional<fs::path> checkpoint;
     std::string way = draw.model().name;
     for (std::int64_t leg = 0, step = 0; leg < 3; ++leg) {
@@ -102,7 +75,8 @@ void train_on_three_meshes(std::uint32_t seed) {
         way += fmt::format("\n  from step {}: {}", step, mesh_case.text());
         SCOPED_TRACE(way);
         const fs::path output = folder / fmt::format("leg-{}", leg);
-        expect_same_curve(records_of(draw.model(), mesh_case, output, checkpoint), alone);
+        test::expect_same_curve(test::records_of(draw.model(), mesh_case, output, soak_steps, checkpoint),
+                                alone);
         if (soak_steps - step < 4) break;  // no later checkpoint except the last
         step = draw.saved_step_after(step);
         checkpoint = output / fmt::format("checkpoint-{}", step);

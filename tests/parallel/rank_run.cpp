@@ -2,6 +2,10 @@
 
 #include <omp.h>
 
+#include <cmath>
+#include <mutex>
+#include <set>
+
 #include "comm/threads/thread_world.h"
 #include "model/block_shape.h"
 #include "train/engine/train_engine.h"
@@ -40,6 +44,9 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
                                      .row_length = rank_row_length},
                            .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
                            .sharding = mesh_case.sharding,
+                           .pipeline = {.schedule = mesh_case.schedule,
+                                        .chunks = mesh_case.chunks,
+                                        .micro_batches = mesh_case.accumulation},
                            .sequence_parallel = mesh_case.sequence_parallel},
         *backend_, mesh);
     engine_->allocate();
@@ -92,6 +99,34 @@ void on_mesh(const MeshModel& model, const MeshCase& mesh_case, const fs::path& 
         RankRun run(model, mesh_case, mesh, output, max_steps, precision);
         work(run);
     });
+}
+
+Json records_of(const MeshModel& model, const MeshCase& mesh_case, const fs::path& output,
+                std::int64_t max_steps, const std::optional<fs::path>& checkpoint) {
+    std::mutex guard;
+    std::set<std::string> on_ranks;
+    Json records;
+    on_mesh(model, mesh_case, output, max_steps, Precision::fp32(), [&](RankRun& run) {
+        const Json own = run.train(checkpoint);
+        const std::lock_guard lock(guard);
+        on_ranks.insert(own.dump());
+        records = own;
+    });
+    EXPECT_EQ(on_ranks.size(), 1u) << "the ranks log different things";
+    return records;
+}
+
+void expect_same_curve(const Json& actual, const Json& expected) {
+    ASSERT_EQ(actual.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        for (const auto& [key, value] : expected[i].items()) {
+            ASSERT_TRUE(actual[i].contains(key)) << key << " of record " << i;
+            const double wanted = value;
+            // Totals of a resumed run count from where it resumed.
+            if (key == "train_loss") continue;
+            EXPECT_NEAR(actual[i].at(key).get<double>(), wanted, 1e-4 * std::abs(wanted))
+                << key << " of record " << i;
+        }
 }
 
 MeshModel model_named(std::string_view name) {

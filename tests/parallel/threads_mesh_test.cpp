@@ -57,6 +57,37 @@ TEST(NcclMesh, TrainsAsOneProcessDoes) {
     }
 }
 
+/// Messages of a pipeline's neighbours run beside the collectives of a stage.
+TEST(NcclMesh, TrainsAPipelineAsOneProcessDoes) {
+    omp_set_num_threads(1);
+    constexpr int few_steps = 2;
+    using Kind = PipelineScheduleKind;
+    const std::vector<test::MeshCase> cases{
+        {.shape = {.pp = 4}, .accumulation = 6},
+        {.shape = {.pp = 4}, .accumulation = 6, .schedule = Kind::zero_bubble},
+        {.shape = {.pp = 2, .tp = 2}, .sequence_parallel = true, .accumulation = 4, .chunks = 2},
+        {.shape = {.pp = 2, .data = 2},
+         .sharding = Sharding::zero1,
+         .accumulation = 4,
+         .schedule = Kind::zero_bubble,
+         .chunks = 2},
+        {.shape = {.pp = 2, .data = 2}, .sharding = Sharding::zero3, .accumulation = 3, .chunks = 2},
+    };
+    const auto network = test::make_fake_network();
+    for (const test::MeshModel& model : test::pipeline_models(5))
+        for (const test::MeshCase& mesh_case : cases) {
+            const test::MeshRun alone = test::train_on_mesh(model, mesh_case.alone(), Mesh(), few_steps);
+            run_as_threads(4, {}, [&](World& world) {
+                omp_set_num_threads(1);
+                NcclCommunicators communicators(world, std::make_unique<test::FakeLinks>(network));
+                const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp),
+                                communicators.maker());
+                const test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, few_steps);
+                EXPECT_EQ(test::compare(run, alone).complaint(), "") << model.name << ", " << mesh_case.text();
+            });
+        }
+}
+
 class ThreadsMesh : public ::testing::TestWithParam<int> {};
 
 /// Every way of distributing every tiny model over this many ranks trains like one process.

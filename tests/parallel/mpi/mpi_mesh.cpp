@@ -1,15 +1,15 @@
 // One rank of a training run over MPI; mpirun starts several. Trains every tiny model in the corner cases of
 // the mesh and compares with one process. `test_parallel_mpi` alone does that; in `test_parallel_mpi die` and
-// `test_parallel_mpi hang` rank 1 fails in the middle. With DROVER_TEST_DEVICE=cuda it runs on GPUs, which
-// exchange data through NCCL.
+// `test_parallel_mpi hang` rank 1 fails in the middle; with `die_stage` and `hang_stage` it is a stage of a
+// pipeline. With DROVER_TEST_DEVICE=cuda it runs on GPUs, which exchange data through NCCL.
 
 #include <omp.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
 #include <map>
+#include <string_view>
 #include <tuple>
 
 #include "comm/mpi/mpi_world.h"
@@ -40,7 +40,7 @@ class Site {
     }
     // Ranks that share a GPU take turns of a few milliseconds for every collective, hence fewer steps and
     // models.
-    int steps() const { return backend_ == nullptr ? 10 : 2; }
+    int steps(int on_cpu) const { return backend_ == nullptr ? on_cpu : 2; }
     bool trains(const MeshModel& model) const {
         return backend_ == nullptr || model.name == "grouped-query" || model.name == "mixtral" ||
                model.name == "uneven";
@@ -68,37 +68,77 @@ std::vector<MeshCase> corner_cases(int ranks) {
     return corners;
 }
 
+/// Pipelines alone, with every schedule, and with something inside each stage. With SGD: these models have
+/// more layers, and AdamW moves a weight as far for a gradient that is only rounding error as for a large one.
+std::vector<MeshCase> pipeline_corners(int ranks) {
+    using Kind = PipelineScheduleKind;
+    std::vector<MeshCase> corners;
+    const auto add = [&](const MeshShape& shape, Sharding sharding, Kind kind, int chunks) {
+        corners.push_back({.shape = shape,
+                           .sharding = sharding,
+                           .sequence_parallel = shape.tp > 1,
+                           .accumulation = 5,
+                           .optimizer = "sgd",
+                           .schedule = kind,
+                           .chunks = chunks});
+    };
+    for (const Kind kind : {Kind::one_forward_one_backward, Kind::zero_bubble})
+        for (const int chunks : {1, 2})
+            if (ranks == 2 || chunks == 1) add({.pp = ranks}, Sharding::replicated, kind, chunks);
+    if (ranks == 4) {
+        add({.pp = 2, .tp = 2}, Sharding::replicated, Kind::one_forward_one_backward, 2);
+        add({.pp = 2, .data = 2}, Sharding::zero1, Kind::zero_bubble, 2);
+        add({.pp = 2, .data = 2}, Sharding::zero3, Kind::one_forward_one_backward, 2);
+    }
+    return corners;
+}
+
+/// A model, the cases in which it is trained, and for how long.
+struct ModelCases {
+    MeshModel model;
+    std::vector<MeshCase> cases;
+    int steps;
+};
+
 /// The corner cases in fp32, and for a Llama and a Mixtral also in bf16.
-std::vector<MeshCase> cases_of(const MeshModel& model, int ranks) {
-    std::vector<MeshCase> cases = corner_cases(ranks);
+ModelCases in_fp32_and_bf16(const MeshModel& model, const std::vector<MeshCase>& corners, int steps) {
+    std::vector<MeshCase> cases = corners;
     if (model.name == "grouped-query" || model.name == "mixtral")
-        for (MeshCase mesh_case : corner_cases(ranks)) {
+        for (MeshCase mesh_case : corners) {
             mesh_case.precision = Precision::with_master(DType::bf16);
             cases.push_back(mesh_case);
         }
-    return cases;
+    return {model, cases, steps};
+}
+
+std::vector<ModelCases> all_cases(int ranks) {
+    std::vector<ModelCases> all;
+    for (const MeshModel& model : mesh_models())
+        all.push_back(in_fp32_and_bf16(model, corner_cases(ranks), 10));
+    for (const MeshModel& model : pipeline_models(5))
+        all.push_back(in_fp32_and_bf16(model, pipeline_corners(ranks), 4));
+    return all;
 }
 
 int check_corners(const Site& site) {
     const World& world = site.world();
     int complaints = 0, cases = 0;
-    for (const MeshModel& model : mesh_models()) {
+    for (const auto& [model, model_cases, cpu_steps] : all_cases(world.size())) {
         if (!site.trains(model)) continue;
+        const int steps = site.steps(cpu_steps);
         std::map<std::pair<int, DType>, MeshRun> runs;  // on one process, by accumulation and precision
-        for (const MeshCase& mesh_case : cases_of(model, world.size())) {
+        for (const MeshCase& mesh_case : model_cases) {
             const auto [alone, is_new] =
                 runs.try_emplace({mesh_case.accumulation, mesh_case.precision.parameters});
             if (is_new)
-                alone->second = train_on_mesh(
-                    model, {.accumulation = mesh_case.accumulation, .precision = mesh_case.precision}, Mesh(),
-                    site.steps(), site.backend());
+                alone->second = train_on_mesh(model, mesh_case.alone(), Mesh(), steps, site.backend());
             const Mesh mesh = site.mesh(mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
             if (world.rank() == 0 && cases == 0)
                 std::fputs(
                     placement_table(make_param_spec(model.config), mesh, mesh_case.sharding, DType::f32)
                         .c_str(),
                     stdout);
-            const MeshRun run = train_on_mesh(model, mesh_case, mesh, site.steps(), site.backend());
+            const MeshRun run = train_on_mesh(model, mesh_case, mesh, steps, site.backend());
             const MeshDifference difference = compare(run, alone->second);
             const std::string complaint = difference.complaint(mesh_case.precision);
             if (!complaint.empty()) {
@@ -118,13 +158,15 @@ int check_corners(const Site& site) {
     return complaints;
 }
 
-/// Trains forever on all ranks except rank 1, which fails after one run.
-int fail_in_the_middle(const Site& site, bool hang) {
-    const MeshModel model = mesh_models()[0];
+/// Trains forever on all ranks except rank 1, which fails after one run: on a data axis, or as a stage.
+int fail_in_the_middle(const Site& site, bool hang, bool pipeline) {
+    const MeshModel model = pipeline ? pipeline_models(5)[0] : mesh_models()[0];
     const int ranks = site.world().size();
-    const Mesh mesh = site.mesh({.data = ranks});
+    const MeshCase mesh_case = pipeline ? MeshCase{.shape = {.pp = ranks}, .accumulation = 4}
+                                        : MeshCase{.shape = {.data = ranks}, .sharding = Sharding::zero3};
+    const Mesh mesh = site.mesh(mesh_case.shape);
     for (;;) {
-        train_on_mesh(model, {{.data = ranks}, Sharding::zero3}, mesh, 1, site.backend());
+        train_on_mesh(model, mesh_case, mesh, 1, site.backend());
         if (site.world().rank() != 1) continue;
         if (hang) pause();
         kill(getpid(), SIGKILL);
@@ -136,7 +178,8 @@ int fail_in_the_middle(const Site& site, bool hang) {
 
 int main(int argc, char** argv) {
     omp_set_num_threads(1);
-    const char* mode = argc > 1 ? argv[1] : "";
+    const std::string_view mode = argc > 1 ? argv[1] : "";
+    const bool hangs = mode.starts_with("hang");
     if (drover::test::tests_use_cuda() && drover::cuda_device_count() == 0) {
         std::puts("test_parallel_mpi: skipped, because the driver shows no GPU to this process.");
         return 0;
@@ -145,12 +188,13 @@ int main(int argc, char** argv) {
         // Ranks that share a GPU need some seconds to start.
         const int patience = drover::test::tests_use_cuda() ? 20 : 2;
         const auto world = drover::make_mpi_world(
-            {.deadline = std::chrono::seconds(std::strcmp(mode, "hang") == 0 ? patience : 120)});
+            {.deadline = std::chrono::seconds(hangs ? patience : 120)});
         int failures = 0;
         drover::run_rank(*world, [&](drover::World& rank) {
             const drover::test::Site site(rank);
-            failures = *mode == 0 ? drover::test::check_corners(site)
-                                  : drover::test::fail_in_the_middle(site, std::strcmp(mode, "hang") == 0);
+            failures = mode.empty()
+                           ? drover::test::check_corners(site)
+                           : drover::test::fail_in_the_middle(site, hangs, mode.ends_with("stage"));
         });
         return failures == 0 ? 0 : 1;
     } catch (const std::exception& error) {
