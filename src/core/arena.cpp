@@ -32,7 +32,7 @@ std::string_view name_of(MemoryUse use) {
         case MemoryUse::head:
             return "head and loss";
         case MemoryUse::waiting_gradients:
-            return "gradients that wait (zero bubble)";
+            return "gradients kept (zero bubble)";
         case MemoryUse::transfers:
             return "pipeline messages";
         case MemoryUse::scratch:

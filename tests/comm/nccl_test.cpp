@@ -210,8 +210,9 @@ TEST(Nccl, AMessageThatNobodyTakesNamesItsRank) {
         axis->receive({}, of(x), 0);
         gave_up.wait();
     });
+    // The hosts agree first that both ends are ready.
     expect_contains(result[0].message,
-                    " s in send number 2 to rank 1 on axis pp (100000 float32); rank 1 received nothing.");
+                    " to rank 1 on axis pp (connection) (1 uint8); rank 1 received nothing.");
 }
 
 TEST(Nccl, AFailureReachesRanksThatWaitWithItsReason) {

@@ -355,6 +355,18 @@ void LinkWatch::follow(WatchedLink& link, LinkOperation& operation) {
     use(link, [&](GpuLink& gpu) { gpu.follow(operation.done); });
 }
 
+void LinkWatch::wait_ready(LinkOperation& operation) {
+    const auto begin = Clock::now();
+    while (!gpu_.passed(operation.ready)) {
+        check();
+        // A pipeline's next rank waits for this moment.
+        if (Clock::now() - begin < 200us)
+            std::this_thread::yield();
+        else
+            std::this_thread::sleep_for(50us);
+    }
+}
+
 void LinkWatch::wait_enqueued(LinkOperation& operation) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return broken_ || operation.state != LinkOperation::State::waiting; });

@@ -58,6 +58,8 @@ class LinkWatch {
     void hold_stream(Stream stream, LinkOperation& operation) { times_.hold_stream(stream, operation); }
     /// Times of everything so far; the host waits for its end. See WorldOptions::gpu_times.
     CommunicationTimes times();
+    /// Returns when the GPU has done the work that the operation comes after.
+    void wait_ready(LinkOperation& operation);
     /// Returns when the operation has been enqueued.
     void wait_enqueued(LinkOperation& operation);
     /// Whether the GPU is done with the operation, or will never run it.

@@ -6,11 +6,12 @@
 namespace drover {
 
 MessageLane::MessageLane(LinkWatch& watch, const Group& group, Communicator& control,
-                         Communicator& connection, int peer, CollectiveKind kind)
+                         Communicator& connection, Communicator& answers, int peer, CollectiveKind kind)
     : watch_(watch),
       group_(group),
       control_(control),
       connection_(connection),
+      answers_(answers),
       peer_(peer),
       kind_(kind),
       thread_([this] { run(); }) {
@@ -73,6 +74,18 @@ void MessageLane::connect() {
     });
 }
 
+void MessageLane::await_both_ends(LinkOperation& operation) {
+    watch_.wait_ready(operation);
+    const bool sends = kind_ == CollectiveKind::send;
+    std::uint8_t own = 1, other = 0;
+    const Tensor told(&own, DType::u8, {1}), heard(&other, DType::u8, {1});
+    Communicator& to_peer = sends ? connection_ : answers_;
+    Communicator& from_peer = sends ? answers_ : connection_;
+    Pending telling = to_peer.start_send({}, told, peer_);
+    from_peer.receive({}, heard, peer_);
+    telling.wait({});
+}
+
 void MessageLane::run() {
     bool known_to_watch = false, connected = false;
     while (LinkOperation* operation = next()) {
@@ -83,6 +96,7 @@ void MessageLane::run() {
             known_to_watch = true;
             if (!connected) connect();
             connected = true;
+            await_both_ends(*operation);
             operation->peer_on_link = 1 - link_.rank;
             watch_.enqueue(link_, *operation);
         } catch (...) {

@@ -13,22 +13,19 @@ LinkOperation& operation_of(void* operation) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(LinkWatch& watch, WatchedLink& link, Group group,
-                                   std::unique_ptr<Communicator> control,
-                                   std::unique_ptr<Communicator> connection)
+NcclCommunicator::NcclCommunicator(LinkWatch& watch, WatchedLink& link, Group group, Hosts hosts)
     : Communicator(group.axis, group.size(), group.rank, watch.gpu().device()),
       watch_(watch),
       link_(link),
       group_(std::move(group)),
-      control_(std::move(control)),
-      connection_(std::move(connection)) {}
+      hosts_(std::move(hosts)) {}
 
 void* NcclCommunicator::do_start(Stream stream, const CollectiveCall& call) {
     watch_.check();
     if (call.is_message()) return lane(call.peer, call.kind).start(stream, call);
 
     ++collectives_;
-    if (watch_.world().options().comm_debug) control_->wait({}, control_->start_comparison(call));
+    if (watch_.world().options().comm_debug) hosts_.control->wait({}, hosts_.control->start_comparison(call));
     if (grouping_) {
         if (open_ == nullptr)
             open_ = watch_.take(group_, collectives_);
@@ -61,7 +58,8 @@ void NcclCommunicator::enqueue(Stream stream, LinkOperation& operation) {
 MessageLane& NcclCommunicator::lane(int peer, CollectiveKind kind) {
     auto& made = lanes_[{peer, kind}];
     if (made == nullptr)
-        made = std::make_unique<MessageLane>(watch_, group_, *control_, *connection_, peer, kind);
+        made = std::make_unique<MessageLane>(watch_, group_, *hosts_.control, *hosts_.connection,
+                                             *hosts_.answers, peer, kind);
     return *made;
 }
 

@@ -11,10 +11,14 @@ namespace drover {
 /// stream, and the caller's stream waits for the collective. The host waits for neither.
 class NcclCommunicator final : public Communicator {
   public:
-    /// `control` and `connection` are communicators of the world with the same ranks: one compares calls in
-    /// the debug mode, the other distributes the ids of new links. Watch and link must outlive this.
-    NcclCommunicator(LinkWatch& watch, WatchedLink& link, Group group, std::unique_ptr<Communicator> control,
-                     std::unique_ptr<Communicator> connection);
+    /// Communicators of the world with the same ranks, for what the hosts tell each other.
+    struct Hosts {
+        std::unique_ptr<Communicator> control;     ///< compares calls in the debug mode
+        std::unique_ptr<Communicator> connection;  ///< distributes the ids of new links
+        std::unique_ptr<Communicator> answers;     ///< of a message's receiver to its sender
+    };
+    /// Watch and link must outlive this.
+    NcclCommunicator(LinkWatch& watch, WatchedLink& link, Group group, Hosts hosts);
 
   private:
     void* do_start(Stream stream, const CollectiveCall& call) override;
@@ -32,8 +36,7 @@ class NcclCommunicator final : public Communicator {
     LinkWatch& watch_;
     WatchedLink& link_;
     const Group group_;
-    std::unique_ptr<Communicator> control_;
-    std::unique_ptr<Communicator> connection_;
+    Hosts hosts_;
     std::int64_t collectives_ = 0;
     bool grouping_ = false;
     LinkOperation* open_ = nullptr;  // the group's calls so far

@@ -78,16 +78,16 @@ MakeCommunicator NcclCommunicators::maker() {
 
 std::unique_ptr<Communicator> NcclCommunicators::make(std::string axis, std::vector<int> ranks,
                                                       SingleRankAxis single_rank) {
-    auto control = world_.make_communicator(axis, ranks);
-    auto connection = world_.make_communicator(axis + " (connection)", ranks);
+    NcclCommunicator::Hosts hosts{.control = world_.make_communicator(axis, ranks),
+                                  .connection = world_.make_communicator(axis + " (connection)", ranks),
+                                  .answers = world_.make_communicator(axis + " (answers)", ranks)};
     if (ranks.size() == 1 && single_rank == SingleRankAxis::idles)
         return make_self_communicator(std::move(axis));
     const auto self = std::find(ranks.begin(), ranks.end(), world_.rank());
     const auto own = static_cast<int>(self - ranks.begin());
     Group group{.axis = std::move(axis), .ranks = std::move(ranks), .rank = own};
-    WatchedLink& link = link_of(group, *connection);
-    return std::make_unique<NcclCommunicator>(watch_, link, std::move(group), std::move(control),
-                                              std::move(connection));
+    WatchedLink& link = link_of(group, *hosts.connection);
+    return std::make_unique<NcclCommunicator>(watch_, link, std::move(group), std::move(hosts));
 }
 
 WatchedLink& NcclCommunicators::link_of(const Group& group, Communicator& connection) {
