@@ -164,7 +164,7 @@ TEST(LossScaleOnAPipeline, MovesAsOnOneProcess) {
     const auto scales = [&](const test::MeshCase& mesh_case) {
         TrainEngineOptions options = pipeline_options(mesh_case);
         options.loss_scaling =
-            LossScaler::Settings{.initial = std::numeric_limits<float>::max(), .growth_interval = 3};
+            LossScaling{.initial = std::numeric_limits<float>::max(), .growth_interval = 3};
         std::mutex guard;
         std::set<std::vector<float>> found;
         on_pipeline(model, mesh_case, options, [&](TrainEngine& engine, Backend&, const Mesh& mesh) {

@@ -1,4 +1,5 @@
 #include "train/callbacks/pipeline_trace.h"
+#include "train/state/trainer_settings.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
