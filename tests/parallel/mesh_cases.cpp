@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t row_length = 8;
 
-Batch batch_of_kind(RowKind kind, std::int64_t rows, std::vector<std::int32_t> ids,
+Batch batch_of_kind(RowKind kind, std::int64_t rows, std::int64_t length, std::vector<std::int32_t> ids,
                     std::vector<std::int32_t> labels) {
     std::vector<std::int32_t> lengths;
     std::vector<std::vector<std::int32_t>> sequences;
@@ -27,7 +27,8 @@ Batch batch_of_kind(RowKind kind, std::int64_t rows, std::vector<std::int32_t> i
     }
     switch (kind) {
         case RowKind::full:
-            return Batch::full_rows(rows, row_length, std::move(ids), std::move(labels));
+        case RowKind::shorter:
+            return Batch::full_rows(rows, length, std::move(ids), std::move(labels));
         case RowKind::padded:
             return Batch::right_padded(rows, row_length, std::move(ids), std::move(labels), lengths);
         case RowKind::packed:
@@ -40,13 +41,14 @@ Batch batch_of_kind(RowKind kind, std::int64_t rows, std::vector<std::int32_t> i
 Batch make_batch(std::uint32_t number, RowKind kind, std::int64_t rows, const ReplicaPart& part,
                  std::int64_t vocab) {
     std::mt19937 generator(number);
+    const std::int64_t length = kind == RowKind::shorter && number % 2 == 1 ? row_length - 3 : row_length;
     std::vector<std::int32_t> ids;
-    for (std::int64_t i = 0; i < rows * row_length; ++i)
+    for (std::int64_t i = 0; i < rows * length; ++i)
         ids.push_back(static_cast<std::int32_t>(generator() % static_cast<std::uint32_t>(vocab)));
     std::vector<std::int32_t> labels = ids;
     for (const std::size_t at : {3, 10})  // the ranks do not see equal numbers of targets
         if (at < labels.size()) labels[at] = no_label;
-    return take_part(batch_of_kind(kind, rows, std::move(ids), std::move(labels)), part);
+    return take_part(batch_of_kind(kind, rows, length, std::move(ids), std::move(labels)), part);
 }
 
 /// Small enough for stable training; otherwise differences come from growing rounding errors, not from the
@@ -184,7 +186,8 @@ std::string MeshCase::text() const {
            (planned > 0 ? fmt::format(", planned for {} micro-batches", planned) : "") +
            (last_accumulation > 0 ? fmt::format(", sometimes {} micro-batches", last_accumulation) : "") +
            (row_kind == RowKind::padded ? ", padded rows" : "") +
-           (row_kind == RowKind::packed ? ", packed rows" : "") + (offload_optimizer ? ", offloaded" : "");
+           (row_kind == RowKind::packed ? ", packed rows" : "") +
+           (row_kind == RowKind::shorter ? ", sometimes shorter rows" : "") + (offload_optimizer ? ", offloaded" : "");
 }
 
 MeshCase MeshCase::alone() const {
@@ -195,6 +198,7 @@ MeshCase MeshCase::alone() const {
     same.recompute = Recompute::none;
     same.offload_optimizer = false;
     same.chunks = 1;
+    same.cuts.clear();
     same.schedule = PipelineScheduleKind::one_forward_one_backward;
     return same;
 }
@@ -245,7 +249,7 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
     const auto own_backend = backend == nullptr ? make_cpu_backend() : nullptr;
     TrainEngine engine(model.config,
                        {.model = {.precision = mesh_case.precision,
-                                  .recompute = {.kind = mesh_case.recompute},
+                                  .recompute = {mesh_case.recompute, mesh_case.recomputed_blocks},
                                   .rows = part.rows_of(mesh_case.rows),
                                   .row_length = row_length,
                                   .label_smoothing = model.label_smoothing,
@@ -258,7 +262,8 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
                         .pipeline = {.schedule = mesh_case.schedule,
                                      .chunks = mesh_case.chunks,
                                      .micro_batches = mesh_case.planned > 0 ? mesh_case.planned
-                                                                            : mesh_case.accumulation},
+                                                                            : mesh_case.accumulation,
+                                     .cuts = mesh_case.cuts},
                         .shared_batches = true,
                         .sequence_parallel = mesh_case.sequence_parallel,
                         .offload_optimizer = mesh_case.offload_optimizer},

@@ -33,6 +33,7 @@ enum class RowKind : std::uint8_t {
     full,
     padded,  ///< one sequence each, then padding
     packed,  ///< several sequences
+    shorter,  ///< every other batch has shorter rows
 };
 
 /// One way of distributing a training run over ranks.
@@ -44,6 +45,7 @@ struct MeshCase {
     std::string optimizer = "adamw_torch";
     Precision precision = Precision::fp32();
     Recompute recompute = Recompute::none;
+    std::int64_t recomputed_blocks = INT64_MAX;
     std::int64_t rows = 4;  ///< of a micro-batch, over all replicas
     /// Rows of the last micro-batch in every third step, as at the end of epochs; 0: as many as the others.
     std::int64_t last_rows = 0;
@@ -56,6 +58,7 @@ struct MeshCase {
     int last_accumulation = 0;
     RowKind row_kind = RowKind::full;
     bool offload_optimizer = false;
+    std::vector<int> cuts{};  ///< of a pipeline: the first block of every stage but the first
 
     /// The same work for one process, without recomputing or offloading.
     MeshCase alone() const;

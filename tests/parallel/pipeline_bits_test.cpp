@@ -53,10 +53,15 @@ TEST(PipelineBits, AreThoseOfTheMeshWithoutAPipeline) {
         {.shape = {.pp = 2, .data = 2}, .sharding = Sharding::zero1, .schedule = Kind::zero_bubble},
         {.shape = {.pp = 2, .data = 2}, .sharding = Sharding::zero3, .last_rows = 3, .chunks = 2},
     };
+    Precision rounded = Precision::pure_bf16(), precise_stream = Precision::with_master(DType::bf16);
+    rounded.stochastic_rounding = true;
+    precise_stream.residual = DType::f32;
     for (const test::MeshModel& model : test::pipeline_models(5)) {
         if (model.config.tie_word_embeddings) continue;
-        for (const Precision& precision :
-             {Precision::fp32(), Precision::with_master(DType::bf16), Precision::pure_bf16()})
+        const std::vector<Precision> precisions =
+            model.config.has_experts() ? std::vector{Precision::fp32(), Precision::with_master(DType::bf16)}
+                                       : std::vector{rounded, precise_stream};
+        for (const Precision& precision : precisions)
             for (test::MeshCase mesh_case : cases) {
                 mesh_case.accumulation = 3;
                 mesh_case.precision = precision;

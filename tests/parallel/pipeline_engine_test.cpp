@@ -229,6 +229,29 @@ TEST(EvaluationOnAPipeline, HasTheBitsOfOneProcess) {
     }
 }
 
+/// An engine that cannot train.
+TEST(EvaluationOnAPipeline, NeedsNoGradients) {
+    const test::MeshModel model = test::pipeline_models(5)[1];
+    const Batch batch = numbered_rows(0, 6, model.config.vocab_size);
+    const auto results = [&](const test::MeshCase& mesh_case) {
+        TrainEngineOptions options = pipeline_options(mesh_case);
+        options.evaluation_only = true;
+        std::mutex guard;
+        std::set<std::pair<double, std::int64_t>> found;
+        on_pipeline(model, mesh_case, options, [&](TrainEngine& engine, Backend&, const Mesh&) {
+            EXPECT_EQ(engine.memory_plan()[MemoryUse::gradients], 0u);
+            EXPECT_EQ(engine.memory_plan()[MemoryUse::waiting_gradients], 0u) << mesh_case.text();
+            const EvaluationResult result = engine.evaluate(batch);
+            const std::lock_guard lock(guard);
+            found.emplace(result.loss_sum, result.correct);
+        });
+        return found;
+    };
+    const auto alone = results({});
+    for (const test::MeshCase& mesh_case : pipeline_cases())
+        if (mesh_case.shape.tp == 1) EXPECT_EQ(results(mesh_case), alone) << mesh_case.text();
+}
+
 /// Replicas, of which the last has no rows.
 TEST(EvaluationOnAPipeline, SumsUpReplicas) {
     const test::MeshModel model = test::pipeline_models(5)[2];
@@ -315,6 +338,24 @@ TEST(WeightsOfAPipeline, AreReadAndTakenWhole) {
                                 expect_drawn(2);
                             });
             }
+    }
+}
+
+/// Every stage has its part of the same larger vocabulary.
+TEST(WeightsOfAPipeline, HaveTheRowsOfALargerVocabulary) {
+    for (test::MeshModel model : test::pipeline_models(5)) {
+        if (model.name != "tied" && model.name != "qwen3") continue;
+        model.config.resize_vocabulary(70);
+        std::vector<std::vector<double>> alone;
+        on_pipeline(model, {}, pipeline_options({}), [&](TrainEngine& engine, Backend&, const Mesh& mesh) {
+            alone = test::whole_leaves(engine.model_spec(), engine.store(), mesh);
+        });
+        for (const test::MeshCase& mesh_case : pipeline_cases())
+            on_pipeline(model, mesh_case, pipeline_options(mesh_case),
+                        [&](TrainEngine& engine, Backend&, const Mesh& mesh) {
+                            EXPECT_EQ(test::whole_leaves(engine.model_spec(), engine.store(), mesh), alone)
+                                << mesh_case.text();
+                        });
     }
 }
 

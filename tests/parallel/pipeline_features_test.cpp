@@ -84,9 +84,10 @@ TEST(PipelineFeatures, MeansOfBatches) {
 
 /// With SGD: a sequence of one token has gradients that are only rounding errors, and AdamW moves weights as
 /// far for those as for others.
-TEST(PipelineFeatures, PaddedAndPackedRows) {
+TEST(PipelineFeatures, RowsOfEveryKind) {
     for (const char* name : {"grouped-query", "mixtral"})
-        for (const test::RowKind kind : {test::RowKind::padded, test::RowKind::packed})
+        for (const test::RowKind kind :
+             {test::RowKind::padded, test::RowKind::packed, test::RowKind::shorter})
             expect_pipelines_as_one_process(pipeline_model(name), [&](test::MeshCase& mesh_case) {
                 mesh_case.optimizer = "sgd";
                 mesh_case.row_kind = kind;
@@ -121,6 +122,31 @@ TEST(PipelineFeatures, WeightsGatheredWhenTheyAreNeeded) {
                                        .gathers_ahead = false,
                                        .chunks = chunks});
             }
+}
+
+/// Stages of one block and of several, in any order.
+TEST(PipelineFeatures, StagesOfDifferentLengths) {
+    for (const std::vector<int>& cuts : {std::vector{1, 2, 4}, std::vector{2, 3, 4}}) {
+        expect_as_one_process(pipeline_model("mixtral"),
+                              {.shape = {.pp = 2, .data = 2},
+                               .sharding = Sharding::zero3,
+                               .accumulation = 3,
+                               .chunks = 2,
+                               .cuts = cuts});
+        expect_as_one_process(pipeline_model("tied"), {.shape = {.pp = 4},
+                                                       .accumulation = 5,
+                                                       .schedule = Kind::zero_bubble,
+                                                       .cuts = cuts});
+    }
+}
+
+/// The first three blocks of the model, which are blocks of several stages.
+TEST(PipelineFeatures, SomeBlocksRecomputed) {
+    for (const Recompute recompute : {Recompute::selective_mlp, Recompute::full})
+        expect_pipelines_as_one_process(pipeline_model("mixtral"), [&](test::MeshCase& mesh_case) {
+            mesh_case.recompute = recompute;
+            mesh_case.recomputed_blocks = 3;
+        });
 }
 
 TEST(PipelineFeatures, Bfloat16) {

@@ -89,6 +89,12 @@ TEST(PipelinePlan, HasRoomForEveryNumberOfMicroBatches) {
                         }
 }
 
+TEST(PipelinePlan, DoesNotTakeMoreThanPlanned) {
+    PipelinePlan plan({.micro_batches = 3}, 2, 0, true);
+    EXPECT_NO_THROW(plan.training(3));
+    EXPECT_DEATH(plan.training(4), "more micro-batches than planned");
+}
+
 TEST(PipelinePlan, WithoutAPipelineHasOneOfEverything) {
     PipelinePlan plan({.micro_batches = 5}, 1, 0, true);
     EXPECT_EQ(plan.slots(0), 1);

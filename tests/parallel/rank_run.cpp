@@ -51,7 +51,9 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
         *backend_, mesh);
     engine_->allocate();
     engine_->initialize_weights(42);
-    model_ = std::make_unique<EngineModel>(*engine_, model.config, *backend_, mesh);
+    constexpr std::uint64_t several_files = 40'000;
+    model_ = std::make_unique<EngineModel>(*engine_, model.config, *backend_, mesh, EngineModel::AfterSave(),
+                                           CheckpointOptions{.max_shard_bytes = several_files});
     training_ =
         std::make_unique<DealtData>(training_sampler(settings_), 3 * mesh_case.rows, StreamEnd::never,
                                     rank_row_length, static_cast<std::uint32_t>(model.config.vocab_size));

@@ -39,6 +39,7 @@ PipelinePlan::PipelinePlan(const PipelineSettings& settings, int ranks, int rank
     : ranks_(ranks),
       rank_(rank),
       chunks_(settings.chunks),
+      most_trained_(settings.micro_batches),
       weights_wait_(settings.schedule == PipelineScheduleKind::zero_bubble && weights_can_wait && ranks > 1),
       training_{.kind = settings.schedule, .by_count = {}},
       evaluation_{.kind = PipelineScheduleKind::forward_only, .by_count = {}},
@@ -80,6 +81,11 @@ void PipelinePlan::make_room(const PipelineSchedule& schedule) {
         if (actions[i].kind == PipelineActionKind::forward &&
             actions[i].stage == schedule.shape.stages() - 1 && !backward_comes_next(actions, i))
             outputs_wait_ = true;
+}
+
+const std::vector<PipelineAction>& PipelinePlan::training(int micro_batches) {
+    require(ranks_ == 1 || micro_batches <= most_trained_, "an update of more micro-batches than planned");
+    return actions(training_, micro_batches);
 }
 
 const std::vector<PipelineAction>& PipelinePlan::actions(Schedules& schedules, int micro_batches) {

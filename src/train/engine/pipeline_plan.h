@@ -15,10 +15,8 @@ class PipelinePlan {
     /// `weights_can_wait`: the gradients of weights may be computed later than those of inputs.
     PipelinePlan(const PipelineSettings& settings, int ranks, int rank, bool weights_can_wait);
 
-    /// What this rank does in an update of `micro_batches`, or to evaluate them.
-    const std::vector<PipelineAction>& training(int micro_batches) {
-        return actions(training_, micro_batches);
-    }
+    /// What this rank does in an update of `micro_batches`, no more than planned, or to evaluate them.
+    const std::vector<PipelineAction>& training(int micro_batches);
     const std::vector<PipelineAction>& evaluation(int micro_batches) {
         return actions(evaluation_, micro_batches);
     }
@@ -53,7 +51,7 @@ class PipelinePlan {
     const std::vector<PipelineAction>& actions(Schedules& schedules, int micro_batches);
     void make_room(const PipelineSchedule& schedule);
 
-    int ranks_, rank_, chunks_;
+    int ranks_, rank_, chunks_, most_trained_;
     bool weights_wait_;
     Schedules training_, evaluation_;
     std::vector<int> slots_;

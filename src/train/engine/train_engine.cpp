@@ -62,6 +62,16 @@ Stage planned_stage(const ModelConfig& config, const TrainEngineOptions& options
     return stage;
 }
 
+/// An engine that only evaluates has room for one micro-batch in each chunk.
+PipelineSettings planned_pipeline(const TrainEngineOptions& options) {
+    PipelineSettings settings = options.pipeline;
+    if (options.evaluation_only) {
+        settings.schedule = PipelineScheduleKind::one_forward_one_backward;
+        settings.micro_batches = 1;
+    }
+    return settings;
+}
+
 CausalLmOptions planned_model(CausalLmOptions options, const PipelinePlan& plan) {
     options.weight_gradients_wait = plan.weights_wait();
     options.outputs_wait = plan.outputs_wait();
@@ -87,7 +97,7 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
       mesh_(mesh),
       parallel_(mesh.tp(), options.sequence_parallel),
       model_spec_(make_param_spec(config_, options.compat)),
-      pipeline_(options.pipeline, mesh.shape().pp, mesh.place().pp,
+      pipeline_(planned_pipeline(options), mesh.shape().pp, mesh.place().pp,
                 why_weights_cannot_wait(options, mesh.data().size()).empty()),
       stage_(planned_stage(config_, options, mesh, pipeline_)),
       store_(make_param_store(
