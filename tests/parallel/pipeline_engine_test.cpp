@@ -249,7 +249,9 @@ TEST(EvaluationOnAPipeline, NeedsNoGradients) {
     };
     const auto alone = results({});
     for (const test::MeshCase& mesh_case : pipeline_cases())
-        if (mesh_case.shape.tp == 1) EXPECT_EQ(results(mesh_case), alone) << mesh_case.text();
+        if (mesh_case.shape.tp == 1) {
+            EXPECT_EQ(results(mesh_case), alone) << mesh_case.text();
+        }
 }
 
 /// Replicas, of which the last has no rows.
