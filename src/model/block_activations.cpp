@@ -72,7 +72,10 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
         return arena.make(MemoryUse::mlp_activations, compute, {rows, columns});
     };
 
+    // The head's norm reads what the last block adds.
     scratch_.branch = arena.make(MemoryUse::scratch, compute, {largest.tokens, largest.hidden});
+    if (largest.held != largest.tokens)
+        scratch_.held_branch = arena.make(MemoryUse::scratch, compute, {largest.held, largest.hidden});
     blocks_.clear();
     for (const KeptBlock& block : blocks) blocks_.emplace_back(static_cast<std::size_t>(block.slots));
     // The next block, or the head, still reads the last mid_residual: it cannot share the head's memory.
@@ -156,10 +159,7 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
     for (std::size_t i = 0; i < blocks.size(); ++i)
         for (BlockActivations& slot : blocks_[i]) share_dropped(Dropped(blocks[i].recompute), slot);
 
-    if (parallel.splits_tokens()) {
-        scratch_.held_branch = make(largest.held, largest.hidden);
-        scratch_.gathered = make(largest.tokens, largest.hidden);
-    }
+    if (parallel.splits_tokens()) scratch_.gathered = make(largest.tokens, largest.hidden);
     if (precision.residual != compute) scratch_.dresidual_compute = make(largest.held, largest.hidden);
     {
         const Arena::Scope feed_forward(arena);

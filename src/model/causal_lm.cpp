@@ -199,7 +199,10 @@ struct CausalLm::Pass {
                                   .weight = weight,
                                   .y = context.scratch.branch,
                                   .first_id = model.vocabulary().begin});
-            model.parallel_.leave(stream, context.scratch.branch, residual);
+            const bool casts = residual.dtype() != context.scratch.branch.dtype();
+            const Tensor held = casts ? context.scratch.held_branch : residual;
+            model.parallel_.leave(stream, context.scratch.branch, held);
+            if (casts) context.run(Cast{.from = held, .to = residual});
         } else {
             context.run(Embedding{
                 .ids = batch.ids, .weight = weight, .y = residual, .first_id = model.vocabulary().begin});
@@ -275,7 +278,12 @@ struct CausalLm::Pass {
 
     void embedding_backward() {
         const UnitGradients gradients = store.grad(stream, chunk.embedding);
-        const Tensor dy = model.parallel_.enter(stream, dresidual(), context.scratch.gathered);  // [N,H]
+        Tensor held = dresidual();
+        if (model.parallel_.splits_tokens() && context.scratch.dresidual_compute) {
+            context.run(Cast{.from = held, .to = context.scratch.dresidual_compute});
+            held = context.scratch.dresidual_compute;
+        }
+        const Tensor dy = model.parallel_.enter(stream, held, context.scratch.gathered);  // [N,H]
         context.run(EmbeddingBackward{.ids = batch.ids,
                                       .dy = dy,
                                       .dweight = gradients.tensors[EmbeddingStorage::weight],

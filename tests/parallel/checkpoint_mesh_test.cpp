@@ -106,18 +106,17 @@ TEST_P(CheckpointMesh, AResumedRunIsTheRunThatWasNotStopped) {
 
 INSTANTIATE_TEST_SUITE_P(
     Saved, CheckpointMesh,
-    testing::Values(
-        Saved{model_named("uneven"), layouts("adamw_torch"), Precision::fp32()},
-        Saved{model_named("mixtral"), layouts("adafactor"), Precision::with_master(DType::bf16)},
-        Saved{model_named("tied"), layouts("adamw_torch"), Precision::pure_bf16()}),
+    testing::Values(Saved{model_named("uneven"), layouts("adamw_torch"), Precision::fp32()},
+                    Saved{model_named("mixtral"), layouts("adafactor"), Precision::with_master(DType::bf16)},
+                    Saved{model_named("tied"), layouts("adamw_torch"), Precision::pure_bf16()}),
     [](const auto& parameter) { return parameter.param.model.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Pipeline, CheckpointMesh,
-    testing::Values(
-        Saved{five_layers("qwen3"), pipeline_layouts("adamw_torch"), Precision::with_master(DType::bf16)},
-        Saved{five_layers("tied"), pipeline_layouts("adafactor"), Precision::fp32()},
-        Saved{five_layers("mixtral"), pipeline_layouts("adafactor"), Precision::pure_bf16()}),
+    testing::Values(Saved{five_layers("qwen3"), pipeline_layouts("adamw_torch"),
+                          Precision::with_master(DType::bf16)},
+                    Saved{five_layers("tied"), pipeline_layouts("adafactor"), Precision::fp32()},
+                    Saved{five_layers("mixtral"), pipeline_layouts("adafactor"), Precision::pure_bf16()}),
     [](const auto& parameter) { return parameter.param.model.name; });
 
 /// A run that was saved on one mesh goes on along the same curve on every other, and from there back.
@@ -125,7 +124,8 @@ TEST(PipelineCheckpoint, GoesOnOnAnyOtherMesh) {
     constexpr std::int64_t max_steps = 6;
     test::TemporaryFolder folder;
     for (const auto& [name, optimizer] :
-         {std::pair("tied", "adamw_torch"), std::pair("mixtral", "adamw_torch"), std::pair("tied", "adafactor")}) {
+         {std::pair("tied", "adamw_torch"), std::pair("mixtral", "adamw_torch"),
+          std::pair("tied", "adafactor")}) {
         const test::MeshModel model = five_layers(name);
         std::vector<test::MeshCase> all = pipeline_layouts(optimizer);
         for (test::MeshCase& layout : all) layout.accumulation = 3;
@@ -134,7 +134,8 @@ TEST(PipelineCheckpoint, GoesOnOnAnyOtherMesh) {
         test::expect_same_curve(test::records_of(model, all[0], first, max_steps), alone);
         for (std::size_t i = 1; i < all.size(); ++i) {
             SCOPED_TRACE(model.name + ", " + all[i].text());
-            const fs::path second = folder / fmt::format("second-{}", i), third = folder / fmt::format("third-{}", i);
+            const fs::path second = folder / fmt::format("second-{}", i),
+                           third = folder / fmt::format("third-{}", i);
             test::expect_same_curve(
                 test::records_of(model, all[i], second, max_steps, first / "checkpoint-2"), alone);
             test::expect_same_curve(

@@ -115,7 +115,8 @@ TEST(ResizeOnAMesh, GivesTheSameWeights) {
         const auto expected = test::whole_leaves(alone.model_spec(), alone.store(), single);
         for (const test::MeshCase& mesh_case : cases())
             on_every_rank(model, mesh_case, [&](TrainEngine& engine, const Mesh& mesh) {
-                EXPECT_EQ(test::whole_leaves(engine.model_spec(), engine.store(), mesh), expected) << mesh_case.text();
+                EXPECT_EQ(test::whole_leaves(engine.model_spec(), engine.store(), mesh), expected)
+                    << mesh_case.text();
             });
     }
 }

@@ -187,7 +187,8 @@ std::string MeshCase::text() const {
            (last_accumulation > 0 ? fmt::format(", sometimes {} micro-batches", last_accumulation) : "") +
            (row_kind == RowKind::padded ? ", padded rows" : "") +
            (row_kind == RowKind::packed ? ", packed rows" : "") +
-           (row_kind == RowKind::shorter ? ", sometimes shorter rows" : "") + (offload_optimizer ? ", offloaded" : "");
+           (row_kind == RowKind::shorter ? ", sometimes shorter rows" : "") +
+           (offload_optimizer ? ", offloaded" : "");
 }
 
 MeshCase MeshCase::alone() const {
@@ -247,27 +248,27 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
                       Backend* backend) {
     const ReplicaPart part{mesh.replicas().size(), mesh.replicas().rank()};
     const auto own_backend = backend == nullptr ? make_cpu_backend() : nullptr;
-    TrainEngine engine(model.config,
-                       {.model = {.precision = mesh_case.precision,
-                                  .recompute = {mesh_case.recompute, mesh_case.recomputed_blocks},
-                                  .rows = part.rows_of(mesh_case.rows),
-                                  .row_length = row_length,
-                                  .label_smoothing = model.label_smoothing,
-                                  .neftune_alpha = model.neftune_alpha,
-                                  .gather_ahead = {mesh_case.gathers_ahead, mesh_case.gathers_ahead}},
-                        .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
-                        .max_gradient_norm = 1.0,
-                        .compat = model.compat,
-                        .sharding = mesh_case.sharding,
-                        .pipeline = {.schedule = mesh_case.schedule,
-                                     .chunks = mesh_case.chunks,
-                                     .micro_batches = mesh_case.planned > 0 ? mesh_case.planned
-                                                                            : mesh_case.accumulation,
-                                     .cuts = mesh_case.cuts},
-                        .shared_batches = true,
-                        .sequence_parallel = mesh_case.sequence_parallel,
-                        .offload_optimizer = mesh_case.offload_optimizer},
-                       backend == nullptr ? *own_backend : *backend, mesh);
+    TrainEngine engine(
+        model.config,
+        {.model = {.precision = mesh_case.precision,
+                   .recompute = {mesh_case.recompute, mesh_case.recomputed_blocks},
+                   .rows = part.rows_of(mesh_case.rows),
+                   .row_length = row_length,
+                   .label_smoothing = model.label_smoothing,
+                   .neftune_alpha = model.neftune_alpha,
+                   .gather_ahead = {mesh_case.gathers_ahead, mesh_case.gathers_ahead}},
+         .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
+         .max_gradient_norm = 1.0,
+         .compat = model.compat,
+         .sharding = mesh_case.sharding,
+         .pipeline = {.schedule = mesh_case.schedule,
+                      .chunks = mesh_case.chunks,
+                      .micro_batches = mesh_case.planned > 0 ? mesh_case.planned : mesh_case.accumulation,
+                      .cuts = mesh_case.cuts},
+         .shared_batches = true,
+         .sequence_parallel = mesh_case.sequence_parallel,
+         .offload_optimizer = mesh_case.offload_optimizer},
+        backend == nullptr ? *own_backend : *backend, mesh);
     engine.allocate();
     engine.initialize_weights(42);
     MeshRun run;

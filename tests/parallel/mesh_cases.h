@@ -31,8 +31,8 @@ std::vector<MeshModel> pipeline_models(int layers);
 /// What the rows of a batch hold.
 enum class RowKind : std::uint8_t {
     full,
-    padded,  ///< one sequence each, then padding
-    packed,  ///< several sequences
+    padded,   ///< one sequence each, then padding
+    packed,   ///< several sequences
     shorter,  ///< every other batch has shorter rows
 };
 

@@ -31,8 +31,9 @@ void expect_equal_runs(const std::vector<test::MatrixCase>& cases, const Compare
 }
 
 TEST(MeshMatrix, TrainsAsOneProcessDoes) {
-    expect_equal_runs(test::chosen_cases(test::full_matrix()),
-                      [](const test::MeshCase& mesh_case) { return mesh_case.alone(); }, 10);
+    expect_equal_runs(
+        test::chosen_cases(test::full_matrix()),
+        [](const test::MeshCase& mesh_case) { return mesh_case.alone(); }, 10);
 }
 
 /// With this many layers, what tensor and data parallelism round differently from one process is already

@@ -69,7 +69,8 @@ TEST(PipelineBits, AreThoseOfTheMeshWithoutAPipeline) {
                 without.shape.pp = without.chunks = 1;
                 without.schedule = Kind::one_forward_one_backward;
                 without.recompute = Recompute::none;
-                expect_equal_bits(test::run_on_threads(model, mesh_case, bits_steps), test::run_on_threads(model, without, bits_steps),
+                expect_equal_bits(test::run_on_threads(model, mesh_case, bits_steps),
+                                  test::run_on_threads(model, without, bits_steps),
                                   model.name + ", " + mesh_case.text());
             }
     }

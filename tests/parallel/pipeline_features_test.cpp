@@ -74,8 +74,8 @@ TEST(PipelineFeatures, LabelSmoothingAndNeftune) {
 TEST(PipelineFeatures, MeansOfBatches) {
     for (const LossDenominator denominator :
          {LossDenominator::all_labels, LossDenominator::mean_of_micro_batches}) {
-        test::MeshModel model = pipeline_model(
-            denominator == LossDenominator::all_labels ? "grouped-query" : "mixtral");
+        test::MeshModel model =
+            pipeline_model(denominator == LossDenominator::all_labels ? "grouped-query" : "mixtral");
         model.label_smoothing = denominator == LossDenominator::all_labels ? 0.2 : 0;
         model.compat.loss_denominator = denominator;
         expect_pipelines_as_one_process(model, [](test::MeshCase& mesh_case) { mesh_case.last_rows = 1; });
@@ -127,16 +127,14 @@ TEST(PipelineFeatures, WeightsGatheredWhenTheyAreNeeded) {
 /// Stages of one block and of several, in any order.
 TEST(PipelineFeatures, StagesOfDifferentLengths) {
     for (const std::vector<int>& cuts : {std::vector{1, 2, 4}, std::vector{2, 3, 4}}) {
-        expect_as_one_process(pipeline_model("mixtral"),
-                              {.shape = {.pp = 2, .data = 2},
-                               .sharding = Sharding::zero3,
-                               .accumulation = 3,
-                               .chunks = 2,
-                               .cuts = cuts});
-        expect_as_one_process(pipeline_model("tied"), {.shape = {.pp = 4},
-                                                       .accumulation = 5,
-                                                       .schedule = Kind::zero_bubble,
-                                                       .cuts = cuts});
+        expect_as_one_process(pipeline_model("mixtral"), {.shape = {.pp = 2, .data = 2},
+                                                          .sharding = Sharding::zero3,
+                                                          .accumulation = 3,
+                                                          .chunks = 2,
+                                                          .cuts = cuts});
+        expect_as_one_process(
+            pipeline_model("tied"),
+            {.shape = {.pp = 4}, .accumulation = 5, .schedule = Kind::zero_bubble, .cuts = cuts});
     }
 }
 
@@ -149,11 +147,14 @@ TEST(PipelineFeatures, SomeBlocksRecomputed) {
         });
 }
 
+/// With a residual stream, and messages, in bf16 and in fp32.
 TEST(PipelineFeatures, Bfloat16) {
-    for (const char* name : {"tied", "mixtral"})
-        expect_pipelines_as_one_process(pipeline_model(name), [](test::MeshCase& mesh_case) {
-            mesh_case.precision = Precision::with_master(DType::bf16);
-        });
+    for (const DType residual : {DType::bf16, DType::f32})
+        for (const char* name : {"tied", "mixtral"})
+            expect_pipelines_as_one_process(pipeline_model(name), [&](test::MeshCase& mesh_case) {
+                mesh_case.precision = Precision::with_master(DType::bf16);
+                mesh_case.precision.residual = residual;
+            });
 }
 
 TEST(PipelineFeatures, AnOptimizerInHostMemory) {
@@ -177,11 +178,9 @@ TEST(PipelineFeatures, OtherOptimizers) {
 TEST(PipelineFeatures, MoreMicroBatchesThanThreeRounds) {
     for (const Kind kind : {Kind::one_forward_one_backward, Kind::zero_bubble})
         for (const int chunks : {1, 2})
-            expect_as_one_process(pipeline_model("mixtral"), {.shape = {.pp = 2},
-                                                              .accumulation = 13,
-                                                              .rows = 1,
-                                                              .schedule = kind,
-                                                              .chunks = chunks});
+            expect_as_one_process(
+                pipeline_model("mixtral"),
+                {.shape = {.pp = 2}, .accumulation = 13, .rows = 1, .schedule = kind, .chunks = chunks});
 }
 
 }  // namespace

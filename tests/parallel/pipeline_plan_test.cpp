@@ -20,7 +20,8 @@ using Action = PipelineActionKind;
 
 /// Follows a rank's actions through the buffers of its plan: a slot and a batch's buffer belong to one
 /// micro-batch at a time, and messages find room.
-void expect_room(const PipelinePlan& plan, const std::vector<PipelineAction>& actions, const std::string& what) {
+void expect_room(const PipelinePlan& plan, const std::vector<PipelineAction>& actions,
+                 const std::string& what) {
     std::map<std::pair<int, int>, int> slots;  // (chunk, slot) → the micro-batch in it
     std::map<int, int> left;                   // computations of each micro-batch
     int begun = 0, activations = 0, gradients = 0;
@@ -76,9 +77,10 @@ TEST(PipelinePlan, HasRoomForEveryNumberOfMicroBatches) {
                             PipelinePlan plan({.schedule = kind, .chunks = chunks, .micro_batches = planned},
                                               ranks, rank, weights_can_wait);
                             const auto what = [&](int count) {
-                                return std::string(name_of(kind, chunks)) + (weights_can_wait ? "" : ", whole") +
-                                       ": rank " + std::to_string(rank) + " of " + std::to_string(ranks) +
-                                       " with " + std::to_string(chunks) + " chunks, planned for " +
+                                return std::string(name_of(kind, chunks)) +
+                                       (weights_can_wait ? "" : ", whole") + ": rank " +
+                                       std::to_string(rank) + " of " + std::to_string(ranks) + " with " +
+                                       std::to_string(chunks) + " chunks, planned for " +
                                        std::to_string(planned) + ", " + std::to_string(count);
                             };
                             for (int count = 1; count <= planned; ++count)
@@ -111,20 +113,18 @@ TEST(PipelinePlan, WithoutAPipelineHasOneOfEverything) {
 constexpr int planned_stages = 4;
 
 /// The plans of all ranks of a pipeline, for 8 layers and 8 micro-batches.
-std::vector<MemoryPlan> stage_plans(const test::MeshModel& model, Kind kind, Recompute recompute = Recompute::none,
-                                    int micro_batches = 8) {
+std::vector<MemoryPlan> stage_plans(const test::MeshModel& model, Kind kind,
+                                    Recompute recompute = Recompute::none, int micro_batches = 8) {
     std::vector<MemoryPlan> plans;
     const auto backend = make_planning_backend(Device::cpu);
     for (int rank = 0; rank < planned_stages; ++rank) {
         const Mesh mesh = test::mesh_of_nobody({.pp = planned_stages}, rank);
-        const TrainEngine engine(model.config,
-                                 {.model = {.precision = Precision::fp32(),
-                                            .recompute = {recompute},
-                                            .rows = 2,
-                                            .row_length = 16},
-                                  .compat = {},
-                                  .pipeline = {.schedule = kind, .micro_batches = micro_batches}},
-                                 *backend, mesh);
+        const TrainEngine engine(
+            model.config,
+            {.model = {.precision = Precision::fp32(), .recompute = {recompute}, .rows = 2, .row_length = 16},
+             .compat = {},
+             .pipeline = {.schedule = kind, .micro_batches = micro_batches}},
+            *backend, mesh);
         plans.push_back(engine.memory_plan());
     }
     return plans;

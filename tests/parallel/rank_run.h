@@ -41,7 +41,8 @@ void on_mesh(const MeshModel& model, const MeshCase& mesh_case, const std::files
 
 /// The records of such a run in fp32, which are the same on all ranks.
 Json records_of(const MeshModel& model, const MeshCase& mesh_case, const std::filesystem::path& output,
-                std::int64_t max_steps, const std::optional<std::filesystem::path>& checkpoint = std::nullopt);
+                std::int64_t max_steps,
+                const std::optional<std::filesystem::path>& checkpoint = std::nullopt);
 /// Records that differ by no more than rounding.
 void expect_same_curve(const Json& actual, const Json& expected);
 

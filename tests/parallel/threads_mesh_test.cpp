@@ -83,7 +83,8 @@ TEST(NcclMesh, TrainsAPipelineAsOneProcessDoes) {
                 const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp),
                                 communicators.maker());
                 const test::MeshRun run = test::train_on_mesh(model, mesh_case, mesh, few_steps);
-                EXPECT_EQ(test::compare(run, alone).complaint(), "") << model.name << ", " << mesh_case.text();
+                EXPECT_EQ(test::compare(run, alone).complaint(), "")
+                    << model.name << ", " << mesh_case.text();
             });
         }
 }
@@ -146,6 +147,29 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithMeansOfBatches) {
             return mesh_case.sharding != Sharding::zero3 || mesh_case.accumulation == 1;
         });
         expect_as_one_process(model, cases);
+    }
+}
+
+/// The stream has another dtype than the branches, which matters where tokens are split.
+TEST(MixedMesh, TrainsAsOneProcessDoes) {
+    omp_set_num_threads(1);
+    Precision precision = Precision::with_master(DType::bf16);
+    precision.residual = DType::f32;
+    for (const test::MeshModel& model : test::mesh_models()) {
+        if (model.name != "grouped-query" && model.name != "mixtral") continue;
+        const test::MeshRun alone =
+            test::train_on_mesh(model, {.precision = precision}, Mesh(), compared_steps);
+        for (const Recompute recompute :
+             {Recompute::none, Recompute::selective, Recompute::selective_mlp, Recompute::full})
+            for (const bool sequence_parallel : {false, true}) {
+                const test::MeshCase mesh_case{.shape = {.tp = 2},
+                                               .sequence_parallel = sequence_parallel,
+                                               .precision = precision,
+                                               .recompute = recompute};
+                EXPECT_EQ(test::complaints_on_threads(model, mesh_case, alone, compared_steps),
+                          std::set<std::string>{})
+                    << model.name << ", " << mesh_case.text();
+            }
     }
 }
 

@@ -69,7 +69,8 @@ std::vector<MeshCase> corner_cases(int ranks) {
 }
 
 /// Pipelines alone, with every schedule, and with something inside each stage. With SGD: these models have
-/// more layers, and AdamW moves a weight as far for a gradient that is only rounding error as for a large one.
+/// more layers, and AdamW moves a weight as far for a gradient that is only rounding error as for a large
+/// one.
 std::vector<MeshCase> pipeline_corners(int ranks) {
     using Kind = PipelineScheduleKind;
     std::vector<MeshCase> corners;
@@ -187,14 +188,12 @@ int main(int argc, char** argv) {
     try {
         // Ranks that share a GPU need some seconds to start.
         const int patience = drover::test::tests_use_cuda() ? 20 : 2;
-        const auto world = drover::make_mpi_world(
-            {.deadline = std::chrono::seconds(hangs ? patience : 120)});
+        const auto world = drover::make_mpi_world({.deadline = std::chrono::seconds(hangs ? patience : 120)});
         int failures = 0;
         drover::run_rank(*world, [&](drover::World& rank) {
             const drover::test::Site site(rank);
-            failures = mode.empty()
-                           ? drover::test::check_corners(site)
-                           : drover::test::fail_in_the_middle(site, hangs, mode.ends_with("stage"));
+            failures = mode.empty() ? drover::test::check_corners(site)
+                                    : drover::test::fail_in_the_middle(site, hangs, mode.ends_with("stage"));
         });
         return failures == 0 ? 0 : 1;
     } catch (const std::exception& error) {
