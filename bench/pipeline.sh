@@ -14,8 +14,8 @@ output=$(mktemp -d)
 trap 'rm -rf "$output"' EXIT
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 cat >"$output/config.json" <<'JSON'
-{"model_type": "llama", "vocab_size": 4096, "hidden_size": 384, "intermediate_size": 1024,
- "num_hidden_layers": 32, "num_attention_heads": 6, "max_position_embeddings": 256}
+{"model_type": "llama", "vocab_size": 4096, "hidden_size": 256, "intermediate_size": 704,
+ "num_hidden_layers": 32, "num_attention_heads": 4, "max_position_embeddings": 256}
 JSON
 
 # Processes, micro-batches, name, flags of the schedule.
@@ -30,7 +30,7 @@ measure() {
         --trace_file_path "$output/trace.json" --output_dir "$output/run" "$@" >"$output/log" 2>&1 ||
         { cat "$output/log"; exit 1; }
     awk -v head="$processes | $name | $micro_batches" '
-        /pipeline.s bubble is/ { measured = $7; equal = $13; paper = $18; }
+        /pipeline.s bubble is/ { measured = $7; equal = $12; paper = $17 }
         /^Steps: /             { step = $4 }
         END { printf "%s | %s | %s | %s | %s\n", head, measured, equal, paper, step }' "$output/log"
     rm -rf "$output/run"

@@ -50,7 +50,6 @@ PipelinePlan::PipelinePlan(const PipelineSettings& settings, int ranks, int rank
     // room does not depend on their number.
     for (int count = 1; count <= std::min(settings.micro_batches, 3 * ranks); ++count)
         make_room(schedule(settings.schedule, count));
-    make_room(schedule(settings.schedule, settings.micro_batches));
     for (int count = 1; count <= most_evaluated(); ++count)
         make_room(schedule(PipelineScheduleKind::forward_only, count));
 }
