@@ -41,14 +41,8 @@ void CausalLm::plan(Arena& arena) {
     rope_cosine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
     rope_sine_ = arena.make(MemoryUse::batch, DType::f32, {options_.row_length, config_.head_dim / 2});
     activations_.plan_kept(arena, largest, options_.precision, blocks, options_.weight_gradients_wait);
-    const auto residual = [&] {
-        return arena.make(MemoryUse::residual_stream, options_.precision.residual,
-                          {largest.held, largest.hidden});
-    };
-    dresidual_ = residual();
-    outputs_.clear();
-    if (has_head && options_.outputs_wait)
-        for (int slot = 0; slot < head_slots(); ++slot) outputs_.push_back(residual());
+    dresidual_ =
+        arena.make(MemoryUse::residual_stream, options_.precision.residual, {largest.held, largest.hidden});
     if (has_head) head_.plan_results(arena, largest);
     if (has_balance_loss()) {
         const auto make = [&](DType dtype, const Shape& shape) {
@@ -227,17 +221,14 @@ struct CausalLm::Pass {
     }
 
     /// The final norm. The head's weights stay gathered.
-    Tensor norm(bool output_is_kept) {
+    Tensor norm() {
         const Tensor weight = store.get(stream, chunk.head)[HeadStorage::norm];
-        if (output_is_kept)
-            head.norm(weight, model.outputs_[static_cast<std::size_t>(slot)].rows(0, context.shape.held), {});
-        else
-            head.norm(weight, model.output_.residual, model.output_.branch);
+        head.norm(weight, model.output_.residual, model.output_.branch);
         return weight;
     }
 
     void evaluate_loss(const Watch& watch) {
-        norm(false);
+        norm();
         if (watch) watch(static_cast<int>(model.config_.num_hidden_layers), head_buffers.normed);
         head.evaluate(store.get(stream, chunk.projection)[projection_storage()]);
         release_head();
@@ -248,8 +239,8 @@ struct CausalLm::Pass {
         if (chunk.projection != chunk.head) store.release(stream, chunk.projection);
     }
 
-    void loss_and_head_backward(const Tensor& loss_scale, bool output_is_kept) {
-        const Tensor norm_weight = norm(output_is_kept);
+    void loss_and_head_backward(const Tensor& loss_scale) {
+        const Tensor norm_weight = norm();
         const Tensor weight = store.get(stream, chunk.projection)[projection_storage()];
         const UnitGradients head_gradients = store.grad(stream, chunk.head);
         const UnitGradients gradients = tied() ? store.grad(stream, chunk.projection) : head_gradients;
@@ -296,7 +287,7 @@ struct CausalLm::Pass {
     void backward(const ChunkBackward& settings) {
         store.begin_backward(chunk.units(), settings.place);
         if (chunk.head >= 0)
-            loss_and_head_backward(settings.loss_scale, settings.output_is_kept);
+            loss_and_head_backward(settings.loss_scale);
         else
             context.run.backend.copy(stream, settings.dresidual, dresidual());
         blocks_backward(settings.part);
@@ -329,10 +320,6 @@ void CausalLm::forward(Stream stream, const ChunkRun& run, const ChunkInput& inp
 void CausalLm::put_output(Stream stream, const Tensor& to) const {
     backend_.copy(stream, output_.residual, to);
     backend_.run(stream, Add{.into = to, .x = output_.branch});
-}
-
-void CausalLm::keep_output(Stream stream, const ChunkRun& run) {
-    put_output(stream, outputs_[static_cast<std::size_t>(run.slot)].rows(0, held_tokens(run.batch.tokens())));
 }
 
 void CausalLm::balance_experts(Stream stream, int slot, double scale) {

@@ -31,10 +31,9 @@ struct ChunkInput {
 struct ChunkBackward {
     BackwardPart part = BackwardPart::whole;
     ParamStore::PlaceInStep place{};
-    Tensor loss_scale{};          ///< [1] f32 on the device; of the chunk with the head
-    bool output_is_kept = false;  ///< likewise: keep_output() was called for this micro-batch
-    Tensor dresidual{};           ///< [held,H]: what the next stage sent back; of the other chunks
-    Tensor balance{};             ///< likewise: CausalLm::balance() of the next stage
+    Tensor loss_scale{};  ///< [1] f32 on the device; of the chunk with the head
+    Tensor dresidual{};   ///< [held,H]: what the next stage sent back; of the other chunks
+    Tensor balance{};     ///< likewise: CausalLm::balance() of the next stage
 };
 
 /// A causal language model: embedding → blocks → head and loss, and back. Weights and gradients are reached
@@ -68,8 +67,6 @@ class CausalLm {
     /// What the last forward made, to send to the next stage: `to` is [held,H]. Before anything else is
     /// computed.
     void put_output(Stream stream, const Tensor& to) const;
-    /// Keeps it for the head instead. Not needed where the backward of the same micro-batch comes next.
-    void keep_output(Stream stream, const ChunkRun& run);
     /// The experts' balance loss of the micro-batch, from routing_sums() of all stages, and its gradient,
     /// which is multiplied by `scale`. Collective over the replicas. Does nothing without such a loss.
     void balance_experts(Stream stream, int slot, double scale);
@@ -125,13 +122,12 @@ class CausalLm {
     BatchBuffers batch_buffers_;
     ActivationBuffers activations_;
     HeadBuffers head_;
-    std::vector<Tensor> outputs_;  // [slot] of the head's chunk: [held,H], where they are kept
-    Tensor dresidual_;             // [held,H]: gradient of the residual stream, passed from block to block
-    Tensor rope_cosine_;           // [T,D/2] f32
-    Tensor rope_sine_;             // [T,D/2] f32
-    Tensor routing_sums_;          // [(k + 1)·E] f64: choices, then probabilities
-    Tensor balance_;               // [slots + 1,E] f32: of the head's chunk; the last one, of another chunk
-    Tensor balance_loss_;          // [slots] f64
+    Tensor dresidual_;     // [held,H]: gradient of the residual stream, passed from block to block
+    Tensor rope_cosine_;   // [T,D/2] f32
+    Tensor rope_sine_;     // [T,D/2] f32
+    Tensor routing_sums_;  // [(k + 1)·E] f64: choices, then probabilities
+    Tensor balance_;       // [slots + 1,E] f32: of the head's chunk; the last one, of another chunk
+    Tensor balance_loss_;  // [slots] f64
 
     /// The end of the last forward: the stream, and what must still be added to it.
     struct Output {

@@ -28,7 +28,6 @@ struct CausalLmOptions {
     double neftune_alpha = 0;  ///< training adds U(−m, m) to the embeddings, m = alpha / √(row length · H)
     GatherAhead gather_ahead{};
     bool weight_gradients_wait = false;  ///< backwards come in two parts
-    bool outputs_wait = false;           ///< the head's backward does not always follow its chunk's forward
     int batches = 1;                     ///< micro-batches that are on their way through the rank at a time
 };
 

@@ -103,7 +103,6 @@ TEST(PipelinePlan, WithoutAPipelineHasOneOfEverything) {
     EXPECT_EQ(plan.batches(), 1);
     EXPECT_EQ(plan.unread_activations(), 0);
     EXPECT_FALSE(plan.weights_wait());
-    EXPECT_FALSE(plan.outputs_wait());
     EXPECT_EQ(plan.training(5).size(), 10u);
 }
 

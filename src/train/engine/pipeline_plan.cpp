@@ -72,14 +72,6 @@ void PipelinePlan::make_room(const PipelineSchedule& schedule) {
     const UnreadMessages unread = most_unread_messages(schedule);
     unread_activations_ = std::max(unread_activations_, unread.activations[rank]);
     unread_gradients_ = std::max(unread_gradients_, unread.gradients[rank]);
-    const bool evaluates = std::none_of(actions.begin(), actions.end(), [](const PipelineAction& action) {
-        return is_computation(action.kind) && action.kind != PipelineActionKind::forward;
-    });
-    if (evaluates) return;
-    for (std::size_t i = 0; i < actions.size(); ++i)
-        if (actions[i].kind == PipelineActionKind::forward &&
-            actions[i].stage == schedule.shape.stages() - 1 && !backward_comes_next(actions, i))
-            outputs_wait_ = true;
 }
 
 const std::vector<PipelineAction>& PipelinePlan::training(int micro_batches) {

@@ -39,8 +39,6 @@ class PipelinePlan {
     int unread_gradients() const { return unread_gradients_; }
     /// Backwards come in two parts.
     bool weights_wait() const { return weights_wait_; }
-    /// Another computation comes between the head's forward and its backward.
-    bool outputs_wait() const { return outputs_wait_; }
 
   private:
     struct Schedules {
@@ -57,7 +55,6 @@ class PipelinePlan {
     std::vector<int> slots_;
     int batches_ = 1;
     int unread_activations_ = 0, unread_gradients_ = 0;
-    bool outputs_wait_ = false;
 };
 
 /// Whether the next computation after `actions[index]`, a forward, is the backward of the same micro-batch in

@@ -107,8 +107,7 @@ ChunkRun StepExecutor::run_of(const PipelineAction& action) const {
         .chunk = chunk, .slot = action.micro_batch % plan_.slots(chunk), .batch = batch(action.micro_batch)};
 }
 
-void StepExecutor::forward(Stream stream, const StepWork& work, const PipelineAction& action,
-                           bool backward_is_next, bool trains) {
+void StepExecutor::forward(Stream stream, const StepWork& work, const PipelineAction& action, bool trains) {
     const ChunkRun run = run_of(action);
     if (is_first_stage(action.stage)) {
         if (log_) log_->begin(stream);
@@ -129,8 +128,6 @@ void StepExecutor::forward(Stream stream, const StepWork& work, const PipelineAc
         return;
     }
     model_.balance_experts(stream, run.slot, work.balance_scale);
-    output_is_kept_[static_cast<std::size_t>(action.micro_batch)] = !backward_is_next;
-    if (!backward_is_next) model_.keep_output(stream, run);
 }
 
 void StepExecutor::backward(Stream stream, const StepWork& work, const PipelineAction& action) {
@@ -145,7 +142,6 @@ void StepExecutor::backward(Stream stream, const StepWork& work, const PipelineA
     if (action.kind == PipelineActionKind::backward_input) settings.part = BackwardPart::input;
     if (is_last_stage(action.stage)) {
         settings.loss_scale = work.loss_scale;
-        settings.output_is_kept = output_is_kept_[static_cast<std::size_t>(action.micro_batch)];
         return model_.backward(stream, run, settings);
     }
     const Message message = part_of(read(stream, gradients_, action), work, action.micro_batch);
@@ -161,7 +157,7 @@ void StepExecutor::forward_and_backward(Stream stream, const StepWork& work, con
                                         const PipelineAction& backward) {
     const DeviceBatch& micro = batch(forward.micro_batch);
     const auto enqueue = [&] {
-        this->forward(stream, work, forward, true, true);
+        this->forward(stream, work, forward, true);
         this->backward(stream, work, backward);
     };
     if (!work.is_recorded(micro)) return enqueue();
@@ -183,7 +179,6 @@ void StepExecutor::gather_for_next(Stream stream, const std::vector<PipelineActi
 void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<PipelineAction>& actions,
                        bool trains) {
     batches_.clear();
-    output_is_kept_.assign(static_cast<std::size_t>(work.micro_batches), false);
     for (std::size_t i = 0; i < actions.size(); ++i) {
         const PipelineAction& action = actions[i];
         const bool has_head = is_last_stage(action.stage);
@@ -191,13 +186,15 @@ void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<Pi
             case PipelineActionKind::forward: {
                 if (static_cast<int>(batches_.size()) == action.micro_batch)
                     batches_.push_back(work.upload(action.micro_batch));
-                const bool backward_is_next = trains && backward_comes_next(actions, i);
-                if (plan_.ranks() == 1 && backward_is_next && log_ == nullptr) {
+                // The head reads what its chunk's forward has left.
+                require(!trains || !has_head || backward_comes_next(actions, i),
+                        "a schedule in which the head's backward does not follow its forward");
+                if (plan_.ranks() == 1 && trains && log_ == nullptr) {
                     work.before_head(action.micro_batch);
                     forward_and_backward(stream, work, action, actions[++i]);
                     work.after_head(action.micro_batch, 0, batch(action.micro_batch));
                 } else {
-                    forward(stream, work, action, backward_is_next, trains);
+                    forward(stream, work, action, trains);
                 }
                 break;
             }

@@ -70,8 +70,7 @@ class StepExecutor {
     };
 
     void run(Stream stream, const StepWork& work, const std::vector<PipelineAction>& actions, bool trains);
-    void forward(Stream stream, const StepWork& work, const PipelineAction& action, bool backward_is_next,
-                 bool trains);
+    void forward(Stream stream, const StepWork& work, const PipelineAction& action, bool trains);
     void backward(Stream stream, const StepWork& work, const PipelineAction& action);
     void forward_and_backward(Stream stream, const StepWork& work, const PipelineAction& forward,
                               const PipelineAction& backward);
@@ -101,7 +100,6 @@ class StepExecutor {
     ActionLog* log_ = nullptr;
     Messages activations_, gradients_;
     std::vector<DeviceBatch> batches_;  // of the running step
-    std::vector<bool> output_is_kept_;  // [micro-batch]
 };
 
 }  // namespace drover

@@ -74,7 +74,6 @@ PipelineSettings planned_pipeline(const TrainEngineOptions& options) {
 
 CausalLmOptions planned_model(CausalLmOptions options, const PipelinePlan& plan) {
     options.weight_gradients_wait = plan.weights_wait();
-    options.outputs_wait = plan.outputs_wait();
     options.batches = plan.batches();
     return options;
 }
