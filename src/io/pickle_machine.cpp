@@ -57,6 +57,7 @@ enum Instruction : unsigned char {
     empty_tuple = ')',
     empty_dict = '}',
     protocol = 0x80,
+    new_object = 0x81,
     tuple1 = 0x85,
     tuple2 = 0x86,
     tuple3 = 0x87,
@@ -267,6 +268,10 @@ class Machine {
                 const Index function = take_top();
                 return call(function, arguments);
             }
+            case new_object: {
+                const Index arguments = take_top();
+                return make_object(take_top(), arguments);
+            }
             case build: {
                 const Index state = take_top();
                 return set_state(top(), state);
@@ -400,9 +405,20 @@ class Machine {
             case PickleName::Meaning::closed:
                 return push_closed(name->full_name, parts);
             case PickleName::Meaning::storage:
+            case PickleName::Meaning::dtype:
+            case PickleName::Meaning::reference:
                 break;
         }
         fail(fmt::format("calls {}", name->full_name));
+    }
+
+    /// An object that is made empty and then gets its attributes.
+    void make_object(Index type, Index arguments) {
+        const PickleName* const name = name_in(type);
+        if (name == nullptr || name->meaning != PickleName::Meaning::reference ||
+            !arguments_in(arguments).empty())
+            fail("makes an object of a kind that is not on the list");
+        push_closed(name->full_name, {});
     }
 
     /// Attributes of a dict (a state dict's `_metadata`) do not matter here; closed objects keep theirs.

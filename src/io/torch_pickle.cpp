@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "core/lfs_pointer.h"
 #include "io/pickle_machine.h"
+#include "io/pickle_names.h"
 #include "io/pickle_nodes.h"
 #include "io/safetensors_header.h"
 
@@ -91,7 +93,7 @@ std::string_view name_of(PickleValue::Kind kind) {
         case Kind::tensor:
             return "a tensor";
         case Kind::object:
-            return "an object of numpy";
+            return "an object";
     }
     return "";
 }
@@ -178,6 +180,17 @@ Tensor PickleValue::packed_tensor() const {
     Shape shape;
     for (const std::int64_t size : from.shape) shape.append(size);
     return Tensor(const_cast<char*>(from.elements.data()), *dtype, shape);
+}
+
+std::optional<std::int64_t> PickleValue::tensor_reference() const {
+    const PickleNode& node = nodes_->nodes[index_];
+    const auto is_reference = [&](const PickleName& name) {
+        return name.meaning == PickleName::Meaning::reference && name.full_name == node.text;
+    };
+    if (node.kind != Kind::object || node.parts.size() != 1 ||
+        std::none_of(pickle_names.begin(), pickle_names.end(), is_reference))
+        return std::nullopt;
+    return PickleValue(*nodes_, node.parts[0])["tid"].integer();
 }
 
 std::size_t PickleValue::size() const {

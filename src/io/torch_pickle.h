@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -37,7 +38,8 @@ struct PickleNodes;
 /// Error that names the file.
 class PickleValue {
   public:
-    /// `object` is a recognised object whose contents are not read: a numpy array or dtype.
+    /// `object` is a recognised object: a numpy array or dtype, which stays closed, a dtype of torch, or a
+    /// reference to a tensor in another file.
     enum class Kind : std::uint8_t {
         none,
         boolean,
@@ -65,6 +67,10 @@ class PickleValue {
     /// The tensor as a CPU view, which must not be written to; its data need not be aligned. Error unless it
     /// is packed, has a type of the engine and at most four dimensions.
     Tensor packed_tensor() const;
+
+    /// The number of the file tensor_<number>.pt that has the tensor whose place this is (torch_xla's form);
+    /// nothing for other values.
+    std::optional<std::int64_t> tensor_reference() const;
 
     /// Elements of a list or tuple, or entries of a dict.
     std::size_t size() const;
