@@ -121,6 +121,8 @@ class TorchFile {
     const std::filesystem::path& path() const { return path_; }
     PickleValue root() const { return pickle_.root(); }
     void verify() const { pickle_.verify(); }
+    /// Lets the memory of elements that were read be used for something else; they are read again when needed.
+    void forget() const { file_.forget(); }
 
   private:
     std::filesystem::path path_;
