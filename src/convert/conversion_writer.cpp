@@ -21,6 +21,20 @@ namespace fs = std::filesystem;
 constexpr std::string_view staged_name = "convert";
 constexpr std::string_view journal_name = "convert.journal";
 constexpr std::size_t most_open_files = 256;
+constexpr int most_views = 64;  ///< of the source, before its memory is given back
+
+/// A block that reaches outside its tensor would read other memory.
+void check_blocks(const ConversionPlan& plan, const TensorSource& source) {
+    for (const PlannedFile& file : plan.files)
+        for (const PlannedTensor& tensor : file.tensors)
+            for (const Block& block : tensor.blocks) {
+                const TensorSource::Item& item = source.items().at(block.item);
+                require(block.row_begin >= 0 && block.column_begin >= 0 &&
+                            block.row_begin + block.row_count <= item.rows() &&
+                            block.column_begin + block.column_count <= item.columns(),
+                        "a block of a conversion is outside its source");
+            }
+}
 
 std::string digest_of(const ConversionPlan& plan, const TensorSource& source) {
     ContentHash hash;
@@ -78,18 +92,33 @@ class Writer {
           folder_(folder),
           progress_(progress),
           limits_(limits),
+          total_(plan.bytes()),
           staged_(folder / staged_name),
           journal_(Journal::read(folder / journal_name, digest_of(plan, source))) {}
 
     void run() {
-        const bool goes_on = (journal_.file > 0 || !journal_.checksums.empty() || journal_.is_complete) &&
-                             fs::is_directory(staged_.staging());
-        if (!goes_on) start();
+        check_blocks(plan_, source_);
+        if (!has_begun()) start();
         if (!journal_.is_complete) write_files();
         publish();
     }
 
   private:
+    /// Whether the journal is of this conversion, and what it says is there.
+    bool has_begun() const {
+        if (journal_.is_complete) return fs::is_directory(staged_.staging());
+        if (journal_.file >= plan_.files.size() || (journal_.file == 0 && journal_.checksums.empty()) ||
+            journal_.checksums.size() > plan_.files[journal_.file].tensors.size())
+            return false;
+        const std::size_t there = journal_.file + (journal_.checksums.empty() ? 0 : 1);
+        for (std::size_t i = 0; i < there; ++i) {
+            std::error_code missing;
+            const std::uint64_t size = fs::file_size(staged_.staging() / plan_.files[i].path, missing);
+            if (missing || size != plan_.files[i].size) return false;
+        }
+        return true;
+    }
+
     void start() {
         journal_ = {.plan = journal_.plan};
         for (const std::string& name : top_names())
@@ -153,14 +182,14 @@ class Writer {
             const std::int64_t count = std::min(rows, item.rows() - begin);
             buffer_.resize(static_cast<std::size_t>(count) * row_bytes);
             for (const Block& block : tensor.blocks) copy(tensor, block, begin, count);
-            source_.forget();
+            forget(buffer_.size());
             const std::string_view bytes(reinterpret_cast<const char*>(buffer_.data()), buffer_.size());
             if (file.archive) checksum = zip_checksum(bytes, checksum);
             write(file, offset, bytes);
             offset += bytes.size();
             written_ += bytes.size();
             unflushed_ += bytes.size();
-            if (progress_) progress_(written_, plan_.bytes());
+            if (progress_) progress_(written_, total_);
         }
         return checksum;
     }
@@ -173,6 +202,7 @@ class Writer {
         const std::int64_t skipped = first - block.to_row, columns = block.columns_written();
         const std::int64_t stride = tensor.as_item().columns();
         const auto copy_from_source = [&](std::byte* destination, std::int64_t destination_stride) {
+            if (++views_ > most_views) forget(limits_.buffer_bytes);
             const StridedTensor from = source_.view(block.item);
             if (block.transposed)
                 copy_block_transposed(from, block.row_begin, block.row_count, block.column_begin + skipped,
@@ -194,6 +224,15 @@ class Writer {
             convert_elements(
                 unconverted_.data() + static_cast<std::size_t>(row * columns) * size_of(source_dtype),
                 source_dtype, place(row), tensor.dtype, columns);
+    }
+
+    /// Gives the source's memory back when enough was read.
+    void forget(std::uint64_t bytes) {
+        unforgotten_ += bytes;
+        if (unforgotten_ < limits_.buffer_bytes / 4 && views_ <= most_views) return;
+        source_.forget();
+        unforgotten_ = 0;
+        views_ = 0;
     }
 
     void flush() {
@@ -227,10 +266,12 @@ class Writer {
     const fs::path& folder_;
     const ConversionProgress& progress_;
     const ConversionLimits& limits_;
+    std::uint64_t total_;
     StagedFolder staged_;
     Journal journal_;
     std::vector<std::byte> buffer_, unconverted_;
-    std::uint64_t written_ = 0, unflushed_ = 0;
+    std::uint64_t written_ = 0, unflushed_ = 0, unforgotten_ = 0;
+    int views_ = 0;
     std::size_t open_files_ = 0;
 };
 

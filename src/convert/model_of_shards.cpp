@@ -95,12 +95,25 @@ class ShardJoiner {
                                         name_of(item(items[0]).dtype), shape_text(item(items[0]).shape),
                                         name_of(item(index).dtype), shape_text(item(index).shape)),
                             not_one_checkpoint);
+                check_dimensions(item(items[0]));
                 by_name_.emplace(name, std::move(items));  // a weight that two stages share counts once
             }
         }
         std::vector<std::string> names;
         for (const auto& [name, items] : by_name_) names.push_back(name);
         count_layers(names, shards_.folder().string());
+    }
+
+    /// What is joined is a matrix, or the vector of a bias; experts are three-dimensional.
+    static void check_dimensions(const Item& item) {
+        const LeafName leaf(item.name);
+        const bool is_cut =
+            (leaf.module.ends_with("_proj") || leaf.module == "embed_tokens" || leaf.module == "lm_head") &&
+            !is_expert(item.name);
+        if (is_cut && item.shape.size() != (leaf.field.starts_with("weight") ? 2u : 1u))
+            throw Error(
+                fmt::format("{} has the shape {}, and cannot be joined.", item.name, shape_text(item.shape)),
+                "Check that the files are a model of a family that is known.");
     }
 
     void find_slots() {

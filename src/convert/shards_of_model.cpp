@@ -5,6 +5,7 @@
 #include "convert/leaf_name.h"
 #include "convert/nxd_plan.h"
 #include "core/error.h"
+#include "io/safetensors_header.h"
 #include "model/partition.h"
 
 namespace drover {
@@ -41,9 +42,21 @@ class ShardPlanner {
         for (const ModelChunk& chunk : cut_into_stages(counted, static_cast<int>(stages), {}))
             pipeline_of_layer_.insert(pipeline_of_layer_.end(), static_cast<std::size_t>(chunk.blocks.count),
                                       stage++ % settings.sizes.pipeline);
+        for (const Item& item : model.items()) check_dimensions(item);
         if (settings.qkv_linear) find_slots();
         if (settings.coalesce_qkv) check_equal_heads();
         find_experts();
+    }
+
+    /// What is cut is a matrix, or the vector of a bias.
+    static void check_dimensions(const Item& item) {
+        const std::string_view module = LeafName(item.name).module;
+        const bool is_cut = module.ends_with("_proj") || module == "embed_tokens" || module == "lm_head" ||
+                            item.name.find(experts_folder) != std::string::npos;
+        if (is_cut && item.shape.size() != (LeafName(item.name).is_weight() ? 2u : 1u))
+            throw Error(fmt::format("{} has the shape {}, and cannot be cut.", item.name,
+                                    safetensors_detail::shape_text(item.shape)),
+                        "Check that the file is a model of a family that is known.");
     }
 
     std::vector<PlannedTensor> rank(const ShardRank& rank) {
@@ -74,10 +87,12 @@ class ShardPlanner {
             const LeafName leaf(item.name);
             const bool query = leaf.module == "q_proj",
                        key = leaf.module == "k_proj" || leaf.module == "v_proj";
-            const std::int64_t expected = (query ? slots_->query_heads : slots_->kv_heads) * slots_->head_dim;
-            if ((query || key) && item.shape.at(0) != expected)
-                throw Error(fmt::format("{} has {} rows, and the config's heads have {}.", item.name,
-                                        item.shape.at(0), expected),
+            const std::int64_t expected = (key ? slots_->kv_heads : slots_->query_heads) * slots_->head_dim;
+            const bool output = leaf.module == "o_proj" && leaf.is_weight();
+            const std::int64_t found = output ? item.columns() : item.shape.empty() ? 1 : item.shape[0];
+            if ((query || key || output) && found != expected)
+                throw Error(fmt::format("{} has {} {}, and the config's heads have {}.", item.name, found,
+                                        output ? "columns" : "rows", expected),
                             "Use the config.json that belongs to these weights.");
         }
     }
@@ -105,8 +120,10 @@ class ShardPlanner {
             const auto at = leaf.prefix.find(experts_folder);
             if (at == std::string_view::npos) continue;
             const std::string layer(leaf.prefix.substr(0, at));
-            const auto number = static_cast<std::size_t>(
-                std::stoul(std::string(leaf.prefix.substr(at + experts_folder.size()))));
+            const auto number = static_cast<std::size_t>(expert_of(model_.items()[i].name));
+            if (number >= model_.items().size())
+                throw Error(fmt::format("{} has the number of no expert.", model_.items()[i].name),
+                            "Check that the file is a model of the Mixtral family.");
             std::vector<ExpertItems>& experts = experts_[layer];
             if (experts.size() <= number) experts.resize(number + 1);
             ExpertItems& expert = experts[number];
@@ -141,10 +158,17 @@ class ShardPlanner {
         return size / parts;
     }
 
-    TensorBuilder& builder(const std::string& name, DType dtype) {
+    /// The tensor of this name, to which `item` is appended.
+    TensorBuilder& builder(const std::string& name, const Item& item) {
         const auto found = by_name_.find(name);
-        if (found != by_name_.end()) return *found->second;
-        return *(by_name_[name] = &tensors_.emplace_back(name, dtype));
+        if (found == by_name_.end()) return *(by_name_[name] = &tensors_.emplace_back(name, item.dtype));
+        const PlannedTensor& begun = found->second->tensor();
+        if (begun.dtype != item.dtype || begun.shape.size() != item.shape.size() ||
+            (begun.shape.size() == 2 && begun.shape[1] != item.shape[1]))
+            throw Error(fmt::format("{} is {} {}, which does not fit the others that become {}.", item.name,
+                                    name_of(item.dtype), safetensors_detail::shape_text(item.shape), name),
+                        "Check that all files are of one model.");
+        return *found->second;
     }
 
     void add(std::size_t index, const Item& item) {
@@ -154,26 +178,25 @@ class ShardPlanner {
         if (leaf.prefix.find(experts_folder) != std::string_view::npos)
             add_experts(leaf);
         else if (leaf.prefix.ends_with("block_sparse_moe.") && leaf.module == "gate")
-            builder(fmt::format("{}mlp.router.linear_router.weight", layer_prefix_of(leaf.prefix)),
-                    item.dtype)
+            builder(fmt::format("{}mlp.router.linear_router.weight", layer_prefix_of(leaf.prefix)), item)
                 .whole(index, item);
         else if (attention && settings_.qkv_linear)
             add_slots(builder(leaf.renamed("qkv_proj", fmt::format("{}_{}", leaf.field,
                                                                    settings_.fuse_qkv ? "qkv" : part)),
-                              item.dtype),
+                              item),
                       index, item, leaf.module == "q_proj");
         else if (attention && settings_.coalesce_qkv)
-            add_rows(builder(leaf.renamed("qkv_proj", leaf.field), item.dtype), index, item);
+            add_rows(builder(leaf.renamed("qkv_proj", leaf.field), item), index, item);
         else if (attention || leaf.module == "embed_tokens" || leaf.module == "lm_head")
-            add_rows(builder(item.name, item.dtype), index, item);
+            add_rows(builder(item.name, item), index, item);
         else if (leaf.module == "gate_proj" || leaf.module == "up_proj")
-            add_rows(builder(leaf.renamed("gate_up_proj", leaf.field), item.dtype), index, item);
+            add_rows(builder(leaf.renamed("gate_up_proj", leaf.field), item), index, item);
         else if (leaf.module == "o_proj" && leaf.is_weight())
-            add_output(builder(item.name, item.dtype), index, item);
+            add_output(builder(item.name, item), index, item);
         else if (leaf.module == "down_proj" && leaf.is_weight())
-            add_columns(builder(item.name, item.dtype), index, item);
+            add_columns(builder(item.name, item), index, item);
         else
-            builder(item.name, item.dtype).whole(index, item);
+            builder(item.name, item).whole(index, item);
     }
 
     static std::string_view layer_prefix_of(std::string_view prefix) {

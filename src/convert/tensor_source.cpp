@@ -47,16 +47,6 @@ int place_in_block(std::string_view name) {
     return place;
 }
 
-/// The number of the expert; −1: none.
-std::int64_t expert_of(std::string_view name) {
-    constexpr std::string_view before = ".experts.";
-    const auto at = name.find(before);
-    std::int64_t number = -1;
-    if (at != std::string_view::npos)
-        std::from_chars(name.data() + at + before.size(), name.data() + name.size(), number);
-    return number;
-}
-
 }  // namespace
 
 std::int64_t TensorSource::Item::rows() const {
@@ -102,6 +92,15 @@ std::int64_t layer_of(std::string_view name) {
     const char* const end = name.data() + name.size();
     const auto [stopped, error] = std::from_chars(begin, end, number);
     return error == std::errc() && stopped != end && *stopped == '.' ? number : -1;
+}
+
+std::int64_t expert_of(std::string_view name) {
+    constexpr std::string_view before = ".experts.";
+    const auto at = name.find(before);
+    std::int64_t number = -1;
+    if (at != std::string_view::npos)
+        std::from_chars(name.data() + at + before.size(), name.data() + name.size(), number);
+    return number;
 }
 
 bool comes_before(std::string_view a, std::string_view b) {

@@ -60,6 +60,9 @@ class FullCheckpoint : public TensorSource {
 /// The number of layer in "model.layers.3.mlp.down_proj.weight"; −1 when the name has none.
 std::int64_t layer_of(std::string_view name);
 
+/// That of the expert in "model.layers.3.block_sparse_moe.experts.7.w1.weight"; −1 when the name has none.
+std::int64_t expert_of(std::string_view name);
+
 /// Whether a tensor comes before another in a model: embedding, layers by number, norm, head.
 bool comes_before(std::string_view a, std::string_view b);
 

@@ -1,6 +1,7 @@
 #include "convert/conversion_writer.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,6 +104,63 @@ TEST(ConversionWriter, AnInterruptedConversionGoesOnWhereItWas) {
         }
         EXPECT_EQ(files, plan.files.size());
     }
+}
+
+TEST(ConversionWriter, AKilledConversionGoesOn) {
+    const NxdCase golden("mixtral");
+    const FullCheckpoint model(golden.full(), {});
+    const ConversionPlan plan = plan_shards_of_model(model, golden.settings);
+    TemporaryFolder folder;
+    const ConversionLimits limits{.buffer_bytes = 100, .flush_bytes = 500};
+    for (int part = 1; part < 8; ++part) {
+        const pid_t child = fork();
+        if (child == 0) {
+            write_conversion(
+                plan, model, folder.path(),
+                [&](std::uint64_t now, std::uint64_t all) {
+                    if (now > all * static_cast<std::uint64_t>(part) / 8) raise(SIGKILL);
+                },
+                limits);
+            _exit(0);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        EXPECT_TRUE(WIFSIGNALED(status)) << part;
+        EXPECT_FALSE(fs::exists(folder / "model"));
+    }
+    write_conversion(plan, model, folder.path(), {}, limits);
+    const ShardedCheckpoint found = test::open_shards(folder.path()),
+                            expected = test::open_shards(golden.folder);
+    for (std::int64_t rank = 0; rank < 2; ++rank)
+        EXPECT_EQ(test::content_of_rank(found, {.tensor = rank, .pipeline = 1, .experts = rank}),
+                  test::content_of_rank(expected, {.tensor = rank, .pipeline = 1, .experts = rank}));
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"model"});
+}
+
+TEST(ConversionWriter, BeginsAnewWhenPartOfItIsGone) {
+    const FullCheckpoint model(test::golden_path("hf/llama-sharded"), {});
+    const ConversionPlan plan = plan_model(whole_model(model, {}), ModelFormat::safetensors, 12'000);
+    TemporaryFolder folder;
+    const auto run = [&](std::uint64_t stop) {
+        std::uint64_t first = 0;
+        try {
+            write_conversion(plan, model, folder.path(),
+                             [&](std::uint64_t now, std::uint64_t) {
+                                 if (first == 0) first = now;
+                                 if (now > stop) throw Interrupted();
+                             },
+                             {.buffer_bytes = 64, .flush_bytes = 100});
+        } catch (const Interrupted&) {
+        }
+        return first;
+    };
+    run(30'000);
+    EXPECT_GT(run(30'000), 25'000u);
+    fs::remove(folder / "convert.partial/model-00001-of-00004.safetensors");
+    EXPECT_LE(run(30'000), 64u);
+    test::write_raw(folder / "convert.journal", "{\"plan\": 3}");
+    EXPECT_LE(run(1 << 20), 64u);
+    EXPECT_EQ(content_of_model(folder.path()), content_of_model(test::golden_path("hf/llama-sharded")));
 }
 
 TEST(ConversionWriter, AnotherConversionBeginsAnew) {

@@ -142,6 +142,41 @@ TEST(NxdPlanErrors, SayWhatDoesNotFit) {
     expect(settings, {"k_proj.weight has 4 rows", "config's heads have 2"});
 }
 
+TEST(NxdPlanErrors, SayWhichTensorsDoNotFitTogether) {
+    TemporaryFolder folder;
+    const std::vector<float> zeros(1024);
+    const std::string layer = "model.layers.0.";
+    const auto expect = [&](std::map<std::string, Shape> shapes, const NxdSettings& settings,
+                            std::initializer_list<std::string_view> parts) {
+        std::map<std::string, Tensor> tensors;
+        for (const auto& [name, shape] : shapes)
+            tensors.emplace(layer + name, Tensor::of(zeros.data(), shape));
+        write_safetensors(folder / "model.safetensors", tensors);
+        const FullCheckpoint model(folder / "model.safetensors", {});
+        expect_error([&] { plan_shards_of_model(model, settings); }, parts);
+    };
+    expect({{"mlp.gate_proj.weight", {8, 4}}, {"mlp.up_proj.weight", {8, 6}}}, {},
+           {"up_proj.weight is float32 [8, 6]", "gate_up_proj.weight"});
+    expect({{"self_attn.q_proj.weight", {8, 4, 2}}}, {}, {"[8, 4, 2]", "cannot be cut"});
+    expect({{"self_attn.o_proj.weight", {}}}, {}, {"o_proj.weight has the shape []", "cannot be cut"});
+    const std::string experts = "block_sparse_moe.experts.";
+    expect({{experts + "0.w1.weight", {8, 4}}}, {}, {"experts.0 does not have w1, w2 and w3"});
+    expect({{experts + "9999999999999.w1.weight", {8, 4}}}, {}, {"the number of no expert"});
+    expect({{experts + "0.w1.weight", {8, 4}},
+            {experts + "0.w2.weight", {8, 4}},
+            {experts + "0.w3.weight", {8, 4}}},
+           {}, {"w2.weight does not have the shape of the layer's other experts, [4, 8]"});
+    expect({{experts + "0.w1.weight", {8, 4}},
+            {experts + "0.w2.weight", {4, 8}},
+            {experts + "0.w3.weight", {8, 4}}},
+           {.sizes = {.experts = 2}}, {"--ep_size 2 does not divide the experts"});
+    NxdSettings settings{.qkv_linear = true, .config = NxdCase("gqa_trn1").settings.config};
+    expect({{"self_attn.q_proj.weight", {16, 4}},
+            {"self_attn.k_proj.weight", {4, 4}},
+            {"self_attn.o_proj.weight", {4, 15}}},
+           settings, {"o_proj.weight has 15 columns", "16"});
+}
+
 TEST(NxdPlanErrors, SayWhatIsWrongWithRanks) {
     const NxdCase golden("gqa_trn1");
     const auto expect = [&](const NxdSettings& settings, std::initializer_list<std::string_view> parts) {
