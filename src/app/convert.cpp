@@ -7,6 +7,8 @@
 #include "app/commands.h"
 #include "app/progress_line.h"
 #include "convert/conversion_writer.h"
+#include "convert/dcp_checkpoint.h"
+#include "convert/meta_checkpoint.h"
 #include "convert/model_plan.h"
 #include "convert/nxd_plan.h"
 #include "core/console.h"
@@ -60,8 +62,10 @@ fs::path input_of(const ConvertOptions& options) {
     if (!fs::exists(options.input))
         throw Error(fmt::format("--input_dir is {}, and there is no such file or folder.", options.input),
                     "Check the path.");
-    // As the conversion to a full model leaves it.
+    const fs::path fsdp = fs::path(options.input) / "pytorch_model_fsdp_0";
+    if (DcpCheckpoint::is_one(fsdp)) return fsdp;  // in a checkpoint of Hugging Face's Trainer
     const fs::path checkpoint = fs::path(options.input) / "checkpoint.pt";
+    // As the conversion to a full model leaves it.
     return options.from_full && fs::exists(checkpoint) ? checkpoint : fs::path(options.input);
 }
 
@@ -177,6 +181,32 @@ ConversionPlan plan_full(const ConvertOptions& options, const NxdSettings& setti
     return plan;
 }
 
+/// The full model of a checkpoint that is in parts of another kind.
+template <class Parts>
+ConversionPlan plan_joined(const ConvertOptions& options, const NxdSettings& settings, const Parts& parts,
+                           const fs::path& config, const fs::path& input) {
+    if (options.from_full)
+        throw Error(fmt::format("{} is not a Hugging Face folder or a file, and is not cut directly.",
+                                input.string()),
+                    "Convert it to a Hugging Face folder first: --output_format safetensors.");
+    std::vector<PlannedTensor> tensors = parts.tensors();
+    set_floating_dtype(tensors, settings.dtype);
+    return plan_full(options, settings, std::move(tensors), config, input);
+}
+
+/// The config is made of params.json, unless one is given.
+ConversionPlan plan_meta(const ConvertOptions& options, const NxdSettings& settings,
+                         const MetaCheckpoint& meta, const fs::path& config, const fs::path& input) {
+    ConversionPlan plan = plan_joined(options, settings, meta, config, input);
+    if (plan.files.front().path == checkpoint_file || !config.empty()) return plan;
+    Json made = meta.config();
+    if (settings.dtype) made["dtype"] = name_of(*settings.dtype);
+    plan.texts["config.json"] = made.dump(2) + "\n";
+    print_log(stderr, "config.json: params.json does not say max_position_embeddings; {} is assumed.\n",
+              made["max_position_embeddings"].dump());
+    return plan;
+}
+
 void convert(const ConvertOptions& options) {
     check_options(options);
     const fs::path input = input_of(options), config = config_file(options, input);
@@ -190,6 +220,14 @@ void convert(const ConvertOptions& options) {
                    ? plan_full(options, settings, model_of_shards(*shards, settings), config, input)
                    : plan_same_shards(*shards, settings);
         source = std::move(shards);
+    } else if (MetaCheckpoint::is_one(input)) {
+        auto meta = std::make_unique<MetaCheckpoint>(input);
+        plan = plan_meta(options, settings, *meta, config, input);
+        source = std::move(meta);
+    } else if (DcpCheckpoint::is_one(input)) {
+        auto chunks = std::make_unique<DcpCheckpoint>(input, options.model_key);
+        plan = plan_joined(options, settings, *chunks, config, input);
+        source = std::move(chunks);
     } else {
         auto model = std::make_unique<FullCheckpoint>(input, options.model_key);
         check_layers_of(options, model->items());

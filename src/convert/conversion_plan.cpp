@@ -55,6 +55,11 @@ std::uint64_t ConversionPlan::bytes() const {
     return count;
 }
 
+void set_floating_dtype(std::vector<PlannedTensor>& tensors, std::optional<DType> dtype) {
+    for (PlannedTensor& tensor : tensors)
+        if (dtype && is_floating(tensor.dtype)) tensor.dtype = *dtype;
+}
+
 void ConversionPlan::add_rank(const std::string& path, std::vector<PlannedTensor> tensors, bool xser) {
     if (!xser) {
         files.push_back(torch_file(path, std::move(tensors)));
@@ -155,6 +160,12 @@ void TensorBuilder::append_block(std::size_t item, std::int64_t row_begin, std::
                               .column_count = column_count,
                               .to_row = tensor_.shape[0]});
     tensor_.shape[0] += row_count;
+}
+
+void TensorBuilder::append_every_second_row(std::size_t item, const TensorSource::Item& from,
+                                            std::int64_t row_begin, std::int64_t row_count) {
+    append_block(item, row_begin, row_count, 0, from.columns());
+    tensor_.blocks.back().row_step = 2;
 }
 
 void TensorBuilder::whole(std::size_t item, const TensorSource::Item& from) {

@@ -14,7 +14,8 @@ namespace drover {
 struct Block {
     std::size_t item = 0;
     std::int64_t row_begin = 0, row_count = 0, column_begin = 0, column_count = 0;  ///< in the source
-    bool transposed = false;  ///< its columns become rows
+    std::int64_t row_step = 1;  ///< between rows that are taken
+    bool transposed = false;    ///< its columns become rows
     std::int64_t to_row = 0, to_column = 0;
 
     std::int64_t rows_written() const { return transposed ? column_count : row_count; }
@@ -51,6 +52,9 @@ struct ConversionPlan {
     void add_rank(const std::string& path, std::vector<PlannedTensor> tensors, bool xser);
 };
 
+/// Gives floating tensors another type, if there is one.
+void set_floating_dtype(std::vector<PlannedTensor>& tensors, std::optional<DType> dtype);
+
 /// A safetensors file.
 PlannedFile safetensors_file(std::string path, std::vector<PlannedTensor> tensors);
 /// A dict of tensors in a file of torch.save.
@@ -76,6 +80,9 @@ class TensorBuilder {
     /// A block of a matrix, behind what is there along the rows.
     void append_block(std::size_t item, std::int64_t row_begin, std::int64_t row_count,
                       std::int64_t column_begin, std::int64_t column_count);
+    /// Every second row of a matrix from `row_begin` on, behind what is there.
+    void append_every_second_row(std::size_t item, const TensorSource::Item& from, std::int64_t row_begin,
+                                 std::int64_t row_count);
     /// A tensor of any shape as it is.
     void whole(std::size_t item, const TensorSource::Item& from);
 

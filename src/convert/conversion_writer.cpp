@@ -30,7 +30,8 @@ void check_blocks(const ConversionPlan& plan, const TensorSource& source) {
             for (const Block& block : tensor.blocks) {
                 const TensorSource::Item& item = source.items().at(block.item);
                 require(block.row_begin >= 0 && block.column_begin >= 0 &&
-                            block.row_begin + block.row_count <= item.rows() &&
+                            (block.row_count == 0 ||
+                             block.row_begin + (block.row_count - 1) * block.row_step < item.rows()) &&
                             block.column_begin + block.column_count <= item.columns(),
                         "a block of a conversion is outside its source");
             }
@@ -48,7 +49,7 @@ std::string digest_of(const ConversionPlan& plan, const TensorSource& source) {
                 tensor.blocks.size());
             for (const Block& block : tensor.blocks)
                 add(block.item, block.row_begin, block.row_count, block.column_begin, block.column_count,
-                    block.transposed, block.to_row, block.to_column);
+                    block.row_step, block.transposed, block.to_row, block.to_column);
         }
     }
     for (const auto& [name, text] : plan.texts) add(name, text);
@@ -207,6 +208,9 @@ class Writer {
             if (block.transposed)
                 copy_block_transposed(from, block.row_begin, block.row_count, block.column_begin + skipped,
                                       rows, destination, destination_stride);
+            else if (block.row_step > 1)
+                copy_block(from.rows_apart(block.row_begin, block.row_step), skipped, rows,
+                           block.column_begin, block.column_count, destination, destination_stride);
             else
                 copy_block(from, block.row_begin + skipped, rows, block.column_begin, block.column_count,
                            destination, destination_stride);

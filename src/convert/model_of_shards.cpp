@@ -52,8 +52,7 @@ class ShardJoiner {
         for (const auto& [name, items] : by_name_) add(name, items);
         std::vector<PlannedTensor> tensors;
         for (TensorBuilder& builder : built_) tensors.push_back(builder.tensor());
-        for (PlannedTensor& tensor : tensors)
-            if (settings_.dtype && is_floating(tensor.dtype)) tensor.dtype = *settings_.dtype;
+        set_floating_dtype(tensors, settings_.dtype);
         std::stable_sort(tensors.begin(), tensors.end(), [](const PlannedTensor& a, const PlannedTensor& b) {
             return comes_before(a.name, b.name);
         });
@@ -364,11 +363,11 @@ ConversionPlan plan_same_shards(const ShardedCheckpoint& shards, const NxdSettin
                 std::vector<PlannedTensor> tensors;
                 for (const auto& [name, index] : shards.tensors(rank)) {
                     const Item& item = shards.items()[index];
-                    const bool other = settings.dtype && is_floating(item.dtype);
-                    TensorBuilder builder(name, other ? *settings.dtype : item.dtype);
+                    TensorBuilder builder(name, item.dtype);
                     builder.whole(index, item);
                     tensors.push_back(builder.tensor());
                 }
+                set_floating_dtype(tensors, settings.dtype);
                 const std::string path = "model/" + ShardedCheckpoint::file_name(rank, shards.sizes());
                 plan.add_rank(path, std::move(tensors), settings.xser);
             }

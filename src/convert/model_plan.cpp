@@ -7,8 +7,6 @@
 namespace drover {
 namespace {
 
-constexpr std::string_view checkpoint_file = "checkpoint.pt";
-
 /// "model-00001-of-00002.safetensors" → "pytorch_model-00001-of-00002.bin"
 std::string pickle_name_of(const std::string& name) {
     return fmt::format("pytorch_{}.bin", name.substr(0, name.rfind('.')));
@@ -20,10 +18,11 @@ std::vector<PlannedTensor> whole_model(const FullCheckpoint& model, std::optiona
     std::vector<PlannedTensor> tensors;
     for (std::size_t i = 0; i < model.items().size(); ++i) {
         const TensorSource::Item& item = model.items()[i];
-        TensorBuilder builder(item.name, dtype && is_floating(item.dtype) ? *dtype : item.dtype);
+        TensorBuilder builder(item.name, item.dtype);
         builder.whole(i, item);
         tensors.push_back(builder.tensor());
     }
+    set_floating_dtype(tensors, dtype);
     return tensors;
 }
 

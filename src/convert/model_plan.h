@@ -8,6 +8,8 @@ namespace drover {
 /// several files; or one checkpoint.pt.
 enum class ModelFormat : std::uint8_t { safetensors, bin, checkpoint };
 
+inline constexpr std::string_view checkpoint_file = "checkpoint.pt";
+
 /// All tensors of a model as they are, floating ones in `dtype` if there is one.
 std::vector<PlannedTensor> whole_model(const FullCheckpoint& model, std::optional<DType> dtype);
 

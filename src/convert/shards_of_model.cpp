@@ -67,7 +67,8 @@ class ShardPlanner {
             if (is_here(model_.items()[i].name)) add(i, model_.items()[i]);
         add_tied_head();
         std::vector<PlannedTensor> result;
-        for (const TensorBuilder& builder : tensors_) result.push_back(with_dtype(builder.tensor()));
+        for (const TensorBuilder& builder : tensors_) result.push_back(builder.tensor());
+        set_floating_dtype(result, settings_.dtype);
         return result;
     }
 
@@ -306,11 +307,6 @@ class ShardPlanner {
         if (embedding)
             add_rows(tensors_.emplace_back("lm_head.weight", model_.items()[*embedding].dtype), *embedding,
                      model_.items()[*embedding]);
-    }
-
-    PlannedTensor with_dtype(PlannedTensor tensor) const {
-        if (settings_.dtype && is_floating(tensor.dtype)) tensor.dtype = *settings_.dtype;
-        return tensor;
     }
 
     const FullCheckpoint& model_;

@@ -127,8 +127,9 @@ Tensor ModelWeights::find(std::string_view name) const {
 }
 
 StridedTensor ModelWeights::view(std::string_view name) const {
-    const Place& place = entries_.find(name)->second;
-    return files_[place.file].view(place.entry);
+    const auto found = entries_.find(name);
+    require(found != entries_.end(), "a tensor that is not among the weights");
+    return files_[found->second.file].view(found->second.entry);
 }
 
 void ModelWeights::forget() const {

@@ -21,6 +21,7 @@ struct PickleName {
         storage,
         dtype,
         reference,
+        record,
         closed
     };
     std::string_view full_name;
@@ -29,7 +30,7 @@ struct PickleName {
 };
 
 /// The whole list.
-inline constexpr std::array<PickleName, 33> pickle_names = {{
+inline constexpr std::array<PickleName, 46> pickle_names = {{
     {"collections.OrderedDict", PickleName::Meaning::ordered_dict},
     {"torch._utils._rebuild_tensor_v2", PickleName::Meaning::tensor},
     {"torch._utils._rebuild_parameter", PickleName::Meaning::parameter},
@@ -58,6 +59,20 @@ inline constexpr std::array<PickleName, 33> pickle_names = {{
     {"torch.bool", PickleName::Meaning::dtype, FileDType::BOOL},
     // torch_xla puts each tensor into a file of its own, and this in its place.
     {"torch_xla.utils.serialization.TensorReference", PickleName::Meaning::reference},
+    // The table of contents of a folder of torch.distributed.checkpoint.
+    {"torch.distributed.checkpoint.metadata.Metadata", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.TensorStorageMetadata", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.BytesStorageMetadata", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.TensorProperties", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.ChunkStorageMetadata", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.MetadataIndex", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.StorageMeta", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.filesystem._StorageInfo", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING", PickleName::Meaning::closed},
+    {"torch.serialization._get_layout", PickleName::Meaning::closed},
+    {"pathlib.PosixPath", PickleName::Meaning::closed},
+    {"pathlib._local.PosixPath", PickleName::Meaning::closed},
+    {"pathlib.PurePosixPath", PickleName::Meaning::closed},
     // The random state that the Trainer saves contains numpy's, which is not used here.
     {"numpy.core.multiarray._reconstruct", PickleName::Meaning::closed},
     {"numpy._core.multiarray._reconstruct", PickleName::Meaning::closed},

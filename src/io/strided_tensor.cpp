@@ -56,6 +56,15 @@ const std::byte* StridedTensor::row(std::int64_t index) const {
     return data + offset * static_cast<std::int64_t>(element_bytes(dtype));
 }
 
+StridedTensor StridedTensor::rows_apart(std::int64_t begin, std::int64_t step) const {
+    require(shape.size() == 2, "rows of a matrix are taken apart");
+    StridedTensor rows = *this;
+    rows.data = row(begin);
+    rows.shape[0] = (shape[0] - begin + step - 1) / step;
+    rows.strides[0] *= step;
+    return rows;
+}
+
 StridedTensor StridedTensor::packed(const std::byte* data, FileDType dtype, std::vector<std::int64_t> shape) {
     std::vector<std::int64_t> strides(shape.size(), 1);
     for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];

@@ -23,6 +23,9 @@ struct StridedTensor {
     /// The first element of a row of that matrix.
     const std::byte* row(std::int64_t index) const;
 
+    /// Of a matrix: row `begin` and every `step`-th after it.
+    StridedTensor rows_apart(std::int64_t begin, std::int64_t step) const;
+
     static StridedTensor packed(const std::byte* data, FileDType dtype, std::vector<std::int64_t> shape);
 };
 

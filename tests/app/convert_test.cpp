@@ -100,6 +100,38 @@ TEST(ConvertCommand, BetweenFormatsOfFullModels) {
     EXPECT_EQ(config.value("dtype", config.value("torch_dtype", std::string())), "bfloat16");
 }
 
+TEST(ConvertCommand, AModelOfMetaBecomesAFolder) {
+    test::TemporaryFolder folder;
+    const std::string out = folder.path().string(), meta = test::golden_path("meta/llama2").string();
+    const test::Outcome outcome =
+        run("convert --input_dir " + meta + " --output_format safetensors --output_dir " + out);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("max_position_embeddings; 2048 is assumed"), std::string::npos)
+        << outcome.output;
+    expect_same_weights(out, test::golden_path("generate/llama"));
+    const std::string ids = " --prompt_ids 1,2,3 --max_new_tokens 8 --json 2>/dev/null";
+    EXPECT_EQ(
+        test::run_drover("generate --model " + out + ids).output,
+        test::run_drover("generate --model " + test::golden_path("generate/llama").string() + ids).output);
+    const test::Outcome cut =
+        run("convert --convert_from_full_state --input_dir " + meta + " --output_dir " + out + "/cut");
+    EXPECT_EQ(cut.exit_code, 1);
+    EXPECT_NE(cut.output.find("is not cut directly"), std::string::npos) << cut.output;
+}
+
+TEST(ConvertCommand, AShardedStateDictOfFsdpBecomesAFolder) {
+    test::TemporaryFolder folder;
+    fs::create_directory(folder / "checkpoint-7");
+    fs::copy(test::golden_path("dcp/fsdp"), folder / "checkpoint-7/pytorch_model_fsdp_0");
+    const std::string config = test::golden_path("generate/llama/config.json").string();
+    const test::Outcome outcome =
+        test::run_in(folder.path().string(), "convert --input_dir checkpoint-7 --config " + config +
+                                                 " --output_format safetensors --output_dir full");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    expect_same_weights(folder / "full", test::golden_path("generate/llama"));
+    EXPECT_TRUE(fs::exists(folder / "full/config.json"));
+}
+
 TEST(ConvertCommand, ATiedHeadIsNotInSafetensors) {
     test::TemporaryFolder folder;
     const std::string out = folder.path().string();

@@ -45,6 +45,16 @@ TEST(StridedTensor, OuterDimensionsAreRows) {
     EXPECT_EQ(vector.tensor.rows(), 1);
 }
 
+TEST(StridedTensor, RowsCanBeTakenApart) {
+    const Numbers<std::uint16_t> numbers(FileDType::BF16, {7, 3}, {3, 1});
+    const StridedTensor apart = numbers.tensor.rows_apart(1, 2);
+    ASSERT_EQ(apart.rows(), 3);
+    std::vector<std::uint16_t> copy(9);
+    copy_block(apart, 0, 3, 0, 3, reinterpret_cast<std::byte*>(copy.data()), 3);
+    EXPECT_EQ(copy, (std::vector<std::uint16_t>{3, 4, 5, 9, 10, 11, 15, 16, 17}));
+    EXPECT_EQ(numbers.tensor.rows_apart(0, 2).rows(), 4);
+}
+
 TEST(StridedTensor, TransposingGivesTheColumnsAsRows) {
     // More than a tile each way, from a packed matrix and from one that is stored transposed.
     for (const bool stored_transposed : {false, true}) {
