@@ -117,9 +117,9 @@ void check_options(const ConvertOptions& options) {
     if (!options.yaml.empty())
         throw UsageError("--nxdt_yaml_config is not supported.",
                          "Give the model's config.json with --config.");
-    if (options.style != "hf")
-        throw UsageError("--model_style megatron is not supported.",
-                         "Convert to Hugging Face's names first.");
+    if (options.style == "megatron" && (options.kv_multiplier > 1 || options.fuse_qkv))
+        throw UsageError("--model_style megatron is given with --kv_size_multiplier or --fuse_qkv.",
+                         "Heads are not repeated and q is not fused in that style: leave them out.");
 }
 
 NxdSettings nxd_settings(const ConvertOptions& options, std::optional<ModelConfig> config) {
@@ -130,6 +130,7 @@ NxdSettings nxd_settings(const ConvertOptions& options, std::optional<ModelConfi
                          .qkv_linear = options.qkv_linear,
                          .fuse_qkv = options.fuse_qkv,
                          .coalesce_qkv = options.coalesce_qkv,
+                         .megatron = options.style == "megatron",
                          .kv_multiplier = options.kv_multiplier,
                          .xser = options.save_xser || options.to_xser,
                          .config = std::move(config)};
@@ -338,7 +339,9 @@ void add_convert_command(CLI::App& app) {
                 "write the ranks' tensors as files of their own");
     command->add_option("--model_key", options->model_key,
                         "entry of a file of torch.save that has the weights, if there is one");
-    command->add_option("--model_style", options->style, "names of the weights")
+    command
+        ->add_option("--model_style", options->style,
+                     "names of the weights in files per rank; when they are read, seen from the names")
         ->check(CLI::IsMember({"hf", "megatron"}));
     add_boolean(*command, "--pad_attn_heads", options->pad_heads, "not supported");
     command->add_option("--i_tp_round_factor", options->round_factor, "not supported");

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "convert/leaf_name.h"
+#include "convert/megatron_names.h"
 #include "convert/nxd_plan.h"
 #include "core/error.h"
 #include "io/safetensors_header.h"
@@ -78,7 +79,8 @@ class ShardJoiner {
             for (rank.experts = 0; rank.experts < shards_.sizes().experts; ++rank.experts)
                 for (rank.tensor = 0; rank.tensor < ranks(); ++rank.tensor)
                     for (const auto& [name, index] : shards_.tensors(rank))
-                        if (rank.experts == 0 || is_expert(name)) stage[name].push_back(index);
+                        if (rank.experts == 0 || is_expert(name))
+                            stage[from_megatron_name(name)].push_back(index);
             for (auto& [name, items] : stage) {
                 const std::int64_t expected = ranks() * (is_expert(name) ? shards_.sizes().experts : 1);
                 if (static_cast<std::int64_t>(items.size()) != expected)
@@ -94,7 +96,7 @@ class ShardJoiner {
                                         name_of(item(items[0]).dtype), shape_text(item(items[0]).shape),
                                         name_of(item(index).dtype), shape_text(item(index).shape)),
                             not_one_checkpoint);
-                check_dimensions(item(items[0]));
+                check_dimensions(name, item(items[0]));
                 by_name_.emplace(name, std::move(items));  // a weight that two stages share counts once
             }
         }
@@ -104,11 +106,11 @@ class ShardJoiner {
     }
 
     /// What is joined is a matrix, or the vector of a bias; experts are three-dimensional.
-    static void check_dimensions(const Item& item) {
-        const LeafName leaf(item.name);
-        const bool is_cut =
-            (leaf.module.ends_with("_proj") || leaf.module == "embed_tokens" || leaf.module == "lm_head") &&
-            !is_expert(item.name);
+    static void check_dimensions(const std::string& name, const Item& item) {
+        const LeafName leaf(name);
+        const bool is_cut = (leaf.module.ends_with("_proj") || leaf.module == "embed_tokens" ||
+                             leaf.module == "lm_head" || leaf.module == "key_value") &&
+                            !is_expert(name);
         if (is_cut && item.shape.size() != (leaf.field.starts_with("weight") ? 2u : 1u))
             throw Error(
                 fmt::format("{} has the shape {}, and cannot be joined.", item.name, shape_text(item.shape)),
@@ -202,6 +204,8 @@ class ShardJoiner {
             add_separate(leaf, field, items);
         else if (leaf.module == "qkv_proj")
             add_coalesced(leaf, items);
+        else if (leaf.module == "key_value")
+            add_parts(leaf, items, {"k_proj", "v_proj"}, {});
         else if (leaf.module == "gate_up_proj")
             add_parts(leaf, items, {"gate_proj", "up_proj"}, {});
         else if (leaf.module == "q_proj" || leaf.module == "k_proj" || leaf.module == "v_proj" ||

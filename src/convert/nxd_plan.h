@@ -13,6 +13,9 @@ struct NxdSettings {
     bool qkv_linear = false;    ///< q, k and v are one layer: qkv_proj.weight_q, weight_k, weight_v
     bool fuse_qkv = false;      ///< with qkv_linear: one tensor, weight_qkv
     bool coalesce_qkv = false;  ///< one tensor of q, k and v of equal size: qkv_proj.weight
+    /// Megatron's names; q, k and v are one matrix, or with qkv_linear q alone and k and v together, and
+    /// heads are never repeated. When shards are read, seen from their names.
+    bool megatron = false;
     std::int64_t kv_multiplier = 1;
     std::optional<KvSlots::Order>
         order;                          ///< absent: interleaved; when shards are read, found from their data

@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "convert/leaf_name.h"
+#include "convert/megatron_names.h"
 #include "convert/nxd_plan.h"
 #include "core/error.h"
 #include "io/safetensors_header.h"
@@ -43,8 +44,8 @@ class ShardPlanner {
             pipeline_of_layer_.insert(pipeline_of_layer_.end(), static_cast<std::size_t>(chunk.blocks.count),
                                       stage++ % settings.sizes.pipeline);
         for (const Item& item : model.items()) check_dimensions(item);
-        if (settings.qkv_linear) find_slots();
-        if (settings.coalesce_qkv) check_equal_heads();
+        if (settings.qkv_linear && !settings.megatron) find_slots();
+        if (settings.coalesce_qkv && !settings.megatron) check_equal_heads();
         find_experts();
     }
 
@@ -69,6 +70,8 @@ class ShardPlanner {
         std::vector<PlannedTensor> result;
         for (const TensorBuilder& builder : tensors_) result.push_back(builder.tensor());
         set_floating_dtype(result, settings_.dtype);
+        if (settings_.megatron)
+            for (PlannedTensor& tensor : result) tensor.name = to_megatron_name(tensor.name);
         return result;
     }
 
@@ -181,6 +184,8 @@ class ShardPlanner {
         else if (leaf.prefix.ends_with("block_sparse_moe.") && leaf.module == "gate")
             builder(fmt::format("{}mlp.router.linear_router.weight", layer_prefix_of(leaf.prefix)), item)
                 .whole(index, item);
+        else if (attention && settings_.megatron)
+            add_rows(builder(leaf.renamed(megatron_module(leaf.module), leaf.field), item), index, item);
         else if (attention && settings_.qkv_linear)
             add_slots(builder(leaf.renamed("qkv_proj", fmt::format("{}_{}", leaf.field,
                                                                    settings_.fuse_qkv ? "qkv" : part)),
@@ -198,6 +203,12 @@ class ShardPlanner {
             add_columns(builder(item.name, item), index, item);
         else
             builder(item.name, item).whole(index, item);
+    }
+
+    /// The matrix that has a part of attention.
+    std::string_view megatron_module(std::string_view module) const {
+        if (!settings_.qkv_linear) return "qkv_proj";
+        return module == "q_proj" ? module : "key_value";
     }
 
     static std::string_view layer_prefix_of(std::string_view prefix) {

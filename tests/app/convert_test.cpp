@@ -185,7 +185,11 @@ TEST(ConvertCommand, RefusesWhatItCannotDoAndWritesNothing) {
     expect(2, "--convert_from_full_state --pad_attn_heads --input_dir " + full,
            "--pad_attn_heads is not supported");
     expect(2, "--convert_from_full_state --i_tp_round_factor 4 --input_dir " + full, "--i_tp_round_factor");
-    expect(2, "--convert_from_full_state --model_style megatron --input_dir " + full, "megatron");
+    expect(
+        2,
+        "--convert_from_full_state --model_style megatron --qkv_linear --kv_size_multiplier 2 --input_dir " +
+            full,
+        "megatron");
     expect(2, "--convert_from_full_state --nxdt_yaml_config a.yaml --input_dir " + full,
            "--nxdt_yaml_config");
     expect(2, "--output_format bin --max_shard_size 5 --input_dir " + full, "--max_shard_size is \"5\"");

@@ -62,6 +62,7 @@ struct NxdCase {
                     .qkv_linear = style == "linear" || style == "fused",
                     .fuse_qkv = style == "fused",
                     .coalesce_qkv = style == "coalesced",
+                    .megatron = json.value("model_style", std::string()) == "megatron",
                     .kv_multiplier = json.value("kv_size_multiplier", std::int64_t{1}),
                     .xser = json.value("xser", false),
                     .config = ModelConfig::from_path(folder)};

@@ -65,7 +65,8 @@ TEST_P(NxdPlan, TheOtherFormHasTheSameTensors) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, NxdPlan,
                          ::testing::Values("mha_coalesced", "gqa_plain_old_names", "gqa_trn1",
-                                           "gqa_trn1_fused", "gqa_trn2", "mixtral"),
+                                           "gqa_trn1_fused", "megatron", "megatron_linear", "gqa_trn2",
+                                           "mixtral"),
                          [](const auto& name) { return std::string(name.param); });
 
 /// Cuts a golden model folder and joins it again.

@@ -49,7 +49,8 @@ def check_ranks(case, settings, folder):
     golden = GOLDEN / "nxd" / case
     full = load_file(golden / "full.safetensors")
     flags = []
-    for flag in ["tp_size", "pp_size", "ep_size", "virtual_pp_size", "kv_size_multiplier", "hw_backend"]:
+    for flag in ["tp_size", "pp_size", "ep_size", "virtual_pp_size", "kv_size_multiplier", "hw_backend",
+                 "model_style"]:
         if flag in settings:
             flags += [f"--{flag}", settings[flag]]
     style = settings["style"]

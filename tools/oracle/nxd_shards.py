@@ -75,13 +75,13 @@ def rows_of_heads(tensor, heads):
     return torch.cat([tensor[h * HEAD : (h + 1) * HEAD] for h in heads])
 
 
-def attention(weights, layer, tp, rank, style, kv_heads, multiplier, adjacent):
+def attention(weights, layer, tp, rank, style, kv_heads, multiplier, adjacent, megatron):
     """The attention weights of a rank: style is plain, coalesced, linear (qkv_linear) or fused."""
     prefix = f"{layer}self_attn."
     output = weights[prefix + "o_proj.weight"]
     shard = {}
     fields = [f for f in ["weight", "bias"] if f"{prefix}q_proj.{f}" in weights]
-    if style in ["linear", "fused"]:
+    if style in ["linear", "fused"] and not megatron:
         mine = slots(kv_heads, multiplier, adjacent)
         here = len(mine) // tp
         mine = mine[rank * here : (rank + 1) * here]
@@ -99,6 +99,10 @@ def attention(weights, layer, tp, rank, style, kv_heads, multiplier, adjacent):
         return shard
     for field in fields:
         parts = [weights[f"{prefix}{part}_proj.{field}"].chunk(tp)[rank].clone() for part in "qkv"]
+        if megatron and style == "linear":
+            shard[f"{prefix}query.{field}"] = parts[0]
+            shard[f"{prefix}key_value.{field}"] = torch.cat(parts[1:])
+            continue
         if style == "coalesced":
             shard[f"{prefix}qkv_proj.{field}"] = torch.cat(parts)
         else:
@@ -139,7 +143,8 @@ def shard_of(weights, case, tp_rank, pp_rank, ep_rank):
         experts = case.get("experts", 0)
         if ep_rank == 0:
             shard.update(attention(weights, layer, tp, tp_rank, case["style"], case["kv_heads"],
-                                   case.get("kv_size_multiplier", 1), case.get("hw_backend") == "trn2"))
+                                   case.get("kv_size_multiplier", 1), case.get("hw_backend") == "trn2",
+                                   case.get("model_style") == "megatron"))
             if experts:
                 router = weights[f"{layer}block_sparse_moe.gate.weight"]
                 shard[f"{layer}mlp.router.linear_router.weight"] = router
@@ -149,6 +154,9 @@ def shard_of(weights, case, tp_rank, pp_rank, ep_rank):
     if pp_rank == pp - 1 and ep_rank == 0:
         shard["model.norm.weight"] = weights["model.norm.weight"]
         shard["lm_head.weight"] = weights["lm_head.weight"].chunk(tp)[tp_rank].clone()
+    if case.get("model_style") == "megatron":
+        for old, new in MEGATRON_NAMES.items():
+            shard = {name.replace(old, new): tensor for name, tensor in shard.items()}
     return shard
 
 
@@ -167,7 +175,21 @@ def save(path, shard, xser):
     torch.save(types_of, path.parent / (path.name + ".info.pt"))
 
 
+MEGATRON_NAMES = {
+    "model.embed_tokens.": "language_model.embedding.word_embeddings.",
+    "model.norm.": "language_model.encoder.final_layernorm.",
+    "model.layers.": "language_model.encoder.layers.",
+    "lm_head.": "language_model.output_layer.",
+    "self_attn.": "self_attention.",
+    "qkv_proj.": "query_key_value.",
+    "o_proj.": "dense.",
+    "gate_up_proj.": "dense_h_to_4h.",
+    "down_proj.": "dense_4h_to_h.",
+}
+
 CASES = {
+    "megatron": dict(layers=1, kv_heads=2, style="coalesced", tp_size=2, pp_size=1, model_style="megatron"),
+    "megatron_linear": dict(layers=2, kv_heads=2, style="linear", tp_size=2, pp_size=2, model_style="megatron"),
     "mha_coalesced": dict(layers=1, kv_heads=8, style="coalesced", tp_size=2, pp_size=1),
     "gqa_plain_old_names": dict(layers=1, kv_heads=2, style="plain", tp_size=2, pp_size=1, old_names=True),
     "gqa_trn1": dict(layers=5, kv_heads=2, style="linear", tp_size=4, pp_size=2, virtual_pp_size=2,
