@@ -26,8 +26,8 @@ DROVER_INLINE_NAMESPACE v1 {
         std::uint64_t seed = 42;
     };
 
-    /// A causal language model: one in a folder of safetensors, whose weights are read when they are needed,
-    /// or a new one. A Trainer trains it in place: from then on, the model and its copies have the trained
+    /// A causal language model: one in a folder (safetensors or pytorch_model.bin), whose weights are read when
+    /// they are needed, or a new one. A Trainer trains it in place: from then on, the model and its copies have the trained
     /// weights. Cheap to copy.
     ///
     /// ```cpp

@@ -15,6 +15,7 @@ CLI::App* add_bench_gmm_command(CLI::App& bench);
 void add_tokenize_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
+void add_convert_command(CLI::App& app);
 /// Parses its words with the table of arguments (args/), not with CLI11.
 void add_run_clm_command(CLI::App& app);
 /// `drover launch`, and the internal commands it uses to start itself.

@@ -158,8 +158,10 @@ void add_generate_command(CLI::App& app) {
     command->option_defaults()->always_capture_default();
     SamplingSettings& sampling = options->generation.sampling;
     command
-        ->add_option("--model", options->model,
-                     "model folder (config.json and safetensors), or a repository in the Hugging Face cache")
+        ->add_option(
+            "--model", options->model,
+            "model folder (config.json and safetensors or pytorch_model.bin), or a repository in the Hugging "
+            "Face cache")
         ->required();
     command->add_option("--tokenizer", options->tokenizer,
                         "folder or file of the tokenizer; that of the model folder when empty");

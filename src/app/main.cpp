@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
     drover::add_eval_command(app);
     drover::add_bench_command(app);
     drover::add_tokenize_command(app);
+    drover::add_convert_command(app);
 
     const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {

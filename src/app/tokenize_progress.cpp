@@ -1,12 +1,8 @@
 #include "app/tokenize_progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-
-#include "core/console.h"
 
 namespace drover {
 namespace {
@@ -20,21 +16,14 @@ std::string speed_text(const TokenStreamProgress& progress, double seconds) {
 
 }  // namespace
 
-TokenizeProgress::TokenizeProgress()
-    : on_terminal_(isatty(STDERR_FILENO) == 1), next_time_(on_terminal_ ? 0.2 : 10) {}
-
 void TokenizeProgress::show(const TokenStreamProgress& progress) {
-    const double seconds = watch_.seconds();
-    if (seconds < next_time_) return;
-    next_time_ = seconds + (on_terminal_ ? 0.2 : 10);
-    print_log(stderr, "{}{}{}", on_terminal_ ? "\r" : "", speed_text(progress, seconds),
-              on_terminal_ ? "\x1b[K" : "\n");
+    line_.show([&] { return speed_text(progress, line_.seconds()); });
 }
 
 void TokenizeProgress::finish(const TokenStreamProgress& progress) {
-    print_log(stderr, "{}{} in {:.1f} s; {} rows to train on, {} tokens dropped\n",
-              on_terminal_ ? "\r\x1b[K" : "", speed_text(progress, watch_.seconds()), watch_.seconds(),
-              progress.rows, progress.dropped);
+    line_.finish(fmt::format("{} in {:.1f} s; {} rows to train on, {} tokens dropped",
+                             speed_text(progress, line_.seconds()), line_.seconds(), progress.rows,
+                             progress.dropped));
 }
 
 }  // namespace drover

@@ -1,24 +1,19 @@
 #pragma once
 
-#include "core/stopwatch.h"
+#include "app/progress_line.h"
 #include "data/packing/token_stream.h"
 
 namespace drover {
 
-/// Shows the progress of tokenizing on standard error: on a terminal one line, updated five times a second;
-/// otherwise a line every ten seconds. Nothing for tasks that finish sooner.
+/// Shows the progress of tokenizing on standard error.
 class TokenizeProgress {
   public:
-    TokenizeProgress();
-
     void show(const TokenStreamProgress& progress);
     /// Prints the last line: totals and speed.
     void finish(const TokenStreamProgress& progress);
 
   private:
-    Stopwatch watch_;
-    bool on_terminal_;
-    double next_time_;
+    ProgressLine line_;
 };
 
 }  // namespace drover

@@ -56,6 +56,11 @@ MappedFile::~MappedFile() {
     if (map_ != nullptr) munmap(map_, size_);
 }
 
+void MappedFile::forget() const {
+    // A shared mapping of a file that is never written: nothing is lost, and a failure does not matter.
+    if (map_ != nullptr) madvise(map_, size_, MADV_DONTNEED);
+}
+
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : map_(std::exchange(other.map_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 

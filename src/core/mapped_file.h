@@ -19,6 +19,9 @@ class MappedFile {
     /// For views whose type has no const; writing through it crashes the program.
     std::byte* data() const { return static_cast<std::byte*>(map_); }
 
+    /// Lets the memory of pages that were read be used for something else; they are read again when needed.
+    void forget() const;
+
   private:
     void* map_ = nullptr;
     std::size_t size_ = 0;

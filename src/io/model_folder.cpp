@@ -21,12 +21,6 @@ bool is_there(const std::filesystem::path& path) {
     return std::filesystem::exists(path, ignored);
 }
 
-[[noreturn]] void refuse_pickle(const std::filesystem::path& path, std::string_view cause) {
-    throw Error(fmt::format("{} {}.", path.string(), cause),
-                "Convert it once in Python: AutoModelForCausalLM.from_pretrained(FOLDER)"
-                ".save_pretrained(FOLDER, safe_serialization=True).");
-}
-
 /// The index's weight_map: tensor name → file name, both checked.
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& index_path) {
     const std::string text = read_text_file(index_path);
@@ -61,33 +55,30 @@ bool is_plain_file_name(std::string_view name) {
            name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
-ModelWeights::ModelWeights(const std::filesystem::path& folder_or_file) : path_(folder_or_file) {
+ModelWeights::ModelWeights(const std::filesystem::path& folder_or_file, std::string_view key)
+    : path_(folder_or_file), key_(key) {
+    open();
+}
+
+void ModelWeights::open() {
     std::error_code ignored;
-    if (!std::filesystem::is_directory(path_, ignored)) {
-        if (path_.extension() == ".bin" && is_there(path_))
-            refuse_pickle(path_, "is a PyTorch pickle, not safetensors");
-        add_file(path_);
-        return;
+    if (!std::filesystem::is_directory(path_, ignored)) return add_file(path_);
+    for (const auto& [single, index] : {std::pair{single_weights_file, weights_index_file},
+                                        std::pair{single_pickle_file, pickle_index_file}}) {
+        if (is_there(path_ / single)) return add_file(path_ / single);
+        if (is_there(path_ / index)) return open_shards(path_ / index);
     }
-    if (is_there(path_ / single_weights_file)) {
-        add_file(path_ / single_weights_file);
-        return;
-    }
-    if (is_there(path_ / weights_index_file)) {
-        open_shards(path_ / weights_index_file);
-        return;
-    }
-    for (const std::string_view pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"})
-        if (is_there(path_ / pickle))
-            refuse_pickle(path_, fmt::format("has its weights only as PyTorch pickles ({})", pickle));
-    throw Error(fmt::format("{} holds no weights: neither {} nor {}.", path_.string(), single_weights_file,
-                            weights_index_file),
+    throw Error(fmt::format("{} holds no weights: neither {} nor {}, and no {} either.", path_.string(),
+                            single_weights_file, weights_index_file, single_pickle_file),
                 "Check the path; it must be a folder saved with save_pretrained.");
 }
 
 void ModelWeights::add_file(const std::filesystem::path& file) {
-    const SafetensorsFile& added = files_.emplace_back(file);
-    const FusedExperts fused = split_fused_experts(added.header());
+    const WeightFile& added = files_.emplace_back(file, key_);
+    SafetensorsHeader packed;
+    for (const SafetensorsEntry& entry : added.header().entries)
+        if (added.is_packed(entry.name)) packed.entries.push_back(entry);
+    const FusedExperts fused = split_fused_experts(packed);
     const auto add = [&](const SafetensorsEntry& entry) {
         const auto [place, is_new] = entries_.emplace(entry.name, Place{files_.size() - 1, entry});
         if (!is_new)
@@ -114,7 +105,7 @@ void ModelWeights::open_shards(const std::filesystem::path& index_path) {
         add_file(path_ / shard);
     }
     for (const auto& listed : weight_map) {
-        const auto has_it = [&](const SafetensorsFile& shard) {
+        const auto has_it = [&](const WeightFile& shard) {
             return shard.path().filename() == listed.second && shard.find(listed.first) != nullptr;
         };
         if (std::none_of(files_.begin(), files_.end(), has_it))
@@ -133,6 +124,16 @@ const SafetensorsEntry* ModelWeights::entry(std::string_view name) const {
 Tensor ModelWeights::find(std::string_view name) const {
     const auto found = entries_.find(name);
     return found == entries_.end() ? Tensor() : files_[found->second.file].tensor(found->second.entry);
+}
+
+StridedTensor ModelWeights::view(std::string_view name) const {
+    const auto found = entries_.find(name);
+    require(found != entries_.end(), "a tensor that is not among the weights");
+    return files_[found->second.file].view(found->second.entry);
+}
+
+void ModelWeights::forget() const {
+    for (const WeightFile& file : files_) file.forget();
 }
 
 std::vector<std::string> ModelWeights::names() const {

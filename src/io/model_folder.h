@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/tensor.h"
-#include "io/safetensors.h"
+#include "io/weight_file.h"
 
 namespace drover {
 
@@ -18,33 +18,44 @@ bool is_plain_file_name(std::string_view name);
 
 inline constexpr std::string_view single_weights_file = "model.safetensors";
 inline constexpr std::string_view weights_index_file = "model.safetensors.index.json";
+/// The same as torch.save writes them; used where there are no safetensors.
+inline constexpr std::string_view single_pickle_file = "pytorch_model.bin";
+inline constexpr std::string_view pickle_index_file = "pytorch_model.bin.index.json";
 
 /// The weights of a Hugging Face model folder (model.safetensors, or model.safetensors.index.json and its
-/// shards), or of a single .safetensors file, by tensor name. Files are mapped: opening reads only their
-/// headers. Experts that are stored fused appear under their published names (fused_experts.h).
+/// shards; else the same of pytorch_model.bin), or of a single file, by tensor name. Files are mapped:
+/// opening reads only their headers. Experts that are stored fused appear under their published names
+/// (fused_experts.h).
 class ModelWeights {
   public:
-    /// Error when there are no weights, only weights of another format, a shard is missing, a tensor is in
-    /// two shards or not in the shard that the index names, or the index names a file outside the folder.
-    explicit ModelWeights(const std::filesystem::path& folder_or_file);
+    /// Error when there are no weights, a shard is missing, a tensor is in two shards or not in the shard
+    /// that the index names, or the index names a file outside the folder. `key` as for TorchWeights.
+    explicit ModelWeights(const std::filesystem::path& folder_or_file, std::string_view key = {});
 
     const std::filesystem::path& path() const { return path_; }
-    const std::vector<SafetensorsFile>& files() const { return files_; }
+    const std::vector<WeightFile>& files() const { return files_; }
 
     /// The header's entry for a tensor; null when there is no such tensor.
     const SafetensorsEntry* entry(std::string_view name) const;
     /// The tensor as SafetensorsFile::tensor gives it; absent when there is no such tensor. Valid as long as
-    /// this.
+    /// this. A tensor of a pickle that is not packed is copied.
     Tensor find(std::string_view name) const;
+    /// The elements of an existing tensor where they are.
+    StridedTensor view(std::string_view name) const;
+    /// Lets the memory of elements that were read be used for something else; they are read again when
+    /// needed.
+    void forget() const;
     /// All names, sorted.
     std::vector<std::string> names() const;
 
   private:
+    void open();
     void open_shards(const std::filesystem::path& index_path);
     void add_file(const std::filesystem::path& file);
 
     std::filesystem::path path_;
-    std::vector<SafetensorsFile> files_;
+    std::vector<WeightFile> files_;
+    std::string key_;
     struct Place {
         std::size_t file;  ///< index into files_
         SafetensorsEntry entry;

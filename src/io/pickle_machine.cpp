@@ -19,7 +19,7 @@ using Kind = PickleValue::Kind;
 using safetensors_detail::quoted_name;
 
 constexpr int newest_protocol = 5;
-constexpr std::size_t most_arguments = 16;
+constexpr std::size_t most_arguments = 64;
 constexpr std::size_t most_dimensions = 64;
 
 /// Instructions and their opcodes. The missing ones (text forms of protocol 0, classes, extensions, buffers
@@ -57,6 +57,7 @@ enum Instruction : unsigned char {
     empty_tuple = ')',
     empty_dict = '}',
     protocol = 0x80,
+    new_object = 0x81,
     tuple1 = 0x85,
     tuple2 = 0x86,
     tuple3 = 0x87,
@@ -74,7 +75,7 @@ enum Instruction : unsigned char {
 
 class Machine {
   public:
-    Machine(std::string_view program, const StoredZip& zip, std::string_view folder, PickleNodes& nodes)
+    Machine(std::string_view program, const StoredZip* zip, std::string_view folder, PickleNodes& nodes)
         : program_(program), zip_(zip), folder_(folder), out_(nodes) {}
 
     void run() {
@@ -267,6 +268,10 @@ class Machine {
                 const Index function = take_top();
                 return call(function, arguments);
             }
+            case new_object: {
+                const Index arguments = take_top();
+                return make_object(take_top(), arguments);
+            }
             case build: {
                 const Index state = take_top();
                 return set_state(top(), state);
@@ -296,8 +301,9 @@ class Machine {
         expect(dict, Kind::dict, "sets an entry of something that is not a dict");
         if (items.size() % 2 != 0) fail("sets a key without a value");
         for (std::size_t i = 0; i < items.size(); i += 2)
-            if (node(items[i]).kind != Kind::text && node(items[i]).kind != Kind::integer)
-                fail("has a key that is neither text nor integer");
+            if (node(items[i]).kind != Kind::text && node(items[i]).kind != Kind::integer &&
+                !is_object(items[i]))
+                fail("has a key that is neither text nor integer nor an object");
         node(dict).parts.insert(node(dict).parts.end(), items.begin(), items.end());
     }
 
@@ -345,6 +351,9 @@ class Machine {
         push({.kind = Kind::object, .integer = -1 - storage, .text = name, .parts = std::move(parts)});
     }
 
+    /// Whether it is an object that was made, and not a name or a storage.
+    bool is_object(Index index) { return node(index).kind == Kind::object && node(index).integer == -1; }
+
     struct Storage {
         FileDType dtype;
         std::string_view name;
@@ -362,7 +371,8 @@ class Machine {
             fail("has a storage without a type");
         const std::string_view key = expect(parts[2], Kind::text, "has a storage without a name").text;
         const std::int64_t elements = expect(parts[4], Kind::integer, "has a storage without a size").integer;
-        const StoredZip::Entry* const entry = zip_.find(std::string(folder_) + "data/" + std::string(key));
+        const StoredZip::Entry* const entry =
+            zip_ == nullptr ? nullptr : zip_->find(std::string(folder_) + "data/" + std::string(key));
         if (entry == nullptr) fail(fmt::format("names the storage {}, which is not there", quoted_name(key)));
         std::int64_t bytes = 0;
         if (elements < 0 || __builtin_mul_overflow(elements, bits_of(type->dtype) / 8, &bytes) ||
@@ -400,15 +410,28 @@ class Machine {
             case PickleName::Meaning::closed:
                 return push_closed(name->full_name, parts);
             case PickleName::Meaning::storage:
+            case PickleName::Meaning::dtype:
+            case PickleName::Meaning::reference:
+            case PickleName::Meaning::record:
                 break;
         }
         fail(fmt::format("calls {}", name->full_name));
     }
 
+    /// An object that is made empty and then gets its attributes.
+    void make_object(Index type, Index arguments) {
+        const PickleName* const name = name_in(type);
+        const bool can_be_made = name != nullptr && (name->meaning == PickleName::Meaning::reference ||
+                                                     name->meaning == PickleName::Meaning::record);
+        if (!can_be_made || !arguments_in(arguments).empty())
+            fail("makes an object of a kind that is not on the list");
+        push_closed(name->full_name, {});
+    }
+
     /// Attributes of a dict (a state dict's `_metadata`) do not matter here; closed objects keep theirs.
     void set_state(Index target, Index state) {
         PickleNode& changed = node(target);
-        if (changed.kind == Kind::object && changed.integer == -1)
+        if (is_object(target))
             changed.parts.push_back(state);
         else if (changed.kind != Kind::dict)
             fail("sets attributes of a plain value");
@@ -484,7 +507,7 @@ class Machine {
     }
 
     std::string_view program_;
-    const StoredZip& zip_;
+    const StoredZip* zip_;
     std::string_view folder_;
     PickleNodes& out_;
     std::uint64_t next_ = 0;  // the next byte to read
@@ -498,7 +521,7 @@ class Machine {
 
 }  // namespace
 
-void run_pickle(std::string_view program, const StoredZip& zip, std::string_view folder, PickleNodes& nodes) {
+void run_pickle(std::string_view program, const StoredZip* zip, std::string_view folder, PickleNodes& nodes) {
     Machine(program, zip, folder, nodes).run();
 }
 

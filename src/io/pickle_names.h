@@ -19,15 +19,18 @@ struct PickleName {
         device,
         encode,
         storage,
+        dtype,
+        reference,
+        record,
         closed
     };
     std::string_view full_name;
     Meaning meaning;
-    FileDType dtype = FileDType::F32;  ///< of a storage's elements
+    FileDType dtype = FileDType::F32;  ///< of a storage's elements; the type that a dtype names
 };
 
 /// The whole list.
-inline constexpr std::array<PickleName, 22> pickle_names = {{
+inline constexpr std::array<PickleName, 46> pickle_names = {{
     {"collections.OrderedDict", PickleName::Meaning::ordered_dict},
     {"torch._utils._rebuild_tensor_v2", PickleName::Meaning::tensor},
     {"torch._utils._rebuild_parameter", PickleName::Meaning::parameter},
@@ -44,6 +47,32 @@ inline constexpr std::array<PickleName, 22> pickle_names = {{
     {"torch.CharStorage", PickleName::Meaning::storage, FileDType::I8},
     {"torch.ByteStorage", PickleName::Meaning::storage, FileDType::U8},
     {"torch.BoolStorage", PickleName::Meaning::storage, FileDType::BOOL},
+    {"torch.float32", PickleName::Meaning::dtype, FileDType::F32},
+    {"torch.float64", PickleName::Meaning::dtype, FileDType::F64},
+    {"torch.float16", PickleName::Meaning::dtype, FileDType::F16},
+    {"torch.bfloat16", PickleName::Meaning::dtype, FileDType::BF16},
+    {"torch.int64", PickleName::Meaning::dtype, FileDType::I64},
+    {"torch.int32", PickleName::Meaning::dtype, FileDType::I32},
+    {"torch.int16", PickleName::Meaning::dtype, FileDType::I16},
+    {"torch.int8", PickleName::Meaning::dtype, FileDType::I8},
+    {"torch.uint8", PickleName::Meaning::dtype, FileDType::U8},
+    {"torch.bool", PickleName::Meaning::dtype, FileDType::BOOL},
+    // torch_xla puts each tensor into a file of its own, and this in its place.
+    {"torch_xla.utils.serialization.TensorReference", PickleName::Meaning::reference},
+    // The table of contents of a folder of torch.distributed.checkpoint.
+    {"torch.distributed.checkpoint.metadata.Metadata", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.TensorStorageMetadata", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.BytesStorageMetadata", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.TensorProperties", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.ChunkStorageMetadata", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.MetadataIndex", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata.StorageMeta", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.filesystem._StorageInfo", PickleName::Meaning::record},
+    {"torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING", PickleName::Meaning::closed},
+    {"torch.serialization._get_layout", PickleName::Meaning::closed},
+    {"pathlib.PosixPath", PickleName::Meaning::closed},
+    {"pathlib._local.PosixPath", PickleName::Meaning::closed},
+    {"pathlib.PurePosixPath", PickleName::Meaning::closed},
     // The random state that the Trainer saves contains numpy's, which is not used here.
     {"numpy.core.multiarray._reconstruct", PickleName::Meaning::closed},
     {"numpy._core.multiarray._reconstruct", PickleName::Meaning::closed},

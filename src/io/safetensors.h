@@ -78,6 +78,10 @@ struct SafetensorsHeader {
     static SafetensorsHeader parse(std::string_view bytes, std::uint64_t file_size, std::string_view where);
 };
 
+/// The tensor that an entry of the file `path` describes, as a CPU view of `data` (must not be written to).
+/// Error when it has more than four dimensions, or a dtype that the engine does not support.
+Tensor tensor_of_entry(const SafetensorsEntry& entry, std::byte* data, const std::filesystem::path& path);
+
 /// A safetensors file mapped into memory, read only. Tensors are views into the map: opening reads only the
 /// header.
 class SafetensorsFile {
@@ -95,6 +99,13 @@ class SafetensorsFile {
     Tensor tensor(std::string_view name) const;
     /// The same for an entry of this file's header, or for part of one.
     Tensor tensor(const SafetensorsEntry& entry) const;
+    /// Its first byte.
+    std::byte* data_of(const SafetensorsEntry& entry) const {
+        return file_.data() + header_.data_begin + entry.begin;
+    }
+    /// Lets the memory of elements that were read be used for something else; they are read again when
+    /// needed.
+    void forget() const { file_.forget(); }
 
   private:
     std::filesystem::path path_;

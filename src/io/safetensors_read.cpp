@@ -54,6 +54,23 @@ SafetensorsHeader SafetensorsHeader::parse(std::string_view bytes, std::uint64_t
     return header;
 }
 
+Tensor tensor_of_entry(const SafetensorsEntry& entry, std::byte* data, const std::filesystem::path& path) {
+    if (entry.shape.size() > static_cast<std::size_t>(Shape::max_rank))
+        throw Error(
+            fmt::format("{}: the tensor {} has {} dimensions; at most {} are supported.", path.string(),
+                        safetensors_detail::quoted_name(entry.name), entry.shape.size(), Shape::max_rank),
+            "Check that the file belongs to this model.");
+    const auto dtype = engine_dtype_of(entry.dtype);
+    if (!dtype)
+        throw Error(
+            fmt::format("{}: the tensor {} has the element type {}, which is not supported.", path.string(),
+                        safetensors_detail::quoted_name(entry.name), name_of(entry.dtype)),
+            "Convert the model to F32, BF16 or F16 first.");
+    Shape shape;
+    for (const std::int64_t size : entry.shape) shape.append(size);
+    return Tensor(data, *dtype, shape);
+}
+
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path),
       file_(path),
@@ -76,20 +93,7 @@ Tensor SafetensorsFile::tensor(std::string_view name) const {
 }
 
 Tensor SafetensorsFile::tensor(const SafetensorsEntry& entry) const {
-    if (entry.shape.size() > static_cast<std::size_t>(Shape::max_rank))
-        throw Error(
-            fmt::format("{}: the tensor {} has {} dimensions; at most {} are supported.", path_.string(),
-                        safetensors_detail::quoted_name(entry.name), entry.shape.size(), Shape::max_rank),
-            "Check that the file belongs to this model.");
-    const auto dtype = engine_dtype_of(entry.dtype);
-    if (!dtype)
-        throw Error(
-            fmt::format("{}: the tensor {} has the element type {}, which is not supported.", path_.string(),
-                        safetensors_detail::quoted_name(entry.name), name_of(entry.dtype)),
-            "Convert the model to F32, BF16 or F16 first.");
-    Shape shape;
-    for (const std::int64_t size : entry.shape) shape.append(size);
-    return Tensor(file_.data() + header_.data_begin + entry.begin, *dtype, shape);
+    return tensor_of_entry(entry, data_of(entry), path_);
 }
 
 }  // namespace drover

@@ -100,6 +100,11 @@ std::string_view extra_field(std::string_view extra, std::string_view where) {
 
 }  // namespace
 
+std::uint32_t zip_checksum(std::string_view bytes, std::uint32_t before) {
+    return static_cast<std::uint32_t>(
+        crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
 StoredZip::StoredZip(std::string_view bytes, std::string_view where) : where_(where) {
     const Bytes read(bytes, where_);
     const Directory directory = find_directory(bytes, read, where_);
@@ -151,8 +156,7 @@ const StoredZip::Entry* StoredZip::find(std::string_view name) const {
 void StoredZip::verify(std::string_view name) const {
     const Entry* const entry = find(name);
     require(entry != nullptr, "a zip entry that is not there is to be verified");
-    const auto* const data = reinterpret_cast<const Bytef*>(entry->content.data());
-    if (crc32_z(crc32_z(0, nullptr, 0), data, entry->content.size()) != entry->crc32)
+    if (zip_checksum(entry->content) != entry->crc32)
         throw Error(
             fmt::format("{} is damaged: the checksum of its entry {} is wrong.", where_, quoted_name(name)),
             fetch_again);

@@ -7,6 +7,9 @@
 
 namespace drover {
 
+/// The checksum of an entry's content, or of `bytes` after content that has the checksum `before`.
+std::uint32_t zip_checksum(std::string_view bytes, std::uint32_t before = 0);
+
 /// The directory of a zip archive in memory whose entries are stored uncompressed, as torch.save writes it
 /// (also with the 64-bit fields of large ones).
 class StoredZip {

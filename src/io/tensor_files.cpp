@@ -1,7 +1,6 @@
 #include "io/tensor_files.h"
 
 #include "core/json.h"
-#include "io/model_folder.h"
 
 namespace drover {
 namespace {
@@ -12,8 +11,9 @@ std::uint64_t elements_of(const TensorFiles::Item& item) {
     return count;
 }
 
-/// The index as Python's json.dumps(indent=2, sort_keys=True) writes it.
-std::string index_text(const std::vector<TensorFiles::Item>& items, const ShardPlan& plan) {
+}  // namespace
+
+std::string weights_index_text(const std::vector<TensorFiles::Item>& items, const ShardPlan& plan) {
     nlohmann::json weight_map = nlohmann::json::object();  // sorts its keys
     std::uint64_t parameters = 0, bytes = 0;
     for (std::size_t i = 0; i < items.size(); ++i) {
@@ -27,8 +27,6 @@ std::string index_text(const std::vector<TensorFiles::Item>& items, const ShardP
     return index.dump(2, ' ', escape_beyond_ascii) + "\n";
 }
 
-}  // namespace
-
 void TensorFiles::add_weights(const std::vector<Item>& items, std::uint64_t max_shard_bytes) {
     std::vector<std::uint64_t> tensor_bytes;
     for (const Item& item : items) tensor_bytes.push_back(elements_of(item) * size_of(item.dtype));
@@ -36,7 +34,7 @@ void TensorFiles::add_weights(const std::vector<Item>& items, std::uint64_t max_
     std::vector<std::vector<Item>> shards(plan.file_names.size());
     for (std::size_t i = 0; i < items.size(); ++i) shards[plan.file_of[i]].push_back(items[i]);
     for (std::size_t i = 0; i < shards.size(); ++i) add_file(plan.file_names[i], std::move(shards[i]));
-    if (shards.size() > 1) texts_[std::string(weights_index_file)] = index_text(items, plan);
+    if (shards.size() > 1) texts_[std::string(weights_index_file)] = weights_index_text(items, plan);
 }
 
 void TensorFiles::add_file(const std::string& name, std::vector<Item> items) {

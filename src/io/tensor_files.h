@@ -1,6 +1,6 @@
 #pragma once
 
-#include "io/safetensors.h"
+#include "io/model_folder.h"
 #include "io/staged_folder.h"
 
 namespace drover {
@@ -48,6 +48,10 @@ class TensorFiles {
     std::map<std::string, std::size_t, std::less<>> file_of_;  ///< tensor → index into files_
     std::vector<Part> parts_;
 };
+
+/// The index of weights that are in several files, as Python's json.dumps(indent=2, sort_keys=True) writes
+/// it.
+std::string weights_index_text(const std::vector<TensorFiles::Item>& items, const ShardPlan& plan);
 
 /// Makes the files in a staging folder that was created, with their headers and the texts.
 void create_files(StagedFolder& folder, const TensorFiles& files);

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "core/lfs_pointer.h"
 #include "io/pickle_machine.h"
+#include "io/pickle_names.h"
 #include "io/pickle_nodes.h"
 #include "io/safetensors_header.h"
 
@@ -91,7 +93,7 @@ std::string_view name_of(PickleValue::Kind kind) {
         case Kind::tensor:
             return "a tensor";
         case Kind::object:
-            return "an object of numpy";
+            return "an object";
     }
     return "";
 }
@@ -180,6 +182,36 @@ Tensor PickleValue::packed_tensor() const {
     return Tensor(const_cast<char*>(from.elements.data()), *dtype, shape);
 }
 
+std::string_view PickleValue::object_name() const {
+    return expect(*nodes_, index_, {Kind::object}).text;
+}
+
+PickleValue PickleValue::state() const {
+    const PickleNode& node = expect(*nodes_, index_, {Kind::object});
+    if (node.integer != -1 || node.parts.empty())
+        throw Error(fmt::format("{}: a {} has no attributes.", nodes_->where, node.text), other_file);
+    return {*nodes_, node.parts.back()};
+}
+
+std::optional<FileDType> PickleValue::dtype() const {
+    const PickleNode& node = nodes_->nodes[index_];
+    if (node.kind != Kind::object) return std::nullopt;
+    for (const PickleName& name : pickle_names)
+        if (name.meaning == PickleName::Meaning::dtype && name.full_name == node.text) return name.dtype;
+    return std::nullopt;
+}
+
+std::optional<std::int64_t> PickleValue::tensor_reference() const {
+    const PickleNode& node = nodes_->nodes[index_];
+    const auto is_reference = [&](const PickleName& name) {
+        return name.meaning == PickleName::Meaning::reference && name.full_name == node.text;
+    };
+    if (node.kind != Kind::object || node.parts.size() != 1 ||
+        std::none_of(pickle_names.begin(), pickle_names.end(), is_reference))
+        return std::nullopt;
+    return PickleValue(*nodes_, node.parts[0])["tid"].integer();
+}
+
 std::size_t PickleValue::size() const {
     const PickleNode& node = expect(*nodes_, index_, {Kind::list, Kind::tuple, Kind::dict});
     return node.kind == Kind::dict ? node.parts.size() / 2 : node.parts.size();
@@ -232,7 +264,7 @@ TorchPickle::TorchPickle(std::string_view bytes, std::string_view where)
                                 max_pickle_bytes),
                     other_file);
     zip_.verify(name);
-    run_pickle(program, zip_, folder, *nodes_);
+    run_pickle(program, &zip_, folder, *nodes_);
     for (const PickleTensor& tensor : nodes_->tensors) storages_.insert(tensor.storage);
 }
 
@@ -241,6 +273,23 @@ TorchPickle::TorchPickle(TorchPickle&&) noexcept = default;
 TorchPickle& TorchPickle::operator=(TorchPickle&&) noexcept = default;
 
 PickleValue TorchPickle::root() const {
+    return {*nodes_, nodes_->root};
+}
+
+PlainPickle::PlainPickle(std::string_view bytes, std::string_view where)
+    : nodes_(std::make_unique<PickleNodes>()) {
+    nodes_->where = where;
+    refuse_lfs_pointer(bytes.substr(0, 1024), where);
+    if (bytes.size() > TorchPickle::max_pickle_bytes)
+        throw Error(fmt::format("{} is a pickle of {} bytes; at most {} are read.", where, bytes.size(),
+                                TorchPickle::max_pickle_bytes),
+                    other_file);
+    run_pickle(bytes, nullptr, {}, *nodes_);
+}
+
+PlainPickle::~PlainPickle() = default;
+
+PickleValue PlainPickle::root() const {
     return {*nodes_, nodes_->root};
 }
 

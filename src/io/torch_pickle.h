@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -37,7 +38,8 @@ struct PickleNodes;
 /// Error that names the file.
 class PickleValue {
   public:
-    /// `object` is a recognised object whose contents are not read: a numpy array or dtype.
+    /// `object` is a recognised object: a numpy array or dtype, which stays closed, a dtype of torch, or a
+    /// reference to a tensor in another file.
     enum class Kind : std::uint8_t {
         none,
         boolean,
@@ -65,6 +67,17 @@ class PickleValue {
     /// The tensor as a CPU view, which must not be written to; its data need not be aligned. Error unless it
     /// is packed, has a type of the engine and at most four dimensions.
     Tensor packed_tensor() const;
+
+    /// The full name of an object's class, or of a name itself.
+    std::string_view object_name() const;
+    /// What the last instruction that set an object's attributes gave it: a dict, or a tuple of the class's
+    /// own.
+    PickleValue state() const;
+    /// The element type that a dtype of torch names; nothing for other values.
+    std::optional<FileDType> dtype() const;
+    /// The number of the file tensor_<number>.pt that has the tensor whose place this is (torch_xla's form);
+    /// nothing for other values.
+    std::optional<std::int64_t> tensor_reference() const;
 
     /// Elements of a list or tuple, or entries of a dict.
     std::size_t size() const;
@@ -106,7 +119,19 @@ class TorchPickle {
     std::unique_ptr<PickleNodes> nodes_;
 };
 
-/// The same for a file on disk, mapped.
+/// The values of a pickle that is not in an archive, and so has no tensors. `bytes` must stay valid.
+class PlainPickle {
+  public:
+    PlainPickle(std::string_view bytes, std::string_view where);
+    ~PlainPickle();
+
+    PickleValue root() const;
+
+  private:
+    std::unique_ptr<PickleNodes> nodes_;
+};
+
+/// The same as TorchPickle for a file on disk, mapped.
 class TorchFile {
   public:
     explicit TorchFile(const std::filesystem::path& path)
@@ -115,6 +140,9 @@ class TorchFile {
     const std::filesystem::path& path() const { return path_; }
     PickleValue root() const { return pickle_.root(); }
     void verify() const { pickle_.verify(); }
+    /// Lets the memory of elements that were read be used for something else; they are read again when
+    /// needed.
+    void forget() const { file_.forget(); }
 
   private:
     std::filesystem::path path_;

@@ -33,6 +33,17 @@ Json json_of(const std::string& command) {
     return parse_json(outcome.output, command);
 }
 
+TEST(GenerateCommand, ReadsPickledWeightsAsItReadsSafetensors) {
+    for (const std::string model : {"llama-tied", "llama-sharded"}) {
+        const auto logits_of = [&](const std::string& folder) {
+            return json_of("generate --model " + golden("hf/" + folder) +
+                           " --prompt_ids 1,2,3 --max_new_tokens 2 --dtype float32 --json --logits")
+                .at("logits");
+        };
+        EXPECT_EQ(logits_of(model + "-bin"), logits_of(model));
+    }
+}
+
 TEST(GenerateCommand, GivesTheIdsOfTransformers) {
     for (const std::string model : {"llama", "llama_tied", "mixtral", "qwen2", "qwen3"}) {
         const Json expected = read_json_file(test::golden_path("generate/" + model + "/expected.json"));

@@ -43,6 +43,14 @@ inline bool accepts_torch_pickle(std::string_view bytes) {
     });
 }
 
+/// A pickle without an archive.
+inline bool accepts_plain_pickle(std::string_view bytes) {
+    return accepts([&] {
+        const PlainPickle pickle(bytes, "input");
+        if (pickle.root().kind() == PickleValue::Kind::object) pickle.root().state().kind();
+    });
+}
+
 /// A zip archive of stored entries, with correct checksums.
 inline std::string stored_archive(const std::vector<std::pair<std::string, std::string>>& entries) {
     std::string file, directory;

@@ -3,6 +3,7 @@
 #include "core/json.h"
 #include "io/model_folder.h"
 #include "io/raw_files.h"
+#include "io/torch_archive.h"
 #include "support/errors.h"
 #include "support/golden.h"
 
@@ -21,6 +22,17 @@ void write_shard(const std::filesystem::path& path, std::initializer_list<std::s
     std::map<std::string, Tensor> tensors;
     for (const auto& name : names) tensors.emplace(name, Tensor::of(eight_numbers, {size}));
     write_safetensors(path, tensors);
+}
+
+void write_pickle(const std::filesystem::path& path, std::initializer_list<std::string> names) {
+    PickleWriter pickle;
+    pickle.begin_dict();
+    for (const auto& name : names) {
+        pickle.text(name);
+        pickle.tensor(DType::f32, {2});
+    }
+    pickle.end_dict();
+    write_torch_file(path, pickle, std::vector<Tensor>(names.size(), Tensor::of(eight_numbers, {2})));
 }
 
 void write_index(const TemporaryFolder& folder, std::string_view weight_map) {
@@ -62,11 +74,11 @@ TEST(ModelWeights, OpensASingleFileOfAnyName) {
 
 TEST(ModelWeights, TheSingleFileGoesBeforeTheIndexAndThatBeforePickles) {
     const TemporaryFolder folder;
-    write_raw(folder / "pytorch_model.bin", "pickle");
-    expect_error([&] { ModelWeights weights(folder.path()); },
-                 {folder.path().string(), "pytorch_model.bin", "safe_serialization=True"});
-    expect_error([&] { ModelWeights weights(folder / "pytorch_model.bin"); },
-                 {"pytorch_model.bin is a PyTorch pickle", "safe_serialization=True"});
+    write_raw(folder / "pytorch_model.bin.index.json", R"({"weight_map": {"from_shard": "part.bin"}})");
+    write_pickle(folder / "part.bin", {"from_shard"});
+    EXPECT_EQ(ModelWeights(folder.path()).names(), std::vector<std::string>{"from_shard"});
+    write_pickle(folder / "pytorch_model.bin", {"from_pickle"});
+    EXPECT_EQ(ModelWeights(folder.path()).names(), std::vector<std::string>{"from_pickle"});
     write_index(folder, R"({"from_index": "part.safetensors"})");
     write_shard(folder / "part.safetensors", {"from_index"});
     EXPECT_EQ(ModelWeights(folder.path()).names(), std::vector<std::string>{"from_index"});
@@ -74,11 +86,71 @@ TEST(ModelWeights, TheSingleFileGoesBeforeTheIndexAndThatBeforePickles) {
     EXPECT_EQ(ModelWeights(folder.path()).names(), std::vector<std::string>{"from_single"});
 }
 
-TEST(ModelWeights, ExplainsAFolderWithPickledShardsOnly) {
+TEST(ModelWeights, ReadsWhatTorchSavedAsItReadsSafetensors) {
+    for (const auto& [pickles, safetensors] : {std::pair{"hf/llama-tied-bin", "hf/llama-tied"},
+                                               std::pair{"hf/llama-sharded-bin", "hf/llama-sharded"}}) {
+        SCOPED_TRACE(pickles);
+        const ModelWeights read(golden_path(pickles));
+        const ModelWeights expected(golden_path(safetensors));
+        for (const std::string& name : expected.names()) {
+            SCOPED_TRACE(name);
+            ASSERT_TRUE(read.find(name));
+            EXPECT_EQ(read.find(name).dtype(), expected.find(name).dtype());
+            EXPECT_EQ(read.find(name).shape(), expected.find(name).shape());
+            EXPECT_EQ(
+                std::memcmp(read.find(name).raw(), expected.find(name).raw(), expected.find(name).bytes()),
+                0);
+            EXPECT_EQ(read.find(name).raw(), read.find(name).raw());
+        }
+    }
+    const ModelWeights tied(golden_path("hf/llama-tied-bin"));
+    EXPECT_EQ(tied.find("lm_head.weight").raw(), tied.find("model.embed_tokens.weight").raw());
+    EXPECT_EQ(tied.view("model.layers.0.self_attn.o_proj.weight").column_stride(), 32);
+    EXPECT_EQ(ModelWeights(golden_path("hf/llama-sharded-bin")).files().size(), 2u);
+}
+
+TEST(ModelWeights, NamesWhatIsWrongWithAPickle) {
     const TemporaryFolder folder;
-    write_raw(folder / "pytorch_model.bin.index.json", "{}");
-    expect_error([&] { ModelWeights weights(folder.path()); },
-                 {"pytorch_model.bin.index.json", "safe_serialization=True"});
+    const auto expect = [&](std::initializer_list<std::string_view> parts) {
+        expect_error([&] { ModelWeights weights(folder.path()); }, parts);
+    };
+    write_raw(folder / "pytorch_model.bin", "pickle of an old release");
+    expect({"pytorch_model.bin is not a zip archive", "since version 1.6"});
+    PickleWriter number;
+    number.integer(3);
+    write_torch_file(folder / "pytorch_model.bin", number, {});
+    expect({"pytorch_model.bin holds an integer instead of a dict of tensors", "state_dict()"});
+    PickleWriter nested;
+    nested.begin_dict();
+    nested.text("epoch");
+    nested.integer(3);
+    nested.end_dict();
+    write_torch_file(folder / "pytorch_model.bin", nested, {});
+    expect({"its entry \"epoch\" is an integer"});
+    PickleWriter numbered;
+    numbered.begin_dict();
+    numbered.integer(7);
+    numbered.text("seven");
+    numbered.end_dict();
+    write_torch_file(folder / "pytorch_model.bin", numbered, {});
+    expect({"its entry 7 is a text"});
+}
+
+TEST(ModelWeights, ADictOfTensorsMayBeAnEntryOfAnother) {
+    const TemporaryFolder folder;
+    PickleWriter pickle;
+    pickle.begin_dict();
+    pickle.text("model");
+    pickle.begin_dict();
+    pickle.text("a");
+    pickle.tensor(DType::f32, {2});
+    pickle.end_dict();
+    pickle.text("epoch");
+    pickle.integer(3);
+    pickle.end_dict();
+    write_torch_file(folder / "checkpoint.pt", pickle, {Tensor::of(eight_numbers, {2})});
+    EXPECT_EQ(ModelWeights(folder / "checkpoint.pt", "model").find("a").data<float>()[1], 2);
+    expect_error([&] { ModelWeights weights(folder / "checkpoint.pt"); }, {"its entry \"model\" is a dict"});
 }
 
 TEST(ModelWeights, NamesAFolderOrFileThatHoldsNothing) {

@@ -69,7 +69,7 @@ TEST_P(HfFolder, LoadsAndSavesAsTransformersDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Models, HfFolder,
                          ::testing::Values("llama-single", "llama-sharded", "llama-tied", "mixtral-published",
-                                           "mixtral-fused"),
+                                           "mixtral-fused", "llama-tied-bin", "llama-sharded-bin"),
                          [](const auto& folder) {
                              std::string name = folder.param;
                              std::replace(name.begin(), name.end(), '-', '_');

@@ -1,0 +1,352 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <memory>
+
+#include "app/commands.h"
+#include "app/progress_line.h"
+#include "convert/conversion_writer.h"
+#include "convert/dcp_checkpoint.h"
+#include "convert/meta_checkpoint.h"
+#include "convert/model_plan.h"
+#include "convert/nxd_plan.h"
+#include "core/console.h"
+#include "core/json.h"
+#include "core/number_text.h"
+#include "run/model_source.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ConvertOptions {
+    bool from_full = false, to_full = false, from_xser = false, to_xser = false;
+    std::string input, model_name, output, config, model_key = "model", backend;
+    std::optional<std::int64_t> tensor, pipeline, experts;
+    std::int64_t virtual_pipeline = 1, kv_multiplier = 1, layers = 0, round_factor = 0;
+    bool qkv_linear = false, fuse_qkv = false, coalesce_qkv = false, load_xser = false, save_xser = false,
+         pad_heads = false;
+    std::string style = "hf", yaml, format, dtype, shard_size = "5GB";
+};
+
+/// "5GB" as transformers reads it: decimal, or binary with an i (5GiB).
+std::uint64_t bytes_in(const std::string& text) {
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+    constexpr std::pair<std::string_view, double> units[] = {
+        {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},          {"TB", 1e12},
+        {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
+    for (const auto& [name, factor] : units)
+        if (error == std::errc() && unit == name && number > 0)
+            return static_cast<std::uint64_t>(number * factor);
+    throw UsageError(fmt::format("--max_shard_size is \"{}\".", text),
+                     "It must be a size such as 5GB, 200MB or 1GiB.");
+}
+
+/// Files beside a model's weights that belong to it.
+constexpr std::string_view side_files[] = {
+    "generation_config.json",  "tokenizer.json",    "tokenizer.model",
+    "tokenizer_config.json",   "vocab.json",        "merges.txt",
+    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
+
+/// The model that is read, as the options name it.
+fs::path input_of(const ConvertOptions& options) {
+    if (options.input.empty() == options.model_name.empty())
+        throw UsageError(options.input.empty() ? "Neither --input_dir nor --hf_model_name is given."
+                                               : "Both --input_dir and --hf_model_name are given.",
+                         "Give one of them.");
+    if (!options.model_name.empty()) return find_pretrained(options.model_name, "--hf_model_name");
+    if (!fs::exists(options.input))
+        throw Error(fmt::format("--input_dir is {}, and there is no such file or folder.", options.input),
+                    "Check the path.");
+    const fs::path fsdp = fs::path(options.input) / "pytorch_model_fsdp_0";
+    if (DcpCheckpoint::is_one(fsdp)) return fsdp;  // in a checkpoint of Hugging Face's Trainer
+    const fs::path checkpoint = fs::path(options.input) / "checkpoint.pt";
+    // As the conversion to a full model leaves it.
+    return options.from_full && fs::exists(checkpoint) ? checkpoint : fs::path(options.input);
+}
+
+/// Where the config.json is: named, or beside the weights; empty if there is none.
+fs::path config_file(const ConvertOptions& options, const fs::path& input) {
+    if (!options.config.empty())
+        return fs::is_directory(options.config) ? fs::path(options.config) / "config.json"
+                                                : fs::path(options.config);
+    const fs::path beside = (fs::is_directory(input) ? input : input.parent_path()) / "config.json";
+    return fs::exists(beside) ? beside : fs::path();
+}
+
+/// One that was only found beside the weights need not be of a kind that is known.
+std::optional<ModelConfig> read_config(const ConvertOptions& options, const fs::path& file) {
+    if (file.empty()) return std::nullopt;
+    try {
+        return ModelConfig::from_path(file);
+    } catch (const Error& error) {
+        if (!options.config.empty()) throw;
+        print_log(stderr, "Converting without a config: {}\n", error.cause());
+        return std::nullopt;
+    }
+}
+
+void check_options(const ConvertOptions& options) {
+    const int modes = options.from_full + options.to_full + options.from_xser + options.to_xser;
+    if (modes > 1) throw UsageError("More than one --convert_… flag is given.", "Give one of them.");
+    if (modes == 0 && options.format.empty())
+        throw UsageError("No --convert_… flag and no --output_format is given.",
+                         "Say what to make: shards (--convert_from_full_state), a full model "
+                         "(--convert_to_full_state), or a full model in another format (--output_format).");
+    const bool makes_full = modes == 0 || options.to_full;
+    if (!makes_full && !options.format.empty())
+        throw UsageError("--output_format is given, but shards are written.",
+                         "It is for full models; shards are files of torch.save, or with --save_xser one for "
+                         "each tensor.");
+    if (options.fuse_qkv && options.from_full && !options.qkv_linear)
+        throw UsageError("--fuse_qkv is given without --qkv_linear.",
+                         "Add --qkv_linear, or use --coalesce_qkv.");
+    if (options.qkv_linear && options.coalesce_qkv)
+        throw UsageError("Both --qkv_linear and --coalesce_qkv are given.", "Give one of them.");
+    if (options.kv_multiplier > 1 && options.from_full && !options.qkv_linear)
+        throw UsageError("--kv_size_multiplier is given without --qkv_linear.",
+                         "Heads are repeated only in that layer: add --qkv_linear.");
+    if (options.pad_heads)
+        throw UsageError("--pad_attn_heads is not supported.", "Choose a --tp_size that divides the heads.");
+    if (options.round_factor > 0)
+        throw UsageError("--i_tp_round_factor is not supported.", "Leave it out: nothing is padded.");
+    if (!options.yaml.empty())
+        throw UsageError("--nxdt_yaml_config is not supported.",
+                         "Give the model's config.json with --config.");
+    if (options.style == "megatron" && (options.kv_multiplier > 1 || options.fuse_qkv))
+        throw UsageError("--model_style megatron is given with --kv_size_multiplier or --fuse_qkv.",
+                         "Heads are not repeated and q is not fused in that style: leave them out.");
+}
+
+NxdSettings nxd_settings(const ConvertOptions& options, std::optional<ModelConfig> config) {
+    NxdSettings settings{.sizes = {.tensor = options.tensor.value_or(1),
+                                   .pipeline = options.pipeline.value_or(1),
+                                   .experts = options.experts.value_or(1)},
+                         .virtual_pipeline = options.virtual_pipeline,
+                         .qkv_linear = options.qkv_linear,
+                         .fuse_qkv = options.fuse_qkv,
+                         .coalesce_qkv = options.coalesce_qkv,
+                         .megatron = options.style == "megatron",
+                         .kv_multiplier = options.kv_multiplier,
+                         .xser = options.save_xser || options.to_xser,
+                         .config = std::move(config)};
+    if (!options.backend.empty())
+        settings.order = options.backend == "trn2" ? KvSlots::Order::adjacent : KvSlots::Order::interleaved;
+    if (!options.dtype.empty()) settings.dtype = floating_dtype_from_name(options.dtype, "--dtype");
+    return settings;
+}
+
+/// --n_layers is not needed, since layers are counted; a wrong one shows a wrong input.
+void check_layers(const ConvertOptions& options, std::int64_t found) {
+    if (options.layers > 0 && options.layers != found)
+        throw Error(fmt::format("--n_layers is {}, but the model has {} layers.", options.layers, found),
+                    "Check --input_dir, or leave --n_layers out.");
+}
+
+template <class Tensors>
+void check_layers_of(const ConvertOptions& options, const Tensors& tensors) {
+    std::vector<std::string> names;
+    for (const auto& tensor : tensors) names.push_back(tensor.name);
+    check_layers(options, count_layers(names, "The model"));
+}
+
+/// The config with the dtype that the weights get, and the tokenizer's files.
+void add_texts(ConversionPlan& plan, const NxdSettings& settings, const fs::path& config,
+               const fs::path& input) {
+    if (!config.empty()) {
+        Json json = read_json_file(config);
+        if (settings.dtype && json.is_object())
+            json[json.contains("torch_dtype") ? "torch_dtype" : "dtype"] = name_of(*settings.dtype);
+        plan.texts["config.json"] = settings.dtype ? json.dump(2) + "\n" : read_text_file(config);
+    }
+    const fs::path folder = fs::is_directory(input) ? input : input.parent_path();
+    for (const std::string_view name : side_files)
+        if (fs::exists(folder / name)) plan.texts[std::string(name)] = read_text_file(folder / name);
+}
+
+ConversionPlan plan_full(const ConvertOptions& options, const NxdSettings& settings,
+                         std::vector<PlannedTensor> tensors, const fs::path& config, const fs::path& input) {
+    check_layers_of(options, tensors);
+    const ModelFormat format = options.format == "safetensors" ? ModelFormat::safetensors
+                               : options.format == "bin"       ? ModelFormat::bin
+                                                               : ModelFormat::checkpoint;
+    // Safetensors have no head that is the embedding, as transformers leaves it out.
+    if (format == ModelFormat::safetensors && settings.config && settings.config->tie_word_embeddings)
+        std::erase_if(tensors, [](const PlannedTensor& tensor) { return tensor.name == "lm_head.weight"; });
+    ConversionPlan plan = plan_model(std::move(tensors), format, bytes_in(options.shard_size));
+    if (format != ModelFormat::checkpoint) add_texts(plan, settings, config, input);
+    return plan;
+}
+
+/// The full model of a checkpoint that is in parts of another kind.
+template <class Parts>
+ConversionPlan plan_joined(const ConvertOptions& options, const NxdSettings& settings, const Parts& parts,
+                           const fs::path& config, const fs::path& input) {
+    if (options.from_full)
+        throw Error(fmt::format("{} is not a Hugging Face folder or a file, and is not cut directly.",
+                                input.string()),
+                    "Convert it to a Hugging Face folder first: --output_format safetensors.");
+    std::vector<PlannedTensor> tensors = parts.tensors();
+    set_floating_dtype(tensors, settings.dtype);
+    return plan_full(options, settings, std::move(tensors), config, input);
+}
+
+/// The config is made of params.json, unless one is given.
+ConversionPlan plan_meta(const ConvertOptions& options, const NxdSettings& settings,
+                         const MetaCheckpoint& meta, const fs::path& config, const fs::path& input) {
+    ConversionPlan plan = plan_joined(options, settings, meta, config, input);
+    if (plan.files.front().path == checkpoint_file || !config.empty()) return plan;
+    Json made = meta.config();
+    if (settings.dtype) made["dtype"] = name_of(*settings.dtype);
+    plan.texts["config.json"] = made.dump(2) + "\n";
+    print_log(stderr, "config.json: params.json does not say max_position_embeddings; {} is assumed.\n",
+              made["max_position_embeddings"].dump());
+    return plan;
+}
+
+void convert(const ConvertOptions& options) {
+    check_options(options);
+    const fs::path input = input_of(options), config = config_file(options, input);
+    const NxdSettings settings = nxd_settings(options, read_config(options, config));
+    std::unique_ptr<TensorSource> source;
+    ConversionPlan plan;
+    if (options.to_full || options.from_xser || options.to_xser) {
+        auto shards = std::make_unique<ShardedCheckpoint>(input, options.tensor, options.pipeline,
+                                                          options.experts, options.model_key);
+        plan = options.to_full
+                   ? plan_full(options, settings, model_of_shards(*shards, settings), config, input)
+                   : plan_same_shards(*shards, settings);
+        source = std::move(shards);
+    } else if (MetaCheckpoint::is_one(input)) {
+        auto meta = std::make_unique<MetaCheckpoint>(input);
+        plan = plan_meta(options, settings, *meta, config, input);
+        source = std::move(meta);
+    } else if (DcpCheckpoint::is_one(input)) {
+        auto chunks = std::make_unique<DcpCheckpoint>(input, options.model_key);
+        plan = plan_joined(options, settings, *chunks, config, input);
+        source = std::move(chunks);
+    } else {
+        auto model = std::make_unique<FullCheckpoint>(input, options.model_key);
+        check_layers_of(options, model->items());
+        plan = options.from_full
+                   ? plan_shards_of_model(*model, settings)
+                   : plan_full(options, settings, whole_model(*model, settings.dtype), config, input);
+        source = std::move(model);
+    }
+    ProgressLine line;
+    write_conversion(plan, *source, options.output, [&](std::uint64_t written, std::uint64_t total) {
+        line.show([&] {
+            return fmt::format("{:3.0f} %  {} of {}, {:.0f} MB/s",
+                               100.0 * static_cast<double>(written) / static_cast<double>(total),
+                               bytes_text(written), bytes_text(total),
+                               static_cast<double>(written) / 1e6 / line.seconds());
+        });
+    });
+    line.finish(fmt::format("{} in {} files are in {}.", bytes_text(plan.bytes()), plan.files.size(),
+                            options.output));
+}
+
+/// A flag that may have a value: --load_xser, --load_xser True, --load_xser 0.
+void add_boolean(CLI::App& command, const std::string& names, bool& value, const std::string& help) {
+    command
+        .add_option_function<std::string>(
+            names,
+            [&value, names](const std::string& text) {
+                const std::string word = CLI::detail::to_lower(text);
+                const bool yes = word.empty() || word == "true" || word == "1" || word == "yes";
+                if (!yes && word != "false" && word != "0" && word != "no")
+                    throw UsageError(fmt::format("{} is \"{}\".", names, text), "It must be True or False.");
+                value = yes;
+            },
+            help)
+        ->expected(0, 1)
+        ->type_name("[BOOL]");
+}
+
+}  // namespace
+
+void add_convert_command(CLI::App& app) {
+    auto options = std::make_shared<ConvertOptions>();
+    CLI::App* command = app.add_subcommand(
+        "convert",
+        "Converts checkpoints: full models (safetensors, pytorch_model.bin, checkpoint.pt) to each other, "
+        "and to "
+        "and from the files per rank of neuronx-distributed.\n"
+        "Example: drover convert --tp_size 8 --pp_size 4 --input_dir Llama-3.1-70B --output_dir sharded "
+        "--convert_from_full_state");
+    command->option_defaults()->always_capture_default();
+    add_boolean(*command, "--convert_from_full_state,--convert_from_full_model", options->from_full,
+                "a full model to files per rank");
+    add_boolean(*command, "--convert_to_full_state,--convert_to_full_model", options->to_full,
+                "files per rank to a full model");
+    add_boolean(*command, "--convert_from_xser", options->from_xser,
+                "files per rank that have a file per tensor to ones that hold their tensors");
+    add_boolean(*command, "--convert_to_xser", options->to_xser, "the other way round");
+    command->add_option(
+        "--input_dir", options->input,
+        "a model folder or a file with all weights; for files per rank, the folder that has them");
+    command->add_option("--hf_model_name", options->model_name,
+                        "in place of --input_dir: a repository in the Hugging Face cache");
+    command->add_option("--output_dir", options->output, "where the result appears, complete")->required();
+    command
+        ->add_option(
+            "--output_format", options->format,
+            "of a full model: safetensors, bin (pytorch_model.bin), or checkpoint (one checkpoint.pt, "
+            "what --convert_to_full_state writes without this flag)")
+        ->check(CLI::IsMember({"safetensors", "bin", "checkpoint"}));
+    command->add_option("--dtype", options->dtype, "float32, bfloat16 or float16; as they are when empty");
+    command->add_option("--max_shard_size", options->shard_size,
+                        "a file of safetensors or bin is closed before it would be larger");
+    command->add_option(
+        "--config", options->config,
+        "config.json; needed for --kv_size_multiplier and --fuse_qkv, and taken from beside the "
+        "weights when empty");
+    command->add_option("--tp_size", options->tensor, "tensor ranks; counted when files per rank are read")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+    command->add_option("--pp_size", options->pipeline, "pipeline ranks, likewise")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+    command->add_option("--ep_size", options->experts, "expert ranks, likewise")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+    command->add_option("--virtual_pp_size", options->virtual_pipeline, "stages of each pipeline rank")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+    command->add_option("--n_layers", options->layers,
+                        "checked if given: layers are counted from the names of the weights");
+    add_boolean(
+        *command, "--qkv_linear", options->qkv_linear,
+        "q, k and v are one layer (GQAQKVColumnParallelLinear); when files per rank are read, seen from "
+        "their names");
+    add_boolean(*command, "--fuse_qkv", options->fuse_qkv,
+                "with --qkv_linear: one tensor; also seen from names");
+    add_boolean(*command, "--coalesce_qkv", options->coalesce_qkv,
+                "q, k and v of one size as one tensor; also seen from names");
+    command
+        ->add_option("--kv_size_multiplier", options->kv_multiplier,
+                     "with --qkv_linear: how often key/value heads are repeated")
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+    command
+        ->add_option(
+            "--hw_backend", options->backend,
+            "order of repeated heads: trn1 (all heads, then all again) or trn2 (copies side by side); "
+            "trn1 when empty, and seen from the data when files per rank are read")
+        ->check(CLI::IsMember({"trn1", "trn2"}));
+    add_boolean(*command, "--load_xser", options->load_xser,
+                "the ranks' tensors are in files of their own; seen from the files in any case");
+    add_boolean(*command, "--save_xser", options->save_xser,
+                "write the ranks' tensors as files of their own");
+    command->add_option("--model_key", options->model_key,
+                        "entry of a file of torch.save that has the weights, if there is one");
+    command
+        ->add_option("--model_style", options->style,
+                     "names of the weights in files per rank; when they are read, seen from the names")
+        ->check(CLI::IsMember({"hf", "megatron"}));
+    add_boolean(*command, "--pad_attn_heads", options->pad_heads, "not supported");
+    command->add_option("--i_tp_round_factor", options->round_factor, "not supported");
+    command->add_option("--nxdt_yaml_config", options->yaml, "not supported");
+    command->callback([options] { convert(*options); });
+}
+
+}  // namespace drover
