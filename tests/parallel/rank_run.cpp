@@ -51,7 +51,7 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
         *backend_, mesh);
     engine_->allocate();
     engine_->initialize_weights(42);
-    constexpr std::uint64_t several_files = 40'000;
+    constexpr std::uint64_t several_files = 20'000;
     model_ = std::make_unique<EngineModel>(*engine_, model.config, *backend_, mesh, EngineModel::AfterSave(),
                                            CheckpointOptions{.max_shard_bytes = several_files});
     training_ =
