@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/range.h"
 
 namespace drover {
 namespace {
@@ -38,6 +39,19 @@ std::size_t element_bytes(FileDType dtype) {
 
 /// Rows and columns of a tile that stays in the cache while it is transposed.
 constexpr std::int64_t tile = 64;
+
+/// Copies a block to where its rows are `row_step` elements apart and its columns `column_step`.
+void copy_in_tiles(const StridedTensor& source, const Range& rows, const Range& columns,
+                   std::byte* destination, std::int64_t row_step, std::int64_t column_step) {
+    const std::size_t size = element_bytes(source.dtype);
+    const auto bytes = [&](std::int64_t elements) { return elements * static_cast<std::int64_t>(size); };
+    const std::int64_t stride = source.column_stride();
+    for (std::int64_t column = 0; column < columns.count; column += tile)
+        for (std::int64_t row = 0; row < rows.count; ++row)
+            copy_elements(size, source.row(rows.begin + row) + bytes((columns.begin + column) * stride),
+                          bytes(stride), destination + bytes(row * row_step + column * column_step),
+                          bytes(column_step), std::min(tile, columns.count - column));
+}
 
 }  // namespace
 
@@ -74,35 +88,21 @@ StridedTensor StridedTensor::packed(const std::byte* data, FileDType dtype, std:
 void copy_block(const StridedTensor& source, std::int64_t row_begin, std::int64_t row_count,
                 std::int64_t column_begin, std::int64_t column_count, std::byte* destination,
                 std::int64_t destination_stride) {
-    const std::size_t size = element_bytes(source.dtype);
-    const auto bytes = [&](std::int64_t elements) { return elements * static_cast<std::int64_t>(size); };
-    const std::int64_t stride = source.column_stride();
-    if (stride == 1) {
-        for (std::int64_t row = 0; row < row_count; ++row)
-            std::memcpy(destination + bytes(row * destination_stride),
-                        source.row(row_begin + row) + bytes(column_begin),
-                        static_cast<std::size_t>(bytes(column_count)));
-        return;
-    }
-    // Neighbours in the file are in different rows.
-    for (std::int64_t column = 0; column < column_count; column += tile)
-        for (std::int64_t row = 0; row < row_count; ++row)
-            copy_elements(size, source.row(row_begin + row) + bytes((column_begin + column) * stride),
-                          bytes(stride), destination + bytes(row * destination_stride + column), bytes(1),
-                          std::min(tile, column_count - column));
+    if (source.column_stride() != 1)  // neighbours in the file are in different rows
+        return copy_in_tiles(source, {row_begin, row_count}, {column_begin, column_count}, destination,
+                             destination_stride, 1);
+    const auto size = static_cast<std::int64_t>(element_bytes(source.dtype));
+    for (std::int64_t row = 0; row < row_count; ++row)
+        std::memcpy(destination + row * destination_stride * size,
+                    source.row(row_begin + row) + column_begin * size,
+                    static_cast<std::size_t>(column_count * size));
 }
 
 void copy_block_transposed(const StridedTensor& source, std::int64_t row_begin, std::int64_t row_count,
                            std::int64_t column_begin, std::int64_t column_count, std::byte* destination,
                            std::int64_t destination_stride) {
-    const std::size_t size = element_bytes(source.dtype);
-    const auto bytes = [&](std::int64_t elements) { return elements * static_cast<std::int64_t>(size); };
-    const std::int64_t stride = source.column_stride();
-    for (std::int64_t column = 0; column < column_count; column += tile)
-        for (std::int64_t row = 0; row < row_count; ++row)
-            copy_elements(size, source.row(row_begin + row) + bytes((column_begin + column) * stride),
-                          bytes(stride), destination + bytes(column * destination_stride + row),
-                          bytes(destination_stride), std::min(tile, column_count - column));
+    copy_in_tiles(source, {row_begin, row_count}, {column_begin, column_count}, destination, 1,
+                  destination_stride);
 }
 
 }  // namespace drover

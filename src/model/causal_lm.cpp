@@ -28,10 +28,6 @@ std::vector<KeptBlock> CausalLm::kept_blocks() const {
     return blocks;
 }
 
-int CausalLm::head_slots() const {
-    return stage_.head_chunk() != nullptr ? stage_.head_chunk()->slots : 1;
-}
-
 void CausalLm::plan(Arena& arena) {
     const BlockShape largest =
         BlockShape::make(config_, options_.moe_mode, parallel_, options_.rows, options_.row_length);
@@ -49,9 +45,8 @@ void CausalLm::plan(Arena& arena) {
             return arena.make(MemoryUse::scratch, dtype, shape);
         };
         routing_sums_ = make(DType::f64, {(config_.moe.chosen + 1) * config_.moe.experts});
-        const bool has_others = stage_.chunks.front().head < 0;
-        balance_ = make(DType::f32, {head_slots() + (has_others ? 1 : 0), config_.moe.experts});
-        balance_loss_ = make(DType::f64, {head_slots()});
+        balance_ = make(DType::f32, {config_.moe.experts});
+        balance_loss_ = make(DType::f64, {1});
     }
     // Blocks and head never run at the same time, so their scratch buffers share one region.
     {
@@ -75,16 +70,6 @@ void CausalLm::initialize(Stream stream) {
                                        options_.rope_rounding.value_or(options_.precision.residual));
     backend_.copy(stream, Tensor::of(table.cosine.data(), rope_cosine_.shape()), rope_cosine_);
     backend_.copy(stream, Tensor::of(table.sine.data(), rope_sine_.shape()), rope_sine_);
-}
-
-Tensor CausalLm::balance_loss(int slot) const {
-    return balance_loss_ ? balance_loss_.rows(slot, 1) : Tensor();
-}
-
-Tensor CausalLm::balance(const ChunkRun& run) const {
-    if (!balance_) return {};
-    const bool has_head = stage_.chunks[static_cast<std::size_t>(run.chunk)].head >= 0;
-    return balance_.rows(has_head ? run.slot : balance_.size(0) - 1, 1).view({config_.moe.experts});
 }
 
 void CausalLm::clear_routing_sums(Stream stream) {
@@ -322,7 +307,7 @@ void CausalLm::put_output(Stream stream, const Tensor& to) const {
     backend_.run(stream, Add{.into = to, .x = output_.branch});
 }
 
-void CausalLm::balance_experts(Stream stream, int slot, double scale) {
+void CausalLm::balance_experts(Stream stream, double scale) {
     if (!has_balance_loss()) return;
     const MoeConfig& moe = config_.moe;
     replicas_.all_reduce(stream, routing_sums_, Reduction::sum);
@@ -331,15 +316,15 @@ void CausalLm::balance_experts(Stream stream, int slot, double scale) {
         BalanceLoss{
             .choices = routing_sums_.rows(0, moe.chosen * moe.experts).view({moe.chosen, moe.experts}),
             .probability_sums = routing_sums_.rows(moe.chosen * moe.experts, moe.experts),
-            .loss = balance_loss(slot),
-            .balance = balance_.rows(slot, 1).view({moe.experts}),
+            .loss = balance_loss_,
+            .balance = balance_,
             .coefficient = moe.balance_coefficient,
             .scale = scale});
 }
 
 void CausalLm::backward(Stream stream, const ChunkRun& run, const ChunkBackward& settings) {
-    if (settings.balance) backend_.copy(stream, settings.balance, balance(run));
-    Pass pass(*this, stream, run, balance(run));
+    if (settings.balance) backend_.copy(stream, settings.balance, balance_);
+    Pass pass(*this, stream, run, balance_);
     if (settings.part == BackwardPart::weights)
         pass.weight_gradients(settings.place);
     else

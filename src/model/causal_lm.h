@@ -69,7 +69,7 @@ class CausalLm {
     void put_output(Stream stream, const Tensor& to) const;
     /// The experts' balance loss of the micro-batch, from routing_sums() of all stages, and its gradient,
     /// which is multiplied by `scale`. Collective over the replicas. Does nothing without such a loss.
-    void balance_experts(Stream stream, int slot, double scale);
+    void balance_experts(Stream stream, double scale);
 
     /// Adds the micro-batch's gradients of loss_scale · Σ loss + balance loss to the store.
     void backward(Stream stream, const ChunkRun& run, const ChunkBackward& settings);
@@ -90,11 +90,11 @@ class CausalLm {
     /// f64; absent without a balance loss.
     Tensor routing_sums() const { return routing_sums_; }
     void clear_routing_sums(Stream stream);
-    /// The balance loss of a micro-batch in this slot of the head's chunk, over all replicas and times its
-    /// coefficient: [1] f64; absent without one.
-    Tensor balance_loss(int slot = 0) const;
-    /// The gradient of the balance loss that the run's backward uses, or has just used: [E] f32.
-    Tensor balance(const ChunkRun& run) const;
+    /// The balance loss of the last micro-batch, over all replicas and times its coefficient: [1] f64; absent
+    /// without one.
+    Tensor balance_loss() const { return balance_loss_; }
+    /// The gradient of the balance loss that the next backward uses, or the last one has used: [E] f32.
+    Tensor balance() const { return balance_; }
 
     BatchBuffers& batch_buffers() { return batch_buffers_; }
     const ModelConfig& config() const { return config_; }
@@ -108,8 +108,6 @@ class CausalLm {
     /// The vocabulary rows that this rank holds.
     Range vocabulary() const;
     std::vector<KeptBlock> kept_blocks() const;
-    /// Slots of the chunk with the head; 1 in a rank without it.
-    int head_slots() const;
 
     const ModelConfig& config_;
     CausalLmOptions options_;
@@ -126,8 +124,8 @@ class CausalLm {
     Tensor rope_cosine_;   // [T,D/2] f32
     Tensor rope_sine_;     // [T,D/2] f32
     Tensor routing_sums_;  // [(k + 1)·E] f64: choices, then probabilities
-    Tensor balance_;       // [slots + 1,E] f32: of the head's chunk; the last one, of another chunk
-    Tensor balance_loss_;  // [slots] f64
+    Tensor balance_;       // [E] f32
+    Tensor balance_loss_;  // [1] f64
 
     /// The end of the last forward: the stream, and what must still be added to it.
     struct Output {

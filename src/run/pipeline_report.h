@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/mesh.h"
 #include "train/engine/pipeline_memory.h"
 
 /// What the start of a run says of its pipeline.

@@ -28,14 +28,8 @@ TrainEngineOptions options_of(const test::MeshCase& mesh_case, std::int64_t rows
             .skip_non_finite = true};
 }
 
-/// `count` rows from row `first` on, with some labels ignored so that rows have different numbers of targets.
 Batch some_rows(std::int64_t first, std::int64_t count, std::int64_t vocab) {
-    std::vector<std::int32_t> ids, labels;
-    for (std::int64_t i = first * engine_row_length; i < (first + count) * engine_row_length; ++i) {
-        ids.push_back(static_cast<std::int32_t>((i * i * 7 + 3 * i + 1) % vocab));
-        labels.push_back(i % 11 == 3 ? no_label : ids.back());
-    }
-    return Batch::full_rows(count, engine_row_length, ids, labels);
+    return test::numbered_rows(first, count, engine_row_length, vocab);
 }
 
 std::vector<test::MeshCase> cases() {

@@ -97,6 +97,15 @@ void evaluate_on_mesh(TrainEngine& engine, const Batch& batch, const Mesh& mesh,
 
 }  // namespace
 
+Batch numbered_rows(std::int64_t first, std::int64_t count, std::int64_t length, std::int64_t vocab) {
+    std::vector<std::int32_t> ids, labels;
+    for (std::int64_t i = first * length; i < (first + count) * length; ++i) {
+        ids.push_back(static_cast<std::int32_t>((i * i * 7 + 3 * i + 1) % vocab));
+        labels.push_back(i % 11 == 3 ? no_label : ids.back());
+    }
+    return Batch::full_rows(count, length, ids, labels);
+}
+
 std::vector<std::vector<double>> whole_leaves(const ParamSpec& model, const ParamStore& store,
                                               const Mesh& mesh, Backend* backend) {
     std::map<std::string, const OwnedLeaf*> here;

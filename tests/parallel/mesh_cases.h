@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/batch.h"
 #include "core/hf_compat.h"
 #include "core/precision.h"
 #include "model/config.h"
@@ -70,6 +71,9 @@ std::vector<MeshCase> mesh_cases(int ranks);
 /// The other optimizers: Adafactor, whose statistics are sums over ranks, with every sharding and split; the
 /// others once.
 std::vector<MeshCase> optimizer_cases(int ranks);
+
+/// `count` rows from row `first` on, with some labels ignored so that rows have different numbers of targets.
+Batch numbered_rows(std::int64_t first, std::int64_t count, std::int64_t length, std::int64_t vocab);
 
 /// The whole leaves of a model of which the store has some or all, in the model's order: every counted part
 /// is put into zeros, which are summed over the ranks. `backend` is the one that the mesh's communicators

@@ -49,14 +49,8 @@ TrainEngineOptions pipeline_options(const test::MeshCase& mesh_case) {
             .skip_non_finite = true};
 }
 
-/// Rows with different numbers of targets.
-Batch numbered_rows(std::int64_t first, std::int64_t count, std::int64_t vocab) {
-    std::vector<std::int32_t> ids, labels;
-    for (std::int64_t i = first * pipeline_row_length; i < (first + count) * pipeline_row_length; ++i) {
-        ids.push_back(static_cast<std::int32_t>((i * i * 5 + 7 * i + 3) % vocab));
-        labels.push_back(i % 11 == 3 ? no_label : ids.back());
-    }
-    return Batch::full_rows(count, pipeline_row_length, ids, labels);
+Batch pipeline_rows(std::int64_t first, std::int64_t count, std::int64_t vocab) {
+    return test::numbered_rows(first, count, pipeline_row_length, vocab);
 }
 
 /// Calls body(engine, backend, mesh) on every rank, with the weights of one seed.
@@ -96,7 +90,7 @@ std::set<std::string> named_with(const test::MeshModel& model, const test::MeshC
             const auto before = test::whole_leaves(engine.model_spec(), engine.store(), mesh);
             std::vector<Batch> batches;
             for (int i = 0; i < 4; ++i)
-                batches.push_back(numbered_rows(mesh.replicas().size() * i + mesh.replicas().rank(), 1,
+                batches.push_back(pipeline_rows(mesh.replicas().size() * i + mesh.replicas().rank(), 1,
                                                 model.config.vocab_size));
             const UpdateResult result = engine.step(batches, 1e-3);
             const auto after = test::whole_leaves(engine.model_spec(), engine.store(), mesh);
@@ -173,7 +167,7 @@ TEST(LossScaleOnAPipeline, MovesAsOnOneProcess) {
                 if (leaf.spec->name == "lm_head.weight")
                     for (std::int64_t i = 0; i < leaf.param.numel(); ++i) leaf.param.data<float>()[i] *= 1000;
             const std::vector<Batch> batches(
-                2, numbered_rows(mesh.replicas().rank(), 1, model.config.vocab_size));
+                2, pipeline_rows(mesh.replicas().rank(), 1, model.config.vocab_size));
             std::vector<float> moves;
             int updates = 0;
             while (updates < 5 && moves.size() < 100) {
@@ -206,7 +200,7 @@ TEST(EvaluationOnAPipeline, HasTheBitsOfOneProcess) {
         std::map<std::int64_t, EvaluationResult> alone;  // by pieces
         on_pipeline(model, {}, pipeline_options({}), [&](TrainEngine& engine, Backend&, const Mesh&) {
             for (std::int64_t pieces = 1; pieces <= 9; ++pieces)
-                alone[pieces] = engine.evaluate(numbered_rows(pieces, pieces, model.config.vocab_size));
+                alone[pieces] = engine.evaluate(pipeline_rows(pieces, pieces, model.config.vocab_size));
         });
         for (const test::MeshCase& mesh_case : pipeline_cases()) {
             if (mesh_case.shape.tp > 1 || mesh_case.shape.data > 1) continue;
@@ -215,7 +209,7 @@ TEST(EvaluationOnAPipeline, HasTheBitsOfOneProcess) {
                 [&](TrainEngine& engine, Backend&, const Mesh&) {
                     for (std::int64_t pieces = 1; pieces <= 9; ++pieces) {
                         const EvaluationResult result =
-                            engine.evaluate(numbered_rows(pieces, pieces, model.config.vocab_size));
+                            engine.evaluate(pipeline_rows(pieces, pieces, model.config.vocab_size));
                         const EvaluationResult& expected = alone[pieces];
                         EXPECT_EQ(result.loss_sum, expected.loss_sum) << pieces << ", " << mesh_case.text();
                         EXPECT_EQ(result.correct, expected.correct) << pieces << ", " << mesh_case.text();
@@ -233,7 +227,7 @@ TEST(EvaluationOnAPipeline, HasTheBitsOfOneProcess) {
 /// An engine that cannot train.
 TEST(EvaluationOnAPipeline, NeedsNoGradients) {
     const test::MeshModel model = test::pipeline_models(5)[1];
-    const Batch batch = numbered_rows(0, 6, model.config.vocab_size);
+    const Batch batch = pipeline_rows(0, 6, model.config.vocab_size);
     const auto results = [&](const test::MeshCase& mesh_case) {
         TrainEngineOptions options = pipeline_options(mesh_case);
         options.evaluation_only = true;
@@ -261,13 +255,13 @@ TEST(EvaluationOnAPipeline, SumsUpReplicas) {
     for (const test::MeshCase& mesh_case : pipeline_cases()) {
         EvaluationResult alone;
         on_pipeline(model, {}, pipeline_options({}), [&](TrainEngine& engine, Backend&, const Mesh&) {
-            alone = engine.evaluate(numbered_rows(0, 1, model.config.vocab_size));
+            alone = engine.evaluate(pipeline_rows(0, 1, model.config.vocab_size));
         });
         on_pipeline(model, mesh_case, pipeline_options(mesh_case),
                     [&](TrainEngine& engine, Backend&, const Mesh& mesh) {
                         const bool has_rows = mesh.replicas().rank() == 0;
                         const EvaluationResult result =
-                            engine.evaluate(numbered_rows(0, has_rows ? 1 : 0, model.config.vocab_size));
+                            engine.evaluate(pipeline_rows(0, has_rows ? 1 : 0, model.config.vocab_size));
                         std::vector<double> sums{result.loss_sum, static_cast<double>(result.correct)};
                         mesh.replicas().all_reduce({}, Tensor::of(sums.data(), {2}), Reduction::sum);
                         EXPECT_NEAR(sums[0], alone.loss_sum, 1e-5 * alone.loss_sum) << mesh_case.text();
@@ -290,12 +284,12 @@ TEST(EvaluationOnAPipeline, LeavesTrainingAsItWas) {
                             for (int step = 0; step < 3; ++step) {
                                 std::vector<Batch> batches;
                                 for (int i = 0; i < 4; ++i)
-                                    batches.push_back(numbered_rows(8 * step + 2 * i + mesh.replicas().rank(),
+                                    batches.push_back(pipeline_rows(8 * step + 2 * i + mesh.replicas().rank(),
                                                                     1, model.config.vocab_size));
                                 const UpdateResult result = engine.step(batches, 1e-3);
                                 own.insert(own.end(), {result.loss, result.gradient_norm});
                                 if (evaluates)
-                                    engine.evaluate(numbered_rows(step, 5 + step, model.config.vocab_size));
+                                    engine.evaluate(pipeline_rows(step, 5 + step, model.config.vocab_size));
                             }
                             const std::lock_guard lock(guard);
                             results.insert(own);
@@ -378,7 +372,7 @@ TEST(WeightsOfAPipeline, AreEqualInBothEndsIfTheyAreTied) {
                 for (int step = 0; step < 3; ++step) {
                     std::vector<Batch> batches;
                     for (int i = 0; i < 3; ++i)
-                        batches.push_back(numbered_rows(6 * step + 2 * i + mesh.replicas().rank(), 1,
+                        batches.push_back(pipeline_rows(6 * step + 2 * i + mesh.replicas().rank(), 1,
                                                         model.config.vocab_size));
                     EXPECT_TRUE(engine.step(batches, 1e-2).updated);
                 }

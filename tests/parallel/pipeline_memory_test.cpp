@@ -9,6 +9,7 @@
 #include "model/block_shape.h"
 #include "parallel/mesh_cases.h"
 #include "train/engine/memory_advice.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 namespace {

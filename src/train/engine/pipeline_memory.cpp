@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "train/engine/planning_mesh.h"
+#include "train/engine/train_engine.h"
 
 namespace drover {
 

@@ -3,9 +3,13 @@
 #include <vector>
 
 #include "core/arena.h"
-#include "train/engine/train_engine.h"
 
 namespace drover {
+
+class Backend;
+class Mesh;
+struct ModelConfig;
+struct TrainEngineOptions;
 
 /// The memory of one pipeline rank.
 struct RankMemory {

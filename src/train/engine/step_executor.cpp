@@ -62,7 +62,7 @@ void StepExecutor::send(Stream stream, const StepWork& work, const PipelineActio
     else
         backend_.copy(stream, model_.input_gradient(run), message.residual);
     if (message.balance)
-        backend_.copy(stream, forward ? model_.routing_sums() : model_.balance(run), message.balance);
+        backend_.copy(stream, forward ? model_.routing_sums() : model_.balance(), message.balance);
 
     Communicator& link = forward ? *mesh_.links().activations_out : *mesh_.links().gradients_out;
     for (const Tensor& part : {message.residual, message.balance})
@@ -109,7 +109,7 @@ ChunkRun StepExecutor::run_of(const PipelineAction& action) const {
 
 void StepExecutor::forward(Stream stream, const StepWork& work, const PipelineAction& action, bool trains) {
     const ChunkRun run = run_of(action);
-    if (is_first_stage(action.stage)) {
+    if (action.stage == 0) {
         if (log_) log_->begin(stream);
         if (trains) model_.clear_routing_sums(stream);
         model_.forward(stream, run, {}, work.watch);
@@ -124,10 +124,10 @@ void StepExecutor::forward(Stream stream, const StepWork& work, const PipelineAc
     if (!is_last_stage(action.stage)) return;
     if (!trains) {
         model_.evaluate_loss(stream, run, work.watch);
-        work.after_head(action.micro_batch, run.slot, run.batch);
+        work.after_head(action.micro_batch);
         return;
     }
-    model_.balance_experts(stream, run.slot, work.balance_scale);
+    model_.balance_experts(stream, work.balance_scale);
 }
 
 void StepExecutor::backward(Stream stream, const StepWork& work, const PipelineAction& action) {
@@ -192,7 +192,7 @@ void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<Pi
                 if (plan_.ranks() == 1 && trains && log_ == nullptr) {
                     work.before_head(action.micro_batch);
                     forward_and_backward(stream, work, action, actions[++i]);
-                    work.after_head(action.micro_batch, 0, batch(action.micro_batch));
+                    work.after_head(action.micro_batch);
                 } else {
                     forward(stream, work, action, trains);
                 }
@@ -202,8 +202,7 @@ void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<Pi
             case PipelineActionKind::backward_input:
                 if (has_head) work.before_head(action.micro_batch);
                 backward(stream, work, action);
-                if (has_head)
-                    work.after_head(action.micro_batch, run_of(action).slot, batch(action.micro_batch));
+                if (has_head) work.after_head(action.micro_batch);
                 break;
             case PipelineActionKind::backward_weight:
                 backward(stream, work, action);

@@ -22,7 +22,7 @@ struct StepWork {
     /// Called before the head computes the loss of one, and afterwards, when the model's loss() is there.
     /// Only on ranks with the head.
     std::function<void(int micro_batch)> before_head = [](int) {};
-    std::function<void(int micro_batch, int slot, const DeviceBatch& batch)> after_head;
+    std::function<void(int micro_batch)> after_head;
     Tensor loss_scale{};  ///< [1] f32 on the device, as before_head() has set it
     double balance_scale = 0;
     /// Whether the operations of a micro-batch may be recorded and replayed.
@@ -89,7 +89,6 @@ class StepExecutor {
         return batches_[static_cast<std::size_t>(micro_batch)];
     }
     ChunkRun run_of(const PipelineAction& action) const;
-    bool is_first_stage(int stage) const { return stage == 0; }
     bool is_last_stage(int stage) const { return stage == plan_.ranks() * plan_.chunks() - 1; }
 
     CausalLm& model_;

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "train/engine/train_engine.h"
+#include "train/engine/train_engine_options.h"
 
 namespace drover {
 
