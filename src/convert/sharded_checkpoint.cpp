@@ -77,6 +77,7 @@ void check_size(std::string_view flag, std::optional<std::int64_t> wanted, std::
 
 struct ShardedCheckpoint::Place {
     std::optional<PickleValue> value;  ///< of a file that is open
+    std::size_t rank_file = 0;         ///< that file
     fs::path file;                     ///< otherwise
 };
 
@@ -135,7 +136,7 @@ void ShardedCheckpoint::open_rank(const ShardRank& rank, const fs::path& file, s
                                     quoted_name(name), name_of(value.kind())),
                         "Name the folder with the model's files, not the optimizer's.");
         if (!reference) {
-            add(name, value.tensor(), {.value = value, .file = {}});
+            add(name, value.tensor(), {.value = value, .rank_file = rank_files_.size() - 1, .file = {}});
             continue;
         }
         is_xser_ = true;
@@ -167,6 +168,12 @@ StridedTensor ShardedCheckpoint::view(std::size_t item) const {
     std::unique_ptr<TorchFile>& file = tensor_files_[item];
     if (!file) file = std::make_unique<TorchFile>(place.file);
     return strided(file->root().tensor());
+}
+
+void ShardedCheckpoint::verify(std::size_t item) const {
+    const std::byte* const elements = view(item).data;
+    const Place& place = places_[item];
+    (place.value ? *rank_files_[place.rank_file] : *tensor_files_.at(item)).verify_storage_of(elements);
 }
 
 void ShardedCheckpoint::forget() const {

@@ -50,6 +50,7 @@ class ShardedCheckpoint : public TensorSource {
     static std::string file_name(const ShardRank& rank, const ShardSizes& sizes);
 
     StridedTensor view(std::size_t item) const override;
+    void verify(std::size_t item) const override;
     void forget() const override;
     std::vector<std::filesystem::path> files() const override { return files_; }
 
