@@ -128,6 +128,9 @@ void check_options(const ConvertOptions& options) {
                          "Leave it out.");
     if (!options.yaml.empty() && !options.config.empty())
         throw UsageError("Both --config and --nxdt_yaml_config are given.", "Give one of them.");
+    if (!options.yaml.empty() && options.format == "gguf")
+        throw UsageError("--nxdt_yaml_config is given, but a GGUF file needs the whole config.",
+                         "Give the model's config.json with --config.");
     if (!options.yaml.empty() && !options.from_full && !options.to_full)
         throw UsageError("--nxdt_yaml_config is given, but no ranks are cut or joined.",
                          "Give the model's config.json with --config.");

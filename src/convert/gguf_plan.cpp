@@ -138,7 +138,7 @@ class GgufPlanner {
         header.text("general.architecture", architecture_);
         header.text("general.type", "model");
         header.text("general.name", settings_.name);
-        header.number("general.file_type", file_type_of(main_type_));
+        header.number("general.file_type", file_type_of(main_type_.value_or(GgmlType::f32)));
         header.number("general.quantization_version", 2);
         header.number(key("block_count"), config_.num_hidden_layers);
         header.number(key("context_length"), config_.max_position_embeddings);
@@ -289,7 +289,7 @@ class GgufPlanner {
             type = GgmlType::f32;
         } else {
             if (type == GgmlType::q8_0 && shape.back() % q8_0_block != 0) type = GgmlType::f16;
-            if (planned_.empty() || settings_.q8_0) main_type_ = settings_.q8_0 ? GgmlType::q8_0 : type;
+            if (!main_type_) main_type_ = settings_.q8_0 ? GgmlType::q8_0 : type;
         }
         tensor.is_q8_0 = type == GgmlType::q8_0;
         tensor.dtype = dtype_of_ggml(type);
@@ -303,7 +303,7 @@ class GgufPlanner {
     std::vector<Planned> planned_;
     std::vector<Expert> experts_;
     std::map<std::string, std::size_t> expert_named_;  ///< into experts_
-    GgmlType main_type_ = GgmlType::f32;               ///< of matrices
+    std::optional<GgmlType> main_type_;                ///< of the first matrix
 };
 
 }  // namespace

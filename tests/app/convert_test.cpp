@@ -238,6 +238,8 @@ TEST(ConvertCommand, RefusesWhatItCannotDoAndWritesNothing) {
         "megatron");
     expect(2, "--convert_from_full_state --config a.json --nxdt_yaml_config a.yaml --input_dir " + full,
            "Both --config and --nxdt_yaml_config");
+    expect(2, "--convert_to_full_state --output_format gguf --nxdt_yaml_config a.yaml --input_dir " + ranks,
+           "a GGUF file needs the whole config");
     test::write_raw(folder / "a.yaml", "model:\n  num_layers: many\n");
     expect(1,
            "--convert_from_full_state --nxdt_yaml_config " + (folder / "a.yaml").string() + " --input_dir " +
