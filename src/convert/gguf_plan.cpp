@@ -97,6 +97,7 @@ class GgufPlanner {
     }
 
     ConversionPlan run(const GgufVocabulary& vocabulary) {
+        check_layers();
         for (std::size_t i = 0; i < model_.size(); ++i) add(i);
         for (const Expert& expert : experts_) check_complete(expert);
         GgufHeader header;
@@ -131,6 +132,15 @@ class GgufPlanner {
         std::size_t planned;
         std::vector<bool> found;
     };
+
+    void check_layers() const {
+        std::vector<std::string> names;
+        for (const PlannedTensor& tensor : model_) names.push_back(tensor.name);
+        if (const std::int64_t found = count_layers(names, "The model"); found != config_.num_hidden_layers)
+            throw Error(fmt::format("The model has {} layers, and its config says {}.", found,
+                                    config_.num_hidden_layers),
+                        wrong_config);
+    }
 
     std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_, name); }
 

@@ -80,6 +80,7 @@ TEST(GgufPlan, ABiasIsTurnedLikeItsRows) {
          {"model.layers.0.self_attn.q_proj.weight", Tensor(matrix.data(), DType::f32, {12, 4})}});
     ModelConfig config;
     config.hidden_size = 4;
+    config.num_hidden_layers = 1;
     config.num_attention_heads = 2;
     config.head_dim = 6;
     const FullCheckpoint model(folder / "model.safetensors", {});
@@ -246,6 +247,8 @@ TEST(GgufPlan, SaysWhatDoesNotFit) {
     config.num_attention_heads = 2;
     test::expect_error([&] { plan_of(model, config); }, {"self_attn.q_proj.weight has the shape [16, 16]",
                                                          "it would have 8 rows", "config.json"});
+    config.num_hidden_layers = 3;
+    test::expect_error([&] { plan_of(model, config); }, {"The model has 2 layers", "its config says 3"});
     ModelConfig fewer = ModelConfig::from_path(generating("mixtral"));
     fewer.moe.experts = 3;
     test::expect_error([&] { plan_of(experts, fewer); }, {"The config has 3 experts", "experts.3.w1.weight"});
