@@ -5,9 +5,11 @@
 #include <memory>
 
 #include "app/commands.h"
+#include "app/nxdt_yaml.h"
 #include "app/progress_line.h"
 #include "convert/conversion_writer.h"
 #include "convert/dcp_checkpoint.h"
+#include "convert/gguf_plan.h"
 #include "convert/meta_checkpoint.h"
 #include "convert/model_plan.h"
 #include "convert/nxd_plan.h"
@@ -25,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view q8_0_name = "q8_0";
+
 struct ConvertOptions {
     bool from_full = false, to_full = false, from_xser = false, to_xser = false;
     std::string input, model_name, output, config, model_key = "model", backend;
@@ -32,11 +36,12 @@ struct ConvertOptions {
     std::int64_t virtual_pipeline = 1, kv_multiplier = 1, layers = 0, round_factor = 0;
     bool qkv_linear = false, fuse_qkv = false, coalesce_qkv = false, load_xser = false, save_xser = false,
          pad_heads = false;
-    std::string style = "hf", yaml, format, dtype, shard_size = "5GB";
+    std::string style = "hf", yaml, format, dtype, shard_size;
 };
 
 /// "5GB" as transformers reads it: decimal, or binary with an i (5GiB).
 std::uint64_t bytes_in(const std::string& text) {
+    if (text.empty()) return 5'000'000'000;
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
@@ -112,6 +117,11 @@ void check_options(const ConvertOptions& options) {
     if (options.format == "resumable" && !options.dtype.empty())
         throw UsageError("--dtype is given with --output_format resumable.",
                          "A run continues from the precision that its optimizer has: leave --dtype out.");
+    if (!options.shard_size.empty() && options.format != "safetensors" && options.format != "bin")
+        throw UsageError("--max_shard_size is given, but only safetensors and bin have shards.",
+                         "Leave it out, or choose one of them with --output_format.");
+    if (options.dtype == q8_0_name && options.format != "gguf")
+        throw UsageError("--dtype q8_0 is given, but only GGUF files have it.", "Add --output_format gguf.");
     if (options.fuse_qkv && options.from_full && !options.qkv_linear)
         throw UsageError("--fuse_qkv is given without --qkv_linear.",
                          "Add --qkv_linear, or use --coalesce_qkv.");
@@ -120,16 +130,24 @@ void check_options(const ConvertOptions& options) {
     if (options.kv_multiplier > 1 && options.from_full && !options.qkv_linear)
         throw UsageError("--kv_size_multiplier is given without --qkv_linear.",
                          "Heads are repeated only in that layer: add --qkv_linear.");
-    if (options.pad_heads)
-        throw UsageError("--pad_attn_heads is not supported.", "Choose a --tp_size that divides the heads.");
-    if (options.round_factor > 0)
-        throw UsageError("--i_tp_round_factor is not supported.", "Leave it out: nothing is padded.");
-    if (!options.yaml.empty())
-        throw UsageError("--nxdt_yaml_config is not supported.",
+    if (options.pad_heads && options.from_full && !options.qkv_linear)
+        throw UsageError("--pad_attn_heads is given without --qkv_linear.",
+                         "Heads are padded only in that layer: add --qkv_linear.");
+    if ((options.pad_heads || options.round_factor > 0) && !options.from_full && !options.to_full)
+        throw UsageError("--pad_attn_heads or --i_tp_round_factor is given, but no ranks are cut or joined.",
+                         "Leave it out.");
+    if (!options.yaml.empty() && !options.config.empty())
+        throw UsageError("Both --config and --nxdt_yaml_config are given.", "Give one of them.");
+    if (!options.yaml.empty() && options.format == "gguf")
+        throw UsageError("--nxdt_yaml_config is given, but a GGUF file needs the whole config.",
                          "Give the model's config.json with --config.");
-    if (options.style == "megatron" && (options.kv_multiplier > 1 || options.fuse_qkv))
-        throw UsageError("--model_style megatron is given with --kv_size_multiplier or --fuse_qkv.",
-                         "Heads are not repeated and q is not fused in that style: leave them out.");
+    if (!options.yaml.empty() && !options.from_full && !options.to_full)
+        throw UsageError("--nxdt_yaml_config is given, but no ranks are cut or joined.",
+                         "Give the model's config.json with --config.");
+    if (options.style == "megatron" && (options.kv_multiplier > 1 || options.fuse_qkv || options.pad_heads))
+        throw UsageError(
+            "--model_style megatron is given with --kv_size_multiplier, --fuse_qkv or --pad_attn_heads.",
+            "Heads are not repeated or padded and q is not fused in that style: leave them out.");
 }
 
 NxdSettings nxd_settings(const ConvertOptions& options, std::optional<ModelConfig> config) {
@@ -142,11 +160,14 @@ NxdSettings nxd_settings(const ConvertOptions& options, std::optional<ModelConfi
                          .coalesce_qkv = options.coalesce_qkv,
                          .megatron = options.style == "megatron",
                          .kv_multiplier = options.kv_multiplier,
+                         .pads_heads = options.pad_heads,
+                         .inner_multiple = options.round_factor,
                          .xser = options.save_xser || options.to_xser,
                          .config = std::move(config)};
     if (!options.backend.empty())
         settings.order = options.backend == "trn2" ? KvSlots::Order::adjacent : KvSlots::Order::interleaved;
-    if (!options.dtype.empty()) settings.dtype = floating_dtype_from_name(options.dtype, "--dtype");
+    if (!options.dtype.empty() && options.dtype != q8_0_name)
+        settings.dtype = floating_dtype_from_name(options.dtype, "--dtype");
     return settings;
 }
 
@@ -164,6 +185,10 @@ void check_layers_of(const ConvertOptions& options, const Tensors& tensors) {
     check_layers(options, count_layers(names, "The model"));
 }
 
+fs::path folder_of(const fs::path& file_or_folder) {
+    return fs::is_directory(file_or_folder) ? file_or_folder : file_or_folder.parent_path();
+}
+
 /// The config with the dtype that the weights get, and the tokenizer's files.
 void add_texts(ConversionPlan& plan, const NxdSettings& settings, const fs::path& config,
                const fs::path& input) {
@@ -173,14 +198,41 @@ void add_texts(ConversionPlan& plan, const NxdSettings& settings, const fs::path
             json[json.contains("torch_dtype") ? "torch_dtype" : "dtype"] = name_of(*settings.dtype);
         plan.texts["config.json"] = settings.dtype ? json.dump(2) + "\n" : read_text_file(config);
     }
-    for (const fs::path& folder : {home_of_checkpoint(input), input})
+    for (const fs::path& folder : {home_of_checkpoint(input), folder_of(input)})
         for (const std::string_view name : side_files)
             if (fs::exists(folder / name)) plan.texts[std::string(name)] = read_text_file(folder / name);
+}
+
+/// The tokenizer is beside the weights or, where they have none, beside the config.
+ConversionPlan plan_for_llama_cpp(const ConvertOptions& options, const NxdSettings& settings,
+                                  std::vector<PlannedTensor> tensors, const fs::path& config_file,
+                                  const fs::path& input) {
+    if (!settings.config)
+        throw Error("A GGUF file needs the model's config, and there is none.",
+                    "Add --config with the model's config.json.");
+    const ModelConfig& config = *settings.config;
+    GgufVocabulary vocabulary = GgufVocabulary::of_folder(folder_of(input), config.vocab_size);
+    if (vocabulary.tokens.empty() && !config_file.empty())
+        vocabulary = GgufVocabulary::of_folder(config_file.parent_path(), config.vocab_size);
+    if (vocabulary.tokens.empty())
+        print_log(stderr, "There is no tokenizer beside the weights: the model will take token ids only.\n");
+    if (!vocabulary.bos && config.bos_token_id >= 0) vocabulary.bos = config.bos_token_id;
+    if (!vocabulary.eos && !config.eos_token_ids.empty()) vocabulary.eos = config.eos_token_ids[0];
+    if (config.sliding_window > 0 && config.sliding_window < config.max_position_embeddings)
+        print_log(stderr,
+                  "llama.cpp has no sliding window for this model: results agree for up to {} tokens.\n",
+                  config.sliding_window);
+    const fs::path named = fs::absolute(folder_of(input)).lexically_normal();
+    const std::string name = (named.has_filename() ? named : named.parent_path()).filename().string();
+    return plan_gguf(std::move(tensors), config, vocabulary,
+                     {.name = name, .dtype = settings.dtype, .q8_0 = options.dtype == q8_0_name});
 }
 
 ConversionPlan plan_full(const ConvertOptions& options, const NxdSettings& settings,
                          std::vector<PlannedTensor> tensors, const fs::path& config, const fs::path& input) {
     check_layers_of(options, tensors);
+    if (options.format == "gguf")
+        return plan_for_llama_cpp(options, settings, std::move(tensors), config, input);
     const ModelFormat format = options.format == "safetensors" ? ModelFormat::safetensors
                                : options.format == "bin"       ? ModelFormat::bin
                                                                : ModelFormat::checkpoint;
@@ -196,24 +248,26 @@ ConversionPlan plan_full(const ConvertOptions& options, const NxdSettings& setti
 template <class Parts>
 ConversionPlan plan_joined(const ConvertOptions& options, const NxdSettings& settings, const Parts& parts,
                            const fs::path& config, const fs::path& input) {
-    if (options.from_full)
-        throw Error(fmt::format("{} is not a Hugging Face folder or a file, and is not cut directly.",
-                                input.string()),
-                    "Convert it to a Hugging Face folder first: --output_format safetensors.");
     std::vector<PlannedTensor> tensors = parts.tensors();
+    if (options.from_full) {
+        check_layers_of(options, tensors);
+        return plan_shards_of_model(tensors, settings);
+    }
     set_floating_dtype(tensors, settings.dtype);
     return plan_full(options, settings, std::move(tensors), config, input);
 }
 
 /// The config is made of params.json, unless one is given.
-ConversionPlan plan_meta(const ConvertOptions& options, const NxdSettings& settings,
-                         const MetaCheckpoint& meta, const fs::path& config, const fs::path& input) {
-    ConversionPlan plan = plan_joined(options, settings, meta, config, input);
-    if (plan.files.front().path == checkpoint_file || !config.empty()) return plan;
+ConversionPlan plan_meta(const ConvertOptions& options, NxdSettings settings, const MetaCheckpoint& meta,
+                         const fs::path& config, const fs::path& input) {
+    if (!config.empty()) return plan_joined(options, settings, meta, config, input);
     Json made = meta.config();
+    settings.config = ModelConfig::parse(made.dump(), "The config made of params.json");
+    ConversionPlan plan = plan_joined(options, settings, meta, config, input);
+    if (options.from_full || plan.files.front().path == checkpoint_file) return plan;
     if (settings.dtype) made["dtype"] = name_of(*settings.dtype);
-    plan.texts["config.json"] = made.dump(2) + "\n";
-    print_log(stderr, "config.json: params.json does not say max_position_embeddings; {} is assumed.\n",
+    if (options.format != "gguf") plan.texts["config.json"] = made.dump(2) + "\n";
+    print_log(stderr, "params.json does not say max_position_embeddings; {} is assumed.\n",
               made["max_position_embeddings"].dump());
     return plan;
 }
@@ -263,7 +317,8 @@ ConversionPlan plan_to_resume(const ConvertOptions& options, const NxdSettings& 
 void convert(const ConvertOptions& options) {
     check_options(options);
     const fs::path input = input_of(options), config = config_file(options, input);
-    const NxdSettings settings = nxd_settings(options, read_config(options, config));
+    const NxdSettings settings = nxd_settings(
+        options, options.yaml.empty() ? read_config(options, config) : config_of_nxdt_yaml(options.yaml));
     std::unique_ptr<TensorSource> source;
     ConversionPlan plan;
     if (options.format == "resumable") {
@@ -340,9 +395,8 @@ void add_convert_command(CLI::App& app) {
     auto options = std::make_shared<ConvertOptions>();
     CLI::App* command = app.add_subcommand(
         "convert",
-        "Converts checkpoints: full models (safetensors, pytorch_model.bin, checkpoint.pt) to each other, "
-        "and to "
-        "and from the files per rank of neuronx-distributed.\n"
+        "Converts checkpoints: full models (safetensors, pytorch_model.bin, checkpoint.pt) to each other, to "
+        "GGUF, and to and from the files per rank of neuronx-distributed.\n"
         "Example: drover convert --tp_size 8 --pp_size 4 --input_dir Llama-3.1-70B --output_dir sharded "
         "--convert_from_full_state");
     command->option_defaults()->always_capture_default();
@@ -362,13 +416,14 @@ void add_convert_command(CLI::App& app) {
     command
         ->add_option(
             "--output_format", options->format,
-            "of a full model: safetensors, bin (pytorch_model.bin), or checkpoint (one checkpoint.pt, "
-            "what --convert_to_full_state writes without this flag); or resumable: with the optimizer's "
-            "state, the folder checkpoint-N, which run_clm continues")
-        ->check(CLI::IsMember({"safetensors", "bin", "checkpoint", "resumable"}));
-    command->add_option("--dtype", options->dtype, "float32, bfloat16 or float16; as they are when empty");
+            "of a full model: safetensors, bin (pytorch_model.bin), gguf (model.gguf, for llama.cpp), or "
+            "checkpoint (one checkpoint.pt, what --convert_to_full_state writes without this flag); or "
+            "resumable: with the optimizer's state, the folder checkpoint-N, which run_clm continues")
+        ->check(CLI::IsMember({"safetensors", "bin", "gguf", "checkpoint", "resumable"}));
+    command->add_option("--dtype", options->dtype,
+                        "float32, bfloat16 or float16, and for gguf q8_0; as they are when empty");
     command->add_option("--max_shard_size", options->shard_size,
-                        "a file of safetensors or bin is closed before it would be larger");
+                        "a file of safetensors or bin is closed before it would be larger; 5GB when empty");
     command->add_option(
         "--config", options->config,
         "config.json; needed for --kv_size_multiplier and --fuse_qkv, and taken from beside the "
@@ -392,7 +447,7 @@ void add_convert_command(CLI::App& app) {
     add_boolean(*command, "--coalesce_qkv", options->coalesce_qkv,
                 "q, k and v of one size as one tensor; also seen from names");
     command
-        ->add_option("--kv_size_multiplier", options->kv_multiplier,
+        ->add_option("--kv_size_multiplier,--kv_replicator", options->kv_multiplier,
                      "with --qkv_linear: how often key/value heads are repeated")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
     command
@@ -411,9 +466,14 @@ void add_convert_command(CLI::App& app) {
         ->add_option("--model_style", options->style,
                      "names of the weights in files per rank; when they are read, seen from the names")
         ->check(CLI::IsMember({"hf", "megatron"}));
-    add_boolean(*command, "--pad_attn_heads", options->pad_heads, "not supported");
-    command->add_option("--i_tp_round_factor", options->round_factor, "not supported");
-    command->add_option("--nxdt_yaml_config", options->yaml, "not supported");
+    add_boolean(*command, "--pad_attn_heads", options->pad_heads,
+                "with --qkv_linear: zeros for query heads up to a multiple of --tp_size");
+    command
+        ->add_option("--i_tp_round_factor", options->round_factor,
+                     "experts' feed-forward has zeros up to a multiple of this on every rank; 0: none")
+        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
+    command->add_option("--nxdt_yaml_config", options->yaml,
+                        "in place of --config: a configuration of NxD Training, for the numbers of heads");
     command->callback([options] { convert(*options); });
 }
 

@@ -43,9 +43,9 @@ PlannedFile archived(std::string path, const PickleWriter& pickle, std::vector<P
 }  // namespace
 
 std::uint64_t PlannedTensor::bytes() const {
-    std::uint64_t count = size_of(dtype);
+    std::uint64_t count = 1;
     for (const std::int64_t size : shape) count *= static_cast<std::uint64_t>(size);
-    return count;
+    return is_q8_0 ? bytes_of(GgmlType::q8_0, count) : count * size_of(dtype);
 }
 
 std::uint64_t ConversionPlan::bytes() const {
@@ -79,6 +79,19 @@ PlannedFile safetensors_file(std::string path, std::vector<PlannedTensor> tensor
     for (const PlannedTensor& tensor : file.tensors) {
         check_filled(tensor);
         file.offsets.push_back(layout.offset_of(tensor.name));
+    }
+    return file;
+}
+
+PlannedFile gguf_file(std::string path, const GgufHeader& header, std::size_t first,
+                      std::vector<PlannedTensor> tensors) {
+    PlannedFile file{.path = std::move(path),
+                     .size = header.file_size(),
+                     .tensors = std::move(tensors),
+                     .header = header.bytes()};
+    for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+        check_filled(file.tensors[i]);
+        file.offsets.push_back(header.offset_of(first + i));
     }
     return file;
 }
@@ -160,6 +173,14 @@ void TensorBuilder::append_block(std::size_t item, std::int64_t row_begin, std::
                               .column_count = column_count,
                               .to_row = tensor_.shape[0]});
     tensor_.shape[0] += row_count;
+}
+
+void TensorBuilder::append_zero_rows(const TensorSource::Item& like, std::int64_t count) {
+    if (count > 0) append_rows(Block::zeros, like, 0, count);
+}
+
+void TensorBuilder::append_zero_columns(const TensorSource::Item& like, std::int64_t count) {
+    if (count > 0) append_columns(Block::zeros, like, 0, count);
 }
 
 void TensorBuilder::append_every_second_row(std::size_t item, const TensorSource::Item& from,

@@ -6,12 +6,15 @@
 #include <vector>
 
 #include "convert/tensor_source.h"
+#include "io/gguf_header.h"
 #include "io/torch_archive.h"
 
 namespace drover {
 
 /// Part of a tensor of the source, seen as a matrix, and where it goes in one that is written.
 struct Block {
+    static constexpr std::size_t zeros = SIZE_MAX;  ///< in place of an item: elements that no source has
+
     std::size_t item = 0;
     std::int64_t row_begin = 0, row_count = 0, column_begin = 0, column_count = 0;  ///< in the source
     std::int64_t row_step = 1;  ///< between rows that are taken
@@ -28,9 +31,10 @@ struct PlannedTensor {
     DType dtype;
     std::vector<std::int64_t> shape;
     std::vector<Block> blocks;
+    bool is_q8_0 = false;  ///< written in GGUF's Q8_0; `dtype` is then float32
 
     TensorSource::Item as_item() const { return {name, dtype, shape}; }
-    std::uint64_t bytes() const;
+    std::uint64_t bytes() const;  ///< in the file
 };
 
 /// A file to write. Where everything goes is known.
@@ -39,7 +43,7 @@ struct PlannedFile {
     std::uint64_t size = 0;
     std::vector<PlannedTensor> tensors;
     std::vector<std::uint64_t> offsets;   ///< of the tensors
-    std::string header;                   ///< of a safetensors file
+    std::string header;                   ///< of a safetensors or GGUF file
     std::optional<TorchArchive> archive;  ///< of a file of torch.save
 };
 
@@ -61,6 +65,9 @@ void set_floating_dtype(std::vector<PlannedTensor>& tensors, std::optional<DType
 
 /// A safetensors file.
 PlannedFile safetensors_file(std::string path, std::vector<PlannedTensor> tensors);
+/// A GGUF file. `tensors` are those of the header from the one with index `first` on.
+PlannedFile gguf_file(std::string path, const GgufHeader& header, std::size_t first,
+                      std::vector<PlannedTensor> tensors);
 /// A dict of tensors in a file of torch.save.
 PlannedFile torch_file(std::string path, std::vector<PlannedTensor> tensors);
 /// The same as torch_xla saves it: a dict of references, a file per tensor, and one with their types and
@@ -84,6 +91,9 @@ class TensorBuilder {
     /// A block of a matrix, behind what is there along the rows.
     void append_block(std::size_t item, std::int64_t row_begin, std::int64_t row_count,
                       std::int64_t column_begin, std::int64_t column_count);
+    /// Zeros, behind what is there: rows of the width of `like` (or elements, if it is a vector), or columns.
+    void append_zero_rows(const TensorSource::Item& like, std::int64_t count);
+    void append_zero_columns(const TensorSource::Item& like, std::int64_t count);
     /// Every second row of a matrix from `row_begin` on, behind what is there.
     void append_every_second_row(std::size_t item, const TensorSource::Item& from, std::int64_t row_begin,
                                  std::int64_t row_count);

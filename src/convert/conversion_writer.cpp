@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <set>
 
+#include "convert/conversion_lock.h"
+#include "convert/q8_0.h"
 #include "core/content_hash.h"
 #include "core/convert.h"
 #include "core/json.h"
@@ -30,6 +33,7 @@ void check_blocks(const ConversionPlan& plan, const TensorSource& source) {
     for (const PlannedFile& file : plan.files)
         for (const PlannedTensor& tensor : file.tensors)
             for (const Block& block : tensor.blocks) {
+                if (block.item == Block::zeros) continue;
                 const TensorSource::Item& item = source.items().at(block.item);
                 require(block.row_begin >= 0 && block.column_begin >= 0 &&
                             (block.row_count == 0 ||
@@ -48,7 +52,7 @@ std::string digest_of(const ConversionPlan& plan, const TensorSource& source) {
         add(file.path, file.size, file.header, file.tensors.size());
         for (const PlannedTensor& tensor : file.tensors) {
             add(tensor.name, name_of(tensor.dtype), safetensors_detail::shape_text(tensor.shape),
-                tensor.blocks.size());
+                tensor.is_q8_0, tensor.blocks.size());
             for (const Block& block : tensor.blocks)
                 add(block.item, block.row_begin, block.row_count, block.column_begin, block.column_count,
                     block.row_step, block.transposed, block.to_row, block.to_column);
@@ -97,6 +101,7 @@ class Writer {
           progress_(progress),
           limits_(limits),
           total_(plan.bytes()),
+          verified_(source.items().size()),
           staged_(folder / staged_name),
           journal_(Journal::read(folder / journal_name, digest_of(plan, source))) {}
 
@@ -206,7 +211,8 @@ class Writer {
             buffer_.resize(static_cast<std::size_t>(count) * row_bytes);
             for (const Block& block : tensor.blocks) copy(tensor, block, begin, count);
             forget(buffer_.size());
-            const std::string_view bytes(reinterpret_cast<const char*>(buffer_.data()), buffer_.size());
+            const std::vector<std::byte>& elements = tensor.is_q8_0 ? quantized() : buffer_;
+            const std::string_view bytes(reinterpret_cast<const char*>(elements.data()), elements.size());
             if (file.archive) checksum = zip_checksum(bytes, checksum);
             write(file, offset, bytes);
             offset += bytes.size();
@@ -215,6 +221,15 @@ class Writer {
             if (progress_) progress_(written_, total_);
         }
         return checksum;
+    }
+
+    /// The floats of the buffer in Q8_0.
+    const std::vector<std::byte>& quantized() {
+        const std::uint64_t count = buffer_.size() / sizeof(float);
+        quantized_.resize(bytes_of(GgmlType::q8_0, count));
+        quantize_q8_0(reinterpret_cast<const float*>(buffer_.data()), static_cast<std::int64_t>(count),
+                      quantized_.data());
+        return quantized_;
     }
 
     /// Copies what a block has of rows [begin, begin + count) into the buffer.
@@ -226,15 +241,17 @@ class Writer {
         const std::int64_t stride = tensor.as_item().columns();
         const auto copy_from_source = [&](std::byte* destination, std::int64_t destination_stride) {
             if (++views_ > most_views) forget(limits_.buffer_bytes);
-            const StridedTensor from = source_.view(block.item);
+            if (!verified_[block.item]) source_.verify(block.item);
+            verified_[block.item] = true;
+            const bool is_apart = block.row_step > 1;
+            const StridedTensor whole = source_.view(block.item),
+                                from = is_apart ? whole.rows_apart(block.row_begin, block.row_step) : whole;
+            const std::int64_t row_begin = is_apart ? 0 : block.row_begin;
             if (block.transposed)
-                copy_block_transposed(from, block.row_begin, block.row_count, block.column_begin + skipped,
-                                      rows, destination, destination_stride);
-            else if (block.row_step > 1)
-                copy_block(from.rows_apart(block.row_begin, block.row_step), skipped, rows,
-                           block.column_begin, block.column_count, destination, destination_stride);
+                copy_block_transposed(from, row_begin, block.row_count, block.column_begin + skipped, rows,
+                                      destination, destination_stride);
             else
-                copy_block(from, block.row_begin + skipped, rows, block.column_begin, block.column_count,
+                copy_block(from, row_begin + skipped, rows, block.column_begin, block.column_count,
                            destination, destination_stride);
         };
         const auto place = [&](std::int64_t row) {
@@ -242,6 +259,11 @@ class Writer {
                    static_cast<std::size_t>((first - begin + row) * stride + block.to_column) *
                        size_of(tensor.dtype);
         };
+        if (block.item == Block::zeros) {
+            for (std::int64_t row = 0; row < rows; ++row)
+                std::memset(place(row), 0, static_cast<std::size_t>(columns) * size_of(tensor.dtype));
+            return;
+        }
         const DType source_dtype = source_.items()[block.item].dtype;
         if (source_dtype == tensor.dtype) return copy_from_source(place(0), stride);
         unconverted_.resize(static_cast<std::size_t>(rows * columns) * size_of(source_dtype));
@@ -301,9 +323,10 @@ class Writer {
     const ConversionProgress& progress_;
     const ConversionLimits& limits_;
     std::uint64_t total_;
+    std::vector<bool> verified_;  ///< by item
     StagedFolder staged_;
     Journal journal_;
-    std::vector<std::byte> buffer_, unconverted_;
+    std::vector<std::byte> buffer_, unconverted_, quantized_;
     std::uint64_t written_ = 0, unflushed_ = 0, unforgotten_ = 0;
     int views_ = 0;
     std::size_t open_files_ = 0;
@@ -318,6 +341,7 @@ void write_conversion(const ConversionPlan& plan, const TensorSource& source, co
     if (failure)
         throw Error(fmt::format("Cannot make the folder {}: {}.", folder.string(), failure.message()),
                     "Check --output_dir.");
+    const ConversionLock lock(folder);
     Writer(plan, source, folder, progress, limits).run();
 }
 

@@ -16,8 +16,9 @@ struct ConversionLimits {
 using ConversionProgress = std::function<void(std::uint64_t written, std::uint64_t total)>;
 
 /// Writes a plan's files into `folder` (created if missing): all of them appear when all are complete. What
-/// an interrupted conversion with the same plan and the same source files wrote is used. Error when a name in
-/// the folder is taken, the disk is full, or a file does not read back as it was written.
+/// an interrupted conversion with the same plan and the same source files wrote is used. Error when another
+/// process converts into the folder, a name in it is taken, a source's checksum is wrong, the disk is full,
+/// or a file does not read back as it was written.
 void write_conversion(const ConversionPlan& plan, const TensorSource& source,
                       const std::filesystem::path& folder, const ConversionProgress& progress = {},
                       const ConversionLimits& limits = {});

@@ -269,6 +269,12 @@ StridedTensor DcpCheckpoint::view(std::size_t item) const {
     return strided_view(tensor);
 }
 
+void DcpCheckpoint::verify(std::size_t item) const {
+    const std::byte* const elements = view(item).data;
+    const MappedFile& file = data_files_.at(chunks_[item].file);
+    open_.at(item)->verify_storage_of(elements, [&] { file.forget(); });
+}
+
 void DcpCheckpoint::forget() const {
     open_.clear();
     for (const auto& [name, file] : data_files_) file.forget();

@@ -30,6 +30,7 @@ class DcpCheckpoint : public TensorSource {
     OptimizerFacts optimizer() const;
 
     StridedTensor view(std::size_t item) const override;
+    void verify(std::size_t item) const override;
     void forget() const override;
     std::vector<std::filesystem::path> files() const override;
 

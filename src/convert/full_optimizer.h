@@ -17,6 +17,7 @@ class FullOptimizer : public TensorSource {
     OptimizerFacts optimizer() const;
 
     StridedTensor view(std::size_t item) const override;
+    void verify(std::size_t item) const override { file_.verify_storage_of(view(item).data); }
     void forget() const override { file_.forget(); }
     std::vector<std::filesystem::path> files() const override { return {file_.path()}; }
 

@@ -210,6 +210,11 @@ StridedTensor MetaCheckpoint::view(std::size_t item) const {
     return part.view(*part.find(items()[item].name));
 }
 
+void MetaCheckpoint::verify(std::size_t item) const {
+    const TorchWeights& part = parts_[part_of_[item]];
+    part.verify(*part.find(items()[item].name));
+}
+
 void MetaCheckpoint::forget() const {
     for (const TorchWeights& part : parts_) part.forget();
 }

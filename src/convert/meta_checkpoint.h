@@ -24,6 +24,7 @@ class MetaCheckpoint : public TensorSource {
     Json config() const;
 
     StridedTensor view(std::size_t item) const override;
+    void verify(std::size_t item) const override;
     void forget() const override;
     std::vector<std::filesystem::path> files() const override;
 

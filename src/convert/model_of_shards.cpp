@@ -48,6 +48,15 @@ class ShardJoiner {
                 has_qkv_layer_ || (leaf.module == "qkv_proj" && leaf.field.find('_') != leaf.field.npos);
         }
         if (has_qkv_layer_) find_slots();
+        if (settings.pads_heads && !has_qkv_layer_)
+            throw Error(
+                fmt::format("--pad_attn_heads is given, but {} has no layer with q, k and v, which alone is "
+                            "padded.",
+                            shards.folder().string()),
+                "Leave it out.");
+        if (settings.inner_multiple > 0 &&
+            std::ranges::none_of(by_name_, [](const auto& entry) { return is_expert(entry.first); }))
+            refuse_inner_multiple();
     }
 
     std::optional<KvSlots::Order> order() const {
@@ -126,7 +135,7 @@ class ShardJoiner {
         if (!settings_.config) {
             const bool is_fused = std::ranges::any_of(
                 by_name_, [](const auto& entry) { return entry.first.ends_with("_qkv"); });
-            if (is_fused || settings_.kv_multiplier > 1)
+            if (is_fused || settings_.kv_multiplier > 1 || settings_.pads_heads)
                 throw Error(
                     fmt::format("{} has q, k and v in one layer, and its files do not tell the numbers of "
                                 "heads.",
@@ -134,8 +143,9 @@ class ShardJoiner {
                     "Add --config with the model's config.json.");
             return;
         }
-        slots_ = kv_slots(*settings_.config, settings_.kv_multiplier,
-                          settings_.order.value_or(KvSlots::Order::interleaved), ranks());
+        slots_ =
+            kv_slots(*settings_.config, settings_.kv_multiplier,
+                     settings_.order.value_or(KvSlots::Order::interleaved), ranks(), settings_.pads_heads);
         slots_here_ = slots_->count() / ranks();
         if (settings_.kv_multiplier > 1 && views_ != nullptr) check_order();
     }
@@ -178,7 +188,7 @@ class ShardJoiner {
         slots_->order = KvSlots::Order::adjacent;
     }
 
-    std::int64_t query_rows() const { return slots_here_ * slots_->queries_per_slot() * slots_->head_dim; }
+    std::int64_t query_rows() const { return slots_here_ * slots_->places_per_slot() * slots_->head_dim; }
     std::int64_t kv_rows() const { return slots_here_ * slots_->head_dim; }
 
     void check_rows(const std::string& name, std::size_t index, std::int64_t expected) const {
@@ -268,11 +278,12 @@ class ShardJoiner {
         add_heads(leaf.renamed(std::string(1, leaf.field.back()) + "_proj", field), items, 0, queries);
     }
 
-    /// The slots in the order of the query heads.
+    /// The slots with query heads, in the order of these.
     std::vector<std::int64_t> slots_by_query() const {
-        std::vector<std::int64_t> slots(static_cast<std::size_t>(slots_->count()));
+        std::vector<std::int64_t> slots;
         for (std::int64_t slot = 0; slot < slots_->count(); ++slot)
-            slots[static_cast<std::size_t>(slots_->first_query(slot) / slots_->queries_per_slot())] = slot;
+            if (slots_->queries_in(slot) > 0) slots.push_back(slot);
+        std::ranges::sort(slots, {}, [&](std::int64_t slot) { return slots_->first_query(slot); });
         return slots;
     }
 
@@ -284,28 +295,50 @@ class ShardJoiner {
                 joined.append_rows(index, item(index), 0, item(index).shape.at(0));
             return;
         }
-        const auto append = [&](std::int64_t slot, std::int64_t heads) {
+        const auto append = [&](std::int64_t slot, std::int64_t heads, std::int64_t places) {
             const std::size_t index = items[static_cast<std::size_t>(slot / slots_here_)];
-            const std::int64_t rows = heads * slots_->head_dim;
-            joined.append_rows(index, item(index), begin + slot % slots_here_ * rows, rows);
+            const std::int64_t d = slots_->head_dim;
+            joined.append_rows(index, item(index), begin + slot % slots_here_ * places * d, heads * d);
         };
         if (queries)
-            for (const std::int64_t slot : slots_by_query()) append(slot, slots_->queries_per_slot());
+            for (const std::int64_t slot : slots_by_query())
+                append(slot, slots_->queries_in(slot), slots_->places_per_slot());
         else
-            for (std::int64_t head = 0; head < slots_->kv_heads; ++head) append(slots_->first_slot(head), 1);
+            for (std::int64_t head = 0; head < slots_->kv_heads; ++head)
+                append(slots_->first_slot(head), 1, 1);
     }
 
     void add_output(const std::string& name, const RankItems& items) {
         TensorBuilder& joined = builder(name, items);
-        const std::int64_t columns = slots_->queries_per_slot() * slots_->head_dim;
+        const std::int64_t columns = slots_->places_per_slot() * slots_->head_dim;
         if (item(items[0]).columns() != columns * slots_here_)
             throw Error(fmt::format("{} has {} columns on a rank, and with this config it would have {}.",
                                     name, item(items[0]).columns(), columns * slots_here_),
                         "Give the config.json with which the checkpoint was saved.");
         for (const std::int64_t slot : slots_by_query()) {
             const std::size_t index = items[static_cast<std::size_t>(slot / slots_here_)];
-            joined.append_columns(index, item(index), slot % slots_here_ * columns, columns);
+            joined.append_columns(index, item(index), slot % slots_here_ * columns,
+                                  slots_->queries_in(slot) * slots_->head_dim);
         }
+    }
+
+    /// The width of a rank's part of the feed-forward, of which the files have `padded`.
+    std::int64_t part_without_padding(const std::string& name, std::int64_t padded) const {
+        if (!settings_.config || settings_.config->intermediate_size == 0) {
+            if (settings_.inner_multiple > 0)
+                throw Error("With --i_tp_round_factor the model's intermediate_size is needed.",
+                            "Add --config with the model's config.json.");
+            return padded;
+        }
+        const std::int64_t part = settings_.config->intermediate_size / ranks();
+        if (padded < part ||
+            (settings_.inner_multiple > 0 && padded != padded_inner(part, settings_.inner_multiple)))
+            throw Error(
+                fmt::format("{} has a width of {} on a rank, and with this config{} it would have {}.", name,
+                            padded, settings_.inner_multiple > 0 ? " and --i_tp_round_factor" : "",
+                            padded_inner(part, settings_.inner_multiple)),
+                "Give the config.json and the factor with which the checkpoint was saved.");
+        return part;
     }
 
     /// gate_up [E,H,2I] and down [E,I,H] of every rank as the experts' own matrices.
@@ -317,7 +350,8 @@ class ShardJoiner {
                         "Only Mixtral's experts (gate_up_proj and down_proj) can be joined.");
         const std::string layer(leaf.prefix.substr(0, leaf.prefix.find("mlp.expert_mlps.")));
         const std::int64_t experts = shape[0];
-        const std::int64_t hidden = gate_up ? shape[1] : shape[2], part = gate_up ? shape[2] / 2 : shape[1];
+        const std::int64_t hidden = gate_up ? shape[1] : shape[2], padded = gate_up ? shape[2] / 2 : shape[1];
+        const std::int64_t part = part_without_padding(item(items[0]).name, padded);
         for (std::int64_t group = 0; group < shards_.sizes().experts; ++group)
             for (std::int64_t e = 0; e < experts; ++e) {
                 const std::string prefix =
@@ -331,7 +365,7 @@ class ShardJoiner {
                         joined.blocks.push_back(
                             {.item = items[static_cast<std::size_t>(group * ranks() + rank)],
                              .row_begin = e * shape[1],
-                             .row_count = shape[1],
+                             .row_count = gate_up ? hidden : part,
                              .column_begin = column,
                              .column_count = gate_up ? part : hidden,
                              .transposed = true,
@@ -341,7 +375,7 @@ class ShardJoiner {
                 };
                 if (gate_up) {
                     matrix("w1", 0);
-                    matrix("w3", part);
+                    matrix("w3", padded);
                 } else {
                     matrix("w2", 0);
                 }
@@ -359,6 +393,12 @@ class ShardJoiner {
 };
 
 }  // namespace
+
+void refuse_inner_multiple() {
+    throw Error(
+        "--i_tp_round_factor is given, but it pads the feed-forward of experts, and the model has none.",
+        "Leave it out.");
+}
 
 std::vector<PlannedTensor> model_of_shards(const ShardedCheckpoint& shards, const NxdSettings& settings) {
     return ShardJoiner(shards, &shards, settings).run();

@@ -17,6 +17,10 @@ struct NxdSettings {
     /// heads are never repeated. When shards are read, seen from their names.
     bool megatron = false;
     std::int64_t kv_multiplier = 1;
+    bool pads_heads = false;  ///< with qkv_linear: zeros for query heads up to a multiple of the tensor ranks
+    /// The feed-forward of experts has zeros up to a multiple of this on every rank; 0: it has none. When
+    /// shards are read, padding is seen from their sizes.
+    std::int64_t inner_multiple = 0;
     std::optional<KvSlots::Order>
         order;                          ///< absent: interleaved; when shards are read, found from their data
     bool xser = false;                  ///< a file per tensor
@@ -24,9 +28,18 @@ struct NxdSettings {
     std::optional<ModelConfig> config;  ///< needed where heads are reordered or told apart
 };
 
+/// A rank's part of the feed-forward with padding.
+inline std::int64_t padded_inner(std::int64_t part, std::int64_t multiple) {
+    return multiple > 0 ? (part + multiple - 1) / multiple * multiple : part;
+}
+/// Error: --i_tp_round_factor is given, but there are no experts.
+[[noreturn]] void refuse_inner_multiple();
+
 /// A full model as a file per rank, in the folder `model`. Error when something cannot be cut, heads cannot
 /// be told apart without a config, or the config does not fit.
 ConversionPlan plan_shards_of_model(const FullCheckpoint& model, const NxdSettings& settings);
+/// The same of a model whose tensors are planned from parts of a source.
+ConversionPlan plan_shards_of_model(const std::vector<PlannedTensor>& model, const NxdSettings& settings);
 
 /// The tensors of the full model that the ranks hold, under Hugging Face's names. Which of the settings that
 /// name tensors apply is seen from the names in the files.

@@ -17,6 +17,7 @@ fs::path file_of_tensor(const fs::path& file, std::int64_t reference) {
 
 struct RankFiles::Place {
     std::optional<PickleValue> value;  ///< of a file that is open
+    std::size_t rank_file = 0;         ///< that file
     fs::path file;                     ///< otherwise
 };
 
@@ -37,7 +38,7 @@ std::optional<std::size_t> RankFiles::add_tensor(const std::string& name, const 
     const std::optional<std::int64_t> reference = value.tensor_reference();
     if (!reference) {
         const std::size_t item = add_item(name, value.tensor().dtype, value.tensor().shape, file);
-        places_.push_back({.value = value, .file = {}});
+        places_.push_back({.value = value, .rank_file = rank_files_.size() - 1, .file = {}});
         return item;
     }
     is_xser_ = true;
@@ -62,6 +63,12 @@ StridedTensor RankFiles::view(std::size_t item) const {
     std::unique_ptr<TorchFile>& file = tensor_files_[item];
     if (!file) file = std::make_unique<TorchFile>(place.file);
     return strided_view(file->root().tensor());
+}
+
+void RankFiles::verify(std::size_t item) const {
+    const std::byte* const elements = view(item).data;
+    const Place& place = places_[item];
+    (place.value ? *rank_files_[place.rank_file] : *tensor_files_.at(item)).verify_storage_of(elements);
 }
 
 void RankFiles::forget() const {

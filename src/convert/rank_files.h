@@ -19,6 +19,7 @@ class RankFiles : public TensorSource {
     bool is_xser() const { return is_xser_; }
 
     StridedTensor view(std::size_t item) const override;
+    void verify(std::size_t item) const override;
     void forget() const override;
     std::vector<std::filesystem::path> files() const override { return files_; }
 

@@ -3,7 +3,9 @@
 #include <deque>
 
 #include "convert/leaf_name.h"
+#include "convert/look_through.h"
 #include "convert/megatron_names.h"
+#include "convert/model_plan.h"
 #include "convert/nxd_plan.h"
 #include "core/error.h"
 #include "io/safetensors_header.h"
@@ -25,10 +27,10 @@ struct ExpertItems {
 /// Makes the tensors of one rank after the other.
 class ShardPlanner {
   public:
-    ShardPlanner(const FullCheckpoint& model, const NxdSettings& settings)
-        : model_(model), settings_(settings) {
+    ShardPlanner(const std::vector<Item>& items, const NxdSettings& settings)
+        : items_(items), settings_(settings) {
         std::vector<std::string> names;
-        for (const Item& item : model.items()) names.push_back(item.name);
+        for (const Item& item : items_) names.push_back(item.name);
         const std::int64_t layers = count_layers(names, "The model");
         const std::int64_t stages = settings.sizes.pipeline * settings.virtual_pipeline;
         if (layers < stages)
@@ -43,7 +45,7 @@ class ShardPlanner {
         for (const ModelChunk& chunk : cut_into_stages(counted, static_cast<int>(stages), {}))
             pipeline_of_layer_.insert(pipeline_of_layer_.end(), static_cast<std::size_t>(chunk.blocks.count),
                                       stage++ % settings.sizes.pipeline);
-        for (const Item& item : model.items()) check_dimensions(item);
+        for (const Item& item : items_) check_dimensions(item);
         if (settings.qkv_linear && !settings.megatron) find_slots();
         if (settings.coalesce_qkv && !settings.megatron) check_equal_heads();
         find_experts();
@@ -64,8 +66,8 @@ class ShardPlanner {
         rank_ = rank;
         tensors_.clear();
         by_name_.clear();
-        for (std::size_t i = 0; i < model_.items().size(); ++i)
-            if (is_here(model_.items()[i].name)) add(i, model_.items()[i]);
+        for (std::size_t i = 0; i < items_.size(); ++i)
+            if (is_here(items_[i].name)) add(i, items_[i]);
         add_tied_head();
         std::vector<PlannedTensor> result;
         for (const TensorBuilder& builder : tensors_) result.push_back(builder.tensor());
@@ -78,16 +80,18 @@ class ShardPlanner {
   private:
     void find_slots() {
         if (!settings_.config) {
-            if (settings_.kv_multiplier > 1)
+            if (settings_.kv_multiplier > 1 || settings_.pads_heads)
                 throw Error(
-                    "With --kv_size_multiplier the numbers of heads are needed, which the weights do not "
-                    "tell.",
+                    "With --kv_size_multiplier or --pad_attn_heads the numbers of heads are needed, which "
+                    "the "
+                    "weights do not tell.",
                     "Add --config with the model's config.json.");
             return;
         }
         slots_ = kv_slots(*settings_.config, settings_.kv_multiplier,
-                          settings_.order.value_or(KvSlots::Order::interleaved), settings_.sizes.tensor);
-        for (const Item& item : model_.items()) {
+                          settings_.order.value_or(KvSlots::Order::interleaved), settings_.sizes.tensor,
+                          settings_.pads_heads);
+        for (const Item& item : items_) {
             const LeafName leaf(item.name);
             const bool query = leaf.module == "q_proj",
                        key = leaf.module == "k_proj" || leaf.module == "v_proj";
@@ -103,7 +107,7 @@ class ShardPlanner {
 
     void check_equal_heads() const {
         std::map<std::string, std::int64_t> rows;
-        for (const Item& item : model_.items())
+        for (const Item& item : items_)
             if (LeafName(item.name).is_weight()) rows[item.name] = item.shape.at(0);
         for (const auto& [name, count] : rows) {
             const LeafName leaf(name);
@@ -119,14 +123,14 @@ class ShardPlanner {
     }
 
     void find_experts() {
-        for (std::size_t i = 0; i < model_.items().size(); ++i) {
-            const LeafName leaf(model_.items()[i].name);
+        for (std::size_t i = 0; i < items_.size(); ++i) {
+            const LeafName leaf(items_[i].name);
             const auto at = leaf.prefix.find(experts_folder);
             if (at == std::string_view::npos) continue;
             const std::string layer(leaf.prefix.substr(0, at));
-            const auto number = static_cast<std::size_t>(expert_of(model_.items()[i].name));
-            if (number >= model_.items().size())
-                throw Error(fmt::format("{} has the number of no expert.", model_.items()[i].name),
+            const auto number = static_cast<std::size_t>(expert_of(items_[i].name));
+            if (number >= items_.size())
+                throw Error(fmt::format("{} has the number of no expert.", items_[i].name),
                             "Check that the file is a model of the Mixtral family.");
             std::vector<ExpertItems>& experts = experts_[layer];
             if (experts.size() <= number) experts.resize(number + 1);
@@ -134,6 +138,7 @@ class ShardPlanner {
             (leaf.module == "w1" ? expert.w1 : leaf.module == "w2" ? expert.w2 : expert.w3) = i;
             ++expert.found;
         }
+        if (settings_.inner_multiple > 0 && experts_.empty()) refuse_inner_multiple();
         for (const auto& [layer, experts] : experts_) {
             for (std::size_t e = 0; e < experts.size(); ++e)
                 if (experts[e].found != 3)
@@ -237,18 +242,19 @@ class ShardPlanner {
         if (!slots_) return add_rows(to, index, item);
         for_each_slot([&](std::int64_t slot) {
             const std::int64_t d = slots_->head_dim;
-            if (queries)
-                to.append_rows(index, item, slots_->first_query(slot) * d, slots_->queries_per_slot() * d);
-            else
-                to.append_rows(index, item, slots_->kv_head(slot) * d, d);
+            if (!queries) return to.append_rows(index, item, slots_->kv_head(slot) * d, d);
+            const std::int64_t heads = slots_->queries_in(slot);
+            if (heads > 0) to.append_rows(index, item, slots_->first_query(slot) * d, heads * d);
+            to.append_zero_rows(item, (slots_->places_per_slot() - heads) * d);
         });
     }
 
     void add_output(TensorBuilder& to, std::size_t index, const Item& item) const {
         if (!slots_) return add_columns(to, index, item);
         for_each_slot([&](std::int64_t slot) {
-            to.append_columns(index, item, slots_->first_query(slot) * slots_->head_dim,
-                              slots_->queries_per_slot() * slots_->head_dim);
+            const std::int64_t d = slots_->head_dim, heads = slots_->queries_in(slot);
+            if (heads > 0) to.append_columns(index, item, slots_->first_query(slot) * d, heads * d);
+            to.append_zero_columns(item, (slots_->places_per_slot() - heads) * d);
         });
     }
 
@@ -259,13 +265,14 @@ class ShardPlanner {
         const std::string gate_up_name = folder + "gate_up_proj.weight";
         if (by_name_.contains(gate_up_name)) return;
         const std::vector<ExpertItems>& experts = experts_.at(layer);
-        const Item& first = model_.items()[experts[0].w1];
+        const Item& first = items_[experts[0].w1];
         const std::int64_t inner = first.shape.at(0), hidden = first.columns();
         const std::int64_t part =
             part_of(inner, settings_.sizes.tensor, "--tp_size", "the rows of " + first.name);
         const std::int64_t here = static_cast<std::int64_t>(experts.size()) / settings_.sizes.experts;
-        PlannedTensor gate_up{gate_up_name, first.dtype, {here, hidden, 2 * part}, {}};
-        PlannedTensor down{folder + "down_proj.weight", first.dtype, {here, part, hidden}, {}};
+        const std::int64_t padded = padded_inner(part, settings_.inner_multiple);
+        PlannedTensor gate_up{gate_up_name, first.dtype, {here, hidden, 2 * padded}, {}};
+        PlannedTensor down{folder + "down_proj.weight", first.dtype, {here, padded, hidden}, {}};
         const std::int64_t begin = rank_.tensor * part;
         for (std::int64_t e = 0; e < here; ++e) {
             const ExpertItems& expert = experts[static_cast<std::size_t>(rank_.experts * here + e)];
@@ -279,13 +286,24 @@ class ShardPlanner {
             gate_up.blocks.back().item = expert.w1;
             gate_up.blocks.push_back(half);
             gate_up.blocks.back().item = expert.w3;
-            gate_up.blocks.back().to_column = part;
+            gate_up.blocks.back().to_column = padded;
             down.blocks.push_back({.item = expert.w2,
                                    .row_count = hidden,
                                    .column_begin = begin,
                                    .column_count = part,
                                    .transposed = true,
-                                   .to_row = e * part});
+                                   .to_row = e * padded});
+            if (padded == part) continue;
+            for (const std::int64_t column : {part, padded + part})
+                gate_up.blocks.push_back({.item = Block::zeros,
+                                          .row_count = hidden,
+                                          .column_count = padded - part,
+                                          .to_row = e * hidden,
+                                          .to_column = column});
+            down.blocks.push_back({.item = Block::zeros,
+                                   .row_count = padded - part,
+                                   .column_count = hidden,
+                                   .to_row = e * padded + part});
         }
         by_name_[gate_up_name] = &tensors_.emplace_back(std::move(gate_up));
         tensors_.emplace_back(std::move(down));
@@ -293,7 +311,7 @@ class ShardPlanner {
 
     void check_expert(const ExpertItems& expert, std::int64_t inner, std::int64_t hidden) const {
         const auto check = [&](std::size_t index, std::int64_t rows, std::int64_t columns) {
-            const Item& item = model_.items()[index];
+            const Item& item = items_[index];
             if (item.shape != std::vector<std::int64_t>{rows, columns})
                 throw Error(fmt::format("{} does not have the shape of the layer's other experts, [{}, {}].",
                                         item.name, rows, columns),
@@ -310,17 +328,17 @@ class ShardPlanner {
             rank_.pipeline != settings_.sizes.pipeline - 1)
             return;
         std::optional<std::size_t> embedding;
-        for (std::size_t i = 0; i < model_.items().size(); ++i) {
-            const LeafName leaf(model_.items()[i].name);
+        for (std::size_t i = 0; i < items_.size(); ++i) {
+            const LeafName leaf(items_[i].name);
             if (leaf.module == "lm_head") return;
             if (leaf.module == "embed_tokens") embedding = i;
         }
         if (embedding)
-            add_rows(tensors_.emplace_back("lm_head.weight", model_.items()[*embedding].dtype), *embedding,
-                     model_.items()[*embedding]);
+            add_rows(tensors_.emplace_back("lm_head.weight", items_[*embedding].dtype), *embedding,
+                     items_[*embedding]);
     }
 
-    const FullCheckpoint& model_;
+    const std::vector<Item>& items_;
     const NxdSettings& settings_;
     std::vector<std::int64_t> pipeline_of_layer_;
     std::optional<KvSlots> slots_;
@@ -332,17 +350,24 @@ class ShardPlanner {
 
 }  // namespace
 
-ConversionPlan plan_shards_of_model(const FullCheckpoint& model, const NxdSettings& settings) {
-    ShardPlanner planner(model, settings);
+ConversionPlan plan_shards_of_model(const std::vector<PlannedTensor>& model, const NxdSettings& settings) {
+    const std::vector<Item> items = items_of(model);
+    ShardPlanner planner(items, settings);
     ConversionPlan plan;
     ShardRank rank;
     for (rank.pipeline = 0; rank.pipeline < settings.sizes.pipeline; ++rank.pipeline)
         for (rank.experts = 0; rank.experts < settings.sizes.experts; ++rank.experts)
             for (rank.tensor = 0; rank.tensor < settings.sizes.tensor; ++rank.tensor) {
                 const std::string path = "model/" + ShardedCheckpoint::file_name(rank, settings.sizes);
-                plan.add_rank(path, planner.rank(rank), settings.xser);
+                std::vector<PlannedTensor> tensors = planner.rank(rank);
+                for (PlannedTensor& tensor : tensors) look_through(tensor, model);
+                plan.add_rank(path, std::move(tensors), settings.xser);
             }
     return plan;
+}
+
+ConversionPlan plan_shards_of_model(const FullCheckpoint& model, const NxdSettings& settings) {
+    return plan_shards_of_model(whole_model(model, std::nullopt), settings);
 }
 
 }  // namespace drover

@@ -31,6 +31,9 @@ class TensorSource {
     const std::vector<Item>& items() const { return items_; }
     /// The elements of an item; valid until forget().
     virtual StridedTensor view(std::size_t item) const = 0;
+    /// Reads the file's storage with an item's elements, if it was not read yet: Error when its checksum is
+    /// wrong. Files without checksums have nothing to verify.
+    virtual void verify(std::size_t item) const = 0;
     /// Gives back the memory that views took.
     virtual void forget() const = 0;
     /// Everything that is read, to recognise the same input.
@@ -54,6 +57,7 @@ class FullCheckpoint : public TensorSource {
     FullCheckpoint(const std::filesystem::path& folder_or_file, std::string_view key);
 
     StridedTensor view(std::size_t item) const override { return weights_.view(items()[item].name); }
+    void verify(std::size_t item) const override { weights_.verify(items()[item].name); }
     void forget() const override { weights_.forget(); }
     std::vector<std::filesystem::path> files() const override;
 

@@ -218,6 +218,10 @@ StridedTensor JoinedSource::view(std::size_t item) const {
     return sources_[places_[item].first]->view(places_[item].second);
 }
 
+void JoinedSource::verify(std::size_t item) const {
+    sources_[places_[item].first]->verify(places_[item].second);
+}
+
 void JoinedSource::forget() const {
     for (const auto& source : sources_) source->forget();
 }

@@ -65,6 +65,7 @@ class JoinedSource : public TensorSource {
     std::size_t add(std::unique_ptr<TensorSource> source);
 
     StridedTensor view(std::size_t item) const override;
+    void verify(std::size_t item) const override;
     void forget() const override;
     std::vector<std::filesystem::path> files() const override;
 

@@ -466,6 +466,10 @@ StridedTensor ZeroCheckpoint::view(std::size_t item) const {
     return views_[item];
 }
 
+void ZeroCheckpoint::verify(std::size_t item) const {
+    for (const auto& file : opened_) file->verify_storage_of(views_[item].data);
+}
+
 void ZeroCheckpoint::forget() const {
     for (const auto& file : opened_) file->forget();
 }

@@ -27,6 +27,7 @@ class ZeroCheckpoint : public TensorSource {
     std::int64_t step() const { return step_; }
 
     StridedTensor view(std::size_t item) const override;
+    void verify(std::size_t item) const override;
     void forget() const override;
     std::vector<std::filesystem::path> files() const override;
 

@@ -132,6 +132,12 @@ StridedTensor ModelWeights::view(std::string_view name) const {
     return files_[found->second.file].view(found->second.entry);
 }
 
+void ModelWeights::verify(std::string_view name) const {
+    const auto found = entries_.find(name);
+    require(found != entries_.end(), "a tensor that is not among the weights");
+    files_[found->second.file].verify(found->second.entry);
+}
+
 void ModelWeights::forget() const {
     for (const WeightFile& file : files_) file.forget();
 }

@@ -42,6 +42,8 @@ class ModelWeights {
     Tensor find(std::string_view name) const;
     /// The elements of an existing tensor where they are.
     StridedTensor view(std::string_view name) const;
+    /// Error when its file has a checksum of the tensor's elements that is wrong.
+    void verify(std::string_view name) const;
     /// Lets the memory of elements that were read be used for something else; they are read again when
     /// needed.
     void forget() const;

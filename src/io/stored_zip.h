@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -32,8 +33,9 @@ class StoredZip {
     const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
     /// Null when there is none of this name.
     const Entry* find(std::string_view name) const;
-    /// Error unless the content matches the directory's checksum.
-    void verify(std::string_view name) const;
+    /// Error unless the content matches the directory's checksum. An entry whose checksum is 0 has none:
+    /// torch.save can be told not to compute them. `after_part` is called every few megabytes.
+    void verify(std::string_view name, const std::function<void()>& after_part = {}) const;
 
   private:
     std::string where_;

@@ -297,4 +297,17 @@ void TorchPickle::verify() const {
     for (const std::string_view name : storages_) zip_.verify(name);
 }
 
+void TorchPickle::verify_storage_of(const void* element, const std::function<void()>& after_part) const {
+    const auto* const address = static_cast<const char*>(element);
+    for (const std::string_view name : storages_) {
+        const std::string_view content = zip_.find(name)->content;
+        if (std::less()(address, content.data()) || !std::less()(address, content.data() + content.size()))
+            continue;
+        if (verified_.contains(name)) return;
+        zip_.verify(name, after_part);
+        verified_.insert(name);
+        return;
+    }
+}
+
 }  // namespace drover

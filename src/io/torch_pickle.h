@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -112,10 +113,14 @@ class TorchPickle {
     PickleValue root() const;
     /// Reads every storage: Error when a checksum is wrong.
     void verify() const;
+    /// The same of the storage that has this element, unless it was verified before. `after_part` is called
+    /// every few megabytes.
+    void verify_storage_of(const void* element, const std::function<void()>& after_part) const;
 
   private:
     StoredZip zip_;
-    std::set<std::string_view> storages_;  ///< storages that the pickle names
+    std::set<std::string_view> storages_;          ///< storages that the pickle names
+    mutable std::set<std::string_view> verified_;  ///< of these
     std::unique_ptr<PickleNodes> nodes_;
 };
 
@@ -140,6 +145,10 @@ class TorchFile {
     const std::filesystem::path& path() const { return path_; }
     PickleValue root() const { return pickle_.root(); }
     void verify() const { pickle_.verify(); }
+    /// As TorchPickle's, with no more than a few megabytes in memory.
+    void verify_storage_of(const void* element) const {
+        pickle_.verify_storage_of(element, [this] { forget(); });
+    }
     /// Lets the memory of elements that were read be used for something else; they are read again when
     /// needed.
     void forget() const { file_.forget(); }

@@ -34,6 +34,11 @@ class TorchWeights {
     Tensor tensor(const SafetensorsEntry& entry) const;
     /// The elements where they are, for an entry of the header or part of a packed one.
     StridedTensor view(const SafetensorsEntry& entry) const;
+    /// Error when the file's checksum of the storage with this entry's elements is wrong; each storage is
+    /// read once.
+    void verify(const SafetensorsEntry& entry) const {
+        pickle_.verify_storage_of(view(entry).data, [this] { forget(); });
+    }
     /// Lets the memory of elements that were read be used for something else; they are read again when
     /// needed.
     void forget() const { file_.forget(); }

@@ -47,6 +47,10 @@ StridedTensor WeightFile::view(const SafetensorsEntry& entry) const {
     return StridedTensor::packed(std::get<SafetensorsFile>(file_).data_of(entry), entry.dtype, entry.shape);
 }
 
+void WeightFile::verify(const SafetensorsEntry& entry) const {
+    if (const auto* const torch = std::get_if<TorchWeights>(&file_)) torch->verify(entry);
+}
+
 void WeightFile::forget() const {
     std::visit([](const auto& file) { file.forget(); }, file_);
 }

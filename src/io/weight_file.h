@@ -19,6 +19,8 @@ class WeightFile {
     bool is_packed(std::string_view name) const;
     Tensor tensor(const SafetensorsEntry& entry) const;
     StridedTensor view(const SafetensorsEntry& entry) const;
+    /// As TorchWeights'; safetensors have no checksums.
+    void verify(const SafetensorsEntry& entry) const;
     void forget() const;
 
   private:

@@ -168,7 +168,7 @@ std::string kept_name(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path, TransformersRules rules) {
+TokenizerParts load_tokenizer_parts(const std::filesystem::path& path, TransformersRules rules) {
     namespace fs = std::filesystem;
     const bool is_folder = fs::is_directory(path);
     fs::path main = path;
@@ -210,7 +210,11 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& pat
         }
     }
     parts.fingerprint = hash.hex();
-    return std::make_shared<PipelineTokenizer>(std::move(parts));
+    return parts;
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path, TransformersRules rules) {
+    return std::make_shared<PipelineTokenizer>(load_tokenizer_parts(path, rules));
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& folder) {

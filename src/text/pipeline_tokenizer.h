@@ -33,6 +33,9 @@ struct TokenizerParts {
 /// The parts that a tokenizer.json describes. Error names what is not supported.
 TokenizerParts parts_of(TokenizerJson description, std::string_view where);
 
+/// What load_tokenizer() makes a tokenizer of, for those who need its vocabulary.
+TokenizerParts load_tokenizer_parts(const std::filesystem::path& path, TransformersRules rules);
+
 /// A tokenizer that works like Hugging Face's library: added tokens are cut out, the rest is normalized and
 /// cut into pieces, and the model encodes each piece.
 class PipelineTokenizer : public Tokenizer {

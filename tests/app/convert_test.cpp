@@ -4,6 +4,7 @@
 
 #include "core/json.h"
 #include "io/model_folder.h"
+#include "io/raw_files.h"
 #include "support/golden.h"
 #include "support/run_drover.h"
 
@@ -113,10 +114,15 @@ TEST(ConvertCommand, AModelOfMetaBecomesAFolder) {
     EXPECT_EQ(
         test::run_drover("generate --model " + out + ids).output,
         test::run_drover("generate --model " + test::golden_path("generate/llama").string() + ids).output);
-    const test::Outcome cut =
-        run("convert --convert_from_full_state --input_dir " + meta + " --output_dir " + out + "/cut");
-    EXPECT_EQ(cut.exit_code, 1);
-    EXPECT_NE(cut.output.find("is not cut directly"), std::string::npos) << cut.output;
+    // It is cut without a folder between.
+    const std::string cut =
+        "convert --convert_from_full_state --tp_size 2 --qkv_linear --kv_size_multiplier 1 ";
+    ASSERT_EQ(run(cut + "--input_dir " + meta + " --output_dir " + out + "/cut").exit_code, 0);
+    ASSERT_EQ(run("convert --convert_to_full_state --config " + out + " --input_dir " + out +
+                  "/cut --output_dir " + out + "/joined --output_format safetensors")
+                  .exit_code,
+              0);
+    expect_same_weights(folder / "joined", test::golden_path("generate/llama"));
 }
 
 TEST(ConvertCommand, AShardedStateDictOfFsdpBecomesAFolder) {
@@ -130,6 +136,26 @@ TEST(ConvertCommand, AShardedStateDictOfFsdpBecomesAFolder) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
     expect_same_weights(folder / "full", test::golden_path("generate/llama"));
     EXPECT_TRUE(fs::exists(folder / "full/config.json"));
+}
+
+TEST(ConvertCommand, WritesGguf) {
+    test::TemporaryFolder folder;
+    const std::string model = test::golden_path("generate/llama").string();
+    const auto size_of = [&](const std::string& words, const std::string& name) {
+        const test::Outcome outcome = run("convert --output_format gguf --input_dir " + model +
+                                          " --output_dir " + (folder / name).string() + " " + words);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+        EXPECT_NE(outcome.output.find("There is no tokenizer"), std::string::npos) << outcome.output;
+        return fs::file_size(folder / (name + "/model.gguf"));
+    };
+    const auto full = size_of("", "full"), half = size_of("--dtype float16", "half");
+    EXPECT_LT(half, full);
+    EXPECT_EQ(size_of("--dtype q8_0", "eighth"), half);  // rows of 16 and 24 elements are not quantized
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder / "full"), fs::directory_iterator()), 1);
+    const test::Outcome meta =
+        run("convert --output_format gguf --input_dir " + test::golden_path("meta/llama2").string() +
+            " --output_dir " + (folder / "meta").string());
+    EXPECT_EQ(meta.exit_code, 0) << meta.output;
 }
 
 TEST(ConvertCommand, ATiedHeadIsNotInSafetensors) {
@@ -164,6 +190,25 @@ TEST(ConvertCommand, OneFormOfRanksToTheOther) {
     }
 }
 
+TEST(ConvertCommand, PadsHeadsAndTakesTheirNumbersFromAConfigurationOfNxdTraining) {
+    test::TemporaryFolder folder;
+    const std::string out = folder.path().string(), golden = nxd("gqa_padded_trn1");
+    test::write_raw(folder / "run.yaml",
+                    "name: llama\ntrainer:\n  odd: {a: 1}\nmodel:  # sizes\n  # of a run\n  num_layers: 1\n"
+                    "  hidden_size: 12\n  num_attention_heads: 6\n  num_kv_heads: 2\n  fusions:\n"
+                    "    softmax: True\nprecision:\n  type: mixed\n");
+    const std::string flags =
+        " --pad_attn_heads True --kv_replicator 2 --qkv_linear True --nxdt_yaml_config " + out + "/run.yaml";
+    const test::Outcome cut = run("convert --convert_from_full_state --tp_size 4 --input_dir " + golden +
+                                  "/full.safetensors --output_dir " + out + "/cut" + flags);
+    EXPECT_EQ(cut.exit_code, 0) << cut.output;
+    const test::Outcome joined = run("convert --convert_to_full_state --input_dir " + out +
+                                     "/cut --output_dir " + out + "/full" + flags);
+    EXPECT_EQ(joined.exit_code, 0) << joined.output;
+    expect_same_weights(folder / "full/checkpoint.pt", golden + "/full.safetensors");
+    EXPECT_GT(fs::file_size(folder / "cut/model/dp_rank_00_tp_rank_03_pp_rank_00.pt"), 0u);
+}
+
 TEST(ConvertCommand, RefusesWhatItCannotDoAndWritesNothing) {
     test::TemporaryFolder folder;
     const std::string full = nxd("gqa_trn1") + "/full.safetensors", ranks = nxd("gqa_trn1") + "/model";
@@ -183,16 +228,27 @@ TEST(ConvertCommand, RefusesWhatItCannotDoAndWritesNothing) {
     expect(2, "--convert_from_full_state --kv_size_multiplier 2 --input_dir " + full,
            "--kv_size_multiplier is given without --qkv_linear");
     expect(2, "--convert_from_full_state --pad_attn_heads --input_dir " + full,
-           "--pad_attn_heads is not supported");
-    expect(2, "--convert_from_full_state --i_tp_round_factor 4 --input_dir " + full, "--i_tp_round_factor");
+           "--pad_attn_heads is given without --qkv_linear");
+    expect(2, "--output_format bin --i_tp_round_factor 4 --input_dir " + full, "no ranks are cut or joined");
+    expect(1, "--convert_from_full_state --i_tp_round_factor 4 --input_dir " + full, "the model has none");
     expect(
         2,
         "--convert_from_full_state --model_style megatron --qkv_linear --kv_size_multiplier 2 --input_dir " +
             full,
         "megatron");
-    expect(2, "--convert_from_full_state --nxdt_yaml_config a.yaml --input_dir " + full,
-           "--nxdt_yaml_config");
+    expect(2, "--convert_from_full_state --config a.json --nxdt_yaml_config a.yaml --input_dir " + full,
+           "Both --config and --nxdt_yaml_config");
+    expect(2, "--convert_to_full_state --output_format gguf --nxdt_yaml_config a.yaml --input_dir " + ranks,
+           "a GGUF file needs the whole config");
+    test::write_raw(folder / "a.yaml", "model:\n  num_layers: many\n");
+    expect(1,
+           "--convert_from_full_state --nxdt_yaml_config " + (folder / "a.yaml").string() + " --input_dir " +
+               full,
+           "a.yaml, model, has no positive number \"num_layers\"");
     expect(2, "--output_format bin --max_shard_size 5 --input_dir " + full, "--max_shard_size is \"5\"");
+    expect(2, "--output_format gguf --max_shard_size 5GB --input_dir " + full, "--max_shard_size is given");
+    expect(2, "--output_format bin --dtype q8_0 --input_dir " + full, "--dtype q8_0 is given");
+    expect(1, "--output_format gguf --input_dir " + test::golden_path("dcp/fsdp").string(), "Add --config");
     expect(2, "--convert_from_full_state --hw_backend trn3 --input_dir " + full, "--hw_backend");
     expect(1, "--convert_from_full_state --input_dir missing", "no such file or folder");
     expect(1, "--convert_from_full_state --n_layers 4 --input_dir " + full, "the model has 5 layers");

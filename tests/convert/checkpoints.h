@@ -64,6 +64,8 @@ struct NxdCase {
                     .coalesce_qkv = style == "coalesced",
                     .megatron = json.value("model_style", std::string()) == "megatron",
                     .kv_multiplier = json.value("kv_size_multiplier", std::int64_t{1}),
+                    .pads_heads = json.value("pad_attn_heads", false),
+                    .inner_multiple = json.value("i_tp_round_factor", std::int64_t{0}),
                     .xser = json.value("xser", false),
                     .config = ModelConfig::from_path(folder)};
         if (json.value("hw_backend", std::string()) == "trn2") settings.order = KvSlots::Order::adjacent;

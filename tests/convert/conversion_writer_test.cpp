@@ -9,6 +9,8 @@
 #include <fstream>
 
 #include "convert/checkpoints.h"
+#include "convert/dcp_checkpoint.h"
+#include "convert/meta_checkpoint.h"
 #include "io/raw_files.h"
 #include "support/errors.h"
 
@@ -199,6 +201,101 @@ TEST(ConversionWriter, NeverReplacesWhatIsThere) {
     EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"model.safetensors"});
     write(ModelFormat::bin);
     EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"model.safetensors", "pytorch_model.bin"}));
+}
+
+TEST(ConversionWriter, KeepsASecondConversionOutOfTheFolder) {
+    const FullCheckpoint model(test::golden_path("hf/llama-single"), {});
+    const ConversionPlan plan = plan_model(whole_model(model, {}), ModelFormat::bin, 1 << 20);
+    TemporaryFolder folder;
+    bool was_refused = false;
+    write_conversion(plan, model, folder.path(), [&](std::uint64_t, std::uint64_t) {
+        if (was_refused) return;
+        test::expect_error([&] { write_conversion(plan, model, folder.path()); },
+                           {"Another process is converting into", folder.path().string(), "--output_dir"});
+        was_refused = true;
+    });
+    EXPECT_TRUE(was_refused);
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"pytorch_model.bin"});
+    // What a process that ended left behind keeps nothing out.
+    fs::create_directory(folder / "again");
+    test::write_raw(folder / "again/convert.lock", "");
+    write_conversion(plan, model, folder / "again");
+    EXPECT_EQ(names_in(folder / "again"), std::vector<std::string>{"pytorch_model.bin"});
+}
+
+/// Changes one bit of these elements of a tensor in a file.
+void damage_elements(const fs::path& file, const std::string& elements) {
+    std::string bytes = test::read_raw(file);
+    const auto at = bytes.find(elements);
+    ASSERT_NE(at, std::string::npos) << file;
+    bytes[at + elements.size() / 2] ^= 1;
+    fs::permissions(file, fs::perms::owner_write, fs::perm_options::add);
+    test::write_raw(file, bytes);
+}
+
+std::string elements_of(const TensorSource& source, std::size_t item) {
+    const StridedTensor view = source.view(item);
+    return {reinterpret_cast<const char*>(view.data),
+            static_cast<std::size_t>(view.rows() * view.columns() * (bits_of(view.dtype) / 8))};
+}
+
+TEST(ConversionWriter, FindsDamagedElementsByTheirChecksum) {
+    TemporaryFolder folder;
+    const auto expect_found = [&](const TensorSource& source, const ConversionPlan& plan,
+                                  const std::string& name) {
+        SCOPED_TRACE(name);
+        test::expect_error([&] { write_conversion(plan, source, folder / "out"); },
+                           {name, "is damaged: the checksum of its entry"});
+        for (const std::string& made : names_in(folder / "out"))
+            EXPECT_TRUE(made.starts_with("convert.")) << made;
+        fs::remove_all(folder / "out");
+    };
+    const auto whole = [](std::vector<PlannedTensor> tensors) {
+        return plan_model(std::move(tensors), ModelFormat::checkpoint, 0);
+    };
+    const auto copied = [&](const char* golden) {
+        fs::copy(test::golden_path(golden), folder / golden, fs::copy_options::recursive);
+        return folder / golden;
+    };
+    fs::create_directories(folder / "hf");
+    fs::create_directories(folder / "nxd");
+    fs::create_directories(folder / "meta");
+    fs::create_directories(folder / "dcp");
+    {
+        const FullCheckpoint model(copied("hf/llama-sharded-bin"), {});
+        damage_elements(folder / "hf/llama-sharded-bin/pytorch_model-00001-of-00002.bin",
+                        elements_of(model, 3));
+        expect_found(model, whole(whole_model(model, {})), "pytorch_model-00001-of-00002.bin");
+    }
+    for (const char* name : {"gqa_padded_trn1", "gqa_trn1_fused"}) {  // one of them with a file per tensor
+        const std::string golden = fmt::format("nxd/{}", name);
+        const ShardedCheckpoint shards = test::open_shards(copied(golden.c_str()));
+        for (std::size_t i = 0; i < shards.items().size(); ++i)
+            if (shards.items()[i].name == "model.layers.0.mlp.down_proj.weight") {
+                const std::string elements = elements_of(shards, i);
+                shards.forget();
+                for (const fs::path& file : shards.files())
+                    if (test::read_raw(file).find(elements) != std::string::npos) {
+                        damage_elements(file, elements);
+                        break;
+                    }
+                break;
+            }
+        expect_found(shards, plan_same_shards(shards, {}), shards.is_xser() ? "tensor_" : "tp_rank_00");
+    }
+    {
+        const MetaCheckpoint meta(copied("meta/llama2"));
+        damage_elements(folder / "meta/llama2/consolidated.00.pth", elements_of(meta, 2));
+        expect_found(meta, whole(meta.tensors()), "consolidated.00.pth");
+    }
+    {
+        const DcpCheckpoint chunks(copied("dcp/fsdp"), "model");
+        const std::string elements = elements_of(chunks, 4);
+        chunks.forget();
+        for (const fs::path& file : chunks.files())
+            if (test::read_raw(file).find(elements) != std::string::npos) damage_elements(file, elements);
+        expect_found(chunks, whole(chunks.tensors()), ".distcp");
+    }
 }
 
 TEST(ConversionWriter, MemoryDoesNotGrowWithTheModel) {

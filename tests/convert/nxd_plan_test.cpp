@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "convert/checkpoints.h"
+#include "convert/dcp_checkpoint.h"
+#include "convert/meta_checkpoint.h"
 #include "support/errors.h"
 
 namespace drover {
@@ -42,7 +44,9 @@ TEST_P(NxdPlan, AFullModelIsCutAsTheReferenceCutsIt) {
 
 TEST_P(NxdPlan, RanksAreJoinedToTheFullModel) {
     const ShardedCheckpoint shards = open_shards(golden_.folder);
-    NxdSettings settings{.kv_multiplier = golden_.settings.kv_multiplier, .config = golden_.settings.config};
+    NxdSettings settings{.kv_multiplier = golden_.settings.kv_multiplier,
+                         .pads_heads = golden_.settings.pads_heads,
+                         .config = golden_.settings.config};
     for (const bool order_is_given : {true, false}) {
         if (order_is_given) settings.order = golden_.settings.order.value_or(KvSlots::Order::interleaved);
         const auto format = order_is_given ? ModelFormat::safetensors : ModelFormat::checkpoint;
@@ -66,6 +70,7 @@ TEST_P(NxdPlan, TheOtherFormHasTheSameTensors) {
 INSTANTIATE_TEST_SUITE_P(Cases, NxdPlan,
                          ::testing::Values("mha_coalesced", "gqa_plain_old_names", "gqa_trn1",
                                            "gqa_trn1_fused", "megatron", "megatron_linear", "gqa_trn2",
+                                           "gqa_padded_trn1", "gqa_padded_trn2", "mixtral_rounded",
                                            "mixtral"),
                          [](const auto& name) { return std::string(name.param); });
 
@@ -107,6 +112,75 @@ TEST(NxdRoundTrip, GivesEveryFamilyBackBitForBit) {
     for (const char* name : {"hf/mixtral-fused", "hf/mixtral-published"})
         expect_round_trip(
             name, {.sizes = {.experts = 3}, .config = ModelConfig::from_path(test::golden_path(name))});
+}
+
+TEST(NxdRoundTrip, PartsOfMetaAndFsdpAreCutLikeAFolder) {
+    const auto path = test::golden_path("generate/llama");
+    const FullCheckpoint model(path, {});
+    const MetaCheckpoint meta(test::golden_path("meta/llama2"));
+    const DcpCheckpoint chunks(test::golden_path("dcp/fsdp"), "model");
+    const NxdSettings settings{.sizes = {.tensor = 2, .pipeline = 2},
+                               .qkv_linear = true,
+                               .kv_multiplier = 2,
+                               .config = ModelConfig::from_path(path)};
+    TemporaryFolder folder;
+    write_conversion(plan_shards_of_model(model, settings), model, folder / "folder");
+    write_conversion(plan_shards_of_model(meta.tensors(), settings), meta, folder / "meta", {},
+                     {.buffer_bytes = 64, .flush_bytes = 1000});
+    write_conversion(plan_shards_of_model(chunks.tensors(), settings), chunks, folder / "fsdp");
+    const ShardedCheckpoint expected = open_shards(folder / "folder");
+    for (const char* name : {"meta", "fsdp"}) {
+        const ShardedCheckpoint found = open_shards(folder / name);
+        for (std::int64_t tensor = 0; tensor < 2; ++tensor)
+            for (std::int64_t pipeline = 0; pipeline < 2; ++pipeline)
+                EXPECT_EQ(content_of_rank(found, {.tensor = tensor, .pipeline = pipeline}),
+                          content_of_rank(expected, {.tensor = tensor, .pipeline = pipeline}))
+                    << name;
+    }
+}
+
+TEST(NxdRoundTrip, SeparateProjectionsAreJoinedWhereTheFlagsSpeakOfOneLayer) {
+    const NxdCase golden("gqa_plain_old_names");
+    const ShardedCheckpoint shards = open_shards(golden.folder);
+    TemporaryFolder folder;
+    write_conversion(
+        plan_model(model_of_shards(
+                       shards, {.qkv_linear = true, .kv_multiplier = 4, .config = golden.settings.config}),
+                   ModelFormat::checkpoint, 0),
+        shards, folder.path());
+    EXPECT_EQ(content_of_model(folder / "checkpoint.pt"), content_of_model(golden.full()));
+}
+
+TEST(NxdPadding, SaysWhatDoesNotFit) {
+    const NxdCase heads("gqa_padded_trn1"), experts("mixtral_rounded"), plain("gqa_plain_old_names");
+    const ShardedCheckpoint padded = open_shards(heads.folder), rounded = open_shards(experts.folder),
+                            separate = open_shards(plain.folder);
+    NxdSettings settings = heads.settings;
+    settings.pads_heads = false;
+    settings.kv_multiplier = 1;
+    expect_error([&] { model_of_shards(padded, settings); }, {"2 key/value heads", "4 tensor ranks"});
+    settings.kv_multiplier = 2;
+    expect_error([&] { model_of_shards(padded, settings); },
+                 {"4, which do not divide the 6 query heads", "--pad_attn_heads"});
+    expect_error([&] { model_of_shards(separate, {.pads_heads = true}); },
+                 {"--pad_attn_heads is given", "no layer with q, k and v"});
+    const FullCheckpoint model(heads.full(), {});
+    expect_error(
+        [&] {
+            plan_shards_of_model(model, {.sizes = {.tensor = 4}, .qkv_linear = true, .pads_heads = true});
+        },
+        {"--pad_attn_heads the numbers of heads are needed", "--config"});
+    settings = heads.settings;
+    settings.inner_multiple = 4;
+    expect_error([&] { plan_shards_of_model(model, settings); },
+                 {"--i_tp_round_factor", "the model has none"});
+    expect_error([&] { model_of_shards(padded, settings); }, {"--i_tp_round_factor", "the model has none"});
+    settings = experts.settings;
+    settings.inner_multiple = 7;
+    expect_error([&] { model_of_shards(rounded, settings); },
+                 {"has a width of 6 on a rank", "--i_tp_round_factor it would have 7"});
+    settings.config.reset();
+    expect_error([&] { model_of_shards(rounded, settings); }, {"intermediate_size is needed", "--config"});
 }
 
 TEST(NxdRoundTrip, ATiedModelHasItsHeadOnTheLastStage) {

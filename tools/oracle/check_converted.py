@@ -50,7 +50,7 @@ def check_ranks(case, settings, folder):
     full = load_file(golden / "full.safetensors")
     flags = []
     for flag in ["tp_size", "pp_size", "ep_size", "virtual_pp_size", "kv_size_multiplier", "hw_backend",
-                 "model_style"]:
+                 "model_style", "pad_attn_heads", "i_tp_round_factor"]:
         if flag in settings:
             flags += [f"--{flag}", settings[flag]]
     style = settings["style"]

@@ -30,18 +30,18 @@ sys.modules[module.__name__] = module
 HIDDEN, HEADS, HEAD, INNER, VOCABULARY = 16, 8, 2, 8, 8
 
 
-def full_model(layers, kv_heads, experts=0, bias=False):
+def full_model(layers, kv_heads, experts=0, bias=False, heads=HEADS):
     """A state dict with random weights in bfloat16."""
     random = generator(layers * 100 + kv_heads * 10 + experts)
     draw = lambda *shape: torch.randn(*shape, generator=random).bfloat16()
     weights = {"model.embed_tokens.weight": draw(VOCABULARY, HIDDEN)}
     for i in range(layers):
         layer = f"model.layers.{i}."
-        for part, rows in [("q", HEADS * HEAD), ("k", kv_heads * HEAD), ("v", kv_heads * HEAD)]:
+        for part, rows in [("q", heads * HEAD), ("k", kv_heads * HEAD), ("v", kv_heads * HEAD)]:
             weights[f"{layer}self_attn.{part}_proj.weight"] = draw(rows, HIDDEN)
             if bias:
                 weights[f"{layer}self_attn.{part}_proj.bias"] = draw(rows)
-        weights[f"{layer}self_attn.o_proj.weight"] = draw(HIDDEN, HEADS * HEAD)
+        weights[f"{layer}self_attn.o_proj.weight"] = draw(HIDDEN, heads * HEAD)
         if experts:
             weights[f"{layer}block_sparse_moe.gate.weight"] = draw(experts, HIDDEN)
             for e in range(experts):
@@ -59,30 +59,32 @@ def full_model(layers, kv_heads, experts=0, bias=False):
     return weights
 
 
-def slots(kv_heads, multiplier, adjacent):
-    """For every repeated key/value head: the head that it is, and the query heads that use it."""
-    queries = HEADS // (kv_heads * multiplier)
+def slots(kv_heads, multiplier, adjacent, heads, places):
+    """For every repeated key/value head: the head that it is, and the query heads that use it. There are more places
+    than query heads where these are padded: None stands for zeros."""
+    group, size = heads // kv_heads, places // (kv_heads * multiplier)
     result = []
     for head in range(kv_heads):
+        queries = [head * group + i for i in range(group)] + [None] * (places // kv_heads - group)
         for copy in range(multiplier):
-            first = (head * multiplier + copy) * queries
             place = head * multiplier + copy if adjacent else copy * kv_heads + head
-            result.append((place, head, list(range(first, first + queries))))
-    return [(head, heads) for _, head, heads in sorted(result)]
+            result.append((place, head, queries[copy * size : (copy + 1) * size]))
+    return [(head, queries) for _, head, queries in sorted(result, key=lambda entry: entry[0])]
 
 
 def rows_of_heads(tensor, heads):
-    return torch.cat([tensor[h * HEAD : (h + 1) * HEAD] for h in heads])
+    zeros = torch.zeros_like(tensor[:HEAD])
+    return torch.cat([zeros if h is None else tensor[h * HEAD : (h + 1) * HEAD] for h in heads])
 
 
-def attention(weights, layer, tp, rank, style, kv_heads, multiplier, adjacent, megatron):
+def attention(weights, layer, tp, rank, style, kv_heads, multiplier, adjacent, megatron, heads, pads):
     """The attention weights of a rank: style is plain, coalesced, linear (qkv_linear) or fused."""
     prefix = f"{layer}self_attn."
     output = weights[prefix + "o_proj.weight"]
     shard = {}
     fields = [f for f in ["weight", "bias"] if f"{prefix}q_proj.{f}" in weights]
     if style in ["linear", "fused"] and not megatron:
-        mine = slots(kv_heads, multiplier, adjacent)
+        mine = slots(kv_heads, multiplier, adjacent, heads, -(-heads // tp) * tp if pads else heads)
         here = len(mine) // tp
         mine = mine[rank * here : (rank + 1) * here]
         query_heads = [h for _, heads in mine for h in heads]
@@ -111,15 +113,25 @@ def attention(weights, layer, tp, rank, style, kv_heads, multiplier, adjacent, m
     return shard
 
 
-def feed_forward(weights, layer, tp, rank, experts, ep, ep_rank):
+def padded(part, dim, factor):
+    """Zeros behind a rank's part of the feed-forward, up to a multiple of `factor`."""
+    if not factor:
+        return part
+    shape = list(part.shape)
+    shape[dim] = -shape[dim] % factor
+    return torch.cat([part, part.new_zeros(shape)], dim=dim)
+
+
+def feed_forward(weights, layer, tp, rank, experts, ep, ep_rank, factor):
     if not experts:
         parts = [weights[f"{layer}mlp.{part}_proj.weight"].chunk(tp)[rank] for part in ["gate", "up"]]
         down = weights[f"{layer}mlp.down_proj.weight"].chunk(tp, dim=1)[rank].clone()
         return {f"{layer}mlp.gate_up_proj.weight": torch.cat(parts), f"{layer}mlp.down_proj.weight": down}
     mine = range(ep_rank * experts // ep, (ep_rank + 1) * experts // ep)
     expert = lambda e, part: weights[f"{layer}block_sparse_moe.experts.{e}.{part}.weight"]
-    gate_up = [torch.cat([expert(e, part).t().chunk(tp, dim=1)[rank] for part in ["w1", "w3"]], dim=1) for e in mine]
-    down = [expert(e, "w2").t().chunk(tp, dim=0)[rank] for e in mine]
+    gate_up = [torch.cat([padded(expert(e, part).t().chunk(tp, dim=1)[rank], 1, factor) for part in ["w1", "w3"]], dim=1)
+               for e in mine]
+    down = [padded(expert(e, "w2").t().chunk(tp, dim=0)[rank], 0, factor) for e in mine]
     folder = f"{layer}mlp.expert_mlps.mlp_op."
     return {folder + "gate_up_proj.weight": torch.stack(gate_up), folder + "down_proj.weight": torch.stack(down)}
 
@@ -144,13 +156,15 @@ def shard_of(weights, case, tp_rank, pp_rank, ep_rank):
         if ep_rank == 0:
             shard.update(attention(weights, layer, tp, tp_rank, case["style"], case["kv_heads"],
                                    case.get("kv_size_multiplier", 1), case.get("hw_backend") == "trn2",
-                                   case.get("model_style") == "megatron"))
+                                   case.get("model_style") == "megatron", case.get("heads", HEADS),
+                                   case.get("pad_attn_heads", False)))
             if experts:
                 router = weights[f"{layer}block_sparse_moe.gate.weight"]
                 shard[f"{layer}mlp.router.linear_router.weight"] = router
             for norm in ["input_layernorm", "post_attention_layernorm"]:
                 shard[f"{layer}{norm}.weight"] = weights[f"{layer}{norm}.weight"]
-        shard.update(feed_forward(weights, layer, tp, tp_rank, experts, case.get("ep_size", 1), ep_rank))
+        shard.update(feed_forward(weights, layer, tp, tp_rank, experts, case.get("ep_size", 1), ep_rank,
+                                  case.get("i_tp_round_factor", 0)))
     if pp_rank == pp - 1 and ep_rank == 0:
         shard["model.norm.weight"] = weights["model.norm.weight"]
         shard["lm_head.weight"] = weights["lm_head.weight"].chunk(tp)[tp_rank].clone()
@@ -198,16 +212,24 @@ CASES = {
                            hw_backend="trn1", bias=True, xser=True),
     "gqa_trn2": dict(layers=1, kv_heads=2, style="linear", tp_size=4, pp_size=1, kv_size_multiplier=4,
                      hw_backend="trn2"),
+    "gqa_padded_trn1": dict(layers=1, kv_heads=2, heads=6, style="linear", tp_size=4, pp_size=1, kv_size_multiplier=2,
+                            hw_backend="trn1", pad_attn_heads=True, bias=True),
+    "gqa_padded_trn2": dict(layers=1, kv_heads=2, heads=6, style="fused", tp_size=8, pp_size=1, kv_size_multiplier=4,
+                            hw_backend="trn2", pad_attn_heads=True),
+    "mixtral_rounded": dict(layers=1, kv_heads=2, style="linear", tp_size=2, pp_size=1, ep_size=2, experts=4,
+                            i_tp_round_factor=3),
     "mixtral": dict(layers=2, kv_heads=2, style="linear", tp_size=2, pp_size=2, ep_size=2, experts=4, xser=True),
 }
 
 
 def config_of(case):
     config = {"model_type": "mixtral" if "experts" in case else "llama", "hidden_size": HIDDEN,
-              "intermediate_size": INNER, "num_attention_heads": HEADS, "num_key_value_heads": case["kv_heads"],
+              "intermediate_size": INNER, "num_attention_heads": case.get("heads", HEADS), "num_key_value_heads": case["kv_heads"],
               "num_hidden_layers": case["layers"], "vocab_size": VOCABULARY, "max_position_embeddings": 32}
     if "experts" in case:
         config.update(num_local_experts=case["experts"], num_experts_per_tok=2)
+    if "heads" in case:
+        config["head_dim"] = HEAD
     if case.get("bias"):
         config["attention_bias"] = True
     return config
@@ -218,7 +240,8 @@ def main():
     for name, case in CASES.items():
         folder = GOLDEN / "nxd" / name
         (folder / "model").mkdir(parents=True)
-        weights = full_model(case["layers"], case["kv_heads"], case.get("experts", 0), case.get("bias", False))
+        weights = full_model(case["layers"], case["kv_heads"], case.get("experts", 0), case.get("bias", False),
+                             case.get("heads", HEADS))
         write_tensors(folder / "full.safetensors", weights)
         write_json(folder / "config.json", config_of(case))
         write_json(folder / "case.json", case)
