@@ -127,15 +127,26 @@ std::vector<PlannedFile> xser_files(const std::string& path, std::vector<Planned
     }
     references.end_dict();
     types.end_dict();
+    std::vector<PlannedFile> files = nested_files(path, references, std::move(tensors), true);
+    files.insert(files.begin() + 1, archived(path + ".info.pt", types, {}));
+    return files;
+}
+
+std::vector<PlannedFile> nested_files(const std::string& path, const PickleWriter& pickle,
+                                      std::vector<PlannedTensor> tensors, bool xser) {
     std::vector<PlannedFile> files;
-    files.push_back(archived(path, references, {}));
-    files.push_back(archived(path + ".info.pt", types, {}));
+    if (!xser) {
+        files.push_back(archived(path, pickle, std::move(tensors)));
+        return files;
+    }
+    files.push_back(archived(path, pickle, {}));
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-        PickleWriter pickle;
-        pickle.tensor(tensors[i].dtype, tensors[i].shape);
+        PickleWriter one_tensor;
+        one_tensor.tensor(tensors[i].dtype, tensors[i].shape);
         std::vector<PlannedTensor> one;
         one.push_back(std::move(tensors[i]));
-        files.push_back(archived(fmt::format("{}.tensors/tensor_{}.pt", path, i), pickle, std::move(one)));
+        files.push_back(
+            archived(fmt::format("{}.tensors/tensor_{}.pt", path, i), one_tensor, std::move(one)));
     }
     return files;
 }

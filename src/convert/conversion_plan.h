@@ -73,6 +73,10 @@ PlannedFile torch_file(std::string path, std::vector<PlannedTensor> tensors);
 /// The same as torch_xla saves it: a dict of references, a file per tensor, and one with their types and
 /// shapes.
 std::vector<PlannedFile> xser_files(const std::string& path, std::vector<PlannedTensor> tensors);
+/// A file with any value, whose pickle has the tensors in this order; with `xser` it refers to them by
+/// number, and each has a file of its own.
+std::vector<PlannedFile> nested_files(const std::string& path, const PickleWriter& pickle,
+                                      std::vector<PlannedTensor> tensors, bool xser);
 
 /// Makes a tensor of parts that follow each other along one dimension.
 class TensorBuilder {

@@ -69,6 +69,14 @@ void PickleWriter::end_dict() {
     bytes_ += 'u';
 }
 
+void PickleWriter::begin_list() {
+    bytes_ += "](";
+}
+
+void PickleWriter::end_list() {
+    bytes_ += 'e';
+}
+
 void PickleWriter::text(std::string_view value) {
     put_text(bytes_, value);
 }
@@ -84,6 +92,12 @@ void PickleWriter::real(double value) {
 
 void PickleWriter::boolean(bool value) {
     bytes_ += value ? '\x88' : '\x89';
+}
+
+void PickleWriter::reals(const std::vector<double>& values) {
+    bytes_ += '(';
+    for (const double value : values) real(value);
+    bytes_ += 't';
 }
 
 void PickleWriter::name(std::string_view module, std::string_view name) {

@@ -11,7 +11,7 @@
 /// Files as torch.save writes them: a zip archive of a pickle and one uncompressed entry per storage.
 namespace drover {
 
-/// Writes a pickle, one value after the other. Dicts hold keys and values by turns. Ends where the last
+/// Writes a pickle, one value after the other. Dicts hold keys and values by turns. Ends where the outermost
 /// dict ends, or with the one value outside any dict.
 class PickleWriter {
   public:
@@ -19,10 +19,14 @@ class PickleWriter {
 
     void begin_dict();
     void end_dict();
+    void begin_list();
+    void end_list();
     void text(std::string_view value);
     void integer(std::int64_t value);
     void real(double value);
     void boolean(bool value);
+    /// A tuple of numbers.
+    void reals(const std::vector<double>& values);
     /// A packed tensor on the CPU with a storage of its own. Returns the storage's number, from 0 on.
     std::size_t tensor(DType dtype, const std::vector<std::int64_t>& shape);
     /// Another tensor of that shape with the elements of an earlier one.
