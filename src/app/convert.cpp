@@ -426,8 +426,8 @@ void add_convert_command(CLI::App& app) {
                         "a file of safetensors or bin is closed before it would be larger; 5GB when empty");
     command->add_option(
         "--config", options->config,
-        "config.json; needed for --kv_size_multiplier and --fuse_qkv, and taken from beside the "
-        "weights when empty");
+        "config.json; needed for --kv_size_multiplier, --pad_attn_heads, --fuse_qkv and gguf, and taken from "
+        "beside the weights when empty");
     command->add_option("--tp_size", options->tensor, "tensor ranks; counted when files per rank are read")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
     command->add_option("--pp_size", options->pipeline, "pipeline ranks, likewise")
