@@ -222,7 +222,8 @@ OptimizerFacts DcpCheckpoint::optimizer() const {
     CommonStep step(folder_.string());
     if (const auto found = states_.find("step"); found != states_.end())
         for (const Entry& entry : found->second) {
-            const std::size_t item = entry.parts.at(0).item;
+            if (entry.parts.empty()) continue;
+            const std::size_t item = entry.parts.front().item;
             view(item);
             step.add(open_.at(item)->root().number(), entry.name);
         }

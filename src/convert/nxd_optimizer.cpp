@@ -98,6 +98,7 @@ struct NxdOptimizer::Kind : RankedTensors {
         sizes_ = sizes;
     }
     const TensorSource::Item& item(std::size_t index) const override { return locals[index].whole; }
+    std::size_t ranks() const { return ranks_.size(); }
     void add(const ShardRank& rank, Local local) {
         ranks_[rank].emplace_back(local.whole.name, locals.size());
         locals.push_back(std::move(local));
@@ -145,6 +146,11 @@ NxdOptimizer::NxdOptimizer(const fs::path& step_folder, const ShardedCheckpoint&
                             optim_remedy);
             read_rank(rank, files, model, step);
         }
+    for (const auto& [name, kind] : kinds_)
+        if (kind->ranks() != static_cast<std::size_t>(sizes_.tensor * sizes_.pipeline))
+            throw Error(fmt::format("{}: {} ranks have a {} instead of {}.", folder_.string(), kind->ranks(),
+                                    quoted_name(name), sizes_.tensor * sizes_.pipeline),
+                        optim_remedy);
     facts_.updates = step.value();
 }
 

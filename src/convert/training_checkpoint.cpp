@@ -143,7 +143,7 @@ std::vector<PlannedTensor> with_published_experts(std::vector<PlannedTensor> ten
             header.entries.begin(), header.entries.end(), entry.begin,
             [](std::uint64_t at, const SafetensorsEntry& candidate) { return at < candidate.begin; }));
         const PlannedTensor& from = tensors[static_cast<std::size_t>(whole - header.entries.begin())];
-        const auto columns = static_cast<std::uint64_t>(entry.shape.back());
+        const auto columns = static_cast<std::uint64_t>(std::max<std::int64_t>(1, entry.shape.back()));
         published.push_back(rows_of(from, entry.name, entry.shape,
                                     static_cast<std::int64_t>((entry.begin - whole->begin) / columns),
                                     static_cast<std::int64_t>((entry.end - entry.begin) / columns)));

@@ -188,6 +188,8 @@ void ZeroCheckpoint::read_rank(const fs::path& file) {
     };
     const PickleValue masters =
         rank.optimizer[partitioned ? "fp32_flat_groups" : "single_partition_of_fp32_groups"];
+    if (masters.size() == 0)
+        throw Error(fmt::format("{} has no group of weights.", file.string()), zero_remedy);
     for (std::size_t i = 0; i < masters.size(); ++i)
         rank.vectors[std::string(master_kind)].push_back(vector_of(masters.at(i)));
 

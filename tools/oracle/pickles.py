@@ -140,7 +140,8 @@ def corpus():
         "attributes": saved({"a": marked}),
         "attributes_made": with_pickle(program(with_attributes())),
         "zero_optimizer": with_pickle(program(b"}X\x01\x00\x00\x00lcdeepspeed.runtime.fp16.loss_scaler\nLossScaler\n)\x81}X\x01\x00\x00\x00sK\x01sbs"
-                                              b"X\x01\x00\x00\x00zcdeepspeed.runtime.zero.config\nZeroStageEnum\nK\x02\x85Rs")),
+                                              b"X\x01\x00\x00\x00zcdeepspeed.runtime.zero.config\nZeroStageEnum\nK\x02\x85Rs"
+                                              b"X\x01\x00\x00\x00nc__builtin__\nset\n]\x85Rs")),
         "protocol4": saved({"a": torch.ones(3), "b": b"\xff"}, pickle_protocol=4),
         "generators": saved(generators),
         "tensor": with_pickle(program(tensor())),
