@@ -61,6 +61,7 @@ void TrainingRun::together(std::string_view doing, const std::function<void()>& 
 // the output folder
 
 void TrainingRun::lock_output_folder() {
+    if (settings_.loop.output_dir.empty()) return;
     folder_.emplace(processes_.group, messages(),
                     OutputFolderRequest{.folder = settings_.loop.output_dir,
                                         .steal_lock = settings_.checkpoints.steal_lock,
@@ -69,8 +70,7 @@ void TrainingRun::lock_output_folder() {
     folder_->take();
     if (settings_.do_train)
         resume_point_ =
-            agree_on_resume_point(processes_.group, settings_.checkpoints, settings_.loop.output_dir,
-                                  [this](const std::string& line) { say(line); });
+            agree_on_resume_point(processes_.group, settings_, [this](const std::string& line) { say(line); });
 }
 
 void TrainingRun::unlock_output_folder() {
@@ -151,7 +151,7 @@ void TrainingRun::make_engine() {
         *engine_, model_.config, *backend_, **mesh_,
         [this](const fs::path& folder) {
             write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
-                              *model_.tokenizer, settings_.record.values);
+                              model_.tokenizer.get(), settings_.record.values);
         },
         CheckpointOptions{.with_optimizer = !settings_.checkpoints.save_only_model,
                           .buffer_bytes = limits().checkpoint_buffer(*engine_),
@@ -164,7 +164,7 @@ RunFacts TrainingRun::facts() const {
     const TrainerSettings& loop = settings_.loop;
     return {
         .data = tokens_.train_hash,
-        .tokenizer = model_.tokenizer->fingerprint(),
+        .tokenizer = model_.tokenizer ? model_.tokenizer->fingerprint() : "",
         .total_batch = loop.per_device_train_batch_size * loop.replicas * loop.gradient_accumulation_steps};
 }
 
@@ -267,10 +267,13 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
             [this] {
                 return limits().peak_of_all(backend_->measure_peaks().reference_flops(precision_.parameters));
             },
-        .config_text = model_.config.saved_text(engine_->saved_dtype())});
+        .config_text = model_.config.saved_text(engine_->saved_dtype()),
+        .model_type = model_.config.json.value("model_type", "")});
     trainer_.emplace(settings_.loop, *engine_model_, training_.get(), evaluation_.get(),
                      TrainerOptions{.model_preparation_seconds = preparation.seconds(),
-                                    .before_writing = [this] { folder_->check_still_ours(); }});
+                                    .before_writing = [this] {
+                                        if (folder_) folder_->check_still_ours();
+                                    }});
     callbacks_->add_to(*trainer_);
     for (TrainerCallback* callback : more_callbacks_) trainer_->add_callback(*callback);
     if (complete_) trainer_->adopt(*resumed_state_);
@@ -316,6 +319,8 @@ void TrainingRun::resume() {
 /// As in Hugging Face, the saved config has the tokenizer's special tokens and use_cache turned off, since
 /// training turns it off.
 void TrainingRun::align_config() {
+    model_.config.json["use_cache"] = settings_.model.saves_use_cache;
+    if (!model_.tokenizer) return;
     const Tokenizer& tokenizer = *model_.tokenizer;
     const std::optional<TokenId> pad = tokens_.pad_id ? tokens_.pad_id : tokenizer.pad();
     const std::vector<std::string> aligned = align_special_tokens(
@@ -325,7 +330,6 @@ void TrainingRun::align_config() {
             fmt::format("The tokenizer's {} {} from the model's config; the saved config and generation "
                         "config have the tokenizer's.",
                         fmt::join(aligned, ", "), aligned.size() == 1 ? "differs" : "differ"));
-    model_.config.json["use_cache"] = settings_.model.saves_use_cache;
 }
 
 // -------------------------------------------------------------------------------------------------------
@@ -346,6 +350,10 @@ Json TrainingRun::train_or_stop() {
     if (!trainer_->interrupted()) return metrics;
     const int number = callbacks_->ended_by();
     const std::int64_t step = trainer_->state().global_step;
+    if (!settings_.checkpoints.save_on_signals)
+        throw StoppedBySignal(
+            number, fmt::format("Stopped by {} after step {}, which is not saved.", signal_name(number), step),
+            "This run writes no checkpoints.");
     if (!trainer_->save_failure().empty())
         throw StoppedBySignal(
             number,
@@ -354,7 +362,7 @@ Json TrainingRun::train_or_stop() {
     throw StoppedBySignal(
         number,
         fmt::format("Stopped by {} after step {}, which is saved in {}.", signal_name(number), step,
-                    checkpoint_folder(settings_.loop.output_dir, step).string()),
+                    checkpoint_folder(checkpoint_place(settings_), step).string()),
         settings_.checkpoints.overwrite_output_dir
             ? "The same command without --overwrite_output_dir continues from there."
             : "The same command continues from there.");

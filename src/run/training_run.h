@@ -134,6 +134,7 @@ class TrainingRun {
     std::int64_t samples(std::int64_t known, std::optional<std::int64_t> asked) const;
     void report(std::string_view split, const Json& metrics) const;
     void write_card(const TrainerState& state) const;
+    void say_where_files_are() const;
 
     RunSettings settings_;
     const Processes& processes_;

@@ -19,18 +19,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view prefix = "checkpoint-";
-
 struct Checkpoint {
     fs::path path;
     std::int64_t step;
     fs::file_time_type written;
 };
 
-std::vector<Checkpoint> find_checkpoints(const fs::path& output_dir) {
+std::vector<Checkpoint> find_checkpoints(const CheckpointPlace& output_dir) {
+    const std::string& prefix = output_dir.prefix;
     std::vector<Checkpoint> found;
-    if (!fs::is_directory(output_dir)) return found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
+    if (!fs::is_directory(output_dir.folder)) return found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(output_dir.folder)) {
         const std::string name = entry.path().filename().string();
         std::error_code unreadable;
         if (!name.starts_with(prefix) || !entry.is_directory(unreadable)) continue;
@@ -59,8 +58,8 @@ bool is_same(const fs::path& path, const std::string& other) {
 
 }  // namespace
 
-fs::path checkpoint_folder(const fs::path& output_dir, std::int64_t step) {
-    return output_dir / fmt::format("{}{}", prefix, step);
+fs::path checkpoint_folder(const CheckpointPlace& output_dir, std::int64_t step) {
+    return output_dir.folder / fmt::format("{}{}", output_dir.prefix, step);
 }
 
 std::optional<std::string> why_not_resumable(const fs::path& checkpoint) {
@@ -71,7 +70,7 @@ std::optional<std::string> why_not_resumable(const fs::path& checkpoint) {
     }
 }
 
-std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
+std::vector<fs::path> checkpoints_by_age(const CheckpointPlace& output_dir) {
     std::vector<Checkpoint> found = find_checkpoints(output_dir);
     std::vector<Checkpoint> by_time = found;
     std::stable_sort(by_time.begin(), by_time.end(),
@@ -83,7 +82,7 @@ std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
     return paths;
 }
 
-std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
+std::optional<fs::path> newest_complete_checkpoint(const CheckpointPlace& output_dir,
                                                    const std::function<void(const std::string&)>& say) {
     struct Candidate {
         fs::path path;
@@ -114,7 +113,7 @@ std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
     return std::nullopt;
 }
 
-void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
+void rotate_checkpoints(const CheckpointPlace& output_dir, std::int64_t limit,
                         const std::optional<std::string>& best) {
     if (limit <= 0) return;
     const std::vector<fs::path> all = checkpoints_by_age(output_dir);
@@ -131,7 +130,7 @@ void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
     }
 }
 
-void keep_only_checkpoint(const fs::path& output_dir, const std::string& best) {
+void keep_only_checkpoint(const CheckpointPlace& output_dir, const std::string& best) {
     for (const fs::path& path : checkpoints_by_age(output_dir))
         if (!is_same(path, best)) remove_folder_safely(path);
 }
