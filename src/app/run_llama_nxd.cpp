@@ -36,9 +36,8 @@ void add_run_llama_nxd_command(CLI::App& app) {
     command->prefix_command();
     command->callback([command] {
         const std::vector<std::string> words = command->remaining();
-        run_training_command("run_llama_nxd", words, [&](const LaunchEnvironment& launch) {
-            return read_settings(words, launch);
-        });
+        run_training_command("run_llama_nxd", words,
+                             [&](const LaunchEnvironment& launch) { return read_settings(words, launch); });
     });
 }
 

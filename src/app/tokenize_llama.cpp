@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Error, naming what is missing, if the current folder has no tokenizer; a line if files beside it are missing.
+/// Error, naming what is missing, if the current folder has no tokenizer; a line if files beside it are
+/// missing.
 void check_tokenizer_files(int version) {
     const std::vector<std::string> expected =
         version == 3
@@ -45,8 +46,10 @@ std::shared_ptr<const FileRows> open_llama_corpus(TokenizeOptions options) {
     try {
         return open_corpus(options);
     } catch (const Error& error) {
-        throw Error(fmt::format("No corpus is given, and the raw English Wikicorpus is in no cache. {}", error.cause()),
-                    "Download raw.en.tgz (https://www.cs.upc.edu/~nlp/wikicorpus/raw.en.tgz) and name it with --input, "
+        throw Error(fmt::format("No corpus is given, and the raw English Wikicorpus is in no cache. {}",
+                                error.cause()),
+                    "Download raw.en.tgz (https://www.cs.upc.edu/~nlp/wikicorpus/raw.en.tgz) and name it "
+                    "with --input, "
                     "or name other files with --input or --dataset.");
     }
 }
@@ -65,11 +68,10 @@ void tokenize_for_llama(const TokenizeOptions& options) {
             "--llama-version fixes the tokenizer (that of the current folder), the block size and "
             "the packing.",
             "Leave --tokenizer, --block_size and --packing out, or leave --llama-version out.");
-    const fs::path folder =
-        options.output.empty()
-            ? with_home(fmt::format("~/examples_datasets/wikicorpus_llama{}_tokenized_{}", version,
-                                    version == 3 ? "8k" : "4k"))
-            : options.output;
+    const fs::path folder = options.output.empty()
+                                ? with_home(fmt::format("~/examples_datasets/wikicorpus_llama{}_tokenized_{}",
+                                                        version, version == 3 ? "8k" : "4k"))
+                                : options.output;
     check_tokenizer_files(version);
     TokenizeOptions here = options;
     here.tokenizer = fs::current_path();

@@ -15,8 +15,8 @@ struct LaunchEnvironment;
 /// The settings that a command's words ask for; nothing if they asked for help, which has been printed.
 using ReadSettings = std::function<std::optional<RunSettings>(const LaunchEnvironment& launch)>;
 
-/// Trains in this process and those that were started with it, by the settings that `read` returns. `command` is
-/// its name, for messages.
+/// Trains in this process and those that were started with it, by the settings that `read` returns. `command`
+/// is its name, for messages.
 void run_training_command(std::string_view command, const std::vector<std::string>& words,
                           const ReadSettings& read);
 

@@ -85,7 +85,8 @@ const ArgumentTable& run_clm_table() {
         ArgumentGroup{"Profiling and diagnosis", "Traces, scope names and tuning files.",
                       profile_arguments()},
         ArgumentGroup{"Names of run_llama_nxd.py",
-                      "Flags of the tensor- and pipeline-parallel script, in this program's terms. `drover run_llama_nxd` takes its "
+                      "Flags of the tensor- and pipeline-parallel script, in this program's terms. `drover "
+                      "run_llama_nxd` takes its "
                       "command lines as they are.",
                       neuron_arguments()},
         ArgumentGroup{"Accepted and explained",

@@ -19,7 +19,8 @@ void check_context_parallel(const Arguments& arguments) {
     if (const std::int64_t size = arguments.integer("context_parallel_size"); size > 1)
         throw UsageError(
             fmt::format("--context_parallel_size is {}, but context parallelism is not available yet.", size),
-            "Leave it out; --tensor_parallel_size, --pipeline_parallel_size and the sharding modes can spread "
+            "Leave it out; --tensor_parallel_size, --pipeline_parallel_size and the sharding modes can "
+            "spread "
             "a model over processes.");
 }
 
@@ -29,12 +30,11 @@ OnNonFinite on_non_finite(const Arguments& arguments) {
 }
 
 LogSettings message_settings(const Arguments& arguments) {
-    LogSettings settings{
-        // The output of a dry run is its purpose.
-        .level = arguments.flag("dry_run") ? "info" : arguments.text("log_level"),
-        .on_each_machine = arguments.flag("log_on_each_node"),
-        .folder_of_ranks = optional_path(arguments, "rank_log_dir"),
-        .mesh_details = arguments.flag("spmd_debug")};
+    LogSettings settings{// The output of a dry run is its purpose.
+                         .level = arguments.flag("dry_run") ? "info" : arguments.text("log_level"),
+                         .on_each_machine = arguments.flag("log_on_each_node"),
+                         .folder_of_ranks = optional_path(arguments, "rank_log_dir"),
+                         .mesh_details = arguments.flag("spmd_debug")};
     if (arguments.given("log_level_replica")) settings.replica_level = arguments.text("log_level_replica");
     return settings;
 }

@@ -116,22 +116,29 @@ struct CommandText {
 };
 
 constexpr CommandText run_clm_text{
-    .usage = "Usage: drover run_clm --config_name FILE --tokenizer_name FOLDER --train_file FILE --do_train ...\n"
-             "       drover run_clm arguments.json\n\n",
+    .usage =
+        "Usage: drover run_clm --config_name FILE --tokenizer_name FOLDER --train_file FILE --do_train ...\n"
+        "       drover run_clm arguments.json\n\n",
     .summary = "Trains and evaluates causal language models with the command lines of run_clm.py.",
-    .page = R"(Trains and evaluates causal language models with the command lines of `run_clm.py`. It accepts every
+    .page =
+        R"(Trains and evaluates causal language models with the command lines of `run_clm.py`. It accepts every
 argument of versions 4 and 5, of the forks for sharded training, and of `run_llama_nxd.py`.
 )",
-    .notes = R"(- The words of a file `run_clm.args` beside the program are put before those of the command line.
+    .notes =
+        R"(- The words of a file `run_clm.args` beside the program are put before those of the command line.
 )"};
 
 constexpr CommandText run_llama_nxd_text{
-    .usage = "Usage: drover run_llama_nxd --training_config FOLDER --training_dir FOLDER --lr 1.5e-5 --max_steps 100 "
-             "...\n"
-             "       drover run_llama_nxd arguments.json\n\n",
-    .summary = "Trains a Llama model with tensor, pipeline and sequence parallelism and ZeRO-1, from the command "
-               "lines of neuronx-distributed's run_llama_nxd.py.",
-    .page = R"(Trains a Llama model with tensor, pipeline and sequence parallelism and ZeRO-1, from the command
+    .usage =
+        "Usage: drover run_llama_nxd --training_config FOLDER --training_dir FOLDER --lr 1.5e-5 --max_steps "
+        "100 "
+        "...\n"
+        "       drover run_llama_nxd arguments.json\n\n",
+    .summary =
+        "Trains a Llama model with tensor, pipeline and sequence parallelism and ZeRO-1, from the command "
+        "lines of neuronx-distributed's run_llama_nxd.py.",
+    .page =
+        R"(Trains a Llama model with tensor, pipeline and sequence parallelism and ZeRO-1, from the command
 lines of neuronx-distributed's `run_llama_nxd.py`. It has every flag of that script with the script's
 defaults, except that attention is fused unless `--use_flash_attention 0`. Numbers, data order and
 files are those of the script, with these corrections: `--weight_decay` acts, the loss is that of all
@@ -169,7 +176,8 @@ processes train together. *explained*: it is accepted, and one line says what it
 std::string page_opening(const ArgumentTable& table) {
     const CommandText& text = text_of(table);
     return fmt::format(
-        "# drover {0}\n\n<!-- Made by `drover {0} --help_markdown`. Change the tables in src/args, then run it "
+        "# drover {0}\n\n<!-- Made by `drover {0} --help_markdown`. Change the tables in src/args, then run "
+        "it "
         "again. -->\n\n{1}{2}{3}{4}",
         table.command(), text.page, how_to_write_first, text.notes, how_to_write_last);
 }
@@ -179,9 +187,10 @@ std::string page_opening(const ArgumentTable& table) {
 std::string help_text(const ArgumentTable& table) {
     std::string text(text_of(table).usage);
     text += wrapped(
-        fmt::format("{} Write --name value or --name=value. Hyphens and underscores are the same, the beginning "
-                    "of a name is enough when it fits only one argument, and --no_x switches a boolean off.",
-                    text_of(table).summary),
+        fmt::format(
+            "{} Write --name value or --name=value. Hyphens and underscores are the same, the beginning "
+            "of a name is enough when it fits only one argument, and --no_x switches a boolean off.",
+            text_of(table).summary),
         0);
     for (const ArgumentGroup& group : table.groups()) {
         text += fmt::format("\n{}\n{}", group.title, wrapped(group.introduction, 2));

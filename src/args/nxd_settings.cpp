@@ -29,10 +29,10 @@ void settle_trial(Arguments& arguments) {
     if (arguments.integer("max_steps") > trial_steps) arguments.set("max_steps", trial_steps, source);
     arguments.set("checkpoint_freq", -1, source);
     arguments.set("loading_step", "-1", source);
-    arguments.explain(
-        fmt::format("--precompile: nothing has to be compiled; {} steps show that mesh, data, files and memory "
-                    "are right, and no checkpoint is loaded or written.",
-                    arguments.integer("max_steps")));
+    arguments.explain(fmt::format(
+        "--precompile: nothing has to be compiled; {} steps show that mesh, data, files and memory "
+        "are right, and no checkpoint is loaded or written.",
+        arguments.integer("max_steps")));
 }
 
 void explain_differences(Arguments& arguments) {
@@ -41,7 +41,8 @@ void explain_differences(Arguments& arguments) {
                                       arguments.number("weight_decay")));
     if (!arguments.flag("use_flash_attention"))
         arguments.explain(
-            "--use_flash_attention 0: attention runs on the plain kernels, which are much slower on a GPU; a CPU "
+            "--use_flash_attention 0: attention runs on the plain kernels, which are much slower on a GPU; a "
+            "CPU "
             "has only one kernel.");
     if (!arguments.flag("use_gpu_compatible_precision") && arguments.text("dtype") != "bfloat16")
         arguments.explain(
@@ -77,7 +78,8 @@ void check_given_sources(const Arguments& arguments) {
 
 void check_rates(const Arguments& arguments) {
     const auto rate = arguments.optional_number("lr");
-    if (!rate) throw UsageError("--lr is not given.", "Give the highest learning rate, for example --lr 1.5e-5.");
+    if (!rate)
+        throw UsageError("--lr is not given.", "Give the highest learning rate, for example --lr 1.5e-5.");
     if (const double lowest = arguments.optional_number("min_lr").value_or(0); lowest > *rate)
         throw UsageError(fmt::format("--min_lr {} is above --lr {}.", lowest, *rate), "Change one of them.");
 }
@@ -95,12 +97,13 @@ void check_checkpoints(const Arguments& arguments) {
                          "Use the number of a step, latest_if_exists, or -1 to load none.");
     const std::int64_t interval = arguments.integer("checkpoint_freq");
     const bool loads = step != "-1", has_tag = arguments.flag("pretrained_weight");
-    if (const bool writes = interval > 0 && interval <= arguments.integer("max_steps");
+    if (const bool writes =
+            arguments.given("checkpoint_freq") && interval > 0 && interval <= arguments.integer("max_steps");
         !arguments.has("checkpoint_dir") && (loads || has_tag || writes))
-        throw UsageError(fmt::format("--{} needs --checkpoint_dir.", loads     ? "loading_step " + step
-                                                                     : has_tag ? "pretrained_weight 1"
-                                                                               : fmt::format("checkpoint_freq {}",
-                                                                                             interval)),
+        throw UsageError(fmt::format("--{} needs --checkpoint_dir.",
+                                     loads     ? "loading_step " + step
+                                     : has_tag ? "pretrained_weight 1"
+                                               : fmt::format("checkpoint_freq {}", interval)),
                          "Name the folder of the checkpoints.");
     if (has_tag && arguments.has("pretrained_weight_dir"))
         throw UsageError("--pretrained_weight 1 and --pretrained_weight_dir both name weights to start from.",
@@ -153,8 +156,7 @@ DataSettings nxd_data(const Arguments& arguments) {
 TrainerSettings nxd_loop(const Arguments& arguments) {
     TrainerSettings settings;
     const bool loads = arguments.text("loading_step") != "-1";
-    settings.output_dir =
-        saves(arguments) || loads ? folder_named(arguments, "checkpoint_dir") : fs::path();
+    settings.output_dir = saves(arguments) || loads ? folder_named(arguments, "checkpoint_dir") : fs::path();
     settings.max_steps = arguments.integer("max_steps");
     settings.gradient_accumulation_steps = arguments.integer("num_microbatches");
     settings.per_device_train_batch_size =
@@ -170,6 +172,7 @@ TrainerSettings nxd_loop(const Arguments& arguments) {
     settings.save_steps =
         static_cast<double>(std::max<std::int64_t>(1, arguments.integer("checkpoint_freq")));
     settings.save_total_limit = std::max<std::int64_t>(0, arguments.integer("num_kept_checkpoint"));
+    settings.saves_last_step = false;
     settings.checkpoint_prefix = "step_";
     settings.waits_for_checkpoints = !arguments.flag("async_checkpoint_saving");
     settings.dataloader_drop_last = true;
@@ -264,16 +267,26 @@ LogSettings nxd_logs(const Arguments& arguments) {
 
 std::span<const std::string_view> nxd_arguments_compared_on_resume() {
     static constexpr std::array<std::string_view, 20> names = {
-        "beta1",      "beta2",
-        "constant_steps", "dtype",
-        "lr",         "max_grad_norm",
-        "max_steps",  "min_lr",
-        "num_microbatches", "on_nan",
-        "seed",       "seq_len",
-        "tf32",       "train_batch_size",
-        "training_dir", "use_amp",
-        "use_fp32_optimizer", "use_gpu_compatible_precision",
-        "warmup_steps", "weight_decay",
+        "beta1",
+        "beta2",
+        "constant_steps",
+        "dtype",
+        "lr",
+        "max_grad_norm",
+        "max_steps",
+        "min_lr",
+        "num_microbatches",
+        "on_nan",
+        "seed",
+        "seq_len",
+        "tf32",
+        "train_batch_size",
+        "training_dir",
+        "use_amp",
+        "use_fp32_optimizer",
+        "use_gpu_compatible_precision",
+        "warmup_steps",
+        "weight_decay",
     };
     return names;
 }

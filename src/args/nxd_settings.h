@@ -14,8 +14,8 @@ namespace drover {
 /// if something is wrong.
 Arguments parse_nxd_arguments(std::span<const std::string> words, const ParseOptions& options = {});
 
-/// The settings that the arguments ask for. With `list_all` the listing for the log has every setting, not only
-/// those not at their default.
+/// The settings that the arguments ask for. With `list_all` the listing for the log has every setting, not
+/// only those not at their default.
 RunSettings nxd_run_settings(const Arguments& arguments, bool list_all);
 
 /// Arguments that change the run when they change: a resumed run compares them with those of its checkpoint.

@@ -216,9 +216,10 @@ class Reader {
             first = command;
             return;
         }
-        throw UsageError(fmt::format("\"{}\" is not a command that runs on several processes.", first),
-                         "run_clm and run_llama_nxd do (or run_clm.py and run_llama_nxd.py, which mean the same); "
-                         "--exec starts any program.");
+        throw UsageError(
+            fmt::format("\"{}\" is not a command that runs on several processes.", first),
+            "run_clm and run_llama_nxd do (or run_clm.py and run_llama_nxd.py, which mean the same); "
+            "--exec starts any program.");
     }
 
     static constexpr int most_nodes = 65536, most_processes = 65536, most_seconds = 10'000'000;

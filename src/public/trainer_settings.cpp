@@ -67,7 +67,7 @@ Arguments named_arguments(const TrainerParts& parts) {
 }
 
 void set_text(Arguments& arguments, const std::string& name, const std::string& text) {
-    const NamedArgument named = find_written_argument(name);
+    const NamedArgument named = find_written_argument(arguments.table(), name);
     if (named.negated)
         throw UsageError(fmt::format("The training arguments have \"{}\", which takes no value.", name),
                          fmt::format("Give \"{}\" the value \"no\".", named.argument->name));

@@ -122,11 +122,12 @@ bool MeshPlan::splits_tokens(std::int64_t row_length) const {
     if (shape.tp == 1 || sequence_parallel == SequenceParallel::no) return false;
     if (row_length % shape.tp == 0) return true;
     if (sequence_parallel == SequenceParallel::where_possible) return false;
-    throw Error(fmt::format("Rows of {} tokens cannot be split over {} tensor-parallel processes.",
-                            row_length, shape.tp),
-                fmt::format("Sequence parallelism needs rows of a multiple of {} tokens: change their length, or "
-                            "switch it off.",
-                            shape.tp));
+    throw Error(
+        fmt::format("Rows of {} tokens cannot be split over {} tensor-parallel processes.", row_length,
+                    shape.tp),
+        fmt::format("Sequence parallelism needs rows of a multiple of {} tokens: change their length, or "
+                    "switch it off.",
+                    shape.tp));
 }
 
 MeshPlan plan_mesh(const MeshSettings& settings, const ModelConfig& config, int ranks,

@@ -26,8 +26,7 @@ void check_nothing_is_lost(const RunSettings& settings, const std::string& fresh
                     remedy);
     if (has_checkpoints)
         throw Error(fmt::format("{} holds checkpoints, but none that a run can resume from.", named), remedy);
-    if (has_model)
-        throw Error(fmt::format("{} already holds a trained model.", named), remedy);
+    if (has_model) throw Error(fmt::format("{} already holds a trained model.", named), remedy);
 }
 
 /// Whether neuronx-distributed wrote it: it has a marker and a file per rank.
@@ -40,10 +39,11 @@ fs::path numbered_checkpoint(const CheckpointPlace& output, std::int64_t step) {
     const fs::path folder = checkpoint_folder(output, step);
     if (fs::is_directory(folder)) {
         if (is_nxd_checkpoint(folder))
-            throw Error(fmt::format("--loading_step {}: {} is a checkpoint of neuronx-distributed, whose optimizer "
-                                    "cannot be continued yet.",
-                                    step, folder.string()),
-                        "Start from its weights alone: --loading_step -1 --pretrained_weight_dir and that folder.");
+            throw Error(
+                fmt::format("--loading_step {}: {} is a checkpoint of neuronx-distributed, whose optimizer "
+                            "cannot be continued yet.",
+                            step, folder.string()),
+                "Start from its weights alone: --loading_step -1 --pretrained_weight_dir and that folder.");
         if (const auto damage = why_not_resumable(folder))
             throw Error(fmt::format("--loading_step {}: {} is not a complete checkpoint: {}.", step,
                                     folder.string(), *damage),
@@ -108,7 +108,8 @@ std::optional<fs::path> find_resume_point(const RunSettings& settings, const Say
                     "Name a checkpoint folder, or leave it out to start over.");
     }
     if (newest)
-        say(fmt::format("Checkpoint detected, resuming training at {}. To avoid this behavior, change the "
+        say(
+            fmt::format("Checkpoint detected, resuming training at {}. To avoid this behavior, change the "
                         "`{}` or {}.",
                         newest->string(), settings.names.output_dir, settings.names.start_over));
     else

@@ -16,14 +16,15 @@ struct RunSettings;
 bool holds_weights(const std::filesystem::path& folder);
 
 /// The complete checkpoint that the settings ask to resume from; nothing: the run starts over. Removes what
-/// interrupted saves left in the output folder. Error if a resume is required but impossible, and if another model's
-/// files would be overwritten.
+/// interrupted saves left in the output folder. Error if a resume is required but impossible, and if another
+/// model's files would be overwritten.
 std::optional<std::filesystem::path> find_resume_point(const RunSettings& settings,
                                                        const std::function<void(const std::string&)>& say);
 
 /// The same for all ranks: the first one looks and reports. Collective.
 std::optional<std::filesystem::path> agree_on_resume_point(
-    const ProcessGroup& group, const RunSettings& settings, const std::function<void(const std::string&)>& say);
+    const ProcessGroup& group, const RunSettings& settings,
+    const std::function<void(const std::string&)>& say);
 
 /// Where a run's checkpoints are.
 CheckpointPlace checkpoint_place(const RunSettings& settings);

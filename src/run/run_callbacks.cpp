@@ -49,9 +49,9 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
     const bool nxd = logs.records == LogSettings::Records::nxd;
     if (nxd && first) nxd_records_.emplace(nxd_record_settings(run));
     if (std::FILE* records = run.log.records(); records != nullptr && !nxd)
-        log_printer_.emplace(logs.records == LogSettings::Records::json ? LogFormat::json
-                                                                        : LogFormat::hugging_face_5,
-                             with_bar ? LogStyle::beside_bar : LogStyle::plain, records);
+        log_printer_.emplace(
+            logs.records == LogSettings::Records::json ? LogFormat::json : LogFormat::hugging_face_5,
+            with_bar ? LogStyle::beside_bar : LogStyle::plain, records);
     if (settings.device.time_collectives) {
         if (run.processes.alone())
             messages.warning("--comm_stats: one process alone has no collectives.");

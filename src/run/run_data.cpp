@@ -47,8 +47,9 @@ std::unique_ptr<TrainingData> make_data(const TokenSplit& split, std::optional<s
                                         const BatchLayout& layout, StreamEnd end,
                                         const std::vector<double>& weights) {
     const CollatorOptions collator{
-        .pad_id = tokens.pad_id ? *tokens.pad_id
-                                : pad_id(settings.data.pad_token, split.packing.packing, model.tokenizer.get()),
+        .pad_id = tokens.pad_id
+                      ? *tokens.pad_id
+                      : pad_id(settings.data.pad_token, split.packing.packing, model.tokenizer.get()),
         .ignore_every_pad_id = split.packing.packing == Packing::none,
         .pad_to_multiple_of = std::lcm(layout.row_multiple, tokens.pad_to_multiple_of)};
     if (split.streamed.empty()) {

@@ -101,10 +101,10 @@ std::optional<PackingOptions> final_packing(const SharedRows& rows, const RunSet
     if (form->packing == Packing::none) return own_packing(Packing::none, settings, model, messages);
     const auto& block_size = settings.data.block_size;
     if (block_size && *block_size != form->block_size)
-        throw Error(fmt::format("{} has rows of {} tokens, but {} is {}.", form->name, form->block_size,
-                                settings.names.block_size, *block_size),
-                    fmt::format("Leave out {}, or tokenize the text again with it.",
-                                settings.names.block_size));
+        throw Error(
+            fmt::format("{} has rows of {} tokens, but {} is {}.", form->name, form->block_size,
+                        settings.names.block_size, *block_size),
+            fmt::format("Leave out {}, or tokenize the text again with it.", settings.names.block_size));
     const std::string_view packing = packing_name(form->packing);
     const bool is_token_file = !form->may_have_labels;
     if (is_token_file && settings.data.packing_is_given && settings.data.packing != form->packing)

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <numeric>
+#include <set>
 
+#include "convert/shard_weights.h"
 #include "core/failure.h"
 #include "core/number_text.h"
 #include "core/stopwatch.h"
@@ -69,8 +71,8 @@ void TrainingRun::lock_output_folder() {
     if (signals_ != nullptr) unlock_at_end_.emplace(*signals_, [this] { folder_->release_at_once(); });
     folder_->take();
     if (settings_.do_train)
-        resume_point_ =
-            agree_on_resume_point(processes_.group, settings_, [this](const std::string& line) { say(line); });
+        resume_point_ = agree_on_resume_point(processes_.group, settings_,
+                                              [this](const std::string& line) { say(line); });
 }
 
 void TrainingRun::unlock_output_folder() {
@@ -269,11 +271,11 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
             },
         .config_text = model_.config.saved_text(engine_->saved_dtype()),
         .model_type = model_.config.json.value("model_type", "")});
-    trainer_.emplace(settings_.loop, *engine_model_, training_.get(), evaluation_.get(),
-                     TrainerOptions{.model_preparation_seconds = preparation.seconds(),
-                                    .before_writing = [this] {
-                                        if (folder_) folder_->check_still_ours();
-                                    }});
+    trainer_.emplace(
+        settings_.loop, *engine_model_, training_.get(), evaluation_.get(),
+        TrainerOptions{.model_preparation_seconds = preparation.seconds(), .before_writing = [this] {
+                           if (folder_) folder_->check_still_ours();
+                       }});
     callbacks_->add_to(*trainer_);
     for (TrainerCallback* callback : more_callbacks_) trainer_->add_callback(*callback);
     if (complete_) trainer_->adopt(*resumed_state_);
@@ -289,10 +291,26 @@ void TrainingRun::prepare_weights() {
         say(fmt::format("Training new model from scratch - Total size={:.2f}M params",
                         static_cast<double>(parameters().total) / (1 << 20)));
         engine_->initialize_weights(model_.seed.value_or(settings_.loop.seed));
+    } else if (holds_shards(model_.weights)) {
+        load_shards();
     } else {
         const LoadReport report = engine_->load_weights(model_.weights, settings_.loop.seed);
         if (const std::string text = report.text(); !text.empty()) messages().warning(text);
     }
+}
+
+/// Each process reads the tensors that it keeps a part of.
+void TrainingRun::load_shards() {
+    const ShardWeights shards(model_.weights, model_.config);
+    say(fmt::format("The weights of {} are those of {} tensor-parallel and {} pipeline ranks.",
+                    model_.weights.string(), shards.sizes().tensor, shards.sizes().pipeline));
+    std::set<std::string_view> here;
+    for (const OwnedLeaf& leaf : engine_->store().owned()) here.insert(leaf.spec->name);
+    engine_->take_weights(
+        [&](const LeafSpec& leaf) {
+            return here.contains(leaf.name) ? shards.read(leaf.name, leaf.shape.numel()) : std::vector<float>{};
+        },
+        settings_.loop.seed);
 }
 
 void TrainingRun::resume_prepared() {
@@ -352,7 +370,8 @@ Json TrainingRun::train_or_stop() {
     const std::int64_t step = trainer_->state().global_step;
     if (!settings_.checkpoints.save_on_signals)
         throw StoppedBySignal(
-            number, fmt::format("Stopped by {} after step {}, which is not saved.", signal_name(number), step),
+            number,
+            fmt::format("Stopped by {} after step {}, which is not saved.", signal_name(number), step),
             "This run writes no checkpoints.");
     if (!trainer_->save_failure().empty())
         throw StoppedBySignal(

@@ -115,6 +115,7 @@ class TrainingRun {
     void fit_batch();
     void describe_steps() const;
     void prepare_weights();
+    void load_shards();
     void resume();
     void align_config();
     std::string what_changed() const;

@@ -114,10 +114,11 @@ std::string TrainingRun::checkpoint_text() const {
     return fmt::format(
         "{} has about {}; it is written {}.",
         processes_.alone() ? "A checkpoint" : "A process's part of a checkpoint", bytes_text(bytes),
-        bytes <= buffer ? fmt::format("in the background from a copy of {} in memory", bytes_text(bytes))
-                        : fmt::format("while training waits, because it does not fit a buffer of {} "
-                                      "(--save_buffer_gb)",
-                                      bytes_text(buffer)));
+        settings_.loop.waits_for_checkpoints ? std::string("while training waits")
+        : bytes <= buffer ? fmt::format("in the background from a copy of {} in memory", bytes_text(bytes))
+                          : fmt::format("while training waits, because it does not fit a buffer of {} "
+                                        "(--save_buffer_gb)",
+                                        bytes_text(buffer)));
 }
 
 /// The space needed by the first file to be written: a checkpoint, or the model alone.

@@ -6,6 +6,8 @@
 
 #include "app/mesh_runs.h"
 #include "core/program_module.h"
+#include "data/datasets/arrow_tokens.h"
+#include "support/background_run.h"
 
 namespace drover {
 namespace {
@@ -50,20 +52,20 @@ std::map<std::string, std::map<std::int64_t, double>> scalars_of(const fs::path&
         std::uint64_t size = 0;
         std::memcpy(&size, bytes.data() + at, 8);
         std::int64_t step = 0;
-        each_field(bytes.substr(at + 12, size),
-                   [&](std::uint64_t number, const std::string& contents, std::uint64_t integer) {
-                       if (number == 2) step = static_cast<std::int64_t>(integer);
-                       if (number != 5) return;
-                       each_field(contents, [&](std::uint64_t, const std::string& value, std::uint64_t) {
-                           std::string tag;
-                           each_field(value, [&](std::uint64_t inner, const std::string& text, std::uint64_t) {
-                               float number_read = 0;
-                               if (inner == 1) tag = text;
-                               if (inner == 2) std::memcpy(&number_read, text.data(), 4);
-                               if (inner == 2) scalars[tag][step] = static_cast<double>(number_read);
-                           });
-                       });
-                   });
+        each_field(bytes.substr(at + 12, size), [&](std::uint64_t number, const std::string& contents,
+                                                    std::uint64_t integer) {
+            if (number == 2) step = static_cast<std::int64_t>(integer);
+            if (number != 5) return;
+            each_field(contents, [&](std::uint64_t, const std::string& value, std::uint64_t) {
+                std::string tag;
+                each_field(value, [&](std::uint64_t inner, const std::string& text, std::uint64_t) {
+                    float number_read = 0;
+                    if (inner == 1) tag = text;
+                    if (inner == 2) std::memcpy(&number_read, text.data(), 4);
+                    if (inner == 2) scalars[tag][step] = static_cast<double>(number_read);
+                });
+            });
+        });
         at += size + 16;
     }
     return scalars;
@@ -80,8 +82,10 @@ class NxdRun : public test::MeshRuns {
 
     std::string nxd(int processes, const std::string& more) const {
         return fmt::format(
-            "{} {} run_llama_nxd --device cpu --training_config '{}' --training_dir '{}' --tensor_parallel_size 1 "
-            "--max_steps 10 --train_batch_size 4 --num_microbatches 2 --lr 1e-2 --min_lr 1e-3 --warmup_steps 2 "
+            "{} {} run_llama_nxd --device cpu --training_config '{}' --training_dir '{}' "
+            "--tensor_parallel_size 1 "
+            "--max_steps 10 --train_batch_size 4 --num_microbatches 2 --lr 1e-2 --min_lr 1e-3 --warmup_steps "
+            "2 "
             "--weight_decay 0.1 --tb_dir tb {}",
             processes == 1 ? "" : fmt::format("{} -n {}", mpirun(), processes), DROVER_BINARY,
             golden().string(), (golden() / "data").string(), more);
@@ -90,9 +94,11 @@ class NxdRun : public test::MeshRuns {
         const test::Outcome outcome = shell(nxd(processes, more));
         EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
         last_output_ = outcome.output;
-        const std::regex form("step (\\d+) step_time \\S+s throughput \\S+ seq/s step loss (\\S+) grad norm (\\S+)");
+        const std::regex form(
+            "step (\\d+) step_time \\S+s throughput \\S+ seq/s step loss (\\S+) grad norm (\\S+)");
         std::vector<Line> lines;
-        for (std::sregex_iterator match(last_output_.begin(), last_output_.end(), form), end; match != end; ++match)
+        for (std::sregex_iterator match(last_output_.begin(), last_output_.end(), form), end; match != end;
+             ++match)
             lines.push_back({std::stoll((*match)[1]), std::stod((*match)[2]), std::stod((*match)[3])});
         return lines;
     }
@@ -137,8 +143,8 @@ TEST_F(NxdRun, LossesNormsTagsAndResultsAreTheScripts) {
         const auto scalars = scalars_of(event_file(name));
         std::set<std::string> tags;
         for (const auto& [tag, values] : scalars) tags.insert(tag);
-        EXPECT_EQ(tags, (std::set<std::string>{"global_norm", "input_ids", "iteration_time", "lr", "step loss",
-                                               "throughput"}));
+        EXPECT_EQ(tags, (std::set<std::string>{"global_norm", "input_ids", "iteration_time", "lr",
+                                               "step loss", "throughput"}));
         for (const Json& record : run.at("records")) {
             const std::int64_t step = record.at("step");
             EXPECT_EQ(scalars.at("input_ids").at(step), record.at("input_ids").get<double>());
@@ -165,11 +171,14 @@ TEST_F(NxdRun, LossesNormsTagsAndResultsAreTheScripts) {
 TEST_F(NxdRun, EveryMeshHasTheLossesOfOneProcess) {
     const Json runs = read_json_file(golden() / "expected.json").at("runs");
     for (const std::string mesh :
-         {"--tensor_parallel_size 2 --pipeline_parallel_size 2 --use_zero1_optimizer 1 --use_selective_checkpoint 1",
+         {"--tensor_parallel_size 2 --pipeline_parallel_size 2 --use_zero1_optimizer 1 "
+          "--use_selective_checkpoint 1",
           "--tensor_parallel_size 4 --kv_replicator 2 --qkv_linear 1 --use_sequence_parallel 0"}) {
         SCOPED_TRACE(mesh);
         expect_close(train(4, mesh), recorded(runs.at("usual")));
     }
+    expect_close(train(2, "--num_layer 4 --pipeline_parallel_size 2 --virtual_pipeline_size 2"),
+                 train(1, "--num_layer 4"));
     SCOPED_TRACE("data and pipeline");
     expect_close(train(4, "--pipeline_parallel_size 2 --num_microbatches 4 --use_zero1_optimizer 1"),
                  recorded(runs.at("two_ranks")));
@@ -181,7 +190,8 @@ TEST_F(NxdRun, ContinuesFromEveryFormOfLoadingStep) {
     train(1, saving + "--max_steps 10");
     const auto folders = [&] {
         std::set<std::string> names;
-        for (const auto& entry : fs::directory_iterator(folder_ / "ck")) names.insert(entry.path().filename());
+        for (const auto& entry : fs::directory_iterator(folder_ / "ck"))
+            names.insert(entry.path().filename());
         return names;
     };
     EXPECT_EQ(folders(), (std::set<std::string>{"step_4", "step_8"})) << "and no other file";
@@ -202,6 +212,76 @@ TEST_F(NxdRun, ContinuesFromEveryFormOfLoadingStep) {
     const test::Outcome absent = shell(nxd(1, "--checkpoint_dir ck --loading_step 5"));
     EXPECT_EQ(absent.exit_code, 1);
     EXPECT_NE(absent.output.find("there is no ck/step_5"), std::string::npos) << absent.output;
+}
+
+/// Kills fall into any moment of saves in the background; what is complete is continued to the bit.
+TEST_F(NxdRun, AKillDuringASaveLosesNothingThatWasComplete) {
+    const std::string more =
+        "--max_steps 40 --checkpoint_dir ck --checkpoint_freq 1 --async_checkpoint_saving 1 "
+        "--loading_step latest_if_exists --num_kept_checkpoint 3";
+    const std::vector<Line> whole = train(1, "--max_steps 40");
+    const std::string words = nxd(1, more);
+    for (const int saves : {2, 5, 9}) {
+        test::BackgroundRun run(words.substr(words.find("run_llama_nxd")), folder_ / "log",
+                                "env -C " + folder_.path().string());
+        ASSERT_TRUE(run.wait_until([&] { return fs::exists(folder_ / fmt::format("ck/step_{}", saves)); }))
+            << run.output();
+        run.send(SIGKILL);
+        run.exit_code();
+    }
+    const std::vector<Line> rest = train(1, more);
+    ASSERT_FALSE(rest.empty());
+    EXPECT_GE(rest.front().step, 9) << "it continued";
+    for (const Line& line : rest) EXPECT_EQ(line.loss, whole.at(static_cast<std::size_t>(line.step)).loss);
+    EXPECT_EQ(rest.back().step, 39);
+}
+
+TEST_F(NxdRun, StartsFromShardsOfAnyRanks) {
+    const fs::path shards = test::golden_path("nxd/gqa_trn1");
+    // Its vocabulary has 8 tokens.
+    std::vector<std::int32_t> block;
+    int number = 0;
+    write_arrow_token_dataset(folder_ / "small", [&]() -> std::span<const std::int32_t> {
+        block.assign(16, 0);
+        for (std::size_t i = 0; i < block.size(); ++i)
+            block[i] = static_cast<std::int32_t>((i * i + static_cast<std::size_t>(number)) % 8);
+        return number++ < 8 ? std::span<const std::int32_t>(block) : std::span<const std::int32_t>();
+    });
+    const std::string config = fmt::format("--training_config '{}' --training_dir small ", shards.string());
+    const std::string converted = fmt::format(
+        "convert --convert_to_full_model --input_dir '{0}/model' --config '{0}/config.json' --qkv_linear "
+        "True "
+        "--kv_size_multiplier 2 --output_format safetensors --output_dir full",
+        shards.string());
+    const test::Outcome made = test::run_in(folder_.path().string(), converted);
+    ASSERT_EQ(made.exit_code, 0) << made.output;
+    const std::vector<Line> whole = train(1, config + "--pretrained_weight_dir full");
+    expect_close(train(1, config + fmt::format("--pretrained_weight_dir '{}'", shards.string())), whole);
+    fs::create_directories(folder_ / "ck");
+    fs::copy(shards, folder_ / "ck/pretrained_weight", fs::copy_options::recursive);
+    // These weights are no trained model's: losses of other meshes soon drift apart.
+    const Line split =
+        train(2, config + "--tensor_parallel_size 2 --checkpoint_dir ck --pretrained_weight 1 --max_steps 1")
+            .at(0);
+    EXPECT_NEAR(split.loss, whole.at(0).loss, 1e-4);
+    EXPECT_NEAR(split.norm, whole.at(0).norm, 1e-4 * split.norm);
+    EXPECT_GT(std::abs(train(1, config).front().loss - whole.front().loss), 1e-3) << "new weights are others";
+}
+
+TEST_F(NxdRun, ASignalSavesTheStepOnlyWhereCheckpointsAreWritten) {
+    for (const bool saves : {true, false}) {
+        const std::string words =
+            nxd(1, saves ? "--max_steps 100000 --checkpoint_dir ck" : "--max_steps 100000");
+        test::BackgroundRun run(words.substr(words.find("run_llama_nxd")), folder_ / "log",
+                                "env -C " + folder_.path().string());
+        ASSERT_TRUE(run.wait_until([&] { return run.output().find("step 3 ") != std::string::npos; }))
+            << run.output();
+        run.send(SIGTERM);
+        EXPECT_EQ(run.exit_code(), 128 + SIGTERM) << run.output();
+        const std::string said = saves ? "which is saved in ck/step_" : "which is not saved";
+        EXPECT_NE(run.output().find(said), std::string::npos) << run.output();
+        EXPECT_EQ(run.output().find("finished"), std::string::npos);
+    }
 }
 
 TEST_F(NxdRun, RefusesWhatCannotBeTrained) {

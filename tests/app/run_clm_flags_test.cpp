@@ -147,7 +147,8 @@ std::set<std::string> recorded_flags() {
     for (const auto& entry : fs::directory_iterator(test::golden_path("run_clm"))) {
         if (entry.path().extension() != ".json") continue;
         for (std::string word : read_json_file(entry.path()).at("arguments").get<std::vector<std::string>>())
-            if (word.starts_with("--")) flags.insert(std::string(run_clm_table().first_name_of(word.substr(2))));
+            if (word.starts_with("--"))
+                flags.insert(std::string(run_clm_table().first_name_of(word.substr(2))));
     }
     return flags;
 }

@@ -164,7 +164,8 @@ TEST_F(TokenizeCommand, BlocksForTheNeuronScripts) {
                                path("home/examples_datasets/wikicorpus_llama2_tokenized_4k.")),
               std::string::npos)
         << made.output;
-    EXPECT_TRUE(std::filesystem::exists(folder_ / "home/examples_datasets/wikicorpus_llama2_tokenized_4k/state.json"));
+    EXPECT_TRUE(std::filesystem::exists(folder_ /
+                                        "home/examples_datasets/wikicorpus_llama2_tokenized_4k/state.json"));
     EXPECT_EQ(start("--llama-version 2").exit_code, 1) << "nothing is overwritten unasked";
     EXPECT_EQ(start("--llama-version 2 --overwrite").exit_code, 0);
 
@@ -178,7 +179,8 @@ TEST_F(TokenizeCommand, BlocksForTheNeuronScripts) {
         << "the tokenizer's longest text is the limit";
     const Outcome named = start("--llama-version 3 --output " + path("named"));
     EXPECT_EQ(named.exit_code, 0) << named.output;
-    EXPECT_NE(named.output.find("is read without special_tokens_map.json"), std::string::npos) << named.output;
+    EXPECT_NE(named.output.find("is read without special_tokens_map.json"), std::string::npos)
+        << named.output;
     EXPECT_TRUE(std::filesystem::exists(folder_ / "named/state.json"));
 }
 
@@ -246,9 +248,9 @@ TEST_F(TokenizeCommand, TheInputIsNeverWrittenOver) {
     std::filesystem::create_directory(path(earlier.c_str()));
     for (const char* name : {"/state.json", "/dataset_info.json", "/a.txt"})
         write((earlier + name).c_str(), std::string(name) == "/a.txt" ? text : "{}");
-    const Outcome outcome = test::run_in(folder_.path().string(),
-                                         "tokenize --overwrite --llama-version 2 --output " + earlier +
-                                             " --input " + earlier + "/a.txt");
+    const Outcome outcome =
+        test::run_in(folder_.path().string(), "tokenize --overwrite --llama-version 2 --output " + earlier +
+                                                  " --input " + earlier + "/a.txt");
     EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
     EXPECT_NE(outcome.output.find("holds the input"), std::string::npos) << outcome.output;
     EXPECT_EQ(read_text_file(path((earlier + "/a.txt").c_str())), text);

@@ -22,8 +22,8 @@ std::string refusal_of(const std::string& line) {
     return test::error_of<UsageError>([&] { parsed(line); });
 }
 
-/// The flags of run_llama_nxd.py with their defaults; null: none. Attention is fused by default, as the tutorial
-/// says (the script's default is 0).
+/// The flags of run_llama_nxd.py with their defaults; null: none. Attention is fused by default, as the
+/// tutorial says (the script's default is 0).
 TEST(NxdTable, HasEveryFlagWithItsDefault) {
     const Json defaults = parse_json(R"({
         "num_microbatches": 8, "tensor_parallel_size": 8, "pipeline_parallel_size": 1, "virtual_pipeline_size": 1,
@@ -58,7 +58,8 @@ TEST(NxdTable, RowsAreCompleteAndThePageIsTheirs) {
             EXPECT_NO_THROW(default_value(argument));
         }
     EXPECT_MENTIONS(help_text(run_llama_nxd_table()), "--tensor_parallel_size integer (default: 8)");
-    const std::string page = read_text_file(std::filesystem::path(DROVER_SOURCE_DIR) / "docs/run_llama_nxd.md");
+    const std::string page =
+        read_text_file(std::filesystem::path(DROVER_SOURCE_DIR) / "docs/run_llama_nxd.md");
     EXPECT_TRUE(page == markdown_page(run_llama_nxd_table()))
         << "Write it again: drover run_llama_nxd --help_markdown > docs/run_llama_nxd.md";
 }
@@ -117,7 +118,8 @@ TEST(NxdSettings, FlagsAct) {
 
 TEST(NxdSettings, CheckpointsByItsFlags) {
     using From = ResumeSettings::From;
-    const RunSettings settings = settings_of("--checkpoint_dir k --checkpoint_freq 5 --num_kept_checkpoint 2");
+    const RunSettings settings =
+        settings_of("--checkpoint_dir k --checkpoint_freq 5 --num_kept_checkpoint 2");
     EXPECT_EQ(settings.loop.output_dir, std::filesystem::path("k"));
     EXPECT_EQ(settings.loop.checkpoint_prefix, "step_");
     EXPECT_EQ(settings.loop.save_strategy, IntervalStrategy::steps);
@@ -132,7 +134,8 @@ TEST(NxdSettings, CheckpointsByItsFlags) {
     EXPECT_EQ(numbered.step, 40);
     const std::string newest = "--checkpoint_dir k --loading_step latest_if_exists";
     EXPECT_EQ(settings_of(newest).checkpoints.resume.from, From::newest_if_any);
-    EXPECT_EQ(settings_of("--checkpoint_dir k --checkpoint_freq -1").loop.save_strategy, IntervalStrategy::no);
+    EXPECT_EQ(settings_of("--checkpoint_dir k --checkpoint_freq -1").loop.save_strategy,
+              IntervalStrategy::no);
     EXPECT_EQ(settings_of("--checkpoint_dir k --num_kept_checkpoint -1").loop.save_total_limit, 0);
 }
 

@@ -69,8 +69,9 @@ TEST(Help, IsGroupedAndFitsTheScreen) {
 
 TEST(Help, ThePageInDocsIsTheTables) {
     const std::string page = read_text_file(std::filesystem::path(DROVER_SOURCE_DIR) / "docs/run_clm.md");
-    EXPECT_TRUE(page == markdown_page(run_clm_table())) << "docs/run_clm.md is not what the tables give. Write it again: "
-                                            "drover run_clm --help_markdown > docs/run_clm.md";
+    EXPECT_TRUE(page == markdown_page(run_clm_table()))
+        << "docs/run_clm.md is not what the tables give. Write it again: "
+           "drover run_clm --help_markdown > docs/run_clm.md";
 }
 
 TEST(Words, NearestNames) {

@@ -168,9 +168,8 @@ TEST(AdamW, TheOlderFormDecaysLastAndScalesItsEpsilon) {
                                  .exp_avg = bench.put(m),
                                  .exp_avg_sq = bench.put(v),
                                  .weight_decay = static_cast<float>(decay)}};
-    const Tensor scalars =
-        bench.put({static_cast<float>(learning_rate), 0.f, static_cast<float>(correction1),
-                   static_cast<float>(correction2), 0.f, 1.f, 1.f, 1.f, 0.f});
+    const Tensor scalars = bench.put({static_cast<float>(learning_rate), 0.f, static_cast<float>(correction1),
+                                      static_cast<float>(correction2), 0.f, 1.f, 1.f, 1.f, 0.f});
     bench.run(AdamW{.leaves = leaves,
                     .scalars = scalars,
                     .eps = static_cast<float>(eps),
@@ -180,7 +179,8 @@ TEST(AdamW, TheOlderFormDecaysLastAndScalesItsEpsilon) {
     for (std::size_t i = 0; i < expected.size(); ++i) {
         const double mean = 0.9 * first[i] + 0.1 * gradient[i];
         const double square = 0.999 * second[i] + 0.001 * gradient[i] * gradient[i];
-        expected[i] -= learning_rate * std::sqrt(correction2) / correction1 * mean / (std::sqrt(square) + eps);
+        expected[i] -=
+            learning_rate * std::sqrt(correction2) / correction1 * mean / (std::sqrt(square) + eps);
         expected[i] -= learning_rate * decay * expected[i];
     }
     EXPECT_LE(relative_error(bench.values_of(leaves[0].param), expected), 5e-7);

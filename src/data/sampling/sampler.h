@@ -41,8 +41,8 @@ struct SamplerOptions {
 std::vector<std::int64_t> epoch_order(const SamplerOptions& options, std::int64_t epoch);
 
 /// The batch of a rank at every step, dealt as in accelerate: rank r takes batches r, r + ranks, … of the
-/// epoch's order (unless strided). The last round is filled up with the first samples of the epoch, or dropped with drop_last;
-/// a single rank's last batch is simply shorter.
+/// epoch's order (unless strided). The last round is filled up with the first samples of the epoch, or
+/// dropped with drop_last; a single rank's last batch is simply shorter.
 ///
 /// A batch is a pure function of the options, the epoch and the step. Nothing is replayed: the first batch of
 /// an epoch computes its order, any other is a lookup.

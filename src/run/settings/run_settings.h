@@ -33,11 +33,11 @@ struct ModelSettings {
     std::string config_overrides{};    ///< "key=value,…"
     std::string cache_dir{};           ///< of Hub files; empty: the user's
     std::string revision = "main";
-    std::int64_t num_layers = -1;   ///< > 0: instead of the config's
-    std::int64_t hidden_size = -1;  ///< > 0: instead of the config's
-    bool saves_use_cache = false;   ///< use_cache of the saved config
-    bool without_tokenizer = false;     ///< the data are token ids, and none is looked for
-    std::int64_t least_positions = 0;   ///< max_position_embeddings grows to it
+    std::int64_t num_layers = -1;      ///< > 0: instead of the config's
+    std::int64_t hidden_size = -1;     ///< > 0: instead of the config's
+    bool saves_use_cache = false;      ///< use_cache of the saved config
+    bool without_tokenizer = false;    ///< the data are token ids, and none is looked for
+    std::int64_t least_positions = 0;  ///< max_position_embeddings grows to it
 };
 
 /// How a step is computed, apart from precision and mesh.
@@ -114,7 +114,7 @@ struct CheckpointSettings {
     bool steal_lock = false;
     bool save_only_model = false;
     bool save_final_model = true;
-    bool save_on_sigterm = false;              ///< for programs of the C++ API; the command always does
+    bool save_on_sigterm = false;  ///< for programs of the C++ API; the command always does
     /// When a signal ends training or asks for it; false: what is not saved then is lost.
     bool save_on_signals = true;
     /// Model card, results as JSON and trainer_state.json are written into the output folder.
@@ -155,7 +155,7 @@ struct DeviceSettings {
     std::optional<std::int64_t> threads{};
     bool tf32 = false;
     std::optional<double> memory_fraction{};  ///< of the device memory, for the plan
-    bool fit_batch = false;  ///< a training batch that does not fit becomes the largest that does
+    bool fit_batch = false;        ///< a training batch that does not fit becomes the largest that does
     bool plain_attention = false;  ///< the reference kernels instead of fused ones, where there are both
     std::chrono::seconds timeout{1800};
     bool compare_collectives = false;  ///< --comm_debug

@@ -111,8 +111,8 @@ void NxdRecords::on_step_end(TrainerView& view, const StepReport& report) {
     if (step % settings_.interval != 0) return;
     const double throughput = throughput_.record(settings_.now());
     if (settings_.out != nullptr)
-        print_log(settings_.out, "step {} step_time {}s throughput {} seq/s step loss {} grad norm {}\n", step,
-                  python_float(report.seconds), python_float(throughput), python_float(*last_loss_),
+        print_log(settings_.out, "step {} step_time {}s throughput {} seq/s step loss {} grad norm {}\n",
+                  step, python_float(report.seconds), python_float(throughput), python_float(*last_loss_),
                   python_float(as_float(report.update.gradient_norm)));
     if (file_) write_scalars(step, report, throughput);
     throughputs_.push_back(throughput);
@@ -120,13 +120,12 @@ void NxdRecords::on_step_end(TrainerView& view, const StepReport& report) {
 }
 
 void NxdRecords::write_scalars(std::int64_t step, const StepReport& report, double throughput) {
-    const std::array<EventFile::Scalar, 6> scalars{
-        {{"step loss", report.update.loss},
-         {"global_norm", report.update.gradient_norm},
-         {"lr", report.learning_rate},
-         {"iteration_time", report.seconds},
-         {"throughput", throughput},
-         {"input_ids", static_cast<double>(report.id_sum)}}};
+    const std::array<EventFile::Scalar, 6> scalars{{{"step loss", report.update.loss},
+                                                    {"global_norm", report.update.gradient_norm},
+                                                    {"lr", report.learning_rate},
+                                                    {"iteration_time", report.seconds},
+                                                    {"throughput", throughput},
+                                                    {"input_ids", static_cast<double>(report.id_sum)}}};
     try {
         file_->add_scalars(unix_seconds(), step, scalars);
     } catch (const Error& error) {
@@ -153,9 +152,9 @@ void NxdRecords::on_train_end(TrainerView& view) {
         const auto from = throughputs_.begin() + (throughputs_.size() > throughput_.window()
                                                       ? static_cast<std::ptrdiff_t>(throughput_.window())
                                                       : 0);
-        average = python_round(std::accumulate(from, throughputs_.end(), 0.0) /
-                                   static_cast<double>(throughputs_.end() - from),
-                               4);
+        average = python_round(
+            std::accumulate(from, throughputs_.end(), 0.0) / static_cast<double>(throughputs_.end() - from),
+            4);
         peak = *std::max_element(throughputs_.begin(), throughputs_.end());
     }
     add("Final loss", last_loss_ ? Json(*last_loss_) : Json(), "");

@@ -47,9 +47,9 @@ std::string with_nxd_results(const std::string& existing, const std::string& key
                              const std::string& file);
 
 struct NxdRecordSettings {
-    std::int64_t interval = 1;     ///< updates between records
-    std::int64_t sequences = 1;    ///< of an update, over all replicas
-    std::FILE* out = stdout;       ///< for the lines; null: none
+    std::int64_t interval = 1;             ///< updates between records
+    std::int64_t sequences = 1;            ///< of an update, over all replicas
+    std::FILE* out = stdout;               ///< for the lines; null: none
     std::filesystem::path tensor_board{};  ///< folder for TensorBoard's file; empty: none
     std::filesystem::path metrics_file{};  ///< empty: none
     Json parameters{};                     ///< of the run, for that file

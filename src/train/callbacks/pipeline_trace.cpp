@@ -150,7 +150,8 @@ std::string timeline_text(const std::vector<StepTimeline>& steps, const MeshShap
                                    "\"message\",\"cat\":\"message\",\"bp\":\"e\"}}",
                                    phase, rank, at, arrow);
                 };
-                end_of_arrow("s", found->second.first, (found->second.second - zero) * microseconds_of_second);
+                end_of_arrow("s", found->second.first,
+                             (found->second.second - zero) * microseconds_of_second);
                 end_of_arrow("f", r, start);
             }
     }

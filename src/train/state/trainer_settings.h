@@ -57,6 +57,7 @@ struct TrainerSettings {
     IntervalStrategy save_strategy = IntervalStrategy::steps;
     std::optional<double> save_steps;
     std::int64_t save_total_limit = 0;  ///< ≤ 0: keep all
+    bool saves_last_step = true;        ///< with IntervalStrategy::steps, whatever save_steps is
     std::string checkpoint_prefix = "checkpoint-";
     bool waits_for_checkpoints = false;  ///< training continues only when a checkpoint is written
 

@@ -119,7 +119,7 @@ void TrainerControl::after_step(const TrainerSettings& settings, const TrainerSt
         (last || TrainerState::is_multiple(step, state.eval_steps)))
         should_evaluate = true;
     if (settings.save_strategy == IntervalStrategy::steps &&
-        (last || TrainerState::is_multiple(step, state.save_steps)))
+        ((last && settings.saves_last_step) || TrainerState::is_multiple(step, state.save_steps)))
         should_save = true;
 }
 

@@ -98,8 +98,8 @@ TEST(NxdRecords, LinesAndResultsAreTheScripts) {
             return results.at("metrics").at(i).at("MeasuredValue").get<double>();
         };
         EXPECT_EQ(value(0), recorded.at("steps").back().at("loss").get<double>());
-        const double seconds = recorded.at("steps").back().at("written").get<double>() -
-                               recorded.at("started").get<double>();
+        const double seconds =
+            recorded.at("steps").back().at("written").get<double>() - recorded.at("started").get<double>();
         EXPECT_EQ(value(1), python_round(seconds / 60, 4)) << "of the whole run";
         EXPECT_EQ(value(2), recorded.at("average").get<double>());
         EXPECT_EQ(value(3), recorded.at("peak").get<double>());
@@ -115,8 +115,9 @@ TEST(NxdRecords, AnInterruptedRunHasNoResults) {
 
 TEST(NxdRecords, ResultsAreAddedToAFile) {
     for (const Json& wanted : expected("results_files"))
-        EXPECT_EQ(with_nxd_results(wanted.at("existing"), wanted.at("key"), wanted.at("data"), "results.json"),
-                  wanted.at("after").get<std::string>());
+        EXPECT_EQ(
+            with_nxd_results(wanted.at("existing"), wanted.at("key"), wanted.at("data"), "results.json"),
+            wanted.at("after").get<std::string>());
     test::expect_error([] { with_nxd_results("[1]", "metrics", Json::array(), "results.json"); },
                        {"results.json holds JSON, but no object", "--metrics_file"});
     test::expect_error([] { with_nxd_results("{", "metrics", Json::array(), "results.json"); },
