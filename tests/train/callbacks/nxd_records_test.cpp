@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <utility>
 
 #include "core/json.h"
 #include "core/python_text.h"
@@ -23,6 +24,7 @@ class RecordedRun {
   public:
     RecordedRun(const Json& recorded, const std::filesystem::path& folder)
         : now_(recorded.at("started")),
+          written_(now_),
           out_(std::fopen((folder / "out").c_str(), "w")),
           records_({.interval = recorded.at("interval"),
                     .sequences = recorded.at("batch_size").get<std::int64_t>() *
@@ -30,19 +32,19 @@ class RecordedRun {
                     .out = out_,
                     .metrics_file = folder / "made/results.json",
                     .parameters = Json{{"Model", "llama"}},
-                    .now = [this] { return now_; }}) {
+                    .now = [this] { return std::exchange(now_, written_); }}) {
         tell(&NxdRecords::on_train_begin);
         for (const Json& step : recorded.at("steps")) {
             state_.global_step += 1;
             state_.epoch = 0.5 * static_cast<double>(state_.global_step);
-            StepReport report{.seconds = step.at("seconds")};
+            StepReport report;
+            report.seconds = step.at("seconds");
             report.update.loss = step.at("loss");
             report.update.gradient_norm = step.at("norm");
             now_ = step.at("now");
+            written_ = step.at("written");  // the clock goes on while a record is written
             TrainerView view{settings_, plan_, state_, parameters_, control_};
-            // The clock goes on while a record is written.
             records_.on_step_end(view, report);
-            now_ = step.at("written");
         }
     }
     ~RecordedRun() { std::fclose(out_); }
@@ -64,7 +66,7 @@ class RecordedRun {
     TrainerState state_;
     ParameterCounts parameters_;
     TrainerControl control_;
-    double now_;
+    double now_, written_;
     std::FILE* out_;
     NxdRecords records_;
 };
