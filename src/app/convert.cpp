@@ -11,10 +11,14 @@
 #include "convert/meta_checkpoint.h"
 #include "convert/model_plan.h"
 #include "convert/nxd_plan.h"
+#include "convert/open_training_checkpoint.h"
+#include "convert/zero_checkpoint.h"
 #include "core/console.h"
 #include "core/json.h"
 #include "core/number_text.h"
 #include "run/model_source.h"
+#include "train/checkpoint/run_state.h"
+#include "train/state/trainer_state.h"
 
 namespace drover {
 namespace {
@@ -64,6 +68,8 @@ fs::path input_of(const ConvertOptions& options) {
                     "Check the path.");
     const fs::path fsdp = fs::path(options.input) / "pytorch_model_fsdp_0";
     if (DcpCheckpoint::is_one(fsdp)) return fsdp;  // in a checkpoint of Hugging Face's Trainer
+    const fs::path full_fsdp = fs::path(options.input) / "pytorch_model_fsdp.bin";
+    if (fs::exists(full_fsdp)) return full_fsdp;
     const fs::path checkpoint = fs::path(options.input) / "checkpoint.pt";
     // As the conversion to a full model leaves it.
     return options.from_full && fs::exists(checkpoint) ? checkpoint : fs::path(options.input);
@@ -74,8 +80,9 @@ fs::path config_file(const ConvertOptions& options, const fs::path& input) {
     if (!options.config.empty())
         return fs::is_directory(options.config) ? fs::path(options.config) / "config.json"
                                                 : fs::path(options.config);
-    const fs::path beside = (fs::is_directory(input) ? input : input.parent_path()) / "config.json";
-    return fs::exists(beside) ? beside : fs::path();
+    for (const fs::path& folder : {input, home_of_checkpoint(input)})
+        if (fs::exists(folder / "config.json")) return folder / "config.json";
+    return {};
 }
 
 /// One that was only found beside the weights need not be of a kind that is known.
@@ -102,6 +109,9 @@ void check_options(const ConvertOptions& options) {
         throw UsageError("--output_format is given, but shards are written.",
                          "It is for full models; shards are files of torch.save, or with --save_xser one for "
                          "each tensor.");
+    if (options.format == "resumable" && !options.dtype.empty())
+        throw UsageError("--dtype is given with --output_format resumable.",
+                         "A run continues from the precision that its optimizer has: leave --dtype out.");
     if (options.fuse_qkv && options.from_full && !options.qkv_linear)
         throw UsageError("--fuse_qkv is given without --qkv_linear.",
                          "Add --qkv_linear, or use --coalesce_qkv.");
@@ -163,9 +173,9 @@ void add_texts(ConversionPlan& plan, const NxdSettings& settings, const fs::path
             json[json.contains("torch_dtype") ? "torch_dtype" : "dtype"] = name_of(*settings.dtype);
         plan.texts["config.json"] = settings.dtype ? json.dump(2) + "\n" : read_text_file(config);
     }
-    const fs::path folder = fs::is_directory(input) ? input : input.parent_path();
-    for (const std::string_view name : side_files)
-        if (fs::exists(folder / name)) plan.texts[std::string(name)] = read_text_file(folder / name);
+    for (const fs::path& folder : {home_of_checkpoint(input), input})
+        for (const std::string_view name : side_files)
+            if (fs::exists(folder / name)) plan.texts[std::string(name)] = read_text_file(folder / name);
 }
 
 ConversionPlan plan_full(const ConvertOptions& options, const NxdSettings& settings,
@@ -208,13 +218,66 @@ ConversionPlan plan_meta(const ConvertOptions& options, const NxdSettings& setti
     return plan;
 }
 
+/// The state of the run that is converted: the Trainer's own, if it saved one beside the rest.
+TrainerState trainer_state_of(const TrainingCheckpoint& checkpoint, const fs::path& input) {
+    const fs::path file = home_of_checkpoint(input) / "trainer_state.json";
+    if (!fs::exists(file)) {
+        TrainerState state;
+        state.global_step = state.max_steps = checkpoint.step.value_or(checkpoint.optimizer.updates);
+        // Unknown, so that the run that continues uses its own.
+        state.logging_steps = state.eval_steps = state.save_steps = 0;
+        return state;
+    }
+    TrainerState state = TrainerState::parse(read_text_file(file), file.string());
+    const std::int64_t step = checkpoint.step.value_or(state.global_step);
+    if (state.global_step != step || step < checkpoint.optimizer.updates)
+        throw Error(fmt::format("{} is of step {}, and the optimizer's files of step {} after {} updates.",
+                                file.string(), state.global_step, step, checkpoint.optimizer.updates),
+                    "They are of different checkpoints: use the files of one.");
+    return state;
+}
+
+/// A checkpoint from which run_clm continues.
+ConversionPlan plan_to_resume(const ConvertOptions& options, const NxdSettings& settings,
+                              const TrainingCheckpoint& checkpoint, const fs::path& config,
+                              const fs::path& input) {
+    if (!settings.config)
+        throw Error(
+            fmt::format("{} has no config.json, which says what belongs to the model.", input.string()),
+            "Add --config with the model's config.json.");
+    check_layers_of(options, checkpoint.weights);
+    ConversionPlan plan =
+        plan_resumable(checkpoint, *settings.config, bytes_in(options.shard_size), input.string());
+    add_texts(plan, settings, config, input);
+    const TrainerState state = trainer_state_of(checkpoint, input);
+    plan.texts["trainer_state.json"] = state.text();
+    plan.checkpoint = fmt::format("checkpoint-{}", state.global_step);
+    const EngineState engine{.updates = checkpoint.optimizer.updates, .scaler = std::nullopt};
+    plan.run_state = Json{{"loop", nullptr}, {"engine", engine.json()}}.dump();
+    print_log(stderr, "Step {}; the optimizer made {} updates{}{}.\n", state.global_step,
+              checkpoint.optimizer.updates, checkpoint.optimizer.settings.empty() ? "" : ": ",
+              checkpoint.optimizer.settings);
+    return plan;
+}
+
 void convert(const ConvertOptions& options) {
     check_options(options);
     const fs::path input = input_of(options), config = config_file(options, input);
     const NxdSettings settings = nxd_settings(options, read_config(options, config));
     std::unique_ptr<TensorSource> source;
     ConversionPlan plan;
-    if (options.to_full || options.from_xser || options.to_xser) {
+    if (options.format == "resumable") {
+        std::optional<TrainingCheckpoint> checkpoint =
+            open_training_checkpoint(input, {.model_key = options.model_key,
+                                             .nxd = settings,
+                                             .tensor_ranks = options.tensor,
+                                             .pipeline_ranks = options.pipeline});
+        if (!checkpoint)
+            throw Error(fmt::format("{} has no state of an optimizer that can be converted.", input.string()),
+                        "Name a checkpoint of DeepSpeed, FSDP or neuronx-distributed.");
+        plan = plan_to_resume(options, settings, *checkpoint, config, input);
+        source = std::move(checkpoint->source);
+    } else if (options.to_full || options.from_xser || options.to_xser) {
         auto shards = std::make_unique<ShardedCheckpoint>(input, options.tensor, options.pipeline,
                                                           options.experts, options.model_key);
         plan = options.to_full
@@ -225,6 +288,10 @@ void convert(const ConvertOptions& options) {
         auto meta = std::make_unique<MetaCheckpoint>(input);
         plan = plan_meta(options, settings, *meta, config, input);
         source = std::move(meta);
+    } else if (ZeroCheckpoint::is_one(input)) {
+        auto zero = std::make_unique<ZeroCheckpoint>(input);
+        plan = plan_joined(options, settings, *zero, config, input);
+        source = std::move(zero);
     } else if (DcpCheckpoint::is_one(input)) {
         auto chunks = std::make_unique<DcpCheckpoint>(input, options.model_key);
         plan = plan_joined(options, settings, *chunks, config, input);
@@ -296,8 +363,9 @@ void add_convert_command(CLI::App& app) {
         ->add_option(
             "--output_format", options->format,
             "of a full model: safetensors, bin (pytorch_model.bin), or checkpoint (one checkpoint.pt, "
-            "what --convert_to_full_state writes without this flag)")
-        ->check(CLI::IsMember({"safetensors", "bin", "checkpoint"}));
+            "what --convert_to_full_state writes without this flag); or resumable: with the optimizer's "
+            "state, the folder checkpoint-N, which run_clm continues")
+        ->check(CLI::IsMember({"safetensors", "bin", "checkpoint", "resumable"}));
     command->add_option("--dtype", options->dtype, "float32, bfloat16 or float16; as they are when empty");
     command->add_option("--max_shard_size", options->shard_size,
                         "a file of safetensors or bin is closed before it would be larger");

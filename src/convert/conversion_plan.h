@@ -46,6 +46,10 @@ struct PlannedFile {
 struct ConversionPlan {
     std::vector<PlannedFile> files;
     std::map<std::string, std::string> texts;  ///< small files by name
+    /// The folder, below the output folder, that gets all of these and is a checkpoint of ours: then its
+    /// drover_state.json, with `run_state` and the digests of the others, is written last.
+    std::string checkpoint{};
+    std::string run_state{};  ///< JSON
 
     std::uint64_t bytes() const;
     /// Adds the file of a rank, or with `xser` the files.

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "core/content_hash.h"
 #include "core/convert.h"
 #include "core/json.h"
 #include "core/partial_file.h"
+#include "io/checkpoint_manifest.h"
 #include "io/safetensors_header.h"
 #include "io/staged_folder.h"
 #include "io/stored_zip.h"
@@ -53,6 +55,7 @@ std::string digest_of(const ConversionPlan& plan, const TensorSource& source) {
         }
     }
     for (const auto& [name, text] : plan.texts) add(name, text);
+    add(plan.checkpoint, plan.run_state);
     return hash.hex();
 }
 
@@ -99,12 +102,18 @@ class Writer {
 
     void run() {
         check_blocks(plan_, source_);
+        // It was interrupted after its last rename.
+        if (journal_.is_complete && is_checkpoint() && fs::exists(folder_ / plan_.checkpoint) &&
+            !fs::exists(staged_.staging()))
+            return end();
         if (!has_begun()) start();
         if (!journal_.is_complete) write_files();
         publish();
     }
 
   private:
+    bool is_checkpoint() const { return !plan_.checkpoint.empty(); }
+
     /// Whether the journal is of this conversion, and what it says is there.
     bool has_begun() const {
         if (journal_.is_complete) return fs::is_directory(staged_.staging());
@@ -130,6 +139,7 @@ class Writer {
     }
 
     std::set<std::string> top_names() const {
+        if (is_checkpoint()) return {plan_.checkpoint};
         std::set<std::string> names;
         for (const PlannedFile& file : plan_.files) names.insert(fs::path(file.path).begin()->string());
         for (const auto& [name, text] : plan_.texts) names.insert(name);
@@ -146,8 +156,20 @@ class Writer {
             if (++open_files_ >= most_open_files || unflushed_ >= limits_.flush_bytes) flush();
         }
         for (const auto& [name, text] : plan_.texts) write_file_atomically(staged_.staging() / name, text);
+        if (is_checkpoint()) write_manifest();
         journal_.is_complete = true;
         flush();
+    }
+
+    void write_manifest() {
+        staged_.flush();
+        fs::remove(staged_.staging() / CheckpointManifest::file_name);  // of an earlier attempt
+        using namespace std::chrono;
+        const CheckpointManifest manifest{
+            .state = Json::parse(plan_.run_state),
+            .saved_at = duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count(),
+            .files = staged_.seal()};
+        write_file_atomically(staged_.staging() / CheckpointManifest::file_name, manifest.text());
     }
 
     void write_file(const PlannedFile& file) {
@@ -249,6 +271,10 @@ class Writer {
     /// What says how the weights are to be read comes last.
     void publish() {
         sync_folder(staged_.staging());
+        if (is_checkpoint()) {
+            fs::rename(staged_.staging(), folder_ / plan_.checkpoint);
+            return end();
+        }
         std::vector<std::string> names;
         for (const fs::directory_entry& entry : fs::directory_iterator(staged_.staging()))
             names.push_back(entry.path().filename().string());
@@ -260,6 +286,10 @@ class Writer {
         };
         std::ranges::stable_sort(names, {}, comes_last);
         for (const std::string& name : names) fs::rename(staged_.staging() / name, folder_ / name);
+        end();
+    }
+
+    void end() {
         sync_folder(folder_);
         fs::remove(folder_ / journal_name);
         staged_.discard();

@@ -45,6 +45,22 @@ std::string without_wrappers(std::string name) {
     return name;
 }
 
+/// "optimizer.state.<weight>.<kind>"
+struct StateName {
+    std::string kind, weight;
+
+    /// Nothing for other names.
+    static std::optional<StateName> parse(std::string_view name) {
+        const std::string plain = without_wrappers(std::string(name));
+        for (const std::string_view prefix : {"optimizer.state.", "optim.state."}) {
+            const auto dot = plain.rfind('.');
+            if (plain.starts_with(prefix) && dot != std::string::npos && dot > prefix.size())
+                return StateName{plain.substr(dot + 1), plain.substr(prefix.size(), dot - prefix.size())};
+        }
+        return std::nullopt;
+    }
+};
+
 bool is_name_in_model(std::string_view name) {
     return name.starts_with("model.layers.") || name.starts_with("layers.") || name.starts_with("lm_head.") ||
            name.starts_with("model.embed_tokens.");
@@ -75,7 +91,7 @@ bool DcpCheckpoint::is_one(const fs::path& folder) {
     return fs::exists(folder / metadata_file);
 }
 
-DcpCheckpoint::DcpCheckpoint(const fs::path& folder, std::string_view key) : folder_(folder) {
+DcpCheckpoint::DcpCheckpoint(const fs::path& folder, std::string_view key, bool optimizer) : folder_(folder) {
     const fs::path path = folder / metadata_file;
     const MappedFile file(path);
     const PlainPickle pickle(file.bytes(), path.string());
@@ -91,8 +107,8 @@ DcpCheckpoint::DcpCheckpoint(const fs::path& folder, std::string_view key) : fol
                 !is_name_in_model(name))
                 prefix_ = prefix;
         }
-    read_metadata(metadata);
-    if (entries_.empty())
+    read_metadata(metadata, optimizer);
+    if (entries_.empty() && states_.empty())
         throw Error(fmt::format("{} has no tensors of a model.", folder.string()),
                     "Give the entry of the saved dict that has them with --model_key.");
 }
@@ -103,7 +119,7 @@ std::string DcpCheckpoint::name_in_model(std::string_view name) const {
     return plain.starts_with("optim") ? "" : plain;
 }
 
-void DcpCheckpoint::read_metadata(const PickleValue& metadata) {
+void DcpCheckpoint::read_metadata(const PickleValue& metadata, bool optimizer) {
     const PickleValue storage = metadata["storage_data"];
     for (std::size_t i = 0; i < storage.size(); ++i) {
         if (!is_a(storage.key(i), "MetadataIndex")) continue;
@@ -128,15 +144,19 @@ void DcpCheckpoint::read_metadata(const PickleValue& metadata) {
                                                       static_cast<std::uint64_t>(bytes)};
     }
     const PickleValue tensors = metadata["state_dict_metadata"];
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-        if (is_a(tensors.value(i), "TensorStorageMetadata"))
-            add_tensor(std::string(tensors.key(i).text()), tensors.value(i).state());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (!is_a(tensors.value(i), "TensorStorageMetadata")) continue;
+        const std::string name(tensors.key(i).text());
+        if (const std::string published = name_in_model(name); !published.empty())
+            add_tensor(name, published, tensors.value(i).state(), entries_);
+        else if (const auto state = StateName::parse(name); optimizer && state)
+            add_tensor(name, state->weight, tensors.value(i).state(), states_[state->kind]);
+    }
     places_.clear();
 }
 
-void DcpCheckpoint::add_tensor(const std::string& name, const PickleValue& description) {
-    const std::string published = name_in_model(name);
-    if (published.empty()) return;
+void DcpCheckpoint::add_tensor(const std::string& name, const std::string& published,
+                               const PickleValue& description, std::vector<Entry>& entries) {
     const PickleValue properties = description["properties"].state();
     const PickleValue type =
         properties.kind() == PickleValue::Kind::dict ? properties["dtype"] : properties.at(0);
@@ -179,12 +199,41 @@ void DcpCheckpoint::add_tensor(const std::string& name, const PickleValue& descr
         entry.parts.push_back({item, std::move(offsets)});
     }
     if (elements != product(entry.shape)) throw damaged("is not made up by its chunks");
-    entries_.push_back(std::move(entry));
+    entries.push_back(std::move(entry));
 }
 
 std::vector<PlannedTensor> DcpCheckpoint::tensors() const {
+    if (entries_.empty())
+        throw Error(fmt::format("{} has no tensors of a model.", folder_.string()),
+                    "Name the folder with the model, not the one with the optimizer.");
+    return joined(entries_);
+}
+
+std::vector<PlannedTensor> DcpCheckpoint::states() const {
+    std::vector<PlannedTensor> all;
+    for (const auto& [kind, entries] : states_) {
+        if (kind == "step") continue;
+        for (PlannedTensor& tensor : named_states(kind, joined(entries))) all.push_back(std::move(tensor));
+    }
+    return all;
+}
+
+OptimizerFacts DcpCheckpoint::optimizer() const {
+    CommonStep step(folder_.string());
+    if (const auto found = states_.find("step"); found != states_.end())
+        for (const Entry& entry : found->second) {
+            if (entry.parts.empty()) continue;
+            const std::size_t item = entry.parts.front().item;
+            view(item);
+            step.add(open_.at(item)->root().number(), entry.name);
+        }
+    forget();
+    return {.updates = step.value()};
+}
+
+std::vector<PlannedTensor> DcpCheckpoint::joined(const std::vector<Entry>& entries) const {
     std::vector<PlannedTensor> joined;
-    for (const Entry& entry : entries_) {
+    for (const Entry& entry : entries) {
         PlannedTensor tensor{entry.name, *engine_dtype_of(entry.dtype), entry.shape, {}};
         for (const Entry::Part& part : entry.parts) {
             const Item& item = items()[part.item];
@@ -218,10 +267,7 @@ StridedTensor DcpCheckpoint::view(std::size_t item) const {
                                 (folder_ / chunk.file).string(), quoted_name(items()[item].name),
                                 shape_text(tensor.shape), shape_text(items()[item].shape)),
                     remedy_of_damage);
-    return {.data = reinterpret_cast<const std::byte*>(tensor.elements.data()),
-            .dtype = tensor.dtype,
-            .shape = tensor.shape,
-            .strides = tensor.strides};
+    return strided_view(tensor);
 }
 
 void DcpCheckpoint::forget() const {

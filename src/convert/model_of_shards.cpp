@@ -38,8 +38,9 @@ bool same_rows(const ShardedCheckpoint& shards, const RankRows& a, const RankRow
 /// Joins the tensors of all ranks.
 class ShardJoiner {
   public:
-    ShardJoiner(const ShardedCheckpoint& shards, const NxdSettings& settings)
-        : shards_(shards), settings_(settings) {
+    /// Without `views`, copies of heads are not compared.
+    ShardJoiner(const RankedTensors& shards, const ShardedCheckpoint* views, const NxdSettings& settings)
+        : shards_(shards), views_(views), settings_(settings) {
         find_names();
         for (const auto& [name, items] : by_name_) {
             const LeafName leaf(name);
@@ -47,6 +48,10 @@ class ShardJoiner {
                 has_qkv_layer_ || (leaf.module == "qkv_proj" && leaf.field.find('_') != leaf.field.npos);
         }
         if (has_qkv_layer_) find_slots();
+    }
+
+    std::optional<KvSlots::Order> order() const {
+        return slots_ ? std::optional(slots_->order) : settings_.order;
     }
 
     std::vector<PlannedTensor> run() {
@@ -65,7 +70,7 @@ class ShardJoiner {
     using RankItems = std::vector<std::size_t>;
 
     std::int64_t ranks() const { return shards_.sizes().tensor; }
-    const Item& item(std::size_t index) const { return shards_.items()[index]; }
+    const Item& item(std::size_t index) const { return shards_.item(index); }
 
     static bool is_expert(std::string_view name) {
         return name.find(".expert_mlps.") != std::string_view::npos;
@@ -132,7 +137,7 @@ class ShardJoiner {
         slots_ = kv_slots(*settings_.config, settings_.kv_multiplier,
                           settings_.order.value_or(KvSlots::Order::interleaved), ranks());
         slots_here_ = slots_->count() / ranks();
-        if (settings_.kv_multiplier > 1) check_order();
+        if (settings_.kv_multiplier > 1 && views_ != nullptr) check_order();
     }
 
     /// Finds the keys of a slot in the first layer that has some.
@@ -157,7 +162,7 @@ class ShardJoiner {
             slots.order = order;
             for (std::int64_t slot = 0; slot < slots.count(); ++slot) {
                 const std::int64_t first = slots.first_slot(slots.kv_head(slot));
-                if (!same_rows(shards_, *keys_of(first), *keys_of(slot), slots.head_dim)) return false;
+                if (!same_rows(*views_, *keys_of(first), *keys_of(slot), slots.head_dim)) return false;
             }
             return true;
         };
@@ -343,7 +348,8 @@ class ShardJoiner {
             }
     }
 
-    const ShardedCheckpoint& shards_;
+    const RankedTensors& shards_;
+    const ShardedCheckpoint* views_;
     const NxdSettings& settings_;
     std::map<std::string, RankItems> by_name_;
     bool has_qkv_layer_ = false;
@@ -355,7 +361,16 @@ class ShardJoiner {
 }  // namespace
 
 std::vector<PlannedTensor> model_of_shards(const ShardedCheckpoint& shards, const NxdSettings& settings) {
-    return ShardJoiner(shards, settings).run();
+    return ShardJoiner(shards, &shards, settings).run();
+}
+
+std::vector<PlannedTensor> model_of_ranks(const RankedTensors& ranks, const NxdSettings& settings) {
+    return ShardJoiner(ranks, nullptr, settings).run();
+}
+
+std::optional<KvSlots::Order> kv_order_of_shards(const ShardedCheckpoint& shards,
+                                                 const NxdSettings& settings) {
+    return ShardJoiner(shards, &shards, settings).order();
 }
 
 ConversionPlan plan_same_shards(const ShardedCheckpoint& shards, const NxdSettings& settings) {

@@ -32,6 +32,13 @@ ConversionPlan plan_shards_of_model(const FullCheckpoint& model, const NxdSettin
 /// name tensors apply is seen from the names in the files.
 std::vector<PlannedTensor> model_of_shards(const ShardedCheckpoint& shards, const NxdSettings& settings);
 
+/// The same of tensors that are not looked at: `settings.order` says in which order heads are repeated.
+std::vector<PlannedTensor> model_of_ranks(const RankedTensors& ranks, const NxdSettings& settings);
+
+/// The order of repeated heads, seen from the weights; nothing if there are none, and none is set.
+std::optional<KvSlots::Order> kv_order_of_shards(const ShardedCheckpoint& shards,
+                                                 const NxdSettings& settings);
+
 /// The same ranks with their tensors in the other form, in the folder `model`.
 ConversionPlan plan_same_shards(const ShardedCheckpoint& shards, const NxdSettings& settings);
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "convert/rank_name.h"
 #include "core/error.h"
 #include "io/safetensors_header.h"
 
@@ -15,21 +15,6 @@ namespace fs = std::filesystem;
 using safetensors_detail::quoted_name;
 
 constexpr std::string_view shard_remedy = "Check --input_dir: all files of the checkpoint must be there.";
-
-/// Takes "tp_rank_07" off the front of a name.
-std::optional<std::int64_t> take_rank(std::string_view& name, std::string_view kind) {
-    std::string_view rest = name;
-    const std::string word = fmt::format("{}_rank_", kind);
-    if (!rest.starts_with(word)) return std::nullopt;
-    rest.remove_prefix(word.size());
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-    if (error != std::errc() || number < 0) return std::nullopt;
-    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-    if (rest.starts_with('_')) rest.remove_prefix(1);
-    name = rest;
-    return number;
-}
 
 /// The rank whose file or folder has this name.
 std::optional<ShardRank> rank_of(std::string_view name) {
@@ -75,17 +60,10 @@ void check_size(std::string_view flag, std::optional<std::int64_t> wanted, std::
 
 }  // namespace
 
-struct ShardedCheckpoint::Place {
-    std::optional<PickleValue> value;  ///< of a file that is open
-    fs::path file;                     ///< otherwise
-};
-
-ShardedCheckpoint::~ShardedCheckpoint() = default;
-
 ShardedCheckpoint::ShardedCheckpoint(const fs::path& folder, std::optional<std::int64_t> tensor,
                                      std::optional<std::int64_t> pipeline,
-                                     std::optional<std::int64_t> experts, std::string_view model_key)
-    : folder_(folder) {
+                                     std::optional<std::int64_t> experts, std::string_view model_key) {
+    folder_ = folder;
     std::map<ShardRank, fs::path> found = find_ranks(folder_);
     if (found.empty()) found = find_ranks(folder_ = folder / "model");
     if (found.empty())
@@ -112,9 +90,7 @@ ShardedCheckpoint::ShardedCheckpoint(const fs::path& folder, std::optional<std::
 }
 
 void ShardedCheckpoint::open_rank(const ShardRank& rank, const fs::path& file, std::string_view model_key) {
-    files_.push_back(file);
-    const TorchFile& opened = *rank_files_.emplace_back(std::make_unique<TorchFile>(file));
-    PickleValue dict = opened.root();
+    PickleValue dict = open(file).root();
     if (dict.kind() == PickleValue::Kind::dict && !model_key.empty() && dict.contains(model_key))
         dict = dict[model_key];
     if (dict.kind() != PickleValue::Kind::dict)
@@ -122,30 +98,16 @@ void ShardedCheckpoint::open_rank(const ShardRank& rank, const fs::path& file, s
             fmt::format("{} holds {} instead of a dict of tensors.", file.string(), name_of(dict.kind())),
             "Name the folder with the model's files, not the optimizer's.");
     auto& tensors = ranks_[rank];
-    const auto add = [&](const std::string& name, const PickleTensor& tensor, Place place) {
-        tensors.emplace_back(name, add_item(name, tensor.dtype, tensor.shape, file));
-        places_.push_back(std::move(place));
-    };
     for (std::size_t i = 0; i < dict.size(); ++i) {
         const std::string name(dict.key(i).text());
         const PickleValue value = dict.value(i);
-        const std::optional<std::int64_t> reference = value.tensor_reference();
-        if (!reference && value.kind() != PickleValue::Kind::tensor)
+        if (!is_tensor(value))
             throw Error(fmt::format("{}: its entry {} is {} instead of a tensor.", file.string(),
                                     quoted_name(name), name_of(value.kind())),
                         "Name the folder with the model's files, not the optimizer's.");
-        if (!reference) {
-            add(name, value.tensor(), {.value = value, .file = {}});
-            continue;
-        }
-        is_xser_ = true;
-        const fs::path tensor_file =
-            fs::path(file.string() + ".tensors") / fmt::format("tensor_{}.pt", *reference);
         // Expert ranks but the first have only experts of their own.
-        if (rank.experts > 0 && !fs::exists(tensor_file)) continue;
-        const TorchFile tensor(tensor_file);
-        add(name, tensor.root().tensor(), {.value = std::nullopt, .file = tensor_file});
-        files_.push_back(tensor_file);
+        if (const auto item = add_tensor(name, value, file, rank.experts > 0))
+            tensors.emplace_back(name, *item);
     }
 }
 
@@ -153,25 +115,6 @@ std::string ShardedCheckpoint::file_name(const ShardRank& rank, const ShardSizes
     return fmt::format("dp_rank_00_{}tp_rank_{:02}_pp_rank_{:02}.pt",
                        sizes.experts > 1 ? fmt::format("ep_rank_{:02}_", rank.experts) : "", rank.tensor,
                        rank.pipeline);
-}
-
-StridedTensor ShardedCheckpoint::view(std::size_t item) const {
-    const Place& place = places_[item];
-    const auto strided = [](const PickleTensor& tensor) {
-        return StridedTensor{.data = reinterpret_cast<const std::byte*>(tensor.elements.data()),
-                             .dtype = tensor.dtype,
-                             .shape = tensor.shape,
-                             .strides = tensor.strides};
-    };
-    if (place.value) return strided(place.value->tensor());
-    std::unique_ptr<TorchFile>& file = tensor_files_[item];
-    if (!file) file = std::make_unique<TorchFile>(place.file);
-    return strided(file->root().tensor());
-}
-
-void ShardedCheckpoint::forget() const {
-    tensor_files_.clear();
-    for (const auto& file : rank_files_) file->forget();
 }
 
 }  // namespace drover

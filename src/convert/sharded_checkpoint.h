@@ -1,12 +1,6 @@
 #pragma once
 
-#include <array>
-#include <map>
-#include <memory>
-#include <optional>
-
-#include "convert/tensor_source.h"
-#include "io/torch_pickle.h"
+#include "convert/rank_files.h"
 
 namespace drover {
 
@@ -24,48 +18,43 @@ struct ShardRank {
     auto operator<=>(const ShardRank&) const = default;
 };
 
+/// What every rank of a checkpoint has, by name.
+class RankedTensors {
+  public:
+    virtual ~RankedTensors() = default;
+
+    /// For messages.
+    const std::filesystem::path& folder() const { return folder_; }
+    const ShardSizes& sizes() const { return sizes_; }
+    /// Names of a rank's tensors in the order of its file, and their items.
+    const std::vector<std::pair<std::string, std::size_t>>& tensors(const ShardRank& rank) const {
+        return ranks_.at(rank);
+    }
+    virtual const TensorSource::Item& item(std::size_t index) const = 0;
+
+  protected:
+    std::filesystem::path folder_;
+    ShardSizes sizes_;
+    std::map<ShardRank, std::vector<std::pair<std::string, std::size_t>>> ranks_;
+};
+
 /// The model of a checkpoint of neuronx-distributed: a folder with a file per rank, named in one of three
 /// ways: dp_rank_00_tp_rank_TT_pp_rank_PP.pt, the same with ep_rank_EE after dp_rank_00, or (older)
-/// tp_rank_TT_pp_rank_PP/checkpoint.pt. A file has the tensors itself, or ("xser") references to the files
-/// tensor_N.pt of the folder with its name and ".tensors".
-class ShardedCheckpoint : public TensorSource {
+/// tp_rank_TT_pp_rank_PP/checkpoint.pt.
+class ShardedCheckpoint : public RankFiles, public RankedTensors {
   public:
     /// The folder with the files, or one that has them in its folder `model`. Sizes that are absent are
     /// counted. Error when there are no such files, ranks are missing or are more than the sizes say.
     ShardedCheckpoint(const std::filesystem::path& folder, std::optional<std::int64_t> tensor,
                       std::optional<std::int64_t> pipeline, std::optional<std::int64_t> experts,
                       std::string_view model_key);
-    ~ShardedCheckpoint() override;
 
-    const std::filesystem::path& folder() const { return folder_; }
-    const ShardSizes& sizes() const { return sizes_; }
-    /// Whether any rank has its tensors in files of their own.
-    bool is_xser() const { return is_xser_; }
-
-    /// Names of a rank's tensors in the order of its file, and their items.
-    const std::vector<std::pair<std::string, std::size_t>>& tensors(const ShardRank& rank) const {
-        return ranks_.at(rank);
-    }
+    const Item& item(std::size_t index) const override { return items()[index]; }
     /// The name of a rank's file below output folders.
     static std::string file_name(const ShardRank& rank, const ShardSizes& sizes);
 
-    StridedTensor view(std::size_t item) const override;
-    void forget() const override;
-    std::vector<std::filesystem::path> files() const override { return files_; }
-
   private:
     void open_rank(const ShardRank& rank, const std::filesystem::path& file, std::string_view model_key);
-
-    std::filesystem::path folder_;
-    ShardSizes sizes_;
-    bool is_xser_ = false;
-    std::map<ShardRank, std::vector<std::pair<std::string, std::size_t>>> ranks_;
-    std::vector<std::filesystem::path> files_;
-    /// Where an item is: a value of a file that is open, or a file of its own.
-    struct Place;
-    std::vector<Place> places_;
-    std::vector<std::unique_ptr<TorchFile>> rank_files_;
-    mutable std::map<std::size_t, std::unique_ptr<TorchFile>> tensor_files_;  ///< those in use, by item
 };
 
 }  // namespace drover

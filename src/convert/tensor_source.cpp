@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "io/safetensors_header.h"
+#include "io/torch_pickle.h"
 
 namespace drover {
 namespace {
@@ -81,6 +82,13 @@ std::vector<std::filesystem::path> FullCheckpoint::files() const {
     std::vector<std::filesystem::path> paths;
     for (const WeightFile& file : weights_.files()) paths.push_back(file.path());
     return paths;
+}
+
+StridedTensor strided_view(const PickleTensor& tensor) {
+    return {.data = reinterpret_cast<const std::byte*>(tensor.elements.data()),
+            .dtype = tensor.dtype,
+            .shape = tensor.shape,
+            .strides = tensor.strides};
 }
 
 std::int64_t layer_of(std::string_view name) {

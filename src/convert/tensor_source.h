@@ -10,6 +10,8 @@
 
 namespace drover {
 
+struct PickleTensor;
+
 /// The tensors of a checkpoint that is converted.
 class TensorSource {
   public:
@@ -38,6 +40,8 @@ class TensorSource {
     /// Returns its index. Error when the type is not one that can be converted.
     std::size_t add_item(std::string name, FileDType dtype, std::vector<std::int64_t> shape,
                          const std::filesystem::path& file);
+    /// One that another source has.
+    void add_item(Item item) { items_.push_back(std::move(item)); }
 
   private:
     std::vector<Item> items_;
@@ -56,6 +60,9 @@ class FullCheckpoint : public TensorSource {
   private:
     ModelWeights weights_;
 };
+
+/// The elements of a tensor of a torch.save file.
+StridedTensor strided_view(const PickleTensor& tensor);
 
 /// The number of layer in "model.layers.3.mlp.down_proj.weight"; −1 when the name has none.
 std::int64_t layer_of(std::string_view name);

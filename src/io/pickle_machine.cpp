@@ -397,6 +397,8 @@ class Machine {
                 if (parts.empty()) fail("makes a parameter of nothing");
                 expect(parts[0], Kind::tensor, "makes a parameter of something that is not a tensor");
                 return push(parts[0]);
+            case PickleName::Meaning::tensor_with_attributes:
+                return call_for_tensor(parts);
             case PickleName::Meaning::size:
                 if (parts.size() != 1) fail("makes a torch.Size from more or less than one value");
                 expect(parts[0], Kind::tuple, "makes a torch.Size of something that is not a tuple");
@@ -416,6 +418,15 @@ class Machine {
                 break;
         }
         fail(fmt::format("calls {}", name->full_name));
+    }
+
+    /// (function, class, its arguments, attributes), of which the attributes do not matter here. One call, so
+    /// that a program cannot make the reader recurse.
+    void call_for_tensor(const std::vector<Index>& parts) {
+        const PickleName* const name = parts.size() == 4 ? name_in(parts[0]) : nullptr;
+        if (name == nullptr || name->meaning != PickleName::Meaning::tensor)
+            fail("makes a tensor with attributes of something that is not a tensor");
+        push_tensor(arguments_in(parts[2]));
     }
 
     /// An object that is made empty and then gets its attributes.

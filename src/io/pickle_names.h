@@ -15,6 +15,7 @@ struct PickleName {
         ordered_dict,
         tensor,
         parameter,
+        tensor_with_attributes,
         size,
         device,
         encode,
@@ -30,10 +31,13 @@ struct PickleName {
 };
 
 /// The whole list.
-inline constexpr std::array<PickleName, 46> pickle_names = {{
+inline constexpr std::array<PickleName, 53> pickle_names = {{
     {"collections.OrderedDict", PickleName::Meaning::ordered_dict},
     {"torch._utils._rebuild_tensor_v2", PickleName::Meaning::tensor},
     {"torch._utils._rebuild_parameter", PickleName::Meaning::parameter},
+    // A tensor that somebody gave attributes, as DeepSpeed does.
+    {"torch._tensor._rebuild_from_type_v2", PickleName::Meaning::tensor_with_attributes},
+    {"torch.Tensor", PickleName::Meaning::closed},
     {"torch.Size", PickleName::Meaning::size},
     {"torch.device", PickleName::Meaning::device},
     {"_codecs.encode", PickleName::Meaning::encode},
@@ -73,6 +77,12 @@ inline constexpr std::array<PickleName, 46> pickle_names = {{
     {"pathlib.PosixPath", PickleName::Meaning::closed},
     {"pathlib._local.PosixPath", PickleName::Meaning::closed},
     {"pathlib.PurePosixPath", PickleName::Meaning::closed},
+    // What DeepSpeed saves beside the tensors of a ZeRO optimizer.
+    {"deepspeed.runtime.fp16.loss_scaler.LossScaler", PickleName::Meaning::record},
+    {"deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler", PickleName::Meaning::record},
+    {"deepspeed.utils.tensor_fragment.fragment_address", PickleName::Meaning::record},
+    {"deepspeed.runtime.zero.config.ZeroStageEnum", PickleName::Meaning::closed},
+    {"__builtin__.set", PickleName::Meaning::closed},
     // The random state that the Trainer saves contains numpy's, which is not used here.
     {"numpy.core.multiarray._reconstruct", PickleName::Meaning::closed},
     {"numpy._core.multiarray._reconstruct", PickleName::Meaning::closed},

@@ -322,6 +322,7 @@ void TrainingRun::resume() {
     resumed_loop_ = engine_model_->resume(*resume_point_);
     const StepPlan plan = planned();
     const TrainerState fresh = TrainerState::begin(settings_.loop, plan.max_steps, plan.epochs);
+    resumed_state_->take_unknown_steps(fresh);
     if (const std::string warning = changed_settings(settings_.loop, fresh, *resumed_state_);
         !warning.empty())
         messages().warning(warning);

@@ -116,6 +116,14 @@ def tensor(offset=b"K\x00", size=b"K\x04\x85", stride=b"K\x01\x85", storage=STOR
     return TENSOR + storage + offset + size + stride + EMPTY + b"tR"
 
 
+REBUILD = b"ctorch._tensor\n_rebuild_from_type_v2\n"
+
+
+def with_attributes(function=TENSOR, arguments=b"(" + STORAGE[1:] + b"K\x00K\x04\x85K\x01\x85" + EMPTY + b"t"):
+    """A tensor that has attributes, which DeepSpeed's have."""
+    return REBUILD + b"(" + function + b"ctorch\nTensor\n" + arguments + b"}X\x01\x00\x00\x00aK\x01stR"
+
+
 def program(body):
     return b"\x80\x02" + body + b"."
 
@@ -125,8 +133,14 @@ def corpus():
     numpy.random.seed(1)
     random.seed(1)
     generators = {"python": random.getstate(), "numpy": numpy.random.get_state(), "cpu": torch.zeros(16, dtype=torch.uint8)}
+    marked = torch.ones(3)
+    marked.mark = 7
     valid = {
         "dict": whole,
+        "attributes": saved({"a": marked}),
+        "attributes_made": with_pickle(program(with_attributes())),
+        "zero_optimizer": with_pickle(program(b"}X\x01\x00\x00\x00lcdeepspeed.runtime.fp16.loss_scaler\nLossScaler\n)\x81}X\x01\x00\x00\x00sK\x01sbs"
+                                              b"X\x01\x00\x00\x00zcdeepspeed.runtime.zero.config\nZeroStageEnum\nK\x02\x85Rs")),
         "protocol4": saved({"a": torch.ones(3), "b": b"\xff"}, pickle_protocol=4),
         "generators": saved(generators),
         "tensor": with_pickle(program(tensor())),
@@ -172,6 +186,11 @@ def corpus():
         "no_storage": with_pickle(program(tensor(storage=STORAGE.replace(b"\x01\x00\x00\x000", b"\x01\x00\x00\x007")))),
         "long_storage": with_pickle(program(tensor(storage=STORAGE.replace(b"K\x04", b"K\x05")))),
         "number_as_storage": with_pickle(program(tensor(storage=b"(K\x01"))),
+        "attributes_of_itself": with_pickle(program(with_attributes(function=REBUILD))),
+        "attributes_of_a_dict": with_pickle(program(with_attributes(function=b"ccollections\nOrderedDict\n", arguments=b")"))),
+        "attributes_of_nothing": with_pickle(program(with_attributes(arguments=b")"))),
+        "attributes_alone": with_pickle(program(REBUILD + b")R")),
+        "call_of_a_loss_scaler": with_pickle(program(b"cdeepspeed.runtime.fp16.loss_scaler\nLossScaler\n)R")),
         "call_of_a_number": with_pickle(program(b"K\x01)R")),
     }
     shutil.rmtree(CORPUS, ignore_errors=True)

@@ -48,14 +48,16 @@ EngineState EngineState::from(const Json& json) {
 RunState RunState::parse(const Json& json, std::string_view where) {
     RunState state;
     try {
-        state = {.loop = LoopState::from(json.at("loop")), .engine = EngineState::from(json.at("engine"))};
+        state.engine = EngineState::from(json.at("engine"));
+        if (const Json& loop = json.at("loop"); !loop.is_null()) state.loop = LoopState::from(loop);
     } catch (const nlohmann::json::exception& failure) {
         throw Error(fmt::format("{} is not the state of a training run: {}.", where, failure.what()),
                     "Resume from another checkpoint.");
     }
-    const bool possible = state.loop.step >= 0 && state.loop.schedule_steps >= 0 && state.loop.epoch >= 0 &&
-                          state.loop.samples >= 0 && state.loop.last_logged_step >= 0 &&
-                          state.loop.last_logged_step <= state.loop.step && state.engine.updates >= 0;
+    const LoopState loop = state.loop.value_or(LoopState{});
+    const bool possible = loop.step >= 0 && loop.schedule_steps >= 0 && loop.epoch >= 0 &&
+                          loop.samples >= 0 && loop.last_logged_step >= 0 &&
+                          loop.last_logged_step <= loop.step && state.engine.updates >= 0;
     if (!possible)
         throw Error(fmt::format("{} holds a count that cannot be.", where),
                     "Resume from another checkpoint.");

@@ -43,7 +43,7 @@ struct EngineState {
 
 /// The run's state in drover_state.json.
 struct RunState {
-    LoopState loop;
+    std::optional<LoopState> loop;  ///< absent in a checkpoint that was made of another program's
     EngineState engine;
 
     /// Error (naming `where`) when it is not such a state.

@@ -154,6 +154,12 @@ TrainerState TrainerState::begin(const TrainerSettings& settings, std::int64_t m
     return state;
 }
 
+void TrainerState::take_unknown_steps(const TrainerState& fresh) {
+    if (logging_steps == 0) logging_steps = fresh.logging_steps;
+    if (eval_steps == 0) eval_steps = fresh.eval_steps;
+    if (save_steps == 0) save_steps = fresh.save_steps;
+}
+
 bool TrainerState::is_multiple(std::int64_t step, const Json& steps) {
     const double every = steps.get<double>();
     return every > 0 && std::fmod(static_cast<double>(step), every) == 0;

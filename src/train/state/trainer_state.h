@@ -58,6 +58,10 @@ struct TrainerState {
     /// The state of a run that has not started: shares become numbers of steps.
     static TrainerState begin(const TrainerSettings& settings, std::int64_t max_steps, std::int64_t epochs);
 
+    /// Takes the numbers of steps that are 0 here, as in a checkpoint that was made of another program's, from
+    /// the state of a new run.
+    void take_unknown_steps(const TrainerState& fresh);
+
     Json epoch_json() const { return epoch ? Json(*epoch) : Json(0); }
     /// Whether `step` is a multiple of one of the numbers of steps above.
     static bool is_multiple(std::int64_t step, const Json& steps);
