@@ -29,21 +29,10 @@ void check_nothing_is_lost(const RunSettings& settings, const std::string& fresh
     if (has_model) throw Error(fmt::format("{} already holds a trained model.", named), remedy);
 }
 
-/// Whether neuronx-distributed wrote it: it has a marker and a file per rank.
-bool is_nxd_checkpoint(const fs::path& folder) {
-    return fs::is_regular_file(folder / "checkpoint") && fs::is_directory(folder / "model");
-}
-
 /// The checkpoint of a step.
 fs::path numbered_checkpoint(const CheckpointPlace& output, std::int64_t step) {
     const fs::path folder = checkpoint_folder(output, step);
     if (fs::is_directory(folder)) {
-        if (is_nxd_checkpoint(folder))
-            throw Error(
-                fmt::format("--loading_step {}: {} is a checkpoint of neuronx-distributed, whose optimizer "
-                            "cannot be continued yet.",
-                            step, folder.string()),
-                "Start from its weights alone: --loading_step -1 --pretrained_weight_dir and that folder.");
         if (const auto damage = why_not_resumable(folder))
             throw Error(fmt::format("--loading_step {}: {} is not a complete checkpoint: {}.", step,
                                     folder.string(), *damage),

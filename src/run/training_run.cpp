@@ -15,6 +15,7 @@
 #include "run/engine_settings.h"
 #include "run/lost_updates.h"
 #include "run/model_source.h"
+#include "run/nxd_checkpoint.h"
 #include "run/resume_point.h"
 #include "run/run_data.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -239,7 +240,7 @@ std::string TrainingRun::what_changed() const {
         lines += changed_values(record.compared_on_resume, record.values, read_json_file(values));
     if (const auto config = config_of_checkpoint(*resume_point_))
         lines += changed_config(model_.config, *config);
-    if (!is_hf_checkpoint(*resume_point_))
+    if (!is_hf_checkpoint(*resume_point_) && !is_nxd_checkpoint(*resume_point_))
         lines += changed_facts(facts(), RunFacts::from(CheckpointManifest::read(*resume_point_).state));
     return lines;
 }
@@ -299,18 +300,29 @@ void TrainingRun::prepare_weights() {
     }
 }
 
-/// Each process reads the tensors that it keeps a part of.
+/// Takes the weights that `read` returns for the leaves of which this process keeps a part.
+void TrainingRun::take_kept_leaves(const ReadWeight& read) {
+    std::set<std::string_view> here;
+    for (const OwnedLeaf& leaf : engine_->store().owned()) here.insert(leaf.spec->name);
+    engine_->take_weights(
+        [&](const LeafSpec& leaf) { return here.contains(leaf.name) ? read(leaf) : std::vector<float>{}; },
+        settings_.loop.seed);
+}
+
 void TrainingRun::load_shards() {
     const ShardWeights shards(model_.weights, model_.config);
     say(fmt::format("The weights of {} are those of {} tensor-parallel and {} pipeline ranks.",
                     model_.weights.string(), shards.sizes().tensor, shards.sizes().pipeline));
-    std::set<std::string_view> here;
-    for (const OwnedLeaf& leaf : engine_->store().owned()) here.insert(leaf.spec->name);
-    engine_->take_weights(
-        [&](const LeafSpec& leaf) {
-            return here.contains(leaf.name) ? shards.read(leaf.name, leaf.shape.numel()) : std::vector<float>{};
-        },
-        settings_.loop.seed);
+    take_kept_leaves([&](const LeafSpec& leaf) { return shards.read(leaf.name, leaf.shape.numel()); });
+}
+
+/// Continues what neuronx-distributed began.
+void TrainingRun::resume_nxd() {
+    const NxdCheckpoint checkpoint(*resume_point_, model_.config);
+    resumed_state_ = TrainerState::of_other_program(checkpoint.step());
+    take_kept_leaves([&](const LeafSpec& leaf) { return checkpoint.weight(leaf); });
+    engine_->load_optimizer(checkpoint);
+    engine_->set_counters({.updates = checkpoint.updates(), .scaler = std::nullopt});
 }
 
 void TrainingRun::resume_prepared() {
@@ -318,8 +330,12 @@ void TrainingRun::resume_prepared() {
 }
 
 void TrainingRun::resume() {
-    resumed_state_ = saved_state(*resume_point_);
-    resumed_loop_ = engine_model_->resume(*resume_point_);
+    if (is_nxd_checkpoint(*resume_point_)) {
+        resume_nxd();
+    } else {
+        resumed_state_ = saved_state(*resume_point_);
+        resumed_loop_ = engine_model_->resume(*resume_point_);
+    }
     const StepPlan plan = planned();
     const TrainerState fresh = TrainerState::begin(settings_.loop, plan.max_steps, plan.epochs);
     resumed_state_->take_unknown_steps(fresh);

@@ -115,7 +115,9 @@ class TrainingRun {
     void fit_batch();
     void describe_steps() const;
     void prepare_weights();
+    void take_kept_leaves(const ReadWeight& read);
     void load_shards();
+    void resume_nxd();
     void resume();
     void align_config();
     std::string what_changed() const;

@@ -107,6 +107,17 @@ class NxdRun : public test::MeshRuns {
             if (entry.path().filename().string().starts_with("events.out.tfevents.")) return entry.path();
         return {};
     }
+    /// Blocks of 8 different tokens, in the folder "small".
+    void make_small_data() const {
+        std::vector<std::int32_t> block;
+        int number = 0;
+        write_arrow_token_dataset(folder_ / "small", [&]() -> std::span<const std::int32_t> {
+            block.assign(16, 0);
+            for (std::size_t i = 0; i < block.size(); ++i)
+                block[i] = static_cast<std::int32_t>((i * i + static_cast<std::size_t>(number)) % 8);
+            return number++ < 8 ? std::span<const std::int32_t>(block) : std::span<const std::int32_t>();
+        });
+    }
     static void expect_close(const std::vector<Line>& lines, const std::vector<Line>& expected) {
         ASSERT_EQ(lines.size(), expected.size());
         for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -238,15 +249,7 @@ TEST_F(NxdRun, AKillDuringASaveLosesNothingThatWasComplete) {
 
 TEST_F(NxdRun, StartsFromShardsOfAnyRanks) {
     const fs::path shards = test::golden_path("nxd/gqa_trn1");
-    // Its vocabulary has 8 tokens.
-    std::vector<std::int32_t> block;
-    int number = 0;
-    write_arrow_token_dataset(folder_ / "small", [&]() -> std::span<const std::int32_t> {
-        block.assign(16, 0);
-        for (std::size_t i = 0; i < block.size(); ++i)
-            block[i] = static_cast<std::int32_t>((i * i + static_cast<std::size_t>(number)) % 8);
-        return number++ < 8 ? std::span<const std::int32_t>(block) : std::span<const std::int32_t>();
-    });
+    make_small_data();
     const std::string config = fmt::format("--training_config '{}' --training_dir small ", shards.string());
     const std::string converted = fmt::format(
         "convert --convert_to_full_model --input_dir '{0}/model' --config '{0}/config.json' --qkv_linear "
@@ -266,6 +269,44 @@ TEST_F(NxdRun, StartsFromShardsOfAnyRanks) {
     EXPECT_NEAR(split.loss, whole.at(0).loss, 1e-4);
     EXPECT_NEAR(split.norm, whole.at(0).norm, 1e-4 * split.norm);
     EXPECT_GT(std::abs(train(1, config).front().loss - whole.front().loss), 1e-3) << "new weights are others";
+}
+
+/// As a checkpoint of ours made of it does; tests of drover convert compare that with the run that was cut.
+TEST_F(NxdRun, ContinuesWhatNeuronxDistributedBegan) {
+    make_small_data();
+    for (const std::string name : {"zero1", "whole"}) {
+        SCOPED_TRACE(name);
+        const fs::path run = test::golden_path("nxd_runs") / name;
+        const Json cut = read_json_file(run / "case.json");
+        const fs::path model =
+            test::golden_path("trainer_checkpoint") / cut.at("run").get<std::string>() / "checkpoint-4";
+        const test::Outcome made =
+            test::run_in(folder_.path().string(),
+                         fmt::format("convert --convert_to_full_state --input_dir '{}/step_4' --config '{}' "
+                                     "--kv_size_multiplier {} --output_format resumable --output_dir made_{}",
+                                     run.string(), model.string(), cut.value("kv_size_multiplier", 1), name));
+        ASSERT_EQ(made.exit_code, 0) << made.output;
+        fs::rename(folder_ / ("made_" + name) / "checkpoint-4", folder_ / ("made_" + name) / "step_4");
+        const std::string words =
+            fmt::format("--training_config '{}' --training_dir small --max_steps 8 ", model.string());
+        const std::vector<Line> expected =
+            train(1, fmt::format("{} --checkpoint_dir made_{} --loading_step 4", words, name));
+        ASSERT_EQ(expected.size(), 4u) << last_output_;
+        EXPECT_EQ(expected.front().step, 4);
+        fs::create_directories(folder_ / name);
+        fs::copy(run / "step_4", folder_ / name / "step_4", fs::copy_options::recursive);
+        const std::string given = fmt::format("{} --checkpoint_dir {} ", words, name);
+        for (const std::string step : {"4", "latest_if_exists"}) {
+            const std::vector<Line> lines = train(1, given + "--loading_step " + step);
+            ASSERT_EQ(lines.size(), expected.size()) << last_output_;
+            for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i].loss, expected[i].loss);
+        }
+        expect_close(train(2, given + "--loading_step 4 --tensor_parallel_size 2 --use_zero1_optimizer 1"),
+                     expected);
+    }
+    fs::remove(folder_ / "whole/step_4/done");
+    const test::Outcome partial = shell(nxd(1, "--checkpoint_dir whole --loading_step 4"));
+    EXPECT_NE(partial.output.find("it has no file \"done\""), std::string::npos) << partial.output;
 }
 
 TEST_F(NxdRun, ASignalSavesTheStepOnlyWhereCheckpointsAreWritten) {
@@ -294,9 +335,6 @@ TEST_F(NxdRun, RefusesWhatCannotBeTrained) {
     expect_refusal(1, "--seq_len 64", "has rows of 32 tokens, but --seq_len is 64");
     expect_refusal(1, "--train_batch_size 30", "has 29 rows, too few for an update of 30");
     expect_refusal(1, "--training_dir none", "none");
-    fs::create_directories(folder_ / "ck/step_3/model");
-    write_file_atomically(folder_ / "ck/step_3/checkpoint", "1");
-    expect_refusal(1, "--checkpoint_dir ck --loading_step 3", "is a checkpoint of neuronx-distributed");
 }
 
 TEST_F(NxdRun, ATrialWritesNoCheckpoint) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "args/argument_value.h"
 #include "args/help_text.h"
 #include "args/parse_line.h"
@@ -137,6 +140,30 @@ TEST(NxdSettings, CheckpointsByItsFlags) {
     EXPECT_EQ(settings_of("--checkpoint_dir k --checkpoint_freq -1").loop.save_strategy,
               IntervalStrategy::no);
     EXPECT_EQ(settings_of("--checkpoint_dir k --num_kept_checkpoint -1").loop.save_total_limit, 0);
+}
+
+TEST(NxdSettings, ResumeComparesOrExcusesEverySetting) {
+    const std::set<std::string_view> excused{
+        // the config is compared itself
+        "training_config", "num_layer", "hidden_size",
+        // layouts and recomputing change rounding at most
+        "use_flash_attention", "use_selective_checkpoint", "tensor_parallel_size", "pipeline_parallel_size",
+        "virtual_pipeline_size", "context_parallel_size", "use_sequence_parallel", "use_zero1_optimizer",
+        "kv_replicator", "pipeline_schedule", "pipeline_cuts", "device", "threads", "memory_fraction",
+        // only a new run draws or loads weights
+        "init", "pretrained_weight", "pretrained_weight_dir",
+        // records, messages and files
+        "checkpoint_dir", "checkpoint_freq", "loading_step", "num_kept_checkpoint", "async_checkpoint_saving",
+        "checkpoint_format", "steal_lock", "save_buffer_gb", "logging_interval", "tb_dir", "metrics_file",
+        "trace_file_path", "dry_run", "precompile", "log_level", "log_level_replica", "log_on_each_node",
+        "rank_log_dir", "spmd_debug", "ddp_timeout", "comm_debug", "comm_stats", "help", "help_markdown"};
+    const auto compared = nxd_arguments_compared_on_resume();
+    for (const ArgumentGroup& group : run_llama_nxd_table().groups())
+        for (const Argument& argument : group.arguments)
+            if (argument.standing != Standing::explained) {
+                const bool is_compared = std::ranges::find(compared, argument.name) != compared.end();
+                EXPECT_NE(is_compared, excused.contains(argument.name)) << argument.name;
+            }
 }
 
 TEST(NxdSettings, VariablesAct) {

@@ -19,6 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* nxd_end = "done";
+
 struct Checkpoint {
     fs::path path;
     std::int64_t step;
@@ -51,6 +53,20 @@ std::int64_t milliseconds_since_1970(fs::file_time_type time) {
     return duration_cast<milliseconds>(file_clock::to_sys(time).time_since_epoch()).count();
 }
 
+/// What neuronx-distributed writes last marks a checkpoint that is complete.
+std::optional<std::string> find_nxd_damage(const fs::path& folder) {
+    if (!fs::exists(folder / nxd_end)) return "it has no file \"done\", which is written last";
+    if (!fs::is_directory(folder / "optim")) return "it has no state of an optimizer (folder optim)";
+    return std::nullopt;
+}
+
+std::int64_t saved_at(const Checkpoint& checkpoint) {
+    if (is_nxd_checkpoint(checkpoint.path))
+        return milliseconds_since_1970(fs::last_write_time(checkpoint.path / nxd_end));
+    if (is_hf_checkpoint(checkpoint.path)) return milliseconds_since_1970(checkpoint.written);
+    return CheckpointManifest::read(checkpoint.path).saved_at;
+}
+
 bool is_same(const fs::path& path, const std::string& other) {
     std::error_code absent;
     return fs::equivalent(path, other, absent);
@@ -62,8 +78,13 @@ fs::path checkpoint_folder(const CheckpointPlace& output_dir, std::int64_t step)
     return output_dir.folder / fmt::format("{}{}", output_dir.prefix, step);
 }
 
+bool is_nxd_checkpoint(const fs::path& checkpoint) {
+    return fs::is_regular_file(checkpoint / "checkpoint") && fs::is_directory(checkpoint / "model");
+}
+
 std::optional<std::string> why_not_resumable(const fs::path& checkpoint) {
     try {
+        if (is_nxd_checkpoint(checkpoint)) return find_nxd_damage(checkpoint);
         return is_hf_checkpoint(checkpoint) ? find_hf_damage(checkpoint) : find_damage(checkpoint);
     } catch (const fs::filesystem_error& error) {
         return fmt::format("it cannot be read ({})", error.code().message());
@@ -92,9 +113,7 @@ std::optional<fs::path> newest_complete_checkpoint(const CheckpointPlace& output
     for (const Checkpoint& checkpoint : find_checkpoints(output_dir)) {
         Candidate candidate{.path = checkpoint.path, .step = checkpoint.step};
         try {
-            candidate.saved_at = is_hf_checkpoint(checkpoint.path)
-                                     ? milliseconds_since_1970(checkpoint.written)
-                                     : CheckpointManifest::read(checkpoint.path).saved_at;
+            candidate.saved_at = saved_at(checkpoint);
         } catch (const std::runtime_error&) {  // an Error, or one from the file system
             // Checked first, so that the user is told what is wrong with it.
             candidate.saved_at = std::numeric_limits<std::int64_t>::max();

@@ -29,7 +29,11 @@ std::filesystem::path checkpoint_folder(const CheckpointPlace& output_dir, std::
 /// written within a second.
 std::vector<std::filesystem::path> checkpoints_by_age(const CheckpointPlace& output_dir);
 
-/// What is wrong with a checkpoint of ours or of Hugging Face's Trainer; nothing if a run can resume from it.
+/// Whether neuronx-distributed wrote it: it has its marker and a file per rank.
+bool is_nxd_checkpoint(const std::filesystem::path& checkpoint);
+
+/// What is wrong with a checkpoint of ours, of Hugging Face's Trainer or of neuronx-distributed; nothing if a
+/// run can resume from it.
 std::optional<std::string> why_not_resumable(const std::filesystem::path& checkpoint);
 
 /// The most recently saved checkpoint that a run can resume from; nothing if there is none. `say` is called

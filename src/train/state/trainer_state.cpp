@@ -154,6 +154,14 @@ TrainerState TrainerState::begin(const TrainerSettings& settings, std::int64_t m
     return state;
 }
 
+TrainerState TrainerState::of_other_program(std::int64_t step) {
+    TrainerState state;
+    state.global_step = state.max_steps = step;
+    // Unknown, so that the run that continues uses its own.
+    state.logging_steps = state.eval_steps = state.save_steps = 0;
+    return state;
+}
+
 void TrainerState::take_unknown_steps(const TrainerState& fresh) {
     if (logging_steps == 0) logging_steps = fresh.logging_steps;
     if (eval_steps == 0) eval_steps = fresh.eval_steps;
