@@ -96,7 +96,8 @@ test-kills: setup ## kill -9 a run KILLS times while it saves, and resume it eac
 test-mesh: setup ## every combination of mesh, model and optimizer; then random ones, SOAK_SECONDS long
 	@$(call configure,release)
 	@$(call build,release) --target test_parallel test_app
-	@DROVER_MESH_MATRIX=1 build/release/tests/test_parallel --gtest_filter='MeshMatrix.*:PipelineMatrix.*'
+	@seq $(JOBS) | OMP_NUM_THREADS=1 xargs -P $(JOBS) -I {} env DROVER_MESH_MATRIX={}/$(JOBS) \
+	    build/release/tests/test_parallel --gtest_filter='MeshMatrix.*:PipelineMatrix.*'
 	@DROVER_SOAK_SECONDS=$$(($(SOAK_SECONDS) * 3 / 4)) build/release/tests/test_parallel --gtest_filter=MeshSoak.*
 	@DROVER_SOAK_SECONDS=$$(($(SOAK_SECONDS) / 4)) build/release/tests/test_app --gtest_filter=ProcessSoak.*
 

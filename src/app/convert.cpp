@@ -275,13 +275,8 @@ ConversionPlan plan_meta(const ConvertOptions& options, NxdSettings settings, co
 /// The state of the run that is converted: the Trainer's own, if it saved one beside the rest.
 TrainerState trainer_state_of(const TrainingCheckpoint& checkpoint, const fs::path& input) {
     const fs::path file = home_of_checkpoint(input) / "trainer_state.json";
-    if (!fs::exists(file)) {
-        TrainerState state;
-        state.global_step = state.max_steps = checkpoint.step.value_or(checkpoint.optimizer.updates);
-        // Unknown, so that the run that continues uses its own.
-        state.logging_steps = state.eval_steps = state.save_steps = 0;
-        return state;
-    }
+    if (!fs::exists(file))
+        return TrainerState::of_other_program(checkpoint.step.value_or(checkpoint.optimizer.updates));
     TrainerState state = TrainerState::parse(read_text_file(file), file.string());
     const std::int64_t step = checkpoint.step.value_or(state.global_step);
     if (state.global_step != step || step < checkpoint.optimizer.updates)

@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", DROVER_VERSION);
     app.require_subcommand(1);
     drover::add_run_clm_command(app);
+    drover::add_run_llama_nxd_command(app);
     drover::add_launch_command(app);
     drover::add_generate_command(app);
     drover::add_eval_command(app);

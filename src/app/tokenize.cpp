@@ -13,7 +13,8 @@ namespace drover {
 namespace {
 
 void run_tokenize(TokenizeOptions options) {
-    const int tasks = (options.ids ? 1 : 0) + (options.decode ? 1 : 0) + (options.output.empty() ? 0 : 1) +
+    const int tasks = (options.ids ? 1 : 0) + (options.decode ? 1 : 0) +
+                      (options.output.empty() || options.llama_version ? 0 : 1) +
                       (options.inspect.empty() ? 0 : 1) + (options.llama_version ? 1 : 0) +
                       (options.cache ? 1 : 0);
     if (tasks != 1)
@@ -62,7 +63,7 @@ void add_tokenize_command(CLI::App& app) {
     command->add_flag("--skip_special_tokens", options->skip_special_tokens,
                       "--decode: special tokens give no text");
 
-    command->add_option("--output", options->output, "write a token file");
+    command->add_option("--output", options->output, "write a token file; with --llama-version the folder");
     command->add_flag("--cache", options->cache, "put the token file into the cache where training looks");
     command->add_option("--input", options->input, "files to read: txt, json, jsonl, csv, parquet, arrow, …");
     command->add_option("--dataset", options->dataset, "dataset to read: a folder or a name in the cache");
@@ -86,9 +87,12 @@ void add_tokenize_command(CLI::App& app) {
         ->check(CLI::Range(1, 1 << 30));
     command->add_flag("--overwrite", options->overwrite, "replace what is there");
     command
-        ->add_option("--llama-version", options->llama_version,
-                     "2 or 3: blocks of 4k or 8k tokens as an Arrow folder, with the tokenizer of the "
-                     "current folder")
+        ->add_option(
+            "--llama-version", options->llama_version,
+            "2 or 3: blocks of 4k or 8k tokens as an Arrow folder, with the tokenizer of the current "
+            "folder; without --output it is "
+            "~/examples_datasets/wikicorpus_llama2_tokenized_4k or …llama3_tokenized_8k, and without "
+            "--input and --dataset the corpus is the raw English Wikicorpus of the caches")
         ->check(CLI::IsMember({2, 3}));
 
     command->add_option("--inspect", options->inspect,

@@ -60,7 +60,7 @@ void refuse_own_input(const TokenizeOptions& options, const FileRows& dataset,
 void tokenize_corpus(const TokenizeOptions& options);
 /// --cache: the same, into the cache that training uses.
 void fill_cache(const TokenizeOptions& options);
-/// --llama-version: a corpus → the Arrow folder of blocks that the training scripts for Neuron expect.
+/// --llama-version: a corpus → the Arrow folder of blocks where run_llama_nxd and its scripts look for it.
 void tokenize_for_llama(const TokenizeOptions& options);
 
 }  // namespace drover

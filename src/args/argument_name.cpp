@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 
-#include "args/argument_table.h"
 #include "core/words.h"
 #include "core/error.h"
 
@@ -19,28 +18,28 @@ std::string with_underscores(std::string_view written) {
     return name;
 }
 
-std::optional<NamedArgument> find_exact(std::string_view name) {
-    if (const std::string_view first = first_name_of(name); !first.empty())
-        return NamedArgument{find_argument(first), false};
+std::optional<NamedArgument> find_exact(const ArgumentTable& table, std::string_view name) {
+    if (const std::string_view first = table.first_name_of(name); !first.empty())
+        return NamedArgument{table.find(first), false};
     if (name.starts_with("no_"))
-        if (const std::string_view first = first_name_of(name.substr(3)); !first.empty())
-            if (const Argument* argument = find_argument(first); argument->type == ArgumentType::boolean)
+        if (const std::string_view first = table.first_name_of(name.substr(3)); !first.empty())
+            if (const Argument* argument = table.find(first); argument->type == ArgumentType::boolean)
                 return NamedArgument{argument, true};
     return std::nullopt;
 }
 
 }  // namespace
 
-NamedArgument find_written_argument(std::string_view written) {
+NamedArgument find_written_argument(const ArgumentTable& table, std::string_view written) {
     const std::string name = with_underscores(written);
-    if (const auto exact = find_exact(name)) return *exact;
+    if (const auto exact = find_exact(table, name)) return *exact;
 
     std::vector<std::string> candidates;
     std::set<std::pair<const Argument*, bool>> meanings;
     if (!name.empty())
-        for (const std::string& known : all_argument_names()) {
+        for (const std::string& known : table.names()) {
             if (!known.starts_with(name)) continue;
-            const NamedArgument meaning = *find_exact(known);
+            const NamedArgument meaning = *find_exact(table, known);
             meanings.emplace(meaning.argument, meaning.negated);
             candidates.push_back("--" + known);
         }
@@ -50,15 +49,17 @@ NamedArgument find_written_argument(std::string_view written) {
                          "Write the name out.");
     throw UsageError(
         fmt::format("There is no flag --{}.", written),
-        did_you_mean(name, all_argument_names(), "--", "`drover run_clm --help` lists the flags."));
+        did_you_mean(name, table.names(), "--",
+                     fmt::format("`drover {} --help` lists the flags.", table.command())));
 }
 
-const Argument& find_key_argument(std::string_view key, std::string_view where) {
-    if (const std::string_view first = first_name_of(key); !first.empty()) return *find_argument(first);
+const Argument& find_key_argument(const ArgumentTable& table, std::string_view key, std::string_view where) {
+    if (const std::string_view first = table.first_name_of(key); !first.empty()) return *table.find(first);
     throw UsageError(
         fmt::format("{} has the key \"{}\", which is no argument.", where, key),
-        did_you_mean(key, all_argument_names(), "",
-                     "`drover run_clm --help` lists the arguments; write keys without hyphens."));
+        did_you_mean(key, table.names(), "",
+                     fmt::format("`drover {} --help` lists the arguments; write keys without hyphens.",
+                                 table.command())));
 }
 
 }  // namespace drover

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "args/argument.h"
+#include "args/argument_table.h"
 
 namespace drover {
 
@@ -15,9 +15,9 @@ struct NamedArgument {
 /// `written` is what follows the two hyphens: an argument's name or alias with hyphens or underscores, its
 /// `no_` form, or a prefix that is unique. UsageError, listing the candidates if several match, or the
 /// nearest name if none does.
-NamedArgument find_written_argument(std::string_view written);
+NamedArgument find_written_argument(const ArgumentTable& table, std::string_view written);
 
 /// The same for a key of a JSON file, which must be a whole name.
-const Argument& find_key_argument(std::string_view key, std::string_view where);
+const Argument& find_key_argument(const ArgumentTable& table, std::string_view key, std::string_view where);
 
 }  // namespace drover

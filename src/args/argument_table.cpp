@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_map>
 
 #include "core/error.h"
 
@@ -33,29 +32,38 @@ constexpr std::array aliases{
     ArgumentAlias{"use_sequence_parallel", "sequence_parallel"},
 };
 
-using Index = std::unordered_map<std::string_view, const Argument*>;
-
-Index make_index() {
-    Index index;
-    for (const ArgumentGroup& group : argument_groups())
-        for (const Argument& argument : group.arguments)
-            require(index.emplace(argument.name, &argument).second, "an argument is in the table twice");
-    for (const ArgumentAlias& alias : aliases) {
-        const auto meant = index.find(alias.stands_for);
-        require(meant != index.end(), "an alias of an argument that is not in the table");
-        require(index.emplace(alias.name, meant->second).second, "an alias is also an argument");
-    }
-    return index;
-}
-
-const Index& argument_index() {
-    static const Index index = make_index();
-    return index;
-}
-
 }  // namespace
 
-std::span<const ArgumentGroup> argument_groups() {
+ArgumentTable::ArgumentTable(std::string_view command, std::span<const ArgumentGroup> groups,
+                             std::span<const ArgumentAlias> aliases)
+    : command_(command), groups_(groups), aliases_(aliases) {
+    for (const ArgumentGroup& group : groups_)
+        for (const Argument& argument : group.arguments)
+            require(index_.emplace(argument.name, &argument).second, "an argument is in the table twice");
+    for (const ArgumentAlias& alias : aliases_) {
+        const auto meant = index_.find(alias.stands_for);
+        require(meant != index_.end(), "an alias of an argument that is not in the table");
+        require(index_.emplace(alias.name, meant->second).second, "an alias is also an argument");
+    }
+    for (const auto& [name, argument] : index_) {
+        names_.emplace_back(name);
+        if (argument->type == ArgumentType::boolean) names_.push_back("no_" + std::string(name));
+    }
+    std::sort(names_.begin(), names_.end());
+    names_.erase(std::unique(names_.begin(), names_.end()), names_.end());
+}
+
+const Argument* ArgumentTable::find(std::string_view name) const {
+    const auto found = index_.find(name);
+    return found == index_.end() || found->second->name != name ? nullptr : found->second;
+}
+
+std::string_view ArgumentTable::first_name_of(std::string_view name) const {
+    const auto found = index_.find(name);
+    return found == index_.end() ? std::string_view{} : found->second->name;
+}
+
+const ArgumentTable& run_clm_table() {
     static const std::array groups{
         ArgumentGroup{"Run", "What to do, and where to put it.", run_arguments()},
         ArgumentGroup{"Model", "Which model, tokenizer and number format.", model_arguments()},
@@ -77,41 +85,16 @@ std::span<const ArgumentGroup> argument_groups() {
         ArgumentGroup{"Profiling and diagnosis", "Traces, scope names and tuning files.",
                       profile_arguments()},
         ArgumentGroup{"Names of run_llama_nxd.py",
-                      "Flags of the tensor- and pipeline-parallel script, in this program's terms.",
+                      "Flags of the tensor- and pipeline-parallel script, in this program's terms. `drover "
+                      "run_llama_nxd` takes its "
+                      "command lines as they are.",
                       neuron_arguments()},
         ArgumentGroup{"Accepted and explained",
                       "Flags of the original script that have no effect here; each prints one line.",
                       explained_arguments()},
     };
-    return groups;
-}
-
-std::span<const ArgumentAlias> argument_aliases() {
-    return aliases;
-}
-
-const Argument* find_argument(std::string_view name) {
-    const auto found = argument_index().find(name);
-    return found == argument_index().end() || found->second->name != name ? nullptr : found->second;
-}
-
-std::string_view first_name_of(std::string_view name) {
-    const auto found = argument_index().find(name);
-    return found == argument_index().end() ? std::string_view{} : found->second->name;
-}
-
-std::span<const std::string> all_argument_names() {
-    static const std::vector<std::string> names = [] {
-        std::vector<std::string> all;
-        for (const auto& [name, argument] : argument_index()) {
-            all.emplace_back(name);
-            if (argument->type == ArgumentType::boolean) all.push_back("no_" + std::string(name));
-        }
-        std::sort(all.begin(), all.end());
-        all.erase(std::unique(all.begin(), all.end()), all.end());
-        return all;
-    }();
-    return names;
+    static const ArgumentTable table("run_clm", groups, aliases);
+    return table;
 }
 
 }  // namespace drover

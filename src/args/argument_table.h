@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "args/argument.h"
@@ -22,20 +23,37 @@ struct ArgumentAlias {
     std::string_view stands_for;
 };
 
-/// Every argument of `drover run_clm`, by group. Parsing, help, training_args.json and docs/run_clm.md are
-/// generated from it.
-std::span<const ArgumentGroup> argument_groups();
-std::span<const ArgumentAlias> argument_aliases();
+/// The arguments of a command. Parsing, help, the record of a run's settings and the command's page in docs/
+/// are generated from it.
+class ArgumentTable {
+  public:
+    /// `command` is what follows `drover`. Groups and aliases must outlive the table.
+    ArgumentTable(std::string_view command, std::span<const ArgumentGroup> groups,
+                  std::span<const ArgumentAlias> aliases);
 
-/// The row of an argument by its primary name; nullptr if there is none.
-const Argument* find_argument(std::string_view name);
-/// The primary name for a name or alias; empty if there is none.
-std::string_view first_name_of(std::string_view name);
+    std::string_view command() const { return command_; }
+    std::span<const ArgumentGroup> groups() const { return groups_; }
+    std::span<const ArgumentAlias> aliases() const { return aliases_; }
 
-/// Every name that can be written on a command line: arguments, aliases and the `no_` forms of booleans.
-std::span<const std::string> all_argument_names();
+    /// The row of an argument by its primary name; nullptr if there is none.
+    const Argument* find(std::string_view name) const;
+    /// The primary name for a name or alias; empty if there is none.
+    std::string_view first_name_of(std::string_view name) const;
+    /// Every name that can be written on a command line: arguments, aliases and the `no_` forms of booleans.
+    std::span<const std::string> names() const { return names_; }
 
-// The groups, each in its own file.
+  private:
+    std::string_view command_;
+    std::span<const ArgumentGroup> groups_;
+    std::span<const ArgumentAlias> aliases_;
+    std::unordered_map<std::string_view, const Argument*> index_;
+    std::vector<std::string> names_;
+};
+
+const ArgumentTable& run_clm_table();
+const ArgumentTable& run_llama_nxd_table();
+
+// The groups of run_clm, each in its own file.
 std::span<const Argument> model_arguments();
 std::span<const Argument> data_arguments();
 std::span<const Argument> optimization_arguments();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "args/argument_table.h"
 #include "args/argument_value.h"
 #include "core/error.h"
 
@@ -58,8 +57,8 @@ std::string ArgumentSource::text() const {
     bug("a source of no kind");
 }
 
-Arguments::Arguments() {
-    for (const ArgumentGroup& group : argument_groups())
+Arguments::Arguments(const ArgumentTable& table) : table_(&table) {
+    for (const ArgumentGroup& group : table.groups())
         for (const Argument& argument : group.arguments)
             settings_.emplace(argument.name, Setting{default_value(argument), {}});
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "args/argument_table.h"
 #include "core/json.h"
 
 namespace drover {
@@ -26,8 +27,10 @@ struct ArgumentSource {
 /// that is not in the table, or as a type other than its own, is a bug in the caller.
 class Arguments {
   public:
-    /// All arguments at their defaults.
-    Arguments();
+    /// All arguments of the table at their defaults.
+    explicit Arguments(const ArgumentTable& table = run_clm_table());
+
+    const ArgumentTable& table() const { return *table_; }
 
     bool flag(std::string_view name) const;
     std::int64_t integer(std::string_view name) const;
@@ -71,6 +74,7 @@ class Arguments {
     const Setting& setting(std::string_view name) const;
     const Json& value(std::string_view name) const { return setting(name).value; }
 
+    const ArgumentTable* table_;
     std::map<std::string, Setting, std::less<>> settings_;
     std::vector<std::string> explanations_;
 };

@@ -15,7 +15,14 @@ namespace {
 
 constexpr std::string_view scope_names =
     "Errors name the layer and the weight, and traces the operations, with or without it.";
+constexpr std::string_view by_block = "Gradients are reduced block by block, so there are no such buckets.";
+constexpr std::string_view no_nemo = "NeMo is not used.";
 constexpr std::string_view neuron_only = "It tunes another vendor's runtime, which is not used here.";
+
+/// A variable that a run script turns into flags.
+constexpr EnvironmentVariable script(std::string_view name, std::string_view meaning) {
+    return EnvironmentVariable{name, "", meaning}.of("run_llama_nxd");
+}
 
 constexpr std::array variables{
     EnvironmentVariable{"PJRT_DEVICE", "device",
@@ -23,7 +30,8 @@ constexpr std::array variables{
     EnvironmentVariable{"XLA_USE_BF16", "dtype", "1: weights, gradients and activations in bfloat16."},
     EnvironmentVariable{"XLA_DOWNCAST_BF16", "dtype", "1: as XLA_USE_BF16."},
     EnvironmentVariable{"XLA_USE_SPMD", "",
-                        "1: the batch of the command line is the batch of all devices together."},
+                        "1: the batch of the command line is the batch of all devices together."}
+        .of("run_clm"),
     EnvironmentVariable{"XLA_IR_DEBUG", "", "1: scope names in errors and traces.", Standing::explained,
                         scope_names},
     EnvironmentVariable{"XLA_HLO_DEBUG", "", "1: scope names in errors and traces.", Standing::explained,
@@ -32,11 +40,16 @@ constexpr std::array variables{
                         "Largest share of the device's memory that the plan may take."},
     EnvironmentVariable{"XLA_PERSISTENT_CACHE_PATH", "", "Folder where compiled programs are kept.",
                         Standing::explained, "Nothing is compiled at run time, so there is nothing to keep."},
-    EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch", "Epoch (from 0) of the step to trace."},
-    EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."},
-    EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."},
-    EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the trace."},
-    EnvironmentVariable{"TENSORBOARD_LOGGING_DIR", "logging_dir", "Folder of the TensorBoard file."},
+    EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch", "Epoch (from 0) of the step to trace."}
+        .of("run_clm"),
+    EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."}
+        .of("run_clm"),
+    EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."}
+        .of("run_clm"),
+    EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the trace."}
+        .of("run_clm"),
+    EnvironmentVariable{"TENSORBOARD_LOGGING_DIR", "logging_dir", "Folder of the TensorBoard file."}
+        .of("run_clm"),
     EnvironmentVariable{"HF_TOKEN", "", "Access token for gated models and datasets.", Standing::explained,
                         "Nothing is downloaded, so no token is used: models and datasets come from local "
                         "folders and from the Hub's cache."},
@@ -63,13 +76,35 @@ constexpr std::array variables{
         "0: forward and backward are not recorded; each operation is given to the GPU by itself."},
     EnvironmentVariable{"OMP_NUM_THREADS", "threads", "CPU threads; of a list, the first number."},
     EnvironmentVariable{"NEURON_RT_STOCHASTIC_ROUNDING_EN", "stochastic_rounding",
-                        "1: round updates of bfloat16 weights at random."},
+                        "1: round updates of bfloat16 weights at random."}
+        .of("run_clm"),
+    EnvironmentVariable{"NEURON_RT_STOCHASTIC_ROUNDING_EN", "use_gpu_compatible_precision",
+                        "1: as --use_gpu_compatible_precision 0; 0: as 1."}
+        .of("run_llama_nxd"),
     EnvironmentVariable{"NEURON_EXTRACT_GRAPHS_ONLY", "dry_run",
-                        "1: plan and check the run without training."},
+                        "1: plan and check the run without training."}
+        .of("run_clm"),
+    EnvironmentVariable{"NEURON_EXTRACT_GRAPHS_ONLY", "precompile",
+                        "1: train at most 10 steps, and neither load nor write a checkpoint."}
+        .of("run_llama_nxd"),
+    script("GBS", "Sequences of an update over all processes."),
+    script("PP_DEGREE", "Size of the pipeline."),
+    script("VPP_DEGREE", "Stages of each process of the pipeline."),
+    script("GPU_COMPATIBLE_PRECISION", "0 or 1, for --use_gpu_compatible_precision."),
+    script("LLAMA_CONFIG_VERISON", "Version of the config, 3 or 3.1; spelt so in the original."),
+    script("LLAMA_CONFIG_VERSION", "Version of the config, 3 or 3.1."),
+    script("PERF_TEST", "1: 100 steps, and no checkpoints."),
+    script("EARLY_EXIT_STEPS", "Steps of PERF_TEST."),
+    script("POD_UID", "The job's name, under Kubernetes."),
+    script("ARTIFACT_PATH", "Folder for logs and results, under Kubernetes."),
+    script("SHARED_PATH_PREFIX", "Folder of the data, under Kubernetes."),
     EnvironmentVariable{"RANK", "", "Number of this process, from a launcher.", Standing::parallel},
     EnvironmentVariable{"WORLD_SIZE", "", "Number of processes, from a launcher.", Standing::parallel},
     EnvironmentVariable{"LOCAL_RANK", "", "Number of this process on its machine, from a launcher.",
                         Standing::parallel},
+    EnvironmentVariable{"OMPI_COMM_WORLD_*", "", "Number and place of this process, from mpirun.",
+                        Standing::parallel},
+    EnvironmentVariable{"SLURM_*", "", "Number and place of this process, from srun.", Standing::parallel},
     EnvironmentVariable{"HF_HUB_OFFLINE", "", "Look nothing up on the network.", Standing::explained,
                         "Models and datasets are only looked for in local folders and caches anyway."},
     EnvironmentVariable{"TRANSFORMERS_OFFLINE", "", "Look nothing up on the network.", Standing::explained,
@@ -84,6 +119,23 @@ constexpr std::array variables{
                         neuron_only},
     EnvironmentVariable{"NEURON_FUSE_SOFTMAX", "", "A kernel choice of the Neuron compiler.",
                         Standing::explained, neuron_only},
+    EnvironmentVariable{"NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "",
+                        "How far the Neuron runtime works ahead.", Standing::explained, neuron_only},
+    EnvironmentVariable{"CCOM_SOCKET_IFNAME", "", "Network interface of the Neuron runtime.",
+                        Standing::explained,
+                        "It tunes another vendor's runtime; NCCL_SOCKET_IFNAME is NCCL's variable."},
+    EnvironmentVariable{"XLA_DISABLE_FUNCTIONALIZATION", "", "How PyTorch traces for the XLA compiler.",
+                        Standing::explained, "There is no XLA compiler, and nothing is traced."},
+    EnvironmentVariable{"FI_*", "", "Settings of libfabric.", Standing::explained,
+                        "MPI and NCCL read it themselves where they use libfabric."},
+    EnvironmentVariable{"MALLOC_ARENA_MAX", "", "Number of glibc's heaps.", Standing::explained,
+                        "The C library reads it itself; a run's large buffers are not on its heaps."},
+    EnvironmentVariable{"ALLREDUCE_BUCKET_CAP_MB", "", "Size of gradient buckets.", Standing::explained,
+                        by_block},
+    EnvironmentVariable{"ALL_GATHER_REDUCE_SCATTER_BUCKET_CAP_MB", "", "Size of ZeRO-1's buckets.",
+                        Standing::explained, by_block},
+    EnvironmentVariable{"NEMO_EXPM_VERSION", "", "Name of the run in NeMo.", Standing::explained, no_nemo},
+    EnvironmentVariable{"EXPLICIT_LOGDIR", "", "Folder of NeMo's logs.", Standing::explained, no_nemo},
     EnvironmentVariable{"ACCELERATE_*", "", "Settings of Accelerate's launcher.", Standing::explained,
                         "Accelerate is not used; give the settings as flags."},
     EnvironmentVariable{"WANDB_*", "", "Settings of Weights & Biases.", Standing::explained,
@@ -117,7 +169,10 @@ std::optional<Json> value_of_variable(const EnvironmentVariable& variable, Argum
         if (value == "gpu") value = "cuda";
     }
     if (variable.sets == "threads") value = value.substr(0, value.find(','));
-    return value_from_text(*find_argument(variable.sets), value, where);
+    Json read = value_from_text(*arguments.table().find(variable.sets), value, where);
+    // Stochastic rounding takes the place of a master copy.
+    if (variable.sets == "use_gpu_compatible_precision") read = !read.get<bool>();
+    return read;
 }
 
 }  // namespace
@@ -143,10 +198,11 @@ void apply_environment(Arguments& arguments, const Environment& environment) {
     for (const EnvironmentVariable& variable : variables) {
         // Variables of one family share a line.
         for (const auto& [name, value] : environment) {
-            if (!fits(variable, name) || value.empty()) continue;
+            if (!variable.is_for(arguments.table().command()) || !fits(variable, name) || value.empty())
+                continue;
             if (!variable.note.empty())
                 arguments.explain(fmt::format("{}: {}", variable.name, variable.note));
-            if (variable.sets.empty() || arguments.given(variable.sets)) continue;
+            if (arguments.table().find(variable.sets) == nullptr || arguments.given(variable.sets)) continue;
             if (auto read = value_of_variable(variable, arguments, value))
                 arguments.set(variable.sets, std::move(*read), {ArgumentSource::Kind::environment, name});
         }

@@ -16,9 +16,18 @@ struct EnvironmentVariable {
     std::string_view sets{};  ///< the argument it sets unless the command line does; empty: none
     std::string_view meaning;
     Standing standing = Standing::acts;
-    std::string_view note{};  ///< the line printed when it is set and is only explained
+    std::string_view note{};      ///< the line printed when it is set and is only explained
+    std::string_view only_for{};  ///< the command it has this meaning for; empty: all
+
+    constexpr bool is_for(std::string_view command) const { return only_for.empty() || only_for == command; }
+    constexpr EnvironmentVariable of(std::string_view command) const {
+        EnvironmentVariable copy = *this;
+        copy.only_for = command;
+        return copy;
+    }
 };
 
+/// The variables of all commands; see EnvironmentVariable::only_for.
 std::span<const EnvironmentVariable> environment_table();
 
 /// Variables by name. Empty ones count as unset.

@@ -67,9 +67,9 @@ std::string sentence(const Argument& argument) {
     return text;
 }
 
-std::string aliases_of(const Argument& argument, std::string_view quote) {
+std::string aliases_of(const ArgumentTable& table, const Argument& argument, std::string_view quote) {
     std::string names;
-    for (const ArgumentAlias& alias : argument_aliases())
+    for (const ArgumentAlias& alias : table.aliases())
         if (alias.stands_for == argument.name)
             names += fmt::format("{}{}--{}{}", names.empty() ? "" : ", ", quote, alias.name, quote);
     return names;
@@ -107,14 +107,52 @@ std::string code_cell(std::string_view text) {
     return "`" + escaped + "`";
 }
 
-constexpr std::string_view markdown_introduction =
-    R"(# drover run_clm
+/// What help and page of a command begin with.
+struct CommandText {
+    std::string_view usage;
+    std::string_view summary;
+    std::string_view page;   ///< what the page says of it
+    std::string_view notes;  ///< more items of the page's list of how arguments are written
+};
 
-<!-- Made by `drover run_clm --help_markdown`. Change the tables in src/args, then run it again. -->
-
-Trains and evaluates causal language models with the command lines of `run_clm.py`. It accepts every
+constexpr CommandText run_clm_text{
+    .usage =
+        "Usage: drover run_clm --config_name FILE --tokenizer_name FOLDER --train_file FILE --do_train ...\n"
+        "       drover run_clm arguments.json\n\n",
+    .summary = "Trains and evaluates causal language models with the command lines of run_clm.py.",
+    .page =
+        R"(Trains and evaluates causal language models with the command lines of `run_clm.py`. It accepts every
 argument of versions 4 and 5, of the forks for sharded training, and of `run_llama_nxd.py`.
+)",
+    .notes =
+        R"(- The words of a file `run_clm.args` beside the program are put before those of the command line.
+)"};
 
+constexpr CommandText run_llama_nxd_text{
+    .usage =
+        "Usage: drover run_llama_nxd --training_config FOLDER --training_dir FOLDER --lr 1.5e-5 --max_steps "
+        "100 "
+        "...\n"
+        "       drover run_llama_nxd arguments.json\n\n",
+    .summary =
+        "Trains a Llama model with tensor, pipeline and sequence parallelism and ZeRO-1, from the command "
+        "lines of neuronx-distributed's run_llama_nxd.py.",
+    .page =
+        R"(Trains a Llama model with tensor, pipeline and sequence parallelism and ZeRO-1, from the command
+lines of neuronx-distributed's `run_llama_nxd.py`. It has every flag of that script with the script's
+defaults, except that attention is fused unless `--use_flash_attention 0`. Numbers, data order and
+files are those of the script, with these corrections: `--weight_decay` acts, the loss is that of all
+data-parallel processes, one process is enough where `--tensor_parallel_size` is 1, and nothing in
+`--tb_dir` is deleted.
+)",
+    .notes = {}};
+
+const CommandText& text_of(const ArgumentTable& table) {
+    return table.command() == "run_clm" ? run_clm_text : run_llama_nxd_text;
+}
+
+constexpr std::string_view how_to_write_first =
+    R"(
 ## How arguments are written
 
 - `--name value` or `--name=value`. Hyphens and underscores are the same. The beginning of a name is
@@ -126,25 +164,35 @@ argument of versions 4 and 5, of the forks for sharded training, and of `run_lla
 - JSON arguments take an object as text (it starts with `{`) or the path of a file.
 - A single argument that ends in `.json` is a file with all arguments by name, for example the
   `training_args.json` of an earlier run.
-- The words of a file `run_clm.args` beside the program are put before those of the command line.
-- An environment variable sets what neither the command line nor a file has set.
+)";
+
+constexpr std::string_view how_to_write_last =
+    R"(- An environment variable sets what neither the command line nor a file has set.
 
 *acts*: it does what it says. *several processes*: it is read and checked, and acts when several
 processes train together. *explained*: it is accepted, and one line says what it means here.
 )";
 
+std::string page_opening(const ArgumentTable& table) {
+    const CommandText& text = text_of(table);
+    return fmt::format(
+        "# drover {0}\n\n<!-- Made by `drover {0} --help_markdown`. Change the tables in src/args, then run "
+        "it "
+        "again. -->\n\n{1}{2}{3}{4}",
+        table.command(), text.page, how_to_write_first, text.notes, how_to_write_last);
+}
+
 }  // namespace
 
-std::string help_text() {
-    std::string text =
-        "Usage: drover run_clm --config_name FILE --tokenizer_name FOLDER --train_file FILE --do_train ...\n"
-        "       drover run_clm arguments.json\n\n";
+std::string help_text(const ArgumentTable& table) {
+    std::string text(text_of(table).usage);
     text += wrapped(
-        "Trains and evaluates causal language models with the command lines of run_clm.py. Write --name "
-        "value or --name=value. Hyphens and underscores are the same, the beginning of a name is enough "
-        "when it fits only one argument, and --no_x switches a boolean off.",
+        fmt::format(
+            "{} Write --name value or --name=value. Hyphens and underscores are the same, the beginning "
+            "of a name is enough when it fits only one argument, and --no_x switches a boolean off.",
+            text_of(table).summary),
         0);
-    for (const ArgumentGroup& group : argument_groups()) {
+    for (const ArgumentGroup& group : table.groups()) {
         text += fmt::format("\n{}\n{}", group.title, wrapped(group.introduction, 2));
         for (const Argument& argument : group.arguments) {
             std::string head = fmt::format("--{} {}", argument.name, kind_text(argument));
@@ -152,13 +200,14 @@ std::string help_text() {
             if (argument.standing != Standing::acts)
                 head += fmt::format(" [{}]", standing_text(argument.standing));
             text += wrapped(head, 2) + wrapped(sentence(argument), indent);
-            if (const std::string aliases = aliases_of(argument, ""); !aliases.empty())
+            if (const std::string aliases = aliases_of(table, argument, ""); !aliases.empty())
                 text += wrapped("Also " + aliases + ".", indent);
             if (argument.standing == Standing::explained) text += wrapped(argument.note, indent);
         }
     }
     text += "\nEnvironment variables\n";
     for (const EnvironmentVariable& variable : environment_table()) {
+        if (!variable.is_for(table.command())) continue;
         std::string head(variable.name);
         if (variable.standing != Standing::acts)
             head += fmt::format(" [{}]", standing_text(variable.standing));
@@ -168,15 +217,15 @@ std::string help_text() {
     return text;
 }
 
-std::string markdown_page() {
-    std::string page(markdown_introduction);
-    for (const ArgumentGroup& group : argument_groups()) {
+std::string markdown_page(const ArgumentTable& table) {
+    std::string page = page_opening(table);
+    for (const ArgumentGroup& group : table.groups()) {
         page += fmt::format(
             "\n## {}\n\n{}\n\n| argument | kind | default | standing | meaning |\n|---|---|---|---|---|\n",
             group.title, group.introduction);
         for (const Argument& argument : group.arguments) {
             std::string meaning = cell(sentence(argument));
-            if (const std::string aliases = aliases_of(argument, "`"); !aliases.empty())
+            if (const std::string aliases = aliases_of(table, argument, "`"); !aliases.empty())
                 meaning += " Also " + aliases + ".";
             if (!argument.note.empty()) meaning += " *" + cell(argument.note) + "*";
             page += fmt::format("| `--{}` | {} | {} | {} | {} |\n", argument.name, cell(kind_text(argument)),
@@ -185,10 +234,11 @@ std::string markdown_page() {
     }
     page += "\n## Environment variables\n\n| variable | sets | standing | meaning |\n|---|---|---|---|\n";
     for (const EnvironmentVariable& variable : environment_table()) {
+        if (!variable.is_for(table.command())) continue;
         std::string meaning = cell(variable.meaning);
         if (!variable.note.empty()) meaning += " *" + cell(variable.note) + "*";
         page += fmt::format("| `{}` | {} | {} | {} |\n", variable.name,
-                            variable.sets.empty() ? "" : fmt::format("`--{}`", variable.sets),
+                            table.find(variable.sets) == nullptr ? "" : fmt::format("`--{}`", variable.sets),
                             standing_text(variable.standing), meaning);
     }
     return page;

@@ -4,11 +4,13 @@
 
 namespace drover {
 
-/// The help of `drover run_clm`: every argument with its kind, default and description, by group, at most 100
-/// columns wide.
-std::string help_text();
+class ArgumentTable;
 
-/// The page docs/run_clm.md.
-std::string markdown_page();
+/// The help of a command: every argument with its kind, default and description, by group, at most 100
+/// columns wide.
+std::string help_text(const ArgumentTable& table);
+
+/// The command's page in docs/.
+std::string markdown_page(const ArgumentTable& table);
 
 }  // namespace drover

@@ -4,33 +4,12 @@
 
 #include <algorithm>
 
-#include "args/argument_table.h"
-#include "args/argument_value.h"
 #include "args/object_reader.h"
 #include "args/parse_words.h"
 #include "core/error.h"
 
 namespace drover {
 namespace {
-
-RunArguments help_asked_for(std::span<const std::string> words) {
-    RunArguments run;
-    run.asks_for_help = true;
-    const ArgumentSource source{.kind = ArgumentSource::Kind::command_line};
-    for (const std::string& word : words) {
-        if (word == "-h" || word == "--help") run.arguments.set("help", true, source);
-        if (word.starts_with("--help") && word != "--help") run.arguments.set("help_markdown", true, source);
-    }
-    return run;
-}
-
-void explain_given(Arguments& arguments) {
-    for (const ArgumentGroup& group : argument_groups())
-        for (const Argument& argument : group.arguments)
-            if (!argument.note.empty() && arguments.given(argument.name) &&
-                arguments.source(argument.name).kind != ArgumentSource::Kind::environment)
-                arguments.explain(fmt::format("--{}: {}", argument.name, argument.note));
-}
 
 /// compute_dtype of xla_fsdp_settings: weights are stored in fp32 and computed with in another format, as
 /// with --bf16 and --fp16.
@@ -142,11 +121,7 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
     explain_given(run.arguments);
     apply_environment(run.arguments, options.environment);
     apply_implications(run.arguments);
-    if (const auto found = options.environment.find("WORLD_SIZE");
-        options.world_size == 1 && found != options.environment.end() && found->second != "1")
-        run.arguments.explain(fmt::format(
-            "WORLD_SIZE is {}, but neither mpirun nor srun started this process, so it trains alone.",
-            found->second));
+    explain_lone_process(run.arguments, options);
     run.replicas =
         std::max<std::int64_t>(1, options.world_size / run.arguments.integer("tensor_parallel_size") /
                                       run.arguments.integer("pipeline_parallel_size"));
@@ -161,18 +136,9 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
 }
 
 RunArguments parse_run_arguments(std::span<const std::string> words, const ParseOptions& options) {
-    if (asks_for_help(words)) return help_asked_for(words);
-    Arguments arguments;
-    std::error_code ignored;
-    if (words.size() == 1 && words[0].ends_with(".json") && !words[0].starts_with("--")) {
-        parse_json_arguments(arguments, read_json_file(with_home(words[0])), words[0]);
-    } else {
-        if (!options.args_file.empty() && std::filesystem::is_regular_file(options.args_file, ignored))
-            parse_words(arguments, words_of_file(options.args_file),
-                        {ArgumentSource::Kind::file, options.args_file.string()});
-        parse_words(arguments, words, {.kind = ArgumentSource::Kind::command_line});
-    }
-    return settle_run_arguments(std::move(arguments), options);
+    if (asks_for_help(words))
+        return {.arguments = help_arguments(run_clm_table(), words), .asks_for_help = true};
+    return settle_run_arguments(read_arguments(run_clm_table(), words, options), options);
 }
 
 }  // namespace drover

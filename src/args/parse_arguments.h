@@ -1,14 +1,12 @@
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "args/arguments.h"
 #include "args/deepspeed_settings.h"
-#include "args/environment_table.h"
 #include "args/fsdp_settings.h"
+#include "args/read_arguments.h"
 
 namespace drover {
 
@@ -27,13 +25,6 @@ struct RunArguments {
     std::int64_t replicas = 1;
     /// --help or --help_markdown is set; nothing else was read or checked.
     bool asks_for_help = false;
-};
-
-struct ParseOptions {
-    Environment environment{};
-    /// Its words precede those of the command line; ignored if the file does not exist.
-    std::filesystem::path args_file{};
-    std::int64_t world_size = 1;  ///< processes that were started together
 };
 
 /// Reads the words after `drover run_clm`; a single word ending in .json names a file with all arguments.

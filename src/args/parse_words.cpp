@@ -36,8 +36,8 @@ class WordParser {
             throw UsageError(
                 fmt::format(
                     "{} is given together with other words, but a file of arguments must stand alone.", word),
-                fmt::format("Put the other settings into the file and give only the file: drover run_clm {}",
-                            word));
+                fmt::format("Put the other settings into the file and give only the file: drover {} {}",
+                            arguments_.table().command(), word));
         if (!is_flag(word))
             throw UsageError(fmt::format("\"{}\" is given where a flag is expected.", word),
                              "Flags start with two hyphens; quote values that hold spaces.");
@@ -47,7 +47,7 @@ class WordParser {
         const std::string written = word.substr(2, equals == std::string::npos ? equals : equals - 2);
         std::optional<std::string> value;
         if (equals != std::string::npos) value = word.substr(equals + 1);
-        const NamedArgument named = find_written_argument(written);
+        const NamedArgument named = find_written_argument(arguments_.table(), written);
         const std::string where = "--" + written;
         if (named.negated) {
             if (value)
@@ -108,7 +108,7 @@ void parse_json_arguments(Arguments& arguments, const Json& object, const std::s
                          "Write the arguments as {\"name\": value, …}.");
     std::set<const Argument*> seen;
     for (const auto& [key, value] : object.items()) {
-        const Argument& argument = find_key_argument(key, file);
+        const Argument& argument = find_key_argument(arguments.table(), key, file);
         if (!seen.insert(&argument).second)
             throw UsageError(fmt::format("{} gives {} twice, under two names.", file, argument.name),
                              "Remove one of them.");

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "args/argument_table.h"
 #include "args/argument_value.h"
+#include "args/common_settings.h"
 #include "args/dataset_list.h"
 #include "args/pipeline_arguments.h"
 #include "core/error.h"
@@ -13,15 +13,6 @@
 
 namespace drover {
 namespace {
-
-std::string text_or_empty(const Arguments& arguments, std::string_view name) {
-    return arguments.optional_text(name).value_or("");
-}
-
-std::optional<std::filesystem::path> optional_path(const Arguments& arguments, std::string_view name) {
-    const auto text = arguments.optional_text(name);
-    return text ? std::optional<std::filesystem::path>(*text) : std::nullopt;
-}
 
 // -------------------------------------------------------------------------------------------------------
 // model and data
@@ -177,10 +168,6 @@ HfCompat hf_compat(const Arguments& arguments) {
     return compat;
 }
 
-OnNonFinite on_non_finite(const std::string& text) {
-    return text == "stop" ? OnNonFinite::stop : text == "skip" ? OnNonFinite::skip : OnNonFinite::proceed;
-}
-
 MoeMode moe_mode(const Arguments& arguments) {
     return arguments.flag("static")      ? MoeMode::all_tokens
            : arguments.flag("gmm_stack") ? MoeMode::stacked
@@ -198,7 +185,7 @@ StepSettings step_settings(const RunArguments& run) {
         .max_grad_norm = arguments.number("max_grad_norm"),
         .label_smoothing = arguments.number("label_smoothing_factor"),
         .neftune_alpha = arguments.optional_number("neftune_noise_alpha").value_or(0),
-        .on_non_finite = on_non_finite(arguments.text("on_nan"))};
+        .on_non_finite = on_non_finite(arguments)};
     if (run.deepspeed) settings.offload_optimizer = run.deepspeed->offload_optimizer;
     if (run.fsdp) {
         // The model's only buffers are the rotary angle tables.
@@ -279,18 +266,9 @@ Sharding chosen_sharding(const RunArguments& run) {
     return choices[0].sharding;
 }
 
-void check_available(const Arguments& arguments) {
-    if (const std::int64_t size = arguments.integer("context_parallel_size"); size > 1)
-        throw UsageError(
-            fmt::format("--context_parallel_size is {}, but context parallelism is not available yet.", size),
-            "Leave it out; --tensor_parallel_size, --pipeline_parallel_size and the sharding modes can "
-            "spread "
-            "a model over processes.");
-}
-
 MeshSettings mesh_settings(const RunArguments& run) {
     const Arguments& arguments = run.arguments;
-    check_available(arguments);
+    check_context_parallel(arguments);
     const bool hybrid = run.fsdp && is_hybrid(*run.fsdp);
     const PipelineArguments pipeline = pipeline_arguments(arguments);
     MeshSettings settings{.sharding = chosen_sharding(run),
@@ -340,17 +318,11 @@ CheckpointSettings checkpoint_settings(const Arguments& arguments) {
 }
 
 LogSettings log_settings(const Arguments& arguments) {
-    LogSettings settings{
-        // The output of a dry run is its purpose.
-        .level = arguments.flag("dry_run") ? "info" : arguments.text("log_level"),
-        .on_each_machine = arguments.flag("log_on_each_node"),
-        .folder_of_ranks = optional_path(arguments, "rank_log_dir"),
-        .records_are_json = arguments.text("log_format") == "json",
-        .disable_progress_bar = arguments.optional_flag("disable_tqdm"),
-        .tensor_board = arguments.words("report_to") == std::vector<std::string>{"tensorboard"},
-        .tensor_board_folder = optional_path(arguments, "logging_dir"),
-        .mesh_details = arguments.flag("spmd_debug")};
-    if (arguments.given("log_level_replica")) settings.replica_level = arguments.text("log_level_replica");
+    LogSettings settings = message_settings(arguments);
+    if (arguments.text("log_format") == "json") settings.records = LogSettings::Records::json;
+    settings.disable_progress_bar = arguments.optional_flag("disable_tqdm");
+    settings.tensor_board = arguments.words("report_to") == std::vector<std::string>{"tensorboard"};
+    settings.tensor_board_folder = optional_path(arguments, "logging_dir");
     return settings;
 }
 
@@ -363,31 +335,12 @@ ProfileSettings profile_settings(const Arguments& arguments) {
     return settings;
 }
 
-DeviceSettings device_settings(const Arguments& arguments) {
-    return {.device = arguments.text("device"),
-            .threads = arguments.optional_integer("threads"),
-            .tf32 = arguments.optional_flag("tf32").value_or(false),
-            .memory_fraction = arguments.optional_number("memory_fraction"),
-            .fit_batch = arguments.flag("auto_find_batch_size"),
-            .timeout = std::chrono::seconds(arguments.integer("ddp_timeout")),
-            .compare_collectives = arguments.flag("comm_debug"),
-            .time_collectives = arguments.flag("comm_stats")};
-}
-
 // -------------------------------------------------------------------------------------------------------
 // record
 
-SettingsRecord settings_record(const RunArguments& run, bool list_all) {
-    const Arguments& arguments = run.arguments;
-    SettingsRecord record{.values = arguments.to_json(),
-                          .listing = arguments.settings_text(list_all),
-                          .explanations = arguments.explanations()};
-    for (const std::string_view name : arguments_compared_on_resume())
-        record.compared_on_resume.emplace_back(name);
-    for (const auto& [name, value] : record.values.items())
-        if (!find_argument(name)->may_differ_between_processes)
-            record.alike.emplace_back("--" + name, value.dump());
-    if (!arguments.json("deepspeed").is_null())
+SettingsRecord run_clm_record(const RunArguments& run, bool list_all) {
+    SettingsRecord record = settings_record(run.arguments, arguments_compared_on_resume(), list_all);
+    if (!run.arguments.json("deepspeed").is_null())
         record.check_updates = [run](std::int64_t updates) {
             read_deepspeed_settings(run.arguments.json("deepspeed"), "--deepspeed", run.arguments,
                                     {.world_size = run.replicas, .total_steps = updates});
@@ -451,6 +404,8 @@ std::span<const std::string_view> arguments_compared_on_resume() {
 
 RunSettings run_settings(const RunArguments& run, bool list_all) {
     const Arguments& arguments = run.arguments;
+    DeviceSettings device = device_settings(arguments);
+    device.fit_batch = arguments.flag("auto_find_batch_size");
     return {.do_train = arguments.flag("do_train"),
             .do_eval = arguments.flag("do_eval"),
             .dry_run = arguments.flag("dry_run"),
@@ -464,8 +419,8 @@ RunSettings run_settings(const RunArguments& run, bool list_all) {
             .checkpoints = checkpoint_settings(arguments),
             .logs = log_settings(arguments),
             .profile = profile_settings(arguments),
-            .device = device_settings(arguments),
-            .record = settings_record(run, list_all)};
+            .device = device,
+            .record = run_clm_record(run, list_all)};
 }
 
 }  // namespace drover

@@ -25,6 +25,7 @@ struct BackendSettings {
         grouped_gemm{};  ///< absent: chosen by size. Sizes that a method does not support go to cuBLASLt
     /// Memory that a piece of attention's backward may take on a GPU.
     std::int64_t attention_piece_mb = default_attention_piece_mb;
+    bool plain_attention = false;  ///< on a GPU, even where cuDNN's fused attention could be used
     bool cuda_graphs = true;  ///< forward and backward are recorded as CUDA graphs and launched as a whole
 
     static constexpr std::int64_t default_attention_piece_mb = 4096;

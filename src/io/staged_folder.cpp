@@ -225,16 +225,16 @@ void StagedFolder::close_all() noexcept {
 
 namespace {
 
-/// Whether saves and removals use such names ("checkpoint-20.partial", "model.replaced.partial"): a user's
-/// own folder may also end in ".partial".
+/// Whether saves and removals use such names ("checkpoint-20.partial", "step_20.partial",
+/// "model.replaced.partial"): a user's own folder may also end in ".partial".
 bool is_left_by_a_save(std::string_view name) {
     if (!name.ends_with(partial_suffix)) return false;
     name.remove_suffix(partial_suffix.size());
     for (const std::string_view kind : {".replaced", ".removed"})
         if (name.ends_with(kind)) name.remove_suffix(kind.size());
-    constexpr std::string_view checkpoint = "checkpoint-";
-    if (!name.starts_with(checkpoint)) return name == "model";
-    name.remove_prefix(checkpoint.size());
+    const std::string_view beginning = name.starts_with("step_") ? "step_" : "checkpoint-";
+    if (!name.starts_with(beginning)) return name == "model";
+    name.remove_prefix(beginning.size());
     return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 

@@ -207,14 +207,19 @@ class Reader {
         if (first.starts_with("-"))
             throw UsageError(fmt::format("The flag {} is unknown.", first),
                              "Flags of run_clm belong after run_clm.");
-        if (flags_.exec || first == "run_clm") return;
+        if (flags_.exec) return;
         const std::string name = first.substr(first.find_last_of(flags_.module ? "." : "/") + 1);
-        if (name != (flags_.module ? "run_clm" : "run_clm.py"))
-            throw UsageError(
-                fmt::format("\"{}\" is not a command that runs on several processes.", first),
-                "run_clm does (or run_clm.py, which means the same); --exec starts any program.");
-        options_.remarks.push_back(fmt::format("{} is drover's own run_clm.", first));
-        first = "run_clm";
+        for (const std::string command : {"run_clm", "run_llama_nxd"}) {
+            if (first == command) return;
+            if (name != (flags_.module ? command : command + ".py")) continue;
+            options_.remarks.push_back(fmt::format("{} is drover's own {}.", first, command));
+            first = command;
+            return;
+        }
+        throw UsageError(
+            fmt::format("\"{}\" is not a command that runs on several processes.", first),
+            "run_clm and run_llama_nxd do (or run_clm.py and run_llama_nxd.py, which mean the same); "
+            "--exec starts any program.");
     }
 
     static constexpr int most_nodes = 65536, most_processes = 65536, most_seconds = 10'000'000;

@@ -164,6 +164,12 @@ ModelConfig with_sizes(const ModelConfig& config, std::int64_t layers, std::int6
     return ModelConfig::parse(changed.dump(), width > 0 ? "With --hidden_size" : "With --num_layer");
 }
 
+ModelConfig with_positions(const ModelConfig& config, std::int64_t positions) {
+    Json changed = config.json;
+    changed["max_position_embeddings"] = positions;
+    return ModelConfig::parse(changed.dump(), "With more positions");
+}
+
 std::string ModelConfig::saved_text(DType saved_dtype) const {
     Json saved = class_defaults(*this);
     for (const auto& [key, value] : json.items()) {

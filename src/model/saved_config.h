@@ -26,6 +26,9 @@ ModelConfig with_config_overrides(const ModelConfig& config, std::string_view ov
 /// has one that is not the width over the heads. Error when the result is not a config that can be trained.
 ModelConfig with_sizes(const ModelConfig& config, std::int64_t layers, std::int64_t width);
 
+/// The config with this max_position_embeddings.
+ModelConfig with_positions(const ModelConfig& config, std::int64_t positions);
+
 /// generation_config.json as transformers derives it from a model's config.
 Json derived_generation_config(const ModelConfig& config);
 /// The text to save: sorted keys, two spaces, final newline. `generation` was derived, or read from a model's

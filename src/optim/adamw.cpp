@@ -38,7 +38,8 @@ class AdamWOptimizer final : public Optimizer {
                                   .beta1 = settings_.beta1,
                                   .beta2 = settings_.beta2,
                                   .eps = static_cast<float>(settings_.eps),
-                                  .rounding = rounding_});
+                                  .rounding = rounding_,
+                                  .form = settings_.form});
     }
 
     Tensor master(std::size_t owned_leaf) const override { return leaves_[owned_leaf].master; }

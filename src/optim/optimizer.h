@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/ops/optimizer.h"
 #include "core/precision.h"
 #include "parallel/mesh.h"
 #include "parallel/param_store.h"
@@ -48,6 +49,7 @@ struct AdamWSettings {
     double beta2 = 0.999;
     double eps = 1e-8;
     double weight_decay = 0;
+    AdamWForm form = AdamWForm::torch;
 };
 
 /// As set by the Trainer: external learning rate, no scaling by the parameters, no first moment.

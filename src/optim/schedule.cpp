@@ -23,7 +23,7 @@ struct NamedType {
     std::array<std::string_view, 7> arguments;  ///< of --lr_scheduler_kwargs; empty ones are unused
 };
 
-constexpr std::array<NamedType, 10> known_types = {{
+constexpr std::array<NamedType, 11> known_types = {{
     {"linear", Schedule::Type::linear, {}},
     {"cosine", Schedule::Type::cosine, {"num_cycles"}},
     {"cosine_with_restarts", Schedule::Type::cosine_with_restarts, {"num_cycles"}},
@@ -38,6 +38,7 @@ constexpr std::array<NamedType, 10> known_types = {{
     {"warmup_stable_decay",
      Schedule::Type::warmup_stable_decay,
      {"num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "min_lr_ratio", "num_cycles"}},
+    {"nxd_cosine", Schedule::Type::nxd_cosine, {"min_lr", "constant_steps"}},
 }};
 
 const NamedType& type_named(std::string_view name) {
@@ -125,6 +126,21 @@ Schedule::Schedule(std::string_view name, double base_rate, std::int64_t warmup_
         warmup_curve_ = curve_from_name(given.text("warmup_type", "linear"), "warmup_type");
         decay_curve_ = curve_from_name(given.text("decay_type", "cosine"), "decay_type");
     }
+    if (type_ == Type::nxd_cosine) {
+        min_rate_ = given.number("min_lr", 0);
+        constant_steps_ = given.number("constant_steps", 0);
+    }
+}
+
+/// With constant steps the rate rises as in Megatron, from 0; without them, from the first fraction.
+double Schedule::nxd_rate(double step) const {
+    if (warmup_ > 0 && step <= warmup_)
+        return constant_steps_ > 0 ? base_rate_ * step / warmup_ : base_rate_ * ((step + 1) / (warmup_ + 1));
+    const double decay = total_ - warmup_ - constant_steps_;
+    if (step > warmup_ + decay || decay <= 0) return min_rate_;
+    const double done = step - warmup_;
+    const double angle = constant_steps_ > 0 ? pi * (done / decay) : pi * done / decay;  // as it rounds there
+    return (base_rate_ - min_rate_) * (0.5 * (1 + std::cos(angle))) + min_rate_;
 }
 
 double Schedule::min_rate_factor(double cosine_factor) const {

@@ -8,6 +8,8 @@
 namespace drover {
 
 /// A learning-rate schedule as transformers names and computes it: a pure function of the number of updates done.
+/// `nxd_cosine` is that of neuronx-distributed's run_llama_nxd.py, with the arguments min_lr and constant_steps: the
+/// rate rises during warm-up, falls as a cosine, and stays at min_lr for the last constant_steps.
 /// (`reduce_lr_on_plateau` is not one: it depends on evaluation results; see PlateauSchedule.)
 class Schedule {
   public:
@@ -22,6 +24,7 @@ class Schedule {
         cosine_with_min_lr,
         cosine_warmup_with_min_lr,
         warmup_stable_decay,
+        nxd_cosine,
     };
 
     /// `name` is --lr_scheduler_type and `arguments` the object of --lr_scheduler_kwargs (null: none). Error on an unknown
@@ -30,9 +33,12 @@ class Schedule {
              const Json& arguments = nullptr);
 
     /// The rate in force for update `step` + 1.
-    double rate(std::int64_t step) const { return base_rate_ * factor(step); }
+    double rate(std::int64_t step) const {
+        return type_ == Type::nxd_cosine ? nxd_rate(static_cast<double>(step)) : base_rate_ * factor(step);
+    }
 
   private:
+    double nxd_rate(double step) const;
     double factor(std::int64_t step) const;
     double min_rate_factor(double cosine_factor) const;
     double stable_decay_factor(double step) const;
@@ -49,6 +55,8 @@ class Schedule {
     double warmup_rate_ratio_ = -1;   ///< cosine_warmup_with_min_lr, −1: not given
     double decay_steps_ = 0;          ///< warmup_stable_decay
     double stable_steps_ = 0;         ///< warmup_stable_decay
+    double min_rate_ = 0;             ///< nxd_cosine
+    double constant_steps_ = 0;       ///< nxd_cosine
     enum class Curve : std::uint8_t { linear, cosine, one_minus_sqrt };
     Curve warmup_curve_ = Curve::linear;
     Curve decay_curve_ = Curve::cosine;

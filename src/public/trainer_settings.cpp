@@ -26,7 +26,7 @@ Arguments named_arguments(const TrainerParts& parts) {
     const TrainingArguments& a = parts.args;
     Arguments arguments;
     const auto set = [&](std::string_view name, const Json& value) {
-        arguments.set(name, value_from_json(*find_argument(name), value, fmt::format("--{}", name)),
+        arguments.set(name, value_from_json(*run_clm_table().find(name), value, fmt::format("--{}", name)),
                       from_fields);
     };
     set("do_train", true);
@@ -67,7 +67,7 @@ Arguments named_arguments(const TrainerParts& parts) {
 }
 
 void set_text(Arguments& arguments, const std::string& name, const std::string& text) {
-    const NamedArgument named = find_written_argument(name);
+    const NamedArgument named = find_written_argument(arguments.table(), name);
     if (named.negated)
         throw UsageError(fmt::format("The training arguments have \"{}\", which takes no value.", name),
                          fmt::format("Give \"{}\" the value \"no\".", named.argument->name));
@@ -77,7 +77,7 @@ void set_text(Arguments& arguments, const std::string& name, const std::string& 
 /// A Trainer has objects and calls for some things that the command takes from its arguments.
 void refuse_what_does_nothing(const Arguments& before, const Arguments& after) {
     std::vector<std::string_view> names;
-    for (const ArgumentGroup& group : argument_groups())
+    for (const ArgumentGroup& group : run_clm_table().groups())
         for (const Argument& argument : group.arguments)
             if (argument.is_for_command_only && after.given(argument.name) &&
                 (!before.given(argument.name) ||

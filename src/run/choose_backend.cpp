@@ -61,7 +61,9 @@ std::unique_ptr<Backend> make_process_backend(const DeviceSettings& settings, co
         omp_set_num_threads(static_cast<int>(*settings.threads));
     else if (machine.ranks > 1)
         omp_set_num_threads(machine.processors);
-    std::unique_ptr<Backend> backend = make_chosen_backend(settings.device, machine.rank);
+    BackendSettings backend_settings = backend_settings_from_environment();
+    backend_settings.plain_attention = settings.plain_attention;
+    std::unique_ptr<Backend> backend = make_chosen_backend(settings.device, machine.rank, backend_settings);
     backend->use_tf32(settings.tf32);
     return backend;
 }

@@ -110,7 +110,7 @@ void plan_sequence_parallel(MeshPlan& plan, const MeshSettings& settings) {
         plan.sequence_parallel = asked ? Choice::required : Choice::no;
         if (asked && plan.shape.tp == 1)
             plan.explanations.push_back(
-                "--sequence_parallel: there is one tensor-parallel process, so nothing is split.");
+                "Sequence parallelism: there is one tensor-parallel process, so nothing is split.");
     } else if (settings.two_dimensional && settings.tensor_parallel_size > 1) {
         plan.sequence_parallel = Choice::where_possible;
     }
@@ -122,9 +122,12 @@ bool MeshPlan::splits_tokens(std::int64_t row_length) const {
     if (shape.tp == 1 || sequence_parallel == SequenceParallel::no) return false;
     if (row_length % shape.tp == 0) return true;
     if (sequence_parallel == SequenceParallel::where_possible) return false;
-    throw Error(fmt::format("Rows of {} tokens cannot be split over {} tensor-parallel processes.",
-                            row_length, shape.tp),
-                fmt::format("With --sequence_parallel, make --block_size a multiple of {}.", shape.tp));
+    throw Error(
+        fmt::format("Rows of {} tokens cannot be split over {} tensor-parallel processes.", row_length,
+                    shape.tp),
+        fmt::format("Sequence parallelism needs rows of a multiple of {} tokens: change their length, or "
+                    "switch it off.",
+                    shape.tp));
 }
 
 MeshPlan plan_mesh(const MeshSettings& settings, const ModelConfig& config, int ranks,

@@ -21,7 +21,7 @@ fs::path find_named(const std::string& name, std::string_view what, const ModelS
 ModelConfig find_config(const ModelSettings& settings, const SettingNames& names) {
     ModelConfig config = [&] {
         if (!settings.config_name.empty())
-            return ModelConfig::from_path(find_named(settings.config_name, "--config_name", settings));
+            return ModelConfig::from_path(find_named(settings.config_name, names.config, settings));
         if (!settings.model_name_or_path.empty())
             return ModelConfig::from_path(find_named(settings.model_name_or_path, names.model, settings));
         if (!settings.model_type.empty())
@@ -38,6 +38,8 @@ ModelConfig find_config(const ModelSettings& settings, const SettingNames& names
                          "Leave it out, or name the config alone, with --config_name, to start from random "
                          "weights.");
     if (layers > 0 || width > 0) config = with_sizes(config, layers, width);
+    if (settings.least_positions > config.max_position_embeddings)
+        config = with_positions(config, settings.least_positions);
     return config;
 }
 
@@ -59,11 +61,12 @@ Json find_generation_config(const fs::path& weights, const ModelConfig& config) 
 }
 
 ModelSource find_model_source(const ModelSettings& settings, const SettingNames& names) {
-    ModelSource source{.config = find_config(settings, names), .tokenizer = find_tokenizer(settings, names)};
+    ModelSource source{.config = find_config(settings, names)};
+    if (!settings.without_tokenizer) source.tokenizer = find_tokenizer(settings, names);
     if (!settings.model_name_or_path.empty())
         source.weights = find_named(settings.model_name_or_path, names.model, settings);
     source.generation = find_generation_config(source.weights, source.config);
-    if (source.tokenizer->size() > source.config.vocab_size)
+    if (source.tokenizer && source.tokenizer->size() > source.config.vocab_size)
         source.config.resize_vocabulary(source.tokenizer->size());
     return source;
 }
@@ -71,7 +74,7 @@ ModelSource find_model_source(const ModelSettings& settings, const SettingNames&
 void check_models_alike(const Processes& processes, const ModelSource& model) {
     check_ranks_agree(processes.group,
                       {{"the model's config", ContentHash().add(model.config.json.dump()).hex()},
-                       {"the tokenizer", model.tokenizer->fingerprint()}});
+                       {"the tokenizer", model.tokenizer ? model.tokenizer->fingerprint() : ""}});
 }
 
 std::filesystem::path find_pretrained(const std::string& name, std::string_view what,
@@ -87,10 +90,10 @@ std::filesystem::path find_pretrained(const std::string& name, std::string_view 
 }
 
 void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
-                       const Json& generation, const Tokenizer& tokenizer, const Json& recorded_settings) {
+                       const Json& generation, const Tokenizer* tokenizer, const Json& recorded_settings) {
     write_file_atomically(folder / "config.json", config.saved_text(saved_dtype));
     write_file_atomically(folder / "generation_config.json", generation_config_text(generation));
-    save_tokenizer(tokenizer, folder);
+    if (tokenizer != nullptr) save_tokenizer(*tokenizer, folder);
     Json settings = recorded_settings;
     settings.erase("steal_lock");  // meant for one run only; reusing the file must not steal again
     write_file_atomically(folder / "training_args.json", python_json(settings, 2) + "\n");

@@ -47,8 +47,8 @@ std::filesystem::path find_pretrained(const std::string& name, std::string_view 
                                       std::string_view revision = "main");
 
 /// Writes the files that accompany saved weights: config.json, generation_config.json, the tokenizer's files
-/// and training_args.json (`recorded_settings`).
+/// if there is one, and training_args.json (`recorded_settings`).
 void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
-                       const Json& generation, const Tokenizer& tokenizer, const Json& recorded_settings);
+                       const Json& generation, const Tokenizer* tokenizer, const Json& recorded_settings);
 
 }  // namespace drover

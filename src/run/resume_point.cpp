@@ -15,24 +15,22 @@ using Say = std::function<void(const std::string&)>;
 
 /// Prevents overwriting another run's files by accident. `fresh_start_reason` is the setting that asks not to
 /// resume from there, if any.
-void check_nothing_is_lost(const fs::path& folder, const std::string& fresh_start_reason) {
+void check_nothing_is_lost(const RunSettings& settings, const std::string& fresh_start_reason) {
+    const fs::path& folder = settings.loop.output_dir;
+    const std::string named = fmt::format("{} {}", settings.names.output_dir, folder.string());
+    const std::string remedy = fmt::format("Choose another folder, or {}.", settings.names.start_over);
     const bool has_model = fs::exists(folder / "trainer_state.json") || holds_weights(folder);
-    const bool has_checkpoints = !checkpoints_by_age(folder).empty();
+    const bool has_checkpoints = !checkpoints_by_age(checkpoint_place(settings)).empty();
     if (has_checkpoints && !fresh_start_reason.empty())
-        throw Error(fmt::format("{}, but --output_dir {} holds checkpoints of an earlier run.",
-                                fresh_start_reason, folder.string()),
-                    "Choose another folder, or add --overwrite_output_dir to start over.");
+        throw Error(fmt::format("{}, but {} holds checkpoints of an earlier run.", fresh_start_reason, named),
+                    remedy);
     if (has_checkpoints)
-        throw Error(fmt::format("--output_dir {} holds checkpoints, but none that a run can resume from.",
-                                folder.string()),
-                    "Choose another folder, or add --overwrite_output_dir to start over.");
-    if (has_model)
-        throw Error(fmt::format("--output_dir {} already holds a trained model.", folder.string()),
-                    "Choose another folder, or add --overwrite_output_dir.");
+        throw Error(fmt::format("{} holds checkpoints, but none that a run can resume from.", named), remedy);
+    if (has_model) throw Error(fmt::format("{} already holds a trained model.", named), remedy);
 }
 
 /// The checkpoint of a step.
-fs::path numbered_checkpoint(const fs::path& output, std::int64_t step) {
+fs::path numbered_checkpoint(const CheckpointPlace& output, std::int64_t step) {
     const fs::path folder = checkpoint_folder(output, step);
     if (fs::is_directory(folder)) {
         if (const auto damage = why_not_resumable(folder))
@@ -45,7 +43,7 @@ fs::path numbered_checkpoint(const fs::path& output, std::int64_t step) {
     for (const fs::path& known : checkpoints_by_age(output))
         names += (names.empty() ? "" : ", ") + known.filename().string();
     throw Error(fmt::format("--loading_step {}: there is no {}.", step, folder.string()),
-                names.empty() ? fmt::format("{} holds no checkpoints.", output.string())
+                names.empty() ? fmt::format("{} holds no checkpoints.", output.folder.string())
                               : fmt::format("There are {}.", names));
 }
 
@@ -67,27 +65,32 @@ bool holds_weights(const fs::path& folder) {
     return fs::exists(folder / single_weights_file) || fs::exists(folder / weights_index_file);
 }
 
-std::optional<fs::path> find_resume_point(const CheckpointSettings& settings, const fs::path& output,
-                                          const Say& say) {
+CheckpointPlace checkpoint_place(const RunSettings& settings) {
+    return {settings.loop.output_dir, settings.loop.checkpoint_prefix};
+}
+
+std::optional<fs::path> find_resume_point(const RunSettings& settings, const Say& say) {
     using From = ResumeSettings::From;
-    const ResumeSettings& resume = settings.resume;
+    const ResumeSettings& resume = settings.checkpoints.resume;
+    const fs::path& output = settings.loop.output_dir;
+    const CheckpointPlace place = checkpoint_place(settings);
     for (const std::string& name : remove_partial_folders(output))
         say(fmt::format("Removed {}, which an interrupted save left in {}.", name, output.string()));
     switch (resume.from) {
         case From::nowhere:
-            if (!settings.overwrite_output_dir) check_nothing_is_lost(output, resume.asked_by);
+            if (!settings.checkpoints.overwrite_output_dir) check_nothing_is_lost(settings, resume.asked_by);
             return std::nullopt;
         case From::nowhere_unchecked:
             return std::nullopt;
         case From::step:
-            return numbered_checkpoint(output, resume.step);
+            return numbered_checkpoint(place, resume.step);
         case From::folder:
             return named_checkpoint(resume.folder);
         case From::newest:
         case From::newest_if_any:
             break;
     }
-    const std::optional<fs::path> newest = newest_complete_checkpoint(output, say);
+    const std::optional<fs::path> newest = newest_complete_checkpoint(place, say);
     if (resume.from == From::newest) {
         if (newest) return newest;
         throw Error(fmt::format("{}, but {} holds no complete checkpoint.", resume.asked_by, output.string()),
@@ -96,19 +99,19 @@ std::optional<fs::path> find_resume_point(const CheckpointSettings& settings, co
     if (newest)
         say(
             fmt::format("Checkpoint detected, resuming training at {}. To avoid this behavior, change the "
-                        "`--output_dir` or add `--overwrite_output_dir` to train from scratch.",
-                        newest->string()));
+                        "`{}` or {}.",
+                        newest->string(), settings.names.output_dir, settings.names.start_over));
     else
-        check_nothing_is_lost(output, "");
+        check_nothing_is_lost(settings, "");
     return newest;
 }
 
-std::optional<fs::path> agree_on_resume_point(const ProcessGroup& group, const CheckpointSettings& settings,
-                                              const fs::path& output, const Say& say) {
+std::optional<fs::path> agree_on_resume_point(const ProcessGroup& group, const RunSettings& settings,
+                                              const Say& say) {
     std::string found;
     group.together([&] {
         if (!group.is_first()) return;
-        if (const auto point = find_resume_point(settings, output, say)) found = point->string();
+        if (const auto point = find_resume_point(settings, say)) found = point->string();
     });
     found = group.from_first(found);
     return found.empty() ? std::nullopt : std::optional<fs::path>(found);

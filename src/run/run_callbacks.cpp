@@ -5,9 +5,37 @@
 #include <algorithm>
 
 #include "core/python_text.h"
+#include "core/stopwatch.h"
 #include "run/settings/run_settings.h"
 
 namespace drover {
+namespace {
+
+NxdRecordSettings nxd_record_settings(const WatchedRun& run) {
+    const TrainerSettings& loop = run.settings.loop;
+    const LogSettings& logs = run.settings.logs;
+    const std::int64_t batch = loop.per_device_train_batch_size * loop.gradient_accumulation_steps;
+    const int replicas = run.mesh.replicas().size();
+    const std::filesystem::path data = run.settings.data.datasets.front().name;
+    NxdRecordSettings settings{
+        .interval = static_cast<std::int64_t>(loop.logging_steps.value_or(1)),
+        .sequences = batch * replicas,
+        .metrics_file = logs.metrics_file,
+        .parameters = Json{{"Model", run.model_type},
+                           {"World size", run.processes.group.size()},
+                           {"Data parallel degree", replicas},
+                           {"Batch size", batch},
+                           {"Total steps", loop.max_steps},
+                           {"Seed", loop.seed},
+                           {"Warmup steps", static_cast<std::int64_t>(loop.warmup_steps)},
+                           {"Dataset", (data / "").parent_path().filename().string()}},
+        .now = [watch = Stopwatch()] { return watch.seconds(); }};
+    if (logs.tensor_board_folder)
+        settings.tensor_board = *logs.tensor_board_folder / nxd_tensor_board_folder(loop);
+    return settings;
+}
+
+}  // namespace
 
 RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settings.step.on_non_finite) {
     const RunSettings& settings = run.settings;
@@ -18,9 +46,12 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
     // Measuring takes a moment, so it is done only if someone may be watching.
     if (with_bar) bar_.emplace(isatty(STDERR_FILENO) != 0 ? run.measure_peak() : 0);
     if (messages.shows_info()) banner_.emplace();
-    if (std::FILE* records = run.log.records())
-        log_printer_.emplace(logs.records_are_json ? LogFormat::json : LogFormat::hugging_face_5,
-                             with_bar ? LogStyle::beside_bar : LogStyle::plain, records);
+    const bool nxd = logs.records == LogSettings::Records::nxd;
+    if (nxd && first) nxd_records_.emplace(nxd_record_settings(run));
+    if (std::FILE* records = run.log.records(); records != nullptr && !nxd)
+        log_printer_.emplace(
+            logs.records == LogSettings::Records::json ? LogFormat::json : LogFormat::hugging_face_5,
+            with_bar ? LogStyle::beside_bar : LogStyle::plain, records);
     if (settings.device.time_collectives) {
         if (run.processes.alone())
             messages.warning("--comm_stats: one process alone has no collectives.");
@@ -29,7 +60,7 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
     }
     if (const auto patience = settings.loop.early_stopping_patience)
         early_stop_.emplace(*patience, settings.loop.early_stopping_threshold);
-    if (first && logs.tensor_board)
+    if (first && logs.tensor_board && !nxd)
         tensor_board_.emplace(
             logs.tensor_board_folder.value_or(settings.loop.output_dir / default_tensor_board_folder()),
             python_json(settings.record.values, 2), run.config_text);
@@ -37,7 +68,7 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
         SignalWatch::Agree agree;
         if (!run.processes.alone())
             agree = [&group = run.processes.group](int own) { return group.largest(own); };
-        signals_.emplace(*run.signals, std::move(agree));
+        signals_.emplace(*run.signals, std::move(agree), settings.checkpoints.save_on_signals);
     }
     if (const ProfileSettings& profile = settings.profile; first && (profile.epoch || profile.step))
         tracer_.emplace(
@@ -63,6 +94,7 @@ void RunCallbacks::add_to(Trainer& trainer) {
     add(communication_);
     add(early_stop_);
     add(tensor_board_);
+    add(nxd_records_);
     trainer.add_callback(checkpoint_report_);
     add(signals_);
     add(tracer_);
@@ -74,6 +106,7 @@ std::filesystem::path RunCallbacks::trace() const {
 }
 
 std::filesystem::path RunCallbacks::tensor_board_file() const {
+    if (nxd_records_) return nxd_records_->written();
     return tensor_board_ ? tensor_board_->written() : std::filesystem::path();
 }
 

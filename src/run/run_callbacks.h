@@ -8,6 +8,7 @@
 #include "train/callbacks/early_stop.h"
 #include "train/callbacks/log_printer.h"
 #include "train/callbacks/non_finite_watch.h"
+#include "train/callbacks/nxd_records.h"
 #include "train/callbacks/operation_trace.h"
 #include "train/callbacks/pipeline_trace.h"
 #include "train/callbacks/progress_bar.h"
@@ -33,6 +34,7 @@ struct WatchedRun {
     CommunicationReport::ReadTimes communication_times;
     std::function<double()> measure_peak;  ///< of all processes; takes a moment
     std::string config_text;               ///< as it is saved
+    std::string model_type;
 };
 
 /// The callbacks that watch a run and report on it, according to its settings.
@@ -63,6 +65,7 @@ class RunCallbacks {
     std::optional<CommunicationReport> communication_;
     std::optional<EarlyStop> early_stop_;
     std::optional<TensorBoard> tensor_board_;
+    std::optional<NxdRecords> nxd_records_;
     CheckpointReport checkpoint_report_;
     std::optional<SignalWatch> signals_;
     std::optional<StepTracer> tracer_;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/number_text.h"
 #include "run/settings/run_settings.h"
 #include "train/loop/text_stream_data.h"
 
@@ -12,8 +13,9 @@ namespace drover {
 namespace {
 
 /// Blocks are never padded, and every token in them is a label.
-TokenId pad_id(const std::string& name, Packing packing, const Tokenizer& tokenizer) {
-    if (packing == Packing::hf) return 0;
+TokenId pad_id(const std::string& name, Packing packing, const Tokenizer* found) {
+    if (packing == Packing::hf || found == nullptr) return 0;
+    const Tokenizer& tokenizer = *found;
     if (name == "unk") {
         if (const auto unk = tokenizer.unk()) return *unk;
         throw Error("--pad_token is \"unk\", but the tokenizer has no such token.", "Use --pad_token eos.");
@@ -28,14 +30,26 @@ TokenId pad_id(const std::string& name, Packing packing, const Tokenizer& tokeni
     return choose_pad_id(tokenizer, name == "eos");
 }
 
+/// Of an epoch, over all replicas.
+std::int64_t rows_of_whole_updates(std::int64_t rows, const TrainerSettings& loop) {
+    const std::int64_t update =
+        loop.per_device_train_batch_size * loop.gradient_accumulation_steps * loop.replicas;
+    if (rows < update)
+        throw Error(fmt::format("The data has {}, too few for an update of {} ({} for each of {} replicas).",
+                                counted(rows, "row"), update, update / loop.replicas, loop.replicas),
+                    "Use more data, or a smaller batch.");
+    return rows / update * update;
+}
+
 std::unique_ptr<TrainingData> make_data(const TokenSplit& split, std::optional<std::int64_t> max_samples,
                                         const RunSettings& settings, const ModelSource& model,
                                         const TokenSource& tokens, SamplerOptions sampler,
                                         const BatchLayout& layout, StreamEnd end,
                                         const std::vector<double>& weights) {
     const CollatorOptions collator{
-        .pad_id = tokens.pad_id ? *tokens.pad_id
-                                : pad_id(settings.data.pad_token, split.packing.packing, *model.tokenizer),
+        .pad_id = tokens.pad_id
+                      ? *tokens.pad_id
+                      : pad_id(settings.data.pad_token, split.packing.packing, model.tokenizer.get()),
         .ignore_every_pad_id = split.packing.packing == Packing::none,
         .pad_to_multiple_of = std::lcm(layout.row_multiple, tokens.pad_to_multiple_of)};
     if (split.streamed.empty()) {
@@ -70,8 +84,16 @@ std::unique_ptr<TrainingData> training_data(const RunSettings& settings, const T
     sampler.order = settings.data.order;
     if (sampler.order == SampleOrder::by_length)
         sampler.length_group = loop.per_device_train_batch_size * loop.gradient_accumulation_steps;
-    return make_data(tokens.train, settings.data.max_train_samples, settings, model, tokens,
-                     std::move(sampler), layout, StreamEnd::never, settings.data.dataset_weights);
+    std::optional<std::int64_t> most = settings.data.max_train_samples;
+    if (settings.data.strided) {
+        if (tokens.train.packing.packing == Packing::none)
+            throw Error("The rows of the data have different lengths.",
+                        "Tokenize the text into blocks of one length, as `drover tokenize` does.");
+        sampler.strided = sampler.drop_last = true;
+        most = rows_of_whole_updates(tokens.train.rows->size(), loop);
+    }
+    return make_data(tokens.train, most, settings, model, tokens, std::move(sampler), layout,
+                     StreamEnd::never, settings.data.dataset_weights);
 }
 
 std::unique_ptr<TrainingData> evaluation_data(const RunSettings& settings, const TrainerSettings& loop,

@@ -101,9 +101,10 @@ std::optional<PackingOptions> final_packing(const SharedRows& rows, const RunSet
     if (form->packing == Packing::none) return own_packing(Packing::none, settings, model, messages);
     const auto& block_size = settings.data.block_size;
     if (block_size && *block_size != form->block_size)
-        throw Error(fmt::format("{} has rows of {} tokens, but --block_size is {}.", form->name,
-                                form->block_size, *block_size),
-                    "Leave out --block_size, or tokenize the text again with it.");
+        throw Error(
+            fmt::format("{} has rows of {} tokens, but {} is {}.", form->name, form->block_size,
+                        settings.names.block_size, *block_size),
+            fmt::format("Leave out {}, or tokenize the text again with it.", settings.names.block_size));
     const std::string_view packing = packing_name(form->packing);
     const bool is_token_file = !form->may_have_labels;
     if (is_token_file && settings.data.packing_is_given && settings.data.packing != form->packing)
@@ -314,8 +315,8 @@ TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, c
     if (packing.block_size > model.config.max_position_embeddings)
         messages.warning(fmt::format(
             "The block size {} is more than the model's max_position_embeddings, {}: it is trained on "
-            "positions that it was not made for. Lower --block_size unless you mean it.",
-            packing.block_size, model.config.max_position_embeddings));
+            "positions that it was not made for. Lower {} unless you mean it.",
+            packing.block_size, model.config.max_position_embeddings, settings.names.block_size));
     for (const LoadedDataset& dataset : datasets)
         if (const SharedRows& text = dataset.splits.train ? dataset.splits.train : dataset.splits.validation;
             text && text->token_form() == nullptr && text->column_names() != std::vector<std::string>{"text"})

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <numeric>
+#include <set>
 
+#include "convert/shard_weights.h"
 #include "core/failure.h"
 #include "core/number_text.h"
 #include "core/stopwatch.h"
@@ -13,6 +15,7 @@
 #include "run/engine_settings.h"
 #include "run/lost_updates.h"
 #include "run/model_source.h"
+#include "run/nxd_checkpoint.h"
 #include "run/resume_point.h"
 #include "run/run_data.h"
 #include "train/checkpoint/checkpoint_folders.h"
@@ -61,6 +64,7 @@ void TrainingRun::together(std::string_view doing, const std::function<void()>& 
 // the output folder
 
 void TrainingRun::lock_output_folder() {
+    if (settings_.loop.output_dir.empty()) return;
     folder_.emplace(processes_.group, messages(),
                     OutputFolderRequest{.folder = settings_.loop.output_dir,
                                         .steal_lock = settings_.checkpoints.steal_lock,
@@ -68,9 +72,8 @@ void TrainingRun::lock_output_folder() {
     if (signals_ != nullptr) unlock_at_end_.emplace(*signals_, [this] { folder_->release_at_once(); });
     folder_->take();
     if (settings_.do_train)
-        resume_point_ =
-            agree_on_resume_point(processes_.group, settings_.checkpoints, settings_.loop.output_dir,
-                                  [this](const std::string& line) { say(line); });
+        resume_point_ = agree_on_resume_point(processes_.group, settings_,
+                                              [this](const std::string& line) { say(line); });
 }
 
 void TrainingRun::unlock_output_folder() {
@@ -151,7 +154,7 @@ void TrainingRun::make_engine() {
         *engine_, model_.config, *backend_, **mesh_,
         [this](const fs::path& folder) {
             write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
-                              *model_.tokenizer, settings_.record.values);
+                              model_.tokenizer.get(), settings_.record.values);
         },
         CheckpointOptions{.with_optimizer = !settings_.checkpoints.save_only_model,
                           .buffer_bytes = limits().checkpoint_buffer(*engine_),
@@ -164,7 +167,7 @@ RunFacts TrainingRun::facts() const {
     const TrainerSettings& loop = settings_.loop;
     return {
         .data = tokens_.train_hash,
-        .tokenizer = model_.tokenizer->fingerprint(),
+        .tokenizer = model_.tokenizer ? model_.tokenizer->fingerprint() : "",
         .total_batch = loop.per_device_train_batch_size * loop.replicas * loop.gradient_accumulation_steps};
 }
 
@@ -237,7 +240,7 @@ std::string TrainingRun::what_changed() const {
         lines += changed_values(record.compared_on_resume, record.values, read_json_file(values));
     if (const auto config = config_of_checkpoint(*resume_point_))
         lines += changed_config(model_.config, *config);
-    if (!is_hf_checkpoint(*resume_point_))
+    if (!is_hf_checkpoint(*resume_point_) && !is_nxd_checkpoint(*resume_point_))
         lines += changed_facts(facts(), RunFacts::from(CheckpointManifest::read(*resume_point_).state));
     return lines;
 }
@@ -267,10 +270,13 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
             [this] {
                 return limits().peak_of_all(backend_->measure_peaks().reference_flops(precision_.parameters));
             },
-        .config_text = model_.config.saved_text(engine_->saved_dtype())});
-    trainer_.emplace(settings_.loop, *engine_model_, training_.get(), evaluation_.get(),
-                     TrainerOptions{.model_preparation_seconds = preparation.seconds(),
-                                    .before_writing = [this] { folder_->check_still_ours(); }});
+        .config_text = model_.config.saved_text(engine_->saved_dtype()),
+        .model_type = model_.config.json.value("model_type", "")});
+    trainer_.emplace(
+        settings_.loop, *engine_model_, training_.get(), evaluation_.get(),
+        TrainerOptions{.model_preparation_seconds = preparation.seconds(), .before_writing = [this] {
+                           if (folder_) folder_->check_still_ours();
+                       }});
     callbacks_->add_to(*trainer_);
     for (TrainerCallback* callback : more_callbacks_) trainer_->add_callback(*callback);
     if (complete_) trainer_->adopt(*resumed_state_);
@@ -286,10 +292,37 @@ void TrainingRun::prepare_weights() {
         say(fmt::format("Training new model from scratch - Total size={:.2f}M params",
                         static_cast<double>(parameters().total) / (1 << 20)));
         engine_->initialize_weights(model_.seed.value_or(settings_.loop.seed));
+    } else if (holds_shards(model_.weights)) {
+        load_shards();
     } else {
         const LoadReport report = engine_->load_weights(model_.weights, settings_.loop.seed);
         if (const std::string text = report.text(); !text.empty()) messages().warning(text);
     }
+}
+
+/// Takes the weights that `read` returns for the leaves of which this process keeps a part.
+void TrainingRun::take_kept_leaves(const ReadWeight& read) {
+    std::set<std::string_view> here;
+    for (const OwnedLeaf& leaf : engine_->store().owned()) here.insert(leaf.spec->name);
+    engine_->take_weights(
+        [&](const LeafSpec& leaf) { return here.contains(leaf.name) ? read(leaf) : std::vector<float>{}; },
+        settings_.loop.seed);
+}
+
+void TrainingRun::load_shards() {
+    const ShardWeights shards(model_.weights, model_.config);
+    say(fmt::format("The weights of {} are those of {} tensor-parallel and {} pipeline ranks.",
+                    model_.weights.string(), shards.sizes().tensor, shards.sizes().pipeline));
+    take_kept_leaves([&](const LeafSpec& leaf) { return shards.read(leaf.name, leaf.shape.numel()); });
+}
+
+/// Continues what neuronx-distributed began.
+void TrainingRun::resume_nxd() {
+    const NxdCheckpoint checkpoint(*resume_point_, model_.config);
+    resumed_state_ = TrainerState::of_other_program(checkpoint.step());
+    take_kept_leaves([&](const LeafSpec& leaf) { return checkpoint.weight(leaf); });
+    engine_->load_optimizer(checkpoint);
+    engine_->set_counters({.updates = checkpoint.updates(), .scaler = std::nullopt});
 }
 
 void TrainingRun::resume_prepared() {
@@ -297,8 +330,12 @@ void TrainingRun::resume_prepared() {
 }
 
 void TrainingRun::resume() {
-    resumed_state_ = saved_state(*resume_point_);
-    resumed_loop_ = engine_model_->resume(*resume_point_);
+    if (is_nxd_checkpoint(*resume_point_)) {
+        resume_nxd();
+    } else {
+        resumed_state_ = saved_state(*resume_point_);
+        resumed_loop_ = engine_model_->resume(*resume_point_);
+    }
     const StepPlan plan = planned();
     const TrainerState fresh = TrainerState::begin(settings_.loop, plan.max_steps, plan.epochs);
     resumed_state_->take_unknown_steps(fresh);
@@ -317,6 +354,8 @@ void TrainingRun::resume() {
 /// As in Hugging Face, the saved config has the tokenizer's special tokens and use_cache turned off, since
 /// training turns it off.
 void TrainingRun::align_config() {
+    model_.config.json["use_cache"] = settings_.model.saves_use_cache;
+    if (!model_.tokenizer) return;
     const Tokenizer& tokenizer = *model_.tokenizer;
     const std::optional<TokenId> pad = tokens_.pad_id ? tokens_.pad_id : tokenizer.pad();
     const std::vector<std::string> aligned = align_special_tokens(
@@ -326,7 +365,6 @@ void TrainingRun::align_config() {
             fmt::format("The tokenizer's {} {} from the model's config; the saved config and generation "
                         "config have the tokenizer's.",
                         fmt::join(aligned, ", "), aligned.size() == 1 ? "differs" : "differ"));
-    model_.config.json["use_cache"] = settings_.model.saves_use_cache;
 }
 
 // -------------------------------------------------------------------------------------------------------
@@ -347,6 +385,11 @@ Json TrainingRun::train_or_stop() {
     if (!trainer_->interrupted()) return metrics;
     const int number = callbacks_->ended_by();
     const std::int64_t step = trainer_->state().global_step;
+    if (!settings_.checkpoints.save_on_signals)
+        throw StoppedBySignal(
+            number,
+            fmt::format("Stopped by {} after step {}, which is not saved.", signal_name(number), step),
+            "This run writes no checkpoints.");
     if (!trainer_->save_failure().empty())
         throw StoppedBySignal(
             number,
@@ -355,7 +398,7 @@ Json TrainingRun::train_or_stop() {
     throw StoppedBySignal(
         number,
         fmt::format("Stopped by {} after step {}, which is saved in {}.", signal_name(number), step,
-                    checkpoint_folder(settings_.loop.output_dir, step).string()),
+                    checkpoint_folder(checkpoint_place(settings_), step).string()),
         settings_.checkpoints.overwrite_output_dir
             ? "The same command without --overwrite_output_dir continues from there."
             : "The same command continues from there.");

@@ -115,6 +115,9 @@ class TrainingRun {
     void fit_batch();
     void describe_steps() const;
     void prepare_weights();
+    void take_kept_leaves(const ReadWeight& read);
+    void load_shards();
+    void resume_nxd();
     void resume();
     void align_config();
     std::string what_changed() const;
@@ -134,6 +137,7 @@ class TrainingRun {
     std::int64_t samples(std::int64_t known, std::optional<std::int64_t> asked) const;
     void report(std::string_view split, const Json& metrics) const;
     void write_card(const TrainerState& state) const;
+    void say_where_files_are() const;
 
     RunSettings settings_;
     const Processes& processes_;

@@ -114,10 +114,11 @@ std::string TrainingRun::checkpoint_text() const {
     return fmt::format(
         "{} has about {}; it is written {}.",
         processes_.alone() ? "A checkpoint" : "A process's part of a checkpoint", bytes_text(bytes),
-        bytes <= buffer ? fmt::format("in the background from a copy of {} in memory", bytes_text(bytes))
-                        : fmt::format("while training waits, because it does not fit a buffer of {} "
-                                      "(--save_buffer_gb)",
-                                      bytes_text(buffer)));
+        settings_.loop.waits_for_checkpoints ? std::string("while training waits")
+        : bytes <= buffer ? fmt::format("in the background from a copy of {} in memory", bytes_text(bytes))
+                          : fmt::format("while training waits, because it does not fit a buffer of {} "
+                                        "(--save_buffer_gb)",
+                                        bytes_text(buffer)));
 }
 
 /// The space needed by the first file to be written: a checkpoint, or the model alone.
@@ -137,8 +138,10 @@ std::string TrainingRun::space_text() const {
 void TrainingRun::write_training_results(Json metrics) {
     if (settings_.checkpoints.save_final_model) engine_model_->save(settings_.loop.output_dir);
     metrics["train_samples"] = samples(trainer_->plan().examples, settings_.data.max_train_samples);
-    report("train", metrics);
-    trainer_->save_state();
+    if (settings_.checkpoints.result_files) {
+        report("train", metrics);
+        trainer_->save_state();
+    }
     if (const int late = processes_.group.largest(callbacks_->release_signals()); late != 0)
         throw StoppedBySignal(late, fmt::format("Stopped by {}, when training had ended.", signal_name(late)),
                               fmt::format("The model is in {}.", settings_.loop.output_dir.string()));
@@ -170,14 +173,20 @@ void TrainingRun::conclude() {
         say(fmt::format("This process had at most {} of memory resident.",
                         bytes_text(static_cast<std::size_t>(peak_resident_bytes()))));
     if (!processes_.is_first()) return;
+    if (!settings_.checkpoints.result_files) return say_where_files_are();
     // A complete run may have been killed before it wrote its last file.
     const bool lacks_card = !fs::exists(settings_.loop.output_dir / card_file);
     if (!complete_ || lacks_card) write_card(trainer_ ? trainer_->state() : completed_state());
     if (!trainer_) return;
     write_log(stdout, callbacks_->summary());
+    say_where_files_are();
+}
+
+void TrainingRun::say_where_files_are() const {
     if (const fs::path file = callbacks_->tensor_board_file(); !file.empty())
         say(fmt::format("TensorBoard's file is {}.", file.string()));
-    say(fmt::format("The files are in {}.", settings_.loop.output_dir.string()));
+    if (!settings_.loop.output_dir.empty())
+        say(fmt::format("The files are in {}.", settings_.loop.output_dir.string()));
 }
 
 void TrainingRun::write_card(const TrainerState& state) const {

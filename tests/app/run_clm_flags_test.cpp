@@ -147,7 +147,8 @@ std::set<std::string> recorded_flags() {
     for (const auto& entry : fs::directory_iterator(test::golden_path("run_clm"))) {
         if (entry.path().extension() != ".json") continue;
         for (std::string word : read_json_file(entry.path()).at("arguments").get<std::vector<std::string>>())
-            if (word.starts_with("--")) flags.insert(std::string(first_name_of(word.substr(2))));
+            if (word.starts_with("--"))
+                flags.insert(std::string(run_clm_table().first_name_of(word.substr(2))));
     }
     return flags;
 }
@@ -276,7 +277,7 @@ TEST_F(RunClmFlags, EveryFlagThatActsIsCovered) {
     const std::set<std::string> recorded = recorded_flags();
     std::set<std::string> acting;
     for (const ActingFlag& flag : acting_flags) acting.insert(flag.name);
-    for (const ArgumentGroup& group : argument_groups())
+    for (const ArgumentGroup& group : run_clm_table().groups())
         for (const Argument& argument : group.arguments) {
             const std::string name(argument.name);
             if (argument.standing == Standing::acts) {

@@ -153,7 +153,8 @@ TEST_F(TokenData, ArrowFoldersTrainAsTheirTextDoes) {
     config["model_max_length"] = 32;
     write("tokenizer_config.json", config.dump());
     const test::Outcome made =
-        test::run_in(folder_.path().string(), "tokenize --llama-version 2 --input " + text());
+        test::run_in(folder_.path().string(),
+                     "tokenize --llama-version 2 --output wikicorpus_llama2_tokenized_4k --input " + text());
     if (made.output.find("Arrow") != std::string::npos) GTEST_SKIP() << made.output;
     ASSERT_EQ(made.exit_code, 0) << made.output;
     const std::string blocks = at("wikicorpus_llama2_tokenized_4k");

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -152,15 +153,19 @@ TEST_F(TokenizeCommand, BlocksForTheNeuronScripts) {
     for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
         std::filesystem::copy_file(bundled + file, folder_.path().string() + file);
     const auto start = [&](const std::string& arguments) {
-        return test::run_in(folder_.path().string(), "tokenize " + arguments + corpus);
+        return test::run_shell(
+            fmt::format("HOME={} {} tokenize {}{} 2>&1", path("home"), DROVER_BINARY, arguments, corpus),
+            folder_.path().string());
     };
     const Outcome made = start("--llama-version 2");
     if (made.output.find("Arrow") != std::string::npos) GTEST_SKIP() << made.output;
     ASSERT_EQ(made.exit_code, 0) << made.output;
-    EXPECT_NE(made.output.find("75 blocks of 4096 tokens are in wikicorpus_llama2_tokenized_4k."),
+    EXPECT_NE(made.output.find("75 blocks of 4096 tokens are in " +
+                               path("home/examples_datasets/wikicorpus_llama2_tokenized_4k.")),
               std::string::npos)
         << made.output;
-    EXPECT_TRUE(std::filesystem::exists(folder_ / "wikicorpus_llama2_tokenized_4k/state.json"));
+    EXPECT_TRUE(std::filesystem::exists(folder_ /
+                                        "home/examples_datasets/wikicorpus_llama2_tokenized_4k/state.json"));
     EXPECT_EQ(start("--llama-version 2").exit_code, 1) << "nothing is overwritten unasked";
     EXPECT_EQ(start("--llama-version 2 --overwrite").exit_code, 0);
 
@@ -168,9 +173,35 @@ TEST_F(TokenizeCommand, BlocksForTheNeuronScripts) {
     config["model_max_length"] = 1000;
     write("tokenizer_config.json", config.dump());
     EXPECT_NE(start("--llama-version 3")
-                  .output.find("blocks of 1000 tokens are in wikicorpus_llama3_tokenized_8k."),
+                  .output.find("blocks of 1000 tokens are in " +
+                               path("home/examples_datasets/wikicorpus_llama3_tokenized_8k.")),
               std::string::npos)
         << "the tokenizer's longest text is the limit";
+    const Outcome named = start("--llama-version 3 --output " + path("named"));
+    EXPECT_EQ(named.exit_code, 0) << named.output;
+    EXPECT_NE(named.output.find("is read without special_tokens_map.json"), std::string::npos)
+        << named.output;
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "named/state.json"));
+}
+
+TEST_F(TokenizeCommand, LlamaVersionSaysWhatIsMissing) {
+    const auto start = [&](const std::string& arguments) {
+        return test::run_shell(fmt::format("HOME={0} HF_HOME={0} HF_DATASETS_CACHE={0} {1} tokenize {2} 2>&1",
+                                           path("home"), DROVER_BINARY, arguments),
+                               folder_.path().string());
+    };
+    const Outcome without_tokenizer = start("--llama-version 3");
+    EXPECT_EQ(without_tokenizer.exit_code, 1);
+    EXPECT_NE(without_tokenizer.output.find(
+                  "tokenizer.json, tokenizer_config.json, special_tokens_map.json are missing"),
+              std::string::npos)
+        << without_tokenizer.output;
+    EXPECT_NE(start("--llama-version 2").output.find("tokenizer.model is missing"), std::string::npos);
+    for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
+        std::filesystem::copy_file(bundled + file, folder_.path().string() + file);
+    const Outcome without_corpus = start("--llama-version 3");
+    EXPECT_EQ(without_corpus.exit_code, 1);
+    EXPECT_NE(without_corpus.output.find("Download raw.en.tgz"), std::string::npos) << without_corpus.output;
 }
 
 TEST_F(TokenizeCommand, BadInput) {
@@ -217,8 +248,9 @@ TEST_F(TokenizeCommand, TheInputIsNeverWrittenOver) {
     std::filesystem::create_directory(path(earlier.c_str()));
     for (const char* name : {"/state.json", "/dataset_info.json", "/a.txt"})
         write((earlier + name).c_str(), std::string(name) == "/a.txt" ? text : "{}");
-    const Outcome outcome = test::run_in(
-        folder_.path().string(), "tokenize --overwrite --llama-version 2 --input " + earlier + "/a.txt");
+    const Outcome outcome =
+        test::run_in(folder_.path().string(), "tokenize --overwrite --llama-version 2 --output " + earlier +
+                                                  " --input " + earlier + "/a.txt");
     EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
     EXPECT_NE(outcome.output.find("holds the input"), std::string::npos) << outcome.output;
     EXPECT_EQ(read_text_file(path((earlier + "/a.txt").c_str())), text);

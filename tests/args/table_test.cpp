@@ -13,7 +13,7 @@ namespace drover {
 namespace {
 
 TEST(ArgumentTable, RowsAreComplete) {
-    for (const ArgumentGroup& group : argument_groups())
+    for (const ArgumentGroup& group : run_clm_table().groups())
         for (const Argument& argument : group.arguments) {
             SCOPED_TRACE(argument.name);
             EXPECT_TRUE(argument.help.ends_with('.'));
@@ -26,9 +26,10 @@ TEST(ArgumentTable, RowsAreComplete) {
         }
     for (const EnvironmentVariable& variable : environment_table()) {
         SCOPED_TRACE(variable.name);
-        if (!variable.sets.empty()) {
-            EXPECT_NE(find_argument(variable.sets), nullptr);
-        }
+        for (const ArgumentTable* table : {&run_clm_table(), &run_llama_nxd_table()})
+            if (!variable.sets.empty() && variable.is_for(table->command())) {
+                EXPECT_NE(table->find(variable.sets), nullptr) << table->command();
+            }
         EXPECT_EQ(variable.note.empty(), variable.standing != Standing::explained);
     }
 }
@@ -42,21 +43,21 @@ TEST(ArgumentTable, KnowsEveryFieldOfTransformers) {
     for (const auto& [version, fields] : versions.items())
         for (const auto& [name, value] : fields.items()) {
             SCOPED_TRACE(version + " " + name);
-            const std::string_view first = first_name_of(name);
+            const std::string_view first = run_clm_table().first_name_of(name);
             ASSERT_FALSE(first.empty());
             count += 1;
             if (!value.is_null()) {
-                EXPECT_EQ(default_value(*find_argument(first)), value);
+                EXPECT_EQ(default_value(*run_clm_table().find(first)), value);
             }
         }
     EXPECT_GT(count, 250u);
 }
 
 TEST(Help, IsGroupedAndFitsTheScreen) {
-    const std::string text = help_text();
+    const std::string text = help_text(run_clm_table());
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
-    for (const ArgumentGroup& group : argument_groups()) {
+    for (const ArgumentGroup& group : run_clm_table().groups()) {
         EXPECT_MENTIONS(text, fmt::format("\n{}\n", group.title));
         for (const Argument& argument : group.arguments)
             EXPECT_MENTIONS(text, fmt::format("\n  --{} ", argument.name));
@@ -68,8 +69,9 @@ TEST(Help, IsGroupedAndFitsTheScreen) {
 
 TEST(Help, ThePageInDocsIsTheTables) {
     const std::string page = read_text_file(std::filesystem::path(DROVER_SOURCE_DIR) / "docs/run_clm.md");
-    EXPECT_TRUE(page == markdown_page()) << "docs/run_clm.md is not what the tables give. Write it again: "
-                                            "drover run_clm --help_markdown > docs/run_clm.md";
+    EXPECT_TRUE(page == markdown_page(run_clm_table()))
+        << "docs/run_clm.md is not what the tables give. Write it again: "
+           "drover run_clm --help_markdown > docs/run_clm.md";
 }
 
 TEST(Words, NearestNames) {

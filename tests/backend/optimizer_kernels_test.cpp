@@ -156,5 +156,35 @@ TEST(AdamW, MixedTypesMatchTheReference) {
                     }
 }
 
+TEST(AdamW, TheOlderFormDecaysLastAndScalesItsEpsilon) {
+    const double learning_rate = 0.01, correction1 = 0.19, correction2 = 0.002, decay = 30, eps = 1e-3;
+    Workbench bench;
+    const Shape shape = {3, 11};
+    const OwnedTensor p = random_normal(DType::f32, shape, 1), g = random_normal(DType::f32, shape, 2),
+                      m = random_normal(DType::f32, shape, 3, 0.1),
+                      v = random_normal(DType::f32, shape, 4, 0.001, 0.02);
+    const AdamWLeaf leaves[] = {{.param = bench.put(p),
+                                 .gradient = bench.put(g),
+                                 .exp_avg = bench.put(m),
+                                 .exp_avg_sq = bench.put(v),
+                                 .weight_decay = static_cast<float>(decay)}};
+    const Tensor scalars = bench.put({static_cast<float>(learning_rate), 0.f, static_cast<float>(correction1),
+                                      static_cast<float>(correction2), 0.f, 1.f, 1.f, 1.f, 0.f});
+    bench.run(AdamW{.leaves = leaves,
+                    .scalars = scalars,
+                    .eps = static_cast<float>(eps),
+                    .form = AdamWForm::transformers});
+    std::vector<double> expected = values(p);
+    const std::vector<double> gradient = values(g), first = values(m), second = values(v);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double mean = 0.9 * first[i] + 0.1 * gradient[i];
+        const double square = 0.999 * second[i] + 0.001 * gradient[i] * gradient[i];
+        expected[i] -=
+            learning_rate * std::sqrt(correction2) / correction1 * mean / (std::sqrt(square) + eps);
+        expected[i] -= learning_rate * decay * expected[i];
+    }
+    EXPECT_LE(relative_error(bench.values_of(leaves[0].param), expected), 5e-7);
+}
+
 }  // namespace
 }  // namespace drover::test

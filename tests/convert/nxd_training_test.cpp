@@ -58,7 +58,7 @@ TEST_P(NxdTraining, IsReadBackFromAnyMesh) {
     }(GetParam());
     const fs::path golden = test::golden_path("nxd_runs/" + cut.golden);
     const Json facts = read_json_file(golden / "case.json");
-    const ModelConfig config = ModelConfig::from_file(
+    const ModelConfig config = ModelConfig::from_path(
         test::golden_path("trainer_checkpoint/" + facts.at("run").get<std::string>()) / "checkpoint-4" /
         "config.json");
     const auto open = [&](const fs::path& step, std::int64_t multiplier) {

@@ -21,8 +21,8 @@ inline RunArguments read_settings(const Json& object) {
 inline bool names_a_file(const Json& object) {
     if (!object.is_object()) return false;
     for (const auto& [key, value] : object.items()) {
-        const std::string_view name = first_name_of(key);
-        if (!name.empty() && find_argument(name)->type == ArgumentType::json && value.is_string())
+        const std::string_view name = run_clm_table().first_name_of(key);
+        if (!name.empty() && run_clm_table().find(name)->type == ArgumentType::json && value.is_string())
             return true;
     }
     return false;

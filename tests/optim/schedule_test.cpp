@@ -38,6 +38,21 @@ TEST(Schedule, AllOfTransformersValues) {
     EXPECT_GT(checked, 100);
 }
 
+/// To the bit: the script's formulas in the script's order. Made by tools/oracle/nxd_run.py.
+TEST(Schedule, RunLlamaNxdsValues) {
+    const Json golden = read_json_file(test::golden_path("nxd_run/expected.json"));
+    for (const Json& rates : golden.at("rates")) {
+        const Schedule schedule(
+            "nxd_cosine", rates.at("lr"), rates.at("warmup_steps"), rates.at("max_steps"),
+            Json{{"min_lr", rates.at("min_lr")}, {"constant_steps", rates.at("constant_steps")}});
+        std::int64_t step = 0;
+        for (const Json& value : rates.at("values")) {
+            EXPECT_DOUBLE_EQ(schedule.rate(step), value.get<double>()) << rates.dump() << " " << step;
+            ++step;
+        }
+    }
+}
+
 TEST(Schedule, WrongArgumentsAreNamed) {
     const auto expect = [](std::string_view name, const char* arguments, std::string_view part) {
         SCOPED_TRACE(arguments);

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <string>
+#include <string_view>
 #include <tuple>
 
 namespace drover::test {
@@ -188,11 +190,17 @@ std::vector<MatrixCase> covering_pairs(const std::vector<MatrixCase>& cases) {
 }
 
 std::vector<MatrixCase> chosen_cases(const std::vector<MatrixCase>& all) {
-    const char* every = std::getenv("DROVER_MESH_MATRIX");
-    if (every == nullptr) return covering_pairs(all);
-    const auto stride = static_cast<std::size_t>(std::max(1L, std::strtol(every, nullptr, 10)));
+    const char* selection = std::getenv("DROVER_MESH_MATRIX");
+    if (selection == nullptr) return covering_pairs(all);
+    const std::string_view text(selection);
+    const std::size_t slash = text.find('/');
+    const auto number = [](std::string_view digits) {
+        return static_cast<std::size_t>(std::max(1L, std::strtol(std::string(digits).c_str(), nullptr, 10)));
+    };
+    const std::size_t first = slash == text.npos ? 1 : number(text.substr(0, slash));
+    const std::size_t stride = number(slash == text.npos ? text : text.substr(slash + 1));
     std::vector<MatrixCase> some;
-    for (std::size_t i = 0; i < all.size(); i += stride) some.push_back(all[i]);
+    for (std::size_t i = first - 1; i < all.size(); i += stride) some.push_back(all[i]);
     return some;
 }
 

@@ -43,8 +43,8 @@ std::vector<MatrixCase> full_pipeline_matrix();
 /// A subset of the cases in which every pair of choices that occurs in some case also occurs.
 std::vector<MatrixCase> covering_pairs(const std::vector<MatrixCase>& cases);
 
-/// DROVER_MESH_MATRIX=1 selects all cases, a larger number N every Nth of them. Without it, all pairs of
-/// choices.
+/// DROVER_MESH_MATRIX=1 selects all cases, a larger number N every Nth of them, I/N every Nth from the Ith on
+/// (1/N to N/N together are all). Without it, all pairs of choices.
 std::vector<MatrixCase> chosen_cases(const std::vector<MatrixCase>& all);
 
 }  // namespace drover::test

@@ -100,7 +100,7 @@ const std::map<std::string, std::string>& not_compared() {
 TEST(ResumeCommand, ComparesOrExcusesEverySetting) {
     const auto names = arguments_compared_on_resume();
     std::set<std::string> acting;
-    for (const ArgumentGroup& group : argument_groups())
+    for (const ArgumentGroup& group : run_clm_table().groups())
         for (const Argument& argument : group.arguments) {
             if (argument.standing == Standing::explained) continue;
             const std::string name(argument.name);

@@ -185,6 +185,7 @@ class CudaBackend final : public Backend {
     /// kernel is slow.
     template <class Operation>
     bool cudnn_takes(const Operation& op) {
+        if (settings_.plain_attention) return false;
         if (cudnn_attention_.takes(op)) return true;
         if (op.q.dtype() != DType::f32 && !refusal_said_) {
             refusal_said_ = true;

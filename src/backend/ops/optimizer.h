@@ -80,6 +80,12 @@ struct AdamWLeaf {
     LeafPlace place{};  ///< for stochastic rounding only
 };
 
+/// Two ways to write decoupled AdamW.
+enum class AdamWForm : std::uint8_t {
+    torch,         ///< decay, then the update; epsilon is added to the corrected root
+    transformers,  ///< the update, then decay; epsilon is added to the root before it is corrected
+};
+
 /// Decoupled AdamW.
 struct AdamW {
     std::span<const AdamWLeaf> leaves;
@@ -88,6 +94,7 @@ struct AdamW {
     double beta2 = 0.999;
     float eps = 1e-8f;
     UpdateRounding rounding{};
+    AdamWForm form = AdamWForm::torch;
 
     void check(const Operands& operands) const;
     OperationCost cost() const;

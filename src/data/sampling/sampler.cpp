@@ -20,6 +20,7 @@ void check(const SamplerOptions& options) {
     require(options.order != SampleOrder::by_length ||
                 options.lengths.size() == static_cast<std::size_t>(options.samples),
             "an order by length needs the length of every sample");
+    require(!options.strided || options.drop_last, "strided samples end with the last full round");
     if (!options.mixture) return;
     const std::vector<std::int64_t>& sizes = options.mixture->sizes;
     require(options.order != SampleOrder::by_length &&
@@ -86,6 +87,12 @@ std::vector<std::int64_t> BatchSampler::batch(std::int64_t epoch, std::int64_t s
     const std::int64_t first_round = std::min(options_.samples, round_);
     std::vector<std::int64_t> samples;
     samples.reserve(static_cast<std::size_t>(taken.count));
+    if (options_.strided) {
+        for (std::int64_t i = 0; i < taken.count; ++i)
+            samples.push_back(
+                order[static_cast<std::size_t>(step * round_ + i * options_.ranks + options_.rank)]);
+        return samples;
+    }
     for (std::int64_t place = taken.begin; place < taken.end(); ++place) {
         const std::int64_t from = place < options_.samples ? place : (place - options_.samples) % first_round;
         samples.push_back(order[static_cast<std::size_t>(from)]);

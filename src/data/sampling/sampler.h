@@ -25,6 +25,9 @@ struct SamplerOptions {
     std::int64_t ranks = 1;
     std::int64_t rank = 0;
     bool drop_last = false;
+    /// Samples are dealt to ranks one by one, as by PyTorch's DistributedSampler: rank r takes every
+    /// ranks-th, from r on. Needs drop_last.
+    bool strided = false;
     /// by_length only: the length of each sample, and the size of the batches of similar length (Hugging Face
     /// takes per-device batch × accumulation steps); 0 means batch_size.
     std::vector<std::int64_t> lengths;
@@ -38,8 +41,8 @@ struct SamplerOptions {
 std::vector<std::int64_t> epoch_order(const SamplerOptions& options, std::int64_t epoch);
 
 /// The batch of a rank at every step, dealt as in accelerate: rank r takes batches r, r + ranks, … of the
-/// epoch's order. The last round is filled up with the first samples of the epoch, or dropped with drop_last;
-/// a single rank's last batch is simply shorter.
+/// epoch's order (unless strided). The last round is filled up with the first samples of the epoch, or
+/// dropped with drop_last; a single rank's last batch is simply shorter.
 ///
 /// A batch is a pure function of the options, the epoch and the step. Nothing is replayed: the first batch of
 /// an epoch computes its order, any other is a lookup.

@@ -38,6 +38,9 @@ struct DataSettings {
     std::optional<std::int64_t> preprocessing_num_workers{};
     bool keep_linebreaks = true;
     SampleOrder order = SampleOrder::shuffled;  ///< of training
+    /// Rows of training are dealt to replicas one by one, and those that do not fill an update are left out
+    /// of an epoch, as with PyTorch's DistributedSampler and a loader of whole updates that drops the last.
+    bool strided = false;
 };
 
 }  // namespace drover

@@ -33,9 +33,11 @@ struct ModelSettings {
     std::string config_overrides{};    ///< "key=value,…"
     std::string cache_dir{};           ///< of Hub files; empty: the user's
     std::string revision = "main";
-    std::int64_t num_layers = -1;   ///< > 0: instead of the config's
-    std::int64_t hidden_size = -1;  ///< > 0: instead of the config's
-    bool saves_use_cache = false;   ///< use_cache of the saved config
+    std::int64_t num_layers = -1;      ///< > 0: instead of the config's
+    std::int64_t hidden_size = -1;     ///< > 0: instead of the config's
+    bool saves_use_cache = false;      ///< use_cache of the saved config
+    bool without_tokenizer = false;    ///< the data are token ids, and none is looked for
+    std::int64_t least_positions = 0;  ///< max_position_embeddings grows to it
 };
 
 /// How a step is computed, apart from precision and mesh.
@@ -112,7 +114,11 @@ struct CheckpointSettings {
     bool steal_lock = false;
     bool save_only_model = false;
     bool save_final_model = true;
-    bool save_on_sigterm = false;              ///< for programs of the C++ API; the command always does
+    bool save_on_sigterm = false;  ///< for programs of the C++ API; the command always does
+    /// When a signal ends training or asks for it; false: what is not saved then is lost.
+    bool save_on_signals = true;
+    /// Model card, results as JSON and trainer_state.json are written into the output folder.
+    bool result_files = true;
     std::optional<double> buffer_gigabytes{};  ///< for writing in the background; absent: from free memory
 };
 
@@ -121,10 +127,16 @@ struct LogSettings {
     std::optional<std::string> replica_level{};  ///< of all processes but the first
     bool on_each_machine = true;
     std::optional<std::filesystem::path> folder_of_ranks{};
-    bool records_are_json = false;
+    enum class Records : std::uint8_t {
+        hugging_face,
+        json,
+        nxd,  ///< lines, TensorBoard's names and results file of neuronx-distributed's run_llama_nxd.py
+    };
+    Records records = Records::hugging_face;
     std::optional<bool> disable_progress_bar{};
     bool tensor_board = false;
     std::optional<std::filesystem::path> tensor_board_folder{};  ///< absent: beside the checkpoints
+    std::filesystem::path metrics_file{};                        ///< of Records::nxd; empty: none
     bool mesh_details = false;
 };
 
@@ -143,7 +155,8 @@ struct DeviceSettings {
     std::optional<std::int64_t> threads{};
     bool tf32 = false;
     std::optional<double> memory_fraction{};  ///< of the device memory, for the plan
-    bool fit_batch = false;  ///< a training batch that does not fit becomes the largest that does
+    bool fit_batch = false;        ///< a training batch that does not fit becomes the largest that does
+    bool plain_attention = false;  ///< the reference kernels instead of fused ones, where there are both
     std::chrono::seconds timeout{1800};
     bool compare_collectives = false;  ///< --comm_debug
     bool time_collectives = false;     ///< --comm_stats
@@ -153,7 +166,11 @@ struct DeviceSettings {
 struct SettingNames {
     std::string model = "--model_name_or_path";
     std::string tokenizer = "--tokenizer_name";
+    std::string config = "--config_name";
+    std::string block_size = "--block_size";
     std::string output_dir = "--output_dir";
+    /// How to begin anew in a folder that holds an earlier run.
+    std::string start_over = "add --overwrite_output_dir to start over";
     std::string steal_lock = "--steal_lock";
 };
 

@@ -11,11 +11,11 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/machine_identity.h"
+#include "train/callbacks/chrome_trace.h"
 
 namespace drover {
 namespace {
 
-constexpr double microseconds = 1e6;
 enum Lane : int { spans_lane = 1, operations_lane = 2 };
 
 std::string run_name() {
@@ -69,17 +69,19 @@ std::string OperationTrace::text() const {
 {{"ph":"M","pid":1,"tid":{},"name":"thread_name","args":{{"name":"operations"}}}})",
                    int{spans_lane}, int{operations_lane});
     for (const Span& span : spans_)
-        fmt::format_to(
-            out, ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{}}}",
-            int{spans_lane}, span.start * microseconds, span.seconds * microseconds, Json(span.name).dump());
+        fmt::format_to(out,
+                       ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{}}}",
+                       int{spans_lane}, span.start * trace_units_per_second,
+                       span.seconds * trace_units_per_second, Json(span.name).dump());
     for (const Event& event : operations_)
         fmt::format_to(
             out,
             ",\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{},\"args\":"
             "{{\"flops\":{:.0f},\"bytes\":{:.0f},\"arithmetic\":\"{}\"}}}}",
             int{operations_lane},
-            (first_start_ + backend_.seconds_between(operations_.front().begin, event.begin)) * microseconds,
-            backend_.seconds_between(event.begin, event.end) * microseconds,
+            (first_start_ + backend_.seconds_between(operations_.front().begin, event.begin)) *
+                trace_units_per_second,
+            backend_.seconds_between(event.begin, event.end) * trace_units_per_second,
             Json(std::string(event.cost.name)).dump(), event.cost.flops, event.cost.bytes,
             name_of(event.cost.arithmetic));
     events += "\n]}\n";

@@ -11,12 +11,12 @@
 
 #include "core/console.h"
 #include "core/text_file.h"
+#include "train/callbacks/chrome_trace.h"
 
 namespace drover {
 namespace {
 
 constexpr std::int64_t first_traced = 2, last_traced = 4;
-constexpr double microseconds = 1e6;
 
 double now() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -130,12 +130,12 @@ std::string timeline_text(const std::vector<StepTimeline>& steps, const MeshShap
         for (std::size_t r = 0; r < step.ranks.size(); ++r)
             for (const TimedAction& timed : step.ranks[r].actions) {
                 const PipelineAction& action = timed.action;
-                const double start = (timed.start - zero) * microseconds;
+                const double start = (timed.start - zero) * trace_units_per_second;
                 fmt::format_to(
                     out,
                     "{}{{\"ph\":\"X\",\"pid\":{},\"tid\":0,\"ts\":{:.3f},\"dur\":{:.3f},\"name\":\"{}\","
                     "\"cat\":\"{}\",\"args\":{{\"update\":{},\"stage\":{},\"micro_batch\":{}}}}}",
-                    comma, r, start, (timed.end - timed.start) * microseconds, to_text(action),
+                    comma, r, start, (timed.end - timed.start) * trace_units_per_second, to_text(action),
                     kind_text(action.kind), step.step, action.stage, action.micro_batch);
                 comma = ",\n";
                 const auto source = source_of(action, stages);
@@ -150,7 +150,8 @@ std::string timeline_text(const std::vector<StepTimeline>& steps, const MeshShap
                                    "\"message\",\"cat\":\"message\",\"bp\":\"e\"}}",
                                    phase, rank, at, arrow);
                 };
-                end_of_arrow("s", found->second.first, (found->second.second - zero) * microseconds);
+                end_of_arrow("s", found->second.first,
+                             (found->second.second - zero) * trace_units_per_second);
                 end_of_arrow("f", r, start);
             }
     }

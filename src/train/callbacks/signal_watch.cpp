@@ -13,7 +13,7 @@ void SignalWatch::on_step_end(TrainerView& view, const StepReport&) {
     const auto agreed = [&](int number) { return agree_ ? agree_(number) : number; };
     const int end = agreed(signals_.end_asked());
     const bool save = agreed(signals_.take_save_asked() ? 1 : 0) != 0;
-    if (save || end != 0) view.control.should_save = true;
+    if (saves_ && (save || end != 0)) view.control.should_save = true;
     if (end == 0) return;
     ended_by_ = end;
     view.control.interrupted = true;

@@ -17,9 +17,9 @@ class SignalWatch final : public TrainerCallback {
     /// Returns the maximum over the ranks' numbers, so that all ranks decide alike; called twice per step.
     using Agree = std::function<int(int)>;
 
-    /// `signals` must outlive this object.
-    explicit SignalWatch(SignalThread& signals, Agree agree = {})
-        : signals_(signals), agree_(std::move(agree)) {}
+    /// `signals` must outlive this object. Without `saves` nothing is saved: SIGUSR1 has no effect.
+    explicit SignalWatch(SignalThread& signals, Agree agree = {}, bool saves = true)
+        : signals_(signals), agree_(std::move(agree)), saves_(saves) {}
     ~SignalWatch() override { release(); }
 
     void on_train_begin(TrainerView& view) override;
@@ -34,6 +34,7 @@ class SignalWatch final : public TrainerCallback {
   private:
     SignalThread& signals_;
     Agree agree_;
+    bool saves_;
     bool watching_ = false;
     int ended_by_ = 0;
 };

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view prefix = "checkpoint-";
+constexpr const char* nxd_end = "done";
 
 struct Checkpoint {
     fs::path path;
@@ -27,10 +27,11 @@ struct Checkpoint {
     fs::file_time_type written;
 };
 
-std::vector<Checkpoint> find_checkpoints(const fs::path& output_dir) {
+std::vector<Checkpoint> find_checkpoints(const CheckpointPlace& output_dir) {
+    const std::string& prefix = output_dir.prefix;
     std::vector<Checkpoint> found;
-    if (!fs::is_directory(output_dir)) return found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(output_dir)) {
+    if (!fs::is_directory(output_dir.folder)) return found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(output_dir.folder)) {
         const std::string name = entry.path().filename().string();
         std::error_code unreadable;
         if (!name.starts_with(prefix) || !entry.is_directory(unreadable)) continue;
@@ -52,6 +53,20 @@ std::int64_t milliseconds_since_1970(fs::file_time_type time) {
     return duration_cast<milliseconds>(file_clock::to_sys(time).time_since_epoch()).count();
 }
 
+/// What neuronx-distributed writes last marks a checkpoint that is complete.
+std::optional<std::string> find_nxd_damage(const fs::path& folder) {
+    if (!fs::exists(folder / nxd_end)) return "it has no file \"done\", which is written last";
+    if (!fs::is_directory(folder / "optim")) return "it has no state of an optimizer (folder optim)";
+    return std::nullopt;
+}
+
+std::int64_t saved_at(const Checkpoint& checkpoint) {
+    if (is_nxd_checkpoint(checkpoint.path))
+        return milliseconds_since_1970(fs::last_write_time(checkpoint.path / nxd_end));
+    if (is_hf_checkpoint(checkpoint.path)) return milliseconds_since_1970(checkpoint.written);
+    return CheckpointManifest::read(checkpoint.path).saved_at;
+}
+
 bool is_same(const fs::path& path, const std::string& other) {
     std::error_code absent;
     return fs::equivalent(path, other, absent);
@@ -59,19 +74,24 @@ bool is_same(const fs::path& path, const std::string& other) {
 
 }  // namespace
 
-fs::path checkpoint_folder(const fs::path& output_dir, std::int64_t step) {
-    return output_dir / fmt::format("{}{}", prefix, step);
+fs::path checkpoint_folder(const CheckpointPlace& output_dir, std::int64_t step) {
+    return output_dir.folder / fmt::format("{}{}", output_dir.prefix, step);
+}
+
+bool is_nxd_checkpoint(const fs::path& checkpoint) {
+    return fs::is_regular_file(checkpoint / "checkpoint") && fs::is_directory(checkpoint / "model");
 }
 
 std::optional<std::string> why_not_resumable(const fs::path& checkpoint) {
     try {
+        if (is_nxd_checkpoint(checkpoint)) return find_nxd_damage(checkpoint);
         return is_hf_checkpoint(checkpoint) ? find_hf_damage(checkpoint) : find_damage(checkpoint);
     } catch (const fs::filesystem_error& error) {
         return fmt::format("it cannot be read ({})", error.code().message());
     }
 }
 
-std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
+std::vector<fs::path> checkpoints_by_age(const CheckpointPlace& output_dir) {
     std::vector<Checkpoint> found = find_checkpoints(output_dir);
     std::vector<Checkpoint> by_time = found;
     std::stable_sort(by_time.begin(), by_time.end(),
@@ -83,7 +103,7 @@ std::vector<fs::path> checkpoints_by_age(const fs::path& output_dir) {
     return paths;
 }
 
-std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
+std::optional<fs::path> newest_complete_checkpoint(const CheckpointPlace& output_dir,
                                                    const std::function<void(const std::string&)>& say) {
     struct Candidate {
         fs::path path;
@@ -93,9 +113,7 @@ std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
     for (const Checkpoint& checkpoint : find_checkpoints(output_dir)) {
         Candidate candidate{.path = checkpoint.path, .step = checkpoint.step};
         try {
-            candidate.saved_at = is_hf_checkpoint(checkpoint.path)
-                                     ? milliseconds_since_1970(checkpoint.written)
-                                     : CheckpointManifest::read(checkpoint.path).saved_at;
+            candidate.saved_at = saved_at(checkpoint);
         } catch (const std::runtime_error&) {  // an Error, or one from the file system
             // Checked first, so that the user is told what is wrong with it.
             candidate.saved_at = std::numeric_limits<std::int64_t>::max();
@@ -114,7 +132,7 @@ std::optional<fs::path> newest_complete_checkpoint(const fs::path& output_dir,
     return std::nullopt;
 }
 
-void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
+void rotate_checkpoints(const CheckpointPlace& output_dir, std::int64_t limit,
                         const std::optional<std::string>& best) {
     if (limit <= 0) return;
     const std::vector<fs::path> all = checkpoints_by_age(output_dir);
@@ -131,7 +149,7 @@ void rotate_checkpoints(const fs::path& output_dir, std::int64_t limit,
     }
 }
 
-void keep_only_checkpoint(const fs::path& output_dir, const std::string& best) {
+void keep_only_checkpoint(const CheckpointPlace& output_dir, const std::string& best) {
     for (const fs::path& path : checkpoints_by_age(output_dir))
         if (!is_same(path, best)) remove_folder_safely(path);
 }

@@ -13,7 +13,7 @@ class OptimizerSource {
     virtual ~OptimizerSource() = default;
 
     /// The whole tensor of a leaf ("exp_avg", "model.norm.weight") on the CPU, packed; absent if there is
-    /// none. It may be unaligned, and is valid as long as this object.
+    /// none. It may be unaligned, and is valid until the next call.
     virtual Tensor find(const std::string& kind, const std::string& leaf) const = 0;
     /// For messages: the file.
     virtual std::string text() const = 0;

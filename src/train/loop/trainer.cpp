@@ -1,10 +1,10 @@
 #include "train/loop/trainer.h"
 
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "core/python_text.h"
-#include "train/checkpoint/checkpoint_folders.h"
 #include "train/loop/evaluation.h"
 #include "train/state/agreed_error.h"
 
@@ -163,6 +163,7 @@ std::vector<Batch> Trainer::next_window(std::int64_t epoch, std::int64_t update,
         const std::int64_t tokens = rows * batch->row_length;
         report.tokens += tokens;
         report.samples += rows;
+        report.id_sum = std::accumulate(batch->ids.begin(), batch->ids.end(), report.id_sum);
         pending_flos_ +=
             6.0 * static_cast<double>(tokens) * static_cast<double>(parameters_.without_embeddings);
         if (settings_.include_num_input_tokens_seen == CountTokens::all)
@@ -207,7 +208,7 @@ Json Trainer::finish_training() {
         model_.load(*state_.best_model_checkpoint);
     options_.before_writing();
     if (settings_.is_world_process_zero && state_.best_model_checkpoint && settings_.save_total_limit == 1)
-        keep_only_checkpoint(settings_.output_dir, *state_.best_model_checkpoint);
+        keep_only_checkpoint(checkpoints(), *state_.best_model_checkpoint);
     tell(&TrainerCallback::on_train_end);
     return metrics;
 }
@@ -329,16 +330,16 @@ void Trainer::save_checkpoint() {
     settle_checkpoint(true);
     options_.before_writing();
     store_flos();
-    const std::filesystem::path folder = checkpoint_folder(settings_.output_dir, state_.global_step);
+    const std::filesystem::path folder = checkpoint_folder(checkpoints(), state_.global_step);
     if (state_.best_global_step) {
-        const std::filesystem::path best = checkpoint_folder(settings_.output_dir, *state_.best_global_step);
+        const std::filesystem::path best = checkpoint_folder(checkpoints(), *state_.best_global_step);
         if (best == folder || std::filesystem::exists(best)) state_.best_model_checkpoint = best.string();
     }
     export_callback_states();
     best_when_saved_ = state_.best_model_checkpoint;
     model_.save_checkpoint({.folder = folder, .trainer_state = state_.text(), .loop = loop_state()});
     control_.should_save = false;
-    settle_checkpoint(false);
+    settle_checkpoint(settings_.waits_for_checkpoints);
 }
 
 /// Older checkpoints are removed only when the new one is complete. If there is none to go back to, a failure
@@ -357,7 +358,7 @@ void Trainer::settle_checkpoint(bool wait) {
     options_.before_writing();
     if (settings_.is_world_process_zero) {
         try {
-            rotate_checkpoints(settings_.output_dir, settings_.save_total_limit, best_when_saved_);
+            rotate_checkpoints(checkpoints(), settings_.save_total_limit, best_when_saved_);
         } catch (const Error& error) {
             // One old checkpoint too many is no reason to end a run; the next save tries again.
             tell(&TrainerCallback::on_rotation_failed, std::string(error.what()));

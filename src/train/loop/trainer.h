@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/stopwatch.h"
+#include "train/checkpoint/checkpoint_folders.h"
 #include "train/loop/trainer_callback.h"
 #include "train/loop/training_data.h"
 #include "train/state/learning_rate.h"
@@ -77,6 +78,7 @@ class Trainer {
     void store_flos();
     void evaluate_in_training();
     bool note_best(const Json& metrics);
+    CheckpointPlace checkpoints() const { return {settings_.output_dir, settings_.checkpoint_prefix}; }
     void save_checkpoint();
     /// Handles the outcome of the checkpoint that is being written.
     void settle_checkpoint(bool wait);

@@ -27,6 +27,7 @@ struct StepReport {
     double seconds = 0;        ///< from the first micro-batch to the end of the update
     std::int64_t tokens = 0;   ///< over all replicas
     std::int64_t samples = 0;  ///< over all replicas
+    std::int64_t id_sum = 0;   ///< of this rank's token ids: a checksum of its data
 };
 
 /// Is notified of the events of a run. Callbacks are called in the order in which they were added.

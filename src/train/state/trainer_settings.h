@@ -31,7 +31,7 @@ enum class OnNonFinite : std::uint8_t {
 /// counts steps, logs, evaluates, saves or ends a run. Settings of the update
 /// (optimizer, clipping, precision) are given where the model is created.
 struct TrainerSettings {
-    std::filesystem::path output_dir = "trainer_output";
+    std::filesystem::path output_dir = "trainer_output";  ///< empty: nothing is saved
 
     double num_train_epochs = 3;
     std::int64_t max_steps = -1;  ///< > 0: instead of num_train_epochs
@@ -57,6 +57,9 @@ struct TrainerSettings {
     IntervalStrategy save_strategy = IntervalStrategy::steps;
     std::optional<double> save_steps;
     std::int64_t save_total_limit = 0;  ///< ≤ 0: keep all
+    bool saves_last_step = true;        ///< with IntervalStrategy::steps, whatever save_steps is
+    std::string checkpoint_prefix = "checkpoint-";
+    bool waits_for_checkpoints = false;  ///< training continues only when a checkpoint is written
 
     bool load_best_model_at_end = false;
     std::string metric_for_best_model;      ///< empty: none, or the loss if one is needed

@@ -119,7 +119,7 @@ void TrainerControl::after_step(const TrainerSettings& settings, const TrainerSt
         (last || TrainerState::is_multiple(step, state.eval_steps)))
         should_evaluate = true;
     if (settings.save_strategy == IntervalStrategy::steps &&
-        (last || TrainerState::is_multiple(step, state.save_steps)))
+        ((last && settings.saves_last_step) || TrainerState::is_multiple(step, state.save_steps)))
         should_save = true;
 }
 
@@ -151,6 +151,14 @@ TrainerState TrainerState::begin(const TrainerSettings& settings, std::int64_t m
     state.train_batch_size = settings.per_device_train_batch_size;
     state.is_local_process_zero = settings.is_local_process_zero;
     state.is_world_process_zero = settings.is_world_process_zero;
+    return state;
+}
+
+TrainerState TrainerState::of_other_program(std::int64_t step) {
+    TrainerState state;
+    state.global_step = state.max_steps = step;
+    // Unknown, so that the run that continues uses its own.
+    state.logging_steps = state.eval_steps = state.save_steps = 0;
     return state;
 }
 

@@ -58,6 +58,8 @@ struct TrainerState {
     /// The state of a run that has not started: shares become numbers of steps.
     static TrainerState begin(const TrainerSettings& settings, std::int64_t max_steps, std::int64_t epochs);
 
+    /// Of a run of another program that has made so many steps.
+    static TrainerState of_other_program(std::int64_t step);
     /// Takes the numbers of steps that are 0 here, as in a checkpoint that was made of another program's, from
     /// the state of a new run.
     void take_unknown_steps(const TrainerState& fresh);

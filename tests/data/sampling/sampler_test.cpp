@@ -76,6 +76,26 @@ TEST(Sampler, StreamsAreDealtAsAccelerate) {
     EXPECT_EQ(compared, 30);
 }
 
+/// DistributedSampler(shuffle=False, drop_last=True) under a loader that drops its last batch.
+TEST(Sampler, DealsOneByOneAsPyTorch) {
+    using Batches = std::vector<std::vector<std::int64_t>>;
+    const auto batches_of = [](std::int64_t rank) {
+        BatchSampler sampler({.samples = 15,
+                              .batch_size = 2,
+                              .order = SampleOrder::sequential,
+                              .ranks = 3,
+                              .rank = rank,
+                              .drop_last = true,
+                              .strided = true});
+        Batches batches;
+        for (std::int64_t step = 0; step < sampler.batches_per_epoch(); ++step)
+            batches.push_back(sampler.batch(1, step));
+        return batches;
+    };
+    EXPECT_EQ(batches_of(0), (Batches{{0, 3}, {6, 9}}));
+    EXPECT_EQ(batches_of(2), (Batches{{2, 5}, {8, 11}}));
+}
+
 TEST(Sampler, GroupsByLengthAsTransformers) {
     ASSERT_FALSE(golden().at("by_length").empty());
     for (const Json& test_case : golden()["by_length"]) {

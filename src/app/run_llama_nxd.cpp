@@ -1,0 +1,44 @@
+#include <CLI/CLI.hpp>
+
+#include "app/commands.h"
+#include "app/training_command.h"
+#include "args/help_text.h"
+#include "args/nxd_settings.h"
+#include "args/parse_words.h"
+#include "core/console.h"
+#include "run/launch_environment.h"
+
+namespace drover {
+namespace {
+
+std::optional<RunSettings> read_settings(const std::vector<std::string>& words,
+                                         const LaunchEnvironment& launch) {
+    const ArgumentTable& table = run_llama_nxd_table();
+    if (asks_for_help(words)) {
+        const bool page = help_arguments(table, words).flag("help_markdown");
+        if (launch.rank == 0) write_result(page ? markdown_page(table) : help_text(table));
+        return std::nullopt;
+    }
+    const Arguments arguments =
+        parse_nxd_arguments(words, {.environment = read_environment(), .world_size = launch.processes});
+    return nxd_run_settings(arguments, arguments.flag("dry_run"));
+}
+
+}  // namespace
+
+void add_run_llama_nxd_command(CLI::App& app) {
+    CLI::App* command = app.add_subcommand(
+        "run_llama_nxd",
+        "Trains a Llama model with tensor and pipeline parallelism from a run_llama_nxd.py command line.\n"
+        "Example: drover launch --nproc_per_node 8 run_llama_nxd --training_config 70B_config_llama3 "
+        "--training_dir ~/examples_datasets/wikicorpus_llama3_tokenized_8k --lr 1.5e-5");
+    command->set_help_flag();
+    command->prefix_command();
+    command->callback([command] {
+        const std::vector<std::string> words = command->remaining();
+        run_training_command("run_llama_nxd", words,
+                             [&](const LaunchEnvironment& launch) { return read_settings(words, launch); });
+    });
+}
+
+}  // namespace drover

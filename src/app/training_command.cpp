@@ -1,0 +1,64 @@
+#include "app/training_command.h"
+
+#include <fmt/format.h>
+
+#include "args/parse_words.h"
+#include "core/failure.h"
+#include "run/launch_environment.h"
+#include "run/training_run.h"
+
+namespace drover {
+namespace {
+
+/// The phases of a run, in the order of run_clm.py.
+void train_and_evaluate(const RunSettings& settings, const Processes& processes, SignalThread& signals) {
+    check_started_alike(processes, settings);
+    TrainingRun run(settings, processes, &signals);
+    if (!settings.dry_run) run.lock_output_folder();
+    run.read();
+    run.choose_device();
+    run.plan();
+    run.describe();
+    if (settings.dry_run) return;
+    explain_failures("training", [&] {
+        const bool complete = run.is_complete();
+        if (!complete || settings.do_eval) run.prepare();
+        if (settings.do_train && !complete) run.write_training_results(run.train_or_stop());
+        if (settings.do_eval) {
+            run.messages().info("*** Evaluate ***");
+            run.write_evaluation_results(run.evaluate());
+        }
+        run.conclude();
+    });
+}
+
+}  // namespace
+
+void run_training_command(std::string_view command, const std::vector<std::string>& words,
+                          const ReadSettings& read) {
+    const LaunchEnvironment launch = read_launch_environment();
+    // Checked before the arguments, which are meant for all processes of that launcher together.
+    if (launch.foreign && !asks_for_help(words)) {
+        let_first_report(launch);
+        refuse_foreign_launcher(launch, fmt::format("{} …", command));
+    }
+    RunSettings settings;
+    std::exception_ptr refusal;  // of this process; the others may have been given something else
+    try {
+        std::optional<RunSettings> asked = read(launch);
+        if (!asked) return;
+        settings = std::move(*asked);
+    } catch (const Error&) {
+        if (!launch.has_others()) throw;
+        refusal = std::current_exception();
+    }
+    SignalThread signals;  // before any thread is started
+    run_in_processes(launch, world_options(settings.device, launch), [&](Processes& processes) {
+        processes.group.together([&] {
+            if (refusal) std::rethrow_exception(refusal);
+        });
+        train_and_evaluate(settings, processes, signals);
+    });
+}
+
+}  // namespace drover

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "args/read_arguments.h"
+#include "run/settings/run_settings.h"
+
+/// Command lines of `drover run_llama_nxd`: words, files and variables become settings of a run.
+namespace drover {
+
+/// Reads the words, derives arguments from others, checks combinations, and collects explanations. UsageError
+/// if something is wrong.
+Arguments parse_nxd_arguments(std::span<const std::string> words, const ParseOptions& options = {});
+
+/// The settings that the arguments ask for. With `list_all` the listing for the log has every setting, not
+/// only those not at their default.
+RunSettings nxd_run_settings(const Arguments& arguments, bool list_all);
+
+/// Arguments that change the run when they change: a resumed run compares them with those of its checkpoint.
+std::span<const std::string_view> nxd_arguments_compared_on_resume();
+
+}  // namespace drover

@@ -1,0 +1,51 @@
+#include "args/read_arguments.h"
+
+#include <fmt/format.h>
+
+#include "args/argument_value.h"
+#include "args/parse_words.h"
+
+namespace drover {
+
+Arguments read_arguments(const ArgumentTable& table, std::span<const std::string> words,
+                         const ParseOptions& options) {
+    Arguments arguments(table);
+    std::error_code ignored;
+    if (words.size() == 1 && words[0].ends_with(".json") && !words[0].starts_with("--")) {
+        parse_json_arguments(arguments, read_json_file(with_home(words[0])), words[0]);
+        return arguments;
+    }
+    if (!options.args_file.empty() && std::filesystem::is_regular_file(options.args_file, ignored))
+        parse_words(arguments, words_of_file(options.args_file),
+                    {ArgumentSource::Kind::file, options.args_file.string()});
+    parse_words(arguments, words, {.kind = ArgumentSource::Kind::command_line});
+    return arguments;
+}
+
+Arguments help_arguments(const ArgumentTable& table, std::span<const std::string> words) {
+    Arguments arguments(table);
+    const ArgumentSource source{.kind = ArgumentSource::Kind::command_line};
+    for (const std::string& word : words) {
+        if (word == "-h" || word == "--help") arguments.set("help", true, source);
+        if (word.starts_with("--help") && word != "--help") arguments.set("help_markdown", true, source);
+    }
+    return arguments;
+}
+
+void explain_given(Arguments& arguments) {
+    for (const ArgumentGroup& group : arguments.table().groups())
+        for (const Argument& argument : group.arguments)
+            if (!argument.note.empty() && arguments.given(argument.name) &&
+                arguments.source(argument.name).kind != ArgumentSource::Kind::environment)
+                arguments.explain(fmt::format("--{}: {}", argument.name, argument.note));
+}
+
+void explain_lone_process(Arguments& arguments, const ParseOptions& options) {
+    const auto found = options.environment.find("WORLD_SIZE");
+    if (options.world_size == 1 && found != options.environment.end() && found->second != "1")
+        arguments.explain(fmt::format(
+            "WORLD_SIZE is {}, but neither mpirun nor srun started this process, so it trains alone.",
+            found->second));
+}
+
+}  // namespace drover
