@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <sstream>
+#include <string_view>
 
 #include "core/error.h"
 #include "launch/message.h"
@@ -207,14 +209,19 @@ class Reader {
         if (first.starts_with("-"))
             throw UsageError(fmt::format("The flag {} is unknown.", first),
                              "Flags of run_clm belong after run_clm.");
-        if (flags_.exec || first == "run_clm") return;
-        const std::string name = first.substr(first.find_last_of(flags_.module ? "." : "/") + 1);
-        if (name != (flags_.module ? "run_clm" : "run_clm.py"))
-            throw UsageError(
-                fmt::format("\"{}\" is not a command that runs on several processes.", first),
-                "run_clm does (or run_clm.py, which means the same); --exec starts any program.");
-        options_.remarks.push_back(fmt::format("{} is drover's own run_clm.", first));
-        first = "run_clm";
+        if (flags_.exec) return;
+        constexpr std::array<std::string_view, 2> commands{"run_clm", "run_llama_nxd"};
+        for (const std::string_view command : commands) {
+            if (first == command) return;
+            const std::string name = first.substr(first.find_last_of(flags_.module ? "." : "/") + 1);
+            if (name != fmt::format("{}{}", command, flags_.module ? "" : ".py")) continue;
+            options_.remarks.push_back(fmt::format("{} is drover's own {}.", first, command));
+            first = command;
+            return;
+        }
+        throw UsageError(fmt::format("\"{}\" is not a command that runs on several processes.", first),
+                         "run_clm and run_llama_nxd do (run_clm.py and run_llama_nxd.py mean the same); "
+                         "--exec starts any program.");
     }
 
     static constexpr int most_nodes = 65536, most_processes = 65536, most_seconds = 10'000'000;
