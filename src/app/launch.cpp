@@ -16,6 +16,7 @@
 #include "launch/network.h"
 #include "launch/node.h"
 #include "launch/options.h"
+#include "launch/outer_job.h"
 #include "launch/process.h"
 #include "launch/secret.h"
 
@@ -52,6 +53,7 @@ int launch(const LaunchFlags& flags) {
     for (const std::string& remark : options.remarks) print_log(stderr, "drover: {}\n", remark);
     const int processes = count_processes(options.processes);
     if (options.hostfile.empty()) say_shares(processes);
+    leave_outer_mpi_job();
     if (options.nodes == 1) return lead_job(options, processes, std::nullopt);
 
     const std::string address = ipv4_address_of(options.master_address);
