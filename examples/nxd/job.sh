@@ -10,6 +10,9 @@
 # One process per GPU, or per core where there is none.
 : "${PROCESSES_PER_NODE:=$(nvidia-smi --list-gpus 2>/dev/null | grep -c . || nproc)}"
 
+# bfloat16 weights, as the original scripts have them; 0: float32.
+export XLA_DOWNCAST_BF16=${XLA_DOWNCAST_BF16:-1}
+
 corpus=wikicorpus_llama${LLAMA_VERSION}_tokenized_$BLOCK
 : "${MASTER_PORT:=44000}"
 NODES=1 NODEID=0 JOB_ID=$$

@@ -55,6 +55,8 @@ echo '{"url": "https://www.cs.upc.edu/~nlp/wikicorpus/raw.en.tgz", "etag": null}
 
 # Sizes, all by variables that the scripts read.
 export PROCESSES_PER_NODE=4 TP_DEGREE=2 PP_DEGREE=2 KV_REPLICATOR=1 GBS=4 SEQ_LEN=128
+# Curves of different meshes are compared, so without bfloat16's rounding.
+export XLA_DOWNCAST_BF16=0
 cpus=$(nproc)
 
 cd "$example"
