@@ -22,5 +22,6 @@ void add_run_clm_command(CLI::App& app);
 void add_run_llama_nxd_command(CLI::App& app);
 /// `drover launch`, and the internal commands it uses to start itself.
 void add_launch_command(CLI::App& app);
+void add_precompile_command(CLI::App& app);
 
 }  // namespace drover

@@ -16,6 +16,7 @@
 #include "launch/network.h"
 #include "launch/node.h"
 #include "launch/options.h"
+#include "launch/outer_job.h"
 #include "launch/process.h"
 #include "launch/secret.h"
 
@@ -52,6 +53,7 @@ int launch(const LaunchFlags& flags) {
     for (const std::string& remark : options.remarks) print_log(stderr, "drover: {}\n", remark);
     const int processes = count_processes(options.processes);
     if (options.hostfile.empty()) say_shares(processes);
+    leave_outer_mpi_job();
     if (options.nodes == 1) return lead_job(options, processes, std::nullopt);
 
     const std::string address = ipv4_address_of(options.master_address);
@@ -90,18 +92,18 @@ CLI::App* add_hidden_command(CLI::App& app, const char* name) {
 
 void add_launch_command(CLI::App& app) {
     auto flags = std::make_shared<LaunchFlags>();
-    CLI::App* command =
-        app.add_subcommand("launch",
-                           "Starts run_clm on several processes, as torchrun does: on this machine, on those "
-                           "of a hostfile, or on "
-                           "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "
-                           "--config_name config.json "
-                           "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
+    CLI::App* command = app.add_subcommand(
+        "launch",
+        "Starts run_clm or run_llama_nxd on several processes, as torchrun does: on this machine, on those "
+        "of a hostfile, or on "
+        "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "
+        "--config_name config.json "
+        "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
     add_launch_flags(*command, *flags);
     command->footer(
-        "Behind the flags: run_clm (or run_clm.py, which is the same) and its arguments; with --exec a "
-        "program and "
-        "its arguments. Other flags of torchrun are accepted with a line that says why they have no effect. "
+        "After the flags: run_clm or run_llama_nxd (run_clm.py and run_llama_nxd.py are the same) and its "
+        "arguments; with --exec a program and its arguments. Other flags of torchrun are accepted with a "
+        "line that says why they have no effect. "
         "See "
         "docs/launch.md.");
     command->callback([command, flags] {

@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
     drover::add_run_clm_command(app);
     drover::add_run_llama_nxd_command(app);
     drover::add_launch_command(app);
+    drover::add_precompile_command(app);
     drover::add_generate_command(app);
     drover::add_eval_command(app);
     drover::add_bench_command(app);

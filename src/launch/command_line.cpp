@@ -37,6 +37,17 @@ std::string agent_command(const std::filesystem::path& drover) {
     return drover.native() + " launch-agent";
 }
 
+/// Flag that sets a parameter of mpirun itself.
+std::string mpirun_parameter(const MpirunPlan& plan) {
+    return plan.major_version >= 5 ? "--prtemca" : "--mca";
+}
+
+/// The machines were chosen by the user. A batch system may have other names for them, and counts tasks as
+/// slots: one, where each machine runs one launcher.
+void ignore_batch_system(Words& words, const MpirunPlan& plan) {
+    add(words, {mpirun_parameter(plan), "ras", "^slurm,gridengine,tm,lsf"});
+}
+
 /// Daemons on the other nodes are started by the launchers waiting there. They stay in the foreground, so
 /// that the launchers see them end. All are started from node 0, the only one with the connections.
 void add_nodes(Words& words, const MpirunPlan& plan) {
@@ -47,13 +58,12 @@ void add_nodes(Words& words, const MpirunPlan& plan) {
         processes += node.processes;
     }
     const bool renamed = plan.major_version >= 5;
-    const std::string parameter = renamed ? "--prtemca" : "--mca", starter = renamed ? "ssh" : "rsh";
+    const std::string parameter = mpirun_parameter(plan), starter = renamed ? "ssh" : "rsh";
     add(words, {"-np", std::to_string(processes), "--host", hosts, "--leave-session-attached"});
     add(words, {parameter, "plm", starter});
     add(words, {parameter, fmt::format("plm_{}_agent", starter), agent_command(plan.drover)});
     add(words, {parameter, fmt::format("plm_{}_no_tree_spawn", starter), "1"});
-    // The launchers have already given the machines; a batch system may use other names for them.
-    add(words, {parameter, "ras", "^slurm,gridengine,tm,lsf"});
+    ignore_batch_system(words, plan);
     if (plan.network.empty()) return;
     add(words, {parameter, renamed ? "prte_if_include" : "oob_tcp_if_include", plan.network});
     add(words, {"--mca", "btl_tcp_if_include", plan.network});
@@ -75,6 +85,7 @@ std::vector<std::string> mpirun_words(const MpirunPlan& plan) {
         }
     } else {
         add(words, {"-np", std::to_string(plan.processes)});
+        ignore_batch_system(words, plan);
     }
     // Processes on one machine communicate through shared memory.
     if (plan.one_machine && !plan.connections_chosen && values_of_parameter(plan.more, "btl").empty())

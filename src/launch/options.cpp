@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <sstream>
+#include <string_view>
 
 #include "core/error.h"
 #include "launch/message.h"
@@ -208,18 +210,18 @@ class Reader {
             throw UsageError(fmt::format("The flag {} is unknown.", first),
                              "Flags of run_clm belong after run_clm.");
         if (flags_.exec) return;
-        const std::string name = first.substr(first.find_last_of(flags_.module ? "." : "/") + 1);
-        for (const std::string command : {"run_clm", "run_llama_nxd"}) {
+        constexpr std::array<std::string_view, 2> commands{"run_clm", "run_llama_nxd"};
+        for (const std::string_view command : commands) {
             if (first == command) return;
-            if (name != (flags_.module ? command : command + ".py")) continue;
+            const std::string name = first.substr(first.find_last_of(flags_.module ? "." : "/") + 1);
+            if (name != fmt::format("{}{}", command, flags_.module ? "" : ".py")) continue;
             options_.remarks.push_back(fmt::format("{} is drover's own {}.", first, command));
             first = command;
             return;
         }
-        throw UsageError(
-            fmt::format("\"{}\" is not a command that runs on several processes.", first),
-            "run_clm and run_llama_nxd do (or run_clm.py and run_llama_nxd.py, which mean the same); "
-            "--exec starts any program.");
+        throw UsageError(fmt::format("\"{}\" is not a command that runs on several processes.", first),
+                         "run_clm and run_llama_nxd do (run_clm.py and run_llama_nxd.py mean the same); "
+                         "--exec starts any program.");
     }
 
     static constexpr int most_nodes = 65536, most_processes = 65536, most_seconds = 10'000'000;

@@ -60,6 +60,26 @@ TEST_F(Launch, ProcessesAreOneWorld) {
     EXPECT_TRUE(contains(outcome.output, "rank 1 of 2: sum 3\n")) << outcome.output;
 }
 
+/// As where mpirun starts one script per pod, and the script calls torchrun.
+TEST_F(Launch, AnOuterMpirunIsLeft) {
+    const Outcome outcome = test::run_shell("mpirun --allow-run-as-root --oversubscribe -n 1 " DROVER_BINARY
+                                            " launch --nproc_per_node 2 --exec " +
+                                            test::launch_program + " sum 2>&1");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "rank 1 of 2: sum 3\n")) << outcome.output;
+}
+
+/// Slurm counts tasks, and one launcher per node is one task.
+TEST_F(Launch, TasksOfSlurmAreNotSlots) {
+    const std::string job =
+        "SLURM_JOB_ID=1 SLURM_JOBID=1 SLURM_NODELIST=$(hostname) SLURM_JOB_NODELIST=$(hostname) "
+        "SLURM_NNODES=1 "
+        "SLURM_JOB_NUM_NODES=1 SLURM_TASKS_PER_NODE=1 SLURM_JOB_CPUS_PER_NODE=1";
+    const Outcome outcome = launch_with(job, "--nproc_per_node 2 --exec " + test::launch_program + " sum");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "rank 1 of 2: sum 3\n")) << outcome.output;
+}
+
 TEST_F(Launch, ProcessesHaveTorchrunsVariablesAndTheirShareOfThreads) {
     // The platform's RANK and WORLD_SIZE, which count nodes, do not reach the program.
     const Outcome outcome = launch_with("-u OMP_NUM_THREADS RANK=0 WORLD_SIZE=1",
@@ -128,6 +148,26 @@ TEST_F(Launch, RunClmIsStartedUnderItsScriptsName) {
          {"drover: --rdzv_backend has no effect. ",
           "drover: ../language-modeling/run_clm.py is drover's own run_clm.\n", "--learning_rate"})
         EXPECT_TRUE(contains(outcome.output, part)) << outcome.output;
+}
+
+TEST_F(Launch, ARehearsalIsToldToEveryProgramInside) {
+    const std::string show = "sh -c 'echo \"extract $NEURON_EXTRACT_GRAPHS_ONLY\"; exit 7'";
+    Outcome outcome = run("precompile " + show);
+    EXPECT_EQ(outcome.exit_code, 7);
+    EXPECT_TRUE(contains(outcome.output, "extract 1\n")) << outcome.output;
+    EXPECT_EQ(run("precompile --command collect " + show).exit_code, 7);
+    outcome = run("precompile --command clear-locks");
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_TRUE(contains(outcome.output, "nothing to unlock")) << outcome.output;
+    // A command of drover needs no program's name before it.
+    EXPECT_TRUE(contains(run("precompile tokenize --help").output, "drover tokenize"));
+    outcome = run("precompile");
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_TRUE(contains(outcome.output, "No command is given.")) << outcome.output;
+    outcome = run("precompile /nowhere/run.sh");
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_TRUE(contains(outcome.output, "/nowhere/run.sh cannot be started: No such file"))
+        << outcome.output;
 }
 
 TEST_F(Launch, LogsGetWhatIsShown) {

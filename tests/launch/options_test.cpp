@@ -147,12 +147,16 @@ TEST(LaunchOptions, WhatProtectsAJobOfSeveralNodesIsSaid) {
     EXPECT_TRUE(options.remarks.empty());
 }
 
-TEST(LaunchOptions, ScriptsAndModulesOfTorchrunMeanRunClm) {
+TEST(LaunchOptions, ScriptsAndModulesOfTorchrunMeanOwnCommands) {
     LaunchFlags flags;
     flags.words = {"../examples/pytorch/run_clm.py", "--bf16=true"};
     LaunchOptions options = read_launch_options(flags, {});
     EXPECT_EQ(options.program, (Words{"run_clm", "--bf16=true"}));
     EXPECT_EQ(options.remarks, Words{"../examples/pytorch/run_clm.py is drover's own run_clm."});
+    flags.words = {"run_llama_nxd.py", "--tb_dir", "tb"};
+    EXPECT_EQ(read_launch_options(flags, {}).program, (Words{"run_llama_nxd", "--tb_dir", "tb"}));
+    flags.words = {"run_llama_nxd"};
+    EXPECT_TRUE(read_launch_options(flags, {}).remarks.empty());
     flags.module = true;
     flags.words = {"examples.run_clm"};
     EXPECT_EQ(read_launch_options(flags, {}).program, Words{"run_clm"});
@@ -232,17 +236,33 @@ TEST(MpirunCommandLine, OnOneMachine) {
     MpirunPlan plan = plan_of_tell();
     plan.processes = 2;
     plan.variables = {"HF_HOME", "OMP_PLACES"};
-    EXPECT_EQ(mpirun_words(plan),
-              (Words{"mpirun", "-np", "2", "--map-by", "slot", "--bind-to", "none", "-x", "HF_HOME", "-x",
-                     "OMP_PLACES", "/opt/drover", "launch-process", "tell", "me"}));
+    EXPECT_EQ(mpirun_words(plan), (Words{"mpirun", "-np", "2", "--mca", "ras", "^slurm,gridengine,tm,lsf",
+                                         "--map-by", "slot", "--bind-to", "none", "-x", "HF_HOME", "-x",
+                                         "OMP_PLACES", "/opt/drover", "launch-process", "tell", "me"}));
     plan.variables.clear();
     plan.as_root = plan.oversubscribe = plan.files_only = true;
     plan.log_folder = "logs";
     plan.more = {"--tag-output", "--bind-to", "numa"};
-    EXPECT_EQ(mpirun_words(plan),
-              (Words{"mpirun", "--allow-run-as-root", "-np", "2", "--oversubscribe", "--map-by", "slot",
-                     "--tag-output", "--bind-to", "numa", "/opt/drover", "launch-process", "--log_dir",
-                     "logs", "--files_only", "tell", "me"}));
+    EXPECT_EQ(mpirun_words(plan), (Words{"mpirun",
+                                         "--allow-run-as-root",
+                                         "-np",
+                                         "2",
+                                         "--mca",
+                                         "ras",
+                                         "^slurm,gridengine,tm,lsf",
+                                         "--oversubscribe",
+                                         "--map-by",
+                                         "slot",
+                                         "--tag-output",
+                                         "--bind-to",
+                                         "numa",
+                                         "/opt/drover",
+                                         "launch-process",
+                                         "--log_dir",
+                                         "logs",
+                                         "--files_only",
+                                         "tell",
+                                         "me"}));
 }
 
 TEST(MpirunCommandLine, OnOneMachineProcessesUseSharedMemoryAlone) {
@@ -250,8 +270,9 @@ TEST(MpirunCommandLine, OnOneMachineProcessesUseSharedMemoryAlone) {
     plan.one_machine = true;
     plan.preloaded = "loopback.so";
     EXPECT_EQ(mpirun_words(plan),
-              (Words{"mpirun", "-np", "1", "--mca", "btl", "^tcp,ofi,openib", "--map-by", "slot", "--bind-to",
-                     "none", "/opt/drover", "launch-process", "--preloaded", "loopback.so", "tell", "me"}));
+              (Words{"mpirun", "-np", "1", "--mca", "ras", "^slurm,gridengine,tm,lsf", "--mca", "btl",
+                     "^tcp,ofi,openib", "--map-by", "slot", "--bind-to", "none", "/opt/drover",
+                     "launch-process", "--preloaded", "loopback.so", "tell", "me"}));
     const auto is_kept_inside = [&](const Words& more) {
         plan.more = more;
         const Words words = mpirun_words(plan);

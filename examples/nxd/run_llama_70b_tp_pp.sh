@@ -1,0 +1,1 @@
+run_llama3_70B_tp_pp.sh

@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "app/commands.h"
+#include "core/console.h"
+#include "core/error.h"
+#include "core/this_process.h"
+
+namespace drover {
+namespace {
+
+struct PrecompileOptions {
+    std::string part;  ///< of the work: neuron_parallel_compile's --command
+    std::string work_folder;
+};
+
+/// Becomes the command: its exit status and signals are its own.
+[[noreturn]] void become(std::vector<std::string> words) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
+    throw Error(fmt::format("{} cannot be started: {}.", words.front(), std::strerror(errno)),
+                "Name a program, a script that can be executed, or a command of drover.");
+}
+
+void precompile(const PrecompileOptions& options, std::vector<std::string> words, const CLI::App& app) {
+    if (!options.work_folder.empty())
+        print_log(stderr, "drover: --compile_workdir has no effect: nothing is compiled into files.\n");
+    if (options.part == "clean" || options.part == "clear-locks") {
+        print_log(stderr, "drover: Nothing is compiled into files, so there is nothing to {}.\n",
+                  options.part == "clean" ? "remove" : "unlock");
+        return;
+    }
+    if (options.part == "compile") {
+        print_log(stderr, "drover: There is nothing left to compile: kernels are part of the program.\n");
+        return;
+    }
+    if (words.empty())
+        throw UsageError(
+            "No command is given.",
+            "Write the command that trains after precompile, as in: drover precompile bash run.sh");
+    setenv("NEURON_EXTRACT_GRAPHS_ONLY", "1", 1);
+    print_log(
+        stderr,
+        "drover: A rehearsal: run_llama_nxd trains 10 steps and saves nothing, run_clm checks and plans "
+        "(NEURON_EXTRACT_GRAPHS_ONLY=1).\n");
+    const auto is_named = [&](const CLI::App* command) { return command->get_name() == words.front(); };
+    if (!app.get_subcommands(is_named).empty()) words.insert(words.begin(), program_path().native());
+    become(std::move(words));
+}
+
+}  // namespace
+
+void add_precompile_command(CLI::App& app) {
+    auto options = std::make_shared<PrecompileOptions>();
+    CLI::App* command = app.add_subcommand(
+        "precompile",
+        "Rehearses a training command, as neuron_parallel_compile does: drover's commands inside it check "
+        "files, data, mesh and memory; run_llama_nxd also trains 10 steps, without checkpoints.\n"
+        "Example: drover precompile bash run_llama3_70B_tp_pp.sh");
+    command
+        ->add_option(
+            "--command", options->part,
+            "part of the work, for scripts that name one; compile, clean and clear-locks do nothing here")
+        ->check(CLI::IsMember({"collect", "compile", "clean", "clear-locks", "collect_and_compile"}));
+    command->add_option("--compile_workdir,--compile-workdir", options->work_folder, "has no effect here");
+    command->footer("After the flags: a program or script, or a command of drover, and its arguments.");
+    command->prefix_command();
+    command->callback([command, options, &app] { precompile(*options, command->remaining(), app); });
+}
+
+}  // namespace drover
