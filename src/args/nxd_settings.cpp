@@ -36,6 +36,10 @@ void settle_trial(Arguments& arguments) {
 }
 
 void explain_differences(Arguments& arguments) {
+    for (const char* name : {"qkv_linear", "fuse_qkv", "save_load_xser"})
+        if (arguments.given(name) && arguments.text("checkpoint_format") != "nxd")
+            arguments.explain(
+                fmt::format("--{} has no effect: it is about the files of --checkpoint_format nxd.", name));
     if (arguments.given("weight_decay"))
         arguments.explain(fmt::format("--weight_decay {} acts; run_llama_nxd.py takes 0.01 whatever it says.",
                                       arguments.number("weight_decay")));
@@ -108,9 +112,6 @@ void check_checkpoints(const Arguments& arguments) {
     if (has_tag && arguments.has("pretrained_weight_dir"))
         throw UsageError("--pretrained_weight 1 and --pretrained_weight_dir both name weights to start from.",
                          "Keep one of them.");
-    if (arguments.text("checkpoint_format") == "nxd")
-        throw UsageError("--checkpoint_format nxd is not available yet.",
-                         "Leave it out; `drover convert` makes shards of a checkpoint's model.");
 }
 
 void check_mesh(const Arguments& arguments) {
@@ -244,12 +245,21 @@ ResumeSettings nxd_resume(const Arguments& arguments) {
     return {.from = From::step, .step = std::stoll(step), .asked_by = words};
 }
 
+std::optional<NxdLayout> nxd_layout(const Arguments& arguments) {
+    if (arguments.text("checkpoint_format") != "nxd") return std::nullopt;
+    const bool linear = arguments.flag("qkv_linear");
+    return NxdLayout{.qkv_linear = linear,
+                     .fuse_qkv = linear && arguments.flag("fuse_qkv"),
+                     .xser = arguments.flag("save_load_xser")};
+}
+
 CheckpointSettings nxd_checkpoints(const Arguments& arguments) {
     return {.resume = nxd_resume(arguments),
             .steal_lock = arguments.flag("steal_lock"),
             .save_final_model = false,
             .save_on_signals = saves(arguments),
             .result_files = false,
+            .nxd = nxd_layout(arguments),
             .buffer_gigabytes = arguments.optional_number("save_buffer_gb")};
 }
 

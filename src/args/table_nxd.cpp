@@ -102,7 +102,6 @@ std::span<const Argument> nxd_precision_arguments() {
 
 std::span<const Argument> nxd_parallel_arguments() {
     using namespace table;
-    constexpr std::string_view one_product = "Queries, keys and values are always one product.";
     static constexpr std::array rows{
         integer("tensor_parallel_size", "8", "Processes that share each block's matrices.")
             .at_least(1)
@@ -131,9 +130,10 @@ std::span<const Argument> nxd_parallel_arguments() {
             "are needed.")
             .at_least(1)
             .parallel(),
-        flag("qkv_linear", "no", "One layer for queries, keys and values.").explained(one_product),
-        flag("fuse_qkv", "yes", "One weight for queries, keys and values.")
-            .explained("Queries, keys and values are always one product; files keep the published names."),
+        flag("qkv_linear", "no",
+             "With --checkpoint_format nxd: files have queries, keys and values as one layer, with "
+             "--kv_replicator copies of keys and values. Without: no effect; they are always one product."),
+        flag("fuse_qkv", "yes", "With --qkv_linear in files of nxd's format: one weight for all three."),
         flag("fuse_microbatches", "no", "One graph for all micro-batches.")
             .explained("There are no graphs to compile."),
         flag("deallocate_pipeline_outputs", "yes", "Free stage outputs after sending them.")
@@ -164,11 +164,12 @@ std::span<const Argument> nxd_checkpoint_arguments() {
              "neuronx-distributed."),
         choice(
             "checkpoint_format", "hf|nxd", "hf",
-            "hf: Hugging Face folders of whole tensors, which any number of processes loads. nxd: a file per "
-            "process, as neuronx-distributed writes; not available yet."),
-        flag("save_load_xser", "yes", "One file per tensor.")
-            .explained("Checkpoints are safetensors files, which any number of processes reads in parts; of "
-                       "neuronx-distributed's shards both forms are recognised."),
+            "hf: Hugging Face folders of whole tensors, which any number of processes loads. nxd: files per "
+            "tensor, pipeline and data rank of this mesh, as neuronx-distributed writes them."),
+        flag("save_load_xser", "yes",
+             "With --checkpoint_format nxd: one file per tensor. Without: no effect; checkpoints are "
+             "safetensors files. Both forms of neuronx-distributed's shards are recognised when they are "
+             "loaded."),
         flag("use_master_weight_in_ckpt", "no", "Keep master weights in checkpoints.")
             .explained("A master copy that cannot be restored from the weights is always kept."),
         flag("avoid_saving_lower_precision_weights", "no", "Leave bfloat16 weights out of checkpoints.")

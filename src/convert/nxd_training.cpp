@@ -225,6 +225,10 @@ ConversionPlan plan_nxd_training(const TrainingCheckpoint& checkpoint, const Nxd
         PlannedTensor& renamed = by_kind[state.name.substr(0, slash)].emplace_back(state);
         renamed.name = state.name.substr(slash + 1);
     }
+    std::map<std::string, std::size_t> order;  // parameters are numbered as in the model's files
+    for (const PlannedTensor& weight : checkpoint.weights) order.emplace(weight.name, order.size());
+    for (auto& [kind, tensors] : by_kind)
+        std::ranges::stable_sort(tensors, {}, [&](const PlannedTensor& t) { return order.at(t.name); });
     if (run.rounded) by_kind[NxdOptimizer::master] = checkpoint.weights;
     std::map<std::string, KindsOfRank> ranks;
     for (const auto& [kind, tensors] : by_kind)

@@ -19,7 +19,6 @@ namespace {
 using safetensors_detail::quoted_name;
 using safetensors_detail::shape_text;
 
-constexpr const char* optimizer_states_file = "optimizer.safetensors";
 
 /// Rows [begin, begin + count) of the matrix that a tensor is, as a tensor of its own.
 PlannedTensor rows_of(const PlannedTensor& whole, std::string name, std::vector<std::int64_t> shape,

@@ -11,6 +11,9 @@ namespace drover {
 
 struct ModelConfig;
 
+/// The optimizer's state in a checkpoint of ours.
+inline constexpr const char* optimizer_states_file = "optimizer.safetensors";
+
 /// What an optimizer keeps apart from tensors.
 struct OptimizerFacts {
     std::int64_t updates = 0;  ///< of its parameters ("step")

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "convert/conversion_writer.h"
+#include "convert/model_plan.h"
+#include "convert/nxd_training.h"
 #include "convert/open_training_checkpoint.h"
 #include "convert/shard_weights.h"
 #include "core/error.h"
@@ -36,6 +39,50 @@ Tensor NxdCheckpoint::find(const std::string& kind, const std::string& leaf) con
     Shape shape;
     for (const std::int64_t size : planned->shape) shape.append(size);
     return Tensor::of(state_.data(), shape);
+}
+
+void rewrite_as_nxd(const std::filesystem::path& folder, const ModelConfig& config, const NxdExport& exported,
+                    const LoopState& loop, const EngineState& engine) {
+    const std::filesystem::path states_file = folder / optimizer_states_file;
+    TrainingCheckpoint checkpoint{
+        .source = nullptr, .weights = {}, .states = {}, .optimizer = {.updates = engine.updates}};
+    auto both = std::make_unique<JoinedSource>();
+    auto model = std::make_unique<FullCheckpoint>(folder, "");
+    checkpoint.weights = whole_model(*model, std::nullopt);
+    both->add(std::move(model));
+    auto states = std::make_unique<FullCheckpoint>(states_file, "");
+    checkpoint.states = whole_model(*states, std::nullopt);
+    const std::vector<std::filesystem::path> own = [&] {
+        std::vector<std::filesystem::path> files = both->files();
+        files.push_back(states_file);
+        files.push_back(folder / weights_index_file);
+        return files;
+    }();
+    checkpoint.states = moved_behind(std::move(checkpoint.states), both->add(std::move(states)));
+    checkpoint.source = std::move(both);
+
+    const NxdSettings cut{.sizes = {.tensor = exported.mesh.tp, .pipeline = exported.mesh.pp},
+                          .virtual_pipeline = exported.chunks,
+                          .qkv_linear = exported.layout.qkv_linear,
+                          .fuse_qkv = exported.layout.fuse_qkv,
+                          .kv_multiplier = exported.layout.qkv_linear ? exported.key_value_copies : 1,
+                          .xser = exported.layout.xser,
+                          .config = config};
+    NxdRun run{.step = loop.step,
+               .epoch = loop.epoch,
+               .batch = loop.samples / exported.batch,
+               .learning_rate = exported.learning_rate,
+               .beta1 = exported.adamw.beta1,
+               .beta2 = exported.adamw.beta2,
+               .eps = exported.adamw.eps,
+               .weight_decay = exported.adamw.weight_decay,
+               .data_ranks = exported.shards_optimizer ? exported.mesh.dcn * exported.mesh.data : 0};
+    if (exported.weights != DType::f32) run.rounded = exported.weights;
+    for (const auto& [name, value] : exported.values.items())
+        run.flags[name] = value.is_string() ? value.get<std::string>() : value.dump();
+    write_conversion(plan_nxd_training(checkpoint, cut, run), *checkpoint.source, folder);
+    checkpoint.source.reset();
+    for (const std::filesystem::path& file : own) std::filesystem::remove(file);
 }
 
 }  // namespace drover

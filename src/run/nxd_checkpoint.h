@@ -5,8 +5,12 @@
 
 #include "convert/planned_reader.h"
 #include "convert/training_checkpoint.h"
+#include "optim/optimizer.h"
+#include "parallel/mesh.h"
 #include "parallel/param_spec.h"
+#include "run/settings/run_settings.h"
 #include "train/checkpoint/optimizer_source.h"
+#include "train/checkpoint/run_state.h"
 
 namespace drover {
 
@@ -34,5 +38,24 @@ class NxdCheckpoint final : public OptimizerSource {
     PlannedReader weights_, states_;
     mutable std::vector<float> state_;  ///< that was found last
 };
+
+/// How a run saves for neuronx-distributed.
+struct NxdExport {
+    NxdLayout layout;
+    MeshShape mesh;
+    int chunks = 1;  ///< of each pipeline rank
+    std::int64_t key_value_copies = 1;
+    bool shards_optimizer = false;  ///< ZeRO-1
+    DType weights = DType::f32;     ///< that are trained; files of float32 hold their master copies
+    AdamWSettings adamw;
+    double learning_rate = 0;  ///< of the next update
+    std::int64_t batch = 1;    ///< rows of an update, of all ranks
+    Json values;               ///< of the run's settings, for people
+};
+
+/// Turns the files of a checkpoint of ours in `folder` (weights, optimizer.safetensors) into model/, optim/
+/// and the small files of neuronx-distributed. The config stays.
+void rewrite_as_nxd(const std::filesystem::path& folder, const ModelConfig& config, const NxdExport& exported,
+                    const LoopState& loop, const EngineState& engine);
 
 }  // namespace drover

@@ -21,6 +21,7 @@
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/hf_checkpoint.h"
 #include "train/engine/train_engine.h"
+#include "train/state/learning_rate.h"
 
 namespace drover {
 namespace {
@@ -158,9 +159,29 @@ void TrainingRun::make_engine() {
         },
         CheckpointOptions{.with_optimizer = !settings_.checkpoints.save_only_model,
                           .buffer_bytes = limits().checkpoint_buffer(*engine_),
-                          .facts = facts()});
+                          .facts = facts(),
+                          .rewrite = rewriting()});
     if (settings_.do_train) training_ = training_data(settings_, loop, model_, tokens_, batches_);
     if (settings_.do_eval) evaluation_ = evaluation_data(settings_, loop, model_, tokens_, batches_);
+}
+
+/// What turns checkpoints into those of neuronx-distributed, if they are asked for.
+CheckpointOptions::Rewrite TrainingRun::rewriting() const {
+    if (!settings_.checkpoints.nxd) return {};
+    return [this](const fs::path& folder, const LoopState& loop, const EngineState& engine) {
+        const NxdExport exported{
+            .layout = *settings_.checkpoints.nxd,
+            .mesh = mesh_plan_.shape,
+            .chunks = settings_.mesh.pipeline.chunks,
+            .key_value_copies = settings_.mesh.key_value_copies.value_or(1),
+            .shards_optimizer = settings_.mesh.sharding == Sharding::zero1,
+            .weights = precision_.parameters,
+            .adamw = settings_.optimizer.adamw,
+            .learning_rate = LearningRate(settings_.loop, settings_.loop.max_steps).rate(loop.schedule_steps),
+            .batch = facts().total_batch,
+            .values = settings_.record.values};
+        rewrite_as_nxd(folder, model_.config, exported, loop, engine);
+    };
 }
 
 RunFacts TrainingRun::facts() const {

@@ -117,6 +117,7 @@ class TrainingRun {
     void prepare_weights();
     void take_kept_leaves(const ReadWeight& read);
     void load_shards();
+    CheckpointOptions::Rewrite rewriting() const;
     void resume_nxd();
     void resume();
     void align_config();

@@ -107,6 +107,13 @@ struct ResumeSettings {
     std::string asked_by{};  ///< what the user wrote, for messages: "--loading_step is -1"
 };
 
+/// Checkpoints in the layout of neuronx-distributed.
+struct NxdLayout {
+    bool qkv_linear = false;  ///< queries, keys and values are one layer
+    bool fuse_qkv = false;    ///< and one tensor
+    bool xser = false;        ///< a file per tensor
+};
+
 /// What is saved apart from TrainerSettings, and where a run resumes from.
 struct CheckpointSettings {
     ResumeSettings resume{};
@@ -119,6 +126,7 @@ struct CheckpointSettings {
     bool save_on_signals = true;
     /// Model card, results as JSON and trainer_state.json are written into the output folder.
     bool result_files = true;
+    std::optional<NxdLayout> nxd{};            ///< absent: our own checkpoints
     std::optional<double> buffer_gigabytes{};  ///< for writing in the background; absent: from free memory
 };
 

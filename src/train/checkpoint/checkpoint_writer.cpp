@@ -154,6 +154,10 @@ void CheckpointWriter::stream() {
 void CheckpointWriter::publish() {
     for (const auto& [name, text] : job_.texts) write_file_atomically(staged_->staging() / name, text);
     if (job_.more_files) job_.more_files(staged_->staging());
+    if (job_.rewrite) {
+        job_.rewrite(staged_->staging());
+        return staged_->publish();
+    }
     CheckpointManifest manifest{
         .state = job_.state, .saved_at = milliseconds_now(), .files = staged_->seal()};
     if (job_.place == CheckpointJob::Place::existing_folder) return staged_->publish_files_into(job_.folder);

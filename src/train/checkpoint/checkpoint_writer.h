@@ -26,6 +26,9 @@ struct CheckpointJob {
     /// Writes more files into the given staging folder. Called by one rank, on another thread.
     std::function<void(const std::filesystem::path&)> more_files{};
     Json state = Json::object();  ///< for drover_state.json
+    /// Turns the files in the given staging folder, which are complete, into another program's checkpoint,
+    /// which has no drover_state.json. Called as `more_files`, after it.
+    std::function<void(const std::filesystem::path&)> rewrite{};
 };
 
 /// The result; the same on every rank.

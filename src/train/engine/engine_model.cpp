@@ -115,6 +115,10 @@ void EngineModel::save(const std::filesystem::path& folder) {
 void EngineModel::save_checkpoint(const CheckpointRequest& request) {
     auto texts = engine_.saved_config_texts();
     texts["trainer_state.json"] = request.trainer_state;
+    std::function<void(const std::filesystem::path&)> rewrite;
+    if (checkpoints_.rewrite)
+        rewrite = [this, loop = request.loop, counters = engine_.counters()](
+                      const std::filesystem::path& folder) { checkpoints_.rewrite(folder, loop, counters); };
     writer_.begin(
         {.folder = request.folder,
          .tensors = engine_.saved_tensors(checkpoints_.with_optimizer, checkpoints_.max_shard_bytes),
@@ -122,7 +126,8 @@ void EngineModel::save_checkpoint(const CheckpointRequest& request) {
          .more_files = after_save_,
          .state = {{"loop", request.loop.json()},
                    {"engine", engine_.counters().json()},
-                   {"run", checkpoints_.facts.json()}}});
+                   {"run", checkpoints_.facts.json()}},
+         .rewrite = std::move(rewrite)});
 }
 
 void EngineModel::load(const std::filesystem::path& folder) {

@@ -12,10 +12,16 @@ class TrainEngine;
 struct ModelConfig;
 
 struct CheckpointOptions {
+    /// Turns a checkpoint's files, complete but for drover_state.json, into another program's checkpoint.
+    /// Called from another thread while training continues.
+    using Rewrite =
+        std::function<void(const std::filesystem::path& folder, const LoopState&, const EngineState&)>;
+
     bool with_optimizer = true;                           ///< false: --save_only_model
     std::uint64_t buffer_bytes = std::uint64_t{1} << 30;  ///< see CheckpointWriter
     std::uint64_t max_shard_bytes = SaveModelOptions{}.max_shard_bytes;
     RunFacts facts{};
+    Rewrite rewrite{};
 };
 
 /// Adapts a TrainEngine to the loop's TrainingModel.
