@@ -70,7 +70,7 @@ TEST_P(ConvertResume, HasTheNextLossesOfTheRunThatWasConverted) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, ConvertResume,
                          ::testing::Values("zero1_bf16", "zero2", "zero3", "zero3_mixtral", "fsdp_sharded",
-                                           "fsdp_full"));
+                                           "fsdp_mixtral", "fsdp_full"));
 
 class ConvertNxdResume : public ConvertResume {};
 

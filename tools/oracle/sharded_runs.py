@@ -38,6 +38,7 @@ CASES = {
     "zero3_frozen": {"config": llama(**SIZES), "processes": 3, "stage": 3, "frozen": ["model.norm.weight", "lm_head.weight"]},
     "zero3_mixtral": {"config": mixtral(**MIXTRAL, num_local_experts=3, sliding_window=None), "processes": 2, "stage": 3},
     "fsdp_sharded": {"config": llama(**SIZES), "processes": 2},
+    "fsdp_mixtral": {"config": mixtral(**MIXTRAL, num_local_experts=3, sliding_window=None), "processes": 2},
     "fsdp_full": {"config": qwen2(**SIZES, tie_word_embeddings=True), "processes": 2},
 }
 
@@ -165,8 +166,12 @@ def train_fsdp(rank, case, name, recording, target):
         else:
             here = Path.cwd()
             os.chdir(target)  # the path that is given is in the metadata
-            dcp.save({"model": get_model_state_dict(model)}, checkpoint_id="pytorch_model_fsdp_0")
-            dcp.save({"optimizer": get_optimizer_state_dict(model, optimizer)}, checkpoint_id="optimizer_0")
+            weights_here, moments_here = get_model_state_dict(model), get_optimizer_state_dict(model, optimizer)
+            if name == "fsdp_mixtral":
+                dcp.save({"model": weights_here, "optim": moments_here}, checkpoint_id=".")
+            else:
+                dcp.save({"model": weights_here}, checkpoint_id="pytorch_model_fsdp_0")
+                dcp.save({"optimizer": moments_here}, checkpoint_id="optimizer_0")
             os.chdir(here)
         if rank == 0:
             state = {"weight/" + key: value for key, value in weights.items()}
