@@ -190,9 +190,11 @@ TEST_F(NxdRun, EveryMeshHasTheLossesOfOneProcess) {
     }
     expect_close(train(2, "--num_layer 4 --pipeline_parallel_size 2 --virtual_pipeline_size 2"),
                  train(1, "--num_layer 4"));
-    SCOPED_TRACE("data and pipeline");
-    expect_close(train(4, "--pipeline_parallel_size 2 --num_microbatches 4 --use_zero1_optimizer 1"),
-                 recorded(runs.at("two_ranks")));
+    for (const std::string mesh : {"--pipeline_parallel_size 2", "--tensor_parallel_size 2"}) {
+        SCOPED_TRACE("data and " + mesh);
+        expect_close(train(4, mesh + " --num_microbatches 4 --use_zero1_optimizer 1"),
+                     recorded(runs.at("two_ranks")));
+    }
 }
 
 TEST_F(NxdRun, ContinuesFromEveryFormOfLoadingStep) {

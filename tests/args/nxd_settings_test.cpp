@@ -119,6 +119,43 @@ TEST(NxdSettings, FlagsAct) {
     EXPECT_TRUE(test::has_line(parsed("--transpose_nki_inputs 1"), "--transpose_nki_inputs"));
 }
 
+/// The words of run_llama3_70B_tp_pp.sh, with its variables exported.
+TEST(NxdSettings, TheScriptsCommandLineIsTakenAsItIs) {
+    const std::string line =
+        "--metrics_file results.json --train_batch_size 256 --use_meta_device_init 1 --training_dir "
+        "/home/u/examples_datasets/wikicorpus_llama3_tokenized_8k --training_config 70B_config_llama3 "
+        "--max_steps "
+        "30000 --seq_len 8192 --pipeline_parallel_size 8 --tensor_parallel_size 32 --num_microbatches 256 "
+        "--lr "
+        "0.000015 --min_lr 1e-06 --beta1 0.9 --beta2 0.95 --weight_decay 0.1 --warmup_steps 2000 "
+        "--constant_steps 0 --use_zero1_optimizer 1 --use_selective_checkpoint 1 --use_flash_attention 1 "
+        "--qkv_linear 1 --kv_replicator 4 --pretrained_weight 0 --save_load_xser 1 --checkpoint_dir "
+        "/shared/llama3_70B/ --checkpoint_freq 30000 --num_kept_checkpoint -1 --loading_step -1 --tb_dir tb";
+    const Arguments arguments =
+        parse_nxd_arguments(split_words(line, ' '), {.environment = {{"XLA_DOWNCAST_BF16", "1"},
+                                                                     {"NEURON_FUSE_SOFTMAX", "1"},
+                                                                     {"NEURON_CC_FLAGS", "--cache_dir=c"},
+                                                                     {"XLA_DISABLE_FUNCTIONALIZATION", "0"},
+                                                                     {"MALLOC_ARENA_MAX", "128"}}});
+    const RunSettings settings = nxd_run_settings(arguments, false);
+    EXPECT_EQ(settings.loop.per_device_train_batch_size, 1);
+    EXPECT_EQ(settings.loop.gradient_accumulation_steps, 256);
+    EXPECT_EQ(settings.mesh.tensor_parallel_size, 32);
+    EXPECT_EQ(settings.mesh.pipeline_parallel_size, 8);
+    EXPECT_EQ(settings.mesh.key_value_copies, 4);
+    EXPECT_EQ(settings.step.recompute.kind, Recompute::selective_mlp);
+    EXPECT_EQ(settings.precision.weights, DType::bf16);
+    EXPECT_EQ(settings.precision.master_weights, true);
+    EXPECT_EQ(settings.checkpoints.resume.from, ResumeSettings::From::nowhere_unchecked);
+    EXPECT_TRUE(settings.model.model_name_or_path.empty());
+    for (const std::string& said : arguments.explanations())
+        EXPECT_EQ(said.find('\n'), std::string::npos) << "one line each";
+    for (const char* name :
+         {"--use_meta_device_init", "--qkv_linear", "--save_load_xser", "--weight_decay",
+          "NEURON_FUSE_SOFTMAX", "NEURON_CC_FLAGS", "XLA_DISABLE_FUNCTIONALIZATION", "MALLOC_ARENA_MAX"})
+        EXPECT_TRUE(test::has_line(arguments, name)) << name;
+}
+
 TEST(NxdSettings, CheckpointsByItsFlags) {
     using From = ResumeSettings::From;
     const RunSettings settings =
