@@ -227,6 +227,40 @@ TEST_F(NxdRun, ContinuesFromEveryFormOfLoadingStep) {
     EXPECT_NE(absent.output.find("there is no ck/step_5"), std::string::npos) << absent.output;
 }
 
+/// Saved on four ranks for neuronx-distributed, with master copies and repeated heads; continued on other
+/// meshes. On the same mesh it goes on to the bit.
+TEST_F(NxdRun, WritesWhatNeuronxDistributedWouldAndContinuesFromIt) {
+    const std::string mesh =
+        "--tensor_parallel_size 4 --kv_replicator 2 --qkv_linear 1 --use_zero1_optimizer 1 --dtype bfloat16 ";
+    const std::string saving = mesh + "--checkpoint_dir ck --checkpoint_freq 4 --checkpoint_format nxd ";
+    const std::vector<Line> whole = train(4, saving + "--async_checkpoint_saving 1");
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_ / "ck/step_8"))
+        names.insert(entry.path().filename());
+    for (const char* name : {"model", "optim", "checkpoint", "done", "scheduler.pt", "user_content.pt"})
+        EXPECT_TRUE(names.contains(name)) << name;
+    for (const std::string& name : names) EXPECT_FALSE(name.ends_with(".safetensors")) << name;
+    EXPECT_TRUE(fs::exists(folder_ / "ck/step_8/model/dp_rank_00_tp_rank_03_pp_rank_00.pt.tensors"));
+    EXPECT_TRUE(fs::exists(folder_ / "ck/step_8/optim/dp_rank_00_tp_rank_03_pp_rank_00.pt"));
+
+    const std::vector<Line> same = train(4, saving + "--loading_step 4 --checkpoint_freq -1");
+    ASSERT_EQ(same.size(), 6u) << last_output_;
+    for (std::size_t i = 0; i < same.size(); ++i) EXPECT_EQ(same[i].loss, whole[i + 4].loss);
+    const std::vector<Line> alone =
+        train(1, "--dtype bfloat16 --checkpoint_dir ck --loading_step latest_if_exists --checkpoint_freq -1");
+    ASSERT_EQ(alone.size(), 2u) << last_output_;
+    for (std::size_t i = 0; i < alone.size(); ++i)
+        EXPECT_NEAR(alone[i].loss, whole[i + 8].loss, 0.02) << "bfloat16 rounds differently on one process";
+
+    const std::string in_float32 =
+        "--pipeline_parallel_size 2 --use_zero1_optimizer 1 --num_microbatches 4 --save_load_xser 0 "
+        "--checkpoint_format nxd --checkpoint_dir f32 ";
+    const std::vector<Line> both = train(4, in_float32 + "--checkpoint_freq 5");
+    EXPECT_TRUE(fs::exists(folder_ / "f32/step_5/optim/dp_rank_01_tp_rank_00_pp_rank_01.pt"));
+    const std::vector<Line> tail(both.begin() + 5, both.end());
+    expect_close(train(2, "--num_microbatches 4 --checkpoint_dir f32 --loading_step 5"), tail);
+}
+
 /// Kills fall into any moment of saves in the background; what is complete is continued to the bit.
 TEST_F(NxdRun, AKillDuringASaveLosesNothingThatWasComplete) {
     const std::string more =

@@ -42,7 +42,7 @@ TEST_P(NxdTraining, IsReadBackFromAnyMesh) {
         switch (number) {
             case 0:  // fused, with repeated heads and more data ranks than some tensors have rows
                 return {"zero1",
-                        {.sizes = {.tensor = 4, .pipeline = 1},
+                        {.sizes = {.tensor = 2, .pipeline = 1},
                          .qkv_linear = true,
                          .fuse_qkv = true,
                          .kv_multiplier = 2,
@@ -58,9 +58,9 @@ TEST_P(NxdTraining, IsReadBackFromAnyMesh) {
     }(GetParam());
     const fs::path golden = test::golden_path("nxd_runs/" + cut.golden);
     const Json facts = read_json_file(golden / "case.json");
-    const ModelConfig config = ModelConfig::from_path(
-        test::golden_path("trainer_checkpoint/" + facts.at("run").get<std::string>()) / "checkpoint-4" /
-        "config.json");
+    const ModelConfig config =
+        ModelConfig::from_path(test::golden_path("trainer_checkpoint/" + facts.at("run").get<std::string>()) /
+                               "checkpoint-4" / "config.json");
     const auto open = [&](const fs::path& step, std::int64_t multiplier) {
         return open_nxd_training(step, "model", {.kv_multiplier = multiplier, .config = config}, std::nullopt,
                                  std::nullopt);
