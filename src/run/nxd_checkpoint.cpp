@@ -8,6 +8,7 @@
 #include "convert/open_training_checkpoint.h"
 #include "convert/shard_weights.h"
 #include "core/error.h"
+#include "model/params.h"
 
 namespace drover {
 namespace {
@@ -22,6 +23,16 @@ TrainingCheckpoint open_step(const std::filesystem::path& folder, const ModelCon
             fmt::format("{} has no state of an optimizer.", folder.string()),
             "Start from its weights alone: --loading_step -1 --pretrained_weight_dir and that folder.");
     return std::move(*checkpoint);
+}
+
+NxdSettings cut_of(const NxdExport& exported, const ModelConfig& config) {
+    return {.sizes = {.tensor = exported.mesh.tp, .pipeline = exported.mesh.pp},
+            .virtual_pipeline = exported.chunks,
+            .qkv_linear = exported.layout.qkv_linear,
+            .fuse_qkv = exported.layout.fuse_qkv,
+            .kv_multiplier = exported.layout.qkv_linear ? exported.key_value_copies : 1,
+            .xser = exported.layout.xser,
+            .config = config};
 }
 
 }  // namespace
@@ -39,6 +50,16 @@ Tensor NxdCheckpoint::find(const std::string& kind, const std::string& leaf) con
     Shape shape;
     for (const std::int64_t size : planned->shape) shape.append(size);
     return Tensor::of(state_.data(), shape);
+}
+
+void check_nxd_export(const ModelConfig& config, const NxdExport& exported) {
+    std::vector<PlannedTensor> model;
+    make_param_spec(config).for_each_leaf([&](const LeafSpec& leaf) {
+        TensorBuilder whole(leaf.name, DType::f32);
+        whole.whole(model.size(), {leaf.name, DType::f32, {leaf.shape.begin(), leaf.shape.end()}});
+        model.push_back(whole.tensor());
+    });
+    plan_shards_of_model(model, cut_of(exported, config));
 }
 
 void rewrite_as_nxd(const std::filesystem::path& folder, const ModelConfig& config, const NxdExport& exported,
@@ -61,13 +82,6 @@ void rewrite_as_nxd(const std::filesystem::path& folder, const ModelConfig& conf
     checkpoint.states = moved_behind(std::move(checkpoint.states), both->add(std::move(states)));
     checkpoint.source = std::move(both);
 
-    const NxdSettings cut{.sizes = {.tensor = exported.mesh.tp, .pipeline = exported.mesh.pp},
-                          .virtual_pipeline = exported.chunks,
-                          .qkv_linear = exported.layout.qkv_linear,
-                          .fuse_qkv = exported.layout.fuse_qkv,
-                          .kv_multiplier = exported.layout.qkv_linear ? exported.key_value_copies : 1,
-                          .xser = exported.layout.xser,
-                          .config = config};
     NxdRun run{.step = loop.step,
                .epoch = loop.epoch,
                .batch = loop.samples / exported.batch,
@@ -77,10 +91,11 @@ void rewrite_as_nxd(const std::filesystem::path& folder, const ModelConfig& conf
                .eps = exported.adamw.eps,
                .weight_decay = exported.adamw.weight_decay,
                .data_ranks = exported.shards_optimizer ? exported.mesh.dcn * exported.mesh.data : 0};
-    if (exported.weights != DType::f32) run.rounded = exported.weights;
+    run.rounded = exported.rounded;
     for (const auto& [name, value] : exported.values.items())
         run.flags[name] = value.is_string() ? value.get<std::string>() : value.dump();
-    write_conversion(plan_nxd_training(checkpoint, cut, run), *checkpoint.source, folder);
+    write_conversion(plan_nxd_training(checkpoint, cut_of(exported, config), run), *checkpoint.source,
+                     folder);
     checkpoint.source.reset();
     for (const std::filesystem::path& file : own) std::filesystem::remove(file);
 }

@@ -45,13 +45,16 @@ struct NxdExport {
     MeshShape mesh;
     int chunks = 1;  ///< of each pipeline rank
     std::int64_t key_value_copies = 1;
-    bool shards_optimizer = false;  ///< ZeRO-1
-    DType weights = DType::f32;     ///< that are trained; files of float32 hold their master copies
+    bool shards_optimizer = false;   ///< ZeRO-1
+    std::optional<DType> rounded{};  ///< of the weights, where the files have their master copies
     AdamWSettings adamw;
     double learning_rate = 0;  ///< of the next update
     std::int64_t batch = 1;    ///< rows of an update, of all ranks
     Json values;               ///< of the run's settings, for people
 };
+
+/// Error when the model cannot be cut so.
+void check_nxd_export(const ModelConfig& config, const NxdExport& exported);
 
 /// Turns the files of a checkpoint of ours in `folder` (weights, optimizer.safetensors) into model/, optim/
 /// and the small files of neuronx-distributed. The config stays.

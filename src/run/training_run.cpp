@@ -168,20 +168,23 @@ void TrainingRun::make_engine() {
 /// What turns checkpoints into those of neuronx-distributed, if they are asked for.
 CheckpointOptions::Rewrite TrainingRun::rewriting() const {
     if (!settings_.checkpoints.nxd) return {};
-    return [this](const fs::path& folder, const LoopState& loop, const EngineState& engine) {
-        const NxdExport exported{
-            .layout = *settings_.checkpoints.nxd,
-            .mesh = mesh_plan_.shape,
-            .chunks = settings_.mesh.pipeline.chunks,
-            .key_value_copies = settings_.mesh.key_value_copies.value_or(1),
-            .shards_optimizer = settings_.mesh.sharding == Sharding::zero1,
-            .weights = precision_.parameters,
-            .adamw = settings_.optimizer.adamw,
-            .learning_rate = LearningRate(settings_.loop, settings_.loop.max_steps).rate(loop.schedule_steps),
-            .batch = facts().total_batch,
-            .values = settings_.record.values};
-        rewrite_as_nxd(folder, model_.config, exported, loop, engine);
-    };
+    NxdExport exported{.layout = *settings_.checkpoints.nxd,
+                       .mesh = mesh_plan_.shape,
+                       .chunks = settings_.mesh.pipeline.chunks,
+                       .key_value_copies = settings_.mesh.key_value_copies.value_or(std::max<std::int64_t>(
+                           1, mesh_plan_.shape.tp / model_.config.num_key_value_heads)),
+                       .shards_optimizer = settings_.mesh.sharding == Sharding::zero1,
+                       .adamw = settings_.optimizer.adamw,
+                       .batch = facts().total_batch,
+                       .values = settings_.record.values};
+    if (precision_.master) exported.rounded = precision_.parameters;
+    check_nxd_export(model_.config, exported);
+    return
+        [this, exported](const fs::path& folder, const LoopState& loop, const EngineState& engine) mutable {
+            exported.learning_rate =
+                LearningRate(settings_.loop, settings_.loop.max_steps).rate(loop.schedule_steps);
+            rewrite_as_nxd(folder, model_.config, exported, loop, engine);
+        };
 }
 
 RunFacts TrainingRun::facts() const {

@@ -191,9 +191,10 @@ TEST(NxdSettings, ResumeComparesOrExcusesEverySetting) {
         "init", "pretrained_weight", "pretrained_weight_dir",
         // records, messages and files
         "checkpoint_dir", "checkpoint_freq", "loading_step", "num_kept_checkpoint", "async_checkpoint_saving",
-        "checkpoint_format", "steal_lock", "save_buffer_gb", "logging_interval", "tb_dir", "metrics_file",
-        "trace_file_path", "dry_run", "precompile", "log_level", "log_level_replica", "log_on_each_node",
-        "rank_log_dir", "spmd_debug", "ddp_timeout", "comm_debug", "comm_stats", "help", "help_markdown"};
+        "checkpoint_format", "qkv_linear", "fuse_qkv", "save_load_xser", "steal_lock", "save_buffer_gb",
+        "logging_interval", "tb_dir", "metrics_file", "trace_file_path", "dry_run", "precompile", "log_level",
+        "log_level_replica", "log_on_each_node", "rank_log_dir", "spmd_debug", "ddp_timeout", "comm_debug",
+        "comm_stats", "help", "help_markdown"};
     const auto compared = nxd_arguments_compared_on_resume();
     for (const ArgumentGroup& group : run_llama_nxd_table().groups())
         for (const Argument& argument : group.arguments)
@@ -237,7 +238,6 @@ TEST(NxdSettings, RefusesWhatContradictsItself) {
     EXPECT_MENTIONS(refusal_of("--checkpoint_dir k --pretrained_weight 1 --pretrained_weight_dir w"), "both");
     EXPECT_MENTIONS(refusal_of("--kv_replicator 3"), "does not divide --tensor_parallel_size 8");
     EXPECT_MENTIONS(refusal_of("--context_parallel_size 2"), "not available yet");
-    EXPECT_MENTIONS(refusal_of("--checkpoint_format nxd"), "not available yet");
     EXPECT_MENTIONS(refusal_of("--virtual_pipeline_size 2"), "there is no pipeline");
     EXPECT_MENTIONS(refusal_of("--num_layer 0"), "--num_layer is 0");
     EXPECT_MENTIONS(refusal_of("--seed 0"), "--seed");
