@@ -113,6 +113,19 @@ bool has_case(std::string_view text, Wanted&& wanted, Unwanted&& unwanted) {
            found;
 }
 
+constexpr char32_t capital_sigma = 0x3A3, final_sigma = 0x3C2;
+
+/// Whether no letter with a case follows, which gives a sigma its other form.
+bool ends_word(std::string_view rest) {
+    bool ends = true;
+    for_characters(rest, [&](char32_t c, auto, auto) {
+        if (u_hasBinaryProperty(static_cast<UChar32>(c), UCHAR_CASE_IGNORABLE)) return true;
+        ends = !cased(c);
+        return false;
+    });
+    return ends;
+}
+
 void append_title(std::string& result, char32_t c) {
     // Characters such as ß and ﬁ have no title case of one character.
     const icu::UnicodeString single(static_cast<UChar32>(c));
@@ -242,7 +255,9 @@ std::string title_case(std::string_view text) {
     std::string result;
     bool after_letter = false;
     for_characters(text, [&](char32_t c, std::size_t at, std::size_t length) {
-        if (after_letter)
+        if (after_letter && c == capital_sigma && ends_word(text.substr(at + length)))
+            append_utf8(result, final_sigma);
+        else if (after_letter)
             result += small_case(text.substr(at, length));
         else
             append_title(result, c);
