@@ -58,7 +58,8 @@ Value dict_copy(Runtime& runtime, const Value& self, const Arguments& arguments)
 }
 
 constexpr Method dict_methods[] = {
-    {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values}, {"get", dict_get}, {"copy", dict_copy},
+    {"items", dict_items}, {"keys", dict_keys}, {"values", dict_values},
+    {"get", dict_get},     {"copy", dict_copy},
 };
 
 Value sequence_index(Runtime& runtime, const Value& self, const Arguments& arguments) {
@@ -109,8 +110,8 @@ constexpr Method cycler_methods[] = {{"next", cycler_next}, {"reset", cycler_res
 
 /// Methods that change a list or a dict, which transformers' sandbox forbids.
 bool changes(const Value& value, std::string_view name) {
-    constexpr std::string_view of_list[] = {"append", "clear",  "pop",    "reverse",
-                                            "insert", "sort",   "extend", "remove"};
+    constexpr std::string_view of_list[] = {"append", "clear", "pop",    "reverse",
+                                            "insert", "sort",  "extend", "remove"};
     constexpr std::string_view of_dict[] = {"clear", "pop", "popitem", "setdefault", "update"};
     const auto among = [&](std::span<const std::string_view> names) {
         return std::find(names.begin(), names.end(), name) != names.end();
@@ -122,7 +123,8 @@ bool changes(const Value& value, std::string_view name) {
 Value python_attribute(Runtime& runtime, const Value& value, std::string_view name) {
     const bool internal = name.size() > 4 && name.starts_with("__") && name.ends_with("__");
     if ((internal && !value.is(Kind::name_space)) || changes(value, name))
-        return runtime.undefined(fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(value)));
+        return runtime.undefined(
+            fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(value)));
     MethodFunction method = nullptr;
     switch (value.kind()) {
         case Kind::name_space: {
@@ -131,8 +133,8 @@ Value python_attribute(Runtime& runtime, const Value& value, std::string_view na
         }
         case Kind::text:
             method = text_method(name);
-            if (!method && (name == "encode" || name == "translate" || name == "maketrans" || name == "format_map" ||
-                            name == "expandtabs"))
+            if (!method && (name == "encode" || name == "translate" || name == "maketrans" ||
+                            name == "format_map" || name == "expandtabs"))
                 runtime.fail(fmt::format("str.{} is not supported", name));
             break;
         case Kind::dict:
@@ -174,7 +176,8 @@ Value python_item(Runtime& runtime, const Value& value, const Value& key) {
         const Value* found = is_hashable(key) ? find_entry(runtime, value.dict(), key) : nullptr;
         return found ? *found : Value();
     }
-    const bool indexed = value.is_text() || value.is(Kind::list) || value.is(Kind::tuple) || value.is(Kind::range);
+    const bool indexed =
+        value.is_text() || value.is(Kind::list) || value.is(Kind::tuple) || value.is(Kind::range);
     if (!indexed || !key.is_whole()) return {};
     const auto size = static_cast<std::int64_t>(*length_if_any(value));
     const std::int64_t at = key.whole() < 0 ? key.whole() + size : key.whole();
@@ -194,8 +197,10 @@ void expect_defined_owner(Runtime& runtime, const Value& value) {
 
 Value no_such(Runtime& runtime, const Value& value, const Value& key) {
     if (key.is_text())
-        return runtime.undefined(fmt::format("'{}' has no attribute {}", object_name(value), quoted(key.text())));
-    return runtime.undefined(fmt::format("{} has no element {}", object_name(value), representation(runtime, key)));
+        return runtime.undefined(
+            fmt::format("'{}' has no attribute {}", object_name(value), quoted(key.text())));
+    return runtime.undefined(
+        fmt::format("{} has no element {}", object_name(value), representation(runtime, key)));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Scopes as Jinja's compiler makes them. A frame is a scope: the template, the body of a loop, of a macro, of a
-// block that is set. What a frame sets is its own; when the frame is entered, such a variable begins with the
-// value of the same name further out. An "if" makes no frame. Names that no frame sets come from the context.
+// Scopes as Jinja's compiler makes them. A frame is a scope: the template, the body of a loop, of a macro, of
+// a block that is set. What a frame sets is its own; when the frame is entered, such a variable begins with
+// the value of the same name further out. An "if" makes no frame. Names that no frame sets come from the
+// context.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +34,8 @@ struct Names {
 
     const From* find_here(const std::string& name) const {
         for (const Names* layer = this; layer; layer = layer->below)
-            if (const auto found = layer->loads.find(name); found != layer->loads.end()) return &found->second;
+            if (const auto found = layer->loads.find(name); found != layer->loads.end())
+                return &found->second;
         return nullptr;
     }
     bool known(const std::string& name) const {
@@ -216,7 +218,7 @@ class Binder {
         return found->second;
     }
 
-    static Variable variable(Names& from, const std::string& name) {
+    static Place place(Names& from, const std::string& name) {
         int hops = 0;
         for (Names* frame = &from; frame; frame = frame->outer) {
             if (frame->find_here(name)) return {hops, slot(*frame, name)};
@@ -231,7 +233,7 @@ class Binder {
         for (const auto& [name, from] : names.loads) {
             Load load{from, slot(names, name), name, {}};
             if (from == From::outer) {
-                load.outer = variable(*names.outer, name);
+                load.outer = place(*names.outer, name);
                 if (names.outer->function != names.function) ++load.outer.hops;
             }
             frame.loads.push_back(std::move(load));
@@ -242,7 +244,7 @@ class Binder {
     void expression(const ExpressionPointer& e, Names& names, bool soft) {
         if (!e) return;
         if (e->kind == ExpressionKind::name || e->kind == ExpressionKind::namespace_target)
-            e->variable = variable(names, e->name);
+            e->place = place(names, e->name);
         soft = soft || e->kind == ExpressionKind::conditional;
         if (e->kind == ExpressionKind::filter && !e->filter && !soft)
             syntax_error(template_name_, e->line, fmt::format("no filter is named '{}'", e->name));
@@ -300,7 +302,7 @@ class Binder {
                 break;
             }
             case StatementKind::macro:
-                s.variable = variable(names, s.macro.name);
+                s.place = place(names, s.macro.name);
                 function(s, names);
                 break;
             case StatementKind::call_block:
@@ -345,7 +347,8 @@ class Binder {
         FunctionScope scope;
         Names inner = inside(names, &scope);
         const auto has_parameter = [&](std::string_view name) {
-            return std::find(s.macro.parameters.begin(), s.macro.parameters.end(), name) != s.macro.parameters.end();
+            return std::find(s.macro.parameters.begin(), s.macro.parameters.end(), name) !=
+                   s.macro.parameters.end();
         };
         for (const std::string& parameter : s.macro.parameters) inner.parameter(parameter);
         const auto special = [&](const std::string& name) {
@@ -359,7 +362,8 @@ class Binder {
         Collector collector(inner);
         for (const ExpressionPointer& value : s.macro.defaults) collector.expression(value);
         collector.body(s.body);
-        for (const std::string& parameter : s.macro.parameters) s.macro.slots.push_back(slot(inner, parameter));
+        for (const std::string& parameter : s.macro.parameters)
+            s.macro.slots.push_back(slot(inner, parameter));
         for (const ExpressionPointer& value : s.macro.defaults) expression(value, inner, false);
         body(s.body, inner, false);
         s.frame = finished(inner);

@@ -65,8 +65,8 @@ bool is_sequence(const Value& value) {
            value.is(Kind::tuple) || value.is(Kind::range);
 }
 bool is_callable(const Value& value) {
-    return value.is(Kind::macro) || value.is(Kind::function) || value.is(Kind::method) || value.is_undefined() ||
-           value.is(Kind::joiner) || value.is(Kind::loop);
+    return value.is(Kind::macro) || value.is(Kind::function) || value.is(Kind::method) ||
+           value.is_undefined() || value.is(Kind::joiner) || value.is(Kind::loop);
 }
 bool is_escaped(const Value& value) {
     return value.is_text() && value.as<TextObject>().markup;
@@ -189,7 +189,8 @@ Value make_range(Runtime& runtime, const Arguments& arguments) {
     const std::int64_t stop = expect_integer(runtime, only_stop ? first : second, "the end of a range");
     const std::int64_t step = third.is_missing() ? 1 : expect_integer(runtime, third, "the step of a range");
     if (step == 0) runtime.fail("range() arg 3 must not be zero");
-    const __int128 distance = step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
+    const __int128 distance =
+        step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
     const __int128 stride = step > 0 ? step : -static_cast<__int128>(step);
     const __int128 count = distance <= 0 ? 0 : (distance + stride - 1) / stride;
     if (count > longest_range)
@@ -260,12 +261,14 @@ Value strftime_now(Runtime& runtime, const Arguments& arguments) {
     localtime_r(&seconds, &local);
     // Python's clock has no zone here, and microseconds, which C has not.
     const auto microseconds =
-        std::chrono::duration_cast<std::chrono::microseconds>(runtime.now().time_since_epoch()).count() % 1'000'000;
+        std::chrono::duration_cast<std::chrono::microseconds>(runtime.now().time_since_epoch()).count() %
+        1'000'000;
     std::string result;
     for (std::size_t at = 0; at < wanted.size();) {
         const std::size_t letter = at + (wanted[at] == '%' && wanted.substr(at + 1, 1) == "-" ? 2 : 1);
-        const bool field_begins = wanted[at] == '%' && letter < wanted.size() &&
-                                  (std::isalpha(static_cast<unsigned char>(wanted[letter])) || wanted[letter] == '%');
+        const bool field_begins =
+            wanted[at] == '%' && letter < wanted.size() &&
+            (std::isalpha(static_cast<unsigned char>(wanted[letter])) || wanted[letter] == '%');
         if (!field_begins) {
             result += wanted[at++];
             continue;
@@ -296,9 +299,8 @@ Test find_test(std::string_view name) {
 }
 
 std::vector<Named<Function>> global_functions() {
-    return {{"range", make_range},   {"dict", make_dict},
-            {"namespace", make_namespace}, {"cycler", make_cycler},
-            {"joiner", make_joiner}, {"raise_exception", raise_exception},
+    return {{"range", make_range},         {"dict", make_dict},     {"namespace", make_namespace},
+            {"cycler", make_cycler},       {"joiner", make_joiner}, {"raise_exception", raise_exception},
             {"strftime_now", strftime_now}};
 }
 

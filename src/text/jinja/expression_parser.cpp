@@ -104,7 +104,8 @@ ExpressionPointer ExpressionParser::checked(ExpressionPointer made) {
     return made;
 }
 
-ExpressionPointer ExpressionParser::make(ExpressionKind kind, int line, std::vector<ExpressionPointer> given) {
+ExpressionPointer ExpressionParser::make(ExpressionKind kind, int line,
+                                         std::vector<ExpressionPointer> given) {
     auto made = std::make_unique<Expression>();
     made->kind = kind;
     made->line = line;
@@ -206,7 +207,7 @@ ExpressionPointer ExpressionParser::comparison() {
     std::vector<Comparison> comparisons;
     operands.push_back(sum());
     constexpr std::pair<std::string_view, Comparison> signs[] = {
-        {"==", Comparison::equal}, {"!=", Comparison::different},     {"<", Comparison::less},
+        {"==", Comparison::equal},  {"!=", Comparison::different},     {"<", Comparison::less},
         {">", Comparison::greater}, {"<=", Comparison::less_or_equal}, {">=", Comparison::greater_or_equal}};
     const auto read_operator = [&] {
         for (const auto& [sign, comparison] : signs)

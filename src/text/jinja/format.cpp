@@ -41,7 +41,8 @@ std::string padded(std::string_view body, const Layout& layout, char align) {
 }
 
 /// Sign, then zeros or blanks as the layout wants them, then digits.
-std::string laid_out_number(bool negative, std::string_view prefix, std::string digits, const Layout& layout) {
+std::string laid_out_number(bool negative, std::string_view prefix, std::string digits,
+                            const Layout& layout) {
     if (layout.thousands) {
         std::size_t whole = 0;
         while (whole < digits.size() && digits[whole] >= '0' && digits[whole] <= '9') ++whole;
@@ -133,11 +134,13 @@ std::string converted(Runtime& runtime, const Value& value, Layout layout) {
     const auto expect_number = [&] {
         if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
         if (!value.is_number())
-            runtime.fail(fmt::format("%{} format: a number is required, not {}", layout.type, type_name(value)));
+            runtime.fail(
+                fmt::format("%{} format: a number is required, not {}", layout.type, type_name(value)));
     };
     switch (layout.type) {
         case 's':
-            return padded(cut(text_of(runtime, value), layout.precision), layout, layout.align ? layout.align : '>');
+            return padded(cut(text_of(runtime, value), layout.precision), layout,
+                          layout.align ? layout.align : '>');
         case 'r':
             return padded(cut(representation(runtime, value), layout.precision), layout,
                           layout.align ? layout.align : '>');
@@ -156,7 +159,8 @@ std::string converted(Runtime& runtime, const Value& value, Layout layout) {
         case 'X':
         case 'o':
             if (!value.is_whole())
-                runtime.fail(fmt::format("%{} format: an integer is required, not {}", layout.type, type_name(value)));
+                runtime.fail(
+                    fmt::format("%{} format: an integer is required, not {}", layout.type, type_name(value)));
             return laid_out_integer(value.whole(), layout);
         case 'e':
         case 'E':
@@ -244,7 +248,8 @@ std::string laid_out(Runtime& runtime, const Value& value, std::string_view text
     constexpr std::string_view whole_types = "dxXob";
     if (value.is_whole() && (layout.type == 0 || whole_types.find(layout.type) != std::string_view::npos))
         return laid_out_integer(value.whole(), layout);
-    runtime.fail(fmt::format("unsupported format {} for a value of type '{}'", quoted(text), type_name(value)));
+    runtime.fail(
+        fmt::format("unsupported format {} for a value of type '{}'", quoted(text), type_name(value)));
 }
 
 /// The fields of one "{…}".
@@ -253,7 +258,8 @@ struct Field {
     char conversion = 0;
 };
 
-Value field_value(Runtime& runtime, std::string_view name, const Arguments& arguments, std::size_t& automatic) {
+Value field_value(Runtime& runtime, std::string_view name, const Arguments& arguments,
+                  std::size_t& automatic) {
     const std::size_t end = std::min(name.find_first_of(".["), name.size());
     const std::string_view first = name.substr(0, end);
     Value value;
@@ -278,9 +284,9 @@ Value field_value(Runtime& runtime, std::string_view name, const Arguments& argu
             if (stop == std::string_view::npos) runtime.fail("Missing ']' in format string");
             const std::string_view key = name.substr(at + 1, stop - at - 1);
             std::size_t begin = 0;
-            const Value index = all_digits(key)
-                                    ? Value::integer(static_cast<std::int64_t>(read_size(runtime, key, begin)))
-                                    : runtime.text(std::string(key));
+            const Value index =
+                all_digits(key) ? Value::integer(static_cast<std::int64_t>(read_size(runtime, key, begin)))
+                                : runtime.text(std::string(key));
             value = item(runtime, value, index);
             at = stop + 1;
         }

@@ -32,7 +32,8 @@ Value MacroObject::field(Runtime& runtime, const Value&, std::string_view name) 
     if (name == "catch_varargs") return Value::boolean(definition->macro.varargs_slot >= 0);
     if (name != "arguments") return {};
     std::vector<Value> names;
-    for (const std::string& parameter : definition->macro.parameters) names.push_back(runtime.text(parameter));
+    for (const std::string& parameter : definition->macro.parameters)
+        names.push_back(runtime.text(parameter));
     return runtime.tuple(std::move(names));
 }
 
@@ -44,14 +45,14 @@ std::string Interpreter::run(const SyntaxTree& tree) {
     return std::move(output_);
 }
 
-Value& Interpreter::slot(Activation& activation, const Variable& variable) {
+Value& Interpreter::slot(Activation& activation, const Place& place) {
     Activation* at = &activation;
-    for (int i = 0; i < variable.hops; ++i) at = at->outer;
-    return at->slots[static_cast<std::size_t>(variable.slot)];
+    for (int i = 0; i < place.hops; ++i) at = at->outer;
+    return at->slots[static_cast<std::size_t>(place.slot)];
 }
 
-Value Interpreter::load(Activation& activation, const Variable& variable, std::string_view name) {
-    const Value value = slot(activation, variable);
+Value Interpreter::load(Activation& activation, const Place& place, std::string_view name) {
+    const Value value = slot(activation, place);
     return value.is_missing() ? runtime_.undefined(fmt::format("'{}' is undefined", name)) : value;
 }
 
@@ -128,7 +129,7 @@ Interpreter::Flow Interpreter::statement(const Statement& s, Activation& activat
             return body(s.body, activation);
         }
         case StatementKind::macro:
-            slot(activation, s.variable) = make_macro(s, activation);
+            slot(activation, s.place) = make_macro(s, activation);
             return Flow::on;
         case StatementKind::call_block: {
             const Value caller = make_macro(s, activation);
@@ -219,18 +220,19 @@ Value Interpreter::make_macro(const Statement& s, Activation& activation) {
 }
 
 void Interpreter::expect_namespaces(const Expression& target, Activation& activation) {
-    if (target.kind == ExpressionKind::namespace_target && !slot(activation, target.variable).is(Kind::name_space))
+    if (target.kind == ExpressionKind::namespace_target &&
+        !slot(activation, target.place).is(Kind::name_space))
         runtime_.fail("cannot assign attribute on non-namespace object");
     for (const ExpressionPointer& part : target.parts) expect_namespaces(*part, activation);
 }
 
 void Interpreter::assign(const Expression& target, Activation& activation, const Value& value) {
     if (target.kind == ExpressionKind::name) {
-        slot(activation, target.variable) = value;
+        slot(activation, target.place) = value;
         return;
     }
     if (target.kind == ExpressionKind::namespace_target) {
-        const Value space = slot(activation, target.variable);
+        const Value space = slot(activation, target.place);
         if (!space.is(Kind::name_space)) runtime_.fail("cannot assign attribute on non-namespace object");
         set_entry(runtime_, *space.as<NamespaceObject>().attributes, runtime_.text(target.attribute), value);
         return;
@@ -244,7 +246,7 @@ void Interpreter::assign(const Expression& target, Activation& activation, const
 Value Interpreter::evaluate(const Expression& e, Activation& activation) {
     runtime_.step();
     if (e.kind == ExpressionKind::constant) return e.constant;
-    if (e.kind == ExpressionKind::name) return load(activation, e.variable, e.name);
+    if (e.kind == ExpressionKind::name) return load(activation, e.place, e.name);
     const Runtime::Level level(runtime_);
     runtime_.at_line(e.line);
     return evaluate_kind(e, activation);
@@ -326,7 +328,8 @@ Value Interpreter::evaluate_kind(const Expression& e, Activation& activation) {
             if (truth(part(0))) return part(1);
             if (e.parts[2]) return part(2);
             return runtime_.undefined(fmt::format(
-                "the inline if-expression on line {} evaluated to false and no else section was defined", e.line));
+                "the inline if-expression on line {} evaluated to false and no else section was defined",
+                e.line));
         }
         default:
             runtime_.fail("this expression has no value");
@@ -490,11 +493,13 @@ Value Interpreter::invoke_macro(const MacroObject& macro, const Arguments& argum
         for (const auto& [name, value] : named) set_entry(runtime_, rest, runtime_.text(name), value);
         at(parts.kwargs_slot) = {Kind::dict, &rest};
     } else if (!named.empty()) {
-        runtime_.fail(fmt::format("macro '{}' takes no keyword argument '{}'", parts.name, named.front().first));
+        runtime_.fail(
+            fmt::format("macro '{}' takes no keyword argument '{}'", parts.name, named.front().first));
     }
     if (parts.varargs_slot >= 0) {
         std::vector<Value> rest;
-        for (std::size_t i = count; i < arguments.positional.size(); ++i) rest.push_back(arguments.positional[i]);
+        for (std::size_t i = count; i < arguments.positional.size(); ++i)
+            rest.push_back(arguments.positional[i]);
         at(parts.varargs_slot) = runtime_.tuple(std::move(rest));
     } else if (arguments.positional.size() > count) {
         runtime_.fail(fmt::format("macro '{}' takes not more than {} argument(s)", parts.name, count));

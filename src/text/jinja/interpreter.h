@@ -72,8 +72,8 @@ class Interpreter {
     void expect_namespaces(const Expression& target, Activation& activation);
     Value make_macro(const Statement& s, Activation& activation);
 
-    Value& slot(Activation& activation, const Variable& variable);
-    Value load(Activation& activation, const Variable& variable, std::string_view name);
+    Value& slot(Activation& activation, const Place& place);
+    Value load(Activation& activation, const Place& place, std::string_view name);
 
     Runtime& runtime_;
     const Limits& limits_;

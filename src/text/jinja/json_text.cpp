@@ -33,9 +33,10 @@ void write_string(std::string& out, std::string_view text, bool ascii) {
         else if (static_cast<unsigned char>(c) < 0x20 || (ascii && c == 0x7F))
             out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
         else if (ascii && character.code_point >= 0x10000)
-            out += fmt::format("\\u{:04x}\\u{:04x}",
-                               0xD800 + ((static_cast<std::uint32_t>(character.code_point) - 0x10000) >> 10),
-                               0xDC00 + ((static_cast<std::uint32_t>(character.code_point) - 0x10000) & 0x3FF));
+            out +=
+                fmt::format("\\u{:04x}\\u{:04x}",
+                            0xD800 + ((static_cast<std::uint32_t>(character.code_point) - 0x10000) >> 10),
+                            0xDC00 + ((static_cast<std::uint32_t>(character.code_point) - 0x10000) & 0x3FF));
         else if (ascii && character.code_point >= 0x80)
             out += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(character.code_point));
         else
@@ -143,8 +144,7 @@ class JsonWriter {
         if (key.is_none()) return "null";
         if (key.is(Kind::boolean)) return key.as_bool() ? "true" : "false";
         if (key.is_number()) return number_text(key);
-        runtime_.fail(
-            fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
+        runtime_.fail(fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
     }
 
     Runtime& runtime_;

@@ -24,8 +24,8 @@ Value method_of(Runtime& runtime, const Value& self, MethodFunction function) {
 
 }  // namespace
 
-void LoopObject::begin(Runtime& runtime, const Value& source, const Statement& statement, Interpreter& interpreter,
-                       Activation& activation) {
+void LoopObject::begin(Runtime& runtime, const Value& source, const Statement& statement,
+                       Interpreter& interpreter, Activation& activation) {
     statement_ = &statement;
     interpreter_ = &interpreter;
     activation_ = &activation;

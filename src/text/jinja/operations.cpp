@@ -357,7 +357,7 @@ bool ordered(Runtime& runtime, const Value& left, const Value& right, Order orde
     if (left.is_number() && right.is_number()) return in_order(compare_numbers(left, right), order);
     if (left.is_text() && right.is_text()) {
         runtime.step(std::min(left.text().size(), right.text().size()) / 64);
-        return in_order(left.text().compare(right.text()) < 0     ? -1
+        return in_order(left.text().compare(right.text()) < 0   ? -1
                         : left.text().compare(right.text()) > 0 ? 1
                                                                 : 0,
                         order);
@@ -377,7 +377,8 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
     runtime.step();
     if (container.is_text()) {
         if (!item.is_text())
-            runtime.fail(fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
+            runtime.fail(
+                fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
         runtime.step(container.text().size() / 32);
         return container.text().find(item.text()) != std::string::npos;
     }
@@ -428,8 +429,7 @@ Value arithmetic(Runtime& runtime, Arithmetic operation, const Value& left, cons
 Value negated(Runtime& runtime, const Value& value) {
     if (value.is_undefined()) fail_undefined(runtime, value);
     if (value.is(Kind::real)) return Value::real(-value.number());
-    if (!value.is_whole())
-        runtime.fail(fmt::format("bad operand type for unary -: '{}'", type_name(value)));
+    if (!value.is_whole()) runtime.fail(fmt::format("bad operand type for unary -: '{}'", type_name(value)));
     return whole_arithmetic(runtime, Arithmetic::subtract, 0, value.whole());
 }
 
@@ -593,9 +593,11 @@ Value sliced(Runtime& runtime, const Value& value, const Value& start, const Val
 
     std::vector<std::size_t> wanted;
     if (by > 0)
-        for (std::int64_t i = from; i < to; i += std::min(by, size)) wanted.push_back(static_cast<std::size_t>(i));
+        for (std::int64_t i = from; i < to; i += std::min(by, size))
+            wanted.push_back(static_cast<std::size_t>(i));
     else
-        for (std::int64_t i = from; i > to; i += std::max(by, -size)) wanted.push_back(static_cast<std::size_t>(i));
+        for (std::int64_t i = from; i > to; i += std::max(by, -size))
+            wanted.push_back(static_cast<std::size_t>(i));
     runtime.step(wanted.size() / 8);
 
     if (text) {

@@ -48,7 +48,8 @@ class TemplateParser {
             } else {
                 in_.expect(TokenKind::block_begin);
                 const Token& tag = in_.current();
-                if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return tag.is_name(end); }))
+                if (std::any_of(ends.begin(), ends.end(),
+                                [&](std::string_view end) { return tag.is_name(end); }))
                     return statements;
                 statement(statements);
                 in_.expect(TokenKind::block_end);
@@ -176,7 +177,8 @@ class TemplateParser {
         while (!in_.current().is_sign(")")) {
             if (!macro.parameters.empty()) in_.expect_sign(",");
             const Token parameter = in_.expect(TokenKind::name);
-            if (std::find(macro.parameters.begin(), macro.parameters.end(), parameter.text) != macro.parameters.end())
+            if (std::find(macro.parameters.begin(), macro.parameters.end(), parameter.text) !=
+                macro.parameters.end())
                 in_.fail(fmt::format("two parameters are named '{}'", parameter.text), parameter.line);
             macro.parameters.push_back(parameter.text);
             if (in_.skip_sign("="))

@@ -132,8 +132,9 @@ Value filter_map(Runtime& runtime, const Value& value, const Arguments& argument
     if (arguments.positional.empty()) {
         Value path, otherwise;
         for (const auto& [name, given] : arguments.named)
-            (name == "attribute" ? path : name == "default" ? otherwise : (wrong_arguments(runtime, "map"), path)) =
-                given;
+            (name == "attribute" ? path
+             : name == "default" ? otherwise
+                                 : (wrong_arguments(runtime, "map"), path)) = given;
         if (path.is_missing()) runtime.fail("map requires a filter argument");
         const AttributePath attribute(runtime, path, otherwise);
         for (const Value& part : items_of(runtime, value)) results.push_back(attribute.of(part));

@@ -22,7 +22,8 @@ Value value_of(Runtime& runtime, const Json& json) {
         case Json::value_t::number_integer:
             return Value::integer(json.get<std::int64_t>());
         case Json::value_t::number_unsigned:
-            if (json.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+            if (json.get<std::uint64_t>() >
+                static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
                 runtime.fail(fmt::format("the conversation has an integer that does not fit into 64 bits: {}",
                                          json.get<std::uint64_t>()));
             return Value::integer(json.get<std::int64_t>());
@@ -63,7 +64,7 @@ Span span_of(std::string_view text, const Generated& generated) {
 Template::Template(std::string_view source, std::string name)
     : name_(std::move(name)), tree_(parse_template(source, name_)) {}
 
-Rendered Template::render(const Json& variables, std::chrono::system_clock::time_point now,
+Rendered Template::render(std::span<const Variable> variables, std::chrono::system_clock::time_point now,
                           const Limits& limits) const {
     Runtime runtime(name_, limits, now);
     std::unordered_map<std::string, Value> context;
@@ -72,7 +73,7 @@ Rendered Template::render(const Json& variables, std::chrono::system_clock::time
         function.function = global.function;
         context[std::string(global.name)] = {Kind::function, &function};
     }
-    for (const auto& [key, value] : variables.items()) context[key] = value_of(runtime, value);
+    for (const auto& [key, value] : variables) context[key] = value_of(runtime, *value);
     Interpreter interpreter(runtime, limits, std::move(context));
     Rendered rendered;
     rendered.text = interpreter.run(tree_);

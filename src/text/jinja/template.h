@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,9 @@ struct Span {
     bool operator==(const Span&) const = default;
 };
 
+/// A name and the value that the template sees under it.
+using Variable = std::pair<std::string, const Json*>;
+
 struct Rendered {
     std::string text;
     /// What stands in {% generation %} blocks, in the order in which the blocks ended.
@@ -35,9 +39,9 @@ class Template {
     /// Whether it has {% generation %} blocks.
     bool has_generation() const { return tree_.has_generation; }
 
-    /// Renders with the given variables, an object. Error, with the line, if the template fails, refuses
-    /// (raise_exception) or exceeds a limit.
-    Rendered render(const Json& variables, std::chrono::system_clock::time_point now,
+    /// Renders with the given variables; of two with one name the later counts. Error, with the line, if the
+    /// template fails, refuses (raise_exception) or exceeds a limit.
+    Rendered render(std::span<const Variable> variables, std::chrono::system_clock::time_point now,
                     const Limits& limits = {}) const;
 
   private:

@@ -17,7 +17,8 @@ namespace drover::jinja {
 namespace {
 
 /// The method of str with that name, on str(value).
-Value call_text_method(Runtime& runtime, const Value& value, std::string_view name, const Arguments& arguments) {
+Value call_text_method(Runtime& runtime, const Value& value, std::string_view name,
+                       const Arguments& arguments) {
     return text_method(name)(runtime, as_text(runtime, value), arguments);
 }
 
@@ -42,7 +43,8 @@ Value filter_center(Runtime& runtime, const Value& value, const Arguments& argum
 }
 
 Value filter_replace(Runtime& runtime, const Value& value, const Arguments& arguments) {
-    const auto [old, replacement, count] = bound<3>(runtime, "replace", arguments, {"old", "new", "count"}, 2);
+    const auto [old, replacement, count] =
+        bound<3>(runtime, "replace", arguments, {"old", "new", "count"}, 2);
     Arguments given;
     given.positional = {as_text(runtime, old), as_text(runtime, replacement)};
     if (!count.is_missing() && !count.is_none()) given.positional.push_back(count);
@@ -251,7 +253,8 @@ Value filter_int(Runtime& runtime, const Value& value, const Arguments& argument
     if (value.is(Kind::real)) return truncated(value.number(), whole) ? Value::integer(whole) : fallback;
     if (!value.is_text()) return fallback;
     const std::int64_t radix = base.is_missing() ? 10 : expect_integer(runtime, base, "the base");
-    if (radix != 10 && radix != 2 && radix != 8 && radix != 16) runtime.fail("int knows the bases 2, 8, 10 and 16");
+    if (radix != 10 && radix != 2 && radix != 8 && radix != 16)
+        runtime.fail("int knows the bases 2, 8, 10 and 16");
     std::string digits = plain_digits(value.text());
     if (radix != 10) {
         const std::size_t sign = digits.starts_with('-') ? 1 : 0;
@@ -276,7 +279,8 @@ Value filter_float(Runtime& runtime, const Value& value, const Arguments& argume
 
 Value filter_round(Runtime& runtime, const Value& value, const Arguments& arguments) {
     const auto [precision, method] = bound<2>(runtime, "round", arguments, {"precision", "method"}, 0);
-    const std::int64_t digits = precision.is_missing() ? 0 : expect_integer(runtime, precision, "the precision");
+    const std::int64_t digits =
+        precision.is_missing() ? 0 : expect_integer(runtime, precision, "the precision");
     if (digits < 0 || digits > 300) runtime.fail("round wants a precision from 0 to 300");
     if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
     if (!value.is_number()) runtime.fail(fmt::format("type {} cannot be rounded", type_name(value)));
@@ -294,18 +298,30 @@ Value filter_round(Runtime& runtime, const Value& value, const Arguments& argume
 
 std::vector<Named<Filter>> text_filters() {
     return {
-        {"abs", filter_abs},         {"attr", filter_attr},
-        {"capitalize", filter_capitalize}, {"center", filter_center},
-        {"d", filter_default},       {"default", filter_default},
-        {"e", filter_escape},        {"escape", filter_escape},
-        {"float", filter_float},     {"forceescape", filter_forceescape},
-        {"format", filter_format},   {"indent", filter_indent},
-        {"int", filter_int},         {"lower", filter_lower},
-        {"replace", filter_replace}, {"round", filter_round},
-        {"safe", filter_safe},       {"string", filter_string},
-        {"title", filter_title},     {"tojson", filter_tojson},
-        {"trim", filter_trim},       {"truncate", filter_truncate},
-        {"upper", filter_upper},     {"wordcount", filter_wordcount},
+        {"abs", filter_abs},
+        {"attr", filter_attr},
+        {"capitalize", filter_capitalize},
+        {"center", filter_center},
+        {"d", filter_default},
+        {"default", filter_default},
+        {"e", filter_escape},
+        {"escape", filter_escape},
+        {"float", filter_float},
+        {"forceescape", filter_forceescape},
+        {"format", filter_format},
+        {"indent", filter_indent},
+        {"int", filter_int},
+        {"lower", filter_lower},
+        {"replace", filter_replace},
+        {"round", filter_round},
+        {"safe", filter_safe},
+        {"string", filter_string},
+        {"title", filter_title},
+        {"tojson", filter_tojson},
+        {"trim", filter_trim},
+        {"truncate", filter_truncate},
+        {"upper", filter_upper},
+        {"wordcount", filter_wordcount},
     };
 }
 

@@ -58,7 +58,8 @@ Value split(Runtime& runtime, const Value& self, const Arguments& arguments) {
     const std::string_view text = self.text();
     runtime.step(text.size() / 16);
     if (separator.is_missing() || separator.is_none())
-        return texts(runtime, self, from_right ? split_at_spaces_from_right(text, cuts) : split_at_spaces(text, cuts));
+        return texts(runtime, self,
+                     from_right ? split_at_spaces_from_right(text, cuts) : split_at_spaces(text, cuts));
     const std::string& at = expect_text(runtime, separator, "the separator of str.split");
     if (at.empty()) runtime.fail("empty separator");
     std::vector<std::string_view> parts;
@@ -143,9 +144,9 @@ Value find(Runtime& runtime, const Value& self, const Arguments& arguments) {
     const std::string& sub = expect_text(runtime, wanted, "the argument of str.find");
     const Window part = window(runtime, self, start, end);
     runtime.step(part.text.size() / 16);
-    const std::size_t found = !part.valid    ? std::string_view::npos
+    const std::size_t found = !part.valid  ? std::string_view::npos
                               : from_right ? part.text.rfind(sub)
-                                             : part.text.find(sub);
+                                           : part.text.find(sub);
     if (found != std::string_view::npos) {
         const std::string_view before = std::string_view(self.text()).substr(0, part.begin + found);
         return Value::integer(static_cast<std::int64_t>(character_count(before)));
@@ -162,13 +163,15 @@ Value count(Runtime& runtime, const Value& self, const Arguments& arguments) {
     if (!part.valid) return Value::integer(0);
     if (sub.empty()) return Value::integer(static_cast<std::int64_t>(character_count(part.text)) + 1);
     std::int64_t found = 0;
-    for (std::size_t at = part.text.find(sub); at != std::string_view::npos; at = part.text.find(sub, at + sub.size()))
+    for (std::size_t at = part.text.find(sub); at != std::string_view::npos;
+         at = part.text.find(sub, at + sub.size()))
         ++found;
     return Value::integer(found);
 }
 
 Value replace(Runtime& runtime, const Value& self, const Arguments& arguments) {
-    const auto [old, replacement, limit] = bound<3>(runtime, "str.replace", arguments, {"old", "new", "count"}, 2);
+    const auto [old, replacement, limit] =
+        bound<3>(runtime, "str.replace", arguments, {"old", "new", "count"}, 2);
     const std::string& from = expect_text(runtime, old, "the first argument of str.replace");
     const std::string& to = expect_text(runtime, replacement, "the second argument of str.replace");
     std::size_t left = most_cuts(runtime, limit);
@@ -312,8 +315,8 @@ constexpr TextMethod methods[] = {
 }  // namespace
 
 MethodFunction text_method(std::string_view name) {
-    const auto* found =
-        std::find_if(std::begin(methods), std::end(methods), [&](const TextMethod& m) { return m.name == name; });
+    const auto* found = std::find_if(std::begin(methods), std::end(methods),
+                                     [&](const TextMethod& m) { return m.name == name; });
     return found == std::end(methods) ? nullptr : found->function;
 }
 

@@ -143,7 +143,8 @@ class Tokenizer {
         finish_tag(begin_size);
         const std::size_t begin = at_;
         const int first_line = line_;
-        for (std::size_t tag = text_.find("{%", begin); tag != std::string::npos; tag = text_.find("{%", tag + 1)) {
+        for (std::size_t tag = text_.find("{%", begin); tag != std::string::npos;
+             tag = text_.find("{%", tag + 1)) {
             at_ = tag;
             const std::size_t size = raw_tag("endraw", true);
             if (size == 0) continue;
@@ -192,8 +193,8 @@ class Tokenizer {
     /// Digits with single underscores between them; 0 if there are none.
     static std::size_t digits_at(std::string_view text, bool (*is)(char)) {
         std::size_t size = 0;
-        while (size < text.size() && (is(text[size]) || (size > 0 && text[size] == '_' && size + 1 < text.size() &&
-                                                         is(text[size + 1]))))
+        while (size < text.size() && (is(text[size]) || (size > 0 && text[size] == '_' &&
+                                                         size + 1 < text.size() && is(text[size + 1]))))
             ++size;
         return size;
     }
@@ -206,11 +207,13 @@ class Tokenizer {
         const bool after_dot = at_ > 0 && text_[at_ - 1] == '.';
         if (!after_dot) {
             if (size < from.size() && from[size] == '.')
-                if (const std::size_t fraction = digits_at(from.substr(size + 1), is_digit)) size += 1 + fraction;
+                if (const std::size_t fraction = digits_at(from.substr(size + 1), is_digit))
+                    size += 1 + fraction;
             if (size < from.size() && (from[size] | 0x20) == 'e') {
                 std::size_t exponent = size + 1;
                 if (exponent < from.size() && (from[exponent] == '+' || from[exponent] == '-')) ++exponent;
-                if (const std::size_t digits = exponent < from.size() ? digits_at(from.substr(exponent), is_digit) : 0)
+                if (const std::size_t digits =
+                        exponent < from.size() ? digits_at(from.substr(exponent), is_digit) : 0)
                     size = exponent + digits;
             }
         }
@@ -253,7 +256,8 @@ class Tokenizer {
         }
         const std::size_t size = prefix + digits_at(from.substr(prefix), is);
         const std::string digits = without_underscores(from.substr(prefix, size - prefix));
-        if (base == 10 && digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of('0') != std::string::npos)
+        if (base == 10 && digits.size() > 1 && digits[0] == '0' &&
+            digits.find_first_not_of('0') != std::string::npos)
             fail("a number begins with 0");
         std::int64_t value = 0;
         const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
@@ -344,7 +348,8 @@ class Tokenizer {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), code, 16);
         if (text.size() != digits || error != std::errc() || end != text.data() + digits)
             fail("a string has an escape without its digits");
-        if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) fail("a string has an escape that is no character");
+        if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
+            fail("a string has an escape that is no character");
         at += 1 + digits;
         return code;
     }
