@@ -198,7 +198,7 @@ void expect_defined_owner(Runtime& runtime, const Value& value) {
 Value no_such(Runtime& runtime, const Value& value, const Value& key) {
     if (key.is_text())
         return runtime.undefined(
-            fmt::format("'{}' has no attribute {}", object_name(value), quoted(key.text())));
+            fmt::format("'{}' has no attribute {}", object_name(value), python_quoted(key.text())));
     return runtime.undefined(
         fmt::format("{} has no element {}", object_name(value), representation(runtime, key)));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "text/jinja/arguments.h"
@@ -25,9 +26,12 @@ struct MethodObject : Object {
 /// A method of Python's str; null if there is none of that name.
 MethodFunction text_method(std::string_view name);
 
-/// What the interpreter adds: the fields of loops and macros. Missing if there is no such field.
+/// What the interpreter adds: loops and macros.
 struct ActiveObject : Object {
+    /// Missing if there is no such field.
     virtual Value field(Runtime& runtime, const Value& self, std::string_view name) = 0;
+    /// repr()
+    virtual std::string shown() = 0;
 };
 
 }  // namespace drover::jinja

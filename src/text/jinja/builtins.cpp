@@ -180,7 +180,7 @@ const Table<Filter>& filters() {
 }
 
 /// transformers' sandbox allows no longer ones.
-constexpr std::int64_t longest_range = 100'000;
+constexpr std::uint64_t longest_range = 100'000;
 
 Value make_range(Runtime& runtime, const Arguments& arguments) {
     const auto [first, second, third] = bound<3>(runtime, "range", arguments, {"start", "stop", "step"}, 1);
@@ -189,13 +189,15 @@ Value make_range(Runtime& runtime, const Arguments& arguments) {
     const std::int64_t stop = expect_integer(runtime, only_stop ? first : second, "the end of a range");
     const std::int64_t step = third.is_missing() ? 1 : expect_integer(runtime, third, "the step of a range");
     if (step == 0) runtime.fail("range() arg 3 must not be zero");
-    const __int128 distance =
-        step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
-    const __int128 stride = step > 0 ? step : -static_cast<__int128>(step);
-    const __int128 count = distance <= 0 ? 0 : (distance + stride - 1) / stride;
+    const auto bits = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
+    const std::uint64_t stride = step > 0 ? bits(step) : std::uint64_t{0} - bits(step);
+    std::uint64_t distance = 0;  // may exceed 63 bits
+    if (step > 0 ? stop > start : stop < start)
+        distance = step > 0 ? bits(stop) - bits(start) : bits(start) - bits(stop);
+    const std::uint64_t count = distance == 0 ? 0 : (distance - 1) / stride + 1;
     if (count > longest_range)
         runtime.fail("Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000)");
-    auto& range = runtime.make<RangeObject>(static_cast<std::size_t>(count) * sizeof(Value));
+    auto& range = runtime.make<RangeObject>(count * sizeof(Value));
     range.start = start;
     range.stop = stop;
     range.step = step;

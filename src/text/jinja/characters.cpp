@@ -329,7 +329,7 @@ bool is_identifier(std::string_view text) {
     });
 }
 
-std::string quoted(std::string_view text) {
+std::string python_quoted(std::string_view text) {
     const bool has_single = text.find('\'') != std::string_view::npos;
     const char quote = has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
     std::string result(1, quote);

@@ -48,6 +48,6 @@ bool is_ascii(std::string_view text);
 bool is_identifier(std::string_view text);
 
 /// repr() of a str.
-std::string quoted(std::string_view text);
+std::string python_quoted(std::string_view text);
 
 }  // namespace drover::jinja

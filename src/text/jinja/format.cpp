@@ -189,7 +189,7 @@ class PercentValues {
     Value named(std::string_view name) {
         if (!values_.is_dict()) runtime_.fail("format requires a mapping");
         const Value* value = values_.dict().find(name);
-        if (!value) runtime_.fail(fmt::format("the format has no value for {}", quoted(name)));
+        if (!value) runtime_.fail(fmt::format("the format has no value for {}", python_quoted(name)));
         return *value;
     }
     void expect_all_used() {
@@ -249,7 +249,7 @@ std::string laid_out(Runtime& runtime, const Value& value, std::string_view text
     if (value.is_whole() && (layout.type == 0 || whole_types.find(layout.type) != std::string_view::npos))
         return laid_out_integer(value.whole(), layout);
     runtime.fail(
-        fmt::format("unsupported format {} for a value of type '{}'", quoted(text), type_name(value)));
+        fmt::format("unsupported format {} for a value of type '{}'", python_quoted(text), type_name(value)));
 }
 
 /// The fields of one "{…}".
@@ -272,7 +272,8 @@ Value field_value(Runtime& runtime, std::string_view name, const Arguments& argu
     } else {
         for (const auto& [key, given] : arguments.named)
             if (key == first) value = given;
-        if (value.is_missing()) runtime.fail(fmt::format("the format has no value for {}", quoted(first)));
+        if (value.is_missing())
+            runtime.fail(fmt::format("the format has no value for {}", python_quoted(first)));
     }
     for (std::size_t at = end; at < name.size();) {
         if (name[at] == '.') {

@@ -37,6 +37,10 @@ Value MacroObject::field(Runtime& runtime, const Value&, std::string_view name) 
     return runtime.tuple(std::move(names));
 }
 
+std::string MacroObject::shown() {
+    return fmt::format("<Macro {}>", python_quoted(definition->macro.name));
+}
+
 std::string Interpreter::run(const SyntaxTree& tree) {
     auto& activation = runtime_.make<Activation>(static_cast<std::size_t>(tree.slot_count) * sizeof(Value));
     activation.slots.resize(static_cast<std::size_t>(tree.slot_count));

@@ -21,6 +21,7 @@ struct MacroObject : ActiveObject {
     const Statement* definition = nullptr;
     Activation* around = nullptr;
     Value field(Runtime& runtime, const Value& self, std::string_view name) override;
+    std::string shown() override;
 };
 
 /// Text that a {% generation %} block gave: it begins at a byte of the output and has so many characters.

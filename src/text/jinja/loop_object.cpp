@@ -1,5 +1,7 @@
 #include "text/jinja/loop_object.h"
 
+#include <fmt/format.h>
+
 #include "text/jinja/operations.h"
 
 namespace drover::jinja {
@@ -65,6 +67,10 @@ std::int64_t LoopObject::length() {
     if (!iterator_ && !statement_->condition) return static_cast<std::int64_t>(items_.size());
     for (Value item; pull(item);) ahead_.push_back(item);
     return index_ + 1 + static_cast<std::int64_t>(ahead_.size());
+}
+
+std::string LoopObject::shown() {
+    return fmt::format("<LoopContext {}/{}>", index_ + 1, length());
 }
 
 Value LoopObject::changed(Runtime& runtime, const Arguments& arguments) {

@@ -16,6 +16,7 @@ struct LoopObject : ActiveObject {
     /// Goes on to the next item; false if there is none.
     bool advance(Value& item);
     Value field(Runtime& runtime, const Value& self, std::string_view name) override;
+    std::string shown() override;
 
     Value changed(Runtime& runtime, const Arguments& arguments);
     std::int64_t index() const { return index_; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "text/jinja/attributes.h"
 #include "text/jinja/characters.h"
 #include "text/jinja/format.h"
 
@@ -500,7 +501,7 @@ std::string representation(Runtime& runtime, const Value& value) {
             return float_text(value.number());
         case Kind::text: {
             runtime.step(value.text().size() / 16);
-            std::string text = quoted(value.text());
+            std::string text = python_quoted(value.text());
             return value.as<TextObject>().markup ? fmt::format("Markup({})", text) : text;
         }
         case Kind::list:
@@ -524,6 +525,9 @@ std::string representation(Runtime& runtime, const Value& value) {
         case Kind::name_space:
             return fmt::format("<Namespace {}>",
                                dict_representation(runtime, *value.as<NamespaceObject>().attributes));
+        case Kind::loop:
+        case Kind::macro:
+            return value.as<ActiveObject>().shown();
         default:  // Python shows an address here
             return fmt::format("<{} object>", type_name(value));
     }

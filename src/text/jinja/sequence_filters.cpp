@@ -81,7 +81,7 @@ Value filter_first(Runtime& runtime, const Value& value, const Arguments& argume
 
 Value filter_last(Runtime& runtime, const Value& value, const Arguments& arguments) {
     expect_no_arguments(runtime, "last", arguments);
-    if (value.is(Kind::iterator) || value.is_undefined())
+    if (value.is(Kind::iterator))
         runtime.fail(fmt::format("'{}' object is not reversible", type_name(value)));
     const auto items = items_of(runtime, value);
     return items.empty() ? runtime.undefined("No last item, sequence was empty") : items.back();
@@ -144,7 +144,7 @@ Value filter_map(Runtime& runtime, const Value& value, const Arguments& argument
     if (items.empty()) return runtime.iterator({});
     const std::string& name = expect_text(runtime, arguments.positional[0], "the filter of map");
     const Filter filter = find_filter(name);
-    if (!filter) runtime.fail(fmt::format("No filter named {}", quoted(name)));
+    if (!filter) runtime.fail(fmt::format("No filter named {}", python_quoted(name)));
     const Runtime::Level level(runtime);
     Arguments rest = arguments;
     rest.positional.erase(rest.positional.begin());
@@ -177,7 +177,7 @@ Value filter_select(Runtime& runtime, const Value& value, const Arguments& argum
         const Value given = take();
         const std::string& name = expect_text(runtime, given, "the name of a test");
         test = find_test(name);
-        if (!test) runtime.fail(fmt::format("No test named {}", quoted(name)));
+        if (!test) runtime.fail(fmt::format("No test named {}", python_quoted(name)));
     }
     std::vector<Value> results;
     for (const Value& part : items) {

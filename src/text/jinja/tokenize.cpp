@@ -363,7 +363,7 @@ class Tokenizer {
         if (sign.empty() && one.find(text_[at_]) != std::string_view::npos) sign = rest().substr(0, 1);
         if (sign.empty()) {
             const std::size_t size = std::max(1u, decode_utf8(rest()).length);
-            fail(fmt::format("unexpected character {}", quoted(rest().substr(0, size))));
+            fail(fmt::format("unexpected character {}", python_quoted(rest().substr(0, size))));
         }
         const char c = sign.size() == 1 ? sign[0] : ' ';
         if (c == '(' || c == '[' || c == '{') {
