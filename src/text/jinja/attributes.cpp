@@ -191,10 +191,6 @@ Value python_item(Runtime& runtime, const Value& value, const Value& key) {
     return runtime.text(text.substr(offsets[index], offsets[index + 1] - offsets[index]));
 }
 
-void expect_defined_owner(Runtime& runtime, const Value& value) {
-    if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
-}
-
 Value no_such(Runtime& runtime, const Value& value, const Value& key) {
     if (key.is_text())
         return runtime.undefined(
@@ -207,7 +203,7 @@ Value no_such(Runtime& runtime, const Value& value, const Value& key) {
 
 Value attribute(Runtime& runtime, const Value& value, std::string_view name) {
     runtime.step();
-    expect_defined_owner(runtime, value);
+    expect_defined(runtime, value);
     const Value found = python_attribute(runtime, value, name);
     if (!found.is_missing()) return found;
     if (value.is_dict())
@@ -217,7 +213,7 @@ Value attribute(Runtime& runtime, const Value& value, std::string_view name) {
 
 Value item(Runtime& runtime, const Value& value, const Value& key) {
     runtime.step();
-    expect_defined_owner(runtime, value);
+    expect_defined(runtime, value);
     const Value found = python_item(runtime, value, key);
     if (!found.is_missing()) return found;
     if (key.is_text()) {

@@ -132,7 +132,7 @@ std::string cut(std::string_view text, std::optional<int> precision) {
 /// One conversion of "%": the value as its type letter wants it.
 std::string converted(Runtime& runtime, const Value& value, Layout layout) {
     const auto expect_number = [&] {
-        if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
+        expect_defined(runtime, value);
         if (!value.is_number())
             runtime.fail(
                 fmt::format("%{} format: a number is required, not {}", layout.type, type_name(value)));
@@ -193,7 +193,9 @@ class PercentValues {
         return *value;
     }
     void expect_all_used() {
-        if (values_.is_dict() || values_.is(Kind::list)) return;
+        // What has items by key may stay unused, as a dict.
+        if (values_.is_dict() || values_.is(Kind::list) || values_.is(Kind::range) || values_.is_undefined())
+            return;
         if (taken_ < (values_.is(Kind::tuple) ? values_.sequence().items.size() : 1))
             runtime_.fail("not all arguments converted during string formatting");
     }

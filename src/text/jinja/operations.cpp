@@ -12,16 +12,6 @@
 namespace drover::jinja {
 namespace {
 
-[[noreturn]] void fail_undefined(Runtime& runtime, const Value& value) {
-    runtime.fail(value.as<UndefinedObject>().message);
-}
-
-/// Fails if one of them is undefined: an undefined value can be printed and tested, not computed with.
-void expect_defined(Runtime& runtime, const Value& left, const Value& right) {
-    if (left.is_undefined()) fail_undefined(runtime, left);
-    if (right.is_undefined()) fail_undefined(runtime, right);
-}
-
 /// −1, 0, 1, and 2 where one is not a number. Exact: a long double holds every integer and every double.
 int compare_numbers(const Value& left, const Value& right) {
     const auto exact = [](const Value& value) {
@@ -73,145 +63,6 @@ bool equal_dicts(Runtime& runtime, const DictObject& left, const DictObject& rig
         if (!other || !equal(runtime, value, *other)) return false;
     }
     return true;
-}
-
-std::string_view sign_of(Arithmetic operation) {
-    constexpr std::string_view signs[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
-    return signs[static_cast<int>(operation)];
-}
-
-[[noreturn]] void fail_too_large(Runtime& runtime) {
-    runtime.fail("an integer does not fit into 64 bits");
-}
-
-Value whole_power(Runtime& runtime, std::int64_t base, std::int64_t exponent) {
-    if (exponent < 0) {
-        if (base == 0) runtime.fail("0.0 cannot be raised to a negative power");
-        return Value::real(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
-    }
-    std::int64_t result = 1;
-    while (exponent > 0) {
-        if ((exponent & 1) && __builtin_mul_overflow(result, base, &result)) fail_too_large(runtime);
-        exponent >>= 1;
-        if (exponent > 0 && __builtin_mul_overflow(base, base, &base)) fail_too_large(runtime);
-    }
-    return Value::integer(result);
-}
-
-Value whole_arithmetic(Runtime& runtime, Arithmetic operation, std::int64_t a, std::int64_t b) {
-    std::int64_t result = 0;
-    bool overflow = false;
-    switch (operation) {
-        case Arithmetic::add:
-            overflow = __builtin_add_overflow(a, b, &result);
-            break;
-        case Arithmetic::subtract:
-            overflow = __builtin_sub_overflow(a, b, &result);
-            break;
-        case Arithmetic::multiply:
-            overflow = __builtin_mul_overflow(a, b, &result);
-            break;
-        case Arithmetic::divide:
-            if (b == 0) runtime.fail("division by zero");
-            return Value::real(
-                static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b)));
-        case Arithmetic::floor_divide:
-        case Arithmetic::modulo: {
-            if (b == 0) runtime.fail("integer division or modulo by zero");
-            if (b == -1) {  // INT64_MIN / −1 overflows
-                if (operation == Arithmetic::modulo) return Value::integer(0);
-                overflow = __builtin_sub_overflow(std::int64_t{0}, a, &result);
-                break;
-            }
-            std::int64_t quotient = a / b, rest = a % b;
-            if (rest != 0 && (rest < 0) != (b < 0)) {
-                rest += b;
-                --quotient;
-            }
-            return Value::integer(operation == Arithmetic::modulo ? rest : quotient);
-        }
-        case Arithmetic::power:
-            return whole_power(runtime, a, b);
-    }
-    if (overflow) fail_too_large(runtime);
-    return Value::integer(result);
-}
-
-Value real_arithmetic(Runtime& runtime, Arithmetic operation, double a, double b) {
-    switch (operation) {
-        case Arithmetic::add:
-            return Value::real(a + b);
-        case Arithmetic::subtract:
-            return Value::real(a - b);
-        case Arithmetic::multiply:
-            return Value::real(a * b);
-        case Arithmetic::divide:
-            if (b == 0) runtime.fail("float division by zero");
-            return Value::real(a / b);
-        case Arithmetic::floor_divide:
-        case Arithmetic::modulo: {
-            if (b == 0) runtime.fail("float floor division or modulo by zero");
-            double rest = std::fmod(a, b);
-            double quotient = (a - rest) / b;
-            if (rest != 0) {
-                if ((b < 0) != (rest < 0)) {
-                    rest += b;
-                    quotient -= 1;
-                }
-            } else {
-                rest = std::copysign(0.0, b);
-            }
-            if (operation == Arithmetic::modulo) return Value::real(rest);
-            if (quotient == 0) return Value::real(std::copysign(0.0, a / b));
-            const double whole = std::floor(quotient);
-            return Value::real(quotient - whole > 0.5 ? whole + 1 : whole);
-        }
-        case Arithmetic::power: {
-            if (a == 0 && b < 0) runtime.fail("0.0 cannot be raised to a negative power");
-            const double result = std::pow(a, b);
-            if (std::isnan(result) && !std::isnan(a) && !std::isnan(b))
-                runtime.fail("a negative number has no power that is a fraction");
-            return Value::real(result);
-        }
-    }
-    return {};
-}
-
-Value repeated(Runtime& runtime, const Value& value, std::int64_t times) {
-    const std::size_t count = times < 0 ? 0 : static_cast<std::size_t>(times);
-    const auto expect_product = [&](std::size_t size, std::size_t unit) {
-        std::size_t bytes = 0;
-        if (__builtin_mul_overflow(size * unit, count, &bytes)) bytes = static_cast<std::size_t>(-1);
-        runtime.expect_room(bytes);
-        runtime.step(bytes / 64);
-    };
-    if (value.is_text()) {
-        expect_product(value.text().size(), 1);
-        std::string result;
-        result.reserve(value.text().size() * count);
-        for (std::size_t i = 0; i < count && !value.text().empty(); ++i) result += value.text();
-        return runtime.text(std::move(result), value.as<TextObject>().markup);
-    }
-    const std::vector<Value>& items = value.sequence().items;
-    expect_product(items.size(), sizeof(Value));
-    std::vector<Value> result;
-    for (std::size_t i = 0; i < count && !items.empty(); ++i)
-        result.insert(result.end(), items.begin(), items.end());
-    return runtime.sequence(value.kind(), std::move(result));
-}
-
-Value joined_texts(Runtime& runtime, const Value& left, const Value& right) {
-    const bool markup = left.as<TextObject>().markup || right.as<TextObject>().markup;
-    if (markup) {
-        const Value a = html_escaped(runtime, left), b = html_escaped(runtime, right);
-        return runtime.text(a.text() + b.text(), true);
-    }
-    runtime.expect_room(left.text().size() + right.text().size());
-    return runtime.text(left.text() + right.text());
-}
-
-bool is_list_or_tuple(const Value& value) {
-    return value.is(Kind::list) || value.is(Kind::tuple);
 }
 
 std::string joined_representations(Runtime& runtime, std::span<const Value> items) {
@@ -291,6 +142,10 @@ std::string object_name(const Value& value) {
     return value.is_none() ? "None" : fmt::format("{} object", type_name(value));
 }
 
+bool is_list_or_tuple(const Value& value) {
+    return value.is(Kind::list) || value.is(Kind::tuple);
+}
+
 bool truth(const Value& value) {
     switch (value.kind()) {
         case Kind::missing:
@@ -354,7 +209,8 @@ bool equal(Runtime& runtime, const Value& left, const Value& right) {
 bool ordered(Runtime& runtime, const Value& left, const Value& right, Order order) {
     runtime.step();
     const Runtime::Level level(runtime);
-    expect_defined(runtime, left, right);
+    expect_defined(runtime, left);
+    expect_defined(runtime, right);
     if (left.is_number() && right.is_number()) return in_order(compare_numbers(left, right), order);
     if (left.is_text() && right.is_text()) {
         runtime.step(std::min(left.text().size(), right.text().size()) / 64);
@@ -398,40 +254,6 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
     const std::span<const Value> items = items_of(runtime, container);
     return std::any_of(items.begin(), items.end(),
                        [&](const Value& value) { return equal(runtime, value, item); });
-}
-
-Value arithmetic(Runtime& runtime, Arithmetic operation, const Value& left, const Value& right) {
-    if (operation == Arithmetic::modulo && left.is_text()) return percent_formatted(runtime, left, right);
-    expect_defined(runtime, left, right);
-    if (left.is_whole() && right.is_whole())
-        return whole_arithmetic(runtime, operation, left.whole(), right.whole());
-    if (left.is_number() && right.is_number())
-        return real_arithmetic(runtime, operation, left.number(), right.number());
-    if (operation == Arithmetic::add) {
-        if (left.is_text() && right.is_text()) return joined_texts(runtime, left, right);
-        if (left.kind() == right.kind() && is_list_or_tuple(left)) {
-            std::vector<Value> items = left.sequence().items;
-            const auto& more = right.sequence().items;
-            runtime.step((items.size() + more.size()) / 4);
-            items.insert(items.end(), more.begin(), more.end());
-            return runtime.sequence(left.kind(), std::move(items));
-        }
-    }
-    if (operation == Arithmetic::multiply) {
-        if (right.is_whole() && (left.is_text() || is_list_or_tuple(left)))
-            return repeated(runtime, left, right.whole());
-        if (left.is_whole() && (right.is_text() || is_list_or_tuple(right)))
-            return repeated(runtime, right, left.whole());
-    }
-    runtime.fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", sign_of(operation),
-                             type_name(left), type_name(right)));
-}
-
-Value negated(Runtime& runtime, const Value& value) {
-    if (value.is_undefined()) fail_undefined(runtime, value);
-    if (value.is(Kind::real)) return Value::real(-value.number());
-    if (!value.is_whole()) runtime.fail(fmt::format("bad operand type for unary -: '{}'", type_name(value)));
-    return whole_arithmetic(runtime, Arithmetic::subtract, 0, value.whole());
 }
 
 std::optional<std::size_t> length_if_any(const Value& value) {
@@ -572,7 +394,7 @@ void set_entry(Runtime& runtime, DictObject& dict, const Value& key, const Value
 }
 
 Value sliced(Runtime& runtime, const Value& value, const Value& start, const Value& stop, const Value& step) {
-    if (value.is_undefined()) fail_undefined(runtime, value);
+    expect_defined(runtime, value);
     const bool text = value.is_text();
     if (!text && !is_list_or_tuple(value) && !value.is(Kind::range))
         runtime.fail(fmt::format("'{}' object cannot be sliced", type_name(value)));
@@ -642,6 +464,10 @@ Value html_escaped(Runtime& runtime, const Value& value) {
     return runtime.text(std::move(result), true);
 }
 
+void expect_defined(Runtime& runtime, const Value& value) {
+    if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
+}
+
 std::int64_t expect_integer(Runtime& runtime, const Value& value, std::string_view what) {
     if (!value.is_whole())
         runtime.fail(fmt::format("{} must be an integer, not '{}'", what, type_name(value)));
@@ -649,7 +475,7 @@ std::int64_t expect_integer(Runtime& runtime, const Value& value, std::string_vi
 }
 
 const std::string& expect_text(Runtime& runtime, const Value& value, std::string_view what) {
-    if (value.is_undefined()) fail_undefined(runtime, value);
+    expect_defined(runtime, value);
     if (!value.is_text()) runtime.fail(fmt::format("{} must be a text, not '{}'", what, type_name(value)));
     return value.text();
 }

@@ -17,6 +17,8 @@ std::string_view type_name(const Value& value);
 /// The type as Jinja's messages name it: "dict object", "None".
 std::string object_name(const Value& value);
 
+bool is_list_or_tuple(const Value& value);
+
 /// bool(value)
 bool truth(const Value& value);
 /// left == right
@@ -62,6 +64,8 @@ Value sliced(Runtime& runtime, const Value& value, const Value& start, const Val
 /// & < > ' " as HTML wants them; a text that is marked safe as it is.
 Value html_escaped(Runtime& runtime, const Value& value);
 
+/// Fails if the value is undefined: it can be printed, tested and gone through, and nothing else.
+void expect_defined(Runtime& runtime, const Value& value);
 /// The integer in `value`; fails, naming `what`, if it is none.
 std::int64_t expect_integer(Runtime& runtime, const Value& value, std::string_view what);
 /// The text in `value`; fails, naming `what`, if it is none.

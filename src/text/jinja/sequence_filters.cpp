@@ -203,7 +203,7 @@ Value filter_dictsort(Runtime& runtime, const Value& value, const Arguments& arg
         bound<3>(runtime, "dictsort", arguments, {"case_sensitive", "by", "reverse"}, 0);
     const std::string which = by.is_missing() ? "key" : expect_text(runtime, by, "the argument \"by\"");
     if (which != "key" && which != "value") runtime.fail("You can only sort by either \"key\" or \"value\"");
-    if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
+    expect_defined(runtime, value);
     if (!value.is_dict()) runtime.fail(fmt::format("'{}' object has no attribute 'items'", type_name(value)));
     std::vector<std::pair<Value, Value>> keyed;
     for (const auto& [key, member] : value.dict().entries) {
@@ -321,9 +321,10 @@ Value filter_groupby(Runtime& runtime, const Value& value, const Arguments& argu
     const auto [path, otherwise, case_sensitive] =
         bound<3>(runtime, "groupby", arguments, {"attribute", "default", "case_sensitive"}, 1);
     const AttributePath attribute(runtime, path, otherwise);
+    const bool keep_case = truth(case_sensitive);
     const auto key_of = [&](const Value& part) {
         const Value found = attribute.of(part);
-        return truth(case_sensitive) ? found : without_case(runtime, found);
+        return keep_case ? found : without_case(runtime, found);
     };
     std::vector<std::pair<Value, Value>> keyed;
     for (const Value& part : items_of(runtime, value)) keyed.emplace_back(key_of(part), part);

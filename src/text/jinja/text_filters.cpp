@@ -143,9 +143,9 @@ Value filter_truncate(Runtime& runtime, const Value& value, const Arguments& arg
     const Value mark = end.is_missing() ? runtime.text("...") : end;
     const auto mark_size = static_cast<std::int64_t>(character_count(expect_text(runtime, mark, "the end")));
     if (wanted < mark_size || spare < 0) runtime.fail("truncate needs a length of at least that of its end");
-    expect_text(runtime, value, "the text to truncate");
-    const auto size = static_cast<std::int64_t>(value.as<TextObject>().characters);
+    const auto size = static_cast<std::int64_t>(length(runtime, value));
     if (size <= spare || size - spare <= wanted) return value;
+    expect_text(runtime, value, "the text to truncate");
     std::string head = sliced(runtime, value, {}, Value::integer(wanted - mark_size), {}).text();
     if (!truth(kill))
         if (const std::size_t blank = head.rfind(' '); blank != std::string::npos) head.resize(blank);
@@ -248,7 +248,7 @@ Value filter_int(Runtime& runtime, const Value& value, const Arguments& argument
     const auto [otherwise, base] = bound<2>(runtime, "int", arguments, {"default", "base"}, 0);
     const Value fallback = otherwise.is_missing() ? Value::integer(0) : otherwise;
     std::int64_t whole = 0;
-    if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
+    expect_defined(runtime, value);
     if (value.is_whole()) return Value::integer(value.whole());
     if (value.is(Kind::real)) return truncated(value.number(), whole) ? Value::integer(whole) : fallback;
     if (!value.is_text()) return fallback;
@@ -270,7 +270,7 @@ Value filter_int(Runtime& runtime, const Value& value, const Arguments& argument
 
 Value filter_float(Runtime& runtime, const Value& value, const Arguments& arguments) {
     const auto [otherwise] = bound<1>(runtime, "float", arguments, {"default"}, 0);
-    if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
+    expect_defined(runtime, value);
     if (value.is_number()) return Value::real(value.number());
     double number = 0;
     if (value.is_text() && read_number(plain_digits(value.text()), number)) return Value::real(number);
@@ -282,7 +282,7 @@ Value filter_round(Runtime& runtime, const Value& value, const Arguments& argume
     const std::int64_t digits =
         precision.is_missing() ? 0 : expect_integer(runtime, precision, "the precision");
     if (digits < 0 || digits > 300) runtime.fail("round wants a precision from 0 to 300");
-    if (value.is_undefined()) runtime.fail(value.as<UndefinedObject>().message);
+    expect_defined(runtime, value);
     if (!value.is_number()) runtime.fail(fmt::format("type {} cannot be rounded", type_name(value)));
     const std::string how = method.is_missing() ? "common" : expect_text(runtime, method, "the method");
     if (how == "common")

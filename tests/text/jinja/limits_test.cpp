@@ -28,7 +28,6 @@ TEST(JinjaLimits, LoopsInLoops) {
         "start\n{% for a in range(9999) %}{% for b in range(9999) %}\n{% set c = a + b %}\n"
         "{% endfor %}{% endfor %}";
     expect_error([&] { rendered(source, small); }, {"test.jinja, line", "200,000 steps"});
-    expect_error([&] { rendered(source); }, {"test.jinja, line", "steps"});
 }
 
 TEST(JinjaLimits, TextsThatDouble) {
@@ -36,7 +35,6 @@ TEST(JinjaLimits, TextsThatDouble) {
         "{% set ns = namespace(s='abcdefgh') %}\n{% for i in range(99) %}\n"
         "{% set ns.s = ns.s ~ ns.s %}\n{% endfor %}{{ ns.s | length }}";
     expect_error([&] { rendered(source, small); }, {"test.jinja, line 3", "4.00 MiB of values"});
-    expect_error([&] { rendered(source); }, {"test.jinja, line 3", "of values"});
     for (const char* other :
          {"ns.s * 9999999999", "ns.s.replace('', ns.s)", "ns.s.join(ns.s | list)", "ns.s.ljust(99999999999)",
           "('%99999999d' % 1)", "[ns.s, ns.s] | string", "ns.s | indent(9999999999)"})
