@@ -108,6 +108,11 @@ Value cycler_reset(Runtime& runtime, const Value& self, const Arguments& argumen
 
 constexpr Method cycler_methods[] = {{"next", cycler_next}, {"reset", cycler_reset}};
 
+/// Names that every object of Python has, which the sandbox hides.
+bool is_internal(std::string_view name) {
+    return name.size() > 4 && name.starts_with("__") && name.ends_with("__");
+}
+
 /// Methods that change a list or a dict, which transformers' sandbox forbids.
 bool changes(const Value& value, std::string_view name) {
     constexpr std::string_view of_list[] = {"append", "clear", "pop",    "reverse",
@@ -121,8 +126,7 @@ bool changes(const Value& value, std::string_view name) {
 
 /// getattr(value, name); missing if Python has none.
 Value python_attribute(Runtime& runtime, const Value& value, std::string_view name) {
-    const bool internal = name.size() > 4 && name.starts_with("__") && name.ends_with("__");
-    if ((internal && !value.is(Kind::name_space)) || changes(value, name))
+    if ((is_internal(name) && !value.is(Kind::name_space)) || changes(value, name))
         return runtime.undefined(
             fmt::format("access to attribute '{}' of '{}' object is unsafe", name, type_name(value)));
     MethodFunction method = nullptr;
@@ -203,7 +207,7 @@ Value no_such(Runtime& runtime, const Value& value, const Value& key) {
 
 Value attribute(Runtime& runtime, const Value& value, std::string_view name) {
     runtime.step();
-    expect_defined(runtime, value);
+    if (!is_internal(name)) expect_defined(runtime, value);
     const Value found = python_attribute(runtime, value, name);
     if (!found.is_missing()) return found;
     if (value.is_dict())

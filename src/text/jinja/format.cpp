@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -77,7 +77,7 @@ std::string real_digits(double magnitude, const Layout& layout) {
             return fmt::format("{:.{}f}%", magnitude * 100, precision);
         default:
             return layout.precision ? fmt::format("{:.{}g}", magnitude, std::max(1, precision))
-                                    : float_text(magnitude);
+                                    : python_float(magnitude);
     }
 }
 
@@ -313,10 +313,6 @@ Field read_field(Runtime& runtime, std::string_view body) {
 }
 
 }  // namespace
-
-std::string float_text(double value) {
-    return python_float(value);
-}
 
 Value percent_formatted(Runtime& runtime, const Value& format, const Value& values) {
     const std::string& text = format.text();

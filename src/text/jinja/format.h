@@ -7,9 +7,6 @@
 
 namespace drover::jinja {
 
-/// repr() of a float.
-std::string float_text(double value);
-
 /// format % values, where `values` is a tuple, a dict or a single value.
 Value percent_formatted(Runtime& runtime, const Value& format, const Value& values);
 

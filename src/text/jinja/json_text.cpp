@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text/jinja/format.h"
+#include "core/python_text.h"
 #include "text/jinja/operations.h"
 #include "text/utf8.h"
 
@@ -51,7 +51,7 @@ std::string number_text(const Value& value) {
     const double number = value.number();
     if (std::isnan(number)) return "NaN";
     if (std::isinf(number)) return number < 0 ? "-Infinity" : "Infinity";
-    return float_text(number);
+    return python_float(number);
 }
 
 class JsonWriter {

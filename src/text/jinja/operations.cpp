@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/python_text.h"
 #include "text/jinja/attributes.h"
 #include "text/jinja/characters.h"
-#include "text/jinja/format.h"
 
 namespace drover::jinja {
 namespace {
@@ -320,7 +320,7 @@ std::string representation(Runtime& runtime, const Value& value) {
         case Kind::integer:
             return std::to_string(value.whole());
         case Kind::real:
-            return float_text(value.number());
+            return python_float(value.number());
         case Kind::text: {
             runtime.step(value.text().size() / 16);
             std::string text = python_quoted(value.text());

@@ -128,13 +128,14 @@ Value filter_join(Runtime& runtime, const Value& value, const Arguments& argumen
 }
 
 Value filter_map(Runtime& runtime, const Value& value, const Arguments& arguments) {
+    if (!truth(value)) return runtime.iterator({});  // also of none
     std::vector<Value> results;
     if (arguments.positional.empty()) {
         Value path, otherwise;
-        for (const auto& [name, given] : arguments.named)
-            (name == "attribute" ? path
-             : name == "default" ? otherwise
-                                 : (wrong_arguments(runtime, "map"), path)) = given;
+        for (const auto& [name, given] : arguments.named) {
+            if (name != "attribute" && name != "default") wrong_arguments(runtime, "map");
+            (name == "attribute" ? path : otherwise) = given;
+        }
         if (path.is_missing()) runtime.fail("map requires a filter argument");
         const AttributePath attribute(runtime, path, otherwise);
         for (const Value& part : items_of(runtime, value)) results.push_back(attribute.of(part));
@@ -158,6 +159,7 @@ Value filter_map(Runtime& runtime, const Value& value, const Arguments& argument
 /// select, reject, selectattr and rejectattr.
 template <bool wanted, bool by_attribute>
 Value filter_select(Runtime& runtime, const Value& value, const Arguments& arguments) {
+    if (!truth(value)) return runtime.iterator({});  // also of none
     Arguments rest = arguments;
     const auto take = [&] {
         const Value first = rest.positional.front();

@@ -1,6 +1,7 @@
 // Jinja's filters of texts, numbers and single values.
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -135,9 +136,9 @@ Value filter_indent(Runtime& runtime, const Value& value, const Arguments& argum
 }
 
 Value filter_truncate(Runtime& runtime, const Value& value, const Arguments& arguments) {
-    const auto [length, kill, end, leeway] =
+    const auto [longest, kill, end, leeway] =
         bound<4>(runtime, "truncate", arguments, {"length", "killwords", "end", "leeway"}, 0);
-    const std::int64_t wanted = length.is_missing() ? 255 : expect_integer(runtime, length, "the length");
+    const std::int64_t wanted = longest.is_missing() ? 255 : expect_integer(runtime, longest, "the length");
     const std::int64_t spare =
         leeway.is_missing() || leeway.is_none() ? 5 : expect_integer(runtime, leeway, "the leeway");
     const Value mark = end.is_missing() ? runtime.text("...") : end;

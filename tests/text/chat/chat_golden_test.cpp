@@ -81,39 +81,60 @@ class UtcZone {
     std::optional<std::string> before_;
 };
 
+struct Counts {
+    int texts = 0, refusals = 0, spans = 0;
+};
+
+/// Renders, and compares text and spans, or the refusal.
+void expect_result(const std::string& which, const std::string& source, const ChatInputs& inputs,
+                   const Json& expected, Counts& counts) {
+    try {
+        const RenderedChat chat = ChatTemplate(source, "test").render(inputs);
+        EXPECT_FALSE(expected.contains("error")) << which << " should fail: " << expected.dump();
+        EXPECT_EQ(chat.text, expected.value("text", "")) << which;
+        EXPECT_EQ(spans_of(chat), expected.value("spans", Json::array())) << which;
+        ++counts.texts;
+        counts.spans += chat.generated.empty() ? 0 : 1;
+    } catch (const Error& error) {
+        EXPECT_TRUE(expected.contains("error")) << which << ": " << error.what();
+        EXPECT_FALSE(error.remedy().empty()) << which;
+        const std::string message = refusal(expected.value("error", ""));
+        EXPECT_NE(error.cause().find(message), std::string::npos) << which << ": " << error.what();
+        ++counts.refusals;
+    }
+}
+
 TEST(ChatGolden, TextsSpansAndRefusalsAreThoseOfTransformers) {
     const UtcZone zone;
     const Json golden = read_compressed_json(golden_path("text/chat/rendered.json.gz"));
     const Json& conversations = golden.at("conversations");
-    int texts = 0, refusals = 0, spans = 0;
+    Counts counts;
     for (const auto& [name, results] : golden.at("results").items()) {
         const std::string source = read_text_file(golden_path("text/chat/templates/" + name + ".jinja"));
         ASSERT_EQ(results.size(), conversations.size());
         std::size_t at = 0;
-        for (const auto& [conversation, given] : conversations.items()) {
-            const Json& expected = results[at++];
-            const std::string which = name + " with " + conversation;
-            try {
-                const RenderedChat chat = ChatTemplate(source, name).render(inputs_of(given, golden));
-                EXPECT_FALSE(expected.contains("error")) << which << " should fail: " << expected.dump();
-                EXPECT_EQ(chat.text, expected.value("text", "")) << which;
-                EXPECT_EQ(spans_of(chat), expected.value("spans", Json::array())) << which;
-                ++texts;
-                spans += chat.generated.empty() ? 0 : 1;
-            } catch (const Error& error) {
-                EXPECT_TRUE(expected.contains("error")) << which << ": " << error.what();
-                EXPECT_FALSE(error.remedy().empty()) << which;
-                const std::string message = refusal(expected.value("error", ""));
-                EXPECT_NE(error.cause().find(message), std::string::npos) << which << ": " << error.what();
-                ++refusals;
-            }
-        }
+        for (const auto& [conversation, given] : conversations.items())
+            expect_result(name + " with " + conversation, source, inputs_of(given, golden), results[at++],
+                          counts);
     }
     EXPECT_GE(golden.at("results").size(), 40u);
     EXPECT_GE(conversations.size(), 30u);
-    EXPECT_GE(texts, 1200);
-    EXPECT_GE(refusals, 100);
-    EXPECT_GE(spans, 100);
+    EXPECT_GE(counts.texts, 1200);
+    EXPECT_GE(counts.refusals, 100);
+    EXPECT_GE(counts.spans, 100);
+}
+
+TEST(ChatGolden, SnippetsGiveWhatJinjaGives) {
+    const Json golden = read_compressed_json(golden_path("text/chat/rendered.json.gz"));
+    const ChatInputs inputs = inputs_of(golden.at("snippet_inputs"), golden);
+    const Json& snippets = golden.at("snippets");
+    Counts counts;
+    for (std::size_t i = 0; i < snippets.size(); ++i) {
+        const std::string source = snippets[i];
+        expect_result(source, source, inputs, golden.at("snippet_results").at(i), counts);
+    }
+    EXPECT_GE(counts.texts, 200);
+    EXPECT_GE(counts.refusals, 150);
 }
 
 }  // namespace
