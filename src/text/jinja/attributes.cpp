@@ -207,7 +207,7 @@ Value no_such(Runtime& runtime, const Value& value, const Value& key) {
 
 Value attribute(Runtime& runtime, const Value& value, std::string_view name) {
     runtime.step();
-    if (!is_internal(name)) expect_defined(runtime, value);
+    expect_defined(runtime, value);
     const Value found = python_attribute(runtime, value, name);
     if (!found.is_missing()) return found;
     if (value.is_dict())
