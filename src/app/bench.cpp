@@ -37,6 +37,7 @@ struct BenchOptions {
     std::int64_t steps = 8;
     std::int64_t layers = 0;  ///< 0: the config's number
     std::string init = "hf";
+    double targets = 1;  ///< share of the positions with a label
     bool fsdp = false;
     bool offload = false;
     bool comm_stats = false;
@@ -58,9 +59,11 @@ RunSettings bench_settings(const BenchOptions& options) {
     return settings;
 }
 
-/// Rows of uniformly random tokens. Steps cycle through them: a memorized batch has small gradients, on which
-/// a GPU draws less power and runs faster than in training.
-std::vector<Batch> random_batches(const BenchShape& shape, std::int64_t vocab_size) {
+/// Rows of uniformly random tokens, with labels at the end of each, like answers after questions. Steps cycle
+/// through them: a memorized batch has small gradients, on which a GPU draws less power and runs faster than
+/// in training.
+std::vector<Batch> random_batches(const BenchShape& shape, double targets, std::int64_t vocab_size) {
+    const auto unlabelled = shape.sequence - std::llround(targets * static_cast<double>(shape.sequence));
     constexpr int count = 4;
     TorchRng generator(seed);
     std::vector<Batch> batches;
@@ -68,16 +71,20 @@ std::vector<Batch> random_batches(const BenchShape& shape, std::int64_t vocab_si
         std::vector<std::int32_t> ids(static_cast<std::size_t>(shape.batch * shape.sequence));
         for (std::int32_t& id : ids)
             id = static_cast<std::int32_t>(generator.next32() % static_cast<std::uint32_t>(vocab_size));
-        batches.push_back(Batch::full_rows(shape.batch, shape.sequence, ids, ids));
+        std::vector<std::int32_t> labels = ids;
+        for (std::int64_t row = 0; row < shape.batch; ++row)
+            std::fill_n(labels.begin() + row * shape.sequence, unlabelled, no_label);
+        batches.push_back(Batch::full_rows(shape.batch, shape.sequence, std::move(ids), std::move(labels)));
     }
     return batches;
 }
 
 /// What the model must compute per token, as defined in --help: recomputed activations do not count.
-double flops_per_token(const ModelConfig& config, std::int64_t sequence) {
+double flops_per_token(const ModelConfig& config, std::int64_t sequence, double targets) {
     const double table =
         config.tie_word_embeddings ? 0 : static_cast<double>(config.vocab_size * config.hidden_size);
     double flops = 6 * (static_cast<double>(active_parameter_count(config)) - table);
+    flops -= 3 * (1 - targets) * head_flops(config);
     for (int block = 0; block < config.num_hidden_layers; ++block)
         flops += 3 * block_flops(config, block, sequence).attention;
     return flops;
@@ -165,6 +172,7 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"moe", options.moe},
             {"fsdp", options.fsdp},
             {"offload", options.offload},
+            {"targets", options.targets},
             {"steps", options.steps},
             {"device", backend.description()},
             {"parameters", engine.store().spec().parameter_count()},
@@ -205,14 +213,15 @@ void run_bench(const BenchOptions& options) {
         print_result("In the host's memory:\n{}", engine.host_memory_plan().table());
     engine.allocate();
     engine.initialize_weights(seed);
-    const std::vector<Batch> batches = random_batches(options.shape, config.vocab_size);
+    const std::vector<Batch> batches = random_batches(options.shape, options.targets, config.vocab_size);
     Measurements m = measure(engine, *backend, mesh, batches, options.steps);
     if (!std::isfinite(m.loss))
         throw Error(fmt::format("The loss became {} within {} steps.", m.loss, options.steps),
                     "Such a run measures nothing; use another config or dtype.");
 
     m.tokens_per_second = static_cast<double>(batches[0].tokens()) / m.step_seconds;
-    m.flops_per_second = m.tokens_per_second * flops_per_token(config, options.shape.sequence);
+    m.flops_per_second =
+        m.tokens_per_second * flops_per_token(config, options.shape.sequence, options.targets);
     m.mfu = m.flops_per_second / m.peaks.reference_flops(precision.parameters);
     const std::int64_t counted_steps = options.steps - warm_up_steps;
     if (options.shape.json) {
@@ -266,6 +275,11 @@ void add_bench_command(CLI::App& app) {
         ->check(CLI::IsMember({"hf", "counter"}));
     command->add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
         ->check(CLI::Range(0, 1 << 12));
+    command
+        ->add_option("--targets", options->targets,
+                     "share of the positions that have a label, those at the end of rows; the vocabulary's "
+                     "products are computed, and count as FLOP, for these alone")
+        ->check(CLI::Range(0.0, 1.0));
     command->add_flag("--offload", options->offload,
                       "the optimizer's state in the host's memory, as with --fsdp \"full_shard offload\"");
     CLI::Option* fsdp = command->add_flag(

@@ -79,9 +79,8 @@ class CausalLm {
     /// Fills loss() and argmax() without gradients, right after a forward.
     void evaluate_loss(Stream stream, const ChunkRun& run, const Watch& watch = {});
 
-    /// Per token of the last micro-batch: cross-entropy ([N] f32, 0 where there is no target) and the
-    /// likeliest token
-    /// ([N] i32).
+    /// Per token of the last micro-batch: cross-entropy ([N] f32, 0 where there is no target) and, after
+    /// evaluate_loss(), the likeliest next token ([N] i32, anything where there is no target).
     Tensor loss() const { return head_.loss; }
     Tensor argmax() const { return head_.argmax; }
 

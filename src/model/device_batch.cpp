@@ -8,6 +8,42 @@ namespace drover {
 
 static_assert(no_label == ignored_target, "a label is a target as it is");
 
+namespace {
+
+/// TargetRows on the host; empty where they do not pay.
+struct HostTargetRows {
+    std::vector<std::int32_t> tokens, targets, row_of_token;
+
+    explicit HostTargetRows(std::span<const std::int32_t> target_of /*[N]*/) {
+        const auto without = std::count(target_of.begin(), target_of.end(), no_label);
+        const std::int64_t rows = TargetRows::count(std::ssize(target_of) - without, std::ssize(target_of));
+        if (rows == 0) return;
+        tokens.assign(static_cast<std::size_t>(rows), -1);
+        targets.assign(static_cast<std::size_t>(rows), no_label);
+        row_of_token.assign(target_of.size(), -1);
+        std::size_t row = 0;
+        for (std::size_t token = 0; token < target_of.size(); ++token) {
+            if (target_of[token] == no_label) continue;
+            tokens[row] = static_cast<std::int32_t>(token);
+            targets[row] = target_of[token];
+            row_of_token[token] = static_cast<std::int32_t>(row++);
+        }
+    }
+};
+
+}  // namespace
+
+std::int64_t TargetRows::count(std::int64_t targets, std::int64_t tokens) {
+    // Steps of 64 rows, or more when there are more than 4096 tokens: a micro-batch's shape then has at most
+    // 64 values of R, and a device prepares its products for each only once. No target gives a step as well,
+    // so that the head has rows to make its weight's gradient from.
+    const std::int64_t step = 64 * std::max<std::int64_t>(1, (tokens + 4095) / 4096);
+    const std::int64_t rows = std::max(step, (targets + step - 1) / step * step);
+    // Rows that are trained as a whole, of eight tokens or more, lack only the target of their last token and
+    // must be computed as they always were.
+    return 8 * rows < 7 * tokens ? rows : 0;
+}
+
 void BatchBuffers::plan(Arena& arena, std::int64_t rows, std::int64_t row_length, int used_at_a_time) {
     longest_row_ = row_length;
     sets_ = std::vector<Set>(static_cast<std::size_t>(used_at_a_time) + 1);
@@ -68,8 +104,9 @@ DeviceBatch BatchBuffers::upload(Backend& backend, Stream stream, const Batch& b
         backend.copy(copies, from, to);
         return to;
     };
+    const std::vector<std::int32_t> target_of = batch.targets();
     DeviceBatch micro{.ids = put(ids, batch.ids),
-                      .targets = put(targets, batch.targets()),
+                      .targets = put(targets, target_of),
                       .positions = put(positions, batch.positions()),
                       .sequences = {.rows = batch.rows, .row_length = batch.row_length}};
     if (!batch.sequence_begin.empty()) {
@@ -80,6 +117,11 @@ DeviceBatch BatchBuffers::upload(Backend& backend, Stream stream, const Batch& b
         micro.sequences.begin = put(begin, batch.sequence_begin);
         micro.sequences.length = put(length, batch.sequence_length);
     }
+    const HostTargetRows with_target(target_of);
+    if (!with_target.tokens.empty())
+        micro.target_rows = {.tokens = put(row_tokens, with_target.tokens),
+                             .targets = put(row_targets, with_target.targets),
+                             .row_of_token = put(row_of_token, with_target.row_of_token)};
     set.copied->put(copies);
     set.copied->hold(stream);
     return micro;

@@ -19,6 +19,19 @@ struct TokenNoise {
     Tensor scalars;  ///< [StepScalar::count] f32, for the number of the update
 };
 
+/// The tokens with a target as the rows of a smaller matrix, in their order. R is their number, rounded up.
+struct TargetRows {
+    Tensor tokens;        ///< [R] i32: each row's token, −1 for a row that only fills up
+    Tensor targets;       ///< [R] i32: its target, ignored_target likewise
+    Tensor row_of_token;  ///< [N] i32: −1 for a token without a target
+
+    explicit operator bool() const { return static_cast<bool>(tokens); }
+
+    /// R for this many targets among N tokens, or 0 where rows of their own do not pay: from 7/8 of the
+    /// tokens on. Depends on nothing else, so all ranks that share a micro-batch decide alike.
+    static std::int64_t count(std::int64_t targets, std::int64_t tokens);
+};
+
 /// A micro-batch as the model's operations read it on the device.
 struct DeviceBatch {
     Tensor ids;        ///< [N] i32
@@ -26,6 +39,7 @@ struct DeviceBatch {
     Tensor positions;  ///< [N] i32
     Tensor counts;     ///< [N] i32: 0 for tokens in no sequence; absent when there are none
     Sequences sequences;
+    TargetRows target_rows{};           ///< absent where they do not pay
     std::optional<TokenNoise> noise{};  ///< absent in evaluation
 
     std::int64_t tokens() const { return sequences.tokens(); }
@@ -45,7 +59,18 @@ class BatchBuffers {
     DeviceBatch upload(Backend& backend, Stream stream, const Batch& batch, std::int64_t vocab_size);
 
   private:
-    enum Part { ids, targets, positions, counts, begin, length, parts };
+    enum Part {
+        ids,
+        targets,
+        positions,
+        counts,
+        begin,
+        length,
+        row_tokens,
+        row_targets,
+        row_of_token,
+        parts
+    };
     struct Set {
         std::array<Tensor, parts> on_device;  // each [largest N] i32
         std::array<Tensor, parts> staged;     // likewise, in staging memory

@@ -41,6 +41,8 @@ void HeadBuffers::plan_scratch(Arena& arena, const BlockShape& largest, const Pr
     for (Tensor* statistic : {&max, &sum_exp, &target_logit}) *statistic = make(DType::f32, {rows});
     if (parallel.axis().size() > 1) local_max = make(DType::f32, {rows});
     if (label_smoothing) logit_sum = make(DType::f32, {rows});
+    row_loss = make(DType::f32, {largest.tokens});
+    row_argmax = make(DType::i32, {largest.tokens});
 }
 
 HeadBuffers HeadBuffers::prefix(const BlockShape& shape) const {
@@ -62,16 +64,36 @@ void Head::norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& b
                  .eps = settings_.norm_eps});
 }
 
-Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::int64_t begin,
-                        std::int64_t rows, const Tensor& loss_scale) const {
+Head::Rows Head::rows_with_targets() const {
+    const Tensor normed = parallel_.enter(run_.stream, b_.normed, b_.gathered);  // [N,H]
+    const TargetRows& few = batch_.target_rows;
+    if (!few) return {normed, batch_.targets, b_.dnormed, b_.loss, b_.argmax};
+    const std::int64_t count = few.tokens.size(0);
+    const Tensor chosen = b_.dnormed.rows(0, count);  // [R,H]
+    run_(Embedding{.ids = few.tokens, .weight = normed, .y = chosen});
+    return {chosen, few.targets, normed.rows(0, count), b_.row_loss.rows(0, count),
+            b_.row_argmax.rows(0, count)};
+}
+
+void Head::to_tokens(const Tensor& x, const Tensor& y) const {
+    if (!batch_.target_rows) return;
+    // Rows are copied bit by bit, so ids may pass for floats.
+    const auto matrix = [](const Tensor& t) {
+        return t.rank() == 2 ? t : Tensor(t.raw(), DType::f32, {t.size(0), 1}, t.device());
+    };
+    run_(Embedding{.ids = batch_.target_rows.row_of_token, .weight = matrix(x), .y = matrix(y)});
+}
+
+Tensor Head::chunk_loss(const Rows& all, const Tensor& head_weight, std::int64_t begin, std::int64_t rows,
+                        const Tensor& loss_scale) const {
     const Tensor logits = b_.logits.rows(0, rows);  // [rows,V]
-    run_(Gemm::forward(normed.rows(begin, rows), head_weight, logits));
+    run_(Gemm::forward(all.normed.rows(begin, rows), head_weight, logits));
     const CrossEntropyStatistics statistics{.logits = logits,
-                                            .targets = batch_.targets.rows(begin, rows),
+                                            .targets = all.targets.rows(begin, rows),
                                             .max = b_.max.rows(0, rows),
                                             .sum_exp = b_.sum_exp.rows(0, rows),
                                             .target_logit = b_.target_logit.rows(0, rows),
-                                            .argmax = b_.argmax.rows(begin, rows),
+                                            .argmax = all.argmax.rows(begin, rows),
                                             .logit_sum = b_.logit_sum.first_rows(rows),
                                             .first_id = settings_.vocabulary.begin};
     run_(statistics);
@@ -81,7 +103,7 @@ Tensor Head::chunk_loss(const Tensor& normed, const Tensor& head_weight, std::in
                               .max = statistics.max,
                               .sum_exp = statistics.sum_exp,
                               .target_logit = statistics.target_logit,
-                              .loss = b_.loss.rows(begin, rows),
+                              .loss = all.loss.rows(begin, rows),
                               .scale = loss_scale,
                               .first_id = settings_.vocabulary.begin,
                               .smoothing = settings_.label_smoothing,
@@ -105,22 +127,27 @@ void Head::reduce_statistics(const Tensor& local_max, const CrossEntropyStatisti
 }
 
 void Head::evaluate(const Tensor& head_weight) const {
-    const Tensor normed = parallel_.enter(run_.stream, b_.normed, b_.gathered);  // [N,H]
-    const std::int64_t chunk = b_.logits.size(0);
-    for (std::int64_t begin = 0; begin < normed.size(0); begin += chunk)
-        chunk_loss(normed, head_weight, begin, std::min(chunk, normed.size(0) - begin), {});
+    const Rows all = rows_with_targets();
+    const std::int64_t chunk = b_.logits.size(0), count = all.targets.size(0);
+    for (std::int64_t begin = 0; begin < count; begin += chunk)
+        chunk_loss(all, head_weight, begin, std::min(chunk, count - begin), {});
+    to_tokens(all.loss, b_.loss);
+    to_tokens(all.argmax, b_.argmax);
 }
 
 void Head::loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weight, bool accumulate,
                              const Tensor& loss_scale) const {
-    const Tensor normed = parallel_.enter(run_.stream, b_.normed, b_.gathered);  // [N,H]
-    const std::int64_t chunk = b_.logits.size(0);
-    for (std::int64_t begin = 0; begin < normed.size(0); begin += chunk) {
-        const std::int64_t rows = std::min(chunk, normed.size(0) - begin);
-        const Tensor dlogits = chunk_loss(normed, head_weight, begin, rows, loss_scale);  // [rows,V]
-        run_(Gemm::weight_gradient(dlogits, normed.rows(begin, rows), dhead_weight, accumulate || begin > 0));
-        run_(Gemm::data_gradient(dlogits, head_weight, b_.dnormed.rows(begin, rows)));
+    const Rows all = rows_with_targets();
+    const std::int64_t chunk = b_.logits.size(0), count = all.targets.size(0);
+    for (std::int64_t begin = 0; begin < count; begin += chunk) {
+        const std::int64_t rows = std::min(chunk, count - begin);
+        const Tensor dlogits = chunk_loss(all, head_weight, begin, rows, loss_scale),  // [rows,V]
+            normed = all.normed.rows(begin, rows);
+        run_(Gemm::weight_gradient(dlogits, normed, dhead_weight, accumulate || begin > 0));
+        run_(Gemm::data_gradient(dlogits, head_weight, all.dnormed.rows(begin, rows)));
     }
+    to_tokens(all.loss, b_.loss);
+    to_tokens(all.dnormed, b_.dnormed);
 }
 
 void Head::norm_backward(const Tensor& norm_weight, const Tensor& dnorm_weight, bool accumulate,

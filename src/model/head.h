@@ -11,18 +11,21 @@
 namespace drover {
 
 /// Buffers of the head and the loss. Full logits never exist: the head works through the tokens in chunks of
-/// rows.
+/// rows. The plan is made before the data is known, so there is room for a target at every token. Where there
+/// are few (TargetRows), only their rows are computed, in the memory of dnormed and normed.
 struct HeadBuffers {
     Tensor residual;                    ///< [held,H], the final residual stream
     Tensor rstd;                        ///< [held] f32
-    Tensor normed;                      ///< [held,H]
-    Tensor gathered;                    ///< [N,H], when tokens are split
-    Tensor dnormed;                     ///< [N,H]
+    Tensor normed;                      ///< [held,H]; target rows leave their gradient here
+    Tensor gathered;                    ///< [N,H], when tokens are split; likewise
+    Tensor dnormed;                     ///< [N,H]; holds the target rows of normed until the end
     Tensor held_dnormed;                ///< [held,H], when tokens are split
     Tensor logits;                      ///< [chunk,V]
     Tensor max, sum_exp, target_logit;  ///< [chunk] f32
     Tensor local_max;                   ///< [chunk] f32, when the vocabulary is spread over ranks
     Tensor logit_sum;                   ///< [chunk] f32, with label smoothing
+    Tensor row_loss;                    ///< [N] f32, of target rows
+    Tensor row_argmax;                  ///< [N] i32, likewise
     Tensor loss;                        ///< [N] f32, kept until the micro-batch is done
     Tensor argmax;                      ///< [N] i32, likewise
 
@@ -56,11 +59,11 @@ class Head {
     /// Residual stream [held,H] plus the branch still to be added → buffers.residual and normed.
     void norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& branch) const;
 
-    /// Fills loss and argmax from normed, without gradients.
+    /// Fills loss and, for tokens with a target, argmax from normed, without gradients.
     void evaluate(const Tensor& head_weight) const;
 
-    /// Fills loss and argmax, writes the gradient of loss_scale · Σ loss with respect to the head's weight,
-    /// and leaves that with respect to normed in dnormed. `loss_scale` is [1] f32 on the device.
+    /// Fills loss, writes the gradient of loss_scale · Σ loss with respect to the head's weight, and leaves
+    /// that with respect to normed in dnormed. May overwrite normed. `loss_scale` is [1] f32 on the device.
     void loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weight, bool accumulate,
                            const Tensor& loss_scale) const;
 
@@ -69,8 +72,20 @@ class Head {
                        const Tensor& dresidual) const;
 
   private:
+    /// What the vocabulary projection works on: all R = N tokens, or the R target rows.
+    struct Rows {
+        Tensor normed;   ///< [R,H]
+        Tensor targets;  ///< [R] i32
+        Tensor dnormed;  ///< [R,H]
+        Tensor loss;     ///< [R] f32
+        Tensor argmax;   ///< [R] i32
+    };
+    Rows rows_with_targets() const;
+    /// y [N,…] = the row x [R,…] of every token, zeros for one without. Does nothing if all tokens are rows.
+    void to_tokens(const Tensor& x, const Tensor& y) const;
+
     /// Computes one chunk's logits and losses; with a scale, leaves the gradient in the returned logits.
-    Tensor chunk_loss(const Tensor& normed, const Tensor& head_weight, std::int64_t begin, std::int64_t rows,
+    Tensor chunk_loss(const Rows& all, const Tensor& head_weight, std::int64_t begin, std::int64_t rows,
                       const Tensor& loss_scale) const;
 
     /// Statistics of this rank's part of the vocabulary → of all of it.

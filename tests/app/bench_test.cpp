@@ -68,6 +68,31 @@ TEST_F(Bench, JsonHoldsTheMeasurements) {
     }
 }
 
+/// Of 2 × 256 positions 52 have a label, so the vocabulary's products have 64 rows instead of 512.
+TEST_F(Bench, TargetsAreTheShareOfPositionsWithALabel) {
+    const std::string run =
+        "bench --json --dtype float32 --batch 2 --seq 256 --steps 3 --threads 1 --model " + llama() +
+        " --targets ";
+    const auto product_flops = [](const Json& report) {
+        double flops = 0;
+        for (const Json& operation : report.at("operations"))
+            if (operation.at("name") == "gemm forward")
+                flops += 1e9 * operation.at("gflop_per_second").get<double>() *
+                         operation.at("seconds").get<double>();
+        return flops;
+    };
+    const Json all = object(run + "1"), tenth = object(run + "0.1");
+    const double saved = 2.0 * (512 - 64) * 96 * 32;
+    EXPECT_NEAR(product_flops(all) - product_flops(tenth), saved, 1e-6 * product_flops(all));
+    EXPECT_EQ(tenth.at("targets"), 0.1);
+    EXPECT_GT(tenth.at("loss").get<double>(), 0);
+    const auto flops_per_token = [](const Json& report) {
+        return 1e12 * report.at("tflops").get<double>() / report.at("tokens_per_second").get<double>();
+    };
+    EXPECT_NEAR(flops_per_token(all) - flops_per_token(tenth), 0.9 * 6 * 96 * 32, 1);
+    expect_error("bench --targets 1.5 --model " + llama(), 2, "--targets");
+}
+
 /// FSDP with one process computes the same; only the additional work is measured.
 TEST_F(Bench, FsdpAloneComputesTheSame) {
     for (const std::string& model : {llama(), mixtral()}) {

@@ -28,6 +28,7 @@ Batch batch_of_kind(RowKind kind, std::int64_t rows, std::int64_t length, std::v
     switch (kind) {
         case RowKind::full:
         case RowKind::shorter:
+        case RowKind::answers:
             return Batch::full_rows(rows, length, std::move(ids), std::move(labels));
         case RowKind::padded:
             return Batch::right_padded(rows, row_length, std::move(ids), std::move(labels), lengths);
@@ -48,6 +49,9 @@ Batch make_batch(std::uint32_t number, RowKind kind, std::int64_t rows, const Re
     std::vector<std::int32_t> labels = ids;
     for (const std::size_t at : {3, 10})  // the ranks do not see equal numbers of targets
         if (at < labels.size()) labels[at] = no_label;
+    if (kind == RowKind::answers)
+        for (std::int64_t i = 0; i < rows * length; ++i)
+            if (i < length || i % length < length - 2) labels[static_cast<std::size_t>(i)] = no_label;
     return take_part(batch_of_kind(kind, rows, length, std::move(ids), std::move(labels)), part);
 }
 
@@ -197,7 +201,7 @@ std::string MeshCase::text() const {
            (row_kind == RowKind::padded ? ", padded rows" : "") +
            (row_kind == RowKind::packed ? ", packed rows" : "") +
            (row_kind == RowKind::shorter ? ", sometimes shorter rows" : "") +
-           (offload_optimizer ? ", offloaded" : "");
+           (row_kind == RowKind::answers ? ", few targets" : "") + (offload_optimizer ? ", offloaded" : "");
 }
 
 MeshCase MeshCase::alone() const {

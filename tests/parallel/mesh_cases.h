@@ -35,6 +35,7 @@ enum class RowKind : std::uint8_t {
     padded,   ///< one sequence each, then padding
     packed,   ///< several sequences
     shorter,  ///< every other batch has shorter rows
+    answers,  ///< labels only at the end of every row but the first, as in conversations
 };
 
 /// One way of distributing a training run over ranks.

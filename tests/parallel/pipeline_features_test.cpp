@@ -94,6 +94,15 @@ TEST(PipelineFeatures, RowsOfEveryKind) {
             });
 }
 
+/// The head's stage chooses its rows, and the others know nothing of them.
+TEST(PipelineFeatures, FewTargets) {
+    for (const char* name : {"tied", "mixtral"})
+        expect_pipelines_as_one_process(pipeline_model(name), [](test::MeshCase& mesh_case) {
+            mesh_case.rows = 64;
+            mesh_case.row_kind = test::RowKind::answers;
+        });
+}
+
 /// The plan has room for fewer micro-batches than it is made for, whatever their number.
 TEST(PipelineFeatures, ShortLastWindows) {
     for (const int last : {1, 5})

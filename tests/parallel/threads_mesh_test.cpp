@@ -23,10 +23,7 @@ void expect_as_one_process(const test::MeshModel& model, const std::vector<test:
     std::map<std::pair<int, std::string>, test::MeshRun> runs;  // by accumulation and optimizer
     for (const test::MeshCase& mesh_case : cases) {
         const auto [alone, is_new] = runs.try_emplace({mesh_case.accumulation, mesh_case.optimizer});
-        if (is_new)
-            alone->second = test::train_on_mesh(
-                model, {.accumulation = mesh_case.accumulation, .optimizer = mesh_case.optimizer}, Mesh(),
-                compared_steps);
+        if (is_new) alone->second = test::train_on_mesh(model, mesh_case.alone(), Mesh(), compared_steps);
         EXPECT_EQ(test::complaints_on_threads(model, mesh_case, alone->second, compared_steps),
                   std::set<std::string>{})
             << model.name << ", " << mesh_case.text();
@@ -129,6 +126,23 @@ TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithLabelSmoothingAndNeftune) {
         std::erase_if(cases, [](const test::MeshCase& mesh_case) {
             return mesh_case.sharding != Sharding::replicated && mesh_case.sharding != Sharding::zero3;
         });
+        expect_as_one_process(model, cases);
+    }
+}
+
+/// Every rank that has part of the vocabulary must choose the same rows for the head, and replicas need not.
+TEST_P(ThreadsMesh, TrainsAsOneProcessDoesWithFewTargets) {
+    for (test::MeshModel model : test::mesh_models()) {
+        if (model.name != "tied" && model.name != "uneven") continue;
+        model.label_smoothing = model.name == "tied" ? 0.2 : 0;
+        std::vector<test::MeshCase> cases = test::mesh_cases(GetParam());
+        std::erase_if(cases, [](const test::MeshCase& mesh_case) {
+            return mesh_case.sharding != Sharding::replicated && mesh_case.sharding != Sharding::zero3;
+        });
+        for (test::MeshCase& mesh_case : cases) {
+            mesh_case.rows = 64;
+            mesh_case.row_kind = test::RowKind::answers;
+        }
         expect_as_one_process(model, cases);
     }
 }

@@ -205,14 +205,14 @@ void TrainEngine::upload_scalars() {
 }
 
 /// A micro-batch of the same shape repeats the same operations if the host takes no part in them;
-/// collectives, the experts' token counts, sequences within rows and noise involve the host. Recording pays
-/// off if the device finishes so quickly that it might wait for the host: above this many tokens times
-/// parameters a GPU takes a tenth of a second, in which time the host gets far ahead.
+/// collectives, the experts' token counts, sequences within rows, the number of target rows and noise involve
+/// the host. Recording pays off if the device finishes so quickly that it might wait for the host: above this
+/// many tokens times parameters a GPU takes a tenth of a second, in which time the host gets far ahead.
 bool TrainEngine::is_recorded(const DeviceBatch& micro) const {
     constexpr double most_work = 8e12;
     const double work = static_cast<double>(micro.tokens()) * static_cast<double>(parameter_count_);
     return mesh_.everyone().idle() && options_.sharding == Sharding::replicated && !config_.has_experts() &&
-           !micro.sequences.begin && !micro.noise && work <= most_work;
+           !micro.sequences.begin && !micro.target_rows && !micro.noise && work <= most_work;
 }
 
 /// Adds a micro-batch's loss, and that of its experts, to the step's.
