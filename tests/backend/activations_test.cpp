@@ -193,6 +193,21 @@ TEST(Embedding, CopiesRowsOfEveryWidth) {
 }
 
 /// Few and many tokens; a GPU sorts few with one block. Some ids have many tokens, most have none.
+/// The head moves ids as floats (integers, subnormal numbers as floats, and signalling NaNs).
+TEST(Embedding, CopiesBits) {
+    test::Workbench bench;
+    std::vector<std::uint32_t> bits = {0u, 1u, 128255u, 0x00400000u, 0x7F800001u, 0xFFBFFFFFu, 0x80000000u};
+    const auto rows = static_cast<std::int64_t>(bits.size());
+    const Tensor weight = bench.put(Tensor(bits.data(), DType::f32, {rows, 1}));
+    const Tensor y = bench.make(DType::f32, {9, 1});
+    bench.run(Embedding{.ids = bench.put({6, 5, -1, 4, 3, 2, 1, 0, 7}), .weight = weight, .y = y});
+    const test::OwnedTensor copied = bench.get(y);
+    const auto* got = static_cast<const std::uint32_t*>(static_cast<const Tensor&>(copied).raw());
+    const std::vector<std::uint32_t> expected = {bits[6], bits[5], 0,       bits[4], bits[3],
+                                                 bits[2], bits[1], bits[0], 0};
+    EXPECT_EQ(std::vector<std::uint32_t>(got, got + 9), expected);
+}
+
 TEST(Embedding, BackwardOfFewAndManyTokens) {
     constexpr std::int64_t vocabulary = 1500;
     for (const std::int64_t width : {3, 16})
