@@ -62,8 +62,9 @@ class Head {
     /// Fills loss and, for tokens with a target, argmax from normed, without gradients.
     void evaluate(const Tensor& head_weight) const;
 
-    /// Fills loss, writes the gradient of loss_scale · Σ loss with respect to the head's weight, and leaves
-    /// that with respect to normed in dnormed. May overwrite normed. `loss_scale` is [1] f32 on the device.
+    /// Fills loss, writes the gradient of loss_scale · Σ loss with respect to the head's weight unless
+    /// `dhead_weight` is absent, and leaves that with respect to normed in dnormed. May overwrite normed.
+    /// `loss_scale` is [1] f32 on the device.
     void loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weight, bool accumulate,
                            const Tensor& loss_scale) const;
 
