@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "app/bench_adapters.h"
 #include "app/bench_mesh.h"
 #include "app/bench_options.h"
 #include "app/bench_report.h"
@@ -41,6 +42,7 @@ struct BenchOptions {
     bool fsdp = false;
     bool offload = false;
     bool comm_stats = false;
+    BenchAdapters adapters;
 };
 
 /// Uses the names of run_clm's flags.
@@ -80,11 +82,14 @@ std::vector<Batch> random_batches(const BenchShape& shape, double targets, std::
 }
 
 /// What the model must compute per token, as defined in --help: recomputed activations do not count.
-double flops_per_token(const ModelConfig& config, std::int64_t sequence, double targets) {
+double flops_per_token(const ModelConfig& config, std::int64_t sequence, double targets,
+                       std::int64_t adapter_parameters) {
     const double table =
         config.tie_word_embeddings ? 0 : static_cast<double>(config.vocab_size * config.hidden_size);
-    double flops = 6 * (static_cast<double>(active_parameter_count(config)) - table);
-    flops -= 3 * (1 - targets) * head_flops(config);
+    const int passes = adapter_parameters > 0 ? 2 : 3;  // a frozen weight has no gradient
+    double flops = 2 * passes * (static_cast<double>(active_parameter_count(config)) - table);
+    flops -= passes * (1 - targets) * head_flops(config);
+    flops += 6 * static_cast<double>(adapter_parameters);
     for (int block = 0; block < config.num_hidden_layers; ++block)
         flops += 3 * block_flops(config, block, sequence).attention;
     return flops;
@@ -112,9 +117,11 @@ struct Measurements {
     MachinePeaks peaks;
 };
 
-Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh, std::span<const Batch> batches,
-                     std::int64_t steps) {
-    constexpr double learning_rate = 1e-5;
+constexpr double learning_rate = 1e-5;
+
+/// Times whole steps.
+Measurements time_steps(TrainEngine& engine, Backend& backend, BenchMesh& mesh,
+                        std::span<const Batch> batches, std::int64_t steps) {
     Measurements result;
     std::vector<double> seconds;
     for (std::int64_t i = 0; i < steps; ++i) {
@@ -128,7 +135,16 @@ Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh, std
     }
     result.communication += mesh.communication_times();
     result.step_seconds = median(seconds);
+    result.tokens_per_second = static_cast<double>(batches[0].tokens()) / result.step_seconds;
+    if (!std::isfinite(result.loss))
+        throw Error(fmt::format("The loss became {} within {} steps.", result.loss, steps),
+                    "Such a run measures nothing; use another config or dtype.");
+    return result;
+}
 
+Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh, std::span<const Batch> batches,
+                     std::int64_t steps) {
+    Measurements result = time_steps(engine, backend, mesh, batches, steps);
     {
         const OperationProfile profile(backend);
         const Stopwatch watch;
@@ -146,6 +162,61 @@ Measurements measure(TrainEngine& engine, Backend& backend, BenchMesh& mesh, std
     return result;
 }
 
+/// A model that is trained in some way.
+struct Trained {
+    std::unique_ptr<TrainEngine> engine;
+    std::int64_t parameters = 0;          ///< that are trained
+    std::int64_t adapter_parameters = 0;  ///< of these, those of adapters
+};
+
+Trained make_trained(const ModelConfig& config, TrainEngineOptions settings, const Adapters& adapters,
+                     Backend& backend, const Mesh& mesh) {
+    settings.model.adapters = adapters;
+    Trained trained{.engine = std::make_unique<TrainEngine>(config, settings, backend, mesh)};
+    trained.engine->model_spec().for_each_leaf([&](const LeafSpec& leaf) {
+        if (leaf.trained) trained.parameters += leaf.shape.numel();
+        if (leaf.is_adapter()) trained.adapter_parameters += leaf.shape.numel();
+    });
+    return trained;
+}
+
+void start(TrainEngine& engine, const Adapters& adapters) {
+    engine.allocate();
+    engine.initialize_weights(seed);
+    if (adapters.any()) engine.initialize_adapters(seed);
+}
+
+/// One way of training a model, beside others.
+struct ComparedStep {
+    std::string name;
+    std::int64_t trained_parameters = 0;
+    double seconds = 0;
+    double tokens_per_second = 0;
+    std::size_t planned_bytes = 0;
+};
+
+Json json_of(const ComparedStep& step) {
+    return {{"name", step.name},
+            {"trained_parameters", step.trained_parameters},
+            {"step_ms", 1e3 * step.seconds},
+            {"tokens_per_second", step.tokens_per_second},
+            {"planned_memory_bytes", step.planned_bytes}};
+}
+
+/// The steps of whole, frozen and adapted models, in this order.
+std::string comparison_text(std::span<const ComparedStep> steps) {
+    std::string text = fmt::format("{:<20} {:>14} {:>12} {:>10} {:>12}\n", "trained", "parameters",
+                                   "ms per step", "tok/s", "memory plan");
+    for (const ComparedStep& step : steps)
+        text += fmt::format("{:<20} {:>14} {:>12.1f} {:>10.0f} {:>12}\n", step.name, step.trained_parameters,
+                            1e3 * step.seconds, step.tokens_per_second, bytes_text(step.planned_bytes));
+    const double whole = steps[0].seconds, frozen = steps[1].seconds, adapted = steps[2].seconds;
+    return text + fmt::format(
+                      "LoRA's own cost: {:.1f} ms, {:.1f} % of a step without adapters; its step takes "
+                      "{:.3f} of one that trains everything.\n",
+                      1e3 * (adapted - frozen), 100 * (adapted / frozen - 1), adapted / whole);
+}
+
 /// The contents of a GPU's memory; empty for the CPU, whose peak is the process's.
 std::string device_memory(const Backend& backend, const TrainEngine& engine, const Measurements& m) {
     if (backend.device() == Device::cpu) return {};
@@ -161,7 +232,7 @@ Json communication_json(const CommunicationTimes& sums, std::int64_t steps) {
 }
 
 Json json_of(const BenchOptions& options, const ModelConfig& config, const TrainEngine& engine,
-             const Backend& backend, const Measurements& m) {
+             const Backend& backend, const Measurements& m, std::int64_t trained_parameters) {
     return {{"model", options.shape.model},
             {"dtype", options.shape.dtype},
             {"batch", options.shape.batch},
@@ -173,6 +244,8 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"fsdp", options.fsdp},
             {"offload", options.offload},
             {"targets", options.targets},
+            {"lora_r", options.adapters.rank},
+            {"trained_parameters", trained_parameters},
             {"steps", options.steps},
             {"device", backend.description()},
             {"parameters", engine.store().spec().parameter_count()},
@@ -202,31 +275,57 @@ void run_bench(const BenchOptions& options) {
         engine_options(bench_settings(options), precision, config, plan, backend->device(),
                        options.shape.batch, options.shape.sequence);
     settings.offload_optimizer = options.offload;  // also on a CPU, where a run would not do it
-    TrainEngine engine(config, settings, *backend, *mesh);
+    const Adapters adapters = options.adapters.of(config);
+    Trained trained = make_trained(config, settings, adapters, *backend, *mesh);
+    TrainEngine& engine = *trained.engine;
     if (!options.shape.json)
-        print_result("{}; {}, {:.2f} M parameters in {}, {} × {} tokens, {}\nMemory:\n{}",
-                     backend->description(), options.shape.model,
-                     static_cast<double>(engine.store().spec().parameter_count()) / 1e6, options.shape.dtype,
-                     options.shape.batch, options.shape.sequence, options.optimizer,
-                     engine.memory_plan().table());
+        print_result(
+            "{}; {}, {:.2f} M parameters in {}{}, {} × {} tokens, {}\nMemory:\n{}", backend->description(),
+            options.shape.model, static_cast<double>(engine.store().spec().parameter_count()) / 1e6,
+            options.shape.dtype,
+            adapters.any()
+                ? fmt::format(", {:.2f} M of them trained", static_cast<double>(trained.parameters) / 1e6)
+                : "",
+            options.shape.batch, options.shape.sequence, options.optimizer, engine.memory_plan().table());
     if (!options.shape.json && engine.host_memory_plan().total > 0)
         print_result("In the host's memory:\n{}", engine.host_memory_plan().table());
-    engine.allocate();
-    engine.initialize_weights(seed);
+    start(engine, adapters);
     const std::vector<Batch> batches = random_batches(options.shape, options.targets, config.vocab_size);
     Measurements m = measure(engine, *backend, mesh, batches, options.steps);
-    if (!std::isfinite(m.loss))
-        throw Error(fmt::format("The loss became {} within {} steps.", m.loss, options.steps),
-                    "Such a run measures nothing; use another config or dtype.");
-
-    m.tokens_per_second = static_cast<double>(batches[0].tokens()) / m.step_seconds;
-    m.flops_per_second =
-        m.tokens_per_second * flops_per_token(config, options.shape.sequence, options.targets);
+    m.flops_per_second = m.tokens_per_second * flops_per_token(config, options.shape.sequence,
+                                                               options.targets, trained.adapter_parameters);
     m.mfu = m.flops_per_second / m.peaks.reference_flops(precision.parameters);
     const std::int64_t counted_steps = options.steps - warm_up_steps;
+    const ComparedStep adapted{.name = fmt::format("adapters, r = {}", options.adapters.rank),
+                               .trained_parameters = trained.parameters,
+                               .seconds = m.step_seconds,
+                               .tokens_per_second = m.tokens_per_second,
+                               .planned_bytes = engine.memory_plan().total};
+    // The models are trained one after the other: a GPU need not have room for two.
+    const auto compare = [&] {
+        trained.engine.reset();
+        std::vector<ComparedStep> steps;
+        for (const auto& [name, others] :
+             {std::pair("everything", Adapters()), std::pair("one norm", BenchAdapters::next_to_nothing())}) {
+            const Trained other = make_trained(config, settings, others, *backend, *mesh);
+            start(*other.engine, others);
+            const Measurements times = time_steps(*other.engine, *backend, mesh, batches, options.steps);
+            steps.push_back({.name = name,
+                             .trained_parameters = other.parameters,
+                             .seconds = times.step_seconds,
+                             .tokens_per_second = times.tokens_per_second,
+                             .planned_bytes = other.engine->memory_plan().total});
+        }
+        steps.push_back(adapted);
+        return steps;
+    };
     if (options.shape.json) {
-        Json report = json_of(options, config, engine, *backend, m);
+        Json report = json_of(options, config, engine, *backend, m, trained.parameters);
         if (options.comm_stats) report["communication"] = communication_json(m.communication, counted_steps);
+        if (options.adapters.compare) {
+            report["comparison"] = Json::array();
+            for (const ComparedStep& step : compare()) report["comparison"].push_back(json_of(step));
+        }
         print_result("{}\n", report.dump());
         return;
     }
@@ -240,6 +339,7 @@ void run_bench(const BenchOptions& options) {
         device_memory(*backend, engine, m), text_of(m.peaks), 1e3 * m.observed_seconds,
         operations_table(m.operations, m.observed_seconds, m.peaks));
     if (options.comm_stats) print_result("{}", communication_text(m.communication, counted_steps));
+    if (options.adapters.compare) print_result("{}", comparison_text(compare()));
 }
 
 }  // namespace
@@ -257,8 +357,9 @@ void add_bench_command(CLI::App& app) {
         "an\n"
         "untied embedding table, L blocks, H = heads · head size, T tokens per row, of which a token sees "
         "half\n"
-        "(with a sliding window w < T, 12 · L · H · w · (1 − w / 2T)). What is recomputed does not count. "
-        "MFU is\n"
+        "(with a sliding window w < T, 12 · L · H · w · (1 − w / 2T)). With --lora_r, 4 · (N − V · H) and 6 "
+        "for\n"
+        "every parameter of an adapter. What is recomputed does not count. MFU is\n"
         "against the peak of --dtype. A rate above 100 % of the peak in GB/s means that a cache helped.\n"
         "Example: drover bench --model llama-5m --batch 8 --seq 256 --dtype float32");
     options->shape.add_to(*command);
@@ -282,6 +383,7 @@ void add_bench_command(CLI::App& app) {
         ->check(CLI::Range(0.0, 1.0));
     command->add_flag("--offload", options->offload,
                       "the optimizer's state in the host's memory, as with --fsdp \"full_shard offload\"");
+    options->adapters.add_to(*command);
     CLI::Option* fsdp = command->add_flag(
         "--fsdp", options->fsdp,
         "as one of several processes with --fsdp full_shard, but alone: weights are gathered block by block "

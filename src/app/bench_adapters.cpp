@@ -22,9 +22,10 @@ std::string_view module_of(std::string_view leaf) {
 }  // namespace
 
 void BenchAdapters::add_to(CLI::App& command) {
-    CLI::Option* lora = command.add_option("--lora_r", rank,
-                                           "train adapters of this rank (LoRA), the model's weights frozen; "
-                                           "0: train the model")
+    CLI::Option* lora = command
+                            .add_option("--lora_r", rank,
+                                        "train adapters of this rank (LoRA), the model's weights frozen; "
+                                        "0: train the model")
                             ->check(CLI::Range(0, 1 << 16));
     command
         .add_option("--lora_target_modules", target_modules,

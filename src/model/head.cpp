@@ -143,8 +143,7 @@ void Head::loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weig
         const std::int64_t rows = std::min(chunk, count - begin);
         const Tensor dlogits = chunk_loss(all, head_weight, begin, rows, loss_scale),  // [rows,V]
             normed = all.normed.rows(begin, rows);
-        if (dhead_weight)
-            run_(Gemm::weight_gradient(dlogits, normed, dhead_weight, accumulate || begin > 0));
+        if (dhead_weight) run_(Gemm::weight_gradient(dlogits, normed, dhead_weight, accumulate || begin > 0));
         run_(Gemm::data_gradient(dlogits, head_weight, all.dnormed.rows(begin, rows)));
     }
     to_tokens(all.loss, b_.loss);
