@@ -92,6 +92,44 @@ TEST_F(Bench, TargetsAreTheShareOfPositionsWithALabel) {
     expect_error("bench --targets 1.5 --model " + llama(), 2, "--targets");
 }
 
+/// 7 matrices in each of 2 blocks have adapters: r · (in + out) parameters each.
+TEST_F(Bench, LoraTrainsAdaptersAlone) {
+    const std::string run = "bench --json --dtype float32 --model " + llama() + small_;
+    const Json whole = object(run), lora = object(run + " --lora_r 4 --lora_compare");
+    constexpr std::int64_t adapters = 2 * 4 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48));
+    EXPECT_EQ(whole.at("trained_parameters"), whole.at("parameters"));
+    EXPECT_EQ(lora.at("trained_parameters"), adapters);
+    EXPECT_EQ(lora.at("lora_r"), 4);
+    // 4 per frozen weight in products and 6 per adapter's, instead of 6 per weight
+    const auto flops_per_token = [](const Json& report) {
+        return 1e12 * report.at("tflops").get<double>() / report.at("tokens_per_second").get<double>();
+    };
+    const double in_products = whole.at("parameters").get<double>() - 96 * 32;
+    EXPECT_NEAR(flops_per_token(lora), flops_per_token(whole) - 2 * in_products + 6 * adapters, 1);
+    const Json& steps = lora.at("comparison");
+    ASSERT_EQ(steps.size(), 3u);
+    EXPECT_EQ(steps[0].at("trained_parameters"), whole.at("parameters"));
+    EXPECT_EQ(steps[1].at("trained_parameters"), 32);
+    EXPECT_EQ(steps[2].at("trained_parameters"), adapters);
+    EXPECT_EQ(steps[2].at("step_ms"), lora.at("step_ms"));
+    EXPECT_EQ(steps[0].at("planned_memory_bytes"), whole.at("planned_memory_bytes"));
+    for (const Json& step : steps) EXPECT_GT(step.at("tokens_per_second").get<double>(), 0);
+
+    const Json two = object(run + " --lora_r 4 --lora_target_modules q_proj,v_proj --lora_dropout 0.1");
+    EXPECT_EQ(two.at("trained_parameters"), 2 * 4 * ((32 + 32) + (32 + 16)));
+    EXPECT_FALSE(two.contains("comparison"));
+
+    const Outcome text = run_drover("bench --lora_r 4 --lora_compare --model " + llama() + small_ + " 2>&1");
+    for (const char* part :
+         {"of them trained", "everything", "one norm", "adapters, r = 4", "LoRA's own cost"})
+        EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
+
+    expect_error("bench --lora_compare --model " + llama(), 2, "--lora_r");
+    expect_error("bench --lora_r 4 --lora_target_modules w1 --model " + llama(), 2,
+                 "--lora_target_modules is \"w1\"");
+    expect_error("bench --lora_r 4 --model " + mixtral(), 2, "experts");
+}
+
 /// FSDP with one process computes the same; only the additional work is measured.
 TEST_F(Bench, FsdpAloneComputesTheSame) {
     for (const std::string& model : {llama(), mixtral()}) {
