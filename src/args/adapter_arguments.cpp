@@ -13,8 +13,8 @@ namespace {
 
 /// What a new adapter is like.
 constexpr std::array shape_flags{
-    "lora_r",       "lora_alpha", "lora_dropout", "lora_target_modules", "lora_target_parameters",
-    "use_dora",     "use_rslora", "lora_modules_to_save",
+    "lora_r",   "lora_alpha", "lora_dropout",         "lora_target_modules", "lora_target_parameters",
+    "use_dora", "use_rslora", "lora_modules_to_save",
 };
 
 /// Those that the user set to something else than their defaults. (A saved file of arguments sets all.)
@@ -36,8 +36,7 @@ void imply_adapters(Arguments& arguments) {
         arguments.imply("lora_alpha", 32, "--peft_lora");
         arguments.imply("lora_dropout", 0.0, "--peft_lora");
     }
-    if (arguments.has("adapter_name_or_path"))
-        arguments.imply("use_peft", true, "--adapter_name_or_path");
+    if (arguments.has("adapter_name_or_path")) arguments.imply("use_peft", true, "--adapter_name_or_path");
     if (arguments.flag("use_peft")) return;
     if (const std::vector<std::string> names = changed_shape(arguments); !names.empty())
         arguments.explain(fmt::format("{}: without --use_peft {} no effect; all weights are trained.",
@@ -47,11 +46,13 @@ void imply_adapters(Arguments& arguments) {
 void check_adapters(const Arguments& arguments) {
     for (const auto& [name, bits] : {std::pair{"load_in_4bit", 4}, std::pair{"load_in_8bit", 8}})
         if (arguments.flag(name))
-            throw UsageError(fmt::format("--{} asks for weights in {} bits, which there are not here.", name, bits),
-                             "Leave it out; --dtype bfloat16 keeps the model's weights in two bytes each.");
+            throw UsageError(
+                fmt::format("--{} asks for weights in {} bits, which there are not here.", name, bits),
+                "Leave it out; --dtype bfloat16 keeps the model's weights in two bytes each.");
     const bool adapts = arguments.flag("use_peft");
     for (const char* name : {"peft_lora", "adapter_name_or_path"}) {
-        const bool asks = arguments.table().find(name)->is_boolean() ? arguments.flag(name) : arguments.has(name);
+        const bool asks =
+            arguments.table().find(name)->is_boolean() ? arguments.flag(name) : arguments.has(name);
         if (asks && !adapts)
             throw UsageError(fmt::format("--{} and --use_peft no contradict each other.", name),
                              "Keep one of them.");
@@ -64,8 +65,9 @@ void check_adapters(const Arguments& arguments) {
         throw UsageError("--lora_dropout is 1, so that adapters would get no input.", "Use a share below 1.");
     if (!arguments.has("adapter_name_or_path")) return;
     if (arguments.flag("peft_lora"))
-        throw UsageError("--peft_lora describes new adapters, and --adapter_name_or_path names some there are.",
-                         "Keep one of them.");
+        throw UsageError(
+            "--peft_lora describes new adapters, and --adapter_name_or_path names some there are.",
+            "Keep one of them.");
     if (const std::vector<std::string> names = changed_shape(arguments); !names.empty())
         throw UsageError(fmt::format("{} {} new adapters, but --adapter_name_or_path names some there are.",
                                      fmt::join(names, ", "), names.size() == 1 ? "describes" : "describe"),

@@ -132,8 +132,9 @@ void check_model(const Arguments& arguments) {
         if (arguments.integer(name) == 0)
             throw UsageError(fmt::format("--{} is 0.", name), "Use a number above 0, or -1: the config's.");
         if (arguments.integer(name) > 0 && arguments.flag("use_peft"))
-            throw UsageError(fmt::format("--{} makes another model, which adapters are not saved with.", name),
-                             "Leave it out: adapters belong to the model of --model_name_or_path as it is.");
+            throw UsageError(
+                fmt::format("--{} makes another model, which adapters are not saved with.", name),
+                "Leave it out: adapters belong to the model of --model_name_or_path as it is.");
     }
     if (arguments.has("recompute_blocks") && arguments.text("recompute") == "none")
         throw UsageError(fmt::format("--recompute_blocks is {}, but nothing is recomputed.",

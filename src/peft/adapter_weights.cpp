@@ -63,13 +63,20 @@ AdapterWeights::AdapterWeights(const fs::path& folder, const ModelConfig& model,
     plan(model);
 }
 
+std::vector<std::string> AdapterWeights::changed_leaves() const {
+    std::vector<std::string> leaves;
+    for (const auto& [leaf, change] : changed_) leaves.push_back(leaf);
+    return leaves;
+}
+
 std::string AdapterWeights::where() const {
     return (folder_ / adapter_config_file).string();
 }
 
 void AdapterWeights::plan(const ModelConfig& model) {
     std::map<std::string, Shape> shapes;
-    make_param_spec(model).for_each_leaf([&](const LeafSpec& leaf) { shapes.emplace(leaf.name, leaf.shape); });
+    make_param_spec(model).for_each_leaf(
+        [&](const LeafSpec& leaf) { shapes.emplace(leaf.name, leaf.shape); });
     for (const AdaptedWeight& weight : resolved_.adapters.weights) plan_leaf(weight, shapes.at(weight.leaf));
     for (const FusedExpertsAdapter& fused : resolved_.fused) plan_experts(fused, model, shapes);
     plan_replacements(shapes);
@@ -205,9 +212,8 @@ AdapterWeights::Matrix AdapterWeights::read_b(const Change& change, std::int64_t
     own.values.resize(static_cast<std::size_t>(rows * change.rank));
     for (std::int64_t row = 0; row < rows; ++row)
         for (std::int64_t r = 0; r < change.rank; ++r)
-            own.values[static_cast<std::size_t>(row * change.rank + r)] =
-                all.values[static_cast<std::size_t>((change.first_row + row) * all.columns + r * change.experts +
-                                                    change.expert)];
+            own.values[static_cast<std::size_t>(row * change.rank + r)] = all.values[static_cast<std::size_t>(
+                (change.first_row + row) * all.columns + r * change.experts + change.expert)];
     return own;
 }
 
@@ -215,7 +221,8 @@ void AdapterWeights::merge(std::string_view leaf, const Shape& shape, std::span<
     const auto found = changed_.find(leaf);
     if (found == changed_.end()) return;
     const Change& change = found->second;
-    require(static_cast<std::int64_t>(weight.size()) == shape.numel(), "a weight of another size than its shape");
+    require(static_cast<std::int64_t>(weight.size()) == shape.numel(),
+            "a weight of another size than its shape");
     if (!change.replacement.empty()) std::ranges::copy(read(change.replacement).values, weight.begin());
     if (change.a.empty()) return;
     const std::int64_t rows = shape[0], columns = shape[1];
@@ -236,8 +243,8 @@ void AdapterWeights::merge(std::string_view leaf, const Shape& shape, std::span<
             if (magnitude.rows == 0) continue;
             double squares = 0;
             for (std::int64_t i = 0; i < columns; ++i) squares += static_cast<double>(w[i]) * w[i];
-            const auto factor = static_cast<float>(magnitude.values[static_cast<std::size_t>(row)] /
-                                                   std::sqrt(squares));
+            const auto factor =
+                static_cast<float>(magnitude.values[static_cast<std::size_t>(row)] / std::sqrt(squares));
             for (std::int64_t i = 0; i < columns; ++i) w[i] *= factor;
         }
     }
@@ -248,8 +255,9 @@ MergedWeights::MergedWeights(const fs::path& base, const ModelConfig& model,
                              std::span<const AdapterWeights> adapters)
     : base_(base), adapters_(adapters) {
     std::vector<ExpectedTensor> expected;
-    make_param_spec(model).for_each_leaf(
-        [&](const LeafSpec& leaf) { expected.push_back({leaf.name, leaf.shape}); });
+    make_param_spec(model).for_each_leaf([&](const LeafSpec& leaf) {
+        expected.push_back({leaf.name, leaf.shape});
+    });
     report_ = match_names(expected, base_, {.tied_head = model.tie_word_embeddings});
     if (!report_.missing.empty())
         throw Error(fmt::format("{} has no tensor {}{}.", base.string(), report_.missing.front(),

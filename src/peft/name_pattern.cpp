@@ -29,8 +29,9 @@ std::vector<Span> NamePattern::matches_of(const Regex& regex, std::string_view n
     try {
         regex.find_all(name, spans);
     } catch (const Error&) {
-        throw Error(fmt::format("{}: the expression \"{}\" takes too long on the name {}.", where_, pattern_, name),
-                    "Write it with fewer repetitions inside repetitions, or list the names of the modules.");
+        throw Error(
+            fmt::format("{}: the expression \"{}\" takes too long on the name {}.", where_, pattern_, name),
+            "Write it with fewer repetitions inside repetitions, or list the names of the modules.");
     }
     return spans;
 }

@@ -111,22 +111,25 @@ class PeftReader {
             throw Error(fmt::format("{}: task_type is \"{}\".", where_, task),
                         "Only language models are trained and run here, so it must be CAUSAL_LM.");
         if (const std::string bias = reader_.text("bias", "none"); bias != "none")
-            throw Error(fmt::format("{}: bias is \"{}\", which trains the base model's biases.", where_, bias),
-                        "It must be \"none\".");
+            throw Error(
+                fmt::format("{}: bias is \"{}\", which trains the base model's biases.", where_, bias),
+                "It must be \"none\".");
         for (const auto& [key, meaning] : unsupported)
             if (is_set(values_.at(std::string(key))))
                 throw Error(fmt::format("{}: {} asks for {}.", where_, key, meaning), plain_lora);
         const Json& init = values_.at("init_lora_weights");
-        if (init.is_boolean() || init == Json("gaussian") || init == Json("orthogonal") || init == Json("eva"))
+        if (init.is_boolean() || init == Json("gaussian") || init == Json("orthogonal") ||
+            init == Json("eva"))
             return;
         if (!init.is_string())
             reader_.fail("init_lora_weights", fmt::format("is {}", init.dump()),
                          "It must be true, false or the name of a method.");
         if (changes_the_base(init.get<std::string>()))
-            throw Error(fmt::format("{}: init_lora_weights is {}, which changes the base model's weights.",
-                                    where_, init.dump()),
-                        "Save the adapter as plain LoRA (PEFT's path_initial_model_for_weight_conversion), or "
-                        "merge it with PEFT.");
+            throw Error(
+                fmt::format("{}: init_lora_weights is {}, which changes the base model's weights.", where_,
+                            init.dump()),
+                "Save the adapter as plain LoRA (PEFT's path_initial_model_for_weight_conversion), or "
+                "merge it with PEFT.");
         throw Error(fmt::format("{}: init_lora_weights is {}, which is not known here.", where_, init.dump()),
                     plain_lora);
     }
@@ -261,8 +264,9 @@ PeftConfig PeftConfig::of(const Json& given, std::string_view where, const PeftW
     config.alphas = reader.pattern<double>("alpha_pattern", -most_alpha, most_alpha);
 
     if (std::holds_alternative<std::string>(config.targets) && config.layers)
-        throw Error(fmt::format("{}: layers_to_transform is given, but target_modules is an expression.", where),
-                    "Name the modules in a list, or the layers in the expression.");
+        throw Error(
+            fmt::format("{}: layers_to_transform is given, but target_modules is an expression.", where),
+            "Name the modules in a list, or the layers in the expression.");
     if (!config.layers_patterns.empty() && !config.layers)
         throw Error(fmt::format("{}: layers_pattern is given without layers_to_transform.", where),
                     "Add the layers, or leave layers_pattern out.");

@@ -37,8 +37,8 @@ struct PeftConfig {
     ModuleSelection excluded{};
     std::vector<std::string> target_parameters{};
     std::vector<std::string> modules_to_save{};
-    std::optional<std::vector<std::int64_t>> layers{};  ///< layers_to_transform; absent: all
-    std::vector<std::string> layers_patterns{};         ///< empty: any list of layers
+    std::optional<std::vector<std::int64_t>> layers{};          ///< layers_to_transform; absent: all
+    std::vector<std::string> layers_patterns{};                 ///< empty: any list of layers
     std::vector<std::pair<std::string, std::int64_t>> ranks{};  ///< rank_pattern, in the file's order
     std::vector<std::pair<std::string, double>> alphas{};       ///< alpha_pattern
 

@@ -30,9 +30,8 @@ std::string_view last_part(std::string_view name) {
 }
 
 bool is_named(std::string_view name, std::string_view target) {
-    return name == target ||
-           (name.size() > target.size() && name.ends_with(target) &&
-            name[name.size() - target.size() - 1] == '.');
+    return name == target || (name.size() > target.size() && name.ends_with(target) &&
+                              name[name.size() - target.size() - 1] == '.');
 }
 
 bool is_all_linear(const ModuleSelection& selection) {
@@ -46,7 +45,8 @@ bool is_all_linear(const ModuleSelection& selection) {
 class ModuleMatcher {
   public:
     ModuleMatcher(const ModuleSelection& selection, const std::string& where) {
-        if (const auto* const text = std::get_if<std::string>(&selection)) pattern_.emplace_back(*text, where);
+        if (const auto* const text = std::get_if<std::string>(&selection))
+            pattern_.emplace_back(*text, where);
         if (const auto* const list = std::get_if<std::vector<std::string>>(&selection)) names_ = *list;
     }
 
@@ -151,7 +151,8 @@ class TargetRules {
 
 std::map<std::string, Shape> shapes_of_leaves(const ModelConfig& config) {
     std::map<std::string, Shape> shapes;
-    make_param_spec(config).for_each_leaf([&](const LeafSpec& leaf) { shapes.emplace(leaf.name, leaf.shape); });
+    make_param_spec(config).for_each_leaf(
+        [&](const LeafSpec& leaf) { shapes.emplace(leaf.name, leaf.shape); });
     return shapes;
 }
 
@@ -175,23 +176,25 @@ std::vector<std::string> linear_names(const std::vector<ModelModule>& modules) {
             "A single text is a regular expression for the whole name, such as .*\\.{}; several names, or "
             "a list in a file, are endings.",
             *text);
-    throw Error(fmt::format("{}: target_modules {} no module of the model{}.", where,
-                            text != nullptr ? fmt::format("\"{}\" matches", *text)
-                                            : fmt::format("{} name", config.values.at("target_modules").dump()),
-                            config.layers ? fmt::format(" in the layers {}", fmt::join(*config.layers, ", "))
-                                          : ""),
-                remedy);
+    throw Error(
+        fmt::format("{}: target_modules {} no module of the model{}.", where,
+                    text != nullptr ? fmt::format("\"{}\" matches", *text)
+                                    : fmt::format("{} name", config.values.at("target_modules").dump()),
+                    config.layers ? fmt::format(" in the layers {}", fmt::join(*config.layers, ", ")) : ""),
+        remedy);
 }
 
 void check_adaptable(const ModelModule& module, std::string_view where) {
     if (module.kind == ModelModule::Kind::embedding)
-        throw Error(fmt::format("{}: target_modules matches the embedding {}, for which there are no adapters "
-                                "here.",
-                                where, module.name),
-                    "Leave it out, or train it whole with modules_to_save.");
+        throw Error(
+            fmt::format("{}: target_modules matches the embedding {}, for which there are no adapters "
+                        "here.",
+                        where, module.name),
+            "Leave it out, or train it whole with modules_to_save.");
     if (module.kind != ModelModule::Kind::linear)
-        throw Error(fmt::format("{}: target_modules matches {}, which is no linear layer.", where, module.name),
-                    "Only linear layers can be adapted: name those.");
+        throw Error(
+            fmt::format("{}: target_modules matches {}, which is no linear layer.", where, module.name),
+            "Only linear layers can be adapted: name those.");
     if (module.is_tied)
         throw Error(fmt::format("{}: target_modules matches {}, which is the embedding in this model.", where,
                                 module.name),
@@ -208,10 +211,11 @@ std::vector<std::string> saved_leaves(const PeftConfig& config, const std::vecto
         const auto wanted = [&](const std::string& name) { return module.name.ends_with(name); };
         if (!std::ranges::any_of(config.modules_to_save, wanted)) continue;
         if (model.tie_word_embeddings && (module.is_tied || module.kind == ModelModule::Kind::embedding))
-            throw Error(fmt::format("{}: modules_to_save names {}, but the embedding is also the output head in "
-                                    "this model.",
-                                    where, module.name),
-                        "One of them cannot be trained without the other: leave it out.");
+            throw Error(
+                fmt::format("{}: modules_to_save names {}, but the embedding is also the output head in "
+                            "this model.",
+                            where, module.name),
+                "One of them cannot be trained without the other: leave it out.");
         saved.insert(module.name);
     }
     if (saved.empty())
@@ -236,7 +240,8 @@ std::vector<std::string> saved_leaves(const PeftConfig& config, const std::vecto
 std::string fused_module(std::string_view leaf_module) {
     constexpr std::string_view published = "block_sparse_moe";
     std::string name(leaf_module);
-    if (const auto at = name.find(published); at != std::string::npos) name.replace(at, published.size(), "mlp");
+    if (const auto at = name.find(published); at != std::string::npos)
+        name.replace(at, published.size(), "mlp");
     return name;
 }
 
@@ -275,8 +280,9 @@ void add_target_parameters(const PeftConfig& config, const std::vector<ModelModu
     if (found == 0)
         throw Error(fmt::format("{}: target_parameters {} name no weight of the model.", where,
                                 config.values.at("target_parameters").dump()),
-                    model.has_experts() ? "Fused experts have gate_up_proj and down_proj, the router gate.weight."
-                                        : "Use target_modules.");
+                    model.has_experts()
+                        ? "Fused experts have gate_up_proj and down_proj, the router gate.weight."
+                        : "Use target_modules.");
     if (config.magnitudes)
         throw Error(fmt::format("{}: use_dora is given with target_parameters.", where),
                     "DoRA is for modules only: use target_modules.");
@@ -287,7 +293,9 @@ void sort_by_module(const std::vector<ModelModule>& modules, std::vector<Adapted
     for (std::size_t i = 0; i < modules.size(); ++i) places.emplace(modules[i].name + ".weight", i);
     std::ranges::sort(weights, {}, [&](const AdaptedWeight& weight) { return places.at(weight.leaf); });
     const auto twice = std::ranges::adjacent_find(weights, {}, &AdaptedWeight::leaf);
-    if (twice != weights.end()) throw Error(fmt::format("{} is named by target_modules and target_parameters.", twice->leaf), "Name it once.");
+    if (twice != weights.end())
+        throw Error(fmt::format("{} is named by target_modules and target_parameters.", twice->leaf),
+                    "Name it once.");
 }
 
 }  // namespace
@@ -346,9 +354,10 @@ ResolvedAdapter resolve_adapter(const PeftConfig& config, const ModelConfig& mod
 Adapters resolve(const PeftConfig& config, const ModelConfig& model, std::string_view where) {
     ResolvedAdapter resolved = resolve_adapter(config, model, where);
     if (!resolved.fused.empty())
-        throw Error(fmt::format("{}: target_parameters adapt fused experts, which cannot be trained here.", where),
-                    "Such an adapter can be used and merged; to train experts, name w1, w2 and w3 in "
-                    "target_modules.");
+        throw Error(
+            fmt::format("{}: target_parameters adapt fused experts, which cannot be trained here.", where),
+            "Such an adapter can be used and merged; to train experts, name w1, w2 and w3 in "
+            "target_modules.");
     return std::move(resolved.adapters);
 }
 

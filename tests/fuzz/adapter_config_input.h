@@ -19,7 +19,8 @@ inline bool accepts_adapter_config(std::string_view text) {
             "model");
         const PeftConfig config = PeftConfig::parse(text, "input");
         const std::string saved = config.text();
-        require(PeftConfig::parse(saved, "saved input").text() == saved, "a saved config reads back as another");
+        require(PeftConfig::parse(saved, "saved input").text() == saved,
+                "a saved config reads back as another");
         const ResolvedAdapter resolved = resolve_adapter(config, model, "input");
         require(!resolved.adapters.weights.empty() || !resolved.fused.empty(), "an adapter of nothing");
     });

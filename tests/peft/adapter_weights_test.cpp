@@ -61,13 +61,13 @@ TEST(AdapterWeights, TwoAreMergedOneAfterTheOther) {
         return MergedWeights(item.base, item.model, adapters).read(leaf, shape);
     };
     const std::vector<float> base = read({}), one = read({twice.data(), 1}), two = read(twice);
-    for (std::size_t i = 0; i < base.size(); ++i)
-        EXPECT_NEAR(two[i] - base[i], 2 * (one[i] - base[i]), 1e-5);
+    for (std::size_t i = 0; i < base.size(); ++i) EXPECT_NEAR(two[i] - base[i], 2 * (one[i] - base[i]), 1e-5);
 }
 
 TEST(AdapterWeights, RefusesAnAdapterOfAnotherModel) {
     const test::AdapterCase item("llama_default");
-    test::expect_error([&] { AdapterWeights(item.base, item.model); }, {"is no adapter", "adapter_config.json"});
+    test::expect_error([&] { AdapterWeights(item.base, item.model); },
+                       {"is no adapter", "adapter_config.json"});
 
     const test::TemporaryFolder folder;
     const auto copy = [&] {
@@ -97,7 +97,8 @@ TEST(AdapterWeights, RefusesAnAdapterOfAnotherModel) {
     test::expect_error([&] { AdapterWeights(folder.path(), item.model); }, {"lora_magnitude_vector"});
     copy();
     fs::remove(folder.path() / adapter_weights_file);
-    test::expect_error([&] { AdapterWeights(folder.path(), item.model); }, {"holds no weights of an adapter"});
+    test::expect_error([&] { AdapterWeights(folder.path(), item.model); },
+                       {"holds no weights of an adapter"});
 }
 
 }  // namespace

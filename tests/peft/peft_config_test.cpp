@@ -18,7 +18,8 @@ PeftConfig with(const std::string& key, const Json& value, const PeftWarning& wa
 
 TEST(PeftConfig, AFileOfPeftIsWrittenAgainAsItWas) {
     for (const char* name : test::adapter_cases) {
-        const std::filesystem::path file = test::golden_path(std::string("peft/") + name) / adapter_config_file;
+        const std::filesystem::path file =
+            test::golden_path(std::string("peft/") + name) / adapter_config_file;
         std::string warnings;
         const PeftConfig config =
             PeftConfig::read(file.parent_path(), [&](const std::string& line) { warnings += line; });
@@ -67,31 +68,33 @@ TEST(PeftConfig, RefusesWhatCannotBeComputed) {
         Json value;
         const char* words;
     };
-    for (const Case& item : {Case{"peft_type", "IA3", "Only adapters of the type LORA"},
-                             Case{"task_type", "SEQ_CLS", "must be CAUSAL_LM"},
-                             Case{"bias", "all", "base model's biases"},
-                             Case{"fan_in_fan_out", true, "stored transposed"},
-                             Case{"layer_replication", Json::array({1}), "layers that are repeated"},
-                             Case{"megatron_config", Json{{"a", 1}}, "Megatron"},
-                             Case{"lora_bias", true, "biases in adapters"},
-                             Case{"alora_invocation_tokens", Json::array({1, 2}), "aLoRA"},
-                             Case{"trainable_token_indices", Json::array({1}), "single rows of the embedding"},
-                             Case{"init_lora_weights", "pissa_niter_4", "changes the base model's weights"},
-                             Case{"init_lora_weights", "olora", "changes the base model's weights"},
-                             Case{"init_lora_weights", "mica", "not known here"},
-                             Case{"init_lora_weights", 3, "must be true, false"},
-                             Case{"r", 0, "from 1 to"},
-                             Case{"lora_dropout", 1.0, "below 1.0"},
-                             Case{"target_modules", 7, "must be a list of names"},
-                             Case{"modules_to_save", "lm_head", "must be a list of names"},
-                             Case{"layers_to_transform", "all", "layer's number"},
-                             Case{"rank_pattern", Json{{"q_proj", 0}}, "from 1 to"},
-                             Case{"layers_pattern", "layers", "without layers_to_transform"}})
+    for (const Case& item :
+         {Case{"peft_type", "IA3", "Only adapters of the type LORA"},
+          Case{"task_type", "SEQ_CLS", "must be CAUSAL_LM"},
+          Case{"bias", "all", "base model's biases"},
+          Case{"fan_in_fan_out", true, "stored transposed"},
+          Case{"layer_replication", Json::array({1}), "layers that are repeated"},
+          Case{"megatron_config", Json{{"a", 1}}, "Megatron"},
+          Case{"lora_bias", true, "biases in adapters"},
+          Case{"alora_invocation_tokens", Json::array({1, 2}), "aLoRA"},
+          Case{"trainable_token_indices", Json::array({1}), "single rows of the embedding"},
+          Case{"init_lora_weights", "pissa_niter_4", "changes the base model's weights"},
+          Case{"init_lora_weights", "olora", "changes the base model's weights"},
+          Case{"init_lora_weights", "mica", "not known here"},
+          Case{"init_lora_weights", 3, "must be true, false"},
+          Case{"r", 0, "from 1 to"},
+          Case{"lora_dropout", 1.0, "below 1.0"},
+          Case{"target_modules", 7, "must be a list of names"},
+          Case{"modules_to_save", "lm_head", "must be a list of names"},
+          Case{"layers_to_transform", "all", "layer's number"},
+          Case{"rank_pattern", Json{{"q_proj", 0}}, "from 1 to"},
+          Case{"layers_pattern", "layers", "without layers_to_transform"}})
         test::expect_error([&] { with(item.key, item.value); }, {item.words});
     test::expect_error([] { PeftConfig::parse(R"({"r": 8})", "f"); }, {"f has no peft_type"});
     test::expect_error(
         [] {
-            PeftConfig::parse(R"({"peft_type": "LORA", "target_modules": "a", "layers_to_transform": 1})", "f");
+            PeftConfig::parse(R"({"peft_type": "LORA", "target_modules": "a", "layers_to_transform": 1})",
+                              "f");
         },
         {"target_modules is an expression"});
 }

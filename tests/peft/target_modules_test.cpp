@@ -57,41 +57,79 @@ TEST(TargetModules, AreInModuleOrder) {
 TEST(TargetModules, AllLinearOfMixtralAreRouterAndExperts) {
     // Per layer: q, k, v, o, the router, and three matrices of each of four experts.
     EXPECT_EQ(resolved("mixtral", {{"target_modules", "all-linear"}}).weights.size(), 2 * (4 + 1 + 12));
-    EXPECT_EQ(resolve_adapter(config_of({{"target_modules", "all-linear"}}), model_of("mixtral"), "f").target_names,
-              (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "gate", "w1", "w2", "w3"}));
+    EXPECT_EQ(
+        resolve_adapter(config_of({{"target_modules", "all-linear"}}), model_of("mixtral"), "f").target_names,
+        (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "gate", "w1", "w2", "w3"}));
 }
 
 TEST(TargetModules, SayWhatThereIsWhenNothingMatches) {
-    test::expect_error([] { resolved("llama", {{"target_modules", {"c_attn"}}}); },
-                       {"[\"c_attn\"] name no module", "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
-                                                       "down_proj, lm_head"});
-    test::expect_error([] { resolved("llama", {{"target_modules", "q_proj"}}); },
-                       {"\"q_proj\" matches no module", "a regular expression for the whole name, such as "
-                                                        ".*\\.q_proj"});
     test::expect_error(
-        [] { resolved("llama", {{"target_modules", {"q_proj"}}, {"layers_to_transform", {9}}}); },
+        [] {
+            resolved("llama", {{"target_modules", {"c_attn"}}});
+        },
+        {"[\"c_attn\"] name no module",
+         "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
+         "down_proj, lm_head"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"target_modules", "q_proj"}});
+        },
+        {"\"q_proj\" matches no module",
+         "a regular expression for the whole name, such as "
+         ".*\\.q_proj"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"target_modules", {"q_proj"}}, {"layers_to_transform", {9}}});
+        },
         {"in the layers 9"});
-    test::expect_error([] { resolved("llama", {{"modules_to_save", {"score"}}}); },
-                       {"modules_to_save [\"score\"] name no module"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"modules_to_save", {"score"}}});
+        },
+        {"modules_to_save [\"score\"] name no module"});
 }
 
 TEST(TargetModules, RefuseWhatHasNoAdapters) {
-    test::expect_error([] { resolved("llama", {{"target_modules", {"embed_tokens"}}}); },
-                       {"the embedding model.embed_tokens"});
-    test::expect_error([] { resolved("llama", {{"target_modules", {"q_proj", "norm"}}}); },
-                       {"model.norm, which is no linear layer"});
-    test::expect_error([] { resolved("llama", {{"target_modules", ".*mlp"}}); },
-                       {"model.layers.0.mlp, which is no linear layer"});
-    test::expect_error([] { resolved("llama_tied", {{"target_modules", {"lm_head"}}}); },
-                       {"which is the embedding in this model"});
-    test::expect_error([] { resolved("llama_tied", {{"modules_to_save", {"embed_tokens"}}}); },
-                       {"is also the output head"});
-    test::expect_error([] { resolved("llama", {{"target_modules", "(q_proj"}}); },
-                       {"adapter_config.json: target_modules", "\"(q_proj\" is not a regular expression"});
-    test::expect_error([] { resolved("mixtral", {{"target_parameters", {"down_proj"}}}); },
-                       {"cannot be trained here", "name w1, w2 and w3"});
-    test::expect_error([] { resolved("llama", {{"target_parameters", {"gate_up_proj"}}}); },
-                       {"name no weight of the model"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"target_modules", {"embed_tokens"}}});
+        },
+        {"the embedding model.embed_tokens"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"target_modules", {"q_proj", "norm"}}});
+        },
+        {"model.norm, which is no linear layer"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"target_modules", ".*mlp"}});
+        },
+        {"model.layers.0.mlp, which is no linear layer"});
+    test::expect_error(
+        [] {
+            resolved("llama_tied", {{"target_modules", {"lm_head"}}});
+        },
+        {"which is the embedding in this model"});
+    test::expect_error(
+        [] {
+            resolved("llama_tied", {{"modules_to_save", {"embed_tokens"}}});
+        },
+        {"is also the output head"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"target_modules", "(q_proj"}});
+        },
+        {"adapter_config.json: target_modules", "\"(q_proj\" is not a regular expression"});
+    test::expect_error(
+        [] {
+            resolved("mixtral", {{"target_parameters", {"down_proj"}}});
+        },
+        {"cannot be trained here", "name w1, w2 and w3"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"target_parameters", {"gate_up_proj"}}});
+        },
+        {"name no weight of the model"});
 }
 
 TEST(TargetModules, AParameterOfALinearLayerIsItsWeight) {
