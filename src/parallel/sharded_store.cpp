@@ -48,7 +48,7 @@ int ShardedStore::turn(int unit) const {
 }
 
 void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns,
-                              std::vector<Slot>& slots) const {
+                              bool trained_only, std::vector<Slot>& slots) const {
     slots.clear();
     slots.resize(units_take_turns ? 4 : placement_.size());
     for (std::size_t unit = 0; unit < placement_.size(); ++unit) {
@@ -57,11 +57,13 @@ void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool uni
         Slot& slot = slots[place];
         if (!slot.storages.empty()) continue;  // a block that shares its slot with an earlier one
         for (const StoragePlacement& storage : placement_[unit].storages) {
-            slot.storages.push_back(storage.present() ? arena.make(use, dtype, storage.shape) : Tensor());
+            const bool needed = trained_only ? storage.trained() : storage.present();
+            slot.storages.push_back(needed ? arena.make(use, dtype, storage.shape) : Tensor());
             auto& padded = slot.padded.emplace_back();
             for (const LeafPlacement& leaf : storage.leaves)
                 padded.push_back(
-                    even(leaf) ? Tensor()
+                    even(leaf) || (trained_only && !leaf.spec->trained)
+                        ? Tensor()
                                : arena.make(MemoryUse::gathered, dtype,
                                             with_rows(storage.shape, leaf.shard_rows * mesh_.data().size())));
         }
@@ -70,9 +72,9 @@ void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool uni
 
 void ShardedStore::plan(Arena& arena) {
     plan_slots(arena, gathers_each_use_ ? MemoryUse::gathered : MemoryUse::parameters, param_dtype_,
-               gathers_each_use_, weight_slots_);
+               gathers_each_use_, false, weight_slots_);
     plan_slots(arena, scatters_each_micro_batch_ ? MemoryUse::gathered : MemoryUse::gradients,
-               gradient_dtype_, scatters_each_micro_batch_, gradient_slots_);
+               gradient_dtype_, scatters_each_micro_batch_, true, gradient_slots_);
     if (scatters_each_micro_batch_) plan_incoming(arena);
     plan_owned(arena);
     scattered_before_.assign(placement_.size(), false);
@@ -85,8 +87,10 @@ void ShardedStore::plan_incoming(Arena& arena) {
         for (const StoragePlacement& storage : placement_[unit].storages) {
             auto& incoming = slot.incoming.emplace_back();
             for (const LeafPlacement& leaf : storage.leaves)
-                incoming.push_back(arena.make(MemoryUse::gathered, gradient_dtype_,
-                                              with_rows(storage.shape, leaf.shard_rows)));
+                incoming.push_back(leaf.spec->trained
+                                       ? arena.make(MemoryUse::gathered, gradient_dtype_,
+                                                    with_rows(storage.shape, leaf.shard_rows))
+                                       : Tensor());
         }
     }
 }
@@ -108,11 +112,12 @@ void ShardedStore::plan_owned(Arena& arena) {
                 };
                 weights.push_back(gathers_each_use_ ? arena.make(MemoryUse::parameters, param_dtype_, shard)
                                                     : in_whole(weight_slots_));
-                gradients.push_back(scatters_each_micro_batch_ || !even(leaf)
+                gradients.push_back(!leaf.spec->trained ? Tensor()
+                                    : scatters_each_micro_batch_ || !even(leaf)
                                         ? arena.make(MemoryUse::gradients, gradient_dtype_, shard)
                                         : in_whole(gradient_slots_));
                 owned_.push_back(own_leaf(leaf, weights.back().rows(0, leaf.owned.count),
-                                          gradients.back().rows(0, leaf.owned.count)));
+                                          gradients.back().first_rows(leaf.owned.count)));
             }
         }
 }
@@ -135,6 +140,7 @@ void ShardedStore::start_gather(Stream stream, Slot& slot) {
     for (std::size_t i = 0; i < placed.storages.size(); ++i)
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
             const LeafPlacement& leaf = placed.storages[i].leaves[j];
+            if (slot.has_frozen && !leaf.spec->trained) continue;
             const Tensor& shard = weight_shards_[unit][i][j];
             if (even(leaf)) {
                 slot.pending.push_back(
@@ -156,10 +162,11 @@ void ShardedStore::finish_gather(Stream stream, Slot& slot) {
     for (std::size_t i = 0; i < placed.storages.size(); ++i)
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
             const LeafPlacement& leaf = placed.storages[i].leaves[j];
-            if (!even(leaf))
+            if (!even(leaf) && (leaf.spec->trained || !slot.has_frozen))
                 backend_.copy(stream, slot.padded[i][j].rows(0, leaf.rows.count),
                               leaf_rows(slot.storages[i], leaf));
         }
+    slot.has_frozen = !gathers_each_use_;
 }
 
 UnitTensors ShardedStore::get(Stream stream, int unit) {
@@ -174,10 +181,11 @@ void ShardedStore::release(Stream, int unit) {
     weight_slots_[static_cast<std::size_t>(weight_slot(unit))].in_use = false;
 }
 
-void ShardedStore::weights_changed() {
+void ShardedStore::weights_changed(Written which) {
     for (Slot& slot : weight_slots_) {
         require(!slot.in_use && slot.pending.empty(), "weights change while they are in use");
         slot.unit = -1;
+        if (which == Written::all) slot.has_frozen = false;
     }
 }
 
@@ -222,7 +230,7 @@ void ShardedStore::reduce(Stream stream, int unit) {
 bool ShardedStore::all_even(const UnitPlacement& placed) const {
     for (const StoragePlacement& storage : placed.storages)
         for (const LeafPlacement& leaf : storage.leaves)
-            if (!even(leaf)) return false;
+            if (leaf.spec->trained && !even(leaf)) return false;
     return true;
 }
 
@@ -232,6 +240,7 @@ void ShardedStore::start_scatter(Stream stream, Slot& slot, int unit) {
     for (std::size_t i = 0; i < placed.storages.size(); ++i)
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
             const LeafPlacement& leaf = placed.storages[i].leaves[j];
+            if (!leaf.spec->trained) continue;
             const Tensor& shard = gradient_shards_[static_cast<std::size_t>(unit)][i][j];
             Tensor whole = leaf_rows(slot.storages[i], leaf);
             if (!even(leaf)) {
@@ -253,7 +262,8 @@ void ShardedStore::finish_scatter(Stream stream, Slot& slot) {
     if (scattered_before_[unit])
         for (std::size_t i = 0; i < gradient_shards_[unit].size(); ++i)
             for (std::size_t j = 0; j < gradient_shards_[unit][i].size(); ++j)
-                backend_.run(stream, Add{.into = gradient_shards_[unit][i][j], .x = slot.incoming[i][j]});
+                if (gradient_shards_[unit][i][j])
+                    backend_.run(stream, Add{.into = gradient_shards_[unit][i][j], .x = slot.incoming[i][j]});
     scattered_before_[unit] = true;
 }
 
@@ -263,7 +273,8 @@ void ShardedStore::finish_gradients(Stream stream) {
         std::vector<Pending> pending;
         mesh_.dcn().together(stream, [&] {
             for (const OwnedLeaf& leaf : owned_)
-                pending.push_back(mesh_.dcn().start_all_reduce(stream, leaf.gradient, Reduction::sum));
+                if (leaf.gradient)
+                    pending.push_back(mesh_.dcn().start_all_reduce(stream, leaf.gradient, Reduction::sum));
         });
         for (Pending& sum : pending) sum.wait(stream);
     }

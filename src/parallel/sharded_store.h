@@ -23,7 +23,7 @@ class ShardedStore final : public ParamStore {
     void gather(Stream stream, int unit) override;
     UnitTensors get(Stream stream, int unit) override;
     void release(Stream stream, int unit) override;
-    void weights_changed() override;
+    void weights_changed(Written which) override;
 
     void begin_backward(std::span<const int> units, PlaceInStep place) override;
     UnitGradients grad(Stream stream, int unit) override;
@@ -43,6 +43,7 @@ class ShardedStore final : public ParamStore {
             padded;  ///< present where rows do not divide evenly: room for equal shards during communication
         LeafTensors incoming;  ///< gradients of a later micro-batch, before they are added to the shards
         int unit = -1;         ///< whose tensors it holds or receives
+        bool has_frozen = false;  ///< of weights: the frozen leaves are there and need not be gathered again
         bool in_use = false;   ///< got and not yet released; or gradients begun and not yet reduced
         std::vector<Pending> pending;
     };
@@ -51,7 +52,8 @@ class ShardedStore final : public ParamStore {
     int gradient_slot(int unit) const { return scatters_each_micro_batch_ ? turn(unit) : unit; }
     int turn(int unit) const;
 
-    void plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns,
+    /// With `trained_only`, for storages and leaves that have gradients.
+    void plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns, bool trained_only,
                     std::vector<Slot>& slots) const;
     void plan_incoming(Arena& arena);
     void plan_owned(Arena& arena);
