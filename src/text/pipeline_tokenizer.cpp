@@ -6,6 +6,16 @@
 #include "text/utf8.h"
 
 namespace drover {
+namespace {
+
+std::string without_guards(std::string_view text) {
+    std::string rest(text);
+    for (auto at = rest.find(token_guard); at != std::string::npos; at = rest.find(token_guard, at))
+        rest.erase(at, token_guard.size());
+    return rest;
+}
+
+}  // namespace
 
 std::optional<TokenId> TokenizerParts::find(std::string_view token) const {
     const auto id = added.find(token);
@@ -65,8 +75,24 @@ PipelineTokenizer::PipelineTokenizer(TokenizerParts parts)
 
 PipelineTokenizer::~PipelineTokenizer() = default;
 
+void Tokenizer::encode_guarded(std::string_view text, std::vector<TokenId>& ids) const {
+    encode(without_guards(text), SpecialTokens::omit, ids);
+}
+
 void PipelineTokenizer::encode(std::string_view text, SpecialTokens special,
                                std::vector<TokenId>& ids) const {
+    const bool adds = special == SpecialTokens::add;
+    if (adds) ids.insert(ids.end(), parts_.around.before.begin(), parts_.around.before.end());
+    encode_between(text, Guards::none, ids);
+    if (adds) ids.insert(ids.end(), parts_.around.after.begin(), parts_.around.after.end());
+}
+
+void PipelineTokenizer::encode_guarded(std::string_view text, std::vector<TokenId>& ids) const {
+    encode_between(text, Guards::leave_out, ids);
+}
+
+void PipelineTokenizer::encode_between(std::string_view text, Guards guards,
+                                       std::vector<TokenId>& ids) const {
     const std::size_t valid = valid_utf8_prefix(text);
     if (valid != text.size())
         throw Error(
@@ -75,20 +101,16 @@ void PipelineTokenizer::encode(std::string_view text, SpecialTokens special,
     Loan loan(*shelf_);
     constexpr std::size_t large_text = 1 << 20;  // its workspace would be many times its size
     if (text.size() > large_text) loan.discard();
-    if (special == SpecialTokens::add)
-        ids.insert(ids.end(), parts_.around.before.begin(), parts_.around.before.end());
     parts_.added.cut(text, AddedTokens::Stage::raw, [&](const AddedTokens::Part& part) {
         if (part.id)
             ids.push_back(*part.id);
         else
-            encode_segment(part.text, part.text.data() == text.data(), loan.workspace(), ids);
+            encode_segment(part.text, part.text.data() == text.data(), guards, loan.workspace(), ids);
     });
-    if (special == SpecialTokens::add)
-        ids.insert(ids.end(), parts_.around.after.begin(), parts_.around.after.end());
 }
 
-void PipelineTokenizer::encode_segment(std::string_view segment, bool at_start, Workspace& workspace,
-                                       std::vector<TokenId>& ids) const {
+void PipelineTokenizer::encode_segment(std::string_view segment, bool at_start, Guards guards,
+                                       Workspace& workspace, std::vector<TokenId>& ids) const {
     if (parts_.normalizer) {
         std::string& normalized = workspace.scratch.normalized;
         normalized = segment;
@@ -96,24 +118,40 @@ void PipelineTokenizer::encode_segment(std::string_view segment, bool at_start, 
         segment = normalized;
     }
     parts_.added.cut(segment, AddedTokens::Stage::normalized, [&](const AddedTokens::Part& part) {
-        if (part.id) {
+        const bool starts = at_start && part.text.data() == segment.data();
+        if (part.id)
             ids.push_back(*part.id);
-        } else if (parts_.pre_tokenizer) {
-            // A list of pieces is several times as large as its text.
-            constexpr std::size_t at_once = 1 << 18;
-            for (std::string_view rest = part.text; !rest.empty();) {
-                const std::size_t end =
-                    rest.size() <= 2 * at_once ? rest.size() : parts_.pre_tokenizer->find_cut(rest, at_once);
-                workspace.pieces.start_with(rest.substr(0, end), at_start && rest.data() == segment.data());
-                parts_.pre_tokenizer->apply(workspace.pieces);
-                for (const Pieces::Piece& piece : workspace.pieces.list)
-                    parts_.model->encode(piece.text, workspace.scratch, ids);
-                rest.remove_prefix(end);
-            }
-        } else {
-            parts_.model->encode(part.text, workspace.scratch, ids);
-        }
+        else if (guards == Guards::none)
+            encode_plain(part.text, starts, workspace, ids);
+        else
+            encode_plain(without_guards(part.text), starts, workspace, ids);
     });
+}
+
+void PipelineTokenizer::encode_plain(std::string_view text, bool at_start, Workspace& workspace,
+                                     std::vector<TokenId>& ids) const {
+    if (!parts_.pre_tokenizer) {
+        parts_.model->encode(text, workspace.scratch, ids);
+        return;
+    }
+    // A list of pieces is several times as large as its text.
+    constexpr std::size_t at_once = 1 << 18;
+    for (std::string_view rest = text; !rest.empty();) {
+        const std::size_t end =
+            rest.size() <= 2 * at_once ? rest.size() : parts_.pre_tokenizer->find_cut(rest, at_once);
+        workspace.pieces.start_with(rest.substr(0, end), at_start && rest.data() == text.data());
+        parts_.pre_tokenizer->apply(workspace.pieces);
+        for (const Pieces::Piece& piece : workspace.pieces.list)
+            parts_.model->encode(piece.text, workspace.scratch, ids);
+        rest.remove_prefix(end);
+    }
+}
+
+std::vector<std::string> PipelineTokenizer::special_tokens() const {
+    std::vector<std::string> contents;
+    for (const auto& [id, token] : parts_.added.by_id())
+        if (token.special) contents.push_back(token.content);
+    return contents;
 }
 
 std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {

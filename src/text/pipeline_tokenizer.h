@@ -44,6 +44,7 @@ class PipelineTokenizer : public Tokenizer {
     ~PipelineTokenizer() override;
 
     void encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids) const override;
+    void encode_guarded(std::string_view text, std::vector<TokenId>& ids) const override;
     std::string decode(std::span<const TokenId> ids, bool skip_special) const override;
     std::int64_t size() const override;
     std::optional<TokenId> bos() const override { return parts_.bos; }
@@ -53,14 +54,21 @@ class PipelineTokenizer : public Tokenizer {
     double model_max_length() const override { return parts_.model_max_length; }
     std::string fingerprint() const override { return parts_.fingerprint; }
     std::vector<TokenizerFile> files() const override { return parts_.files; }
+    std::vector<std::string> special_tokens() const override;
 
   private:
     struct Workspace;
     /// A workspace borrowed for one call.
     class Loan;
 
-    void encode_segment(std::string_view segment, bool at_start, Workspace& workspace,
+    /// Whether a text has guards: see encode_guarded().
+    enum class Guards { none, leave_out };
+    void encode_between(std::string_view text, Guards guards, std::vector<TokenId>& ids) const;
+    void encode_segment(std::string_view segment, bool at_start, Guards guards, Workspace& workspace,
                         std::vector<TokenId>& ids) const;
+    /// Encodes text without added tokens; `at_start` of the whole text.
+    void encode_plain(std::string_view text, bool at_start, Workspace& workspace,
+                      std::vector<TokenId>& ids) const;
 
     TokenizerParts parts_;
     struct Shelf;

@@ -16,6 +16,9 @@ using TokenId = std::int32_t;
 /// Whether the tokens that a tokenizer places around a text (BOS, and EOS if configured) are added.
 enum class SpecialTokens { add, omit };
 
+/// See Tokenizer::encode_guarded(): U+FDD0, which Unicode reserves for the use inside of programs.
+inline constexpr std::string_view token_guard = "\xEF\xB7\x90";
+
 /// A tokenizer file as in a model folder.
 struct TokenizerFile {
     std::string name;
@@ -45,6 +48,11 @@ class Tokenizer {
     /// Changes whenever a text could get different ids: a hash, in hexadecimal, of everything that encode
     /// uses.
     virtual std::string fingerprint() const = 0;
+    /// The contents of the tokens that are marked as special.
+    virtual std::vector<std::string> special_tokens() const { return {}; }
+    /// Like encode without the tokens around a text, but the character `token_guard` is left out of `text`,
+    /// and no added token is recognized across it: "<" + token_guard + "/s>" is the text "</s>".
+    virtual void encode_guarded(std::string_view text, std::vector<TokenId>& ids) const;
     /// The files from which Hugging Face's libraries and load_tokenizer can recreate this tokenizer.
     virtual std::vector<TokenizerFile> files() const { return {}; }
 };
