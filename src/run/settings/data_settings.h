@@ -26,6 +26,12 @@ struct SftSettings {
     std::string pad_token{};             ///< its text; empty: the tokenizer's, or else its EOS
     bool padding_free = false;           ///< first tokens of examples are not counted as labels (TRL)
     std::int64_t pad_to_multiple_of = 1;
+
+    /// As TRL: rows that hold several examples need no padding.
+    bool is_padding_free() const {
+        return padding_free || rows.packing == DocumentPacking::bfd ||
+               rows.packing == DocumentPacking::bfd_split;
+    }
 };
 
 /// The data to train on and to evaluate, and how text becomes rows.
@@ -34,6 +40,8 @@ struct DataSettings {
     /// One for each of several datasets: their shares of the training examples are in this proportion. Empty:
     /// the datasets are trained on as one.
     std::vector<double> dataset_weights{};
+    std::string train_split = "train";            ///< of the datasets
+    std::string validation_split = "validation";  ///< the same
     std::string train_file{};
     std::string validation_file{};
     std::string text_column{};  ///< of the files; empty: "text", or the first column
