@@ -3,16 +3,27 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "text/byte_alphabet.h"
 #include "text/utf8.h"
 
 namespace drover {
 namespace {
+
+constexpr std::size_t large_text = 1 << 20;  // its workspace would be many times its size
 
 std::string without_guards(std::string_view text) {
     std::string rest(text);
     for (auto at = rest.find(token_guard); at != std::string::npos; at = rest.find(token_guard, at))
         rest.erase(at, token_guard.size());
     return rest;
+}
+
+void check_utf8(std::string_view text) {
+    const std::size_t valid = valid_utf8_prefix(text);
+    if (valid != text.size())
+        throw Error(
+            fmt::format("The text is not UTF-8: byte {} of {} begins no character.", valid, text.size()),
+            "Convert the data to UTF-8.");
 }
 
 }  // namespace
@@ -93,13 +104,8 @@ void PipelineTokenizer::encode_guarded(std::string_view text, std::vector<TokenI
 
 void PipelineTokenizer::encode_between(std::string_view text, Guards guards,
                                        std::vector<TokenId>& ids) const {
-    const std::size_t valid = valid_utf8_prefix(text);
-    if (valid != text.size())
-        throw Error(
-            fmt::format("The text is not UTF-8: byte {} of {} begins no character.", valid, text.size()),
-            "Convert the data to UTF-8.");
+    check_utf8(text);
     Loan loan(*shelf_);
-    constexpr std::size_t large_text = 1 << 20;  // its workspace would be many times its size
     if (text.size() > large_text) loan.discard();
     parts_.added.cut(text, AddedTokens::Stage::raw, [&](const AddedTokens::Part& part) {
         if (part.id)
@@ -145,6 +151,105 @@ void PipelineTokenizer::encode_plain(std::string_view text, bool at_start, Works
             parts_.model->encode(piece.text, workspace.scratch, ids);
         rest.remove_prefix(end);
     }
+}
+
+void PipelineTokenizer::encode_aligned(std::string_view text, SpecialTokens special,
+                                       std::vector<TokenId>& ids, std::vector<Span>& spans) const {
+    check_utf8(text);
+    Loan loan(*shelf_);
+    if (text.size() > large_text) loan.discard();
+    const bool adds = special == SpecialTokens::add;
+    spans.clear();
+    if (adds) {
+        ids.insert(ids.end(), parts_.around.before.begin(), parts_.around.before.end());
+        spans.assign(parts_.around.before.size(), Span{0, 0});
+    }
+    parts_.added.cut(text, AddedTokens::Stage::raw, [&](const AddedTokens::Part& part) {
+        const auto begin = static_cast<std::size_t>(part.text.data() - text.data());
+        if (part.id) {
+            ids.push_back(*part.id);
+            spans.push_back({begin, begin + part.text.size()});
+        } else {
+            align_segment(part.text, begin, begin == 0, loan.workspace(), ids, spans);
+        }
+    });
+    if (parts_.around.trims_spaces)
+        for (std::size_t i = 0; i < spans.size(); ++i)
+            trim_span(ids[ids.size() - spans.size() + i], i == 0, spans[i]);
+    if (adds) {
+        ids.insert(ids.end(), parts_.around.after.begin(), parts_.around.after.end());
+        spans.resize(spans.size() + parts_.around.after.size(), Span{0, 0});
+    }
+}
+
+void PipelineTokenizer::align_segment(std::string_view segment, std::size_t offset, bool at_start,
+                                      Workspace& workspace, std::vector<TokenId>& ids,
+                                      std::vector<Span>& spans) const {
+    AlignedText text = AlignedText::unchanged(segment, offset);
+    if (parts_.normalizer) parts_.normalizer->apply(text);
+    parts_.added.cut(text.text, AddedTokens::Stage::normalized, [&](const AddedTokens::Part& part) {
+        const auto begin = static_cast<std::size_t>(part.text.data() - text.text.data());
+        const std::size_t end = begin + part.text.size();
+        if (part.id) {
+            ids.push_back(*part.id);
+            spans.push_back(text.source(begin, end));
+            return;
+        }
+        AlignedText plain{std::string(part.text),
+                          {text.from.begin() + static_cast<std::ptrdiff_t>(begin),
+                           text.from.begin() + static_cast<std::ptrdiff_t>(end)}};
+        AlignedRewriter rewriter(plain);
+        for (std::size_t at = plain.text.find(token_guard); at != std::string::npos;
+             at = plain.text.find(token_guard, at + token_guard.size())) {
+            rewriter.keep_to(at);
+            rewriter.drop_to(at + token_guard.size());
+        }
+        rewriter.finish();
+        align_plain(plain, at_start && begin == 0, workspace, ids, spans);
+    });
+}
+
+void PipelineTokenizer::align_plain(const AlignedText& text, bool at_start, Workspace& workspace,
+                                    std::vector<TokenId>& ids, std::vector<Span>& spans) const {
+    if (text.text.empty()) return;
+    std::vector<Span> own;
+    if (!parts_.pre_tokenizer) {
+        parts_.model->encode(text.text, workspace.scratch, ids, own);
+        for (const Span& span : own)
+            spans.push_back(span.begin < span.end ? text.source(span.begin, span.end) : Span{0, 0});
+        return;
+    }
+    Pieces& pieces = workspace.pieces;
+    pieces.start_with(text.text, at_start, true);
+    parts_.pre_tokenizer->apply(pieces);
+    for (const Pieces::Piece& piece : pieces.list) {
+        own.clear();
+        parts_.model->encode(piece.text, workspace.scratch, ids, own);
+        for (const Span& span : own) {
+            if (span.begin == span.end) {
+                spans.push_back({0, 0});
+                continue;
+            }
+            const Span first = pieces.origin(piece, span.begin), last = pieces.origin(piece, span.end - 1);
+            spans.push_back(text.source(first.begin, last.end));
+        }
+    }
+}
+
+void PipelineTokenizer::trim_span(TokenId id, bool is_first, Span& span) const {
+    const bool added = parts_.added.token(id) != nullptr;
+    const std::string text =
+        added ? parts_.added.token(id)->content
+              : alphabet_to_bytes(parts_.model->vocabulary().token(id).value_or("")).value_or(std::string());
+    const std::size_t blanks = text.find_first_not_of(' ');
+    std::size_t before = blanks == std::string::npos ? text.size() : blanks;
+    const std::size_t after =
+        blanks == std::string::npos ? text.size() : text.size() - 1 - text.find_last_not_of(' ');
+    if (before > 0) {
+        if ((is_first || span.begin == 0) && parts_.around.adds_prefix_space) --before;
+        span.begin = std::min(span.begin + before, span.end);
+    }
+    if (after > 0 && span.end >= after) span.end = std::max(span.end - after, span.begin);
 }
 
 std::vector<std::string> PipelineTokenizer::special_tokens() const {

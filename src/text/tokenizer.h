@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/regex.h"
+
 namespace drover {
 
 using TokenId = std::int32_t;
@@ -53,6 +55,15 @@ class Tokenizer {
     /// Like encode without the tokens around a text, but the character `token_guard` is left out of `text`,
     /// and no added token is recognized across it: "<" + token_guard + "/s>" is the text "</s>".
     virtual void encode_guarded(std::string_view text, std::vector<TokenId>& ids) const;
+    /// Like encode_guarded (or encode), and replaces `spans` by the bytes of `text` that each of the added
+    /// ids stands for: the offsets of Hugging Face's tokenizers, in bytes. Tokens around a text stand for
+    /// none.
+    virtual void encode_aligned(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids,
+                                std::vector<Span>& spans) const = 0;
+    /// The id of a token of the vocabulary or of an added one.
+    virtual std::optional<TokenId> find(std::string_view token) const = 0;
+    /// Whether an id is that of an added token.
+    virtual bool is_added(TokenId id) const = 0;
     /// The files from which Hugging Face's libraries and load_tokenizer can recreate this tokenizer.
     virtual std::vector<TokenizerFile> files() const { return {}; }
 };

@@ -6,7 +6,6 @@
 
 #include "core/error.h"
 #include "text/chat/template_files.h"
-#include "text/utf8.h"
 
 namespace drover {
 
@@ -15,6 +14,7 @@ ChatPrompt::ChatPrompt(ChatTemplate chat_template, std::shared_ptr<const Tokeniz
     : template_(std::move(chat_template)),
       tokenizer_(std::move(tokenizer)),
       named_tokens_(named_special_tokens(folder)),
+      guard_(*tokenizer_),
       special_(tokenizer_->special_tokens()) {
     std::erase_if(special_, [](const std::string& token) { return token.empty(); });
     // The longest of those that begin alike is the one that the tokenizer finds.
@@ -28,30 +28,12 @@ std::string ChatPrompt::special_at(std::string_view text) const {
     return {};
 }
 
-Json ChatPrompt::guarded(const Json& content) const {
-    if (content.is_string()) {
-        const std::string& text = content.get_ref<const std::string&>();
-        std::string result;
-        for (std::string_view rest = text; !rest.empty();) {
-            const std::size_t character = std::max<std::size_t>(decode_utf8(rest).length, 1);
-            result += rest.substr(0, character);
-            if (special_at(rest).size() > character) result += token_guard;
-            rest.remove_prefix(character);
-        }
-        return result;
-    }
-    Json result = content;
-    if (content.is_structured())
-        for (auto& item : result) item = guarded(item);
-    return result;
-}
-
 std::vector<TokenId> ChatPrompt::ids(const Json& messages, const Json& tools) const {
     ChatInputs inputs;
     inputs.messages = messages;
     for (Json& message : inputs.messages)
         if (message.is_object() && message.contains("content"))
-            message["content"] = guarded(message["content"]);
+            message["content"] = guard_.guarded(message["content"]);
     inputs.tools = tools;
     inputs.add_generation_prompt = true;
     inputs.special_tokens = named_tokens_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "text/chat/chat_template.h"
+#include "text/chat/special_guard.h"
 #include "text/tokenizer.h"
 
 namespace drover {
@@ -30,12 +31,11 @@ class ChatPrompt {
   private:
     /// The special token that `text` begins with; empty if it does not.
     std::string special_at(std::string_view text) const;
-    /// The same value with guards in the special tokens of its texts.
-    Json guarded(const Json& content) const;
 
     ChatTemplate template_;
     std::shared_ptr<const Tokenizer> tokenizer_;
     Json named_tokens_;
+    SpecialGuard guard_;
     std::vector<std::string> special_;
 };
 
