@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "app/chat.h"
 #include "app/commands.h"
 #include "core/console.h"
 #include "core/json.h"
@@ -30,7 +31,9 @@ struct GenerateOptions {
     std::string tokenizer_beside;  ///< where there is one when `tokenizer` is empty
     std::vector<std::int32_t> prompt_ids;
     bool has_prompt = false;
+    ChatOptions chat;
     GenerationSettings generation;
+    bool has_max_new_tokens = false;
     std::int64_t threads = 0;
     bool json = false, logits = false;
 };
@@ -62,12 +65,18 @@ DType chosen_dtype(const GenerateOptions& options, const ModelConfig& config) {
     return DType::f32;
 }
 
+/// The folder of the tokenizer's files.
+fs::path tokenizer_folder(const GenerateOptions& options) {
+    const fs::path path = options.tokenizer.empty() ? options.model : options.tokenizer;
+    return fs::is_directory(path) ? path : path.parent_path();
+}
+
 /// Null if ids were given and there is no tokenizer; then no text is printed either.
 std::shared_ptr<const Tokenizer> find_tokenizer(const GenerateOptions& options) {
     try {
         return load_tokenizer(options.tokenizer.empty() ? options.tokenizer_beside : options.tokenizer);
     } catch (const Error& error) {
-        if (options.has_prompt || !options.tokenizer.empty()) throw;
+        if (options.has_prompt || options.chat.wanted() || !options.tokenizer.empty()) throw;
         print_log(stderr, "Ids only, no text: {}\n", error.cause());
         return nullptr;
     }
@@ -93,14 +102,40 @@ class TextPrinter {
     StreamingDecoder decoder_;
 };
 
-void generate(GenerateOptions options) {
-    if (options.has_prompt == !options.prompt_ids.empty())
+/// An answer is often longer than the continuation of a prompt.
+constexpr std::int64_t default_answer_tokens = 512;
+
+/// The positions that a conversation can have.
+std::int64_t conversation_capacity(const ChatOptions& options, std::int64_t positions) {
+    if (options.context_length == 0 && positions > default_context_length) {
+        print_log(stderr, "The conversation is remembered for {} tokens; --context_length allows up to {}.\n",
+                  default_context_length, positions);
+        return default_context_length;
+    }
+    return positions;
+}
+
+void check_usage(const GenerateOptions& options) {
+    const ChatOptions& chat = options.chat;
+    if (chat.wanted() && (options.has_prompt || !options.prompt_ids.empty()))
+        throw UsageError("Both a prompt and a chat are asked for.",
+                         "Give --prompt or --prompt_ids, or --chat or --messages.");
+    for (const auto& [name, given] : {std::pair("--system", !chat.system.empty()),
+                                      std::pair("--chat_template_path", !chat.template_path.empty()),
+                                      std::pair("--context_length", chat.context_length > 0)})
+        if (given && !chat.wanted())
+            throw UsageError(fmt::format("{} is given without --chat or --messages.", name), "Add --chat.");
+    if (!chat.wanted() && options.has_prompt == !options.prompt_ids.empty())
         throw UsageError(options.has_prompt ? "Both --prompt and --prompt_ids are given."
                                             : "Neither --prompt nor --prompt_ids is given.",
                          "Give one of them.");
     if (options.logits && !options.json)
         throw UsageError("--logits is given without --json.", "They are printed with --json only.");
     check_sampling(options.generation.sampling);
+}
+
+void generate(GenerateOptions options) {
+    check_usage(options);
     if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
     const AdaptedModel adapted =
         find_adapted_model(options.model, "--model", options.adapters, "--adapter_name_or_path");
@@ -109,27 +144,41 @@ void generate(GenerateOptions options) {
     if (options.tokenizer.empty()) options.tokenizer_beside = adapted.tokenizer.string();
     const ModelConfig config = ModelConfig::from_path(options.model);
     const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options);
-    const std::vector<TokenId> prompt = prompt_ids(options, tokenizer.get());
+    std::optional<Chat> chat;
+    if (options.chat.wanted()) chat.emplace(options.chat, tokenizer, tokenizer_folder(options));
+    const bool converses = chat && chat->is_conversation();
+    if (converses && options.json)
+        throw UsageError("--json is given, but the chat is on a terminal.",
+                         "Give --messages FILE, or send the messages to standard input.");
+    const std::vector<TokenId> prompt = converses ? std::vector<TokenId>{}
+                                        : chat    ? chat->prompt()
+                                                  : prompt_ids(options, tokenizer.get());
     const auto length = static_cast<std::int64_t>(prompt.size());
-    const std::int64_t positions = config.max_position_embeddings;
+    std::int64_t positions = config.max_position_embeddings;
+    if (options.chat.context_length > 0) positions = std::min(positions, options.chat.context_length);
     if (length >= positions)
         throw Error(fmt::format("The prompt has {} tokens, but the model's max_position_embeddings is {}.",
                                 length, positions),
                     "Shorten the prompt; new tokens need positions, too.");
     GenerationSettings settings = options.generation;
-    if (length + settings.max_new_tokens > positions) {
+    if (chat && !options.has_max_new_tokens) settings.max_new_tokens = default_answer_tokens;
+    if (!converses && length + settings.max_new_tokens > positions) {
         settings.max_new_tokens = positions - length;
         print_log(stderr, "Making at most {} new tokens: the model has {} positions.\n",
                   settings.max_new_tokens, positions);
     }
     settings.ends = end_ids(config, options.model);
+    if (chat) settings.ends = chat->ends(std::move(settings.ends));
+    const std::int64_t capacity =
+        converses ? conversation_capacity(options.chat, positions) : length + settings.max_new_tokens;
 
     const std::unique_ptr<Backend> backend = make_chosen_backend(options.device);
-    InferenceModel model(config,
-                         {.dtype = chosen_dtype(options, config),
-                          .capacity = length + settings.max_new_tokens,
-                          .new_tokens = std::clamp<std::int64_t>(length, 1, prefill_tokens)},
-                         *backend);
+    InferenceModel model(
+        config,
+        {.dtype = chosen_dtype(options, config),
+         .capacity = capacity,
+         .new_tokens = std::clamp<std::int64_t>(converses ? capacity : length, 1, prefill_tokens)},
+        *backend);
     model.allocate();
     if (const std::string text =
             load_weights(model, *backend, options.model, open_adapter(adapter, config)).text();
@@ -137,6 +186,10 @@ void generate(GenerateOptions options) {
         print_log(stderr, "{}\n", text);
 
     Generator generator(model, *backend);
+    if (converses) {
+        chat->converse(generator, settings, capacity);
+        return;
+    }
     if (options.json || !tokenizer) {
         const std::vector<TokenId> ids = generator.generate(prompt, settings);
         if (!options.json) {
@@ -151,8 +204,14 @@ void generate(GenerateOptions options) {
         return;
     }
     TextPrinter printer(tokenizer);
-    for (const TokenId id : prompt) printer.push(id);
-    generator.generate(prompt, settings, [&](TokenId id) { printer.push(id); });
+    if (!chat)
+        for (const TokenId id : prompt) printer.push(id);
+    const auto is_hidden = [&](TokenId id) {  // the end of an answer is no part of it
+        return chat && std::find(settings.ends.begin(), settings.ends.end(), id) != settings.ends.end();
+    };
+    generator.generate(prompt, settings, [&](TokenId id) {
+        if (!is_hidden(id)) printer.push(id);
+    });
     printer.finish();
 }
 
@@ -164,7 +223,8 @@ void add_generate_command(CLI::App& app) {
         app.add_subcommand("generate",
                            "Continues a prompt with a trained model and prints the text as it is made.\n"
                            "Example: drover generate --model out --prompt \"Once upon a time\" "
-                           "--max_new_tokens 64 --temperature 0.8");
+                           "--max_new_tokens 64 --temperature 0.8\n"
+                           "With --chat it talks: drover generate --model out --chat");
     command->option_defaults()->always_capture_default();
     SamplingSettings& sampling = options->generation.sampling;
     command
@@ -183,8 +243,24 @@ void add_generate_command(CLI::App& app) {
         ->delimiter(',')
         ->transform(without_spaces_around)
         ->check(whole_number);
-    command->add_option("--max_new_tokens", options->generation.max_new_tokens, "tokens to add at most")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
+    command->add_flag(
+        "--chat", options->chat.chat,
+        "a conversation on the terminal, with the model's chat template; from a pipe, one answer");
+    command->add_option(
+        "--messages", options->chat.messages,
+        "answer the messages of a JSON file, [{\"role\": \"user\", \"content\": …}, …], or of "
+        "standard input (-)");
+    command->add_option("--system", options->chat.system, "system message of a chat");
+    command->add_option("--chat_template_path", options->chat.template_path,
+                        "file or folder of the chat template; that of the tokenizer when empty");
+    command
+        ->add_option("--context_length", options->chat.context_length,
+                     "tokens of a conversation that are remembered; 0: the model's positions, at most 4096")
+        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
+    CLI::Option* max_new_tokens = command
+                                      ->add_option("--max_new_tokens", options->generation.max_new_tokens,
+                                                   "tokens to add at most; 512 in a chat unless given")
+                                      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
     command->add_option("--temperature", sampling.temperature,
                         "logits are divided by it; 0: the likeliest token");
     command->add_option("--top_k", sampling.top_k, "choose among the k likeliest tokens; 0: all");
@@ -201,7 +277,8 @@ void add_generate_command(CLI::App& app) {
     command->add_flag(
         "--logits", options->logits,
         "with --json: also \"logits\", those behind the prompt, one per token of the vocabulary");
-    command->callback([options, prompt] {
+    command->callback([options, prompt, max_new_tokens] {
+        options->has_max_new_tokens = max_new_tokens->count() > 0;
         options->has_prompt = prompt->count() > 0;
         generate(*options);
     });

@@ -92,6 +92,20 @@ void check_best_model(const Arguments& arguments) {
             "Change one of them.");
 }
 
+void check_samples(const Arguments& arguments) {
+    for (const char* name : {"eval_prompts_max_new_tokens", "eval_prompts_temperature", "eval_prompts_top_k",
+                             "eval_prompts_top_p"})
+        if (arguments.given(name) && !arguments.has("eval_prompts"))
+            throw UsageError(fmt::format("--{} is given, but there are no prompts.", name),
+                             "Add --eval_prompts.");
+    if (arguments.has("eval_prompts") && !arguments.flag("do_eval"))
+        throw UsageError("--eval_prompts are continued after evaluations, but nothing is evaluated.",
+                         "Add --do_eval or --eval_strategy steps.");
+    if (arguments.number("eval_prompts_top_p") == 0)
+        throw UsageError("--eval_prompts_top_p is 0, so that no token could be chosen.",
+                         "Use a number above 0.");
+}
+
 void check_schedule(const Arguments& arguments) {
     const std::string& type = arguments.text("lr_scheduler_type");
     if (type == "greedy")
@@ -231,6 +245,7 @@ void check_combinations(const Arguments& arguments) {
     at_most_one(arguments, std::array{"gmm", "gmm_stack", "static"}, "experts are computed in one way");
     check_steps(arguments);
     check_best_model(arguments);
+    check_samples(arguments);
     check_schedule(arguments);
     check_sources(arguments);
     check_model(arguments);

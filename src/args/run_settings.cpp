@@ -327,6 +327,17 @@ LogSettings log_settings(const Arguments& arguments) {
     return settings;
 }
 
+std::optional<SampleSettings> sample_settings(const Arguments& arguments) {
+    if (!arguments.has("eval_prompts")) return std::nullopt;
+    SampleSettings settings{.prompts = arguments.text("eval_prompts"),
+                            .max_new_tokens = arguments.integer("eval_prompts_max_new_tokens"),
+                            .sampling = {.temperature = arguments.number("eval_prompts_temperature"),
+                                         .top_k = arguments.integer("eval_prompts_top_k"),
+                                         .top_p = arguments.number("eval_prompts_top_p"),
+                                         .seed = static_cast<std::uint64_t>(arguments.integer("seed"))}};
+    return settings;
+}
+
 ProfileSettings profile_settings(const Arguments& arguments) {
     ProfileSettings settings{.seconds = static_cast<double>(arguments.integer("profile_duration_ms")) / 1e3,
                              .folder = optional_path(arguments, "profile_logdir"),
@@ -420,6 +431,7 @@ RunSettings run_settings(const RunArguments& run, bool list_all) {
             .mesh = mesh_settings(run),
             .checkpoints = checkpoint_settings(arguments),
             .logs = log_settings(arguments),
+            .samples = sample_settings(arguments),
             .profile = profile_settings(arguments),
             .device = device,
             .record = run_clm_record(run, list_all)};

@@ -30,6 +30,22 @@ std::span<const Argument> evaluation_arguments() {
         number("early_stopping_threshold", "0.0",
                "With --early_stopping_patience: by how much it must improve to count.")
             .at_least(0),
+        text(
+            "eval_prompts", "",
+            "File of prompts that the model continues after each evaluation, greedily unless a temperature "
+            "is given: a text per line, or .jsonl or .json of texts or messages. The texts go to the log, to "
+            "eval_samples.jsonl in --output_dir and to TensorBoard."),
+        integer("eval_prompts_max_new_tokens", "64", "With --eval_prompts: tokens of a text at most.")
+            .at_least(1)
+            .at_most(1e6),
+        number("eval_prompts_temperature", "0", "With --eval_prompts: 0 takes the likeliest token.")
+            .at_least(0),
+        integer("eval_prompts_top_k", "0", "With --eval_prompts: choose among the k likeliest; 0: all.")
+            .at_least(0),
+        number("eval_prompts_top_p", "1",
+               "With --eval_prompts: choose among the likeliest that together have this probability.")
+            .at_least(0)
+            .at_most(1),
         integer("eval_accumulation_steps", "", "Batches whose logits are kept on the device.")
             .at_least(1)
             .explained(by_chunks),

@@ -45,6 +45,12 @@ std::string_view name_of(MemoryUse use) {
     bug("unknown memory use");
 }
 
+MemoryPlan& MemoryPlan::operator+=(const MemoryPlan& other) {
+    for (std::size_t use = 0; use < by_use.size(); ++use) by_use[use] += other.by_use[use];
+    total += other.total;
+    return *this;
+}
+
 std::string MemoryPlan::table() const {
     std::string text;
     for (std::size_t i = 0; i < by_use.size(); ++i)

@@ -37,6 +37,8 @@ struct MemoryPlan {
     std::size_t total = 0;
 
     std::size_t operator[](MemoryUse use) const { return by_use[static_cast<std::size_t>(use)]; }
+    /// Adds what is allocated besides.
+    MemoryPlan& operator+=(const MemoryPlan& other);
     /// A table with one line per use that is not zero.
     std::string table() const;
 };

@@ -81,7 +81,13 @@ std::vector<std::int32_t> end_ids(const ModelConfig& config, const Json& generat
     return ids;
 }
 
+std::size_t Generator::known_tokens(std::span<const std::int32_t> prompt) const {
+    const auto differing = std::mismatch(prompt.begin(), prompt.end(), cached_.begin(), cached_.end()).first;
+    return std::min(static_cast<std::size_t>(differing - prompt.begin()), prompt.size() - 1);
+}
+
 std::vector<float> Generator::take_in(std::span<const std::int32_t> ids, std::int64_t begin) {
+    cached_.resize(static_cast<std::size_t>(begin));
     const auto largest = static_cast<std::size_t>(model_.options().new_tokens);
     std::vector<float> logits;
     std::vector<NewToken> piece;
@@ -95,6 +101,7 @@ std::vector<float> Generator::take_in(std::span<const std::int32_t> ids, std::in
         else
             logits = model_.logits(backend_.main_stream(), piece, 1);
     }
+    cached_.insert(cached_.end(), ids.begin(), ids.end());
     return logits;
 }
 
@@ -110,7 +117,8 @@ std::vector<std::int32_t> Generator::generate(std::span<const std::int32_t> prom
                                 length, capacity),
                     "Shorten the prompt.");
     std::vector<std::int32_t> made;
-    prompt_logits_ = take_in(prompt, 0);
+    const std::size_t known = settings.keep_common_start ? known_tokens(prompt) : 0;
+    prompt_logits_ = take_in(prompt.subspan(known), static_cast<std::int64_t>(known));
     std::vector<float> logits = prompt_logits_;
     while (static_cast<std::int64_t>(made.size()) < settings.max_new_tokens) {
         const std::int32_t id =
@@ -120,6 +128,7 @@ std::vector<std::int32_t> Generator::generate(std::span<const std::int32_t> prom
         const bool is_end = std::find(settings.ends.begin(), settings.ends.end(), id) != settings.ends.end();
         if (is_end || length == capacity || static_cast<std::int64_t>(made.size()) == settings.max_new_tokens)
             break;
+        if (settings.is_stopped && settings.is_stopped()) break;
         logits = take_in({&made.back(), 1}, length++);
     }
     return made;

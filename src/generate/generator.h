@@ -35,6 +35,10 @@ struct GenerationSettings {
     SamplingSettings sampling;
     std::int64_t max_new_tokens = 128;
     std::vector<std::int32_t> ends;  ///< a text ends with any of these
+    /// Begin after the tokens that the prompt shares with the last one and its continuation: a conversation
+    /// goes on without being read again.
+    bool keep_common_start = false;
+    std::function<bool()> is_stopped{};  ///< asked before each token but the first; ends the text
 };
 
 /// Continues prompts, one at a time, using sequence 0 of a model.
@@ -55,9 +59,12 @@ class Generator {
     /// Runs ids at positions from `begin` on through the model, in pieces; returns the logits of the last
     /// one.
     std::vector<float> take_in(std::span<const std::int32_t> ids, std::int64_t begin);
+    /// How many tokens at the beginning of `prompt` are in the cache; its last one is never among them.
+    std::size_t known_tokens(std::span<const std::int32_t> prompt) const;
 
     InferenceModel& model_;
     Backend& backend_;
+    std::vector<std::int32_t> cached_;  // the tokens whose keys and values are in the cache
     std::vector<float> prompt_logits_;
 };
 

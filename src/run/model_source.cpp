@@ -43,16 +43,26 @@ ModelConfig find_config(const ModelSettings& settings, const SettingNames& names
     return config;
 }
 
+/// A folder, or a file of a tokenizer.
+fs::path tokenizer_path(const ModelSettings& settings, const SettingNames& names) {
+    if (!settings.tokenizer_name.empty())
+        return find_named(settings.tokenizer_name, names.tokenizer, settings);
+    if (!settings.model_name_or_path.empty())
+        return find_named(settings.model_name_or_path, names.model, settings);
+    throw UsageError("There is no tokenizer: neither --tokenizer_name nor --model_name_or_path is given.",
+                     "Add --tokenizer_name with a folder, a tokenizer.json or a tokenizer.model.");
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> find_tokenizer(const ModelSettings& settings, const SettingNames& names,
                                                 TransformersRules rules) {
-    if (!settings.tokenizer_name.empty())
-        return load_tokenizer(find_named(settings.tokenizer_name, names.tokenizer, settings), rules);
-    if (!settings.model_name_or_path.empty())
-        return load_tokenizer(find_named(settings.model_name_or_path, names.model, settings), rules);
-    throw UsageError("There is no tokenizer: neither --tokenizer_name nor --model_name_or_path is given.",
-                     "Add --tokenizer_name with a folder, a tokenizer.json or a tokenizer.model.");
+    return load_tokenizer(tokenizer_path(settings, names), rules);
+}
+
+fs::path find_tokenizer_folder(const ModelSettings& settings, const SettingNames& names) {
+    const fs::path path = tokenizer_path(settings, names);
+    return fs::is_directory(path) ? path : path.parent_path();
 }
 
 Json find_generation_config(const fs::path& weights, const ModelConfig& config) {

@@ -34,6 +34,9 @@ ModelSource find_model_source(const ModelSettings& settings, const SettingNames&
 std::shared_ptr<const Tokenizer> find_tokenizer(const ModelSettings& settings, const SettingNames& names,
                                                 TransformersRules rules = TransformersRules::v5);
 
+/// The folder of that tokenizer's files.
+std::filesystem::path find_tokenizer_folder(const ModelSettings& settings, const SettingNames& names);
+
 /// The contents of generation_config.json in a model's folder, or values derived from its config.
 Json find_generation_config(const std::filesystem::path& weights, const ModelConfig& config);
 

@@ -64,6 +64,16 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
         tensor_board_.emplace(
             logs.tensor_board_folder.value_or(settings.loop.output_dir / default_tensor_board_folder()),
             python_json(settings.record.values, 2), run.config_text);
+    if (run.make_samples) {
+        const auto show = [this, &messages](std::int64_t step, const std::string& text) {
+            messages.info(text);
+            if (tensor_board_) tensor_board_->add_text(step, "eval_samples", text);
+        };
+        eval_samples_.emplace(
+            run.make_samples,
+            first ? settings.loop.output_dir / "eval_samples.jsonl" : std::filesystem::path(), show,
+            [&messages](const std::string& line) { messages.warning(line); });
+    }
     if (run.signals != nullptr) {
         SignalWatch::Agree agree;
         if (!run.processes.alone())
@@ -94,6 +104,7 @@ void RunCallbacks::add_to(Trainer& trainer) {
     add(communication_);
     add(early_stop_);
     add(tensor_board_);
+    add(eval_samples_);
     add(nxd_records_);
     trainer.add_callback(checkpoint_report_);
     add(signals_);

@@ -6,6 +6,7 @@
 #include "train/callbacks/checkpoint_report.h"
 #include "train/callbacks/communication_report.h"
 #include "train/callbacks/early_stop.h"
+#include "train/callbacks/eval_samples.h"
 #include "train/callbacks/log_printer.h"
 #include "train/callbacks/non_finite_watch.h"
 #include "train/callbacks/nxd_records.h"
@@ -35,6 +36,7 @@ struct WatchedRun {
     std::function<double()> measure_peak;  ///< of all processes; takes a moment
     std::string config_text;               ///< as it is saved
     std::string model_type;
+    EvalSamples::Generate make_samples{};  ///< after each evaluation; empty: none are made
 };
 
 /// The callbacks that watch a run and report on it, according to its settings.
@@ -65,6 +67,7 @@ class RunCallbacks {
     std::optional<CommunicationReport> communication_;
     std::optional<EarlyStop> early_stop_;
     std::optional<TensorBoard> tensor_board_;
+    std::optional<EvalSamples> eval_samples_;
     std::optional<NxdRecords> nxd_records_;
     CheckpointReport checkpoint_report_;
     std::optional<SignalWatch> signals_;

@@ -50,8 +50,9 @@ std::unique_ptr<TrainingData> make_data(const TokenSplit& split, std::optional<s
         .pad_id = tokens.pad_id
                       ? *tokens.pad_id
                       : pad_id(settings.data.pad_token, split.packing.packing, model.tokenizer.get()),
-        .ignore_every_pad_id = split.packing.packing == Packing::none,
-        .pad_to_multiple_of = std::lcm(layout.row_multiple, tokens.pad_to_multiple_of)};
+        .ignore_every_pad_id = split.packing.packing == Packing::none && !settings.data.sft,
+        .pad_to_multiple_of = std::lcm(layout.row_multiple, tokens.pad_to_multiple_of),
+        .drops_first_labels = settings.data.sft && settings.data.sft->is_padding_free()};
     if (split.streamed.empty()) {
         if (!weights.empty()) sampler.mixture = Mixture{.sizes = split.dataset_rows, .weights = weights};
         return std::make_unique<TokenFileData>(*split.rows,

@@ -14,6 +14,7 @@
 #include "data/rows/columns.h"
 #include "data/sampling/mixture.h"
 #include "run/settings/run_settings.h"
+#include "run/sft_source.h"
 
 namespace drover {
 namespace {
@@ -29,20 +30,23 @@ std::vector<DatasetRequest> dataset_requests(const RunSettings& settings) {
     const DataSettings& data = settings.data;
     DatasetRequest request;
     request.cache_dir = settings.model.cache_dir;
-    request.refuses_conversations = true;
-    request.keep_linebreaks = data.keep_linebreaks;
+    request.refuses_conversations = !data.sft;
+    request.keep_linebreaks = data.keep_linebreaks && !data.sft;
+    request.train_split = data.train_split;
+    request.validation_split = data.validation_split;
+    if (data.sft) request.row_columns = example_columns(data.sft->rows.text_field);
     request.notes = default_notes_folder();
     std::vector<DatasetRequest> requests;
     for (const NamedDataset& dataset : data.datasets) {
         request.dataset_name = dataset.name;
         request.dataset_config_name = dataset.config_name;
-        request.text_column = dataset.text_column;
+        if (!data.sft) request.text_column = dataset.text_column;
         requests.push_back(request);
     }
     if (!requests.empty()) return requests;
     request.train_files = one_or_none(data.train_file);
     request.validation_files = one_or_none(data.validation_file);
-    request.text_column = data.text_column;
+    if (!data.sft) request.text_column = data.text_column;
     return {request};
 }
 
@@ -301,17 +305,23 @@ std::vector<SharedRows> all_of(const std::vector<LoadedDataset>& datasets,
 /// With `make_again`, honours --overwrite_cache.
 TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, const Messages& messages,
                         bool make_again) {
+    std::optional<SftRowFinder> examples;
+    if (settings.data.sft) examples.emplace(settings, model, messages, make_again);
     const std::vector<LoadedDataset> datasets = load_datasets(settings);
     const std::vector<SharedRows> train = all_of(datasets, &TrainAndValidation::train),
                                   validation = all_of(datasets, &TrainAndValidation::validation);
-    const std::optional<PackingOptions> final_train = common_packing(train, settings, model, messages),
-                                        final_validation =
-                                            common_packing(validation, settings, model, messages);
+    std::optional<PackingOptions> final_train, final_validation;
+    if (!examples) {
+        final_train = common_packing(train, settings, model, messages);
+        final_validation = common_packing(validation, settings, model, messages);
+    }
     // Text used together with final rows is packed the same way.
-    const PackingOptions packing = final_train ? *final_train
-                                   : final_validation
-                                       ? *final_validation
-                                       : own_packing(settings.data.packing, settings, model, messages);
+    const PackingOptions packing =
+        examples           ? PackingOptions{.packing = Packing::none,
+                                            .block_size = settings.data.sft->rows.max_length.value_or(0)}
+        : final_train      ? *final_train
+        : final_validation ? *final_validation
+                           : own_packing(settings.data.packing, settings, model, messages);
     if (packing.block_size > model.config.max_position_embeddings)
         messages.warning(fmt::format(
             "The block size {} is more than the model's max_position_embeddings, {}: it is trained on "
@@ -319,12 +329,17 @@ TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, c
             packing.block_size, model.config.max_position_embeddings, settings.names.block_size));
     for (const LoadedDataset& dataset : datasets)
         if (const SharedRows& text = dataset.splits.train ? dataset.splits.train : dataset.splits.validation;
-            text && text->token_form() == nullptr && text->column_names() != std::vector<std::string>{"text"})
+            text && !examples && text->token_form() == nullptr &&
+            text->column_names() != std::vector<std::string>{"text"})
             messages.info((dataset.name.empty() ? "" : dataset.name + ": ") +
                           columns_line(text->column_names(), text->text_column()));
 
     TokenSource source;
     source.packing = packing;
+    if (examples) {
+        source.pad_id = examples->pad_id();
+        source.pad_to_multiple_of = settings.data.sft->pad_to_multiple_of;
+    }
     source.train.packing = final_train.value_or(packing);
     source.validation.packing = final_validation.value_or(packing);
     if (settings.data.streaming) {
@@ -345,7 +360,10 @@ TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, c
         std::vector<TokenSplit> parts;
         for (const LoadedDataset& dataset : datasets)
             dataset.with_name([&] {
-                parts.push_back(finder.find(dataset.splits.*rows, dataset.split_name(name), split.packing));
+                parts.push_back(
+                    examples ? examples->find(dataset.splits.*rows, dataset.split_name(name),
+                                              &split == &source.train)
+                             : finder.find(dataset.splits.*rows, dataset.split_name(name), split.packing));
             });
         split = join(datasets, std::move(parts), weights, max_rows, limit);
         const bool blocks = split.packing.packing != Packing::none;
@@ -359,7 +377,9 @@ TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, c
     if (settings.do_eval)
         find("validation", &TrainAndValidation::validation, {}, settings.data.max_eval_samples,
              "max_eval_samples", source.validation);
-    if (!train.empty()) source.train_hash = "content " + hash_of(train, &RowDataset::fingerprint);
+    if (!train.empty())
+        source.train_hash =
+            "content " + (examples ? source.train.identity : hash_of(train, &RowDataset::fingerprint));
     return source;
 }
 

@@ -151,6 +151,7 @@ void TrainingRun::make_engine() {
         memory_ = {{.device = engine_->memory_plan(), .host = engine_->host_memory_plan()}};
     else
         memory_ = plan_pipeline_memory(model_.config, engine_options_, *backend_, **mesh_);
+    if (settings_.samples && settings_.do_eval) plan_samples();
     engine_model_ = std::make_unique<EngineModel>(
         *engine_, model_.config, *backend_, **mesh_,
         [this](const fs::path& folder) {
@@ -163,6 +164,16 @@ void TrainingRun::make_engine() {
                           .rewrite = rewriting()});
     if (settings_.do_train) training_ = training_data(settings_, loop, model_, tokens_, batches_);
     if (settings_.do_eval) evaluation_ = evaluation_data(settings_, loop, model_, tokens_, batches_);
+}
+
+void TrainingRun::plan_samples() {
+    const std::string template_path;
+    if (!samples_)
+        samples_.emplace(*settings_.samples, model_, find_tokenizer_folder(settings_.model, settings_.names),
+                         template_path, false);
+    if (!processes_.is_first()) return;  // the first process generates for all
+    samples_->plan(precision_.parameters, *backend_);
+    memory_.front().device += samples_->memory_plan();
 }
 
 /// What turns checkpoints into those of neuronx-distributed, if they are asked for.
@@ -274,7 +285,10 @@ std::string TrainingRun::what_changed() const {
 
 void TrainingRun::prepare(const ReadWeight& in_memory) {
     // None of these is collective, and an error that occurs on all ranks is shown once.
-    processes_.group.together([&] { engine_->allocate(); });
+    processes_.group.together([&] {
+        engine_->allocate();
+        if (samples_ && samples_->generates()) samples_->allocate();
+    });
     const Stopwatch preparation;
     if (in_memory && !resume_point_)
         engine_->take_weights(in_memory, settings_.loop.seed);
@@ -295,7 +309,10 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
                 return limits().peak_of_all(backend_->measure_peaks().reference_flops(precision_.parameters));
             },
         .config_text = model_.config.saved_text(engine_->saved_dtype()),
-        .model_type = model_.config.json.value("model_type", "")});
+        .model_type = model_.config.json.value("model_type", ""),
+        .make_samples = samples_ ? EvalSamples::Generate(
+                                       [this] { return samples_->generate(*engine_, *backend_, mesh()); })
+                                 : EvalSamples::Generate()});
     trainer_.emplace(
         settings_.loop, *engine_model_, training_.get(), evaluation_.get(),
         TrainerOptions{.model_preparation_seconds = preparation.seconds(), .before_writing = [this] {

@@ -12,6 +12,7 @@
 #include "run/run_callbacks.h"
 #include "run/run_data.h"
 #include "run/run_log.h"
+#include "run/sample_generator.h"
 #include "run/settings/run_settings.h"
 #include "run/token_source.h"
 #include "train/engine/engine_model.h"
@@ -111,6 +112,8 @@ class TrainingRun {
     void say(const std::string& text) const { messages().info(text); }
 
     void make_engine();
+    /// Reads the prompts of --eval_prompts, and adds the memory of the model that answers them to the plan.
+    void plan_samples();
     /// A training batch that does not fit becomes the largest that does. Collective.
     void fit_batch();
     void describe_steps() const;
@@ -163,6 +166,7 @@ class TrainingRun {
     TrainEngineOptions engine_options_;
     std::unique_ptr<TrainEngine> engine_;
     std::vector<RankMemory> memory_;  // of each pipeline rank
+    std::optional<SampleGenerator> samples_;
     std::unique_ptr<EngineModel> engine_model_;
     std::unique_ptr<TrainingData> training_, evaluation_;
 

@@ -46,7 +46,8 @@ class AddedTokens {
     const std::map<TokenId, AddedToken>& by_id() const { return by_id_; }
 
     enum class Stage { raw, normalized };
-    /// A part of a text: an added token, or the text between two of them (without an id).
+    /// A part of a text: an added token, with the white space that it includes, or the text between two of
+    /// them (without an id).
     struct Part {
         std::string_view text;
         std::optional<TokenId> id;
@@ -80,7 +81,7 @@ void AddedTokens::cut(std::string_view text, Stage stage, Visit&& visit) const {
         const auto found = next(text, trie, from, done);
         if (!found) break;
         if (found->begin > done) visit(Part{text.substr(done, found->begin - done), std::nullopt});
-        visit(Part{{}, found->id});
+        visit(Part{text.substr(found->begin, found->end - found->begin), found->id});
         done = found->end;
     }
     if (done < text.size()) visit(Part{text.substr(done), std::nullopt});

@@ -78,6 +78,45 @@ void BpeModel::encode(std::string_view piece, EncodeScratch& scratch, std::vecto
     if (!piece.empty()) encode_word(piece, scratch, ids);
 }
 
+std::size_t BpeModel::token_length(TokenId id, std::string_view text) const {
+    const std::string_view token = vocabulary_.token(id).value_or(std::string_view());
+    if (options_.byte_level) {
+        const std::optional<std::string> bytes = alphabet_to_bytes(token);
+        return bytes && text.starts_with(*bytes) ? bytes->size() : 0;
+    }
+    if (!token.empty() && text.starts_with(token)) return token.size();
+    return !text.empty() && fallback_tokens_[static_cast<unsigned char>(text.front())] == id ? 1 : 0;
+}
+
+void BpeModel::encode(std::string_view piece, EncodeScratch& scratch, std::vector<TokenId>& ids,
+                      std::vector<Span>& spans) const {
+    const std::size_t first = ids.size();
+    encode(piece, scratch, ids);
+    // Tokens are the bytes of the piece, one after the other. Only characters that the vocabulary does not
+    // have are in no token, or in the unknown one.
+    std::size_t at = 0;
+    for (std::size_t i = first; i < ids.size(); ++i) {
+        std::size_t length = 0;
+        const std::size_t begin = at;
+        const auto is_next = [&](std::size_t id) {
+            length = id < ids.size() ? token_length(ids[id], piece.substr(at)) : 0;
+            return length > 0;
+        };
+        const auto pass_character = [&] {
+            at += options_.byte_level ? 1 : std::max<std::size_t>(decode_utf8(piece.substr(at)).length, 1);
+        };
+        if (options_.unknown && ids[i] == *options_.unknown && !is_next(i)) {
+            if (at < piece.size()) pass_character();
+            while (options_.fuse_unknown && at < piece.size() && !is_next(i + 1)) pass_character();
+            spans.push_back({begin, at});
+            continue;
+        }
+        while (at < piece.size() && !is_next(i)) pass_character();
+        spans.push_back({at, at + length});
+        at += length;
+    }
+}
+
 void BpeModel::encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& ids) const {
     if (word.size() > WordCache::longest_word) return encode_new_word(word, scratch, ids);
     const std::uint64_t hash = token_hash(word);

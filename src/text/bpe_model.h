@@ -33,6 +33,8 @@ class BpeModel : public TokenModel {
              std::string_view where);
 
     void encode(std::string_view piece, EncodeScratch& scratch, std::vector<TokenId>& ids) const override;
+    void encode(std::string_view piece, EncodeScratch& scratch, std::vector<TokenId>& ids,
+                std::vector<Span>& spans) const override;
     const Vocabulary& vocabulary() const override { return vocabulary_; }
 
   private:
@@ -40,6 +42,8 @@ class BpeModel : public TokenModel {
     void prepare_bytes();
     void encode_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& ids) const;
     void encode_new_word(std::string_view word, EncodeScratch& scratch, std::vector<TokenId>& ids) const;
+    /// Whether a token begins at `text[0]`: its length there, or 0.
+    std::size_t token_length(TokenId id, std::string_view text) const;
     /// The initial symbols of a word, in scratch.symbols.
     void split_bytes(std::string_view word, EncodeScratch& scratch) const;
     void split_characters(std::string_view word, EncodeScratch& scratch) const;

@@ -29,6 +29,9 @@ class SequenceNormalizer : public Normalizer {
     void apply(std::string& text) const override {
         for (const auto& member : members_) member->apply(text);
     }
+    void apply(AlignedText& text) const override {
+        for (const auto& member : members_) member->apply(text);
+    }
 
   private:
     std::vector<std::unique_ptr<Normalizer>> members_;
@@ -40,6 +43,13 @@ class PrependNormalizer : public Normalizer {
     void apply(std::string& text) const override {
         if (!text.empty()) text.insert(0, prefix_);
     }
+    /// The prefix stands for the first character, as in Hugging Face's library.
+    void apply(AlignedText& text) const override {
+        if (text.text.empty()) return;
+        AlignedRewriter rewriter(text);
+        rewriter.put(prefix_, 0, decode_utf8(text.text).length);
+        rewriter.finish();
+    }
 
   private:
     std::string prefix_;
@@ -49,6 +59,7 @@ class ReplaceNormalizer : public Normalizer {
   public:
     explicit ReplaceNormalizer(const JsonFields& fields) : replacement_(fields) {}
     void apply(std::string& text) const override { replacement_.apply(text); }
+    void apply(AlignedText& text) const override { replacement_.apply(text); }
 
   private:
     Replacement replacement_;
@@ -58,21 +69,36 @@ class StripNormalizer : public Normalizer {
   public:
     StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
     void apply(std::string& text) const override {
+        const Span kept = what_stays(text);
+        text.resize(kept.end);
+        text.erase(0, kept.begin);
+    }
+    void apply(AlignedText& text) const override {
+        const Span kept = what_stays(text.text);
+        AlignedRewriter rewriter(text);
+        rewriter.drop_to(kept.begin);
+        rewriter.keep_to(kept.end);
+        rewriter.drop_to(text.text.size());
+        rewriter.finish();
+    }
+
+  private:
+    Span what_stays(std::string_view text) const {
         const std::uint8_t* classes = char_classes();
         std::size_t begin = text.size(), end = 0;  // of the part that is not space
         for (std::size_t i = 0; i < text.size();) {
-            const Utf8Char c = decode_utf8(std::string_view(text).substr(i));
+            const Utf8Char c = decode_utf8(text.substr(i));
             if (!(classes[c.code_point] & char_class::space)) {
                 begin = std::min(begin, i);
                 end = i + c.length;
             }
             i += c.length;
         }
-        if (right_) text.resize(left_ ? std::max(begin, end) : end);
-        if (left_) text.erase(0, std::min(begin, text.size()));
+        if (!right_) end = text.size();
+        if (!left_) begin = 0;
+        return {std::min(begin, end), end};
     }
 
-  private:
     bool left_, right_;
 };
 
@@ -87,49 +113,90 @@ class UnicodeForm : public Normalizer {
         require(U_SUCCESS(status), "ICU failed to normalize");
         text = std::move(result);
     }
+    /// Works from boundary to boundary. What changes stands for all that lies between two of them.
+    void apply(AlignedText& text) const override {
+        const std::string_view bytes = text.text;
+        AlignedRewriter rewriter(text);
+        std::string part;
+        for (std::size_t begin = 0, end = 0; begin < bytes.size(); begin = end) {
+            end = begin + decode_utf8(bytes.substr(begin)).length;
+            while (end < bytes.size()) {
+                const Utf8Char next = decode_utf8(bytes.substr(end));
+                if (form_->hasBoundaryBefore(static_cast<UChar32>(next.code_point))) break;
+                end += next.length;
+            }
+            part = bytes.substr(begin, end - begin);
+            apply(part);
+            if (part == bytes.substr(begin, end - begin)) {
+                rewriter.keep_to(end);
+            } else {
+                rewriter.put(part, begin, end);
+                rewriter.drop_to(end);
+            }
+        }
+        rewriter.finish();
+    }
 
   private:
     const icu::Normalizer2* form_;  // owned by ICU
 };
 
-/// Converts each character separately, unlike ICU for whole texts (final sigma).
-class Lowercase : public Normalizer {
+/// Changes characters one by one.
+class CharacterNormalizer : public Normalizer {
   public:
     void apply(std::string& text) const override {
         std::string result;
         result.reserve(text.size());
         for (std::string_view rest = text; !rest.empty();) {
             const Utf8Char c = decode_utf8(rest);
+            append(rest.substr(0, c.length), c.code_point, result);
             rest.remove_prefix(c.length);
-            if (c.code_point < 0x80) {
-                result += static_cast<char>(c.code_point >= 'A' && c.code_point <= 'Z' ? c.code_point + 32
-                                                                                       : c.code_point);
-                continue;
-            }
-            icu::UnicodeString character(static_cast<UChar32>(c.code_point));
-            character.toLower(icu::Locale::getRoot()).toUTF8String(result);
         }
         text = std::move(result);
     }
-};
-
-class StripAccents : public Normalizer {
-  public:
-    void apply(std::string& text) const override {
-        const std::uint8_t* classes = char_classes();
+    void apply(AlignedText& text) const override {
+        AlignedRewriter rewriter(text);
         std::string result;
-        for (std::string_view rest = text; !rest.empty();) {
+        for (std::size_t i = 0; i < text.text.size();) {
+            const std::string_view rest = std::string_view(text.text).substr(i);
             const Utf8Char c = decode_utf8(rest);
-            if (!(classes[c.code_point] & char_class::mark)) result.append(rest.substr(0, c.length));
-            rest.remove_prefix(c.length);
+            result.clear();
+            append(rest.substr(0, c.length), c.code_point, result);
+            rewriter.put(result, i, i + c.length);
+            i += c.length;
+            rewriter.drop_to(i);
         }
-        text = std::move(result);
+        rewriter.finish();
+    }
+
+  private:
+    /// Appends what becomes of one character.
+    virtual void append(std::string_view character, char32_t code_point, std::string& result) const = 0;
+};
+
+/// Converts each character separately, unlike ICU for whole texts (final sigma).
+class Lowercase : public CharacterNormalizer {
+    void append(std::string_view, char32_t code_point, std::string& result) const override {
+        if (code_point < 0x80) {
+            result +=
+                static_cast<char>(code_point >= 'A' && code_point <= 'Z' ? code_point + 32 : code_point);
+            return;
+        }
+        icu::UnicodeString lower(static_cast<UChar32>(code_point));
+        lower.toLower(icu::Locale::getRoot()).toUTF8String(result);
     }
 };
 
-class ByteAlphabet : public Normalizer {
-  public:
-    void apply(std::string& text) const override { text = bytes_to_alphabet(text); }
+class StripAccents : public CharacterNormalizer {
+    void append(std::string_view character, char32_t code_point, std::string& result) const override {
+        if (!(char_classes()[code_point] & char_class::mark)) result += character;
+    }
+};
+
+class ByteAlphabet : public CharacterNormalizer {
+    void append(std::string_view character, char32_t, std::string& result) const override {
+        result += bytes_to_alphabet(character);
+    }
 };
 
 using Instance = const icu::Normalizer2* (*)(UErrorCode&);

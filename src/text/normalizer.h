@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/json.h"
+#include "text/aligned_text.h"
 
 namespace drover {
 
@@ -12,6 +13,8 @@ class Normalizer {
   public:
     virtual ~Normalizer() = default;
     virtual void apply(std::string& text) const = 0;
+    /// The same, keeping track of where bytes come from.
+    virtual void apply(AlignedText& text) const = 0;
 };
 
 /// The "normalizer" of a tokenizer.json; null if `description` is null. Error names an unsupported type.

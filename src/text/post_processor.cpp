@@ -48,9 +48,11 @@ Surroundings read_post_processor(const Json& description, const std::string& whe
     const JsonFields fields(description, where);
     const std::string type = fields.text("type");
     if (type == "TemplateProcessing") return read_template(fields);
-    if (type == "ByteLevel") return {};  // changes offsets only
-    if (type == "BertProcessing" || type == "RobertaProcessing")
-        return {{read_pair(fields, "cls")}, {read_pair(fields, "sep")}};
+    const bool trims = fields.flag("trim_offsets", true), prefix = fields.flag("add_prefix_space", true);
+    if (type == "ByteLevel") return {{}, {}, trims, prefix};
+    if (type == "BertProcessing") return {{read_pair(fields, "cls")}, {read_pair(fields, "sep")}};
+    if (type == "RobertaProcessing")
+        return {{read_pair(fields, "cls")}, {read_pair(fields, "sep")}, trims, prefix};
     if (type != "Sequence") unsupported_component(fields, type);
 
     Surroundings around;
@@ -59,6 +61,8 @@ Surroundings read_post_processor(const Json& description, const std::string& whe
         const Surroundings outer = read_post_processor(members[i], fmt::format("{}[{}]", where, i));
         around.before.insert(around.before.begin(), outer.before.begin(), outer.before.end());
         around.after.insert(around.after.end(), outer.after.begin(), outer.after.end());
+        if (outer.trims_spaces)
+            around.trims_spaces = true, around.adds_prefix_space = outer.adds_prefix_space;
     }
     return around;
 }

@@ -8,12 +8,32 @@
 #include "text/char_class.h"
 #include "text/replacement.h"
 #include "text/split_pattern.h"
+#include "text/utf8.h"
 
 namespace drover {
 
-void Pieces::start_with(std::string_view text, bool at_start) {
+void Pieces::start_with(std::string_view text, bool at_start, bool trace) {
+    traced = trace;
     list.assign(1, {text, at_start});
     made.clear();
+    origins.clear();
+    text_ = text;
+}
+
+Span Pieces::origin(const Piece& piece, std::size_t i) const {
+    const char* const whole = piece.made == 0 ? text_.data() : made[piece.made - 1].data();
+    const std::size_t at = static_cast<std::size_t>(piece.text.data() - whole) + i;
+    return piece.made == 0 ? Span{at, at + 1} : origins[piece.made - 1][at];
+}
+
+Span Pieces::first_character(const Piece& piece) const {
+    const unsigned length = std::max(decode_utf8(piece.text).length, 1u);
+    return {origin(piece, 0).begin, origin(piece, length - 1).end};
+}
+
+void Pieces::take_made(Piece& piece) {
+    piece.text = made.back();
+    piece.made = made.size();
 }
 
 namespace {
@@ -87,8 +107,8 @@ class Splitter {
             std::string_view& text = pieces.next.back().text;
             text = {text.data(), text.size() + (span.end - span.begin)};
         } else {
-            pieces.next.push_back(
-                {whole.text.substr(span.begin, span.end - span.begin), whole.at_start && span.begin == 0});
+            pieces.next.push_back({whole.text.substr(span.begin, span.end - span.begin),
+                                   whole.at_start && span.begin == 0, whole.made});
         }
     }
 
@@ -129,20 +149,40 @@ class ByteLevelPreTokenizer : public PreTokenizer {
     void apply(Pieces& pieces) const override {
         pieces.next.clear();
         for (Pieces::Piece piece : pieces.list) {
-            if (add_prefix_space_ && !piece.text.starts_with(' '))
-                piece.text = pieces.made.emplace_back(1, ' ').append(piece.text);
+            if (add_prefix_space_ && !piece.text.starts_with(' ')) add_space(piece, pieces);
             if (splitter_)
                 splitter_->split(piece, pieces);
             else
                 pieces.next.push_back(piece);
         }
         if (!yields_bytes_)
-            for (Pieces::Piece& piece : pieces.next)
-                piece.text = pieces.made.emplace_back(bytes_to_alphabet(piece.text));
+            for (Pieces::Piece& piece : pieces.next) translate(piece, pieces);
         pieces.list.swap(pieces.next);
     }
 
   private:
+    static void add_space(Pieces::Piece& piece, Pieces& pieces) {
+        pieces.made.emplace_back(1, ' ').append(piece.text);
+        if (pieces.traced) {
+            std::vector<Span> from;
+            if (!piece.text.empty()) from.push_back(pieces.first_character(piece));
+            for (std::size_t i = 0; i < piece.text.size(); ++i) from.push_back(pieces.origin(piece, i));
+            pieces.origins.push_back(std::move(from));
+        }
+        pieces.take_made(piece);
+    }
+    static void translate(Pieces::Piece& piece, Pieces& pieces) {
+        pieces.made.push_back(bytes_to_alphabet(piece.text));
+        if (pieces.traced) {
+            std::vector<Span> from;
+            for (std::size_t i = 0; i < piece.text.size(); ++i)
+                from.insert(from.end(), bytes_to_alphabet(piece.text.substr(i, 1)).size(),
+                            pieces.origin(piece, i));
+            pieces.origins.push_back(std::move(from));
+        }
+        pieces.take_made(piece);
+    }
+
     bool add_prefix_space_, yields_bytes_;
     std::unique_ptr<Splitter> splitter_;
 };
@@ -167,14 +207,16 @@ class MetaspacePreTokenizer : public PreTokenizer {
             std::string& text = pieces.made.emplace_back();
             text.reserve(piece.text.size() + piece.text.size() / 2);
             const bool marked = piece.text.starts_with(' ') || piece.text.starts_with(replacement_);
-            if (!marked && (always_ || (first_ && piece.at_start))) text = replacement_;
+            const bool prefixed = !marked && (always_ || (first_ && piece.at_start));
+            if (prefixed) text = replacement_;
             for (std::size_t i = 0; i < piece.text.size();) {
                 const std::size_t space = std::min(piece.text.find(' ', i), piece.text.size());
                 text.append(piece.text, i, space - i);
                 if (space < piece.text.size()) text += replacement_;
                 i = space + 1;
             }
-            piece.text = text;
+            if (pieces.traced) trace(piece, prefixed, pieces);
+            pieces.take_made(piece);
             if (splitter_)
                 splitter_->split(piece, pieces);
             else
@@ -184,6 +226,14 @@ class MetaspacePreTokenizer : public PreTokenizer {
     }
 
   private:
+    void trace(const Pieces::Piece& piece, bool prefixed, Pieces& pieces) const {
+        std::vector<Span> from;
+        if (prefixed && !piece.text.empty()) from.assign(replacement_.size(), pieces.first_character(piece));
+        for (std::size_t i = 0; i < piece.text.size(); ++i)
+            from.insert(from.end(), piece.text[i] == ' ' ? replacement_.size() : 1, pieces.origin(piece, i));
+        pieces.origins.push_back(std::move(from));
+    }
+
     std::string replacement_;
     bool always_, first_;
     std::unique_ptr<Splitter> splitter_;

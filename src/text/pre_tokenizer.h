@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/json.h"
-#include "text/regex.h"
+#include "text/aligned_text.h"
 
 namespace drover {
 
@@ -15,14 +15,27 @@ namespace drover {
 struct Pieces {
     struct Piece {
         std::string_view text;
-        bool at_start;  ///< starts where the whole text starts
+        bool at_start;         ///< starts where the whole text starts
+        std::size_t made = 0;  ///< 0: a view of the text; n: of the n-th text in `made`
     };
     std::vector<Piece> list;
     std::vector<Piece> next;  ///< a step's output, until it replaces `list`
     std::vector<Span> matches;
     std::deque<std::string> made;
+    bool traced = false;  ///< `origins` are wanted
+    /// If traced: for each text in `made`, the bytes of the original that its bytes stand for.
+    std::deque<std::vector<Span>> origins;
 
-    void start_with(std::string_view text, bool at_start);
+    void start_with(std::string_view text, bool at_start, bool trace = false);
+    /// The bytes of the text that byte `i` of a piece stands for; needs `traced`.
+    Span origin(const Piece& piece, std::size_t i) const;
+    /// Those of its first character, which is what a prefix stands for.
+    Span first_character(const Piece& piece) const;
+    /// Makes the last text of `made` that of a piece. If traced, its origins are at the end of `origins`.
+    void take_made(Piece& piece);
+
+  private:
+    std::string_view text_;
 };
 
 /// Cuts pieces further.

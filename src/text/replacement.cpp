@@ -29,4 +29,16 @@ void Replacement::apply(std::string& text) const {
     text = std::move(result);
 }
 
+void Replacement::apply(AlignedText& text) const {
+    std::vector<Span> matches;
+    pattern_->find_all(text.text, matches);
+    AlignedRewriter rewriter(text);
+    for (const Span& match : matches) {
+        rewriter.keep_to(match.begin);
+        rewriter.put(content_, match.begin, match.end);
+        rewriter.drop_to(match.end);
+    }
+    rewriter.finish();
+}
+
 }  // namespace drover

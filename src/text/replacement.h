@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "text/aligned_text.h"
 #include "text/json_fields.h"
 #include "text/split_pattern.h"
 
@@ -17,6 +18,7 @@ class Replacement {
   public:
     explicit Replacement(const JsonFields& component);
     void apply(std::string& text) const;
+    void apply(AlignedText& text) const;
 
   private:
     std::unique_ptr<SplitPattern> pattern_;

@@ -37,6 +37,14 @@ class SentencePieceModel : public TokenModel {
                         "Look for odd characters in the data.");
         ids.insert(ids.end(), found.begin(), found.end());
     }
+    void encode(std::string_view piece, EncodeScratch& scratch, std::vector<TokenId>& ids,
+                std::vector<Span>& spans) const override {
+        const std::size_t first = ids.size();
+        encode(piece, scratch, ids);
+        const auto found = processor_.EncodeAsImmutableProto({piece.data(), piece.size()});
+        require(found.pieces_size() == ids.size() - first, "SentencePiece encodes a text in one way");
+        for (const auto& part : found.pieces()) spans.push_back({part.begin(), part.end()});
+    }
     const Vocabulary& vocabulary() const override { return vocabulary_; }
 
   private:

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/regex.h"
 #include "text/vocabulary.h"
 #include "text/word_cache.h"
 
@@ -26,6 +27,9 @@ class TokenModel {
     /// Appends the ids of `piece`, which is not empty. The whole text is valid UTF-8, but a piece need not
     /// be.
     virtual void encode(std::string_view piece, EncodeScratch& scratch, std::vector<TokenId>& ids) const = 0;
+    /// The same, and appends for each id the bytes of `piece` that it stands for.
+    virtual void encode(std::string_view piece, EncodeScratch& scratch, std::vector<TokenId>& ids,
+                        std::vector<Span>& spans) const = 0;
     virtual const Vocabulary& vocabulary() const = 0;
 };
 

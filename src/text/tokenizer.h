@@ -9,12 +9,17 @@
 #include <string_view>
 #include <vector>
 
+#include "text/regex.h"
+
 namespace drover {
 
 using TokenId = std::int32_t;
 
 /// Whether the tokens that a tokenizer places around a text (BOS, and EOS if configured) are added.
 enum class SpecialTokens { add, omit };
+
+/// See Tokenizer::encode_guarded(): U+FDD0, which Unicode reserves for the use inside of programs.
+inline constexpr std::string_view token_guard = "\xEF\xB7\x90";
 
 /// A tokenizer file as in a model folder.
 struct TokenizerFile {
@@ -45,6 +50,20 @@ class Tokenizer {
     /// Changes whenever a text could get different ids: a hash, in hexadecimal, of everything that encode
     /// uses.
     virtual std::string fingerprint() const = 0;
+    /// The contents of the tokens that are marked as special.
+    virtual std::vector<std::string> special_tokens() const { return {}; }
+    /// Like encode without the tokens around a text, but the character `token_guard` is left out of `text`,
+    /// and no added token is recognized across it: "<" + token_guard + "/s>" is the text "</s>".
+    virtual void encode_guarded(std::string_view text, std::vector<TokenId>& ids) const;
+    /// Like encode_guarded (or encode), and replaces `spans` by the bytes of `text` that each of the added
+    /// ids stands for: the offsets of Hugging Face's tokenizers, in bytes. Tokens around a text stand for
+    /// none.
+    virtual void encode_aligned(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids,
+                                std::vector<Span>& spans) const = 0;
+    /// The id of a token of the vocabulary or of an added one.
+    virtual std::optional<TokenId> find(std::string_view token) const = 0;
+    /// Whether an id is that of an added token.
+    virtual bool is_added(TokenId id) const = 0;
     /// The files from which Hugging Face's libraries and load_tokenizer can recreate this tokenizer.
     virtual std::vector<TokenizerFile> files() const { return {}; }
 };

@@ -27,6 +27,18 @@ class ByteTokenizer : public Tokenizer {
         if (special == SpecialTokens::add) ids.push_back(1);
         for (const char byte : text) ids.push_back(3 + static_cast<unsigned char>(byte));
     }
+    void encode_aligned(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids,
+                        std::vector<Span>& spans) const override {
+        spans.clear();
+        if (special == SpecialTokens::add) spans.push_back({0, 0});
+        encode(text, special, ids);
+        for (std::size_t i = 0; i < text.size(); ++i) spans.push_back({i, i + 1});
+    }
+    std::optional<TokenId> find(std::string_view token) const override {
+        if (token == "</s>") return 2;
+        return token.size() == 1 ? std::optional(3 + static_cast<unsigned char>(token[0])) : std::nullopt;
+    }
+    bool is_added(TokenId id) const override { return id < 3; }
     std::string decode(std::span<const TokenId> ids, bool) const override {
         std::string text;
         for (const TokenId id : ids)

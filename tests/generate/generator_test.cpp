@@ -42,7 +42,8 @@ struct LoadedModel {
 
 class Generate : public ::testing::TestWithParam<const char*> {};
 
-INSTANTIATE_TEST_SUITE_P(Models, Generate, ::testing::Values("llama", "llama_tied", "mixtral", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Models, Generate,
+                         ::testing::Values("llama", "llama_tied", "mixtral", "qwen2", "qwen3"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST_P(Generate, GreedyIdsAreThoseOfTransformers) {
@@ -54,6 +55,39 @@ TEST_P(Generate, GreedyIdsAreThoseOfTransformers) {
                                 expected.at("max_new_tokens").get<std::int64_t>()),
                   item.at("ids").get<std::vector<std::int32_t>>())
             << item.at("prompt") << ", margin " << item.at("margin");
+}
+
+TEST_P(Generate, AConversationGoesOnFromTheCache) {
+    LoadedModel loaded(GetParam(), DType::f32);
+    Generator generator(loaded.model, *loaded.backend);
+    GenerationSettings settings{.sampling = {}, .max_new_tokens = 8, .ends = {}};
+    settings.keep_common_start = true;
+    std::vector<std::int32_t> prompt{3, 14, 15, 92};
+    for (int turn = 0; turn < 3; ++turn) {
+        const auto made = generator.generate(prompt, settings);
+        LoadedModel fresh(GetParam(), DType::f32);
+        const auto expected = Generator(fresh.model, *fresh.backend).generate(prompt, settings);
+        EXPECT_EQ(made, expected) << turn;
+        prompt.insert(prompt.end(), made.begin(), made.end());
+        for (const std::int32_t id : {65, 35 + turn}) prompt.push_back(id);
+    }
+    // A prompt that goes back, and one that repeats the last.
+    for (const std::vector<std::int32_t>& other :
+         {std::vector<std::int32_t>{3, 14, 15}, {3, 14, 7, 7}, {3, 14, 7, 7}}) {
+        LoadedModel fresh(GetParam(), DType::f32);
+        EXPECT_EQ(generator.generate(other, settings), fresh.greedy(other, 8));
+    }
+}
+
+TEST(Generator, StopsWhenAsked) {
+    LoadedModel loaded("llama", DType::f32);
+    int told = 0;
+    GenerationSettings settings{.sampling = {}, .max_new_tokens = 50, .ends = {}};
+    settings.is_stopped = [&] { return told == 5; };
+    EXPECT_EQ(Generator(loaded.model, *loaded.backend)
+                  .generate(std::vector<std::int32_t>{1, 2}, settings, [&](std::int32_t) { ++told; })
+                  .size(),
+              5u);
 }
 
 std::vector<NewToken> tokens_of(const std::vector<std::int32_t>& ids, std::int32_t sequence = 0) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <utility>
@@ -54,8 +55,46 @@ std::vector<std::string> file_columns(const std::filesystem::path& path, RowForm
     bug("an unknown row format");
 }
 
+namespace {
+
+/// open_file_rows for options.row_columns.
+std::unique_ptr<FileReader> open_objects(const std::filesystem::path& path, RowFormat format,
+                                         const ReadOptions& options) {
+    const std::string name = path.string();
+    std::vector<std::string> columns;
+    for (const std::string& column : file_columns(path, format, options))
+        if (std::find(options.row_columns.begin(), options.row_columns.end(), column) !=
+            options.row_columns.end())
+            columns.push_back(column);
+    const auto csv = [&](char delimiter) {
+        return make_csv_object_reader(open_byte_stream(path), name, columns, delimiter);
+    };
+    switch (format) {
+        case RowFormat::text:
+            return make_object_reader(make_text_reader(open_byte_stream(path), name, options.keep_linebreaks),
+                                      "text");
+        case RowFormat::json:
+            return make_json_object_reader(open_byte_stream(path), name, options.json_field);
+        case RowFormat::csv:
+            return csv(options.csv_delimiter);
+        case RowFormat::tsv:
+            return csv('\t');
+        case RowFormat::parquet:
+        case RowFormat::arrow:
+            return make_arrow_object_reader(path, columns);
+        case RowFormat::tokens:
+            refuse_token_file(path);
+        case RowFormat::wikicorpus:
+            return make_object_reader(make_wikicorpus_reader(open_byte_stream(path), name, "text"), "text");
+    }
+    bug("an unknown row format");
+}
+
+}  // namespace
+
 std::unique_ptr<FileReader> open_file_rows(const std::filesystem::path& path, RowFormat format,
                                            const std::string& column, const ReadOptions& options) {
+    if (!options.row_columns.empty()) return open_objects(path, format, options);
     const std::string name = path.string();
     switch (format) {
         case RowFormat::text:
@@ -121,7 +160,8 @@ FileRows::FileRows(std::vector<std::filesystem::path> files, ReadOptions options
     if (!columns_.empty()) {
         if (options_.refuses_conversations && options_.text_column.empty())
             refuse_conversations(columns_, files_.front().string());
-        text_column_ = choose_text_column(columns_, options_.text_column, files_.front().string());
+        if (options_.row_columns.empty())
+            text_column_ = choose_text_column(columns_, options_.text_column, files_.front().string());
         open(0)->next(first_row, 1);
     }
     if (first_row.size() == 0)
@@ -183,6 +223,7 @@ ContentHash FileRows::hash_of_reading() const {
     ContentHash hash;
     hash.add("rows of files 1").add(text_column_).add(options_.keep_linebreaks ? "keep" : "drop");
     hash.add(options_.json_field).add({&options_.csv_delimiter, 1});
+    for (const std::string& column : options_.row_columns) hash.add("column " + column);
     return hash;
 }
 

@@ -21,6 +21,9 @@ struct ReadOptions {
     /// With an empty text_column: columns that look like prompts and answers or like conversations are an
     /// Error (refuse_conversations).
     bool refuses_conversations = false;
+    /// Not empty: a row is a JSON object with those of these columns that its file has (a row of a JSON file
+    /// is the object in it, whole). Then there is no text column.
+    std::vector<std::string> row_columns{};
     bool keep_linebreaks = true;  ///< text files: rows end in "\n"
     std::string json_field;       ///< JSON files: the list under this key holds the rows
     char csv_delimiter = ',';     ///< .csv files (.tsv files use a tab)
@@ -33,7 +36,7 @@ struct ReadOptions {
 std::vector<std::string> file_columns(const std::filesystem::path& path, RowFormat format,
                                       const ReadOptions& options);
 
-/// Opens one file; `column` is one of file_columns().
+/// Opens one file; `column` is one of file_columns(), and not used with options.row_columns.
 std::unique_ptr<FileReader> open_file_rows(const std::filesystem::path& path, RowFormat format,
                                            const std::string& column, const ReadOptions& options);
 

@@ -259,9 +259,9 @@ ResolvedDataset resolve_dataset(const DatasetRequest& request) {
     } else {
         dataset.origin = "the files given";
         if (!request.train_files.empty())
-            dataset.splits.push_back({"train", expand(request.train_files), {}});
+            dataset.splits.push_back({request.train_split, expand(request.train_files), {}});
         if (!request.validation_files.empty())
-            dataset.splits.push_back({"validation", expand(request.validation_files), {}});
+            dataset.splits.push_back({request.validation_split, expand(request.validation_files), {}});
         if (dataset.splits.empty())
             throw Error("There is no data to work with.",
                         "Give dataset_name, train_file or validation_file.");
@@ -270,6 +270,7 @@ ResolvedDataset resolve_dataset(const DatasetRequest& request) {
     for (DatasetSplit& split : dataset.splits) {
         split.options.text_column = request.text_column;
         split.options.refuses_conversations = request.refuses_conversations;
+        split.options.row_columns = request.row_columns;
         split.options.notes = request.notes;
     }
     return dataset;
@@ -277,13 +278,13 @@ ResolvedDataset resolve_dataset(const DatasetRequest& request) {
 
 TrainAndValidation load_train_and_validation(const DatasetRequest& request, const SplitRule& rule) {
     const ResolvedDataset dataset = resolve_dataset(request);
-    const DatasetSplit* train = dataset.find("train");
-    const DatasetSplit* validation = dataset.find("validation");
+    const DatasetSplit* train = dataset.find(request.train_split);
+    const DatasetSplit* validation = dataset.find(request.validation_split);
     if (train == nullptr && (validation == nullptr || rule.do_train)) {
         std::vector<std::string> names;
         for (const DatasetSplit& split : dataset.splits) names.push_back(split.name);
-        throw Error(fmt::format("{} has no split \"train\"; its splits are: {}.", dataset.origin,
-                                fmt::join(names, ", ")),
+        throw Error(fmt::format("{} has no split \"{}\"; its splits are: {}.", dataset.origin,
+                                request.train_split, fmt::join(names, ", ")),
                     "Name the training files with train_file.");
     }
     if (validation == nullptr) {

@@ -23,7 +23,10 @@ struct DatasetRequest {
     std::vector<std::string> validation_files;
 
     std::string text_column;
-    bool refuses_conversations = false;  ///< see ReadOptions
+    bool refuses_conversations = false;      ///< see ReadOptions
+    std::vector<std::string> row_columns{};  ///< see ReadOptions
+    std::string train_split = "train";       ///< the names of the splits
+    std::string validation_split = "validation";
     bool keep_linebreaks =
         true;  ///< for text files given as files; datasets by name have none, as in run_clm.py
     std::filesystem::path notes;  ///< see ReadOptions::notes
@@ -54,7 +57,7 @@ struct SplitRule {
     bool do_eval = false;  ///< a validation split without rows is an Error
 };
 
-/// The splits "train" and "validation". Without the latter, part of train takes its place; without the
+/// The splits that the request names. Without the latter, part of train takes its place; without the
 /// former, train is null. The text column is chosen once for both. Files of token ids (token files, and Arrow
 /// files with the column input_ids) give rows with a token_form().
 TrainAndValidation load_train_and_validation(const DatasetRequest& request, const SplitRule& rule);

@@ -70,7 +70,8 @@ TokenForm form_of(const TokenFile& file) {
             .workers = header.workers,
             .tokenizer = header.tokenizer,
             .largest_id = static_cast<std::int64_t>(header.largest_id),
-            .rows_are_final = header.packing != Packing::none};
+            .rows_are_final = header.packing != Packing::none || header.has_marks,
+            .may_have_labels = header.has_marks};
 }
 
 /// A summary of an Arrow file's rows, from reading it once.

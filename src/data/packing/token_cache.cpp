@@ -23,8 +23,8 @@ std::string identity(const std::filesystem::path& path) {
                        status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
 }
 
-/// The kind of the note with the number of tokens that are in no row of a file.
-constexpr const char* dropped_note = "dropped";
+/// The kind of the note with what was learned when a file was made, such as the number of tokens in no row.
+constexpr const char* making_note = "dropped";
 
 /// The file if it exists and is sound.
 std::optional<TokenFile> open_sound(const std::filesystem::path& path, const FileNotes& notes) {
@@ -112,34 +112,41 @@ TokenCache::TokenCache(std::filesystem::path folder)
             "Set DROVER_CACHE to a folder that can be written.");
 }
 
-TokenCache::Entry TokenCache::get(const RowDataset& dataset, std::shared_ptr<const Tokenizer> tokenizer,
-                                  const PackingOptions& options, std::size_t threads, bool overwrite,
-                                  const ReportProgress& report) {
-    const std::string key = token_cache_key(dataset, *tokenizer, options);
+TokenCache::Made TokenCache::get(const std::string& key, bool overwrite,
+                                 const std::function<std::string(const std::filesystem::path& path)>& make) {
     const std::filesystem::path path = folder_ / (key + ".tokens");
     const std::string found = identity(path);
-    const auto find = [&]() -> std::optional<Entry> {
+    const auto find = [&]() -> std::optional<Made> {
         std::optional<TokenFile> file = open_sound(path, notes_);
         if (!file) return std::nullopt;
-        // If the note was lost, the number is unknown.
-        const std::string dropped = notes_.remember(path, dropped_note, [] { return "0"; });
-        return Entry{.file = std::move(*file), .dropped = std::atoll(dropped.c_str())};
+        return Made{.file = std::move(*file), .note = notes_.remember(path, making_note, [] { return ""; })};
     };
     if (!overwrite)
-        if (std::optional<Entry> entry = find()) return std::move(*entry);
+        if (std::optional<Made> entry = find()) return std::move(*entry);
 
     const FileLock lock(folder_ / (key + ".lock"));
     if (!overwrite || identity(path) != found)
-        if (std::optional<Entry> entry = find()) return std::move(*entry);
-    std::int64_t dropped = 0;
-    write_token_file(path, dataset, std::move(tokenizer), options, threads,
-                     [&](const TokenStreamProgress& progress) {
-                         dropped = progress.dropped;
-                         if (report) report(progress);
-                     });
+        if (std::optional<Made> entry = find()) return std::move(*entry);
+    const std::string note = make(path);
     notes_.note(path, verified_note, {});
-    notes_.note(path, dropped_note, std::to_string(dropped));
-    return {.file = TokenFile(path), .made = true, .dropped = dropped};
+    notes_.note(path, making_note, note);
+    return {.file = TokenFile(path), .made = true, .note = note};
+}
+
+TokenCache::Entry TokenCache::get(const RowDataset& dataset, std::shared_ptr<const Tokenizer> tokenizer,
+                                  const PackingOptions& options, std::size_t threads, bool overwrite,
+                                  const ReportProgress& report) {
+    Made found = get(token_cache_key(dataset, *tokenizer, options), overwrite, [&](const auto& path) {
+        std::int64_t dropped = 0;
+        write_token_file(path, dataset, tokenizer, options, threads,
+                         [&](const TokenStreamProgress& progress) {
+                             dropped = progress.dropped;
+                             if (report) report(progress);
+                         });
+        return std::to_string(dropped);
+    });
+    // If the note was lost, the number is unknown.
+    return {.file = std::move(found.file), .made = found.made, .dropped = std::atoll(found.note.c_str())};
 }
 
 }  // namespace drover

@@ -49,6 +49,16 @@ class TokenCache {
               const PackingOptions& options, std::size_t threads, bool overwrite,
               const ReportProgress& report = {});
 
+    struct Made {
+        TokenFile file;
+        bool made = false;   ///< by this call
+        std::string note{};  ///< what was returned when the file was made; empty if that was lost
+    };
+    /// The same for a file that is made in any way: `key` is a hash of everything that determines it, and
+    /// `make` writes it to a path and returns a text that is remembered with it.
+    Made get(const std::string& key, bool overwrite,
+             const std::function<std::string(const std::filesystem::path& path)>& make);
+
     const FileNotes& notes() const { return notes_; }
 
   private:

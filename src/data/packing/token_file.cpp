@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/batch.h"
 #include "core/content_hash.h"
 #include "core/error.h"
 
@@ -69,6 +70,25 @@ void TokenRows::read(std::int64_t row, std::vector<TokenId>& ids) const {
 void TokenRows::read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const {
     read(row, ids);
     labels.clear();
+    if (!header_.has_marks) return;
+    labels = ids;
+    const std::uint64_t first = range(row).first;
+    for (std::size_t i = 0; i < labels.size(); ++i)
+        if (!mark(header_.labels_begin(), first + i)) labels[i] = no_label;
+}
+
+void TokenRows::documents(std::int64_t row, std::vector<std::int32_t>& lengths) const {
+    lengths.clear();
+    if (!header_.has_marks) return;
+    const auto [first, last] = range(row);
+    for (std::uint64_t i = first; i < last; ++i) {
+        if (i == first || mark(header_.starts_begin(), i)) lengths.push_back(0);
+        ++lengths.back();
+    }
+}
+
+bool TokenRows::mark(std::uint64_t array, std::uint64_t token) const {
+    return (static_cast<unsigned char>(file_[array + token / 8]) >> token % 8 & 1) != 0;
 }
 
 void TokenRows::verify() const {

@@ -20,8 +20,9 @@
 namespace drover {
 
 /// The first 128 bytes of a token file. After them come the ids (`token_bytes` each, little-endian), zeros up
-/// to a multiple of 8, and, when block_size is 0, the end of each row as a 64-bit number of tokens.
-/// docs/token-files.md gives the offsets.
+/// to a multiple of 8, and, when block_size is 0, the end of each row as a 64-bit number of tokens. A file
+/// with marks has two bits per token after that: whether the id is its own label (otherwise it has none), and
+/// whether a document begins there. docs/token-files.md gives the offsets.
 struct TokenFileHeader {
     static constexpr std::size_t bytes = 128;
 
@@ -33,6 +34,7 @@ struct TokenFileHeader {
     std::uint64_t largest_id = 0;  ///< 0 when there are no tokens
     Packing packing = Packing::hf;
     std::uint32_t workers = 1;                      ///< the blocks were made for this many
+    bool has_marks = false;                         ///< labels and documents (version 2)
     std::string tokenizer;                          ///< its fingerprint, 32 characters
     std::array<unsigned char, 16> data_checksum{};  ///< ContentHash of all bytes after the header
 
@@ -43,7 +45,9 @@ struct TokenFileHeader {
     /// The 128 bytes, checksum included.
     std::string serialize() const;
 
-    std::uint64_t ends_begin() const;  ///< offset of the row ends in the file
+    std::uint64_t ends_begin() const;    ///< offset of the row ends in the file
+    std::uint64_t labels_begin() const;  ///< offset of the bits that say which ids are labels
+    std::uint64_t starts_begin() const;  ///< offset of the bits that say where documents begin
     std::uint64_t file_bytes() const;
 };
 
@@ -68,8 +72,9 @@ class TokenRows final : public TrainingRows {
     std::int64_t length(std::int64_t row) const override;
     /// Replaces `ids` by the row.
     void read(std::int64_t row, std::vector<TokenId>& ids) const;
-    /// The same; every id is its own label.
+    /// The same; every id is its own label, unless the file has marks.
     void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override;
+    void documents(std::int64_t row, std::vector<std::int32_t>& lengths) const override;
 
     /// Reads everything: Error when the checksum is wrong, an id is not below the vocabulary, or the row ends
     /// do not ascend.
@@ -80,6 +85,8 @@ class TokenRows final : public TrainingRows {
   private:
     std::pair<std::uint64_t, std::uint64_t> range(std::int64_t row) const;
     std::uint64_t end(std::uint64_t row) const;
+    /// A bit of the array that begins at offset `array`.
+    bool mark(std::uint64_t array, std::uint64_t token) const;
 
     std::string_view file_;
     std::string name_;

@@ -12,7 +12,7 @@ namespace drover {
 namespace {
 
 constexpr std::string_view magic = "DRVTOKEN";
-constexpr std::uint32_t version = 1;
+constexpr std::uint32_t plain_version = 1, marked_version = 2;
 constexpr std::size_t fingerprint_characters = 32;
 constexpr std::size_t checksum_begin = TokenFileHeader::bytes - 16;
 
@@ -67,6 +67,8 @@ void check_counts(const TokenFileHeader& header, std::string_view name) {
     if ((header.packing == Packing::none) != (header.block_size == 0))
         refuse(name, fmt::format("packing is {} and the block size {}", packing_name(header.packing),
                                  header.block_size));
+    if (header.has_marks && header.packing != Packing::none)
+        refuse(name, fmt::format("it has labels, but its packing is {}", packing_name(header.packing)));
     if (header.block_size == 0) {
         if (header.rows == 0 && header.tokens > 0)
             refuse(name, fmt::format("{} tokens are in no row", header.tokens));
@@ -84,8 +86,16 @@ std::uint64_t TokenFileHeader::ends_begin() const {
     return bytes + rounded_up(tokens * token_bytes, 8);
 }
 
-std::uint64_t TokenFileHeader::file_bytes() const {
+std::uint64_t TokenFileHeader::labels_begin() const {
     return ends_begin() + (block_size == 0 ? 8 * rows : 0);
+}
+
+std::uint64_t TokenFileHeader::starts_begin() const {
+    return labels_begin() + (has_marks ? rounded_up(tokens, 64) / 8 : 0);
+}
+
+std::uint64_t TokenFileHeader::file_bytes() const {
+    return starts_begin() + (has_marks ? rounded_up(tokens, 64) / 8 : 0);
 }
 
 bool is_token_file(const std::filesystem::path& path) {
@@ -103,15 +113,18 @@ TokenFileHeader TokenFileHeader::parse(std::string_view file_begin, std::uint64_
     if (file_begin.size() < bytes)
         refuse(name, fmt::format("it is cut off after {} bytes, inside its header", file_begin.size()));
     FieldReader reader(file_begin.substr(magic.size(), bytes - magic.size()));
-    if (const auto found = reader.number<std::uint32_t>(); found != version)
-        throw Error(fmt::format("{} is a token file of version {}, and this program reads version {}.", name,
-                                found, version),
-                    "Make it again with `drover tokenize`, or use the program that wrote it.");
+    const auto version = reader.number<std::uint32_t>();
+    if (version != plain_version && version != marked_version)
+        throw Error(
+            fmt::format("{} is a token file of version {}, and this program reads versions {} and {}.", name,
+                        version, plain_version, marked_version),
+            "Make it again with `drover tokenize`, or use the program that wrote it.");
     if (file_begin.substr(checksum_begin, 16) !=
         view(ContentHash().add_bytes(file_begin.substr(0, checksum_begin)).digest()))
         refuse(name, "the checksum of its header is wrong");
 
     TokenFileHeader header;
+    header.has_marks = version == marked_version;
     header.token_bytes = reader.number<std::uint32_t>();
     header.block_size = reader.number<std::uint64_t>();
     header.rows = reader.number<std::uint64_t>();
@@ -138,7 +151,7 @@ TokenFileHeader TokenFileHeader::parse(std::string_view file_begin, std::uint64_
 std::string TokenFileHeader::serialize() const {
     require(tokenizer.size() == fingerprint_characters, "a tokenizer's fingerprint has 32 characters");
     std::string text(magic);
-    append_bytes(text, version);
+    append_bytes(text, has_marks ? marked_version : plain_version);
     append_bytes(text, token_bytes);
     append_bytes(text, block_size);
     append_bytes(text, rows);

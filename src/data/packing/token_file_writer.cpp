@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 
+#include "core/batch.h"
 #include "core/error.h"
 
 namespace drover {
@@ -19,8 +20,10 @@ std::filesystem::path ends_path(const std::filesystem::path& path) {
 }  // namespace
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, const Tokenizer& tokenizer,
-                                 const PackingOptions& options)
+                                 const PackingOptions& options, bool has_marks)
     : path_(path), file_(path, 0) {
+    require(!has_marks || options.packing == Packing::none, "rows with labels are examples");
+    header_.has_marks = has_marks;
     header_.vocabulary = static_cast<std::uint64_t>(tokenizer.size());
     header_.token_bytes = header_.vocabulary <= std::uint64_t{1} << 16 ? 2 : 4;
     header_.block_size =
@@ -59,6 +62,36 @@ void TokenFileWriter::add(std::span<const TokenId> row) {
     }
 }
 
+void TokenFileWriter::add(std::span<const TokenId> row, std::span<const TokenId> labels,
+                          std::span<const std::int32_t> documents) {
+    require(header_.has_marks && labels.size() == row.size(), "a label for every id of a file with marks");
+    add(row);
+    for (std::size_t i = 0; i < row.size(); ++i) {
+        require(labels[i] == row[i] || labels[i] == no_label, "an id is its own label, or has none");
+        labels_.push_back(labels[i] != no_label);
+    }
+    std::size_t left = row.size();
+    for (const std::int32_t length : documents) {
+        require(length > 0 && static_cast<std::size_t>(length) <= left, "documents fit their row");
+        starts_.push_back(true);
+        starts_.resize(starts_.size() + static_cast<std::size_t>(length) - 1, false);
+        left -= static_cast<std::size_t>(length);
+    }
+    require(left == 0, "documents fill their row");
+}
+
+void TokenFileWriter::append_marks(const std::vector<bool>& marks) {
+    require(marks.size() == header_.tokens, "a mark for every token");
+    for (std::size_t i = 0; i < marks.size(); i += 64) {
+        std::uint64_t word = 0;
+        for (std::size_t bit = 0; bit < 64 && i + bit < marks.size(); ++bit)
+            word |= std::uint64_t{marks[i + bit]} << bit;
+        append_bytes(buffer_, word);
+        if (buffer_.size() >= buffer_bytes) flush();
+    }
+    flush();
+}
+
 void TokenFileWriter::append(std::string_view bytes) {
     file_.write(written_, bytes.data(), bytes.size());
     checksum_.add_bytes(bytes);
@@ -91,6 +124,10 @@ TokenFileHeader TokenFileWriter::finish() {
                    '\0');
     flush();
     if (ends_) append_ends();
+    if (header_.has_marks) {
+        append_marks(labels_);
+        append_marks(starts_);
+    }
     header_.data_checksum = checksum_.digest();
     const std::string head = header_.serialize();
     file_.write(0, head.data(), head.size());

@@ -53,6 +53,20 @@ std::int64_t ArrowFile::read_text(std::int64_t count, DroverArrowTextSink sink, 
     return given;
 }
 
+void ArrowFile::seek_columns(const std::vector<std::int32_t>& columns, std::int64_t row) {
+    Buffer message{};
+    if (module_.seek_columns(file_.get(), columns.data(), static_cast<std::int32_t>(columns.size()), row,
+                             message.data()) != 0)
+        fail(message.data());
+}
+
+std::int64_t ArrowFile::read_objects(std::int64_t count, DroverArrowTextSink sink, void* context) {
+    Buffer message{};
+    const std::int64_t given = module_.read_objects(file_.get(), count, sink, context, message.data());
+    if (given < 0) fail(message.data());
+    return given;
+}
+
 DroverArrowTokens ArrowFile::read_tokens(std::int64_t row) {
     Buffer message{};
     DroverArrowTokens tokens{};

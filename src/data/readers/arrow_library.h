@@ -25,6 +25,10 @@ class ArrowFile {
     void seek(std::size_t column, std::int64_t row);
     /// Passes up to `count` rows to `sink`; fewer only at the end.
     std::int64_t read_text(std::int64_t count, DroverArrowTextSink sink, void* context);
+    /// Sets where objects are read next, and their columns.
+    void seek_columns(const std::vector<std::int32_t>& columns, std::int64_t row);
+    /// Passes up to `count` rows, each a JSON object, to `sink`; fewer only at the end.
+    std::int64_t read_objects(std::int64_t count, DroverArrowTextSink sink, void* context);
     DroverArrowTokens read_tokens(std::int64_t row);
 
   private:

@@ -8,7 +8,7 @@
 /// drover_arrow_message_size bytes) and return a null pointer or −1.
 extern "C" {
 
-enum { drover_arrow_version = 2, drover_arrow_message_size = 1024 };
+enum { drover_arrow_version = 3, drover_arrow_message_size = 1024 };
 
 struct DroverArrowFile;
 struct DroverArrowWriter;
@@ -38,6 +38,13 @@ struct DroverArrowModule {
     /// Passes up to `count` rows to `sink` and returns how many; fewer only at the end.
     std::int64_t (*read_text)(DroverArrowFile* file, std::int64_t count, DroverArrowTextSink sink,
                               void* context, char* message);
+    /// The next read_objects begins at this row, and gives these columns.
+    std::int32_t (*seek_columns)(DroverArrowFile* file, const std::int32_t* columns, std::int32_t count,
+                                 std::int64_t row, char* message);
+    /// Passes up to `count` rows to `sink`, each as the text of a JSON object, and returns how many; fewer
+    /// only at the end.
+    std::int64_t (*read_objects)(DroverArrowFile* file, std::int64_t count, DroverArrowTextSink sink,
+                                 void* context, char* message);
     /// Reads input_ids, labels and attention_mask (lists of integers) of one row of an Arrow file.
     std::int32_t (*read_tokens)(DroverArrowFile* file, std::int64_t row, DroverArrowTokens* tokens,
                                 char* message);

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "data/readers/csv_records.h"
+#include "data/readers/json_reader.h"
 #include "data/rows/columns.h"
 
 namespace drover {
@@ -36,15 +37,38 @@ std::vector<std::string> header_names(const RowBatch& cells) {
     return names;
 }
 
-class CsvReader : public FileReader {
+/// Goes through the records below the header.
+class CsvBody : public FileReader {
   public:
-    CsvReader(std::unique_ptr<ByteStream> stream, std::string name, std::string column, char delimiter)
-        : records_(std::move(stream), name, delimiter), column_(std::move(column)) {
-        if (records_.next(cells_)) {
-            const std::vector<std::string> names = header_names(cells_);
-            width_ = names.size();
-            index_ = find_column(names, column_, name);
-        }
+    CsvBody(std::unique_ptr<ByteStream> stream, const std::string& name, char delimiter)
+        : records_(std::move(stream), name, delimiter) {
+        if (records_.next(cells_)) names_ = header_names(cells_);
+    }
+
+    std::int64_t skip(std::int64_t count) override {
+        return skip_by_reading(count, [&] { return next(); });
+    }
+
+  protected:
+    bool next() {
+        if (!records_.next(cells_)) return false;
+        if (cells_.size() > names_.size())
+            throw Error(fmt::format("{}: the row has {} cells, but the header has {}.", records_.place(),
+                                    cells_.size(), names_.size()),
+                        "Put cells that hold the delimiter in quotes.");
+        return true;
+    }
+
+    CsvRecords records_;
+    RowBatch cells_;
+    std::vector<std::string> names_;
+};
+
+class CsvReader : public CsvBody {
+  public:
+    CsvReader(std::unique_ptr<ByteStream> stream, const std::string& name, std::string column, char delimiter)
+        : CsvBody(std::move(stream), name, delimiter), column_(std::move(column)) {
+        if (!names_.empty()) index_ = find_column(names_, column_, name);
     }
 
     std::size_t read(RowBatch& batch, std::size_t count) override {
@@ -62,25 +86,44 @@ class CsvReader : public FileReader {
         return given;
     }
 
-    std::int64_t skip(std::int64_t count) override {
-        return skip_by_reading(count, [&] { return next(); });
+  private:
+    std::string column_;
+    std::size_t index_ = 0;
+};
+
+class CsvObjectReader : public CsvBody {
+  public:
+    CsvObjectReader(std::unique_ptr<ByteStream> stream, const std::string& name,
+                    std::vector<std::string> columns, char delimiter)
+        : CsvBody(std::move(stream), name, delimiter), columns_(std::move(columns)) {
+        for (const std::string& column : columns_) indices_.push_back(find_column(names_, column, name));
+    }
+
+    std::size_t read(RowBatch& batch, std::size_t count) override {
+        std::size_t given = 0;
+        std::string object;
+        for (; given < count && next(); ++given) {
+            object = '{';
+            for (std::size_t i = 0; i < columns_.size(); ++i) {
+                if (i > 0) object += ',';
+                append_json_string(columns_[i], object);
+                object += ':';
+                const std::string_view cell =
+                    indices_[i] < cells_.size() ? cells_[indices_[i]] : std::string_view();
+                if (is_missing_value(cell))
+                    object += "null";
+                else
+                    append_json_string(cell, object);
+            }
+            object += '}';
+            batch.add(object);
+        }
+        return given;
     }
 
   private:
-    bool next() {
-        if (!records_.next(cells_)) return false;
-        if (cells_.size() > width_)
-            throw Error(fmt::format("{}: the row has {} cells, but the header has {}.", records_.place(),
-                                    cells_.size(), width_),
-                        "Put cells that hold the delimiter in quotes.");
-        return true;
-    }
-
-    CsvRecords records_;
-    RowBatch cells_;
-    std::string column_;
-    std::size_t width_ = 0;
-    std::size_t index_ = 0;
+    std::vector<std::string> columns_;
+    std::vector<std::size_t> indices_;
 };
 
 }  // namespace
@@ -102,7 +145,12 @@ std::vector<std::string> csv_columns(std::unique_ptr<ByteStream> stream, const s
 
 std::unique_ptr<FileReader> make_csv_reader(std::unique_ptr<ByteStream> stream, std::string name,
                                             const std::string& column, char delimiter) {
-    return std::make_unique<CsvReader>(std::move(stream), std::move(name), column, delimiter);
+    return std::make_unique<CsvReader>(std::move(stream), name, column, delimiter);
+}
+
+std::unique_ptr<FileReader> make_csv_object_reader(std::unique_ptr<ByteStream> stream, std::string name,
+                                                   std::vector<std::string> columns, char delimiter) {
+    return std::make_unique<CsvObjectReader>(std::move(stream), name, std::move(columns), delimiter);
 }
 
 }  // namespace drover

@@ -20,6 +20,10 @@ std::vector<std::string> csv_columns(std::unique_ptr<ByteStream> stream, const s
 std::unique_ptr<FileReader> make_csv_reader(std::unique_ptr<ByteStream> stream, std::string name,
                                             const std::string& column, char delimiter);
 
+/// The cells of these columns as JSON objects of strings, with null for a cell without text.
+std::unique_ptr<FileReader> make_csv_object_reader(std::unique_ptr<ByteStream> stream, std::string name,
+                                                   std::vector<std::string> columns, char delimiter);
+
 /// Whether pandas' read_csv treats such a cell as a missing value.
 bool is_missing_value(std::string_view cell);
 

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <string_view>
 
 #include "data/rows/row_source.h"
@@ -28,6 +30,9 @@ std::int64_t skip_by_reading(std::int64_t count, const Next& next) {
     while (passed < count && next()) ++passed;
     return passed;
 }
+
+/// The rows of a reader as JSON objects {"<column>": row}.
+std::unique_ptr<FileReader> make_object_reader(std::unique_ptr<FileReader> texts, std::string column);
 
 /// Errors shared by several formats. `place` is the file and the line or row.
 [[noreturn]] void fail_invalid_utf8(std::string_view place, char byte);

@@ -103,7 +103,53 @@ class JsonReader : public FileReader {
     std::string text_;
 };
 
+class JsonObjectReader : public FileReader {
+  public:
+    JsonObjectReader(std::unique_ptr<ByteStream> stream, std::string name, const std::string& field)
+        : rows_(std::move(stream), std::move(name), field) {}
+
+    std::size_t read(RowBatch& batch, std::size_t count) override {
+        std::string_view row;
+        std::size_t given = 0;
+        for (; given < count && rows_.next(row); ++given) {
+            check_utf8(row, rows_);
+            const std::string place = rows_.place();
+            JsonScanner scanner(row, place);
+            scanner.skip_value();
+            scanner.end();
+            batch.add(row.starts_with('"') ? fmt::format("{{\"text\":{}}}", row) : std::string(row));
+        }
+        return given;
+    }
+
+    std::int64_t skip(std::int64_t count) override {
+        std::string_view row;
+        return skip_by_reading(count, [&] { return rows_.next(row); });
+    }
+
+  private:
+    JsonRows rows_;
+};
+
 }  // namespace
+
+void append_json_string(std::string_view text, std::string& json) {
+    json += '"';
+    for (const char c : text) {
+        if (c == '"' || c == '\\')
+            json.append({'\\', c});
+        else if (static_cast<unsigned char>(c) < 0x20)
+            json += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+        else
+            json += c;
+    }
+    json += '"';
+}
+
+std::unique_ptr<FileReader> make_json_object_reader(std::unique_ptr<ByteStream> stream, std::string name,
+                                                    const std::string& field) {
+    return std::make_unique<JsonObjectReader>(std::move(stream), std::move(name), field);
+}
 
 std::vector<std::string> json_columns(std::unique_ptr<ByteStream> stream, const std::string& name,
                                       const std::string& field) {

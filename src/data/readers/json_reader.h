@@ -20,4 +20,11 @@ std::vector<std::string> json_columns(std::unique_ptr<ByteStream> stream, const 
 std::unique_ptr<FileReader> make_json_reader(std::unique_ptr<ByteStream> stream, std::string name,
                                              std::string column, const std::string& field);
 
+/// The JSON rows themselves, as they are in the file; a string of a list of strings becomes {"text": …}.
+std::unique_ptr<FileReader> make_json_object_reader(std::unique_ptr<ByteStream> stream, std::string name,
+                                                    const std::string& field);
+
+/// Appends a string in quotes, escaped where JSON needs it.
+void append_json_string(std::string_view text, std::string& json);
+
 }  // namespace drover

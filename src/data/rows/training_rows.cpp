@@ -20,6 +20,9 @@ class RowRange final : public TrainingRows {
     void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const override {
         rows_->read(inside(row), ids, labels);
     }
+    void documents(std::int64_t row, std::vector<std::int32_t>& lengths) const override {
+        rows_->documents(inside(row), lengths);
+    }
     /// Checking each row would read all of them if the files do not store lengths.
     std::int64_t longest() const override { return size_ > 0 ? rows_->longest() : 0; }
 
@@ -44,6 +47,15 @@ class CutRows final : public TrainingRows {
         rows_->read(row, ids, labels);
         for (std::vector<TokenId>* const values : {&ids, &labels})
             if (std::ssize(*values) > longest_) values->resize(static_cast<std::size_t>(longest_));
+    }
+    void documents(std::int64_t row, std::vector<std::int32_t>& lengths) const override {
+        rows_->documents(row, lengths);
+        std::int64_t left = longest_;
+        for (std::int32_t& length : lengths) {
+            length = static_cast<std::int32_t>(std::min<std::int64_t>(length, left));
+            left -= length;
+        }
+        std::erase(lengths, 0);
     }
     std::int64_t longest() const override { return std::min(rows_->longest(), longest_); }
 
@@ -70,6 +82,10 @@ class JoinedRows final : public TrainingRows {
         const auto [part, inside] = place(row);
         part->read(inside, ids, labels);
     }
+    void documents(std::int64_t row, std::vector<std::int32_t>& lengths) const override {
+        const auto [part, inside] = place(row);
+        part->documents(inside, lengths);
+    }
     std::int64_t longest() const override {
         std::int64_t longest = 0;
         for (const auto& part : parts_) longest = std::max(longest, part->longest());
@@ -90,6 +106,10 @@ class JoinedRows final : public TrainingRows {
 };
 
 }  // namespace
+
+void TrainingRows::documents(std::int64_t, std::vector<std::int32_t>& lengths) const {
+    lengths.clear();
+}
 
 std::vector<std::int64_t> TrainingRows::lengths() const {
     std::vector<std::int64_t> all(static_cast<std::size_t>(size()));

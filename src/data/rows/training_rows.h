@@ -21,6 +21,10 @@ class TrainingRows {
     /// for no target), and empty if every id is its own label.
     virtual void read(std::int64_t row, std::vector<TokenId>& ids, std::vector<TokenId>& labels) const = 0;
 
+    /// Replaces `lengths` by those of the documents that the row consists of, in order: attention, positions
+    /// and targets stay inside a document. Empty: the row is one.
+    virtual void documents(std::int64_t row, std::vector<std::int32_t>& lengths) const;
+
     /// Lengths of all rows.
     std::vector<std::int64_t> lengths() const;
     /// An upper bound of the row lengths: the longest row, here or among the rows that these were taken from;

@@ -27,8 +27,12 @@ class BatchMaker {
         const std::vector<std::int64_t> samples = sampler_.batch(position_.epoch, position_.step);
         ids_.resize(samples.size());
         labels_.resize(samples.size());
-        for (std::size_t i = 0; i < samples.size(); ++i) rows_.read(samples[i], ids_[i], labels_[i]);
-        Batch batch = collator_.collate(ids_, labels_);
+        documents_.resize(samples.size());
+        for (std::size_t i = 0; i < samples.size(); ++i) {
+            rows_.read(samples[i], ids_[i], labels_[i]);
+            rows_.documents(samples[i], documents_[i]);
+        }
+        Batch batch = collator_.collate(ids_, labels_, documents_);
         batch.position = position_;
         batch.filler_rows = sampler_.filler(position_.step);
         ++position_.step;
@@ -43,6 +47,7 @@ class BatchMaker {
     BatchPosition position_;
     std::optional<std::int64_t> epochs_;
     std::vector<std::vector<TokenId>> ids_, labels_;
+    std::vector<std::vector<std::int32_t>> documents_;
 };
 
 }  // namespace

@@ -16,17 +16,22 @@ CausalCollator::CausalCollator(CollatorOptions options) : options_(std::move(opt
 }
 
 Batch CausalCollator::collate(std::span<const std::vector<TokenId>> rows,
-                              std::span<const std::vector<TokenId>> labels) const {
+                              std::span<const std::vector<TokenId>> labels,
+                              std::span<const std::vector<std::int32_t>> documents) const {
     std::size_t longest = 0;
     for (const std::vector<TokenId>& row : rows) longest = std::max(longest, row.size());
     const auto multiple = static_cast<std::size_t>(options_.pad_to_multiple_of);
     const std::size_t row_length = (longest + multiple - 1) / multiple * multiple;
-    std::vector<std::int32_t> all_ids, all_labels, lengths;
+    std::vector<std::int32_t> all_ids, all_labels;
+    std::vector<std::vector<std::int32_t>> lengths;
     all_ids.reserve(rows.size() * row_length);
     all_labels.reserve(rows.size() * row_length);
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const std::vector<TokenId>& row = rows[i];
-        lengths.push_back(static_cast<std::int32_t>(row.size()));
+        if (i < documents.size() && !documents[i].empty())
+            lengths.push_back(documents[i]);
+        else
+            lengths.push_back({static_cast<std::int32_t>(row.size())});
         all_ids.insert(all_ids.end(), row.begin(), row.end());
         if (i < labels.size() && !labels[i].empty()) {
             require(labels[i].size() == row.size(), "a row has a label for every id");
@@ -35,11 +40,16 @@ Batch CausalCollator::collate(std::span<const std::vector<TokenId>> rows,
             for (const TokenId id : row)
                 all_labels.push_back(options_.ignore_every_pad_id && id == options_.pad_id ? no_label : id);
         }
+        if (options_.drops_first_labels)
+            for (std::size_t begin = i * row_length; const std::int32_t length : lengths.back()) {
+                if (length > 0) all_labels[begin] = no_label;
+                begin += static_cast<std::size_t>(length);
+            }
         all_ids.resize((i + 1) * row_length, options_.pad_id);
         all_labels.resize(all_ids.size(), no_label);
     }
-    return Batch::right_padded(static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(row_length),
-                               std::move(all_ids), std::move(all_labels), lengths);
+    return Batch::packed(static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(row_length),
+                         std::move(all_ids), std::move(all_labels), lengths);
 }
 
 TokenId choose_pad_id(const Tokenizer& tokenizer, bool eos_pads) {

@@ -15,6 +15,9 @@ struct CollatorOptions {
     /// EOS, real EOS targets are lost too. If false, only padding has no label.
     bool ignore_every_pad_id = true;
     std::int64_t pad_to_multiple_of = 1;
+    /// The first label of a sequence, which nothing predicts, becomes −100, as in TRL's collator without
+    /// padding.
+    bool drops_first_labels = false;
 };
 
 /// Right-pads rows to the longest one and labels them.
@@ -24,9 +27,10 @@ class CausalCollator {
     explicit CausalCollator(CollatorOptions options);
 
     /// Labels are made from the ids, except for rows with their own `labels` (as many as ids), which are used
-    /// unchanged.
+    /// unchanged. A row with `documents`, the lengths of its parts, is as many sequences; others are one.
     Batch collate(std::span<const std::vector<TokenId>> rows,
-                  std::span<const std::vector<TokenId>> labels = {}) const;
+                  std::span<const std::vector<TokenId>> labels = {},
+                  std::span<const std::vector<std::int32_t>> documents = {}) const;
 
   private:
     CollatorOptions options_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/conversation/sft_options.h"
 #include "data/rows/training_rows.h"
 #include "data/sampling/sampler.h"
 
@@ -17,12 +18,30 @@ struct NamedDataset {
     std::string text_column{};  ///< empty: "text", or the first column
 };
 
+/// Supervised fine-tuning: rows are conversations, prompts with completions, or text (data/conversation).
+struct SftSettings {
+    SftOptions rows{};                   ///< of training
+    std::optional<bool> eval_packing{};  ///< whether rows of evaluation are packed; absent: as in training
+    std::string chat_template_path{};    ///< a template, or a folder with one; empty: the tokenizer's own
+    std::string pad_token{};             ///< its text; empty: the tokenizer's, or else its EOS
+    bool padding_free = false;           ///< first tokens of examples are not counted as labels (TRL)
+    std::int64_t pad_to_multiple_of = 1;
+
+    /// As TRL: rows that hold several examples need no padding.
+    bool is_padding_free() const {
+        return padding_free || rows.packing == DocumentPacking::bfd ||
+               rows.packing == DocumentPacking::bfd_split;
+    }
+};
+
 /// The data to train on and to evaluate, and how text becomes rows.
 struct DataSettings {
     std::vector<NamedDataset> datasets{};  ///< empty: the files
     /// One for each of several datasets: their shares of the training examples are in this proportion. Empty:
     /// the datasets are trained on as one.
     std::vector<double> dataset_weights{};
+    std::string train_split = "train";            ///< of the datasets
+    std::string validation_split = "validation";  ///< the same
     std::string train_file{};
     std::string validation_file{};
     std::string text_column{};  ///< of the files; empty: "text", or the first column
@@ -41,6 +60,9 @@ struct DataSettings {
     /// Rows of training are dealt to replicas one by one, and those that do not fill an update are left out
     /// of an epoch, as with PyTorch's DistributedSampler and a loader of whole updates that drops the last.
     bool strided = false;
+    /// Given: the rows are examples for supervised fine-tuning. Then `packing`, `block_size`, `pad_token` and
+    /// `text_column` have no meaning, and `streaming` is refused.
+    std::optional<SftSettings> sft{};
 };
 
 }  // namespace drover

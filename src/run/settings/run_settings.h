@@ -11,6 +11,7 @@
 
 #include "core/hf_compat.h"
 #include "core/json.h"
+#include "generate/sampling.h"
 #include "model/block_shape.h"
 #include "model/init_kind.h"
 #include "model/recompute.h"
@@ -163,6 +164,13 @@ struct LogSettings {
     bool mesh_details = false;
 };
 
+/// Prompts that the model continues after each evaluation.
+struct SampleSettings {
+    std::string prompts{};  ///< file
+    std::int64_t max_new_tokens = 64;
+    SamplingSettings sampling{};
+};
+
 /// A trace of one step; both absent: none.
 struct ProfileSettings {
     std::optional<std::int64_t> epoch{};
@@ -225,6 +233,7 @@ struct RunSettings {
     MeshSettings mesh{};
     CheckpointSettings checkpoints{};
     LogSettings logs{};
+    std::optional<SampleSettings> samples{};
     ProfileSettings profile{};
     DeviceSettings device{};
     SettingNames names{};

@@ -43,16 +43,24 @@ void TensorBoard::on_train_begin(TrainerView& view) {
     file().add_text(seconds_since_1970(), 0, "model_config", config_);
 }
 
-void TensorBoard::on_log(TrainerView& view, const Json& record) {
-    if (!view.state.is_world_process_zero) return;
+template <class Write>
+void TensorBoard::attempt(const Write& write) {
     try {
-        write(view.state.global_step, record);
+        write();
     } catch (const Error& error) {
         if (!failed_)
             print_log(stderr, "{} Records are left out of it until it can be, and the run continues.\n",
                       error.cause());
         failed_ = true;
     }
+}
+
+void TensorBoard::on_log(TrainerView& view, const Json& record) {
+    if (view.state.is_world_process_zero) attempt([&] { write(view.state.global_step, record); });
+}
+
+void TensorBoard::add_text(std::int64_t step, std::string_view tag, const std::string& text) {
+    attempt([&] { file().add_text(seconds_since_1970(), step, tag, text); });
 }
 
 void TensorBoard::write(std::int64_t step, const Json& record) {

@@ -24,12 +24,18 @@ class TensorBoard final : public TrainerCallback {
     void on_train_begin(TrainerView& view) override;
     void on_log(TrainerView& view, const Json& record) override;
 
+    /// Adds a text under `tag`; only on the first rank.
+    void add_text(std::int64_t step, std::string_view tag, const std::string& text);
+
     /// Empty when nothing was written.
     std::filesystem::path written() const { return file_ ? file_->path() : std::filesystem::path(); }
 
   private:
     EventFile& file();
     void write(std::int64_t step, const Json& record);
+    /// Does some writing; reports the first failure.
+    template <class Write>
+    void attempt(const Write& write);
 
     std::filesystem::path folder_;
     std::string arguments_, config_;

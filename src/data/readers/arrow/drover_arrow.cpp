@@ -70,6 +70,19 @@ std::int64_t read_text(DroverArrowFile* file, std::int64_t count, DroverArrowTex
     return guarded(message, [&] { return file->read_text(count, sink, context); });
 }
 
+std::int32_t seek_columns(DroverArrowFile* file, const std::int32_t* columns, std::int32_t count,
+                          std::int64_t row, char* message) {
+    return static_cast<std::int32_t>(guarded(message, [&] {
+        file->seek_columns({columns, columns + count}, row);
+        return 0;
+    }));
+}
+
+std::int64_t read_objects(DroverArrowFile* file, std::int64_t count, DroverArrowTextSink sink, void* context,
+                          char* message) {
+    return guarded(message, [&] { return file->read_objects(count, sink, context); });
+}
+
 std::int32_t read_tokens(DroverArrowFile* file, std::int64_t row, DroverArrowTokens* tokens, char* message) {
     return static_cast<std::int32_t>(guarded(message, [&] {
         file->read_tokens(row, *tokens);
@@ -110,6 +123,8 @@ constexpr DroverArrowModule module_table{
     .column_name = column_name,
     .seek = seek,
     .read_text = read_text,
+    .seek_columns = seek_columns,
+    .read_objects = read_objects,
     .read_tokens = read_tokens,
     .create = create,
     .add_tokens = add_tokens,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "data/readers/arrow/module_files.h"
+#include "data/readers/arrow/row_json.h"
 #include "data/readers/arrow/text_column.h"
 
 namespace drover::arrow_module {
@@ -108,6 +109,29 @@ class IpcFile : public DroverArrowFile {
         return given;
     }
 
+    void seek_columns(const std::vector<std::int32_t>& columns, std::int64_t row) override {
+        object_columns_ = columns;
+        row_ = std::min(row, row_count_);
+    }
+
+    std::int64_t read_objects(std::int64_t count, DroverArrowTextSink sink, void* context) override {
+        std::int64_t given = 0;
+        std::string object;
+        for (; given < count && row_ < row_count_; ++given, ++row_) {
+            const std::size_t batch = batch_of(row_);
+            object = '{';
+            for (const std::int32_t column : object_columns_) {
+                if (object.size() > 1) object += ',';
+                append_json(columns_[static_cast<std::size_t>(column)], object);
+                object += ':';
+                append_json(*checked(batch, column), row_ - begins_[batch], object);
+            }
+            object += '}';
+            sink(context, object.data(), static_cast<std::int64_t>(object.size()));
+        }
+        return given;
+    }
+
     void read_tokens(std::int64_t row, DroverArrowTokens& tokens) override {
         if (row < 0 || row >= row_count_) throw std::runtime_error("there is no such row");
         const std::size_t batch = batch_of(row);
@@ -166,6 +190,7 @@ class IpcFile : public DroverArrowFile {
     std::vector<std::int64_t> begins_;  ///< first row of each batch
     std::vector<bool> checks_;          ///< by batch and column
     int column_ = 0;
+    std::vector<std::int32_t> object_columns_;
     std::int64_t row_ = 0;
     std::vector<std::int64_t> ids_, labels_, mask_;
 };

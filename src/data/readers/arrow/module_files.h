@@ -18,6 +18,8 @@ struct DroverArrowFile {
     const std::vector<std::string>& columns() const { return columns_; }
     virtual void seek(std::int32_t column, std::int64_t row) = 0;
     virtual std::int64_t read_text(std::int64_t count, DroverArrowTextSink sink, void* context) = 0;
+    virtual void seek_columns(const std::vector<std::int32_t>& columns, std::int64_t row) = 0;
+    virtual std::int64_t read_objects(std::int64_t count, DroverArrowTextSink sink, void* context) = 0;
     virtual void read_tokens(std::int64_t row, DroverArrowTokens& tokens) = 0;
 
   protected:

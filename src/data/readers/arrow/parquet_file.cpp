@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "data/readers/arrow/module_files.h"
+#include "data/readers/arrow/row_json.h"
 #include "data/readers/arrow/text_column.h"
 
 namespace drover::arrow_module {
@@ -40,23 +41,31 @@ class ParquetFile : public DroverArrowFile {
         if (!is_text(*field->type()) || leaf < 0)
             throw std::runtime_error("column \"" + field->name() + "\" holds " + field->type()->ToString() +
                                      ", not strings");
-        std::vector<int> groups;
-        std::int64_t before = 0;
-        const auto metadata = reader_->parquet_reader()->metadata();
-        for (int group = 0; group < metadata->num_row_groups(); ++group) {
-            const std::int64_t rows = metadata->RowGroup(group)->num_rows();
-            if (groups.empty() && before + rows <= row)
-                before += rows;
-            else
-                groups.push_back(group);
+        start({leaf}, row);
+    }
+
+    void seek_columns(const std::vector<std::int32_t>& columns, std::int64_t row) override {
+        std::vector<int> leaves;
+        for (const std::int32_t column : columns)
+            add_leaves(reader_->manifest().schema_fields[static_cast<std::size_t>(column)], leaves);
+        start(leaves, row);
+    }
+
+    std::int64_t read_objects(std::int64_t count, DroverArrowTextSink sink, void* context) override {
+        std::int64_t given = 0;
+        std::string object;
+        for (; given < count && load(); ++given, ++at_) {
+            object = '{';
+            for (int i = 0; i < batch_->num_columns(); ++i) {
+                if (i > 0) object += ',';
+                append_json(batch_->column_name(i), object);
+                object += ':';
+                append_json(*batch_->column(i), at_, object);
+            }
+            object += '}';
+            sink(context, object.data(), static_cast<std::int64_t>(object.size()));
         }
-        rows_ = value(reader_->GetRecordBatchReader(groups, {leaf}));
-        batch_.reset();
-        for (std::int64_t left = row - before; left > 0 && load();) {
-            const std::int64_t passed = std::min(left, batch_->num_rows() - at_);
-            at_ += passed;
-            left -= passed;
-        }
+        return given;
     }
 
     std::int64_t read_text(std::int64_t count, DroverArrowTextSink sink, void* context) override {
@@ -75,6 +84,32 @@ class ParquetFile : public DroverArrowFile {
     }
 
   private:
+    static void add_leaves(const parquet::arrow::SchemaField& field, std::vector<int>& leaves) {
+        if (field.column_index >= 0) leaves.push_back(field.column_index);
+        for (const auto& child : field.children) add_leaves(child, leaves);
+    }
+
+    /// The next batches begin at `row` and have the columns of these leaves.
+    void start(const std::vector<int>& leaves, std::int64_t row) {
+        std::vector<int> groups;
+        std::int64_t before = 0;
+        const auto metadata = reader_->parquet_reader()->metadata();
+        for (int group = 0; group < metadata->num_row_groups(); ++group) {
+            const std::int64_t rows = metadata->RowGroup(group)->num_rows();
+            if (groups.empty() && before + rows <= row)
+                before += rows;
+            else
+                groups.push_back(group);
+        }
+        rows_ = value(reader_->GetRecordBatchReader(groups, leaves));
+        batch_.reset();
+        for (std::int64_t left = row - before; left > 0 && load();) {
+            const std::int64_t passed = std::min(left, batch_->num_rows() - at_);
+            at_ += passed;
+            left -= passed;
+        }
+    }
+
     /// Loads a batch with unread rows if needed; false at the end.
     bool load() {
         while (batch_ == nullptr || at_ == batch_->num_rows()) {

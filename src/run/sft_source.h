@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "data/conversation/example_tokenizer.h"
+#include "run/messages.h"
+#include "run/model_source.h"
+#include "run/token_source.h"
+
+namespace drover {
+
+struct RunSettings;
+
+/// Makes or finds the rows of supervised fine-tuning (settings.data.sft).
+class SftRowFinder {
+  public:
+    /// Error if the settings contradict each other or do not fit the tokenizer. With `make_again`, honours
+    /// --overwrite_cache.
+    SftRowFinder(const RunSettings& settings, const ModelSource& model, const Messages& messages,
+                 bool make_again);
+
+    /// The rows of a split, which `split` names in messages.
+    TokenSplit find(const SharedRows& rows, std::string_view split, bool is_training) const;
+    TokenId pad_id() const { return pad_id_; }
+
+  private:
+    /// Uses rows of ids as they are, except for cutting those that are too long.
+    TokenSplit take(const SharedRows& rows, std::string_view split, const SftOptions& options) const;
+
+    const RunSettings& settings_;
+    const ModelSource& model_;
+    const Messages& messages_;
+    bool make_again_;
+    ExampleTemplate template_;
+    TokenId pad_id_ = 0;
+};
+
+}  // namespace drover
