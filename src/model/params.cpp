@@ -123,6 +123,11 @@ class UnitAdapters {
             }
             if (adapted == nullptr) continue;
             wanted_.erase(found);
+            if (to.has_experts() || to.weight == BlockStorage::router)
+                cannot_adapt(leaves[i].name, ", a matrix of experts",
+                             "Choose matrices of attention as target_modules.");
+            if (adapters_.magnitudes)
+                cannot_adapt(leaves[i].name, " with DoRA", "Use LoRA.");
             if (adapters_.magnitudes && to.magnitudes.empty())
                 cannot_adapt(leaves[i].name, " with DoRA", "Use LoRA, or leave the experts out.");
             const auto put = [&](BlockStorage::Index storage, LeafSpec leaf) {

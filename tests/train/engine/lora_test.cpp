@@ -45,19 +45,21 @@ TEST_P(Lora, GradientsOfTwoMicroBatchesAreAdded) {
     const std::vector<Batch> one = {golden_.batch()}, two = {golden_.batch(), golden_.batch()};
     EXPECT_NEAR(once->accumulate_gradients(one).loss, twice->accumulate_gradients(two).loss, 1e-6);
     for (std::size_t i = 0; i < once->store().owned().size(); ++i)
-        if (const Tensor& gradient = once->store().owned()[i].gradient)
+        if (const Tensor& gradient = once->store().owned()[i].gradient) {
             EXPECT_LE(test::relative_error(twice->store().owned()[i].gradient, gradient), 1e-5);
+        }
 }
 
 TEST_P(Lora, StartsWithPeftsValues) {
     const auto engine = golden_.new_engine(*backend_, golden_.options(Precision::fp32()));
     for (const OwnedLeaf& leaf : engine->store().owned()) {
         if (!leaf.spec->is_adapter()) continue;
-        if (leaf.spec->name.ends_with("lora_B.weight"))
+        if (leaf.spec->name.ends_with("lora_B.weight")) {
             EXPECT_EQ(test::values(leaf.param),
                       std::vector<double>(static_cast<std::size_t>(leaf.param.numel()), 0.0));
-        else
-            EXPECT_LE(test::relative_error(leaf.param, golden_.file().tensor("init." + leaf.spec->name)),
+            continue;
+        }
+        EXPECT_LE(test::relative_error(leaf.param, golden_.file().tensor("init." + leaf.spec->name)),
                       leaf.spec->initial == Initial::adapter ? 0 : 1e-6)
                 << leaf.spec->name;
     }
