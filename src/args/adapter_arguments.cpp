@@ -74,17 +74,17 @@ void check_adapters(const Arguments& arguments) {
                          "Leave it out: the folder's adapter_config.json says it.");
 }
 
-std::optional<AdapterSettings> adapter_settings(const Arguments& arguments) {
+std::optional<LoraSettings> adapter_settings(const Arguments& arguments) {
     if (!arguments.flag("use_peft")) return std::nullopt;
-    return AdapterSettings{.path = text_or_empty(arguments, "adapter_name_or_path"),
-                           .rank = arguments.integer("lora_r"),
-                           .alpha = arguments.integer("lora_alpha"),
-                           .dropout = arguments.number("lora_dropout"),
-                           .target_modules = arguments.words("lora_target_modules"),
-                           .target_parameters = arguments.words("lora_target_parameters"),
-                           .modules_to_save = arguments.words("lora_modules_to_save"),
-                           .rank_stabilized = arguments.flag("use_rslora"),
-                           .magnitudes = arguments.flag("use_dora")};
+    return LoraSettings{.path = text_or_empty(arguments, "adapter_name_or_path"),
+                        .rank = arguments.integer("lora_r"),
+                        .alpha = arguments.integer("lora_alpha"),
+                        .dropout = arguments.number("lora_dropout"),
+                        .target_modules = arguments.words("lora_target_modules"),
+                        .target_parameters = arguments.words("lora_target_parameters"),
+                        .modules_to_save = arguments.words("lora_modules_to_save"),
+                        .rank_stabilized = arguments.flag("use_rslora"),
+                        .magnitudes = arguments.flag("use_dora")};
 }
 
 }  // namespace drover

@@ -15,6 +15,6 @@ void imply_adapters(Arguments& arguments);
 void check_adapters(const Arguments& arguments);
 
 /// Absent: all weights are trained.
-std::optional<AdapterSettings> adapter_settings(const Arguments& arguments);
+std::optional<LoraSettings> adapter_settings(const Arguments& arguments);
 
 }  // namespace drover

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/error.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "peft/low_rank_merge.h"
 
 namespace drover {
 namespace {
@@ -45,11 +45,6 @@ std::string renamed_module(std::string module) {
     return module;
 }
 
-/// y += factor · x
-void add_scaled(float* y, const float* x, float factor, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) y[i] += factor * x[i];
-}
-
 }  // namespace
 
 std::string name_in_adapter_file(std::string_view leaf) {
@@ -67,6 +62,14 @@ std::vector<std::string> AdapterWeights::changed_leaves() const {
     std::vector<std::string> leaves;
     for (const auto& [leaf, change] : changed_) leaves.push_back(leaf);
     return leaves;
+}
+
+Tensor AdapterWeights::find(std::string_view leaf) const {
+    for (const std::string& name :
+         {name_in_adapter_file(leaf), name_in_adapter_file(renamed_module(std::string(leaf))),
+          name_in_adapter_file(leaf) + ".weight"})
+        if (has(name)) return weights_->find(name);
+    return {};
 }
 
 std::string AdapterWeights::where() const {
@@ -228,26 +231,12 @@ void AdapterWeights::merge(std::string_view leaf, const Shape& shape, std::span<
     const std::int64_t rows = shape[0], columns = shape[1];
     const Matrix a = read_a(change), b = read_b(change, rows);
     const Matrix magnitude = change.magnitude.empty() ? Matrix{} : read(change.magnitude);
-    const auto scale = static_cast<float>(change.scale);
-#pragma omp parallel
-    {
-        std::vector<float> delta(static_cast<std::size_t>(columns));
-#pragma omp for schedule(static)
-        for (std::int64_t row = 0; row < rows; ++row) {
-            float* const w = weight.data() + row * columns;
-            std::ranges::fill(delta, 0.0F);
-            for (std::int64_t r = 0; r < change.rank; ++r)
-                add_scaled(delta.data(), a.values.data() + r * columns,
-                           b.values[static_cast<std::size_t>(row * change.rank + r)], columns);
-            add_scaled(w, delta.data(), scale, columns);
-            if (magnitude.rows == 0) continue;
-            double squares = 0;
-            for (std::int64_t i = 0; i < columns; ++i) squares += static_cast<double>(w[i]) * w[i];
-            const auto factor =
-                static_cast<float>(magnitude.values[static_cast<std::size_t>(row)] / std::sqrt(squares));
-            for (std::int64_t i = 0; i < columns; ++i) w[i] *= factor;
-        }
-    }
+    merge_low_rank({.a = a.values,
+                    .b = b.values,
+                    .magnitude = magnitude.values,
+                    .rank = change.rank,
+                    .scale = change.scale},
+                   rows, columns, weight);
     weights_->forget();
 }
 

@@ -38,6 +38,9 @@ class AdapterWeights {
     /// Whether it changes a leaf of the model.
     bool changes(std::string_view leaf) const { return changed_.contains(leaf); }
     std::vector<std::string> changed_leaves() const;
+    /// The tensor of a leaf of the adapter (its name without PEFT's prefix), or of the model that it has
+    /// whole; absent if there is none. Valid as long as this.
+    Tensor find(std::string_view leaf) const;
     /// Makes of the base model's weight, packed, what the adapted model computes with: W + scale·B·A; with
     /// DoRA each row has its trained length; a module that was trained whole is replaced. In float32, every
     /// row alike for any number of threads.

@@ -333,7 +333,8 @@ std::vector<ModelModule> modules_of(const ModelConfig& config) {
 ResolvedAdapter resolve_adapter(const PeftConfig& config, const ModelConfig& model, std::string_view where) {
     const std::vector<ModelModule> modules = modules_of(model);
     const TargetRules rules(config, std::string(where));
-    ResolvedAdapter result;
+    ResolvedAdapter result{.is_shorthand = std::holds_alternative<std::monostate>(config.targets) ||
+                                           is_all_linear(config.targets)};
     for (const ModelModule& module : modules) {
         if (!rules.adapts(module)) continue;
         check_adaptable(module, where);

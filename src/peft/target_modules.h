@@ -46,6 +46,8 @@ struct ResolvedAdapter {
     std::vector<FusedExpertsAdapter> fused;
     /// Endings of the adapted modules' names, for a file: q_proj, v_proj.
     std::vector<std::string> target_names;
+    /// The configuration leaves them to PEFT ("all-linear", or nothing), which saves the names it found.
+    bool is_shorthand = false;
 };
 
 /// Finds the modules as PEFT does. `where` names the configuration in errors: when nothing matches (with the

@@ -42,7 +42,7 @@ struct ModelSettings {
 };
 
 /// Low-rank adapters (LoRA) that are trained instead of the model's weights.
-struct AdapterSettings {
+struct LoraSettings {
     /// Folder or Hub name of adapters that are trained further, and whose configuration says the rest; empty:
     /// new ones.
     std::string path{};
@@ -224,7 +224,7 @@ struct RunSettings {
     bool dry_run = false;
 
     ModelSettings model{};
-    std::optional<AdapterSettings> adapters{};  ///< absent: all weights are trained
+    std::optional<LoraSettings> adapters{};  ///< absent: all weights are trained
     DataSettings data{};
     TrainerSettings loop{};
     OptimizerSettings optimizer{};

@@ -97,7 +97,7 @@ class TrainEngine {
     /// The counters that belong to the weights and the optimizer.
     EngineState counters() const;
     void set_counters(const EngineState& state);
-    /// config.json of a saved model, keyed by file name.
+    /// config.json of a saved model, keyed by file name; none with adapters.
     std::map<std::string, std::string> saved_config_texts() const;
     /// This rank's tensors in a checkpoint: the model's weights, or, with adapters, an
     /// adapter_model.safetensors with what is trained.
@@ -116,6 +116,8 @@ class TrainEngine {
         return options_.model.precision.master ? DType::f32 : options_.model.precision.parameters;
     }
 
+    /// Whether only adapters, and leaves named with them, are trained.
+    bool has_adapters() const { return options_.model.adapters.any(); }
     const HfCompat& compat() const { return options_.compat; }
     const ParamStore& store() const { return *store_; }
     /// All parameters of the model, of which a pipeline rank has some.

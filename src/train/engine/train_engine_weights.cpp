@@ -198,6 +198,7 @@ void TrainEngine::take_weights(const std::function<std::vector<float>(const Leaf
 }
 
 std::map<std::string, std::string> TrainEngine::saved_config_texts() const {
+    if (options_.model.adapters.any()) return {};
     return {{"config.json", config_.saved_text(saved_dtype())}};
 }
 
