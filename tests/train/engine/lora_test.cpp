@@ -117,7 +117,7 @@ TEST_P(Lora, EveryRecomputePolicyGivesTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Peft, Lora,
                          ::testing::Values("llama", "llama_biases", "llama_ranks", "qwen2_rslora", "qwen3",
-                                           "mixtral"),
+                                           "llama_dora", "qwen2_dora", "mixtral", "mixtral_experts"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace
