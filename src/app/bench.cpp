@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/bench_adapters.h"
+#include "app/bench_data.h"
 #include "app/bench_mesh.h"
 #include "app/bench_options.h"
 #include "app/bench_report.h"
@@ -17,7 +18,6 @@
 #include "core/number_text.h"
 #include "core/stopwatch.h"
 #include "core/this_process.h"
-#include "core/torch_rng.h"
 #include "model/flops.h"
 #include "model/params.h"
 #include "run/engine_settings.h"
@@ -32,13 +32,13 @@ constexpr std::int64_t warm_up_steps = 2;
 
 struct BenchOptions {
     BenchShape shape;
+    BenchData data;
     std::string optimizer = "adamw_torch";
     std::string recompute = "none";
     std::string moe = "gmm";
     std::int64_t steps = 8;
     std::int64_t layers = 0;  ///< 0: the config's number
     std::string init = "hf";
-    double targets = 1;  ///< share of the positions with a label
     bool fsdp = false;
     bool offload = false;
     bool comm_stats = false;
@@ -59,26 +59,6 @@ RunSettings bench_settings(const BenchOptions& options) {
     settings.step.on_non_finite = OnNonFinite::proceed;  // checked once, at the end
     settings.optimizer = OptimizerSettings::named(options.optimizer, 0);
     return settings;
-}
-
-/// Rows of uniformly random tokens, with labels at the end of each, like answers after questions. Steps cycle
-/// through them: a memorized batch has small gradients, on which a GPU draws less power and runs faster than
-/// in training.
-std::vector<Batch> random_batches(const BenchShape& shape, double targets, std::int64_t vocab_size) {
-    const auto unlabelled = shape.sequence - std::llround(targets * static_cast<double>(shape.sequence));
-    constexpr int count = 4;
-    TorchRng generator(seed);
-    std::vector<Batch> batches;
-    for (int i = 0; i < count; ++i) {
-        std::vector<std::int32_t> ids(static_cast<std::size_t>(shape.batch * shape.sequence));
-        for (std::int32_t& id : ids)
-            id = static_cast<std::int32_t>(generator.next32() % static_cast<std::uint32_t>(vocab_size));
-        std::vector<std::int32_t> labels = ids;
-        for (std::int64_t row = 0; row < shape.batch; ++row)
-            std::fill_n(labels.begin() + row * shape.sequence, unlabelled, no_label);
-        batches.push_back(Batch::full_rows(shape.batch, shape.sequence, std::move(ids), std::move(labels)));
-    }
-    return batches;
 }
 
 /// What the model must compute per token, as defined in --help: recomputed activations do not count.
@@ -124,18 +104,28 @@ Measurements time_steps(TrainEngine& engine, Backend& backend, BenchMesh& mesh,
                         std::span<const Batch> batches, std::int64_t steps) {
     Measurements result;
     std::vector<double> seconds;
+    double tokens = 0, all_seconds = 0;
     for (std::int64_t i = 0; i < steps; ++i) {
         if (i == warm_up_steps) result.communication -= mesh.communication_times();
         const Stopwatch watch;
         const auto turn = static_cast<std::size_t>(i) % batches.size();
         result.loss = engine.step(batches.subspan(turn, 1), learning_rate).loss;
         backend.synchronize(backend.main_stream());
-        if (i >= warm_up_steps) seconds.push_back(watch.seconds());
+        if (i >= warm_up_steps) {
+            seconds.push_back(watch.seconds());
+            all_seconds += seconds.back();
+            tokens += static_cast<double>(batches[turn].attended_tokens());
+        }
         if (i == 0) result.first_step_seconds = seconds_since_process_start();
     }
     result.communication += mesh.communication_times();
     result.step_seconds = median(seconds);
-    result.tokens_per_second = static_cast<double>(batches[0].tokens()) / result.step_seconds;
+    // Steps of equal size have a typical one; of others, all count.
+    const bool equal = std::all_of(batches.begin(), batches.end(), [&](const Batch& batch) {
+        return batch.sequence_length.empty() && batch.tokens() == batches[0].tokens();
+    });
+    result.tokens_per_second =
+        equal ? static_cast<double>(batches[0].tokens()) / result.step_seconds : tokens / all_seconds;
     if (!std::isfinite(result.loss))
         throw Error(fmt::format("The loss became {} within {} steps.", result.loss, steps),
                     "Such a run measures nothing; use another config or dtype.");
@@ -243,7 +233,9 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"moe", options.moe},
             {"fsdp", options.fsdp},
             {"offload", options.offload},
-            {"targets", options.targets},
+            {"targets", options.data.targets},
+            {"example_length", options.data.length},
+            {"packed", options.data.packed},
             {"lora_r", options.adapters.rank},
             {"trained_parameters", trained_parameters},
             {"steps", options.steps},
@@ -290,10 +282,11 @@ void run_bench(const BenchOptions& options) {
     if (!options.shape.json && engine.host_memory_plan().total > 0)
         print_result("In the host's memory:\n{}", engine.host_memory_plan().table());
     start(engine, adapters);
-    const std::vector<Batch> batches = random_batches(options.shape, options.targets, config.vocab_size);
+    const std::vector<Batch> batches = options.data.batches(options.shape, config.vocab_size);
     Measurements m = measure(engine, *backend, mesh, batches, options.steps);
-    m.flops_per_second = m.tokens_per_second * flops_per_token(config, options.shape.sequence,
-                                                               options.targets, trained.adapter_parameters);
+    m.flops_per_second =
+        m.tokens_per_second * flops_per_token(config, std::llround(mean_length_around_tokens(batches)),
+                                              options.data.targets, trained.adapter_parameters);
     m.mfu = m.flops_per_second / m.peaks.reference_flops(precision.parameters);
     const std::int64_t counted_steps = options.steps - warm_up_steps;
     const ComparedStep adapted{.name = fmt::format("adapters, r = {}", options.adapters.rank),
@@ -376,13 +369,9 @@ void add_bench_command(CLI::App& app) {
         ->check(CLI::IsMember({"hf", "counter"}));
     command->add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
         ->check(CLI::Range(0, 1 << 12));
-    command
-        ->add_option("--targets", options->targets,
-                     "share of the positions that have a label, those at the end of rows; the vocabulary's "
-                     "products are computed, and count as FLOP, for these alone")
-        ->check(CLI::Range(0.0, 1.0));
     command->add_flag("--offload", options->offload,
                       "the optimizer's state in the host's memory, as with --fsdp \"full_shard offload\"");
+    options->data.add_to(*command);
     options->adapters.add_to(*command);
     CLI::Option* fsdp = command->add_flag(
         "--fsdp", options->fsdp,

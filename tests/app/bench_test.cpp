@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <set>
 #include <string>
@@ -90,6 +91,24 @@ TEST_F(Bench, TargetsAreTheShareOfPositionsWithALabel) {
     };
     EXPECT_NEAR(flops_per_token(all) - flops_per_token(tenth), 0.9 * 6 * 96 * 32, 1);
     expect_error("bench --targets 1.5 --model " + llama(), 2, "--targets");
+}
+
+/// Only the examples' tokens count; packed rows hold several of them, and less padding.
+TEST_F(Bench, ExamplesAreOneToARowOrPacked) {
+    const std::string run = "bench --json --dtype float32 --batch 4 --seq 64 --steps 3 --threads 1 --model " +
+                            llama() + " --example_length 12";
+    const Json padded = object(run), packed = object(run + " --packed --targets 0.5");
+    const auto tokens = [](const Json& report) {  // of the one step that is timed
+        return report.at("tokens_per_second").get<double>() * report.at("step_ms").get<double>() / 1e3;
+    };
+    EXPECT_GT(tokens(padded), 4 * 2);
+    EXPECT_LT(tokens(padded), 4 * 40);
+    EXPECT_GT(tokens(packed), 4 * 40);
+    EXPECT_LE(tokens(packed), 4 * 64);
+    EXPECT_NEAR(tokens(packed), std::round(tokens(packed)), 1e-6);
+    EXPECT_EQ(padded.at("packed"), false);
+    EXPECT_EQ(packed.at("packed"), true);
+    expect_error("bench --packed --model " + llama(), 2, "--example_length");
 }
 
 /// 7 matrices in each of 2 blocks have adapters: r · (in + out) parameters each.

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -126,6 +127,33 @@ TEST_P(TargetRowsOf, MayBeNone) {
 INSTANTIATE_TEST_SUITE_P(Models, TargetRowsOf,
                          ::testing::Values("gqa_float32", "tied_llama3_float32", "gqa_bfloat16"),
                          [](const auto& model) { return std::string(model.param); });
+
+/// With adapters the head's weight has no gradient, but its input has one.
+TEST(TargetRows, WorkWithAFrozenHead) {
+    const auto backend = test::make_test_backend();
+    const test::GoldenStep golden("gqa_float32");
+    TrainEngineOptions options = golden.options(Precision::fp32());
+    for (const char* module : {"self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj"})
+        options.model.adapters.weights.push_back(
+            {.leaf = fmt::format("model.layers.0.{}.weight", module), .rank = 4, .scale = 2});
+    const auto engine = golden.engine(*backend, with_rows(options, rows)),
+               reference = golden.engine(*backend, with_rows(options, 1));
+    for (TrainEngine* each : {engine.get(), reference.get()}) each->initialize_adapters(1);
+    const Batch batch = masked(random_mask(25, 10), golden.config().vocab_size);
+    const UpdateResult got = engine->accumulate_gradients({&batch, 1}),
+                       expected = reference->accumulate_gradients(one_at_a_time(batch));
+    EXPECT_NEAR(got.loss, expected.loss, 1e-6 * expected.loss);
+    EXPECT_GT(got.gradient_norm, 0);
+    int compared = 0;
+    for (std::size_t i = 0; i < engine->store().owned().size(); ++i) {
+        const OwnedLeaf& leaf = engine->store().owned()[i];
+        if (!leaf.spec->name.ends_with("lora_B.weight")) continue;  // B is zero, so A has no gradient yet
+        EXPECT_LE(test::relative_error(leaf.gradient, reference->store().owned()[i].gradient), 1e-5)
+            << leaf.spec->name;
+        ++compared;
+    }
+    EXPECT_EQ(compared, 3);
+}
 
 /// Every guess is right when the labels are the guesses themselves, so ids reach their tokens.
 TEST(TargetRows, BringGuessesToTheirTokens) {
