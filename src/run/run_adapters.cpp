@@ -97,6 +97,12 @@ RunAdapters RunAdapters::find(const LoraSettings& settings, const ModelSettings&
     return run;
 }
 
+Precision RunAdapters::precision(Precision of_weights) {
+    of_weights.gradients = of_weights.moments = DType::f32;
+    of_weights.master = of_weights.parameters != DType::f32;
+    return of_weights;
+}
+
 std::string RunAdapters::text(const ModelConfig& model) const {
     const TrainedCounts counts = count_trained(adapters, model);
     return fmt::format("{} r {} on {}: {} of {} parameters are trained ({:.2f} %)", kind_of(adapters),

@@ -155,6 +155,7 @@ void TrainingRun::fit_batch() {
 void TrainingRun::make_engine() {
     TrainerSettings& loop = settings_.loop;
     precision_ = chosen_precision(settings_, model_.config.dtype, backend_->device());
+    if (adapters_) precision_ = RunAdapters::precision(precision_);
     batches_ = deal_batches(mesh_plan_, **mesh_, tokens_.packing.packing, loop);
     batches_.row_multiple = std::lcm(batches_.row_multiple, tokens_.pad_to_multiple_of);
     tokens_.row_length = batches_.padded(tokens_.row_length);
