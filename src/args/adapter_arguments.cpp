@@ -27,6 +27,22 @@ std::vector<std::string> changed_shape(const Arguments& arguments) {
     return names;
 }
 
+/// Adapters, their gradients and their moments are float32, as in PEFT.
+void check_precision(const Arguments& arguments) {
+    const auto refuse = [](std::string_view flag) {
+        throw UsageError(
+            fmt::format("{} is given with --use_peft, but adapters are always trained in float32.", flag),
+            "Leave it out; --dtype is the format of the model's own weights.");
+    };
+    // Not every command has them.
+    const auto has = [&](std::string_view name) {
+        return arguments.table().find(name) != nullptr && arguments.has(name);
+    };
+    if (has("moments_dtype") && arguments.text("moments_dtype") != "float32") refuse("--moments_dtype");
+    if (has("master_weights") && !*arguments.optional_flag("master_weights")) refuse("--master_weights no");
+    if (has("stochastic_rounding") && arguments.flag("stochastic_rounding")) refuse("--stochastic_rounding");
+}
+
 }  // namespace
 
 void imply_adapters(Arguments& arguments) {
@@ -58,6 +74,7 @@ void check_adapters(const Arguments& arguments) {
                              "Keep one of them.");
     }
     if (!adapts) return;
+    check_precision(arguments);
     if (const std::string& task = arguments.text("lora_task_type"); task != "CAUSAL_LM")
         throw UsageError(fmt::format("--lora_task_type is {}.", task),
                          "Only language models are trained here: it must be CAUSAL_LM.");

@@ -284,7 +284,7 @@ void PeftConfig::set_targets(std::vector<std::string> names) {
 }
 
 void PeftConfig::set_base_model(std::string name) {
-    values["base_model_name_or_path"] = name;
+    values["base_model_name_or_path"] = name.empty() ? Json() : Json(name);
     base_model = std::move(name);
 }
 

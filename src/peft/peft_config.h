@@ -55,7 +55,7 @@ struct PeftConfig {
 
     /// Names the modules that the adapter was resolved to, as PEFT does before it saves.
     void set_targets(std::vector<std::string> names);
-    void set_base_model(std::string name);
+    void set_base_model(std::string name);  ///< empty: null
 
     /// The file: indented by two, sorted, inference_mode true, no newline at the end.
     std::string text() const;

@@ -12,7 +12,6 @@
 #include "peft/adapter_weights.h"
 #include "run/model_source.h"
 #include "run/settings/run_settings.h"
-#include "train/checkpoint/hf_checkpoint.h"
 
 namespace drover {
 namespace {
@@ -98,6 +97,12 @@ RunAdapters RunAdapters::find(const LoraSettings& settings, const ModelSettings&
     return run;
 }
 
+Precision RunAdapters::precision(Precision of_weights) {
+    of_weights.gradients = of_weights.moments = DType::f32;
+    of_weights.master = of_weights.parameters != DType::f32;
+    return of_weights;
+}
+
 std::string RunAdapters::text(const ModelConfig& model) const {
     const TrainedCounts counts = count_trained(adapters, model);
     return fmt::format("{} r {} on {}: {} of {} parameters are trained ({:.2f} %)", kind_of(adapters),
@@ -116,11 +121,6 @@ void RunAdapters::check_same(const fs::path& checkpoint, const ModelConfig& mode
         throw Error(
             fmt::format("The checkpoint {} has no adapters, but this run trains some.", checkpoint.string()),
             "Resume without --use_peft, or choose another --output_dir.");
-    if (is_hf_checkpoint(checkpoint))
-        throw Error(fmt::format("The checkpoint {} is one of Hugging Face's Trainer with adapters, whose "
-                                "optimizer state is not read.",
-                                checkpoint.string()),
-                    "Go on from its adapters with --adapter_name_or_path, in another --output_dir.");
     const std::string where = (checkpoint / adapter_config_file).string();
     const Adapters saved = resolve(PeftConfig::read(checkpoint), model, where);
     if (saved == adapters) return;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/precision.h"
 #include "model/adapters.h"
 #include "peft/peft_config.h"
 
@@ -23,6 +24,8 @@ struct RunAdapters {
     static RunAdapters find(const LoraSettings& settings, const ModelSettings& places,
                             const ModelConfig& model, const std::string& base, const PeftWarning& warn);
 
+    /// Adapters are float32 beside weights in any format, as in PEFT.
+    static Precision precision(Precision of_weights);
     /// "LoRA r 16 on 7 modules × 32 blocks: 41,943,040 of 8,072,204,288 parameters are trained (0.52 %)"
     std::string text(const ModelConfig& model) const;
     /// Writes adapter_config.json and a README.md.

@@ -155,6 +155,7 @@ void TrainingRun::fit_batch() {
 void TrainingRun::make_engine() {
     TrainerSettings& loop = settings_.loop;
     precision_ = chosen_precision(settings_, model_.config.dtype, backend_->device());
+    if (adapters_) precision_ = RunAdapters::precision(precision_);
     batches_ = deal_batches(mesh_plan_, **mesh_, tokens_.packing.packing, loop);
     batches_.row_multiple = std::lcm(batches_.row_multiple, tokens_.pad_to_multiple_of);
     tokens_.row_length = batches_.padded(tokens_.row_length);
@@ -314,6 +315,11 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
     const Stopwatch preparation;
     const bool takes_model = in_memory && (!resume_point_ || adapters_);
     if (takes_model) engine_->take_weights(in_memory, settings_.loop.seed);
+    if (takes_model && adapters_) {
+        adapters_->config.set_base_model("");
+        messages().warning(
+            "The adapters belong to a model that is in memory only: save it before this run to use them.");
+    }
     processes_.group.together([&] {
         if (adapters_) {
             if (!takes_model) load_model();
@@ -353,6 +359,7 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
 
 void TrainingRun::prepare_weights() {
     if (complete_) {
+        check_resume_point();
         resumed_state_ = saved_state(*resume_point_);
         engine_model_->load(trained_model());
     } else if (resume_point_) {
@@ -410,15 +417,20 @@ void TrainingRun::resume_nxd() {
     engine_->set_counters({.updates = checkpoint.updates(), .scaler = std::nullopt});
 }
 
+/// Error unless the checkpoint has adapters just if this run trains them, and the same ones.
+void TrainingRun::check_resume_point() const {
+    if (adapters_)
+        adapters_->check_same(*resume_point_, model_.config);
+    else
+        refuse_adapters_of(*resume_point_);
+}
+
 void TrainingRun::resume_prepared() {
     if (resume_point_) processes_.group.together([&] { resume(); });
 }
 
 void TrainingRun::resume() {
-    if (adapters_)
-        adapters_->check_same(*resume_point_, model_.config);
-    else
-        refuse_adapters_of(*resume_point_);
+    check_resume_point();
     if (is_nxd_checkpoint(*resume_point_)) {
         resume_nxd();
     } else {

@@ -129,6 +129,7 @@ class TrainingRun {
     void load_shards();
     CheckpointOptions::Rewrite rewriting() const;
     void resume_nxd();
+    void check_resume_point() const;
     void resume();
     void align_config();
     std::string what_changed() const;

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 #define EXPECT_MENTIONS(text, part) EXPECT_PRED_FORMAT2(::testing::IsSubstring, part, text)
 
-std::string golden(const std::string& name) {
+std::string golden_file(const std::string& name) {
     return test::golden_path(name).string();
 }
 
@@ -27,7 +27,7 @@ std::string base_flags(const std::string& model = "llama") {
     return fmt::format(
         " --config_name {0} --model_name_or_path {0} --tokenizer_name {1} --max_steps 6 "
         "--learning_rate 1e-2 --lr_scheduler_type constant ",
-        golden("generate/" + model), golden("trainer_checkpoint/tokenizer"));
+        golden_file("generate/" + model), golden_file("trainer_checkpoint/tokenizer"));
 }
 
 std::set<std::string> files_in(const fs::path& folder) {
@@ -36,14 +36,14 @@ std::set<std::string> files_in(const fs::path& folder) {
     return names;
 }
 
-Json json_of(const std::string& command) {
+Json printed_json(const std::string& command) {
     const test::Outcome outcome = test::run_drover(command + " 2>/dev/null");
     EXPECT_EQ(outcome.exit_code, 0) << command << "\n" << outcome.output;
     return outcome.exit_code == 0 ? parse_python_json(outcome.output, command) : Json();
 }
 
-std::vector<double> logits_of(const std::string& flags) {
-    const Json found = json_of(
+std::vector<double> printed_logits(const std::string& flags) {
+    const Json found = printed_json(
         "generate --prompt_ids 256,40,68,75 --max_new_tokens 1 --dtype float32 --json "
         "--logits " +
         flags);
@@ -69,7 +69,7 @@ class LoraRun : public test::MeshRuns {
 TEST_F(LoraRun, SavesWhatPeftAndTheTrainerSave) {
     const test::Outcome run =
         train("out", base_flags() + "--use_peft --lora_r 4 --save_steps 3 --do_eval --validation_file " +
-                         golden("run_clm/train.txt"));
+                         golden_file("run_clm/train.txt"));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     EXPECT_MENTIONS(run.output,
                     "LoRA r 4 on 2 modules × 2 blocks: 448 of 13,104 parameters are trained (3.42 %)");
@@ -84,10 +84,10 @@ TEST_F(LoraRun, SavesWhatPeftAndTheTrainerSave) {
     EXPECT_NE(bytes("out/adapter_model.safetensors"), bytes("out/checkpoint-3/adapter_model.safetensors"));
     const std::string card = bytes("out/README.md");
     EXPECT_MENTIONS(card, "library_name: peft\n");
-    EXPECT_MENTIONS(card, fmt::format("- base_model:adapter:{}\n", golden("generate/llama")));
+    EXPECT_MENTIONS(card, fmt::format("- base_model:adapter:{}\n", golden_file("generate/llama")));
     const Json config = read_json_file(folder_ / "out/adapter_config.json");
     EXPECT_EQ(config.at("target_modules"), Json::array({"q_proj", "v_proj"}));
-    EXPECT_EQ(config.at("base_model_name_or_path"), golden("generate/llama"));
+    EXPECT_EQ(config.at("base_model_name_or_path"), golden_file("generate/llama"));
     // The loss falls, although only a few numbers are trained.
     const Json records = history("out");
     EXPECT_LT(records.at(1).at("loss").get<double>(), records.at(0).at("loss").get<double>());
@@ -179,7 +179,7 @@ TEST_F(LoraRun, EndsWithTheBestAdapters) {
         train("out", base_flags() +
                          "--use_peft --lora_r 4 --learning_rate 3 --save_steps 2 --eval_steps 2 "
                          "--eval_strategy steps --load_best_model_at_end --validation_file " +
-                         golden("run_clm/train.txt"));
+                         golden_file("run_clm/train.txt"));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     const Json state = parse_python_json(read_text_file(folder_ / "out/trainer_state.json"), "state");
     const fs::path best = state.at("best_model_checkpoint").get<std::string>();
@@ -189,23 +189,23 @@ TEST_F(LoraRun, EndsWithTheBestAdapters) {
 TEST_F(LoraRun, GoesOnFromAdaptersOfPeft) {
     const test::Outcome run =
         train("out", base_flags() + "--learning_rate 0 --max_steps 1 --adapter_name_or_path " +
-                         golden("peft/llama_rslora"));
+                         golden_file("peft/llama_rslora"));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     EXPECT_MENTIONS(run.output, "Going on from the adapters in");
     EXPECT_MENTIONS(run.output, "LoRA r 2 to 5 on 7 modules × 2 blocks");
     // Nothing was learned, so they are the same.
-    expect_close(logits_of("--model " + out("out")),
-                 logits_of("--model " + golden("generate/llama") + " --adapter_name_or_path " +
-                           golden("peft/llama_rslora")),
+    expect_close(printed_logits("--model " + out("out")),
+                 printed_logits("--model " + golden_file("generate/llama") + " --adapter_name_or_path " +
+                                golden_file("peft/llama_rslora")),
                  1e-7);
     const test::Outcome fused =
-        train("fused", base_flags("mixtral") + "--adapter_name_or_path " + golden("peft/mixtral_fused"));
+        train("fused", base_flags("mixtral") + "--adapter_name_or_path " + golden_file("peft/mixtral_fused"));
     EXPECT_EQ(fused.exit_code, 1);
     EXPECT_MENTIONS(fused.output, "fused experts, which cannot be trained here");
 }
 
 TEST_F(LoraRun, IsEvaluatedAsItsMergedModelIs) {
-    const std::string text = golden("run_clm/train.txt");
+    const std::string text = golden_file("run_clm/train.txt");
     const test::Outcome run = train("out", base_flags() +
                                                "--use_peft --use_dora --lora_r 4 --do_eval "
                                                "--validation_file " +
@@ -213,11 +213,11 @@ TEST_F(LoraRun, IsEvaluatedAsItsMergedModelIs) {
     ASSERT_EQ(run.exit_code, 0) << run.output;
     const double loss = read_json_file(folder_ / "out/eval_results.json").at("eval_loss").get<double>();
     const std::string measured = " --data " + text + " --block_size 32 --json";
-    EXPECT_NEAR(json_of("eval --model " + out("out") + measured).at("loss").get<double>(), loss, 1e-5);
+    EXPECT_NEAR(printed_json("eval --model " + out("out") + measured).at("loss").get<double>(), loss, 1e-5);
     const test::Outcome merged =
         test::run("convert --merge_adapter " + out("out") + " --output_dir " + out("merged"));
     ASSERT_EQ(merged.exit_code, 0) << merged.output;
-    EXPECT_NEAR(json_of("eval --model " + out("merged") + " --tokenizer " + out("out") + measured)
+    EXPECT_NEAR(printed_json("eval --model " + out("merged") + " --tokenizer " + out("out") + measured)
                     .at("loss")
                     .get<double>(),
                 loss, 1e-5);
@@ -227,10 +227,11 @@ TEST_F(LoraRun, NeedsAModelAndSaysHow) {
     const test::Outcome random = train("out", "--use_peft");
     EXPECT_EQ(random.exit_code, 1);
     EXPECT_MENTIONS(random.output, "Adapters need the weights of a model");
-    const test::Outcome adapter = test::run_in(
-        folder_.path().string(), fmt::format("run_clm --model_name_or_path {} --train_file {} --do_train "
-                                             "--output_dir out",
-                                             golden("peft/llama_default"), golden("run_clm/train.txt")));
+    const test::Outcome adapter =
+        test::run_in(folder_.path().string(),
+                     fmt::format("run_clm --model_name_or_path {} --train_file {} --do_train "
+                                 "--output_dir out",
+                                 golden_file("peft/llama_default"), golden_file("run_clm/train.txt")));
     EXPECT_EQ(adapter.exit_code, 1);
     EXPECT_MENTIONS(adapter.output, "which holds adapters of tests/golden/generate/llama and no model");
     EXPECT_MENTIONS(adapter.output, "--adapter_name_or_path");
@@ -250,10 +251,11 @@ TEST(AdapterCommands, GenerateGivesTheLogitsOfPeft) {
         SCOPED_TRACE(name);
         const Json expected =
             read_json_file(test::golden_path(std::string("peft/") + name + "/expected.json"));
-        const Json found = json_of(fmt::format(
+        const Json found = printed_json(fmt::format(
             "generate --model {} --adapter_name_or_path {} --prompt_ids {} --max_new_tokens 1 --json "
             "--logits",
-            golden("generate/" + expected.at("base").get<std::string>()), golden(std::string("peft/") + name),
+            golden_file("generate/" + expected.at("base").get<std::string>()),
+            golden_file(std::string("peft/") + name),
             fmt::join(expected.at("prompt").get<std::vector<int>>(), ",")));
         expect_close(found.at("logits").get<std::vector<double>>(),
                      expected.at("logits").get<std::vector<double>>(), 1e-5);
@@ -261,12 +263,14 @@ TEST(AdapterCommands, GenerateGivesTheLogitsOfPeft) {
 }
 
 TEST(AdapterCommands, ChooseAmongSeveral) {
-    const std::string both =
-        fmt::format("--model {} --adapter_name_or_path one={} --adapter_name_or_path {} ",
-                    golden("generate/llama"), golden("peft/llama_default"), golden("peft/llama_dora"));
-    const std::string base = "--model " + golden("generate/llama") + " --adapter_name_or_path ";
-    EXPECT_EQ(logits_of(both + "--adapter one"), logits_of(base + golden("peft/llama_default")));
-    EXPECT_EQ(logits_of(both + "--adapter llama_dora"), logits_of(base + golden("peft/llama_dora")));
+    const std::string both = fmt::format(
+        "--model {} --adapter_name_or_path one={} --adapter_name_or_path {} ", golden_file("generate/llama"),
+        golden_file("peft/llama_default"), golden_file("peft/llama_dora"));
+    const std::string base = "--model " + golden_file("generate/llama") + " --adapter_name_or_path ";
+    EXPECT_EQ(printed_logits(both + "--adapter one"),
+              printed_logits(base + golden_file("peft/llama_default")));
+    EXPECT_EQ(printed_logits(both + "--adapter llama_dora"),
+              printed_logits(base + golden_file("peft/llama_dora")));
     const auto refused = [&](const std::string& flags) {
         const test::Outcome outcome = test::run("generate --prompt_ids 1 " + flags);
         EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
@@ -274,14 +278,15 @@ TEST(AdapterCommands, ChooseAmongSeveral) {
     };
     EXPECT_MENTIONS(refused(both), "There are 2 adapters: one, llama_dora");
     EXPECT_MENTIONS(refused(both + "--adapter two"), "the adapters are one, llama_dora");
-    EXPECT_MENTIONS(refused("--model " + golden("generate/llama") + " --adapter a"), "no adapter is given");
-    EXPECT_MENTIONS(
-        refused(base + golden("peft/llama_dora") + " --adapter_name_or_path " + golden("peft/llama_dora")),
-        "two adapters named llama_dora");
-    EXPECT_MENTIONS(refused("--model " + golden("peft/llama_dora") + " --adapter_name_or_path " +
-                            golden("peft/llama_default")),
+    EXPECT_MENTIONS(refused("--model " + golden_file("generate/llama") + " --adapter a"),
+                    "no adapter is given");
+    EXPECT_MENTIONS(refused(base + golden_file("peft/llama_dora") + " --adapter_name_or_path " +
+                            golden_file("peft/llama_dora")),
+                    "two adapters named llama_dora");
+    EXPECT_MENTIONS(refused("--model " + golden_file("peft/llama_dora") + " --adapter_name_or_path " +
+                            golden_file("peft/llama_default")),
                     "is an adapter itself");
-    const test::Outcome model = test::run("generate --prompt_ids 1 " + base + golden("generate/qwen2"));
+    const test::Outcome model = test::run("generate --prompt_ids 1 " + base + golden_file("generate/qwen2"));
     EXPECT_EQ(model.exit_code, 1);
     EXPECT_MENTIONS(model.output, "which is no adapter");
 }
@@ -290,35 +295,38 @@ TEST(AdapterCommands, FindTheBaseModelOrSayWhich) {
     // Its configuration names the base by its path in the repository.
     const test::Outcome found =
         test::run_drover("generate --prompt_ids 256,40,68,75 --max_new_tokens 1 --json --logits --model " +
-                             golden("peft/llama_default") + " 2>/dev/null",
+                             golden_file("peft/llama_default") + " 2>/dev/null",
                          DROVER_SOURCE_DIR);
     ASSERT_EQ(found.exit_code, 0);
     EXPECT_EQ(parse_json(found.output, "output").at("logits").get<std::vector<double>>(),
-              logits_of("--model " + golden("generate/llama") + " --adapter_name_or_path " +
-                        golden("peft/llama_default")));
+              printed_logits("--model " + golden_file("generate/llama") + " --adapter_name_or_path " +
+                             golden_file("peft/llama_default")));
     const test::TemporaryFolder elsewhere;
     const test::Outcome missing = test::run_in(
-        elsewhere.path().string(), "generate --prompt_ids 1 --model " + golden("peft/llama_default"));
+        elsewhere.path().string(), "generate --prompt_ids 1 --model " + golden_file("peft/llama_default"));
     EXPECT_EQ(missing.exit_code, 1);
     EXPECT_MENTIONS(missing.output, "base_model_name_or_path in ");
     EXPECT_MENTIONS(missing.output, "\"tests/golden/generate/llama\": there is no such file or folder");
 }
 
 TEST(AdapterCommands, EvalMeasuresEachInOneTable) {
-    const std::string flags = fmt::format(
-        "eval --model {} --tokenizer {} --data {} --block_size 32 --max_samples 4 ", golden("generate/llama"),
-        golden("trainer_checkpoint/tokenizer"), golden("run_clm/train.txt"));
-    const std::string both = flags + "--adapter_name_or_path one=" + golden("peft/llama_default") +
-                             " --adapter_name_or_path " + golden("peft/llama_dora");
+    const std::string flags =
+        fmt::format("eval --model {} --tokenizer {} --data {} --block_size 32 --max_samples 4 ",
+                    golden_file("generate/llama"), golden_file("trainer_checkpoint/tokenizer"),
+                    golden_file("run_clm/train.txt"));
+    const std::string both = flags + "--adapter_name_or_path one=" + golden_file("peft/llama_default") +
+                             " --adapter_name_or_path " + golden_file("peft/llama_dora");
     const test::Outcome table = test::run_drover(both + " 2>/dev/null");
     ASSERT_EQ(table.exit_code, 0);
     EXPECT_EQ(test::count_of(table.output, "\n"), 3) << table.output;
-    const double one = json_of(flags + "--json --adapter_name_or_path " + golden("peft/llama_default"))
-                           .at("loss")
-                           .get<double>();
-    const double dora = json_of(flags + "--json --adapter_name_or_path " + golden("peft/llama_dora"))
-                            .at("loss")
-                            .get<double>();
+    const double one =
+        printed_json(flags + "--json --adapter_name_or_path " + golden_file("peft/llama_default"))
+            .at("loss")
+            .get<double>();
+    const double dora =
+        printed_json(flags + "--json --adapter_name_or_path " + golden_file("peft/llama_dora"))
+            .at("loss")
+            .get<double>();
     EXPECT_NE(one, dora);
     EXPECT_MENTIONS(table.output, fmt::format("one         {:9.6f}", one));
     EXPECT_MENTIONS(table.output, fmt::format("llama_dora  {:9.6f}", dora));
@@ -332,13 +340,13 @@ TEST(AdapterCommands, ConvertMerges) {
             read_json_file(test::golden_path(std::string("peft/") + name + "/expected.json"));
         const test::Outcome outcome =
             test::run(fmt::format("convert --input_dir {} --merge_adapter {} --output_dir {}",
-                                  golden("generate/" + expected.at("base").get<std::string>()),
-                                  golden(std::string("peft/") + name), merged));
+                                  golden_file("generate/" + expected.at("base").get<std::string>()),
+                                  golden_file(std::string("peft/") + name), merged));
         ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
         const Json found =
-            json_of(fmt::format("generate --model {} --prompt_ids {} --max_new_tokens 1 --json "
-                                "--logits",
-                                merged, fmt::join(expected.at("prompt").get<std::vector<int>>(), ",")));
+            printed_json(fmt::format("generate --model {} --prompt_ids {} --max_new_tokens 1 --json "
+                                     "--logits",
+                                     merged, fmt::join(expected.at("prompt").get<std::vector<int>>(), ",")));
         expect_close(found.at("logits").get<std::vector<double>>(),
                      expected.at("logits").get<std::vector<double>>(), 1e-5);
         EXPECT_FALSE(fs::exists(fs::path(merged) / "adapter_config.json"));
@@ -349,12 +357,12 @@ TEST(AdapterCommands, ConvertMerges) {
         EXPECT_EQ(outcome.exit_code, code) << outcome.output;
         return outcome.output;
     };
-    const std::string llama = "--input_dir " + golden("generate/llama") + " --merge_adapter ";
-    EXPECT_MENTIONS(refused(llama + golden("peft/mixtral_fused"), 1), "target_parameters");
-    EXPECT_MENTIONS(refused(llama + golden("generate/llama"), 1), "is no adapter");
-    EXPECT_MENTIONS(refused(llama + golden("peft/llama_dora") + " --convert_to_full_state", 2),
+    const std::string llama = "--input_dir " + golden_file("generate/llama") + " --merge_adapter ";
+    EXPECT_MENTIONS(refused(llama + golden_file("peft/mixtral_fused"), 1), "target_parameters");
+    EXPECT_MENTIONS(refused(llama + golden_file("generate/llama"), 1), "is no adapter");
+    EXPECT_MENTIONS(refused(llama + golden_file("peft/llama_dora") + " --convert_to_full_state", 2),
                     "files per rank");
-    EXPECT_MENTIONS(refused(llama + golden("peft/llama_dora") + " --output_format resumable", 2),
+    EXPECT_MENTIONS(refused(llama + golden_file("peft/llama_dora") + " --output_format resumable", 2),
                     "resumable");
 }
 

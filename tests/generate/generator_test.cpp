@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/json.h"
+#include "peft/adapter_cases.h"
 #include "support/errors.h"
 #include "support/golden.h"
 #include "support/test_backend.h"
@@ -208,6 +209,29 @@ TEST(EndIds, GenerationConfigComesFirst) {
     write_file_atomically(folder / "generation_config.json", R"({"eos_token_id": "x"})");
     test::expect_error([&] { end_ids(config, folder.path()); },
                        {"generation_config.json", "eos_token_id is \"x\""});
+}
+
+TEST(GenerateWithAdapters, LogitsAreThoseOfPeft) {
+    for (const char* name : test::adapter_cases) {
+        SCOPED_TRACE(name);
+        const test::AdapterCase item(name);
+        const std::unique_ptr<Backend> backend = test::make_test_backend();
+        InferenceModel model(item.model, {.capacity = 64, .new_tokens = 64}, *backend);
+        model.allocate();
+        std::vector<AdapterWeights> adapters;
+        adapters.emplace_back(item.folder, item.model);
+        EXPECT_EQ(load_weights(model, *backend, item.base, adapters).text(), "");
+        const auto prompt = item.expected.at("prompt").get<std::vector<std::int32_t>>();
+        const std::vector<float> ours = model.logits(backend->main_stream(), tokens_of(prompt), 1);
+        const auto theirs = item.expected.at("logits").get<std::vector<float>>();
+        ASSERT_EQ(ours.size(), theirs.size());
+        double squares = 0, norm = 0;
+        for (std::size_t i = 0; i < ours.size(); ++i) {
+            squares += std::pow(ours[i] - theirs[i], 2);
+            norm += std::pow(theirs[i], 2);
+        }
+        EXPECT_LE(std::sqrt(squares / norm), 1e-5);
+    }
 }
 
 }  // namespace

@@ -43,6 +43,27 @@ TEST_F(PublicModel, IsSavedAsItWasTrained) {
               bytes_of(saved(this->model(), "fresh") / "model.safetensors"));
 }
 
+TEST_F(PublicModel, HasTrainedAdaptersMerged) {
+    const auto model = this->model();
+    const fs::path adapters = folder_ / "adapters";
+    fs::path merged;
+    {
+        drover::Trainer trainer{
+            quotes_run(model, {{"use_peft", "yes"}, {"lora_r", "4"}, {"use_rslora", "yes"}})};
+        trainer.train();
+        trainer.save_model(adapters);
+        merged = saved(model, "merged");
+        EXPECT_EQ(said_by(model), said_by(merged.string()));
+    }
+    EXPECT_TRUE(fs::exists(adapters / "adapter_model.safetensors"));
+    EXPECT_FALSE(fs::exists(adapters / "model.safetensors"));
+    EXPECT_EQ(json_of(adapters / "adapter_config.json").at("base_model_name_or_path"), model_id());
+    EXPECT_NE(bytes_of(merged / "model.safetensors"),
+              bytes_of(saved(this->model(), "fresh") / "model.safetensors"));
+    // The Trainer is gone.
+    expect_same_weights(saved(model, "kept"), merged);
+}
+
 TEST_F(PublicModel, IsMadeFromAConfig) {
     const std::string text = bytes_of(fs::path(model_id()) / "config.json");
     const auto model = drover::CausalLM::from_config(text, {.seed = 5});

@@ -18,7 +18,7 @@ from pathlib import Path
 from common import REPOSITORY
 
 import torch
-from peft import AutoPeftModelForCausalLM
+from peft import AutoPeftModelForCausalLM, PeftConfig
 from transformers import AutoModelForCausalLM
 
 PROMPT = [1, 15, 2, 40, 68, 75, 75, 78]
@@ -28,15 +28,13 @@ def difference(ours, theirs):
     return ((ours.double() - theirs.double()).norm() / theirs.double().norm().clamp(min=1e-30)).item()
 
 
-def same_config(folder, model):
+def same_config(folder):
     """Whether PEFT would write the file as it is; it keeps sets, which have no order."""
     def plain(config):
         return {key: sorted(value) if isinstance(value, list) else value for key, value in config.items()}
 
     with tempfile.TemporaryDirectory() as copy:
-        config = model.peft_config["default"]
-        config.inference_mode = True
-        config.save_pretrained(copy)
+        PeftConfig.from_pretrained(folder).save_pretrained(copy)
         theirs = json.loads((Path(copy) / "adapter_config.json").read_text())
     return plain(theirs) == plain(json.loads((folder / "adapter_config.json").read_text()))
 
@@ -51,7 +49,7 @@ def check(folder, options):
     command = [options.drover, "generate", "--model", folder, "--dtype", "float32", "--prompt_ids", ",".join(map(str, PROMPT))]
     printed = subprocess.run([*command, "--max_new_tokens", "1", "--json", "--logits"], check=True, capture_output=True, text=True)
     of_logits = difference(torch.tensor(json.loads(printed.stdout)["logits"]), theirs)
-    config = same_config(folder, model)
+    config = same_config(folder)
     with tempfile.TemporaryDirectory() as merged:
         subprocess.run([options.drover, "convert", "--merge_adapter", folder, "--output_dir", merged], check=True, capture_output=True)
         ours = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32).state_dict()

@@ -25,6 +25,9 @@ bool is_hf_checkpoint(const fs::path& folder) {
 }
 
 std::optional<std::string> find_hf_damage(const fs::path& folder) {
+    if (fs::exists(folder / "adapter_config.json"))
+        return "it has adapters, and the optimizer state that the Trainer saves with them is not read; "
+               "--adapter_name_or_path goes on from them";
     try {
         TrainerState::parse(read_text_file(folder / state_file), (folder / state_file).string());
         TorchFile(folder / optimizer_pickle).verify();

@@ -94,7 +94,9 @@ std::string front_matter(const ModelCardFacts& facts, const Json& evaluation) {
     if (!facts.license.empty()) text += "license: " + facts.license + "\n";
     if (!facts.base_model.empty()) text += "base_model: " + facts.base_model + "\n";
     if (is_adapter)
-        text += fmt::format("tags:\n- base_model:adapter:{}\n- lora\n- transformers\n", facts.base_model);
+        text += fmt::format(
+            "tags:\n{}- lora\n- transformers\n",
+            facts.base_model.empty() ? "" : fmt::format("- base_model:adapter:{}\n", facts.base_model));
     else
         text += "tags:\n- generated_from_trainer\n";
     if (!facts.datasets.empty()) text += fmt::format("datasets:\n- {}\n", fmt::join(facts.datasets, "\n- "));
@@ -153,9 +155,10 @@ std::string model_card(const ModelCardFacts& facts, const TrainerSettings& setti
     const Json evaluation = last_evaluation(state);
     std::string text = front_matter(facts, evaluation);
     const std::string origin =
-        !facts.peft_version.empty() ? "trained low-rank adapters of " + facts.base_model
-        : facts.base_model.empty()  ? "trained this model from random weights"
-                                    : "trained " + facts.base_model + " further to make this model";
+        !facts.peft_version.empty()
+            ? "trained low-rank adapters of " + (facts.base_model.empty() ? "a model" : facts.base_model)
+        : facts.base_model.empty() ? "trained this model from random weights"
+                                   : "trained " + facts.base_model + " further to make this model";
     const std::string data = facts.datasets.empty()
                                  ? "texts that have no name on the hub"
                                  : fmt::format("the dataset{} {}", facts.datasets.size() == 1 ? "" : "s",
