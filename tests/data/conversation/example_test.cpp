@@ -89,15 +89,13 @@ TEST(Example, ErrorsSayWhatIsWrong) {
     refused(R"({"messages": []})", ExampleFormat::messages, "\"messages\" has no messages.");
     refused(R"({"messages": [{"content": "a"}]})", ExampleFormat::messages,
             "Message 1 of \"messages\" has no \"role\".");
-    refused(R"({"conversations": [{"from": "function_call", "value": "f(1)"
-}]
-})", ExampleFormat::share_gpt,
+    refused(R"({"conversations": [{"from": "function_call", "value": "f of 1"}]})", ExampleFormat::share_gpt,
             "a function call");
-refused(R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
-        ExampleFormat::prompt_completion, "\"prompt\" is string, not a list of messages.");
-refused(R"({"instruction": "a", "output": "b", "history": [["c"]]})", ExampleFormat::alpaca, "history");
-refused(R"({"messages": [{"role": "user", "content": "a"}], "tools": 3})", ExampleFormat::messages,
-        "\"tools\" is number, not a list of functions.");
+    refused(R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
+            ExampleFormat::prompt_completion, "\"prompt\" is string, not a list of messages.");
+    refused(R"({"instruction": "a", "output": "b", "history": [["c"]]})", ExampleFormat::alpaca, "history");
+    refused(R"({"messages": [{"role": "user", "content": "a"}], "tools": 3})", ExampleFormat::messages,
+            "\"tools\" is number, not a list of functions.");
 }
 
 }  // namespace

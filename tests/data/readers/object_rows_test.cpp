@@ -33,30 +33,30 @@ class ObjectRows : public ::testing::Test {
     test::TemporaryFolder folder_;
 };
 
-using Rows = std::vector<std::string>;
+using Texts = std::vector<std::string>;
 
 TEST_F(ObjectRows, OfJsonAreItsObjects) {
     EXPECT_EQ(read("a.jsonl", "{\"a\": [1, {\"x\": null}]}\n{\"b\": \"é\"}\n"),
-              (Rows{R"({"a": [1, {"x": null}]})", R"({"b": "é"})"}));
+              (Texts{R"({"a": [1, {"x": null}]})", R"({"b": "é"})"}));
     EXPECT_EQ(read("b.json", R"(["one", "two \" quotes"])"),
-              (Rows{R"({"text":"one"})", R"({"text":"two \" quotes"})"}));
+              (Texts{R"({"text":"one"})", R"({"text":"two \" quotes"})"}));
     test::expect_error([&] { read("c.jsonl", "{\"a\": 1}\n{\"a\": tru}\n"); }, {"c.jsonl, line 2"});
 }
 
 TEST_F(ObjectRows, OfCsvAreTextsAndNulls) {
     EXPECT_EQ(read("a.csv", "b,c,a\n1,x,\"say \"\"hi\"\"\n\"\n,y\n"),
-              (Rows{R"({"b":"1","a":"say \"hi\"\u000a"})", R"({"b":null,"a":null})"}));
-    EXPECT_EQ(read("a.tsv", "a\tb\nNone\t2\n"), (Rows{R"({"a":null,"b":"2"})"}));
+              (Texts{R"({"b":"1","a":"say \"hi\"\u000a"})", R"({"b":null,"a":null})"}));
+    EXPECT_EQ(read("a.tsv", "a\tb\nNone\t2\n"), (Texts{R"({"a":null,"b":"2"})"}));
 }
 
 TEST_F(ObjectRows, OfTextHaveOneColumn) {
-    EXPECT_EQ(read("a.txt", "one\ntwo\\\n"), (Rows{R"({"text":"one"})", R"({"text":"two\\"})"}));
+    EXPECT_EQ(read("a.txt", "one\ntwo\\\n"), (Texts{R"({"text":"one"})", R"({"text":"two\\"})"}));
 }
 
 TEST_F(ObjectRows, OfParquetAndArrowAreNested) {
-    const Rows expected = read(test::golden_path("sft/data/messages.jsonl"), {"messages"});
+    const Texts expected = read(test::golden_path("sft/data/messages.jsonl"), {"messages"});
     for (const char* name : {"sft/data/messages.parquet", "sft/data/messages.arrow"}) {
-        const Rows rows = read(test::golden_path(name), {"messages", "score", "nothing"});
+        const Texts rows = read(test::golden_path(name), {"messages", "score", "nothing"});
         ASSERT_EQ(rows.size(), expected.size()) << name;
         for (std::size_t i = 0; i < rows.size(); ++i) {
             const Json row = parse_json(rows[i], name), wanted = parse_json(expected[i], name);
