@@ -69,6 +69,10 @@ const ArgumentTable& run_clm_table() {
         ArgumentGroup{"Model", "Which model, tokenizer and number format.", model_arguments()},
         ArgumentGroup{"Data", "Where the text comes from and how it becomes blocks of tokens.",
                       data_arguments()},
+        ArgumentGroup{"Supervised fine-tuning",
+                      "How examples become tokens, and what is learned. `drover sft` takes TRL's command lines "
+                      "as they are.",
+                      run_clm_sft_arguments()},
         ArgumentGroup{"Optimization", "Batches, steps, optimizer and learning rate.",
                       optimization_arguments()},
         ArgumentGroup{"Precision and memory", "Number formats of a run and what is recomputed.",
