@@ -14,12 +14,16 @@ namespace drover::test {
 inline bool accepts_token_file(std::string_view bytes) {
     return accepts([&] {
         const TokenRows rows(bytes, "input");
-        std::vector<TokenId> ids;
+        std::vector<TokenId> ids, labels;
+        std::vector<std::int32_t> documents;
         std::uint64_t tokens = 0;
         for (std::int64_t row = 0; row < rows.size(); ++row) {
             rows.read(row, ids);
             require(static_cast<std::int64_t>(ids.size()) == rows.length(row), "a row of another length");
             tokens += ids.size();
+            rows.read(row, ids, labels);
+            rows.documents(row, documents);
+            require(labels.empty() || labels.size() == ids.size(), "a label for every id");
         }
         rows.verify();
         require(tokens == rows.header().tokens, "the rows do not hold all tokens");

@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "data/readers/csv_records.h"
-#include "data/readers/json_reader.h"
 #include "data/rows/columns.h"
 
 namespace drover {

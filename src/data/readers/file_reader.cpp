@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "data/readers/json_reader.h"
 
 namespace drover {
 namespace {
@@ -37,6 +36,19 @@ class ObjectReader : public FileReader {
 };
 
 }  // namespace
+
+void append_json_string(std::string_view text, std::string& json) {
+    json += '"';
+    for (const char c : text) {
+        if (c == '"' || c == '\\')
+            json.append({'\\', c});
+        else if (static_cast<unsigned char>(c) < 0x20)
+            json += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+        else
+            json += c;
+    }
+    json += '"';
+}
 
 std::unique_ptr<FileReader> make_object_reader(std::unique_ptr<FileReader> texts, std::string column) {
     return std::make_unique<ObjectReader>(std::move(texts), std::move(column));

@@ -31,6 +31,9 @@ std::int64_t skip_by_reading(std::int64_t count, const Next& next) {
     return passed;
 }
 
+/// Appends a string in quotes, escaped where JSON needs it.
+void append_json_string(std::string_view text, std::string& json);
+
 /// The rows of a reader as JSON objects {"<column>": row}.
 std::unique_ptr<FileReader> make_object_reader(std::unique_ptr<FileReader> texts, std::string column);
 

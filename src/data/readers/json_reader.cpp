@@ -133,19 +133,6 @@ class JsonObjectReader : public FileReader {
 
 }  // namespace
 
-void append_json_string(std::string_view text, std::string& json) {
-    json += '"';
-    for (const char c : text) {
-        if (c == '"' || c == '\\')
-            json.append({'\\', c});
-        else if (static_cast<unsigned char>(c) < 0x20)
-            json += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-        else
-            json += c;
-    }
-    json += '"';
-}
-
 std::unique_ptr<FileReader> make_json_object_reader(std::unique_ptr<ByteStream> stream, std::string name,
                                                     const std::string& field) {
     return std::make_unique<JsonObjectReader>(std::move(stream), std::move(name), field);

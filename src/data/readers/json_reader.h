@@ -24,7 +24,4 @@ std::unique_ptr<FileReader> make_json_reader(std::unique_ptr<ByteStream> stream,
 std::unique_ptr<FileReader> make_json_object_reader(std::unique_ptr<ByteStream> stream, std::string name,
                                                     const std::string& field);
 
-/// Appends a string in quotes, escaped where JSON needs it.
-void append_json_string(std::string_view text, std::string& json);
-
 }  // namespace drover

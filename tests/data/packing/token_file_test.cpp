@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "core/batch.h"
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "core/text_file.h"
@@ -92,6 +93,52 @@ TEST_F(TokenFiles, RowsOfAnyLength) {
     EXPECT_NO_THROW(file.rows().verify());
 }
 
+TEST_F(TokenFiles, LabelsAndDocumentsComeBack) {
+    constexpr TokenId no = no_label;
+    const Rows rows{{1, 2, 3, 4, 5}, {6}, {7, 8}}, labels{{no, 2, no, no, 5}, {6}, {no, no}};
+    const std::vector<std::vector<std::int32_t>> documents{{2, 1, 2}, {1}, {2}};
+    TokenFileWriter writer(path_, test::ByteTokenizer(), {.packing = Packing::none, .block_size = 0}, true);
+    for (std::size_t i = 0; i < rows.size(); ++i) writer.add(rows[i], labels[i], documents[i]);
+    writer.finish();
+    const TokenFile file(path_);
+    file.rows().verify();
+    EXPECT_TRUE(file.rows().header().has_marks);
+    EXPECT_EQ(read(file.rows()), rows);
+    EXPECT_EQ(std::filesystem::file_size(path_), 128u + 16 + 3 * 8 + 8 + 8);
+    std::vector<TokenId> own_ids, own_labels;
+    std::vector<std::int32_t> lengths;
+    const auto expect_row = [&](const TrainingRows& all, std::int64_t row, std::size_t expected) {
+        all.read(row, own_ids, own_labels);
+        all.documents(row, lengths);
+        EXPECT_EQ(own_labels, labels[expected]);
+        EXPECT_EQ(lengths, documents[expected]);
+    };
+    for (std::size_t i = 0; i < rows.size(); ++i) expect_row(file.rows(), static_cast<std::int64_t>(i), i);
+
+    // Through everything that rows are passed through.
+    const auto shared = std::make_shared<TokenFile>(path_);
+    const std::shared_ptr<const TrainingRows> all(shared, &shared->rows());
+    expect_row(*joined_training_rows({training_row_range(all, 1, 3), all}), 2, 0);
+    const auto cut = cut_training_rows(all, 3);
+    cut->documents(0, lengths);
+    EXPECT_EQ(lengths, (std::vector<std::int32_t>{2, 1}));
+    cut->read(0, own_ids, own_labels);
+    EXPECT_EQ(own_labels, (std::vector<TokenId>{no, 2, no}));
+}
+
+TEST_F(TokenFiles, FilesWithoutMarksKeepTheirVersion) {
+    const std::string bytes = read_text_file(write(hf_, blocks_));
+    EXPECT_EQ(bytes[8], 1);
+    std::vector<std::int32_t> lengths{7};
+    TokenFile(path_).rows().documents(0, lengths);
+    EXPECT_TRUE(lengths.empty());
+    std::string marked = bytes;
+    marked[8] = 2;
+    expect_refused_with_right_checksums(marked, "it has labels, but its packing is hf");
+    marked[8] = 3;
+    expect_refused_with_right_checksums(marked, "version 3, and this program reads versions 1 and 2");
+}
+
 TEST_F(TokenFiles, ManyRowsSpillTheirEnds) {
     TokenFileWriter writer(path_, test::ByteTokenizer(), {.packing = Packing::none, .block_size = 0});
     constexpr std::int64_t count = 300'000;  // more than two buffers of row ends
@@ -138,7 +185,7 @@ TEST_F(TokenFiles, DamageIsFound) {
     expect_refused(good.substr(0, good.size() - 1), "cut off after 151 of 152 bytes");
     expect_refused(good.substr(0, 128), "cut off after 128 of 152 bytes");
     expect_refused(good + "x", "1 bytes after its end");
-    expect_refused(with(8, 3), "version 2");
+    expect_refused(with(8, 2), "version 3");
     for (const std::size_t at : {12, 16, 40, 70, 100, 127})
         expect_refused(with(at, 1), "checksum of its header");
     for (const std::size_t at : {128, 140, 151}) expect_refused(with(at, 1), "checksum of the data");

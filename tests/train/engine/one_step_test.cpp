@@ -194,6 +194,43 @@ TEST(Batches, PackedSequencesTrainAsIfEachHadARowOfItsOwn) {
         EXPECT_LE(test::relative_error(a->store().owned()[i].gradient, b->store().owned()[i].gradient), 1e-5);
 }
 
+/// Gradients of a row of two documents of which only the second is learned.
+std::vector<std::vector<double>> gradients_of_second(const test::GoldenStep& golden, Backend& backend,
+                                                     const std::vector<std::int32_t>& first,
+                                                     const std::vector<std::int32_t>& second,
+                                                     const Precision& precision) {
+    std::vector<std::int32_t> ids = first;
+    ids.insert(ids.end(), second.begin(), second.end());
+    ids.resize(24, 0);
+    std::vector<std::int32_t> labels(ids.size(), no_label);
+    std::copy(second.begin(), second.end(), labels.begin() + std::ssize(first));
+    const std::vector<std::vector<std::int32_t>> lengths = {
+        {static_cast<std::int32_t>(first.size()), static_cast<std::int32_t>(second.size())}};
+    const std::vector<Batch> batches = {Batch::packed(1, 24, ids, labels, lengths)};
+    const auto engine = golden.engine(backend, precision);
+    engine->accumulate_gradients(batches);
+    std::vector<std::vector<double>> gradients;
+    for (const OwnedLeaf& leaf : engine->store().owned()) gradients.push_back(test::values(leaf.gradient));
+    return gradients;
+}
+
+TEST(Batches, AnotherDocumentOfTheRowChangesNoBitOfAGradient) {
+    const auto backend = test::make_test_backend();
+    for (const auto& [name, precision] : {std::pair{"gqa_float32", Precision::fp32()},
+                                          std::pair{"gqa_bfloat16", Precision::with_master(DType::bf16)}}) {
+        const test::GoldenStep golden(name);
+        const std::vector<std::int32_t> ids = golden.batch().ids;
+        const std::vector<std::int32_t> first(ids.begin(), ids.begin() + 9), other(9, ids[30]),
+            second(ids.begin() + 9, ids.begin() + 20);
+        ASSERT_NE(first, other);
+        const auto a = gradients_of_second(golden, *backend, first, second, precision),
+                   b = gradients_of_second(golden, *backend, other, second, precision);
+        EXPECT_EQ(a, b) << name;
+        const auto changed = gradients_of_second(golden, *backend, first, other, precision);
+        EXPECT_NE(a, changed) << name;
+    }
+}
+
 TEST(Batches, TokenOutsideTheVocabularyIsNamed) {
     const auto backend = test::make_test_backend();
     const test::GoldenStep golden("mha_float32");
