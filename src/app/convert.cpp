@@ -10,6 +10,7 @@
 #include "convert/conversion_writer.h"
 #include "convert/dcp_checkpoint.h"
 #include "convert/gguf_plan.h"
+#include "convert/merged_checkpoint.h"
 #include "convert/meta_checkpoint.h"
 #include "convert/model_plan.h"
 #include "convert/nxd_plan.h"
@@ -18,6 +19,7 @@
 #include "core/console.h"
 #include "core/json.h"
 #include "core/number_text.h"
+#include "run/adapter_source.h"
 #include "run/model_source.h"
 #include "train/checkpoint/run_state.h"
 #include "train/state/trainer_state.h"
@@ -37,6 +39,7 @@ struct ConvertOptions {
     bool qkv_linear = false, fuse_qkv = false, coalesce_qkv = false, load_xser = false, save_xser = false,
          pad_heads = false;
     std::string style = "hf", yaml, format, dtype, shard_size;
+    std::vector<std::string> adapters;
 };
 
 /// "5GB" as transformers reads it: decimal, or binary with an i (5GiB).
@@ -63,6 +66,8 @@ constexpr std::string_view side_files[] = {
 
 /// The model that is read, as the options name it.
 fs::path input_of(const ConvertOptions& options) {
+    if (options.input.empty() && options.model_name.empty() && !options.adapters.empty())
+        return find_base_of_adapter(find_pretrained(options.adapters.front(), "--merge_adapter"));
     if (options.input.empty() == options.model_name.empty())
         throw UsageError(options.input.empty() ? "Neither --input_dir nor --hf_model_name is given."
                                                : "Both --input_dir and --hf_model_name are given.",
@@ -105,7 +110,7 @@ std::optional<ModelConfig> read_config(const ConvertOptions& options, const fs::
 void check_options(const ConvertOptions& options) {
     const int modes = options.from_full + options.to_full + options.from_xser + options.to_xser;
     if (modes > 1) throw UsageError("More than one --convert_… flag is given.", "Give one of them.");
-    if (modes == 0 && options.format.empty())
+    if (modes == 0 && options.format.empty() && options.adapters.empty())
         throw UsageError("No --convert_… flag and no --output_format is given.",
                          "Say what to make: shards (--convert_from_full_state), a full model "
                          "(--convert_to_full_state), or a full model in another format (--output_format).");
@@ -114,6 +119,12 @@ void check_options(const ConvertOptions& options) {
         throw UsageError("--output_format is given, but shards are written.",
                          "It is for full models; shards are files of torch.save, or with --save_xser one for "
                          "each tensor.");
+    if (!options.adapters.empty() && (options.to_full || options.from_xser || options.to_xser))
+        throw UsageError("--merge_adapter is given, but files per rank are read.",
+                         "Adapters are merged into a model folder: convert it to one first.");
+    if (!options.adapters.empty() && options.format == "resumable")
+        throw UsageError("--merge_adapter is given with --output_format resumable.",
+                         "The optimizer's state is that of the weights before: choose safetensors.");
     if (options.format == "resumable" && !options.dtype.empty())
         throw UsageError("--dtype is given with --output_format resumable.",
                          "A run continues from the precision that its optimizer has: leave --dtype out.");
@@ -245,10 +256,9 @@ ConversionPlan plan_full(const ConvertOptions& options, const NxdSettings& setti
 }
 
 /// The full model of a checkpoint that is in parts of another kind.
-template <class Parts>
-ConversionPlan plan_joined(const ConvertOptions& options, const NxdSettings& settings, const Parts& parts,
-                           const fs::path& config, const fs::path& input) {
-    std::vector<PlannedTensor> tensors = parts.tensors();
+ConversionPlan plan_joined(const ConvertOptions& options, const NxdSettings& settings,
+                           std::vector<PlannedTensor> tensors, const fs::path& config,
+                           const fs::path& input) {
     if (options.from_full) {
         check_layers_of(options, tensors);
         return plan_shards_of_model(tensors, settings);
@@ -260,10 +270,10 @@ ConversionPlan plan_joined(const ConvertOptions& options, const NxdSettings& set
 /// The config is made of params.json, unless one is given.
 ConversionPlan plan_meta(const ConvertOptions& options, NxdSettings settings, const MetaCheckpoint& meta,
                          const fs::path& config, const fs::path& input) {
-    if (!config.empty()) return plan_joined(options, settings, meta, config, input);
+    if (!config.empty()) return plan_joined(options, settings, meta.tensors(), config, input);
     Json made = meta.config();
     settings.config = ModelConfig::parse(made.dump(), "The config made of params.json");
-    ConversionPlan plan = plan_joined(options, settings, meta, config, input);
+    ConversionPlan plan = plan_joined(options, settings, meta.tensors(), config, input);
     if (options.from_full || plan.files.front().path == checkpoint_file) return plan;
     if (settings.dtype) made["dtype"] = name_of(*settings.dtype);
     if (options.format != "gguf") plan.texts["config.json"] = made.dump(2) + "\n";
@@ -309,8 +319,33 @@ ConversionPlan plan_to_resume(const ConvertOptions& options, const NxdSettings& 
     return plan;
 }
 
-void convert(const ConvertOptions& options) {
+/// The model with the adapters of --merge_adapter.
+std::unique_ptr<MergedCheckpoint> with_adapters(const ConvertOptions& options, const fs::path& input,
+                                                const std::optional<ModelConfig>& config) {
+    if (MetaCheckpoint::is_one(input) || ZeroCheckpoint::is_one(input) || DcpCheckpoint::is_one(input))
+        throw Error(
+            fmt::format("{} holds a checkpoint in parts, into which no adapter is merged.", input.string()),
+            "Convert it to a model folder first (--output_format safetensors).");
+    if (!config)
+        throw Error(
+            fmt::format("{} has no config.json, which says what belongs to the model.", input.string()),
+            "Add --config with the model's config.json.");
+    std::vector<AdapterWeights> adapters;
+    for (const std::string& name : options.adapters)
+        adapters.emplace_back(find_pretrained(name, "--merge_adapter"), *config,
+                              [](const std::string& line) { print_log(stderr, "{}\n", line); });
+    auto merged = std::make_unique<MergedCheckpoint>(
+        std::make_unique<FullCheckpoint>(input, options.model_key), std::move(adapters));
+    print_log(stderr, "Merging {} into {} of {} tensors.\n",
+              counted(static_cast<std::int64_t>(options.adapters.size()), "adapter"), merged->merged_count(),
+              merged->items().size());
+    return merged;
+}
+
+void convert(ConvertOptions options) {
     check_options(options);
+    if (!options.adapters.empty() && !options.from_full && options.format.empty())
+        options.format = "safetensors";
     const fs::path input = input_of(options), config = config_file(options, input);
     const NxdSettings settings = nxd_settings(
         options, options.yaml.empty() ? read_config(options, config) : config_of_nxdt_yaml(options.yaml));
@@ -334,17 +369,21 @@ void convert(const ConvertOptions& options) {
                    ? plan_full(options, settings, model_of_shards(*shards, settings), config, input)
                    : plan_same_shards(*shards, settings);
         source = std::move(shards);
+    } else if (!options.adapters.empty()) {
+        auto merged = with_adapters(options, input, settings.config);
+        plan = plan_joined(options, settings, merged->tensors(), config, input);
+        source = std::move(merged);
     } else if (MetaCheckpoint::is_one(input)) {
         auto meta = std::make_unique<MetaCheckpoint>(input);
         plan = plan_meta(options, settings, *meta, config, input);
         source = std::move(meta);
     } else if (ZeroCheckpoint::is_one(input)) {
         auto zero = std::make_unique<ZeroCheckpoint>(input);
-        plan = plan_joined(options, settings, *zero, config, input);
+        plan = plan_joined(options, settings, zero->tensors(), config, input);
         source = std::move(zero);
     } else if (DcpCheckpoint::is_one(input)) {
         auto chunks = std::make_unique<DcpCheckpoint>(input, options.model_key);
-        plan = plan_joined(options, settings, *chunks, config, input);
+        plan = plan_joined(options, settings, chunks->tensors(), config, input);
         source = std::move(chunks);
     } else {
         auto model = std::make_unique<FullCheckpoint>(input, options.model_key);
@@ -404,7 +443,8 @@ void add_convert_command(CLI::App& app) {
     add_boolean(*command, "--convert_to_xser", options->to_xser, "the other way round");
     command->add_option(
         "--input_dir", options->input,
-        "a model folder or a file with all weights; for files per rank, the folder that has them");
+        "a model folder or a file with all weights; for files per rank, the folder that has them; with "
+        "--merge_adapter, when empty: the adapter's base model");
     command->add_option("--hf_model_name", options->model_name,
                         "in place of --input_dir: a repository in the Hugging Face cache");
     command->add_option("--output_dir", options->output, "where the result appears, complete")->required();
@@ -417,6 +457,10 @@ void add_convert_command(CLI::App& app) {
         ->check(CLI::IsMember({"safetensors", "bin", "gguf", "checkpoint", "resumable"}));
     command->add_option("--dtype", options->dtype,
                         "float32, bfloat16 or float16, and for gguf q8_0; as they are when empty");
+    command->add_option(
+        "--merge_adapter", options->adapters,
+        "folder or Hub name of a LoRA adapter of PEFT's or of a run with --use_peft, which is "
+        "merged into the model's weights; several are merged one after the other");
     command->add_option("--max_shard_size", options->shard_size,
                         "a file of safetensors or bin is closed before it would be larger; 5GB when empty");
     command->add_option(

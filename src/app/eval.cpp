@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "app/commands.h"
 #include "core/console.h"
 #include "core/python_text.h"
 #include "data/packing/token_file.h"
+#include "run/adapter_source.h"
 #include "run/choose_backend.h"
 #include "run/engine_settings.h"
 #include "run/model_source.h"
@@ -20,6 +22,7 @@ namespace {
 
 struct EvalOptions {
     std::string model, tokenizer, data, text_column, dtype = "auto", device = "auto";
+    std::vector<std::string> adapters;
     std::int64_t block_size = 0, batch_size = 8, max_samples = 0, threads = 0;
     bool json = false;
 };
@@ -72,7 +75,62 @@ std::optional<DType> computed_dtype(const ModelConfig& config) {
     return DType::f32;
 }
 
-void evaluate(const EvalOptions& options) {
+/// The base model's weights, or those with an adapter merged into them.
+void load_for_eval(TrainEngine& engine, const ModelSource& source, const NamedAdapter* adapter,
+                   std::uint64_t seed) {
+    std::string text;
+    if (adapter == nullptr) {
+        text = engine.load_weights(source.weights, seed).text();
+    } else {
+        const std::vector<AdapterWeights> adapters = open_adapter(adapter, source.config);
+        const MergedWeights merged(source.weights, source.config, adapters);
+        engine.take_weights([&](const LeafSpec& leaf) { return merged.read(leaf.name, leaf.shape); }, seed);
+        text = merged.report().text();
+    }
+    if (!text.empty()) print_log(stderr, "{}\n", text);
+}
+
+Json result_of(const EvaluationSummary& summary, std::int64_t samples) {
+    return {{"loss", summary.loss},
+            {"perplexity", perplexity(summary.loss)},
+            {"accuracy", summary.accuracy},
+            {"samples", samples}};
+}
+
+/// One result as lines; those of several adapters as a table.
+void print_results(const std::vector<std::pair<std::string, Json>>& results, bool as_json) {
+    if (as_json) {
+        for (const auto& [name, result] : results) {
+            Json line = result;
+            if (results.size() > 1) line["adapter"] = name;
+            print_result("{}\n", python_json_line(line));
+        }
+        return;
+    }
+    const auto number = [](const Json& result, const char* key) { return result.at(key).get<double>(); };
+    if (results.size() == 1) {
+        const Json& result = results.front().second;
+        print_result("loss       {:.6f}\nperplexity {:.4f}\naccuracy   {:.4f}\nsamples    {}\n",
+                     number(result, "loss"), number(result, "perplexity"), number(result, "accuracy"),
+                     result.at("samples").get<std::int64_t>());
+        return;
+    }
+    std::size_t width = std::string_view("adapter").size();
+    for (const auto& [name, result] : results) width = std::max(width, name.size());
+    print_result("{:<{}}  {:>9}  {:>12}  {:>8}  {:>7}\n", "adapter", width, "loss", "perplexity", "accuracy",
+                 "samples");
+    for (const auto& [name, result] : results)
+        print_result("{:<{}}  {:>9.6f}  {:>12.4f}  {:>8.4f}  {:>7}\n", name, width, number(result, "loss"),
+                     number(result, "perplexity"), number(result, "accuracy"),
+                     result.at("samples").get<std::int64_t>());
+}
+
+void evaluate(EvalOptions options) {
+    const AdaptedModel adapted =
+        find_adapted_model(options.model, "--model", options.adapters, "--adapter_name_or_path");
+    options.model = adapted.weights.string();
+    if (options.tokenizer.empty() && adapted.tokenizer != adapted.weights)
+        options.tokenizer = adapted.tokenizer.string();
     const RunSettings settings = eval_settings(options);
     const ModelSource source = find_eval_model(options, settings);
     const TokenSource tokens = find_tokens_together(Processes{}, settings, source, Messages("info"));
@@ -87,29 +145,25 @@ void evaluate(const EvalOptions& options) {
     const Mesh mesh;
     TrainEngine engine(source.config, engine_settings, *backend, mesh);
     engine.allocate();
-    if (const std::string text = engine.load_weights(source.weights, settings.loop.seed).text();
-        !text.empty())
-        print_log(stderr, "{}\n", text);
     EngineModel model(engine, source.config, *backend, mesh);
-    TokenFileData data(*tokens.validation.rows,
-                       {.sampler = evaluation_sampler(settings.loop),
-                        .collator = {.pad_id = 0, .ignore_every_pad_id = false},
-                        .max_samples = settings.data.max_eval_samples},
-                       StreamEnd::after_one_epoch);
-    const EvaluationSummary summary = evaluate_all(model, data, [](std::int64_t, std::int64_t) {});
-    if (summary.targets == 0)
-        throw Error(fmt::format("No row of {} has a token to predict.", options.data),
-                    "Rows need at least two tokens.");
-    const Json result = {{"loss", summary.loss},
-                         {"perplexity", perplexity(summary.loss)},
-                         {"accuracy", summary.accuracy},
-                         {"samples", data.samples()}};
-    if (options.json) {
-        print_result("{}\n", python_json_line(result));
-        return;
+    std::vector<const NamedAdapter*> turns;
+    for (const NamedAdapter& adapter : adapted.adapters) turns.push_back(&adapter);
+    if (turns.empty()) turns.push_back(nullptr);
+    std::vector<std::pair<std::string, Json>> results;
+    for (const NamedAdapter* adapter : turns) {
+        load_for_eval(engine, source, adapter, settings.loop.seed);
+        TokenFileData data(*tokens.validation.rows,
+                           {.sampler = evaluation_sampler(settings.loop),
+                            .collator = {.pad_id = 0, .ignore_every_pad_id = false},
+                            .max_samples = settings.data.max_eval_samples},
+                           StreamEnd::after_one_epoch);
+        const EvaluationSummary summary = evaluate_all(model, data, [](std::int64_t, std::int64_t) {});
+        if (summary.targets == 0)
+            throw Error(fmt::format("No row of {} has a token to predict.", options.data),
+                        "Rows need at least two tokens.");
+        results.emplace_back(adapter == nullptr ? "" : adapter->name, result_of(summary, data.samples()));
     }
-    print_result("loss       {:.6f}\nperplexity {:.4f}\naccuracy   {:.4f}\nsamples    {}\n", summary.loss,
-                 perplexity(summary.loss), summary.accuracy, data.samples());
+    print_results(results, options.json);
 }
 
 }  // namespace
@@ -122,8 +176,13 @@ void add_eval_command(CLI::App& app) {
         "Example: drover eval --model out --data held-out.txt --block_size 1024");
     command->option_defaults()->always_capture_default();
     constexpr std::int64_t largest_count = std::int64_t{1} << 30;
-    command->add_option("--model", options->model, "model folder, or a repository in the Hugging Face cache")
+    command
+        ->add_option("--model", options->model,
+                     "model folder, or a repository in the Hugging Face cache; or a LoRA adapter, whose base "
+                     "model is found")
         ->required();
+    command->add_option("--adapter_name_or_path", options->adapters,
+                        "LoRA adapters of the model, PATH or NAME=PATH; each is measured in turn");
     command
         ->add_option("--data", options->data,
                      "text, JSON or CSV file, a token file, or a folder with input_ids")
@@ -144,7 +203,7 @@ void add_eval_command(CLI::App& app) {
         ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
     command->add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
         ->check(CLI::Range(0, 4096));
-    command->add_flag("--json", options->json, "print one JSON object");
+    command->add_flag("--json", options->json, "print one JSON object, or with several adapters one each");
     command->callback([options] { evaluate(*options); });
 }
 

@@ -14,6 +14,7 @@
 #include "core/json.h"
 #include "core/python_text.h"
 #include "generate/generator.h"
+#include "run/adapter_source.h"
 #include "run/choose_backend.h"
 #include "run/model_source.h"
 #include "text/streaming_decoder.h"
@@ -25,6 +26,9 @@ namespace fs = std::filesystem;
 
 struct GenerateOptions {
     std::string model, tokenizer, prompt, dtype = "auto", device = "auto";
+    std::vector<std::string> adapters;
+    std::string adapter;           ///< the one that is used, by name
+    std::string tokenizer_beside;  ///< where there is one when `tokenizer` is empty
     std::vector<std::int32_t> prompt_ids;
     bool has_prompt = false;
     ChatOptions chat;
@@ -63,14 +67,14 @@ DType chosen_dtype(const GenerateOptions& options, const ModelConfig& config) {
 
 /// The folder of the tokenizer's files.
 fs::path tokenizer_folder(const GenerateOptions& options) {
-    const fs::path path = options.tokenizer.empty() ? options.model : options.tokenizer;
+    const fs::path path = options.tokenizer.empty() ? options.tokenizer_beside : options.tokenizer;
     return fs::is_directory(path) ? path : path.parent_path();
 }
 
 /// Null if ids were given and there is no tokenizer; then no text is printed either.
 std::shared_ptr<const Tokenizer> find_tokenizer(const GenerateOptions& options) {
     try {
-        return load_tokenizer(options.tokenizer.empty() ? options.model : options.tokenizer);
+        return load_tokenizer(options.tokenizer.empty() ? options.tokenizer_beside : options.tokenizer);
     } catch (const Error& error) {
         if (options.has_prompt || options.chat.wanted() || !options.tokenizer.empty()) throw;
         print_log(stderr, "Ids only, no text: {}\n", error.cause());
@@ -133,7 +137,11 @@ void check_usage(const GenerateOptions& options) {
 void generate(GenerateOptions options) {
     check_usage(options);
     if (options.threads > 0) omp_set_num_threads(static_cast<int>(options.threads));
-    options.model = find_pretrained(options.model, "--model").string();
+    const AdaptedModel adapted =
+        find_adapted_model(options.model, "--model", options.adapters, "--adapter_name_or_path");
+    const NamedAdapter* const adapter = choose_adapter(adapted, options.adapter, "--adapter");
+    options.model = adapted.weights.string();
+    if (options.tokenizer.empty()) options.tokenizer_beside = adapted.tokenizer.string();
     const ModelConfig config = ModelConfig::from_path(options.model);
     const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options);
     std::optional<Chat> chat;
@@ -172,7 +180,9 @@ void generate(GenerateOptions options) {
          .new_tokens = std::clamp<std::int64_t>(converses ? capacity : length, 1, prefill_tokens)},
         *backend);
     model.allocate();
-    if (const std::string text = load_weights(model, *backend, options.model).text(); !text.empty())
+    if (const std::string text =
+            load_weights(model, *backend, options.model, open_adapter(adapter, config)).text();
+        !text.empty())
         print_log(stderr, "{}\n", text);
 
     Generator generator(model, *backend);
@@ -221,8 +231,11 @@ void add_generate_command(CLI::App& app) {
         ->add_option(
             "--model", options->model,
             "model folder (config.json and safetensors or pytorch_model.bin), or a repository in the Hugging "
-            "Face cache")
+            "Face cache; or a LoRA adapter, whose base model is found")
         ->required();
+    command->add_option("--adapter_name_or_path", options->adapters,
+                        "LoRA adapters of the model, PATH or NAME=PATH; of several, --adapter chooses");
+    command->add_option("--adapter", options->adapter, "name of the adapter to use, if there are several");
     command->add_option("--tokenizer", options->tokenizer,
                         "folder or file of the tokenizer; that of the model folder when empty");
     CLI::Option* prompt = command->add_option("--prompt", options->prompt, "text to continue");

@@ -67,6 +67,8 @@ const ArgumentTable& run_clm_table() {
     static const std::array groups{
         ArgumentGroup{"Run", "What to do, and where to put it.", run_arguments()},
         ArgumentGroup{"Model", "Which model, tokenizer and number format.", model_arguments()},
+        ArgumentGroup{"Adapters", "Train low-rank adapters (LoRA) beside weights that stay as they are.",
+                      peft_arguments()},
         ArgumentGroup{"Data", "Where the text comes from and how it becomes blocks of tokens.",
                       data_arguments()},
         ArgumentGroup{"Supervised fine-tuning",

@@ -56,6 +56,7 @@ const ArgumentTable& sft_table();
 
 // The groups of run_clm, each in its own file.
 std::span<const Argument> model_arguments();
+std::span<const Argument> peft_arguments();
 std::span<const Argument> data_arguments();
 std::span<const Argument> optimization_arguments();
 std::span<const Argument> evaluation_arguments();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "args/adapter_arguments.h"
 #include "args/dataset_list.h"
 #include "args/parse_arguments.h"
 #include "args/pipeline_arguments.h"
@@ -142,12 +143,14 @@ void check_sources(const Arguments& arguments) {
 }
 
 void check_model(const Arguments& arguments) {
-    if (arguments.flag("peft_lora"))
-        throw UsageError("--peft_lora asks for low-rank adapters, which cannot be trained here.",
-                         "Leave it out to train all weights.");
-    for (const char* name : {"num_layer", "hidden_size"})
+    for (const char* name : {"num_layer", "hidden_size"}) {
         if (arguments.integer(name) == 0)
             throw UsageError(fmt::format("--{} is 0.", name), "Use a number above 0, or -1: the config's.");
+        if (arguments.integer(name) > 0 && arguments.flag("use_peft"))
+            throw UsageError(
+                fmt::format("--{} makes another model, which adapters are not saved with.", name),
+                "Leave it out: adapters belong to the model of --model_name_or_path as it is.");
+    }
     if (arguments.has("recompute_blocks") && arguments.text("recompute") == "none")
         throw UsageError(fmt::format("--recompute_blocks is {}, but nothing is recomputed.",
                                      arguments.integer("recompute_blocks")),
@@ -248,6 +251,7 @@ void check_combinations(const Arguments& arguments) {
     check_sources(arguments);
     check_sft(arguments);
     check_model(arguments);
+    check_adapters(arguments);
     check_streaming(arguments);
     check_datasets(arguments);
     check_parallel(arguments);

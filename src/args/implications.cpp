@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "args/adapter_arguments.h"
 #include "args/argument_value.h"
 #include "args/optimizer_names.h"
 #include "args/parse_arguments.h"
@@ -211,6 +212,7 @@ void apply_implications(Arguments& arguments) {
     if (arguments.given("dataset_weights") && !arguments.flag("do_train"))
         arguments.explain("--dataset_weights: evaluations do not use them, and nothing is trained.");
     imply_from_neuron_names(arguments);
+    imply_adapters(arguments);
     imply_evaluation(arguments);
     imply_recompute(arguments);
     explain_what_wins(arguments);

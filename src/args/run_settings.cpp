@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "args/adapter_arguments.h"
 #include "args/argument_value.h"
 #include "args/common_settings.h"
 #include "args/dataset_list.h"
@@ -458,6 +459,7 @@ RunSettings run_settings(const RunArguments& run, bool list_all) {
             .do_eval = arguments.flag("do_eval"),
             .dry_run = arguments.flag("dry_run"),
             .model = model_settings(arguments),
+            .adapters = adapter_settings(arguments),
             .data = data_settings(arguments),
             .loop = loop_settings(arguments),
             .optimizer = optimizer_settings(arguments),

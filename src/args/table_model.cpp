@@ -56,8 +56,6 @@ std::span<const Argument> model_arguments() {
              "Mixtral: the same products, with the experts' weights copied together for each of them; for "
              "comparison: equal numbers, more memory and time."),
         flag("static", "no", "Mixtral: every expert sees every token; slow, for comparison."),
-        flag("peft_lora", "no",
-             "Train low-rank adapters instead of the weights; known but not available, so yes is refused."),
         choice("init", "hf|counter", "hf",
                "How new weights are drawn: hf gives those of transformers for the seed; counter draws every "
                "element by its "

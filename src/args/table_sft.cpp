@@ -210,6 +210,8 @@ const ArgumentTable& sft_table() {
     static const std::array groups{
         ArgumentGroup{"Run", "What to do, and where to put it.", sft_run_arguments()},
         ArgumentGroup{"Model", "Which model, tokenizer and number format.", sft_model_arguments()},
+        ArgumentGroup{"Adapters", "Train low-rank adapters (LoRA) beside weights that stay as they are.",
+                      peft_arguments()},
         ArgumentGroup{"Data", "Where the examples come from, and how they share rows.", sft_data_arguments()},
         ArgumentGroup{"Supervised fine-tuning", "How examples become tokens, and what is learned.",
                       sft_arguments()},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/convert.h"
 #include "core/error.h"
 
 namespace drover {
@@ -30,6 +31,22 @@ LoadReport load_weights(InferenceModel& model, Backend& backend, const std::file
         backend.synchronize(stream);
     }
     return report;
+}
+
+LoadReport load_weights(InferenceModel& model, Backend& backend, const std::filesystem::path& path,
+                        std::span<const AdapterWeights> adapters) {
+    if (adapters.empty()) return load_weights(model, backend, path);
+    const MergedWeights merged(path, model.config(), adapters);
+    const Stream stream = backend.main_stream();
+    std::vector<std::byte> converted;
+    for (const OwnedLeaf& leaf : model.weights()) {
+        const std::vector<float> values = merged.read(leaf.spec->name, leaf.spec->shape);
+        converted.resize(leaf.param.bytes());
+        convert_elements(values.data(), DType::f32, converted.data(), leaf.param.dtype(), leaf.param.numel());
+        backend.copy(stream, Tensor(converted.data(), leaf.param.dtype(), leaf.param.shape()), leaf.param);
+        backend.synchronize(stream);
+    }
+    return merged.report();
 }
 
 DType stored_dtype(const std::filesystem::path& path) {

@@ -9,12 +9,17 @@
 #include "generate/sampling.h"
 #include "io/model_folder.h"
 #include "model/inference_model.h"
+#include "peft/adapter_weights.h"
 
 namespace drover {
 
 /// Reads a model folder or a .safetensors file into a model whose memory is allocated, converting to its
 /// dtype. Error if a tensor is missing or has the wrong shape; unused tensors are in the report.
 LoadReport load_weights(InferenceModel& model, Backend& backend, const std::filesystem::path& path);
+
+/// The same, with adapters merged into the weights, one after the other.
+LoadReport load_weights(InferenceModel& model, Backend& backend, const std::filesystem::path& path,
+                        std::span<const AdapterWeights> adapters);
 
 /// The dtype of the stored embedding, for configs that do not name the model's dtype.
 DType stored_dtype(const std::filesystem::path& path);

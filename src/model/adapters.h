@@ -25,6 +25,8 @@ struct Adapters {
     /// DoRA: rows of W + scale·B·A are scaled to trained lengths, the leaves ".lora_magnitude_vector".
     bool magnitudes = false;
 
+    /// Otherwise the whole model is trained.
+    bool any() const { return !weights.empty() || !trained_leaves.empty(); }
     bool operator==(const Adapters&) const = default;
 };
 

@@ -34,8 +34,8 @@ float attention_scale(const BlockShape& shape) {
 
 template <class Use>
 auto DecoderBlock::with_feed_forward(const Use& use) const {
-    if (w_[BlockStorage::router]) return use(ExpertFeedForward(c_, w_, a_));
-    return use(DenseFeedForward(c_, w_, a_));
+    if (w_[BlockStorage::router]) return use(ExpertFeedForward(c_, w_, a_, index_));
+    return use(DenseFeedForward(c_, w_, a_, index_));
 }
 
 // -----------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ void DecoderBlock::first_norm(const Tensor& stream, const Tensor& branch) const 
 Tensor DecoderBlock::attention() const {
     const BlockShape& s = c_.shape;
     const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
-    c_.run(Gemm::forward(x, w_[BlockStorage::qkv], a_.qkv, w_[BlockStorage::qkv_bias]));
+    product(BlockStorage::qkv).forward(x, a_.qkv, w_[BlockStorage::qkv_bias]);
 
     norm_heads();
     c_.run(Rope{.x = QkvHeads(a_.qkv, s, a_.query_key).query_key,
@@ -72,8 +72,8 @@ Tensor DecoderBlock::attention() const {
     else
         attend();
 
-    c_.run(Gemm::forward(a_.attended, w_[BlockStorage::attention_output], c_.scratch.branch,
-                         c_.on_one_rank(w_[BlockStorage::attention_output_bias])));
+    product(BlockStorage::attention_output)
+        .forward(a_.attended, c_.scratch.branch, c_.on_one_rank(w_[BlockStorage::attention_output_bias]));
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }
 
@@ -148,7 +148,7 @@ void DecoderBlock::backward(const UnitGradients& gradients, const Tensor& dresid
 }
 
 void DecoderBlock::weight_gradients(const UnitGradients& g) const {
-    if (a_.dmlp_branch) DenseFeedForward(c_, w_, a_).weight_gradients(g, a_.dmlp_branch);
+    if (a_.dmlp_branch) DenseFeedForward(c_, w_, a_, index_).weight_gradients(g, a_.dmlp_branch);
     attention_output_gradient(g, a_.dattention_branch);
     qkv_gradient(g, a_.dqkv);
 }
@@ -207,16 +207,21 @@ void DecoderBlock::norm_heads_backward(const UnitGradients& g, const Tensor& dqk
 }
 
 void DecoderBlock::attention_output_gradient(const UnitGradients& g, const Tensor& dy) const {
-    c_.run(Gemm::weight_gradient(dy, a_.attended, g.tensors[BlockStorage::attention_output], g.accumulate));
-    if (const Tensor& dbias = g.tensors[BlockStorage::attention_output_bias])
-        c_.run(BiasGradient{.dy = dy, .dbias = dbias, .accumulate = g.accumulate});
+    product(BlockStorage::attention_output)
+        .weight_gradients(g, dy, a_.attended, BlockStorage::attention_output_bias);
 }
 
 void DecoderBlock::qkv_gradient(const UnitGradients& g, const Tensor& dqkv) const {
+    if (!g.tensors[BlockStorage::qkv] && !g.tensors[BlockStorage::qkv_bias]) return;
     const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
-    c_.run(Gemm::weight_gradient(dqkv, x, g.tensors[BlockStorage::qkv], g.accumulate));
-    if (const Tensor& dbias = g.tensors[BlockStorage::qkv_bias])
-        c_.run(BiasGradient{.dy = dqkv, .dbias = dbias, .accumulate = g.accumulate});
+    product(BlockStorage::qkv).weight_gradients(g, dqkv, x, BlockStorage::qkv_bias);
+}
+
+void DecoderBlock::qkv_adapter_gradients(const UnitGradients& g, const Tensor& dqkv) const {
+    const AdaptedProduct qkv = product(BlockStorage::qkv);
+    if (!qkv.has_adapters()) return;
+    const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
+    qkv.adapter_gradients(g, dqkv, x);
 }
 
 void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dresidual, Recompute policy,
@@ -225,7 +230,9 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
     const bool weights_wait = part == BackwardPart::input;
     const Tensor dy = branch_gradient(dresidual, weights_wait ? a_.dattention_branch : Tensor());  // [N,H]
     if (!weights_wait) attention_output_gradient(g, dy);
-    c_.run(Gemm::data_gradient(dy, w_[BlockStorage::attention_output], c_.scratch.dattended));
+    const AdaptedProduct output = product(BlockStorage::attention_output);
+    output.data_gradient(dy, c_.scratch.dattended);
+    output.adapter_gradients(g, dy, a_.attended);
 
     const Tensor dqkv = weights_wait ? a_.dqkv : c_.scratch.dqkv;
     const QkvHeads heads(a_.qkv, s, a_.query_key);
@@ -248,7 +255,7 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                 .positions = c_.batch.positions,
                 .inverse = true});
     norm_heads_backward(g, dqkv);
-    c_.run(Gemm::data_gradient(dqkv, w_[BlockStorage::qkv], c_.scratch.branch));
+    product(BlockStorage::qkv).data_gradient(dqkv, c_.scratch.branch);
 
     const bool normed_is_there = policy == Recompute::none || policy == Recompute::full;
     c_.run(RmsNormBackward{.dy = c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch),
@@ -260,6 +267,7 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                            .dweight = g.tensors[BlockStorage::attention_norm],
                            .y = normed_is_there ? Tensor() : a_.attention_normed,
                            .accumulate = g.accumulate});
+    qkv_adapter_gradients(g, dqkv);
     if (!weights_wait) qkv_gradient(g, dqkv);
 }
 

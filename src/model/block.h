@@ -1,6 +1,6 @@
 #pragma once
 
-#include "model/block_context.h"
+#include "model/adapted_product.h"
 
 namespace drover {
 
@@ -42,6 +42,8 @@ class DecoderBlock {
     template <class Use>
     auto with_feed_forward(const Use& use) const;
 
+    AdaptedProduct product(BlockStorage::Index weight) const { return {c_, w_, a_, weight, index_}; }
+
     /// Recomputes what the policy dropped, except what the gradient operations recompute themselves.
     void recompute(Recompute policy) const;
     void feed_forward_backward(const UnitGradients& gradients, const Tensor& dresidual, Recompute policy,
@@ -50,6 +52,7 @@ class DecoderBlock {
                             BackwardPart part) const;
     void attention_output_gradient(const UnitGradients& gradients, const Tensor& dy) const;
     void qkv_gradient(const UnitGradients& gradients, const Tensor& dqkv) const;
+    void qkv_adapter_gradients(const UnitGradients& gradients, const Tensor& dqkv) const;
     /// The gradients of normed q and k, in scratch.dqkv, become those of q and k. Does nothing without head
     /// norms.
     void norm_heads_backward(const UnitGradients& gradients, const Tensor& dqkv) const;

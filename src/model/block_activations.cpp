@@ -1,5 +1,7 @@
 #include "model/block_activations.h"
 
+#include <algorithm>
+
 #include "model/config.h"
 
 namespace drover {
@@ -16,10 +18,17 @@ struct Dropped {
           attention(recompute == Recompute::full) {}
 };
 
+/// The rows of a matrix' input.
+std::int64_t rows_of(const BlockShape& shape, std::size_t matrix) {
+    const auto which = static_cast<AdaptedMatrix>(matrix);
+    return which == AdaptedMatrix::gate_up || which == AdaptedMatrix::down ? shape.expert_rows()
+                                                                           : shape.tokens;
+}
+
 }  // namespace
 
 BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
-    return {.residual = residual.first_rows(shape.held),
+    BlockActivations part = {.residual = residual.first_rows(shape.held),
             .attention_rstd = attention_rstd.first_rows(shape.held),
             .attention_normed = attention_normed.first_rows(shape.held),
             .qkv = qkv.first_rows(shape.tokens),
@@ -40,6 +49,9 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
             .dmlp_branch = dmlp_branch.first_rows(shape.tokens),
             .dattention_branch = dattention_branch.first_rows(shape.tokens),
             .dqkv = dqkv.first_rows(shape.tokens)};
+    for (std::size_t i = 0; i < adapter_inputs.size(); ++i)
+        part.adapter_inputs[i] = adapter_inputs[i].first_rows(rows_of(shape, i));
+    return part;
 }
 
 BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
@@ -50,6 +62,8 @@ BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
             .dactivated = dactivated.first_rows(shape.expert_rows()),
             .dattended = dattended.first_rows(shape.tokens),
             .dqkv = dqkv.first_rows(shape.tokens),
+            .dadapter_inputs = dadapter_inputs,
+            .dropped = dropped,
             .expert_rows = expert_rows.first_rows(shape.expert_rows()),
             .router_logits = router_logits.first_rows(shape.tokens),
             .drouter_logits = drouter_logits.first_rows(shape.tokens),
@@ -80,7 +94,7 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
     for (const KeptBlock& block : blocks) blocks_.emplace_back(static_cast<std::size_t>(block.slots));
     // The next block, or the head, still reads the last mid_residual: it cannot share the head's memory.
     Tensor shared_mid_residual;
-    const auto plan_slot = [&](const Dropped& dropped, BlockActivations& kept) {
+    const auto plan_slot = [&](const Dropped& dropped, const KeptBlock& block, BlockActivations& kept) {
         kept.residual = residual();
         kept.attention_rstd = rstd();
         kept.mlp_rstd = rstd();
@@ -112,6 +126,14 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
             kept.row_of_slot = routing(DType::i32, {largest.expert_rows()});
             kept.slot_of_row = routing(DType::i32, {largest.expert_rows()});
         }
+        // Small, and some policies would not make them again.
+        for (std::size_t i = 0; i < block.ranks.size(); ++i)
+            if (block.ranks[i] > 0) {
+                const bool in_attention = i <= static_cast<std::size_t>(AdaptedMatrix::attention_output);
+                const std::int64_t rows = rows_of(largest, i);
+                kept.adapter_inputs[i] =
+                    in_attention ? attention(rows, block.ranks[i]) : mlp(rows, block.ranks[i]);
+            }
         if (weight_gradients_wait) {
             const auto waiting = [&](std::int64_t columns) {
                 return arena.make(MemoryUse::waiting_gradients, compute, {largest.tokens, columns});
@@ -122,7 +144,7 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
         }
     };
     for (std::size_t i = 0; i < blocks.size(); ++i)
-        for (BlockActivations& slot : blocks_[i]) plan_slot(Dropped(blocks[i].recompute), slot);
+        for (BlockActivations& slot : blocks_[i]) plan_slot(Dropped(blocks[i].recompute), blocks[i], slot);
 }
 
 void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& largest,
@@ -160,6 +182,7 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
         for (BlockActivations& slot : blocks_[i]) share_dropped(Dropped(blocks[i].recompute), slot);
 
     if (parallel.splits_tokens()) scratch_.gathered = make(largest.tokens, largest.hidden);
+    plan_adapter_scratch(arena, largest, compute, blocks);
     if (precision.residual != compute) scratch_.dresidual_compute = make(largest.held, largest.hidden);
     {
         const Arena::Scope feed_forward(arena);
@@ -171,6 +194,31 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
         scratch_.dattended = make(largest.tokens, largest.query_columns());
         scratch_.dqkv = make(largest.tokens, largest.qkv_columns());
     }
+}
+
+void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& largest, DType compute,
+                                             const std::vector<KeptBlock>& blocks) {
+    const auto input_columns = [&](std::size_t matrix) {
+        switch (static_cast<AdaptedMatrix>(matrix)) {
+            case AdaptedMatrix::attention_output:
+                return largest.query_columns();
+            case AdaptedMatrix::down:
+                return largest.ffn;
+            default:
+                return largest.hidden;
+        }
+    };
+    std::int64_t most_adapted = 0, most_dropped = 0;
+    for (const KeptBlock& block : blocks)
+        for (std::size_t i = 0; i < block.ranks.size(); ++i)
+            if (block.ranks[i] > 0) {
+                most_adapted = std::max(most_adapted, rows_of(largest, i) * block.ranks[i]);
+                if (block.adapters_drop)
+                    most_dropped = std::max(most_dropped, rows_of(largest, i) * input_columns(i));
+            }
+    if (most_adapted == 0) return;
+    scratch_.dadapter_inputs = arena.make(MemoryUse::scratch, compute, {most_adapted});
+    if (most_dropped > 0) scratch_.dropped = arena.make(MemoryUse::scratch, compute, {most_dropped});
 }
 
 void ActivationBuffers::plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute,

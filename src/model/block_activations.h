@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "core/arena.h"
 #include "core/precision.h"
 #include "model/block_shape.h"
+#include "model/params.h"
 #include "model/recompute.h"
 
 namespace drover {
@@ -23,6 +25,13 @@ struct BlockActivations {
     Tensor mlp_normed;        ///< [held,H]
     Tensor gate_up;           ///< [N,2I], or [M,2I] sorted by expert
     Tensor activated;         ///< [N,I], or [M,I] sorted by expert
+
+    /// With adapters, the t = scale · x · Aᵀ of each matrix: [N,R], or [M,R] sorted by expert.
+    std::array<Tensor, static_cast<std::size_t>(AdaptedMatrix::count)> adapter_inputs;
+
+    const Tensor& adapted(AdaptedMatrix matrix) const {
+        return adapter_inputs[static_cast<std::size_t>(matrix)];
+    }
 
     // With experts (backend/ops/experts.h): E experts, W slots per token, M = N·W rows.
     Tensor router_probabilities;  ///< [N,E] f32
@@ -51,6 +60,15 @@ struct BlockScratch {
     Tensor dattended;          ///< [N,heads·D]
     Tensor dqkv;               ///< [N,(heads + 2·kv_heads)·D]
 
+    // With adapters.
+    Tensor dadapter_inputs;  ///< flat: the gradient of a matrix' t
+    Tensor dropped;          ///< flat: what dropout leaves of a matrix' input, if there is dropout
+
+    /// Room for the gradient of a t of this shape.
+    Tensor adapted_gradient(const Shape& shape) const {
+        return dadapter_inputs.rows(0, shape.numel()).view(shape);
+    }
+
     // With experts.
     Tensor expert_rows;                    ///< [M,H]: tokens, outputs or gradients, sorted by expert
     Tensor router_logits;                  ///< [N,E] f32
@@ -65,6 +83,9 @@ struct BlockScratch {
 struct KeptBlock {
     Recompute recompute = Recompute::none;
     int slots = 1;
+    /// R of each matrix' adapters; 0: none.
+    std::array<std::int64_t, static_cast<std::size_t>(AdaptedMatrix::count)> ranks{};
+    bool adapters_drop = false;  ///< with dropout before A
 };
 
 /// Plans the activations of a rank's blocks: kept tensors are per block and slot, dropped ones are shared by
@@ -85,6 +106,8 @@ class ActivationBuffers {
     const BlockScratch& scratch() const { return scratch_; }
 
   private:
+    void plan_adapter_scratch(Arena& arena, const BlockShape& largest, DType compute,
+                              const std::vector<KeptBlock>& blocks);
     void plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute, MoeMode mode);
 
     std::vector<std::vector<BlockActivations>> blocks_;  // [block][slot]

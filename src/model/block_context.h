@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "model/block_activations.h"
@@ -20,6 +21,16 @@ struct KeyValueCache {
 /// of its input, for which another rank waits; norms and experts belong to the first part.
 enum class BackwardPart : std::uint8_t { whole, input, weights };
 
+/// What the blocks are told of their adapters.
+struct AdapterSettings {
+    double dropout = 0;
+    std::vector<std::array<float, BlockStorage::count>> scales;  ///< [block of the model][storage of a B]
+
+    float scale(int block, BlockStorage::Index b) const {
+        return scales[static_cast<std::size_t>(block)][b];
+    }
+};
+
 /// Shared by the blocks of one micro-batch.
 struct BlockContext {
     Runner run;
@@ -31,6 +42,7 @@ struct BlockContext {
     float norm_eps = 0;
     const ModelConfig& config;
     BlockScratch scratch;                  ///< of this micro-batch's size
+    const AdapterSettings* adapters = nullptr;  ///< null: the weights have no adapters
     const KeyValueCache* cache = nullptr;  ///< in generation: the past that the micro-batch continues
 
     // With experts.

@@ -1,6 +1,7 @@
 #include "model/causal_lm.h"
 
 #include <cmath>
+#include <map>
 
 #include "core/counter_rng.h"
 #include "model/block.h"
@@ -17,14 +18,43 @@ CausalLm::CausalLm(const ModelConfig& config, const CausalLmOptions& options, co
       backend_(backend),
       store_(store),
       parallel_(parallel),
-      replicas_(replicas) {}
+      replicas_(replicas),
+      adapters_(adapter_settings()) {}
+
+AdapterSettings CausalLm::adapter_settings() const {
+    AdapterSettings settings{.dropout = options_.adapters.dropout, .scales = {}};
+    settings.scales.resize(static_cast<std::size_t>(config_.num_hidden_layers));
+    std::map<std::string_view, double> scale_of;
+    for (const AdaptedWeight& weight : options_.adapters.weights)
+        scale_of.emplace(weight.leaf, weight.scale);
+    for (const StageChunk& chunk : stage_.chunks)
+        for (int i = 0; i < chunk.blocks(); ++i) {
+            const UnitSpec& unit = stage_.spec.units[static_cast<std::size_t>(chunk.first_block + i)];
+            for (const AdapterStorages& storages : adapter_storages())
+                for (const BlockStorage::Index b : storages.b)
+                    if (const std::vector<LeafSpec>& leaves = unit.storages[b].leaves; !leaves.empty())
+                        settings.scales[static_cast<std::size_t>(chunk.block(i))][b] =
+                            static_cast<float>(scale_of.at(leaves[0].adapted));
+        }
+    return settings;
+}
 
 std::vector<KeptBlock> CausalLm::kept_blocks() const {
     std::vector<KeptBlock> blocks;
     for (const StageChunk& chunk : stage_.chunks)
-        for (int i = 0; i < chunk.blocks(); ++i)
-            blocks.push_back(
-                {.recompute = options_.recompute.of_block(chunk.block(i)), .slots = chunk.slots});
+        for (int i = 0; i < chunk.blocks(); ++i) {
+            KeptBlock block{.recompute = options_.recompute.of_block(chunk.block(i)),
+                            .slots = chunk.slots,
+                            .adapters_drop = options_.adapters.dropout > 0};
+            const UnitSpec& unit = stage_.spec.units[static_cast<std::size_t>(chunk.first_block + i)];
+            for (const AdapterStorages& storages : adapter_storages()) {
+                std::int64_t ranks = 0;
+                for (const LeafSpec& leaf : unit.storages[storages.a].leaves) ranks += leaf.shape[0];
+                if (storages.has_experts()) ranks /= config_.moe.experts;
+                if (ranks > 0) block.ranks[static_cast<std::size_t>(adapted_matrix(storages.weight))] = ranks;
+            }
+            blocks.push_back(block);
+        }
     return blocks;
 }
 
@@ -122,6 +152,7 @@ struct CausalLm::Pass {
                 .norm_eps = static_cast<float>(owner.config_.rms_norm_eps),
                 .config = owner.config_,
                 .scratch = owner.activations_.scratch().prefix(shape),
+                .adapters = &owner.adapters_,
                 .chosen = moe.chosen,
                 .choices = choices,
                 .probability_sums = probability_sums,
@@ -133,6 +164,9 @@ struct CausalLm::Pass {
         return model.activations_.block(chunk.blocks_before + block, slot).prefix(context.shape);
     }
     int block_unit(int block) const { return chunk.first_block + block; }
+    const UnitSpec& unit_spec(int unit) const {
+        return model.stage_.spec.units[static_cast<std::size_t>(unit)];
+    }
 
     /// The vocabulary projection's place in its unit.
     bool tied() const { return model.config_.tie_word_embeddings; }
@@ -253,6 +287,7 @@ struct CausalLm::Pass {
     }
 
     void embedding_backward() {
+        if (!unit_spec(chunk.embedding).storages[EmbeddingStorage::weight].has_trained_leaf()) return;
         const UnitGradients gradients = store.grad(stream, chunk.embedding);
         Tensor held = dresidual();
         if (model.parallel_.splits_tokens() && context.scratch.dresidual_compute) {

@@ -108,6 +108,7 @@ class CausalLm {
     /// The vocabulary rows that this rank holds.
     Range vocabulary() const;
     std::vector<KeptBlock> kept_blocks() const;
+    AdapterSettings adapter_settings() const;
 
     const ModelConfig& config_;
     CausalLmOptions options_;
@@ -117,6 +118,7 @@ class CausalLm {
     const TensorParallel& parallel_;
     Communicator& replicas_;
 
+    AdapterSettings adapters_;
     BatchBuffers batch_buffers_;
     ActivationBuffers activations_;
     HeadBuffers head_;

@@ -83,15 +83,18 @@ Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Rec
                       .slot_of_row = a_.slot_of_row,
                       .weights = a_.slot_weights,
                       .dweights = c_.scratch.dslot_weights});
-    c_.run(grouped(GroupedGemm::Use::weight_gradient, rows, a_.activated,
-                   g.tensors[BlockStorage::experts_down], a_.expert_offsets, g.accumulate));
+    if (const Tensor& dweights = g.tensors[BlockStorage::experts_down])
+        c_.run(grouped(GroupedGemm::Use::weight_gradient, rows, a_.activated, dweights, a_.expert_offsets,
+                       g.accumulate));
 
     const Tensor dgate_up = a_.gate_up;  // its last use: the gradient takes its place
     c_.run(SwigluBackward{.gate_up = a_.gate_up, .dy = c_.scratch.dactivated, .dgate_up = dgate_up});
     const Tensor x = input();  // [N,H]
-    c_.run(TokensToRows{.x = x, .slot_of_row = a_.slot_of_row, .rows = rows});
-    c_.run(grouped(GroupedGemm::Use::weight_gradient, dgate_up, rows,
-                   g.tensors[BlockStorage::experts_gate_up], a_.expert_offsets, g.accumulate));
+    if (const Tensor& dweights = g.tensors[BlockStorage::experts_gate_up]) {
+        c_.run(TokensToRows{.x = x, .slot_of_row = a_.slot_of_row, .rows = rows});
+        c_.run(grouped(GroupedGemm::Use::weight_gradient, dgate_up, rows, dweights, a_.expert_offsets,
+                       g.accumulate));
+    }
     c_.run(grouped(GroupedGemm::Use::data_gradient, dgate_up, gate_up_weights(), rows, a_.expert_offsets));
     c_.run(RowsToTokens{.rows = rows, .row_of_slot = a_.row_of_slot, .y = c_.scratch.branch});
 
@@ -106,7 +109,8 @@ Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Rec
                           .counts = c_.batch.counts,
                           .balance = c_.balance,
                           .dlogits = dlogits});
-    c_.run(Gemm::weight_gradient(dlogits, x, g.tensors[BlockStorage::router], g.accumulate));
+    if (const Tensor& dweight = g.tensors[BlockStorage::router])
+        c_.run(Gemm::weight_gradient(dlogits, x, dweight, g.accumulate));
     if (c_.is_first_rank()) {
         Gemm to_tokens = Gemm::data_gradient(dlogits, w_[BlockStorage::router], c_.scratch.branch);
         to_tokens.accumulate = true;

@@ -1,14 +1,19 @@
 #pragma once
 
-#include "model/block_context.h"
+#include "model/adapted_product.h"
 
 namespace drover {
 
 /// The dense feed-forward of a block: down(silu(gate(x)) · up(x)), from mlp_normed to its branch.
 class DenseFeedForward {
   public:
-    DenseFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)
-        : c_(context), w_(weights), a_(activations) {}
+    DenseFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations,
+                     int block)
+        : c_(context),
+          w_(weights),
+          a_(activations),
+          gate_up_(context, weights, activations, BlockStorage::gate_up, block),
+          down_(context, weights, activations, BlockStorage::down, block) {}
 
     /// Returns the branch [held,H].
     Tensor forward() const;
@@ -22,20 +27,24 @@ class DenseFeedForward {
 
   private:
     void gate_and_up() const;  ///< mlp_normed → gate_up
-    void down_gradient(const UnitGradients& gradients, const Tensor& dy) const;
     void gate_up_gradient(const UnitGradients& gradients) const;  ///< from dgate_up in its place
+    void gate_up_adapter_gradients(const UnitGradients& gradients) const;
+    /// mlp_normed for all tokens [N,H].
+    Tensor input() const { return c_.parallel.enter(c_.run.stream, a_.mlp_normed, c_.scratch.gathered); }
 
     const BlockContext& c_;
     UnitTensors w_;
     const BlockActivations& a_;
+    AdaptedProduct gate_up_, down_;
 };
 
 /// A mixture of experts instead of the dense feed-forward: every token goes to the experts that the router
 /// chooses for it, weighted.
 class ExpertFeedForward {
   public:
-    ExpertFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations)
-        : c_(context), w_(weights), a_(activations) {}
+    ExpertFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations,
+                      int block)
+        : c_(context), w_(weights), a_(activations), block_(block) {}
 
     Tensor forward() const;
     void recompute(Recompute policy) const;
@@ -56,6 +65,7 @@ class ExpertFeedForward {
     const BlockContext& c_;
     UnitTensors w_;
     const BlockActivations& a_;
+    int block_;
 };
 
 }  // namespace drover

@@ -118,7 +118,9 @@ void Head::loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weig
     for (std::int64_t begin = 0; begin < normed.size(0); begin += chunk) {
         const std::int64_t rows = std::min(chunk, normed.size(0) - begin);
         const Tensor dlogits = chunk_loss(normed, head_weight, begin, rows, loss_scale);  // [rows,V]
-        run_(Gemm::weight_gradient(dlogits, normed.rows(begin, rows), dhead_weight, accumulate || begin > 0));
+        if (dhead_weight)
+            run_(Gemm::weight_gradient(dlogits, normed.rows(begin, rows), dhead_weight,
+                                       accumulate || begin > 0));
         run_(Gemm::data_gradient(dlogits, head_weight, b_.dnormed.rows(begin, rows)));
     }
 }

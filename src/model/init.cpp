@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "core/counter_rng.h"
 #include "core/error.h"
@@ -17,7 +19,7 @@ constexpr std::string_view embedding_name = "model.embed_tokens.weight", head_na
 /// Fills a leaf that is not drawn; false for one that is.
 bool fill_constant(const OwnedLeaf& leaf, std::span<float> out) {
     const Initial initial = leaf.spec->initial;
-    if (initial == Initial::normal) return false;
+    if (initial == Initial::normal || initial == Initial::adapter) return false;
     std::fill(out.begin(), out.end(), initial == Initial::ones ? 1.0f : 0.0f);
     return true;
 }
@@ -56,6 +58,37 @@ void fill_by_counter(const OwnedLeaf& leaf, std::uint64_t seed, double standard_
             draw((leaf.row_begin + row) * columns + leaf.column_begin, row * leaf.column_count,
                  leaf.column_count);
     clear_padding_row(leaf, out);
+}
+
+AdapterInit::AdapterInit(const Adapters& adapters, const ParamSpec& spec, std::uint64_t seed) {
+    std::map<std::string_view, const LeafSpec*> leaves;
+    spec.for_each_leaf([&](const LeafSpec& leaf) { leaves[leaf.name] = &leaf; });
+    TorchRng generator(seed);
+    for (const AdaptedWeight& adapted : adapters.weights) {
+        const Shape& shape = leaves.at(adapted.leaf)->shape;
+        const auto a = static_cast<std::uint64_t>(adapted.rank * shape[1]),
+                   b = static_cast<std::uint64_t>(adapted.rank * shape[0]);
+        generator.skip_uniform(a + b);
+        before_.emplace(adapted.leaf, generator);
+        generator.skip_uniform(a);
+    }
+}
+
+void AdapterInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {
+    if (fill_constant(leaf, out)) return;
+    require(leaf.spec->initial == Initial::adapter, "a leaf that no adapter draws");
+    // kaiming_uniform_(a = √5), with the roundings of torch.nn.init.
+    const std::int64_t columns = leaf.spec->shape[1];
+    const double slope = std::sqrt(5.0), gain = std::sqrt(2.0 / (1 + slope * slope));
+    const double bound = std::sqrt(3.0) * (gain / std::sqrt(static_cast<double>(columns)));
+    TorchRng generator = before_.find(leaf.spec->adapted)->second;
+    generator.skip_uniform(static_cast<std::uint64_t>(leaf.row_begin * columns));
+    std::vector<float> row(static_cast<std::size_t>(columns));
+    for (std::int64_t i = 0; i < leaf.row_count; ++i) {
+        generator.fill_uniform(row, -bound, bound);
+        std::copy_n(row.begin() + leaf.column_begin, leaf.column_count,
+                    out.begin() + i * leaf.column_count);
+    }
 }
 
 HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t seed)

@@ -8,6 +8,7 @@
 
 #include "core/hf_compat.h"
 #include "core/torch_rng.h"
+#include "model/adapters.h"
 #include "model/init_kind.h"
 #include "parallel/param_store.h"
 
@@ -18,6 +19,21 @@ struct ModelConfig;
 /// The owned part of a leaf as InitKind::counter draws it, row by row, in fp32.
 void fill_by_counter(const OwnedLeaf& leaf, std::uint64_t seed, double standard_deviation,
                      std::span<float> out);
+
+/// The first values of adapters, as PEFT draws them for a seed right before get_peft_model: of each adapted
+/// module in turn, the constructors of lora_A and lora_B draw, then A is drawn again; B is zero. Any part of
+/// any leaf can be made alone.
+class AdapterInit {
+  public:
+    /// `spec` has the adapters' leaves.
+    AdapterInit(const Adapters& adapters, const ParamSpec& spec, std::uint64_t seed);
+
+    /// The owned part of an A or a B, row by row, in fp32.
+    void fill(const OwnedLeaf& leaf, std::span<float> out) const;
+
+  private:
+    std::map<std::string, TorchRng, std::less<>> before_;  ///< by A's adapted leaf: the generator before A
+};
 
 /// Weights from scratch, as transformers draws them for a seed: the layers' constructors draw first, then the
 /// model's own init draws again, all from one generator. Any part of any leaf can be made alone, so a rank

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <set>
 
+#include "core/error.h"
 #include "model/config.h"
 #include "model/families/family.h"
 #include "model/families/leaves.h"
@@ -31,9 +34,171 @@ UnitSpec block_unit(const ModelConfig& config, const HfCompat& compat, int index
     return unit;
 }
 
+// ----------------------------------------------------------------------------------------------- adapters
+
+/// "….q_proj.weight" and ".lora_A.weight" → "….q_proj.lora_A.weight"
+std::string adapter_name(const std::string& leaf, std::string_view suffix) {
+    static constexpr std::string_view end = ".weight";
+    return leaf.substr(0, leaf.size() - end.size()) + std::string(suffix);
+}
+
+LeafSpec adapter_leaf(const LeafSpec& adapted, std::string_view suffix, const Shape& shape) {
+    std::string name = adapter_name(adapted.name, suffix);
+    const bool decayed = takes_weight_decay(name);
+    return {.name = std::move(name), .shape = shape, .decayed = decayed, .adapted = adapted.name};
+}
+
+/// A [rank,in]. Where the weight's rows are split, a rank's gradient of A comes from its rows alone; where its
+/// columns are, A's are too.
+LeafSpec leaf_a(const LeafSpec& weight, std::int64_t rank) {
+    LeafSpec leaf = adapter_leaf(weight, ".lora_A.weight", {rank, weight.shape[1]});
+    leaf.initial = Initial::adapter;
+    if (weight.split == Split::rows) leaf.partial_gradient = PartialGradient::always;
+    if (weight.split == Split::columns) leaf.split = Split::columns;
+    return leaf;
+}
+
+/// B [out,rank]. Where the weight's columns are split, a rank has a part of the sum A·x, so its gradient of B
+/// is a part too.
+LeafSpec leaf_b(const LeafSpec& weight, std::int64_t rank) {
+    LeafSpec leaf = adapter_leaf(weight, ".lora_B.weight", {weight.shape[0], rank});
+    leaf.initial = Initial::zeros;
+    if (weight.split == Split::rows) {
+        leaf.split = Split::rows;
+        leaf.largest_split = weight.largest_split;
+    }
+    if (weight.split == Split::columns) leaf.partial_gradient = PartialGradient::always;
+    return leaf;
+}
+
+/// The lengths [out] of the rows, placed as B is.
+LeafSpec leaf_of_magnitudes(const LeafSpec& weight) {
+    LeafSpec leaf = leaf_b(weight, 1);
+    leaf.name = adapter_name(weight.name, ".lora_magnitude_vector");
+    leaf.shape = {weight.shape[0]};
+    leaf.initial = Initial::ones;  // of a model from scratch; the lengths of rows otherwise
+    return leaf;
+}
+
+[[noreturn]] void cannot_adapt(std::string_view leaf, std::string_view why, std::string_view remedy) {
+    throw Error(fmt::format("LoRA cannot adapt {}{}.", leaf, why), std::string(remedy));
+}
+
+/// Adds the adapters of one matrix to its unit.
+class UnitAdapters {
+  public:
+    explicit UnitAdapters(const Adapters& adapters) : adapters_(adapters) {
+        for (const AdaptedWeight& weight : adapters.weights) wanted_.emplace(weight.leaf, &weight);
+        for (const std::string& leaf : adapters.trained_leaves) trained_.insert(leaf);
+    }
+
+    void add(UnitSpec& unit) {
+        for (StorageSpec& storage : unit.storages)
+            for (LeafSpec& leaf : storage.leaves) leaf.trained = trained_.erase(leaf.name) > 0;
+        if (unit.kind != UnitSpec::Kind::block) return;
+        for (const AdapterStorages& storages : adapter_storages()) add(unit, storages);
+    }
+
+    /// Error when something was asked for that no unit has.
+    void check_all_found() const {
+        if (!wanted_.empty())
+            cannot_adapt(wanted_.begin()->first, "",
+                         "Choose matrices of attention, feed-forward or experts as target_modules.");
+        if (!trained_.empty())
+            throw Error(fmt::format("The model has no weight {} to train whole.", *trained_.begin()),
+                        "Correct modules_to_save.");
+    }
+
+  private:
+    void add(UnitSpec& unit, const AdapterStorages& to) {
+        const std::vector<LeafSpec>& leaves = unit.storages[to.weight].leaves;
+        const AdaptedWeight* of_first_expert[2] = {};
+        for (std::size_t i = 0; i < leaves.size(); ++i) {
+            const std::size_t part = i % to.b.size();
+            const auto found = wanted_.find(leaves[i].name);
+            const AdaptedWeight* adapted = found == wanted_.end() ? nullptr : found->second;
+            if (to.has_experts()) {
+                if (i < to.b.size()) of_first_expert[part] = adapted;
+                check_same(leaves[i].name, adapted, of_first_expert[part]);
+            }
+            if (adapted == nullptr) continue;
+            wanted_.erase(found);
+            if (to.has_experts() || to.weight == BlockStorage::router)
+                cannot_adapt(leaves[i].name, ", a matrix of experts",
+                             "Choose matrices of attention as target_modules.");
+            if (adapters_.magnitudes)
+                cannot_adapt(leaves[i].name, " with DoRA", "Use LoRA.");
+            if (adapters_.magnitudes && to.magnitudes.empty())
+                cannot_adapt(leaves[i].name, " with DoRA", "Use LoRA, or leave the experts out.");
+            const auto put = [&](BlockStorage::Index storage, LeafSpec leaf) {
+                unit.storages[storage].leaves.push_back(std::move(leaf));
+            };
+            put(to.a, leaf_a(leaves[i], adapted->rank));
+            put(to.b[part], leaf_b(leaves[i], adapted->rank));
+            if (adapters_.magnitudes) put(to.magnitudes[part], leaf_of_magnitudes(leaves[i]));
+        }
+    }
+
+    /// All experts are one grouped product.
+    static void check_same(std::string_view leaf, const AdaptedWeight* adapted, const AdaptedWeight* first) {
+        if ((adapted == nullptr) != (first == nullptr) ||
+            (adapted && (adapted->rank != first->rank || adapted->scale != first->scale)))
+            cannot_adapt(leaf, " in another way than the same matrix of the first expert",
+                         "Give all experts the same rank and alpha, or none.");
+    }
+
+    const Adapters& adapters_;
+    std::map<std::string_view, const AdaptedWeight*> wanted_;
+    std::set<std::string_view> trained_;
+};
+
 }  // namespace
 
-ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat) {
+const std::vector<AdapterStorages>& adapter_storages() {
+    using S = BlockStorage;
+    static const std::vector<AdapterStorages> all = {
+        {S::qkv,
+         S::qkv_a,
+         {S::query_b, S::key_b, S::value_b},
+         {S::query_magnitudes, S::key_magnitudes, S::value_magnitudes}},
+        {S::attention_output,
+         S::attention_output_a,
+         {S::attention_output_b},
+         {S::attention_output_magnitudes}},
+        {S::gate_up, S::gate_up_a, {S::gate_b, S::up_b}, {S::gate_magnitudes, S::up_magnitudes}},
+        {S::down, S::down_a, {S::down_b}, {S::down_magnitudes}},
+        {S::router, S::router_a, {S::router_b}, {}},
+        {S::experts_gate_up, S::experts_gate_up_a, {S::experts_gate_b, S::experts_up_b}, {}},
+        {S::experts_down, S::experts_down_a, {S::experts_down_b}, {}}};
+    return all;
+}
+
+const AdapterStorages& adapter_storages(BlockStorage::Index weight) {
+    for (const AdapterStorages& storages : adapter_storages())
+        if (storages.weight == weight) return storages;
+    bug("a storage that cannot be adapted");
+}
+
+AdaptedMatrix adapted_matrix(BlockStorage::Index weight) {
+    switch (weight) {
+        case BlockStorage::qkv:
+            return AdaptedMatrix::qkv;
+        case BlockStorage::attention_output:
+            return AdaptedMatrix::attention_output;
+        case BlockStorage::gate_up:
+        case BlockStorage::experts_gate_up:
+            return AdaptedMatrix::gate_up;
+        case BlockStorage::down:
+        case BlockStorage::experts_down:
+            return AdaptedMatrix::down;
+        case BlockStorage::router:
+            return AdaptedMatrix::router;
+        default:
+            bug("a storage that cannot be adapted");
+    }
+}
+
+ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat, const Adapters& adapters) {
     ParamSpec spec;
     LeafSpec embedding =
         matrix_leaf("model.embed_tokens.weight", config.vocab_size, config.hidden_size, Split::rows);
@@ -48,6 +213,11 @@ ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat) {
     LeafSpec final_norm = norm_leaf("model.norm.weight", config.hidden_size);
     final_norm.decayed |= norms_decayed(family_of(config), compat);
     spec.units.push_back({.name = "head", .kind = UnitSpec::Kind::head, .storages = {{{final_norm}}, head}});
+    if (adapters.any()) {
+        UnitAdapters added(adapters);
+        for (UnitSpec& unit : spec.units) added.add(unit);
+        added.check_all_found();
+    }
     return spec;
 }
 

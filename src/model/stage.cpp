@@ -17,9 +17,8 @@ std::vector<int> StageChunk::units() const {
     return units;
 }
 
-Stage make_stage(const ModelConfig& config, const HfCompat& compat, const std::vector<ModelChunk>& stages,
+Stage make_stage(const ModelConfig& config, const ParamSpec& whole, const std::vector<ModelChunk>& stages,
                  int ranks, int rank) {
-    const ParamSpec whole = make_param_spec(config, compat);
     const int all_blocks = static_cast<int>(config.num_hidden_layers);
     Stage stage;
     const auto add = [&](int unit) {

@@ -37,8 +37,9 @@ struct Stage {
     const StageChunk* head_chunk() const { return chunks.back().head >= 0 ? &chunks.back() : nullptr; }
 };
 
-/// Rank `rank` of a pipeline over the stages of cut_into_stages().
-Stage make_stage(const ModelConfig& config, const HfCompat& compat, const std::vector<ModelChunk>& stages,
+/// Rank `rank` of a pipeline over the stages of cut_into_stages(), with the units of `whole`, the model's
+/// make_param_spec().
+Stage make_stage(const ModelConfig& config, const ParamSpec& whole, const std::vector<ModelChunk>& stages,
                  int ranks, int rank);
 
 }  // namespace drover

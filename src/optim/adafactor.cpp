@@ -19,14 +19,15 @@ class AdafactorOptimizer final : public Optimizer {
           mesh_(context.mesh) {}
 
     void plan(Arena& state, Arena& scratch, const ParamStore& store) override {
-        owned_ = store.owned();
-        const StatisticsGroups groups(owned_);
+        trained_ = TrainedLeaves(store.owned());
+        const StatisticsGroups groups(trained_.all());
         plan_matrices(state, scratch, groups);
         squares_ = scratch.make(MemoryUse::scratch, DType::f64,
                                 {static_cast<std::int64_t>(groups.clip_elements.size())});
         leaves_.clear();
         leaf_means_.clear();
-        for (std::size_t i = 0; i < owned_.size(); ++i) plan_leaf(state, owned_[i], groups, groups.leaves[i]);
+        for (std::size_t i = 0; i < trained_.size(); ++i)
+            plan_leaf(state, trained_[i], groups, groups.leaves[i]);
     }
 
     void set_scalars(std::span<float> scalars, std::int64_t step) const override {
@@ -36,6 +37,7 @@ class AdafactorOptimizer final : public Optimizer {
     }
 
     void update(Backend& backend, Stream stream, const Tensor& scalars) override {
+        if (leaves_.empty()) return;
         const auto eps = static_cast<float>(settings_.eps);
         backend.run(stream, Fill{.x = sums_, .value = 0});
         backend.run(stream, AdafactorSums{.leaves = leaves_, .scalars = scalars});
@@ -51,21 +53,22 @@ class AdafactorOptimizer final : public Optimizer {
                                             .rounding = rounding_});
     }
 
-    Tensor master(std::size_t owned_leaf) const override { return leaves_[owned_leaf].master; }
+    Tensor master(std::size_t owned_leaf) const override { return trained_.master(leaves_, owned_leaf); }
 
     std::vector<OptimizerState> state() const override {
         using Covers = OptimizerState::Covers;
         std::vector<OptimizerState> tensors;
         for (std::size_t i = 0; i < leaves_.size(); ++i) {
-            const std::string& name = owned_[i].spec->name;
+            const OwnedLeaf& leaf = trained_[i];
+            const std::string& name = leaf.spec->name;
             if (const Tensor& rows = leaf_means_[i].rows) {
-                tensors.push_back({"exp_avg_sq_row/" + name, &owned_[i], rows, Covers::rows});
+                tensors.push_back({"exp_avg_sq_row/" + name, &leaf, rows, Covers::rows});
                 tensors.push_back(
-                    {"exp_avg_sq_col/" + name, &owned_[i], leaf_means_[i].columns, Covers::columns});
+                    {"exp_avg_sq_col/" + name, &leaf, leaf_means_[i].columns, Covers::columns});
             } else {
-                tensors.push_back({"exp_avg_sq/" + name, &owned_[i], leaves_[i].means});
+                tensors.push_back({"exp_avg_sq/" + name, &leaf, leaves_[i].means});
             }
-            if (leaves_[i].master) tensors.push_back({"master/" + name, &owned_[i], leaves_[i].master});
+            if (leaves_[i].master) tensors.push_back({"master/" + name, &leaf, leaves_[i].master});
         }
         return tensors;
     }
@@ -127,7 +130,7 @@ class AdafactorOptimizer final : public Optimizer {
     Precision precision_;
     UpdateRounding rounding_;
     const Mesh& mesh_;
-    std::span<const OwnedLeaf> owned_;
+    TrainedLeaves trained_;
     Tensor means_;    // f32: rows, then columns, of every matrix
     Tensor sums_;     // f32: the same for the sums and factors of this update
     Tensor squares_;  // [clip groups] f64

@@ -11,9 +11,10 @@ class AdamWOptimizer final : public Optimizer {
         : settings_(settings), precision_(context.precision), rounding_(context.rounding()) {}
 
     void plan(Arena& state, Arena&, const ParamStore& store) override {
-        owned_ = store.owned();
+        trained_ = TrainedLeaves(store.owned());
         leaves_.clear();
-        for (const OwnedLeaf& leaf : owned_) {
+        for (const OwnedLeaf* const owned : trained_.all()) {
+            const OwnedLeaf& leaf = *owned;
             const Shape shape = leaf.param.shape();
             leaves_.push_back({.param = leaf.param,
                                .gradient = leaf.gradient,
@@ -33,6 +34,7 @@ class AdamWOptimizer final : public Optimizer {
     }
 
     void update(Backend& backend, Stream stream, const Tensor& scalars) override {
+        if (leaves_.empty()) return;
         backend.run(stream, AdamW{.leaves = leaves_,
                                   .scalars = scalars,
                                   .beta1 = settings_.beta1,
@@ -42,15 +44,15 @@ class AdamWOptimizer final : public Optimizer {
                                   .form = settings_.form});
     }
 
-    Tensor master(std::size_t owned_leaf) const override { return leaves_[owned_leaf].master; }
+    Tensor master(std::size_t owned_leaf) const override { return trained_.master(leaves_, owned_leaf); }
 
     std::vector<OptimizerState> state() const override {
         std::vector<OptimizerState> tensors;
         for (std::size_t i = 0; i < leaves_.size(); ++i) {
-            const std::string& name = owned_[i].spec->name;
-            tensors.push_back({"exp_avg/" + name, &owned_[i], leaves_[i].exp_avg});
-            tensors.push_back({"exp_avg_sq/" + name, &owned_[i], leaves_[i].exp_avg_sq});
-            if (leaves_[i].master) tensors.push_back({"master/" + name, &owned_[i], leaves_[i].master});
+            const std::string& name = trained_[i].spec->name;
+            tensors.push_back({"exp_avg/" + name, &trained_[i], leaves_[i].exp_avg});
+            tensors.push_back({"exp_avg_sq/" + name, &trained_[i], leaves_[i].exp_avg_sq});
+            if (leaves_[i].master) tensors.push_back({"master/" + name, &trained_[i], leaves_[i].master});
         }
         return tensors;
     }
@@ -59,7 +61,7 @@ class AdamWOptimizer final : public Optimizer {
     AdamWSettings settings_;
     Precision precision_;
     UpdateRounding rounding_;
-    std::span<const OwnedLeaf> owned_;
+    TrainedLeaves trained_;
     std::vector<AdamWLeaf> leaves_;
 };
 

@@ -8,16 +8,16 @@ namespace drover {
 void GradientNorm::plan(Arena& arena, const ParamStore& store, const ParamSpec& model) {
     std::map<std::string_view, const OwnedLeaf*> here;
     for (const OwnedLeaf& leaf : store.owned()) here.emplace(leaf.spec->name, &leaf);
-    const OwnedLeaf& any = store.owned().front();
+    const Tensor nothing = store.owned().front().param.rows(0, 0);
     gradients_.clear();
     weights_.clear();
     model.for_each_leaf([&](const LeafSpec& leaf) {
         const auto found = here.find(leaf.name);
-        const OwnedLeaf& part = found == here.end() ? any : *found->second;
-        // Another rank's copy of a leaf is counted there and adds nothing here.
-        const bool counts = found != here.end() && part.counted;
-        gradients_.push_back(counts ? part.gradient : part.gradient.rows(0, 0));
-        weights_.push_back(found != here.end() ? part.param : part.param.rows(0, 0));
+        const OwnedLeaf* const part = found == here.end() ? nullptr : found->second;
+        // Another rank's copy of a leaf is counted there and adds nothing here; a frozen leaf has none.
+        const bool counts = part != nullptr && part->counted && part->gradient;
+        gradients_.push_back(counts ? part->gradient : nothing);
+        weights_.push_back(part != nullptr ? part->param : nothing);
     });
     sums_ = arena.make(MemoryUse::scratch, DType::f64, {static_cast<std::int64_t>(gradients_.size())});
 }

@@ -9,7 +9,7 @@ class MomentOptimizer : public Optimizer {
   public:
     void plan(Arena& state, Arena& scratch, const ParamStore& store) override;
     void set_scalars(std::span<float> scalars, std::int64_t step) const override;
-    Tensor master(std::size_t owned_leaf) const override { return leaves_[owned_leaf].master; }
+    Tensor master(std::size_t owned_leaf) const override { return trained_.master(leaves_, owned_leaf); }
     std::vector<OptimizerState> state() const override;
 
   protected:
@@ -28,14 +28,15 @@ class MomentOptimizer : public Optimizer {
     double weight_decay_;
     Precision precision_;
     UpdateRounding rounding_;
-    std::span<const OwnedLeaf> owned_;
+    TrainedLeaves trained_;
     std::vector<MomentLeaf> leaves_;
 };
 
 void MomentOptimizer::plan(Arena& state, Arena&, const ParamStore& store) {
-    owned_ = store.owned();
+    trained_ = TrainedLeaves(store.owned());
     leaves_.clear();
-    for (const OwnedLeaf& leaf : owned_) {
+    for (const OwnedLeaf* const owned : trained_.all()) {
+        const OwnedLeaf& leaf = *owned;
         MomentLeaf& planned = leaves_.emplace_back(MomentLeaf{.param = leaf.param,
                                                               .gradient = leaf.gradient,
                                                               .weight_decay = decay_of(leaf, weight_decay_),
@@ -53,9 +54,10 @@ void MomentOptimizer::set_scalars(std::span<float> scalars, std::int64_t step) c
 std::vector<OptimizerState> MomentOptimizer::state() const {
     std::vector<OptimizerState> tensors;
     for (std::size_t i = 0; i < leaves_.size(); ++i) {
-        const std::string& name = owned_[i].spec->name;
-        if (leaves_[i].moment) tensors.push_back({moment_name_ + "/" + name, &owned_[i], leaves_[i].moment});
-        if (leaves_[i].master) tensors.push_back({"master/" + name, &owned_[i], leaves_[i].master});
+        const std::string& name = trained_[i].spec->name;
+        if (leaves_[i].moment)
+            tensors.push_back({moment_name_ + "/" + name, &trained_[i], leaves_[i].moment});
+        if (leaves_[i].master) tensors.push_back({"master/" + name, &trained_[i], leaves_[i].master});
     }
     return tensors;
 }
@@ -67,6 +69,7 @@ class SgdOptimizer final : public MomentOptimizer {
           momentum_(static_cast<float>(settings.momentum)) {}
 
     void update(Backend& backend, Stream stream, const Tensor& scalars) override {
+        if (leaves().empty()) return;
         backend.run(
             stream,
             Sgd{.leaves = leaves(), .scalars = scalars, .momentum = momentum_, .rounding = rounding()});
@@ -82,6 +85,7 @@ class AdagradOptimizer final : public MomentOptimizer {
         : MomentOptimizer("sum", settings.weight_decay, context), eps_(static_cast<float>(settings.eps)) {}
 
     void update(Backend& backend, Stream stream, const Tensor& scalars) override {
+        if (leaves().empty()) return;
         backend.run(stream,
                     Adagrad{.leaves = leaves(), .scalars = scalars, .eps = eps_, .rounding = rounding()});
     }
@@ -96,6 +100,7 @@ class RmspropOptimizer final : public MomentOptimizer {
         : MomentOptimizer("square_avg", settings.weight_decay, context), settings_(settings) {}
 
     void update(Backend& backend, Stream stream, const Tensor& scalars) override {
+        if (leaves().empty()) return;
         backend.run(stream, Rmsprop{.leaves = leaves(),
                                     .scalars = scalars,
                                     .alpha = settings_.alpha,

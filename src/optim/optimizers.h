@@ -16,6 +16,34 @@ struct OptimizerContext {
     }
 };
 
+/// The owned leaves of a store that are trained.
+class TrainedLeaves {
+  public:
+    TrainedLeaves() = default;
+    explicit TrainedLeaves(std::span<const OwnedLeaf> owned) {
+        for (const OwnedLeaf& leaf : owned) {
+            places_.push_back(leaf.spec->trained ? leaves_.size() : none);
+            if (leaf.spec->trained) leaves_.push_back(&leaf);
+        }
+    }
+
+    std::size_t size() const { return leaves_.size(); }
+    const OwnedLeaf& operator[](std::size_t index) const { return *leaves_[index]; }
+    std::span<const OwnedLeaf* const> all() const { return leaves_; }
+
+    /// What `planned` has for an owned leaf: its master copy, absent for a frozen leaf.
+    template <class Leaf>
+    Tensor master(const std::vector<Leaf>& planned, std::size_t owned_leaf) const {
+        const std::size_t place = places_[owned_leaf];
+        return place == none ? Tensor() : planned[place].master;
+    }
+
+  private:
+    static constexpr auto none = static_cast<std::size_t>(-1);
+    std::vector<const OwnedLeaf*> leaves_;
+    std::vector<std::size_t> places_;  // of each owned leaf in leaves_
+};
+
 std::unique_ptr<Optimizer> make_adamw(const AdamWSettings& settings, const OptimizerContext& context);
 std::unique_ptr<Optimizer> make_adafactor(const AdafactorSettings& settings, const OptimizerContext& context);
 std::unique_ptr<Optimizer> make_sgd(const SgdSettings& settings, const OptimizerContext& context);

@@ -20,10 +20,10 @@ class Numbering {
 
 }  // namespace
 
-StatisticsGroups::StatisticsGroups(std::span<const OwnedLeaf> owned) {
+StatisticsGroups::StatisticsGroups(std::span<const OwnedLeaf* const> updated) {
     Numbering matrix_of, clip_group_of;
-    for (const OwnedLeaf& part : owned) {
-        const LeafSpec& spec = *part.spec;
+    for (const OwnedLeaf* const part : updated) {
+        const LeafSpec& spec = *part->spec;
         // Names of leaves get a prefix, so that a group may have the name of a leaf that is not in it.
         const std::string statistics_name =
             spec.statistics_group.empty() ? "\n" + spec.name : spec.statistics_group;

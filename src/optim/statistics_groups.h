@@ -27,9 +27,9 @@ struct StatisticsGroups {
 
     std::vector<FactoredMatrix> matrices;
     std::vector<std::int64_t> clip_elements;  ///< per clip group, over the whole leaves
-    std::vector<Leaf> leaves;                 ///< in the order of the owned leaves
+    std::vector<Leaf> leaves;                 ///< in the order of the updated leaves
 
-    explicit StatisticsGroups(std::span<const OwnedLeaf> owned);
+    explicit StatisticsGroups(std::span<const OwnedLeaf* const> updated);
 };
 
 }  // namespace drover

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,7 +13,12 @@ namespace drover {
 enum class Split : std::uint8_t { none, rows, columns };
 
 /// How a leaf starts when a model is made from scratch.
-enum class Initial : std::uint8_t { normal, ones, zeros };
+enum class Initial : std::uint8_t {
+    normal,
+    ones,
+    zeros,
+    adapter,  ///< U(±1/√columns): the A of an adapter
+};
 
 /// When a rank's gradient of a leaf is only a part, to be summed over the tensor-parallel axis.
 enum class PartialGradient : std::uint8_t {
@@ -41,12 +47,23 @@ struct LeafSpec {
     /// is a tensor there too.
     std::string fused_tensor;
     std::int64_t zeroed_row = -1;  ///< this row starts at zero and gets no gradient (the padding token's)
+    /// It gets a gradient and is updated. A frozen leaf has neither a gradient nor an optimizer's state.
+    bool trained = true;
+    /// Of an adapter (model/adapters.h): the leaf that it adapts. Empty: a leaf of the model itself.
+    std::string adapted{};
+
+    bool is_adapter() const { return !adapted.empty(); }
 };
 
 /// A storage is one matrix (or vector) in the layout that operations use: leaves of equal width, stacked by
 /// rows (q‖k‖v, gate‖up).
 struct StorageSpec {
     std::vector<LeafSpec> leaves;
+
+    /// Whether it has a gradient.
+    bool has_trained_leaf() const {
+        return std::any_of(leaves.begin(), leaves.end(), [](const LeafSpec& leaf) { return leaf.trained; });
+    }
 };
 
 /// A unit is gathered and released as a whole: the embedding, one decoder block, or the head.

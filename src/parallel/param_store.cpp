@@ -26,7 +26,7 @@ void start_tensor_parallel_sums(Stream stream, const Mesh& mesh, bool tokens_are
         axis.together(stream, [&] {
             for (std::size_t i = 0; i < unit.storages.size(); ++i)
                 for (const LeafPlacement& leaf : unit.storages[i].leaves)
-                    if (needed(leaf))
+                    if (leaf.spec->trained && needed(leaf))
                         pending.push_back(axis.start_all_reduce(
                             stream, gradients[i].rows(leaf.storage_row, leaf.rows.count), Reduction::sum));
         });

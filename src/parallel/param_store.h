@@ -11,7 +11,8 @@
 
 namespace drover {
 
-/// A unit's storages in the order of its UnitSpec; absent ones are absent tensors.
+/// A unit's storages in the order of its UnitSpec; absent ones are absent tensors. Storages without a trained
+/// leaf have no gradient.
 using UnitTensors = std::span<const Tensor>;
 
 /// Where a unit's gradients go, storage by storage.
@@ -31,7 +32,7 @@ struct OwnedLeaf {
     bool counted = true;  ///< this part counts in sums over the model; another rank's copy of it does not
     bool counted_in_stage = true;  ///< likewise in sums over the ranks of this pipeline stage
     Tensor param;                  ///< packed
-    Tensor gradient;               ///< packed; complete after finish_gradients()
+    Tensor gradient;               ///< packed; complete after finish_gradients(); absent: frozen
 };
 
 /// Weights and gradients as the model's forward and backward see them, independent of the sharding. Block by
@@ -70,8 +71,10 @@ class ParamStore {
     virtual void reduce(Stream stream, int unit) = 0;
     /// After the last micro-batch: every owned gradient is whole, in stream order.
     virtual void finish_gradients(Stream stream) = 0;
-    /// The owned parameters have been written: what was gathered from them is out of date.
-    virtual void weights_changed() = 0;
+    /// Which of the owned parameters have been written.
+    enum class Written : std::uint8_t { trained, all };
+    /// What was gathered from these parameters is out of date.
+    virtual void weights_changed(Written which) = 0;
 
     /// In the order of spec().
     virtual std::span<const OwnedLeaf> owned() const = 0;

@@ -21,7 +21,7 @@ void ReplicatedStore::plan(Arena& arena) {
             Tensor weight, gradient;
             if (storage.present()) {
                 weight = arena.make(MemoryUse::parameters, param_dtype_, storage.shape);
-                if (gradient_dtype_)
+                if (gradient_dtype_ && storage.trained())
                     gradient = arena.make(MemoryUse::gradients, *gradient_dtype_, storage.shape);
             }
             weights_[unit].push_back(weight);
@@ -29,7 +29,9 @@ void ReplicatedStore::plan(Arena& arena) {
             for (const LeafPlacement& leaf : storage.leaves)
                 owned_.push_back(
                     own_leaf(leaf, weight.rows(leaf.storage_row, leaf.rows.count),
-                             gradient ? gradient.rows(leaf.storage_row, leaf.rows.count) : gradient));
+                             gradient && leaf.spec->trained
+                                 ? gradient.rows(leaf.storage_row, leaf.rows.count)
+                                 : Tensor()));
         }
 }
 

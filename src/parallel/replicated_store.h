@@ -20,7 +20,7 @@ class ReplicatedStore final : public ParamStore {
     void gather(Stream, int) override {}
     UnitTensors get(Stream, int unit) override { return weights_[static_cast<std::size_t>(unit)]; }
     void release(Stream, int) override {}
-    void weights_changed() override {}
+    void weights_changed(Written) override {}
 
     void begin_backward(std::span<const int> units, PlaceInStep place) override;
     UnitGradients grad(Stream stream, int unit) override;

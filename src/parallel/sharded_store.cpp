@@ -1,5 +1,7 @@
 #include "parallel/sharded_store.h"
 
+#include <algorithm>
+
 namespace drover {
 namespace {
 
@@ -13,6 +15,25 @@ Shape with_rows(const Shape& shape, std::int64_t rows) {
     for (int i = 1; i < shape.rank(); ++i) result.append(shape[i]);
     return result;
 }
+
+/// Tensors that several units use in turn, by number: each has the size of the largest.
+class SharedTensors {
+  public:
+    Tensor measure(std::size_t index, const Shape& shape) {
+        sizes_.resize(std::max(sizes_.size(), index + 1), 0);
+        sizes_[index] = std::max(sizes_[index], shape.numel());
+        return {};
+    }
+    Tensor make(std::size_t index, Arena& arena, MemoryUse use, DType dtype, const Shape& shape) {
+        tensors_.resize(sizes_.size());
+        if (!tensors_[index]) tensors_[index] = arena.make(use, dtype, {sizes_[index]});
+        return tensors_[index].rows(0, shape.numel()).view(shape);
+    }
+
+  private:
+    std::vector<std::int64_t> sizes_;
+    std::vector<Tensor> tensors_;
+};
 
 }  // namespace
 
@@ -47,48 +68,53 @@ int ShardedStore::turn(int unit) const {
     bug("unknown kind of unit");
 }
 
-void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns,
+void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns, bool gradients,
                               std::vector<Slot>& slots) const {
     slots.clear();
     slots.resize(units_take_turns ? 4 : placement_.size());
-    for (std::size_t unit = 0; unit < placement_.size(); ++unit) {
-        const std::size_t place =
-            units_take_turns ? static_cast<std::size_t>(turn(static_cast<int>(unit))) : unit;
-        Slot& slot = slots[place];
-        if (!slot.storages.empty()) continue;  // a block that shares its slot with an earlier one
-        for (const StoragePlacement& storage : placement_[unit].storages) {
-            slot.storages.push_back(storage.present() ? arena.make(use, dtype, storage.shape) : Tensor());
-            auto& padded = slot.padded.emplace_back();
-            for (const LeafPlacement& leaf : storage.leaves)
-                padded.push_back(
-                    even(leaf) ? Tensor()
-                               : arena.make(MemoryUse::gathered, dtype,
-                                            with_rows(storage.shape, leaf.shard_rows * mesh_.data().size())));
+    // Units may differ in what they have: a slot has room for the largest of each tensor.
+    std::vector<std::vector<SharedTensors>> shared(slots.size());  // [slot][storage]
+    for (const bool measures : {true, false})
+        for (std::size_t unit = 0; unit < placement_.size(); ++unit) {
+            const auto number = static_cast<int>(unit);
+            const auto place = static_cast<std::size_t>(units_take_turns ? turn(number) : number);
+            const std::vector<StoragePlacement>& storages = placement_[unit].storages;
+            shared[place].resize(std::max(shared[place].size(), storages.size()));
+            Buffers buffers;
+            for (std::size_t i = 0; i < storages.size(); ++i) {
+                const StoragePlacement& storage = storages[i];
+                SharedTensors& room = shared[place][i];
+                const auto make = [&](std::size_t index, MemoryUse of, const Shape& shape) {
+                    return measures ? room.measure(index, shape) : room.make(index, arena, of, dtype, shape);
+                };
+                const bool present = gradients ? storage.trained() : storage.present();
+                buffers.storages.push_back(present ? make(0, use, storage.shape) : Tensor());
+                auto& padded = buffers.padded.emplace_back();
+                auto& incoming = buffers.incoming.emplace_back();
+                for (std::size_t j = 0; j < storage.leaves.size(); ++j) {
+                    const LeafPlacement& leaf = storage.leaves[j];
+                    const bool needed = !gradients || leaf.spec->trained;
+                    padded.push_back(needed && !even(leaf)
+                                         ? make(2 * j + 1, MemoryUse::gathered,
+                                                with_rows(storage.shape, leaf.shard_rows * mesh_.data().size()))
+                                         : Tensor());
+                    incoming.push_back(needed && gradients && units_take_turns
+                                           ? make(2 * j + 2, MemoryUse::gathered,
+                                                  with_rows(storage.shape, leaf.shard_rows))
+                                           : Tensor());
+                }
+            }
+            if (!measures) slots[place].of_unit[number] = std::move(buffers);
         }
-    }
 }
 
 void ShardedStore::plan(Arena& arena) {
     plan_slots(arena, gathers_each_use_ ? MemoryUse::gathered : MemoryUse::parameters, param_dtype_,
-               gathers_each_use_, weight_slots_);
+               gathers_each_use_, false, weight_slots_);
     plan_slots(arena, scatters_each_micro_batch_ ? MemoryUse::gathered : MemoryUse::gradients,
-               gradient_dtype_, scatters_each_micro_batch_, gradient_slots_);
-    if (scatters_each_micro_batch_) plan_incoming(arena);
+               gradient_dtype_, scatters_each_micro_batch_, true, gradient_slots_);
     plan_owned(arena);
     scattered_before_.assign(placement_.size(), false);
-}
-
-void ShardedStore::plan_incoming(Arena& arena) {
-    for (std::size_t unit = 0; unit < placement_.size(); ++unit) {
-        Slot& slot = gradient_slots_[static_cast<std::size_t>(gradient_slot(static_cast<int>(unit)))];
-        if (!slot.incoming.empty()) continue;
-        for (const StoragePlacement& storage : placement_[unit].storages) {
-            auto& incoming = slot.incoming.emplace_back();
-            for (const LeafPlacement& leaf : storage.leaves)
-                incoming.push_back(arena.make(MemoryUse::gathered, gradient_dtype_,
-                                              with_rows(storage.shape, leaf.shard_rows)));
-        }
-    }
 }
 
 void ShardedStore::plan_owned(Arena& arena) {
@@ -104,15 +130,17 @@ void ShardedStore::plan_owned(Arena& arena) {
                 const Shape shard = with_rows(storage.shape, leaf.shard_rows);
                 // Where a whole matrix is kept anyway, the owned rows live in it.
                 const auto in_whole = [&](const std::vector<Slot>& slots) {
-                    return leaf_rows(slots[unit].storages[i], leaf).rows(leaf.owned.begin, leaf.owned.count);
+                    const Buffers& whole = slots[unit].of_unit.at(static_cast<int>(unit));
+                    return leaf_rows(whole.storages[i], leaf).rows(leaf.owned.begin, leaf.owned.count);
                 };
                 weights.push_back(gathers_each_use_ ? arena.make(MemoryUse::parameters, param_dtype_, shard)
                                                     : in_whole(weight_slots_));
-                gradients.push_back(scatters_each_micro_batch_ || !even(leaf)
+                gradients.push_back(!leaf.spec->trained ? Tensor()
+                                    : scatters_each_micro_batch_ || !even(leaf)
                                         ? arena.make(MemoryUse::gradients, gradient_dtype_, shard)
                                         : in_whole(gradient_slots_));
                 owned_.push_back(own_leaf(leaf, weights.back().rows(0, leaf.owned.count),
-                                          gradients.back().rows(0, leaf.owned.count)));
+                                          gradients.back().first_rows(leaf.owned.count)));
             }
         }
 }
@@ -132,16 +160,18 @@ void ShardedStore::gather(Stream stream, int unit) {
 void ShardedStore::start_gather(Stream stream, Slot& slot) {
     const auto unit = static_cast<std::size_t>(slot.unit);
     const UnitPlacement& placed = placement_[unit];
+    const Buffers& whole = slot.buffers();
     for (std::size_t i = 0; i < placed.storages.size(); ++i)
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
             const LeafPlacement& leaf = placed.storages[i].leaves[j];
+            if (slot.has_frozen && !leaf.spec->trained) continue;
             const Tensor& shard = weight_shards_[unit][i][j];
             if (even(leaf)) {
                 slot.pending.push_back(
-                    mesh_.data().start_all_gather(stream, shard, leaf_rows(slot.storages[i], leaf)));
+                    mesh_.data().start_all_gather(stream, shard, leaf_rows(whole.storages[i], leaf)));
                 continue;
             }
-            const Tensor& padded = slot.padded[i][j];
+            const Tensor& padded = whole.padded[i][j];
             const Tensor place = padded.rows(mesh_.data().rank() * leaf.shard_rows, leaf.shard_rows);
             backend_.copy(stream, shard.rows(0, leaf.owned.count), place.rows(0, leaf.owned.count));
             slot.pending.push_back(mesh_.data().start_all_gather(stream, place, padded));
@@ -156,10 +186,11 @@ void ShardedStore::finish_gather(Stream stream, Slot& slot) {
     for (std::size_t i = 0; i < placed.storages.size(); ++i)
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
             const LeafPlacement& leaf = placed.storages[i].leaves[j];
-            if (!even(leaf))
-                backend_.copy(stream, slot.padded[i][j].rows(0, leaf.rows.count),
-                              leaf_rows(slot.storages[i], leaf));
+            if (!even(leaf) && (leaf.spec->trained || !slot.has_frozen))
+                backend_.copy(stream, slot.buffers().padded[i][j].rows(0, leaf.rows.count),
+                              leaf_rows(slot.buffers().storages[i], leaf));
         }
+    slot.has_frozen = !gathers_each_use_;
 }
 
 UnitTensors ShardedStore::get(Stream stream, int unit) {
@@ -167,17 +198,18 @@ UnitTensors ShardedStore::get(Stream stream, int unit) {
     Slot& slot = weight_slots_[static_cast<std::size_t>(weight_slot(unit))];
     finish_gather(stream, slot);
     slot.in_use = true;
-    return slot.storages;
+    return slot.buffers().storages;
 }
 
 void ShardedStore::release(Stream, int unit) {
     weight_slots_[static_cast<std::size_t>(weight_slot(unit))].in_use = false;
 }
 
-void ShardedStore::weights_changed() {
+void ShardedStore::weights_changed(Written which) {
     for (Slot& slot : weight_slots_) {
         require(!slot.in_use && slot.pending.empty(), "weights change while they are in use");
         slot.unit = -1;
+        if (which == Written::all) slot.has_frozen = false;
     }
 }
 
@@ -202,7 +234,7 @@ UnitGradients ShardedStore::grad(Stream stream, int unit) {
     const bool accumulate = slot.unit == unit && (slot.in_use || !scatters_each_micro_batch_);
     slot.unit = unit;
     slot.in_use = true;
-    return {.tensors = slot.storages, .accumulate = accumulate};
+    return {.tensors = slot.buffers().storages, .accumulate = accumulate};
 }
 
 void ShardedStore::reduce(Stream stream, int unit) {
@@ -211,7 +243,8 @@ void ShardedStore::reduce(Stream stream, int unit) {
     if (!scatters_each_micro_batch_ && !last_micro_batch_) return;
 
     const UnitPlacement& placed = placement_[static_cast<std::size_t>(unit)];
-    start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placed, slot.storages, slot.pending);
+    start_tensor_parallel_sums(stream, mesh_, tokens_are_split_, placed, slot.buffers().storages,
+                               slot.pending);
     // Copies into padded buffers must see the sums over tp, and so must the scatter.
     if (!all_even(placed))
         for (Pending& sum : slot.pending) sum.wait(stream);
@@ -222,26 +255,28 @@ void ShardedStore::reduce(Stream stream, int unit) {
 bool ShardedStore::all_even(const UnitPlacement& placed) const {
     for (const StoragePlacement& storage : placed.storages)
         for (const LeafPlacement& leaf : storage.leaves)
-            if (!even(leaf)) return false;
+            if (leaf.spec->trained && !even(leaf)) return false;
     return true;
 }
 
 void ShardedStore::start_scatter(Stream stream, Slot& slot, int unit) {
     const UnitPlacement& placed = placement_[static_cast<std::size_t>(unit)];
+    const Buffers& buffers = slot.buffers();
     const bool add = scattered_before_[static_cast<std::size_t>(unit)];
     for (std::size_t i = 0; i < placed.storages.size(); ++i)
         for (std::size_t j = 0; j < placed.storages[i].leaves.size(); ++j) {
             const LeafPlacement& leaf = placed.storages[i].leaves[j];
+            if (!leaf.spec->trained) continue;
             const Tensor& shard = gradient_shards_[static_cast<std::size_t>(unit)][i][j];
-            Tensor whole = leaf_rows(slot.storages[i], leaf);
+            Tensor whole = leaf_rows(buffers.storages[i], leaf);
             if (!even(leaf)) {
-                const Tensor& padded = slot.padded[i][j];
+                const Tensor& padded = buffers.padded[i][j];
                 backend_.copy(stream, whole, padded.rows(0, leaf.rows.count));
                 backend_.run(stream, Fill{padded.rows(leaf.rows.count, padded.size(0) - leaf.rows.count), 0});
                 whole = padded;
             }
             slot.pending.push_back(
-                mesh_.data().start_reduce_scatter(stream, whole, add ? slot.incoming[i][j] : shard));
+                mesh_.data().start_reduce_scatter(stream, whole, add ? buffers.incoming[i][j] : shard));
         }
 }
 
@@ -253,7 +288,8 @@ void ShardedStore::finish_scatter(Stream stream, Slot& slot) {
     if (scattered_before_[unit])
         for (std::size_t i = 0; i < gradient_shards_[unit].size(); ++i)
             for (std::size_t j = 0; j < gradient_shards_[unit][i].size(); ++j)
-                backend_.run(stream, Add{.into = gradient_shards_[unit][i][j], .x = slot.incoming[i][j]});
+                if (gradient_shards_[unit][i][j])
+                    backend_.run(stream, Add{.into = gradient_shards_[unit][i][j], .x = slot.buffers().incoming[i][j]});
     scattered_before_[unit] = true;
 }
 
@@ -263,7 +299,8 @@ void ShardedStore::finish_gradients(Stream stream) {
         std::vector<Pending> pending;
         mesh_.dcn().together(stream, [&] {
             for (const OwnedLeaf& leaf : owned_)
-                pending.push_back(mesh_.dcn().start_all_reduce(stream, leaf.gradient, Reduction::sum));
+                if (leaf.gradient)
+                    pending.push_back(mesh_.dcn().start_all_reduce(stream, leaf.gradient, Reduction::sum));
         });
         for (Pending& sum : pending) sum.wait(stream);
     }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "parallel/param_store.h"
 
 namespace drover {
@@ -23,7 +25,7 @@ class ShardedStore final : public ParamStore {
     void gather(Stream stream, int unit) override;
     UnitTensors get(Stream stream, int unit) override;
     void release(Stream stream, int unit) override;
-    void weights_changed() override;
+    void weights_changed(Written which) override;
 
     void begin_backward(std::span<const int> units, PlaceInStep place) override;
     UnitGradients grad(Stream stream, int unit) override;
@@ -36,13 +38,21 @@ class ShardedStore final : public ParamStore {
     /// [storage][leaf]
     using LeafTensors = std::vector<std::vector<Tensor>>;
 
-    /// A buffer for whole storages that one unit at a time uses.
-    struct Slot {
+    /// Whole storages of one unit.
+    struct Buffers {
         std::vector<Tensor> storages;
         LeafTensors
             padded;  ///< present where rows do not divide evenly: room for equal shards during communication
         LeafTensors incoming;  ///< gradients of a later micro-batch, before they are added to the shards
-        int unit = -1;         ///< whose tensors it holds or receives
+    };
+
+    /// Memory for whole storages that one unit at a time uses.
+    struct Slot {
+        std::map<int, Buffers> of_unit;  ///< the same memory for each of its units
+        int unit = -1;                   ///< whose tensors it holds or receives
+        /// The tensors of that unit.
+        Buffers& buffers() { return of_unit.at(unit); }
+        bool has_frozen = false;  ///< of weights: the frozen leaves are there and need not be gathered again
         bool in_use = false;   ///< got and not yet released; or gradients begun and not yet reduced
         std::vector<Pending> pending;
     };
@@ -51,9 +61,10 @@ class ShardedStore final : public ParamStore {
     int gradient_slot(int unit) const { return scatters_each_micro_batch_ ? turn(unit) : unit; }
     int turn(int unit) const;
 
-    void plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns,
+    /// With `gradients`, for storages and leaves that have some, and for those of later micro-batches if
+    /// units take turns.
+    void plan_slots(Arena& arena, MemoryUse use, DType dtype, bool units_take_turns, bool gradients,
                     std::vector<Slot>& slots) const;
-    void plan_incoming(Arena& arena);
     void plan_owned(Arena& arena);
     void start_gather(Stream stream, Slot& slot);
     void finish_gather(Stream stream, Slot& slot);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/arena.h"
 #include "core/number_text.h"
 
@@ -47,6 +49,11 @@ StoragePlacement place_storage(const StorageSpec& storage, const Mesh& mesh, boo
 }
 
 }  // namespace
+
+bool StoragePlacement::trained() const {
+    return std::any_of(leaves.begin(), leaves.end(),
+                       [](const LeafPlacement& leaf) { return leaf.spec->trained; });
+}
 
 std::string_view name_of(Sharding sharding) {
     switch (sharding) {

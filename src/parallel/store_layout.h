@@ -38,6 +38,8 @@ struct StoragePlacement {
     std::vector<LeafPlacement> leaves;
 
     bool present() const { return !leaves.empty(); }
+    /// Whether it has a gradient.
+    bool trained() const;
 };
 
 struct UnitPlacement {

@@ -1,8 +1,11 @@
 #include "public/trained_weights.h"
 
+#include <algorithm>
+
 #include "core/convert.h"
 #include "core/error.h"
 #include "core/machine_memory.h"
+#include "peft/low_rank_merge.h"
 #include "run/program_processes.h"
 #include "train/engine/train_engine.h"
 #include "train/engine/whole_weights.h"
@@ -10,12 +13,13 @@
 namespace drover::v1 {
 
 TrainedWeights::TrainedWeights(const TrainEngine& engine, Backend& backend, const Mesh& mesh,
-                               ModelConfig config, Json generation)
+                               ModelConfig config, Json generation, Adapters adapters)
     : engine_(&engine),
       backend_(&backend),
       mesh_(&mesh),
       config_(std::move(config)),
       generation_(std::move(generation)),
+      adapters_(std::move(adapters)),
       spread_(!holds_whole_weights(engine)),
       dtype_(engine.saved_dtype()) {
     config_.rows_before_resize = 0;  // any resize of the vocabulary is done
@@ -30,6 +34,21 @@ void TrainedWeights::check_there() const {
 
 std::vector<float> TrainedWeights::whole_leaf(const std::string& name) const {
     check_there();
+    std::vector<float> weight = kept_leaf(name);
+    const auto adapter = std::ranges::find(adapters_.weights, name, &AdaptedWeight::leaf);
+    if (adapter == adapters_.weights.end()) return weight;
+    const std::string module = name.substr(0, name.rfind('.'));
+    const std::vector<float> a = kept_leaf(module + ".lora_A.weight"),
+                             b = kept_leaf(module + ".lora_B.weight"),
+                             magnitude = adapters_.magnitudes ? kept_leaf(module + ".lora_magnitude_vector")
+                                                              : std::vector<float>{};
+    const auto columns = static_cast<std::int64_t>(a.size()) / adapter->rank;
+    merge_low_rank({.a = a, .b = b, .magnitude = magnitude, .rank = adapter->rank, .scale = adapter->scale},
+                   static_cast<std::int64_t>(weight.size()) / columns, columns, weight);
+    return weight;
+}
+
+std::vector<float> TrainedWeights::kept_leaf(const std::string& name) const {
     if (engine_ != nullptr) return read_whole_leaf(*engine_, name, *backend_, *mesh_);
     const Kept& kept = kept_.at(name);
     std::vector<float> part(kept.bytes.size() / size_of(dtype_));
@@ -77,7 +96,8 @@ void TrainedWeights::let_go() {
 
 std::shared_ptr<TrainedWeights> TrainedWeights::of(const TrainingRun& run) {
     return std::make_shared<TrainedWeights>(run.engine(), run.backend(), run.mesh(), run.model().config,
-                                            run.model().generation);
+                                            run.model().generation,
+                                            run.adapters() ? run.adapters()->adapters : Adapters{});
 }
 
 void TrainedWeights::leave_engine(const TrainingRun& run, bool is_used) {

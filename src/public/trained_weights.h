@@ -16,10 +16,10 @@ class TrainedWeights {
   public:
     /// The weights of a prepared run.
     static std::shared_ptr<TrainedWeights> of(const TrainingRun& run);
-    /// Config and generation config are the trained model's. Engine, backend and mesh must live until
-    /// keep_copy() or let_go().
+    /// Config and generation config are the trained model's, `adapters` what was trained if not all of it.
+    /// Engine, backend and mesh must live until keep_copy() or let_go().
     TrainedWeights(const TrainEngine& engine, Backend& backend, const Mesh& mesh, ModelConfig config,
-                   Json generation);
+                   Json generation, Adapters adapters = {});
 
     const ModelConfig& config() const { return config_; }
     const Json& generation() const { return generation_; }
@@ -29,7 +29,7 @@ class TrainedWeights {
     bool are_spread() const { return spread_; }
     /// Error if they were lost with their Trainer.
     void check_there() const;
-    /// A leaf by its published name, in fp32.
+    /// A leaf by its published name, in fp32, with what an adapter changes of it.
     std::vector<float> whole_leaf(const std::string& name) const;
 
     /// Called before the run is destroyed. If the model is still in use, its trained weights are copied to
@@ -50,12 +50,15 @@ class TrainedWeights {
     std::size_t copy_bytes() const;
     void keep_copy();
     void let_go();
+    /// A leaf as it is kept: an adapter's is apart.
+    std::vector<float> kept_leaf(const std::string& name) const;
 
     const TrainEngine* engine_;
     Backend* backend_;
     const Mesh* mesh_;
     ModelConfig config_;
     Json generation_;
+    Adapters adapters_;
     bool spread_;
     DType dtype_;
     std::map<std::string, Kept, std::less<>> kept_;

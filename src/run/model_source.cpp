@@ -7,6 +7,7 @@
 #include "core/python_text.h"
 #include "data/datasets/hub_cache.h"
 #include "model/saved_config.h"
+#include "peft/peft_config.h"
 #include "run/settings/run_settings.h"
 
 namespace drover {
@@ -69,6 +70,17 @@ fs::path tokenizer_path(const ModelSettings& settings, const SettingNames& names
                      "Add --tokenizer_name with a folder, a tokenizer.json or a tokenizer.model.");
 }
 
+void refuse_adapter_folder(const ModelSettings& settings, const SettingNames& names) {
+    const fs::path folder = find_named(settings.model_name_or_path, names.model, settings);
+    if (!is_adapter_folder(folder) || fs::exists(folder / "config.json")) return;
+    const std::string base = PeftConfig::read(folder).base_model;
+    throw Error(fmt::format("{} is {}, which holds adapters{} and no model.", names.model,
+                            settings.model_name_or_path, base.empty() ? "" : " of " + base),
+                fmt::format("To go on training them, name the base model with {} and this folder with "
+                            "--adapter_name_or_path; `drover convert --merge_adapter` makes a model of both.",
+                            names.model));
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> find_tokenizer(const ModelSettings& settings, const SettingNames& names,
@@ -87,6 +99,7 @@ Json find_generation_config(const fs::path& weights, const ModelConfig& config) 
 }
 
 ModelSource find_model_source(const ModelSettings& settings, const SettingNames& names) {
+    if (!settings.model_name_or_path.empty()) refuse_adapter_folder(settings, names);
     ModelSource source{.config = find_config(settings, names)};
     if (!settings.without_tokenizer) source.tokenizer = find_tokenizer(settings, names);
     if (!settings.model_name_or_path.empty())
@@ -119,6 +132,11 @@ void write_model_texts(const std::filesystem::path& folder, const ModelConfig& c
                        const Json& generation, const Tokenizer* tokenizer, const Json& recorded_settings) {
     write_file_atomically(folder / "config.json", config.saved_text(saved_dtype));
     write_file_atomically(folder / "generation_config.json", generation_config_text(generation));
+    write_run_texts(folder, tokenizer, recorded_settings);
+}
+
+void write_run_texts(const std::filesystem::path& folder, const Tokenizer* tokenizer,
+                     const Json& recorded_settings) {
     if (tokenizer != nullptr) save_tokenizer(*tokenizer, folder);
     Json settings = recorded_settings;
     settings.erase("steal_lock");  // meant for one run only; reusing the file must not steal again

@@ -54,4 +54,8 @@ std::filesystem::path find_pretrained(const std::string& name, std::string_view 
 void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,
                        const Json& generation, const Tokenizer* tokenizer, const Json& recorded_settings);
 
+/// The same without the model's: those of adapters, which have no config.
+void write_run_texts(const std::filesystem::path& folder, const Tokenizer* tokenizer,
+                     const Json& recorded_settings);
+
 }  // namespace drover

@@ -6,6 +6,7 @@
 #include "io/staged_folder.h"
 #include "run/settings/run_settings.h"
 #include "train/checkpoint/checkpoint_folders.h"
+#include "train/checkpoint/checkpoint_tensors.h"
 
 namespace drover {
 namespace {
@@ -62,7 +63,8 @@ fs::path named_checkpoint(const fs::path& folder) {
 }  // namespace
 
 bool holds_weights(const fs::path& folder) {
-    return fs::exists(folder / single_weights_file) || fs::exists(folder / weights_index_file);
+    return fs::exists(folder / single_weights_file) || fs::exists(folder / weights_index_file) ||
+           fs::exists(folder / adapter_file);
 }
 
 CheckpointPlace checkpoint_place(const RunSettings& settings) {

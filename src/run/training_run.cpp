@@ -12,6 +12,7 @@
 #include "core/stopwatch.h"
 #include "io/checkpoint_manifest.h"
 #include "model/saved_config.h"
+#include "peft/adapter_weights.h"
 #include "run/engine_settings.h"
 #include "run/lost_updates.h"
 #include "run/model_source.h"
@@ -88,7 +89,13 @@ void TrainingRun::unlock_output_folder() {
 
 void TrainingRun::read() {
     say(settings_.record.listing);
-    together("reading the model", [&] { model_ = find_model_source(settings_.model, settings_.names); });
+    together("reading the model", [&] {
+        model_ = find_model_source(settings_.model, settings_.names);
+        if (settings_.adapters && model_.weights.empty())
+            throw Error("Adapters need the weights of a model, but this one starts from random ones.",
+                        "Name a model with --model_name_or_path, or leave --use_peft out.");
+        find_adapters();
+    });
     explain_failures("reading the data", [&] {
         check_models_alike(processes_, model_);
         if (settings_.do_train || settings_.do_eval)
@@ -99,8 +106,17 @@ void TrainingRun::read() {
 void TrainingRun::take(RunInputs inputs) {
     model_ = std::move(inputs.model);
     tokens_ = std::move(inputs.tokens);
+    together("reading the adapters", [&] { find_adapters(); });
     check_models_alike(processes_, model_);
     check_rows_alike(processes_, tokens_);
+}
+
+void TrainingRun::find_adapters() {
+    if (!settings_.adapters) return;
+    const std::string& named = settings_.model.model_name_or_path;
+    adapters_ = RunAdapters::find(*settings_.adapters, settings_.model, model_.config,
+                                  named.empty() ? model_.weights.string() : named,
+                                  [this](const std::string& line) { messages().warning(line); });
 }
 
 // -------------------------------------------------------------------------------------------------------
@@ -146,6 +162,7 @@ void TrainingRun::make_engine() {
                                                                        : loop.per_device_eval_batch_size);
     engine_options_ = engine_options(settings_, precision_, model_.config, mesh_plan_, backend_->device(),
                                      rows, std::max<std::int64_t>(tokens_.row_length, 1));
+    if (adapters_) engine_options_.model.adapters = adapters_->adapters;
     engine_ = std::make_unique<TrainEngine>(model_.config, engine_options_, *backend_, **mesh_);
     if (mesh_plan_.shape.pp == 1)
         memory_ = {{.device = engine_->memory_plan(), .host = engine_->host_memory_plan()}};
@@ -153,11 +170,7 @@ void TrainingRun::make_engine() {
         memory_ = plan_pipeline_memory(model_.config, engine_options_, *backend_, **mesh_);
     if (settings_.samples && settings_.do_eval) plan_samples();
     engine_model_ = std::make_unique<EngineModel>(
-        *engine_, model_.config, *backend_, **mesh_,
-        [this](const fs::path& folder) {
-            write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
-                              model_.tokenizer.get(), settings_.record.values);
-        },
+        *engine_, model_.config, *backend_, **mesh_, [this](const fs::path& folder) { write_texts(folder); },
         CheckpointOptions{.with_optimizer = !settings_.checkpoints.save_only_model,
                           .buffer_bytes = limits().checkpoint_buffer(*engine_),
                           .facts = facts(),
@@ -174,6 +187,15 @@ void TrainingRun::plan_samples() {
     if (!processes_.is_first()) return;  // the first process generates for all
     samples_->plan(precision_.parameters, *backend_);
     memory_.front().device += samples_->memory_plan();
+}
+
+/// The files that accompany saved weights. Adapters have no config of the model.
+void TrainingRun::write_texts(const fs::path& folder) const {
+    if (!adapters_)
+        return write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
+                                 model_.tokenizer.get(), settings_.record.values);
+    adapters_->write_texts(folder);
+    write_run_texts(folder, model_.tokenizer.get(), settings_.record.values);
 }
 
 /// What turns checkpoints into those of neuronx-distributed, if they are asked for.
@@ -290,10 +312,16 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
         if (samples_ && samples_->generates()) samples_->allocate();
     });
     const Stopwatch preparation;
-    if (in_memory && !resume_point_)
-        engine_->take_weights(in_memory, settings_.loop.seed);
-    else
-        processes_.group.together([&] { prepare_weights(); });
+    const bool takes_model = in_memory && (!resume_point_ || adapters_);
+    if (takes_model) engine_->take_weights(in_memory, settings_.loop.seed);
+    processes_.group.together([&] {
+        if (adapters_) {
+            if (!takes_model) load_model();
+            prepare_adapters();
+        } else if (!takes_model) {
+            prepare_weights();
+        }
+    });
     align_config();
     callbacks_.emplace(WatchedRun{
         .settings = settings_,
@@ -329,7 +357,14 @@ void TrainingRun::prepare_weights() {
         engine_model_->load(trained_model());
     } else if (resume_point_) {
         resume();
-    } else if (model_.weights.empty()) {
+    } else {
+        load_model();
+    }
+}
+
+/// The weights that a run starts from.
+void TrainingRun::load_model() {
+    if (model_.weights.empty()) {
         say(fmt::format("Training new model from scratch - Total size={:.2f}M params",
                         static_cast<double>(parameters().total) / (1 << 20)));
         engine_->initialize_weights(model_.seed.value_or(settings_.loop.seed));
@@ -339,6 +374,15 @@ void TrainingRun::prepare_weights() {
         const LoadReport report = engine_->load_weights(model_.weights, settings_.loop.seed);
         if (const std::string text = report.text(); !text.empty()) messages().warning(text);
     }
+}
+
+/// The model's own weights are there.
+void TrainingRun::prepare_adapters() {
+    if (complete_ || resume_point_) return prepare_weights();
+    if (adapters_->start.empty()) return engine_->initialize_adapters(settings_.loop.seed);
+    const AdapterWeights start(adapters_->start, model_.config);
+    engine_->load_adapters([&](const LeafSpec& leaf) { return start.find(leaf.name); });
+    say(fmt::format("Going on from the adapters in {}.", adapters_->start.string()));
 }
 
 /// Takes the weights that `read` returns for the leaves of which this process keeps a part.
@@ -371,6 +415,10 @@ void TrainingRun::resume_prepared() {
 }
 
 void TrainingRun::resume() {
+    if (adapters_)
+        adapters_->check_same(*resume_point_, model_.config);
+    else
+        refuse_adapters_of(*resume_point_);
     if (is_nxd_checkpoint(*resume_point_)) {
         resume_nxd();
     } else {
@@ -401,7 +449,7 @@ void TrainingRun::align_config() {
     const std::optional<TokenId> pad = tokens_.pad_id ? tokens_.pad_id : tokenizer.pad();
     const std::vector<std::string> aligned = align_special_tokens(
         {.bos = tokenizer.bos(), .eos = tokenizer.eos(), .pad = pad}, model_.config, model_.generation);
-    if (!aligned.empty())
+    if (!aligned.empty() && !adapters_)
         messages().warning(
             fmt::format("The tokenizer's {} {} from the model's config; the saved config and generation "
                         "config have the tokenizer's.",

@@ -9,6 +9,7 @@
 #include "run/output_folder.h"
 #include "run/pipeline_report.h"
 #include "run/process_limits.h"
+#include "run/run_adapters.h"
 #include "run/run_callbacks.h"
 #include "run/run_data.h"
 #include "run/run_log.h"
@@ -98,6 +99,8 @@ class TrainingRun {
     const Processes& processes() const { return processes_; }
     const Messages& messages() const { return log_->messages(); }
     const ModelSource& model() const { return model_; }
+    /// Those that are trained instead of the model's weights, if any.
+    const std::optional<RunAdapters>& adapters() const { return adapters_; }
     const TrainEngine& engine() const { return *engine_; }
     EngineModel& engine_model() { return *engine_model_; }
     Backend& backend() const { return *backend_; }
@@ -117,7 +120,11 @@ class TrainingRun {
     /// A training batch that does not fit becomes the largest that does. Collective.
     void fit_batch();
     void describe_steps() const;
+    void find_adapters();
     void prepare_weights();
+    void load_model();
+    void prepare_adapters();
+    void write_texts(const std::filesystem::path& folder) const;
     void take_kept_leaves(const ReadWeight& read);
     void load_shards();
     CheckpointOptions::Rewrite rewriting() const;
@@ -156,6 +163,7 @@ class TrainingRun {
     bool complete_ = false;
 
     ModelSource model_;
+    std::optional<RunAdapters> adapters_;
     TokenSource tokens_;
 
     MeshPlan mesh_plan_;

@@ -35,6 +35,7 @@ void TrainingRun::describe() const {
         say(fmt::format("{}; {} parameters ({} active); {}", backend_->description(),
                         with_thousands(parameters().total), with_thousands(parameters().active),
                         precision_text(precision_)));
+        if (adapters_) say(adapters_->text(model_.config));
         describe_mesh();
         describe_memory();
         if (backend_->reserved_bytes() > 0)
@@ -192,14 +193,15 @@ void TrainingRun::say_where_files_are() const {
 void TrainingRun::write_card(const TrainerState& state) const {
     std::vector<std::string> datasets;
     for (const NamedDataset& dataset : settings_.data.datasets) datasets.push_back(dataset.name);
-    const std::string card =
-        model_card({.name = settings_.loop.output_dir.filename().string(),
-                    .base_model = settings_.model.model_name_or_path,
-                    .datasets = datasets,
-                    .drover_version = DROVER_VERSION,
-                    .optimizer = settings_.optimizer.name,
-                    .precision = precision_.parameters == DType::f32 ? "" : precision_text(precision_)},
-                   settings_.loop, state);
+    const std::string card = model_card(
+        {.name = settings_.loop.output_dir.filename().string(),
+         .base_model = adapters_ ? adapters_->config.base_model : settings_.model.model_name_or_path,
+         .datasets = datasets,
+         .drover_version = DROVER_VERSION,
+         .optimizer = settings_.optimizer.name,
+         .precision = precision_.parameters == DType::f32 ? "" : precision_text(precision_),
+         .peft_version = adapters_ ? std::string(peft_version) : ""},
+        settings_.loop, state);
     fs::create_directories(settings_.loop.output_dir);
     write_file_atomically(settings_.loop.output_dir / card_file, card);
 }

@@ -36,6 +36,8 @@ TEST(ArgumentBounds, ThereIsAtLeastOneOfWhatIsCounted) {
                              "ddp_timeout",
                              "ddp_bucket_cap_mb",
                              "early_stopping_patience",
+                             "lora_r",
+                             "lora_alpha",
                              "profile_duration_ms",
                              "torch_empty_cache_steps"})
         expect_bound(name, "1", "0");
@@ -58,8 +60,8 @@ TEST(ArgumentBounds, RatesAndSeedsAreNotNegative) {
 }
 
 TEST(ArgumentBounds, SharesAreAtMostOne) {
-    for (const char* name :
-         {"warmup_ratio", "adam_beta1", "adam_beta2", "label_smoothing_factor", "memory_fraction"})
+    for (const char* name : {"warmup_ratio", "adam_beta1", "adam_beta2", "label_smoothing_factor",
+                             "memory_fraction", "lora_dropout"})
         expect_bound(name, "1", "1.5");
 }
 

@@ -59,7 +59,16 @@ TEST(Combinations, AreRefusedWithASentence) {
              Refused{"--accelerator_config {\"gradient_accumulation_kwargs\":{\"num_steps\":2}}",
                      "num_steps"},
              Refused{"--warmup_steps -1", "--warmup_steps is -1"},
-             Refused{"--peft_lora", "low-rank adapters"},
+             Refused{"--load_in_4bit", "weights in 4 bits"},
+             Refused{"--load_in_8bit", "weights in 8 bits"},
+             Refused{"--peft_lora --use_peft no", "--peft_lora and --use_peft no contradict"},
+             Refused{"--adapter_name_or_path a --no_use_peft", "contradict each other"},
+             Refused{"--use_peft --lora_task_type SEQ_CLS", "--lora_task_type is SEQ_CLS"},
+             Refused{"--use_peft --lora_dropout 1", "--lora_dropout is 1"},
+             Refused{"--use_peft --num_layer 1", "--num_layer makes another model"},
+             Refused{"--adapter_name_or_path a --peft_lora", "Keep one of them"},
+             Refused{"--adapter_name_or_path a --lora_r 4 --use_dora",
+                     "--lora_r, --use_dora describe new adapters"},
              Refused{"--num_layer 0", "--num_layer is 0"},
              Refused{"--hidden_size -2", "--hidden_size is -2"},
              Refused{"--recompute_blocks 2", "nothing is recomputed"},
@@ -226,7 +235,22 @@ TEST(Implications, RecomputeOfTheFirstBlocksGoesWithEveryNameOfIt) {
          {"--recompute selective --recompute_blocks 3", "--gradient_checkpointing --gc_cnt 3",
           "--use_selective_checkpoint 1 --recompute-blocks 3"})
         EXPECT_EQ(parse_line(plain_run + flags).arguments.optional_integer("recompute_blocks"), 3) << flags;
-    EXPECT_NO_THROW(parse_line(plain_run + "--peft_lora no"));
+}
+
+TEST(Implications, OfAdapters) {
+    const Arguments plain = parse_line(plain_run + "--peft_lora no").arguments;
+    EXPECT_FALSE(plain.flag("use_peft"));
+    const Arguments short_form = parse_line(plain_run + "--peft_lora --lora_alpha 4").arguments;
+    EXPECT_TRUE(short_form.flag("use_peft"));
+    EXPECT_EQ(short_form.integer("lora_r"), 8);
+    EXPECT_EQ(short_form.integer("lora_alpha"), 4);
+    EXPECT_EQ(short_form.number("lora_dropout"), 0);
+    EXPECT_TRUE(parse_line(plain_run + "--adapter_name_or_path a").arguments.flag("use_peft"));
+    // A saved file of arguments gives every flag, most at their defaults.
+    EXPECT_NO_THROW(parse_line(plain_run + "--adapter_name_or_path a --lora_r 16 --no_use_dora"));
+    EXPECT_TRUE(has_line(parse_line(plain_run + "--lora_r 4 --use_rslora").arguments,
+                         "--lora_r, --use_rslora: without --use_peft they have no effect"));
+    EXPECT_FALSE(has_line(parse_line(plain_run + "--lora_r 16").arguments, "without --use_peft"));
 }
 
 TEST(GlobalBatch, OnlyWithTheSingleProgramView) {

@@ -45,7 +45,9 @@ TEST(StatisticsGroups, FollowTheSpecs) {
         {.name = "c", .shape = {1, 6}, .statistics_group = "pair"}};
     std::vector<OwnedLeaf> owned;
     for (const LeafSpec& spec : specs) owned.push_back({.spec = &spec, .param = {}, .gradient = {}});
-    const StatisticsGroups groups(owned);
+    std::vector<const OwnedLeaf*> updated;
+    for (const OwnedLeaf& leaf : owned) updated.push_back(&leaf);
+    const StatisticsGroups groups(updated);
 
     ASSERT_EQ(groups.matrices.size(), 5u);  // a, 0, 1, b and c, pair
     EXPECT_EQ(groups.leaves[1].matrix, StatisticsGroups::no_matrix);

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "backend/backend.h"
+#include "core/counter_rng.h"
 #include "data/sampling/replica_part.h"
 #include "support/golden.h"
 #include "train/engine/train_engine.h"
@@ -93,6 +94,18 @@ void evaluate_on_mesh(TrainEngine& engine, const Batch& batch, const Mesh& mesh,
     sum_over(mesh.replicas(), backend, sums);
     run.evaluated_loss = sums[0] + result.balance_loss;
     run.correct = sums[1];
+}
+
+/// Values that are the same on every mesh. B is not zero, as it is at the start of a run: the first gradients
+/// of A would be tiny, and AdamW would show their rounding.
+void set_adapters(TrainEngine& engine) {
+    std::vector<float> leaf_values;
+    engine.load_adapters([&](const LeafSpec& leaf) {
+        leaf_values.resize(static_cast<std::size_t>(leaf.shape.numel()));
+        const bool is_length = leaf.shape.rank() == 1 && leaf.is_adapter();
+        CounterRng(1, 0).fill_normal(leaf_hash(leaf.name), 0, leaf_values, is_length ? 1.0f : 0.0f, 0.1f);
+        return Tensor::of(leaf_values.data(), leaf.shape);
+    });
 }
 
 }  // namespace
@@ -265,7 +278,8 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
                    .row_length = row_length,
                    .label_smoothing = model.label_smoothing,
                    .neftune_alpha = model.neftune_alpha,
-                   .gather_ahead = {mesh_case.gathers_ahead, mesh_case.gathers_ahead}},
+                   .gather_ahead = {mesh_case.gathers_ahead, mesh_case.gathers_ahead},
+                   .adapters = model.adapters},
          .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
          .max_gradient_norm = 1.0,
          .compat = model.compat,
@@ -280,6 +294,7 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
         backend == nullptr ? *own_backend : *backend, mesh);
     engine.allocate();
     engine.initialize_weights(42);
+    if (model.adapters.any()) set_adapters(engine);
     MeshRun run;
     const auto before = whole_leaves(engine.model_spec(), engine.store(), mesh, backend);
     const auto batch = [&](int number, std::int64_t rows) {

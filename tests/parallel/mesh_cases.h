@@ -6,6 +6,7 @@
 #include "core/batch.h"
 #include "core/hf_compat.h"
 #include "core/precision.h"
+#include "model/adapters.h"
 #include "model/config.h"
 #include "model/recompute.h"
 #include "parallel/mesh.h"
@@ -21,6 +22,7 @@ struct MeshModel {
     double label_smoothing = 0;
     double neftune_alpha = 0;
     HfCompat compat{};
+    Adapters adapters{};
 };
 
 /// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose sizes never

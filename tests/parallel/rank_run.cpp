@@ -41,7 +41,8 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
         TrainEngineOptions{.model = {.precision = precision,
                                      .recompute = {.kind = mesh_case.recompute},
                                      .rows = settings_.per_device_train_batch_size,
-                                     .row_length = rank_row_length},
+                                     .row_length = rank_row_length,
+                                     .adapters = model.adapters},
                            .optimizer = OptimizerSettings::named(mesh_case.optimizer, 0.1),
                            .sharding = mesh_case.sharding,
                            .pipeline = {.schedule = mesh_case.schedule,
@@ -51,6 +52,7 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
         *backend_, mesh);
     engine_->allocate();
     engine_->initialize_weights(42);
+    if (model.adapters.any()) engine_->initialize_adapters(42);
     constexpr std::uint64_t several_files = 20'000;
     model_ = std::make_unique<EngineModel>(*engine_, model.config, *backend_, mesh, EngineModel::AfterSave(),
                                            CheckpointOptions{.max_shard_bytes = several_files});

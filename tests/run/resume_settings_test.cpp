@@ -55,7 +55,11 @@ const std::map<std::string, std::string>& not_compared() {
         excuse("equal numbers",
                {"gmm", "gmm_stack", "recompute", "recompute_blocks", "gradient_checkpointing",
                 "spmd_grad_chkpt", "use_selective_checkpoint", "threads"});
-        excuse("refused", {"peft_lora"});
+        excuse("refused", {"load_in_4bit", "load_in_8bit"});
+        excuse("others than the checkpoint's are refused (RunAdapters::check_same)",
+               {"use_peft", "peft_lora", "adapter_name_or_path", "lora_r", "lora_alpha", "lora_dropout",
+                "lora_target_modules", "lora_target_parameters", "lora_modules_to_save", "lora_task_type",
+                "use_rslora", "use_dora"});
         excuse("other devices and meshes differ by rounding, as docs/checkpoints.md says",
                {"device", "use_cpu", "fsdp", "fsdp_config", "fsdp_min_num_params",
                 "fsdp_transformer_layer_cls_to_wrap", "virtual_pipeline_size", "pipeline_schedule",

@@ -23,6 +23,14 @@ OperationCost Cast::cost() const {
     return memory_bound("cast", {from}, {to});
 }
 
+void Scale::check(const Operands& operands) const {
+    operands.ranked("x", x, any_precision, 2);
+}
+
+OperationCost Scale::cost() const {
+    return memory_bound("scale", {x}, {x});
+}
+
 void Add::check(const Operands& operands) const {
     operands.typed("into", into, any_precision);
     operands.shaped("x", x, any_precision, into.shape());

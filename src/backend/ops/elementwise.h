@@ -24,6 +24,15 @@ struct Cast {
     OperationCost cost() const;
 };
 
+/// x *= factor in fp32, rounded once. A matrix, whose rows may be strided.
+struct Scale {
+    Tensor x;  ///< [N,C]
+    float factor = 1;
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
+};
+
 /// into += x, summed in fp32 and rounded to into's dtype. Both packed.
 struct Add {
     Tensor into;

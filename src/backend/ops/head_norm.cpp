@@ -33,7 +33,7 @@ void HeadNormBackward::check(const Operands& operands) const {
     check_heads(operands, "dy", dy, weight);
     operands.shaped("x", x, {dy.dtype()}, dy.shape());
     operands.shaped("dx", dx, {dy.dtype()}, dy.shape());
-    operands.shaped("dweight", dweight, operands.activations(), weight.shape());
+    operands.optional("dweight", dweight, operands.activations(), weight.shape());
 }
 
 OperationCost HeadNormBackward::cost() const {

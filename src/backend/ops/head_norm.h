@@ -27,7 +27,7 @@ struct HeadNormBackward {
     Tensor x;        ///< [N,heads,D], dtype of dy, may be strided: what the forward normalised
     Tensor weight;   ///< [D], dtype of dy or f32
     Tensor dx;       ///< [N,heads,D], dtype of dy, may be strided; may be dy itself
-    Tensor dweight;  ///< [D], f32 or bf16 (on a GPU also f16); summed in fp32 and rounded once
+    Tensor dweight{};  ///< [D], f32 or bf16 (on a GPU also f16), optional; summed in fp32 and rounded once
     float eps = 0;
     bool accumulate = false;
 

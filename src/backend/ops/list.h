@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/ops/adapters.h"
 #include "backend/ops/attention.h"
 #include "backend/ops/cross_entropy.h"
 #include "backend/ops/elementwise.h"
@@ -48,6 +49,11 @@
     operation(tokens_to_rows, TokensToRows)                           \
     operation(rows_to_tokens, RowsToTokens)                           \
     operation(weight_rows, WeightRows)                                \
+    operation(drop_elements, DropElements)                            \
+    operation(adapted_squares, AdaptedSquares)                        \
+    operation(magnitude_factors, MagnitudeFactors)                    \
+    operation(scale_columns, ScaleColumns)                            \
+    operation(magnitude_gradient, MagnitudeGradient)                  \
     operation(sum_of_squares, SumOfSquares)                           \
     operation(clip_factor, ClipFactor)                                \
     operation(adamw, AdamW)                                           \
@@ -60,6 +66,7 @@
     operation(adafactor_update, AdafactorUpdate)                      \
     operation(fill, Fill)                                             \
     operation(cast, Cast)                                             \
+    operation(scale, Scale)                                           \
     operation(add, Add)                                               \
     operation(sum, Sum)
 

@@ -28,7 +28,7 @@ void RmsNormBackward::check(const Operands& operands) const {
     operands.shaped("rstd", rstd, {f32}, {shape[0]});
     operands.optional("dresidual_out", dresidual_out, {residual_out.dtype()}, shape);
     operands.shaped("dresidual", dresidual, {residual_out.dtype()}, shape);
-    operands.shaped("dweight", dweight, operands.activations(), {shape[1]});
+    operands.optional("dweight", dweight, operands.activations(), {shape[1]});
     operands.optional("y", y, {dtype}, shape);
 }
 

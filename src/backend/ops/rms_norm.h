@@ -32,7 +32,7 @@ struct RmsNormBackward {
     Tensor rstd;             ///< [N] f32
     Tensor dresidual_out{};  ///< [N,H], optional: gradient that arrives through the residual stream
     Tensor dresidual;        ///< [N,H], dtype of residual_out; may alias dresidual_out
-    Tensor dweight;          ///< [H], f32 or bf16; summed in fp32 and rounded once
+    Tensor dweight{};        ///< [H], f32 or bf16, optional; summed in fp32 and rounded once
     Tensor y{};              ///< [N,H], dtype of dy, optional: the forward's result, recomputed
     bool accumulate = false;
 

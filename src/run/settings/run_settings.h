@@ -44,6 +44,21 @@ struct ModelSettings {
     std::optional<double> balance_coefficient{};  ///< its weight; absent: the config's
 };
 
+/// Low-rank adapters (LoRA) that are trained instead of the model's weights.
+struct LoraSettings {
+    /// Folder or Hub name of adapters that are trained further, and whose configuration says the rest; empty:
+    /// new ones.
+    std::string path{};
+    std::int64_t rank = 16;
+    std::int64_t alpha = 32;
+    double dropout = 0.05;
+    std::vector<std::string> target_modules{};  ///< empty: PEFT's for the model's type
+    std::vector<std::string> target_parameters{};
+    std::vector<std::string> modules_to_save{};
+    bool rank_stabilized = false;
+    bool magnitudes = false;  ///< DoRA
+};
+
 /// How a step is computed, apart from precision and mesh.
 struct StepSettings {
     RecomputePolicy recompute{};
@@ -212,6 +227,7 @@ struct RunSettings {
     bool dry_run = false;
 
     ModelSettings model{};
+    std::optional<LoraSettings> adapters{};  ///< absent: all weights are trained
     DataSettings data{};
     TrainerSettings loop{};
     OptimizerSettings optimizer{};

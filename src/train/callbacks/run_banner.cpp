@@ -26,7 +26,7 @@ std::string training_banner(const TrainerView& view) {
         with_thousands(plan.examples), with_thousands(plan.epochs), with_thousands(plan.updates_per_epoch),
         with_thousands(view.settings.per_device_train_batch_size), with_thousands(plan.total_batch_size),
         view.settings.gradient_accumulation_steps, with_thousands(plan.max_steps),
-        with_thousands(view.parameters.total));
+        with_thousands(view.parameters.trained.value_or(view.parameters.total)));
 }
 
 std::string evaluation_banner(const TrainerView& view, std::int64_t samples) {

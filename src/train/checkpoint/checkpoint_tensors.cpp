@@ -50,6 +50,21 @@ void add_model_tensors(TensorFiles& files, const SavedTensors& saved, std::uint6
     }
 }
 
+void add_adapter_tensors(TensorFiles& files, const SavedTensors& saved) {
+    const auto name_of = [](const LeafSpec& leaf) { return std::string(adapter_prefix) + leaf.name; };
+    std::vector<TensorFiles::Item> items;
+    saved.model.for_each_leaf([&](const LeafSpec& leaf) {
+        if (leaf.trained) items.push_back({name_of(leaf), saved.dtype, sizes_of(leaf.shape)});
+    });
+    files.add_file(adapter_file, std::move(items));
+    for (std::size_t i = 0; i < saved.store.owned().size(); ++i) {
+        const OwnedLeaf& leaf = saved.store.owned()[i];
+        const Tensor master = saved.optimizer.master(i);
+        if (leaf.spec->trained)
+            add_owned_part(files, name_of(*leaf.spec), leaf, master ? master : leaf.param);
+    }
+}
+
 std::vector<TensorFiles::Item> saved_items(const std::vector<OptimizerState>& states) {
     std::vector<TensorFiles::Item> items;
     for (const OptimizerState& state : states)

@@ -23,6 +23,13 @@ inline constexpr const char* optimizer_file = "optimizer.safetensors";
 /// copies, one of them writes.
 void add_model_tensors(TensorFiles& files, const SavedTensors& saved, std::uint64_t max_shard_bytes);
 
+inline constexpr const char* adapter_file = "adapter_model.safetensors";
+/// Before a leaf's name there, as PEFT names its modules.
+inline constexpr std::string_view adapter_prefix = "base_model.model.";
+
+/// adapter_model.safetensors: the leaves that are trained, in the model's order.
+void add_adapter_tensors(TensorFiles& files, const SavedTensors& saved);
+
 /// optimizer.safetensors: the optimizer's state as global tensors, "exp_avg/<leaf>", in its in-memory dtypes.
 /// Master copies are in the weights' file. `items` are those of the whole model.
 void add_optimizer_tensors(TensorFiles& files, const SavedTensors& saved,

@@ -89,10 +89,14 @@ std::string markdown_table(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::string front_matter(const ModelCardFacts& facts, const Json& evaluation) {
-    std::string text = "---\nlibrary_name: transformers\n";
+    const bool is_adapter = !facts.peft_version.empty();
+    std::string text = fmt::format("---\nlibrary_name: {}\n", is_adapter ? "peft" : "transformers");
     if (!facts.license.empty()) text += "license: " + facts.license + "\n";
     if (!facts.base_model.empty()) text += "base_model: " + facts.base_model + "\n";
-    text += "tags:\n- generated_from_trainer\n";
+    if (is_adapter)
+        text += fmt::format("tags:\n- base_model:adapter:{}\n- lora\n- transformers\n", facts.base_model);
+    else
+        text += "tags:\n- generated_from_trainer\n";
     if (!facts.datasets.empty()) text += fmt::format("datasets:\n- {}\n", fmt::join(facts.datasets, "\n- "));
     const bool has_accuracy = evaluation.is_object() && evaluation.contains("eval_accuracy");
     if (has_accuracy) text += "metrics:\n- accuracy\n";
@@ -106,6 +110,7 @@ std::string front_matter(const ModelCardFacts& facts, const Json& evaluation) {
             fmt::join(facts.datasets, ", "), python_float(evaluation.at("eval_accuracy").get<double>()));
     else
         text += "  results: []\n";
+    if (is_adapter) text += "pipeline_tag: text-generation\n";
     return text + "---\n";
 }
 
@@ -147,9 +152,10 @@ std::string model_card(const ModelCardFacts& facts, const TrainerSettings& setti
                        const TrainerState& state) {
     const Json evaluation = last_evaluation(state);
     std::string text = front_matter(facts, evaluation);
-    const std::string origin = facts.base_model.empty()
-                                   ? "trained this model from random weights"
-                                   : "trained " + facts.base_model + " further to make this model";
+    const std::string origin =
+        !facts.peft_version.empty() ? "trained low-rank adapters of " + facts.base_model
+        : facts.base_model.empty()  ? "trained this model from random weights"
+                                    : "trained " + facts.base_model + " further to make this model";
     const std::string data = facts.datasets.empty()
                                  ? "texts that have no name on the hub"
                                  : fmt::format("the dataset{} {}", facts.datasets.size() == 1 ? "" : "s",
@@ -166,7 +172,9 @@ std::string model_card(const ModelCardFacts& facts, const TrainerSettings& setti
     text += "\n## Training procedure\n\n### Training hyperparameters\n\n" + hyperparameters(facts, settings);
     const auto rows = evaluation_rows(state);
     if (!rows.empty()) text += "\n### Training results\n\n" + markdown_table(rows);
-    text += fmt::format("\n### Framework versions\n\n- Drover {}\n", facts.drover_version);
+    text += "\n### Framework versions\n\n";
+    if (!facts.peft_version.empty()) text += fmt::format("- PEFT {}\n", facts.peft_version);
+    text += fmt::format("- Drover {}\n", facts.drover_version);
     return text;
 }
 

@@ -17,8 +17,9 @@ struct ModelCardFacts {
     std::vector<std::string> datasets{};  ///< empty: a text file of the user's
     std::string license{};                ///< empty: unknown
     std::string drover_version{};
-    std::string optimizer{};  ///< one line: name and settings
-    std::string precision{};  ///< empty: fp32
+    std::string optimizer{};     ///< one line: name and settings
+    std::string precision{};     ///< empty: fp32
+    std::string peft_version{};  ///< of adapters, in whose form the card then is; empty: a whole model
 };
 
 /// README.md with the same structure as Hugging Face's: front matter for the hub, origin, results,

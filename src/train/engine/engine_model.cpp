@@ -55,7 +55,13 @@ EngineModel::EngineModel(TrainEngine& engine, const ModelConfig& config, Backend
       after_save_(std::move(after_save)),
       checkpoints_(checkpoints),
       parameters_(count_parameters(config)),
-      writer_(backend, mesh, checkpoints.buffer_bytes) {}
+      writer_(backend, mesh, checkpoints.buffer_bytes) {
+    if (!engine.has_adapters()) return;
+    parameters_.trained = 0;
+    engine.model_spec().for_each_leaf([&](const LeafSpec& leaf) {
+        if (leaf.trained) *parameters_.trained += leaf.shape.numel();
+    });
+}
 
 UpdateResult EngineModel::update(std::span<const Batch> micro_batches, double learning_rate) {
     return engine_.step(micro_batches, learning_rate);

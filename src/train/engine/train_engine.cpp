@@ -48,11 +48,22 @@ ModelConfig trained_config(ModelConfig config, const TrainEngineOptions& options
     return config;
 }
 
-Stage planned_stage(const ModelConfig& config, const TrainEngineOptions& options, const Mesh& mesh,
-                    const PipelinePlan& plan) {
+/// Adapters are trained as PEFT trains them, whatever the precision of the model's own weights: fp32, with
+/// fp32 gradients and moments.
+TrainEngineOptions with_adapter_precision(TrainEngineOptions options) {
+    Precision& precision = options.model.precision;
+    if (options.model.adapters.any() && !options.evaluation_only) {
+        precision.gradients = precision.moments = DType::f32;
+        precision.master = precision.parameters != DType::f32;
+    }
+    return options;
+}
+
+Stage planned_stage(const ModelConfig& config, const TrainEngineOptions& options, const ParamSpec& model,
+                    const Mesh& mesh, const PipelinePlan& plan) {
     const std::vector<ModelChunk> stages =
         cut_into_stages(config, plan.ranks() * plan.chunks(), options.pipeline.cuts);
-    Stage stage = make_stage(config, options.compat, stages, plan.ranks(), mesh.place().pp);
+    Stage stage = make_stage(config, model, stages, plan.ranks(), mesh.place().pp);
     for (std::size_t i = 0; i < stage.chunks.size(); ++i)
         stage.chunks[i].slots = plan.slots(static_cast<int>(i));
     return stage;
@@ -85,22 +96,22 @@ bool takes_means_of_batches(const TrainEngineOptions& options) {
 
 TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& options, Backend& backend,
                          const Mesh& mesh)
-    : options_(options),
+    : options_(with_adapter_precision(options)),
       config_(trained_config(config, options, backend.device())),
       backend_(backend),
       stream_(backend.main_stream()),
       mesh_(mesh),
       parallel_(mesh.tp(), options.sequence_parallel),
-      model_spec_(make_param_spec(config_, options.compat)),
+      model_spec_(make_param_spec(config_, options.compat, options.model.adapters)),
       pipeline_(planned_pipeline(options), mesh.shape().pp, mesh.place().pp,
                 why_weights_cannot_wait(options, mesh.data().size()).empty()),
-      stage_(planned_stage(config_, options, mesh, pipeline_)),
+      stage_(planned_stage(config_, options, model_spec_, mesh, pipeline_)),
       store_(make_param_store(
-          stage_.spec, options.sharding, mesh, parallel_.splits_tokens(), options.model.precision.parameters,
-          options.evaluation_only ? std::nullopt : std::optional(options.model.precision.gradients),
+          stage_.spec, options.sharding, mesh, parallel_.splits_tokens(), options_.model.precision.parameters,
+          options.evaluation_only ? std::nullopt : std::optional(options_.model.precision.gradients),
           backend)),
-      optimizer_(make_optimizer(options.optimizer, options.model.precision, mesh)),
-      model_(config_, planned_model(options.model, pipeline_), stage_, backend, *store_, parallel_,
+      optimizer_(make_optimizer(options.optimizer, options_.model.precision, mesh)),
+      model_(config_, planned_model(options_.model, pipeline_), stage_, backend, *store_, parallel_,
              mesh.replicas()),
       executor_(model_, pipeline_, backend, mesh),
       readback_(backend),
@@ -235,7 +246,7 @@ void TrainEngine::add_up_tied_gradients() {
     if (!config_.tie_word_embeddings || mesh_.pp_ends().size() == 1) return;
     const std::string& name = model_spec_.units[UnitIndex::embedding].storages[0].leaves[0].name;
     for (const OwnedLeaf& leaf : store_->owned())
-        if (leaf.spec->name == name && leaf.gradient.numel() > 0)
+        if (leaf.spec->name == name && leaf.gradient && leaf.gradient.numel() > 0)
             mesh_.pp_ends().all_reduce(stream_, leaf.gradient, Reduction::sum);
 }
 
@@ -314,7 +325,7 @@ UpdateResult TrainEngine::step(std::span<const Batch> micro_batches, double lear
     // The device itself skips the update when a number is not finite, so it has work while the host reads
     // loss and norm.
     optimizer_->update(backend_, stream_, scalars_);
-    store_->weights_changed();
+    store_->weights_changed(ParamStore::Written::trained);
 
     UpdateResult result = read_gradients();
     // Loss and norm are those of all ranks, so every rank decides alike.
@@ -330,7 +341,7 @@ UpdateResult TrainEngine::step(std::span<const Batch> micro_batches, double lear
         }
         backend_.run(stream_, Fill{.x = scalars_.rows(StepScalar::skips, 1), .value = 0});
         optimizer_->update(backend_, stream_, scalars_);
-        store_->weights_changed();
+        store_->weights_changed(ParamStore::Written::trained);
     }
     ++updates_done_;
     return result;

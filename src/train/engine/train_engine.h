@@ -70,7 +70,8 @@ class TrainEngine {
     /// collective.
     WeightSample sample_weights(std::int64_t most) const;
 
-    /// Draws the weights; with Hugging Face's kind of init, as it does for `seed`.
+    /// Draws the model's own weights; with Hugging Face's kind of init, as it does for `seed`. This and the
+    /// next two do not touch adapters.
     void initialize_weights(std::uint64_t seed);
     /// Reads a model folder or a .safetensors file, converting to the parameters' dtype. Missing tensors are
     /// drawn from `seed`, as Hugging Face does, and named in the report; Error when shapes differ.
@@ -80,17 +81,26 @@ class TrainEngine {
     void take_weights(const std::function<std::vector<float>(const LeafSpec&)>& whole_leaf,
                       std::uint64_t seed);
     /// Loads the weights of a model that was trained here: they already include a larger vocabulary.
-    /// Error when a tensor is missing.
+    /// With adapters, only what is trained, from the checkpoint's adapter_model.safetensors. Error when a
+    /// tensor is missing.
     void load_trained_weights(const std::filesystem::path& checkpoint);
+    /// Gives the adapters their first values, as PEFT does for `seed`. The model's own weights are there.
+    void initialize_adapters(std::uint64_t seed);
+    /// Takes what is trained, adapters and leaves that are trained whole, from `whole_leaf`: it returns a
+    /// leaf's tensor on the host, of any floating dtype. Error when one is absent or has another shape.
+    void load_adapters(const std::function<Tensor(const LeafSpec&)>& whole_leaf);
+    /// The same from an adapter_model.safetensors, of this program or of PEFT.
+    void load_adapters(const std::filesystem::path& file);
     /// Takes the optimizer's state from a source that has all of it (Error if not), converting to the dtypes
     /// in use. Every rank reads its parts, regardless of which ranks wrote them.
     void load_optimizer(const OptimizerSource& source);
     /// The counters that belong to the weights and the optimizer.
     EngineState counters() const;
     void set_counters(const EngineState& state);
-    /// config.json of a saved model, keyed by file name.
+    /// config.json of a saved model, keyed by file name; none with adapters.
     std::map<std::string, std::string> saved_config_texts() const;
-    /// This rank's tensors in a checkpoint.
+    /// This rank's tensors in a checkpoint: the model's weights, or, with adapters, an
+    /// adapter_model.safetensors with what is trained.
     TensorFiles saved_tensors(bool with_optimizer, std::uint64_t max_shard_bytes) const;
 
     /// One update from the micro-batches of an optimizer step.
@@ -106,6 +116,8 @@ class TrainEngine {
         return options_.model.precision.master ? DType::f32 : options_.model.precision.parameters;
     }
 
+    /// Whether only adapters, and leaves named with them, are trained.
+    bool has_adapters() const { return options_.model.adapters.any(); }
     const HfCompat& compat() const { return options_.compat; }
     const ParamStore& store() const { return *store_; }
     /// All parameters of the model, of which a pipeline rank has some.
@@ -142,7 +154,10 @@ class TrainEngine {
                   bool first);
     bool is_recorded(const DeviceBatch& micro) const;
     double balance_scale(std::size_t micro_batches) const;
-    bool has_noise() const { return config_.moe.jitter > 0 || options_.model.neftune_alpha > 0; }
+    bool has_noise() const {
+        return config_.moe.jitter > 0 || options_.model.neftune_alpha > 0 ||
+               options_.model.adapters.dropout > 0;
+    }
     std::optional<TokenNoise> noise_of(const Batch& batch, std::size_t micro_batch);
 
     TrainEngineOptions options_;

@@ -6,12 +6,26 @@
 #include <map>
 
 #include "core/convert.h"
+#include "io/safetensors.h"
+#include "model/init.h"
 #include "model/params.h"
 #include "train/engine/new_weights.h"
 #include "train/engine/train_engine.h"
 #include "train/engine/weight_upload.h"
 
 namespace drover {
+namespace {
+
+/// The owned part of a whole leaf on the host, as fp32.
+void read_owned(const Tensor& whole, const OwnedLeaf& leaf, std::vector<float>& values) {
+    if (leaf.spec->shape.rank() == 1)
+        read_rows(whole, leaf.row_begin, leaf.row_count, Tensor::of(values.data(), {leaf.row_count}));
+    else
+        read_block(whole, leaf.row_begin, leaf.row_count, leaf.column_begin, leaf.column_count,
+                   Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
+}
+
+}  // namespace
 
 Tensor TrainEngine::master_of(std::size_t index) const {
     return options_.evaluation_only ? Tensor() : optimizer_->master(index);
@@ -52,18 +66,61 @@ void TrainEngine::initialize_weights(std::uint64_t seed) {
     WeightUpload upload(backend_, stream_);
     for (std::size_t i = 0; i < store_->owned().size(); ++i) {
         const OwnedLeaf& leaf = store_->owned()[i];
+        if (leaf.spec->is_adapter()) continue;
         values.resize(static_cast<std::size_t>(leaf.param.numel()));
         if (!grown.fill(leaf, values)) init.fill(leaf, values);
         write_leaf(upload, i, values);
     }
-    store_->weights_changed();
+    store_->weights_changed(ParamStore::Written::all);
 }
 
 LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uint64_t seed) {
     return load_weights_of(config_, path, seed);
 }
 
+void TrainEngine::initialize_adapters(std::uint64_t seed) {
+    const AdapterInit init(options_.model.adapters, model_spec_, seed);
+    std::vector<float> values;
+    WeightUpload upload(backend_, stream_);
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
+        const OwnedLeaf& leaf = store_->owned()[i];
+        if (!leaf.spec->is_adapter()) continue;
+        values.resize(static_cast<std::size_t>(leaf.param.numel()));
+        init.fill(leaf, values);
+        write_leaf(upload, i, values);
+    }
+    store_->weights_changed(ParamStore::Written::trained);
+}
+
+void TrainEngine::load_adapters(const std::function<Tensor(const LeafSpec&)>& whole_leaf) {
+    std::vector<float> values;
+    WeightUpload upload(backend_, stream_);
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) {
+        const OwnedLeaf& leaf = store_->owned()[i];
+        if (!leaf.spec->trained) continue;
+        const Tensor whole = whole_leaf(*leaf.spec);
+        if (!whole || whole.shape() != leaf.spec->shape)
+            throw Error(fmt::format("The adapter has {} for {}, where this run has the shape {}.",
+                                    whole ? "the shape " + whole.shape().text() : "nothing", leaf.spec->name,
+                                    leaf.spec->shape.text()),
+                        "Use the settings that the adapter was trained with.");
+        values.resize(static_cast<std::size_t>(leaf.param.numel()));
+        read_owned(whole, leaf, values);
+        write_leaf(upload, i, values);
+    }
+    store_->weights_changed(ParamStore::Written::trained);
+}
+
+void TrainEngine::load_adapters(const std::filesystem::path& file) {
+    const SafetensorsFile stored(file);
+    load_adapters([&](const LeafSpec& leaf) {
+        const SafetensorsEntry* const entry = stored.find(std::string(adapter_prefix) + leaf.name);
+        return entry == nullptr ? Tensor() : stored.tensor(*entry);
+    });
+}
+
 void TrainEngine::load_trained_weights(const std::filesystem::path& checkpoint) {
+    if (options_.model.adapters.any()) return load_adapters(checkpoint / adapter_file);
     ModelConfig grown = config_;
     grown.rows_before_resize = 0;
     const LoadReport report = load_weights_of(grown, checkpoint, 0);
@@ -99,22 +156,19 @@ LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::fi
     WeightUpload upload(backend_, stream_);
     for (std::size_t i = 0; i < store_->owned().size(); ++i) {
         const OwnedLeaf& leaf = store_->owned()[i];
+        if (leaf.spec->is_adapter()) continue;
         values.resize(static_cast<std::size_t>(leaf.param.numel()));
         const auto found = report.found.find(leaf.spec->name);
         if (grown.fill(leaf, values)) {
             // All of it is there.
         } else if (found == report.found.end()) {
             init().fill(leaf, values);
-        } else if (leaf.spec->shape.rank() == 1) {
-            read_rows(weights.find(found->second), leaf.row_begin, leaf.row_count,
-                      Tensor::of(values.data(), {leaf.row_count}));
         } else {
-            read_block(weights.find(found->second), leaf.row_begin, leaf.row_count, leaf.column_begin,
-                       leaf.column_count, Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
+            read_owned(weights.find(found->second), leaf, values);
         }
         write_leaf(upload, i, values);
     }
-    store_->weights_changed();
+    store_->weights_changed(ParamStore::Written::all);
     return report;
 }
 
@@ -127,6 +181,7 @@ void TrainEngine::take_weights(const std::function<std::vector<float>(const Leaf
     WeightUpload upload(backend_, stream_);
     // All leaves on every rank: reading one may need all ranks.
     model_spec_.for_each_leaf([&](const LeafSpec& spec) {
+        if (spec.is_adapter()) return;
         std::vector<float> whole = whole_leaf(spec);
         const auto found = here.find(spec.name);
         if (found == here.end()) return;
@@ -139,10 +194,11 @@ void TrainEngine::take_weights(const std::function<std::vector<float>(const Leaf
                        Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
         write_leaf(upload, found->second, values);
     });
-    store_->weights_changed();
+    store_->weights_changed(ParamStore::Written::all);
 }
 
 std::map<std::string, std::string> TrainEngine::saved_config_texts() const {
+    if (options_.model.adapters.any()) return {};
     return {{"config.json", config_.saved_text(saved_dtype())}};
 }
 
@@ -156,7 +212,10 @@ TensorFiles TrainEngine::saved_tensors(bool with_optimizer, std::uint64_t max_sh
         .dtype = saved_dtype(),
         .is_first_of_stage = place.dcn == 0 && place.data == 0 && place.cp == 0 && place.tp == 0};
     TensorFiles files;
-    add_model_tensors(files, saved, max_shard_bytes);
+    if (options_.model.adapters.any())
+        add_adapter_tensors(files, saved);
+    else
+        add_model_tensors(files, saved, max_shard_bytes);
     if (with_optimizer) add_optimizer_tensors(files, saved, optimizer_items());
     return files;
 }

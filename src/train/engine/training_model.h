@@ -45,7 +45,8 @@ struct CheckpointRequest {
 
 struct ParameterCounts {
     std::int64_t total = 0;
-    std::int64_t active = 0;  ///< used in a token's forward pass
+    std::optional<std::int64_t> trained{};  ///< absent: all; with adapters, theirs are not in `total`
+    std::int64_t active = 0;                ///< used in a token's forward pass
     std::int64_t without_embeddings = 0;
     std::int64_t multiplied =
         0;  ///< of the active ones, those that a token is multiplied with: not the embedding

@@ -101,6 +101,17 @@ void cast(const Cast& op) {
     });
 }
 
+void scale(const Scale& op) {
+    const std::int64_t width = op.x.size(1);
+    with_any_type(op.x.dtype(), [&](auto t) {
+        auto* x = static_cast<decltype(t)*>(op.x.raw());
+        for_each_row(op.x.size(0), width, [=, &op](std::int64_t row) {
+            auto* const here = x + row * op.x.stride(0);
+            for_each_vector(width, [=, &op](auto at) { store(here, at, load(here, at) * op.factor); });
+        });
+    });
+}
+
 void add(const Add& op) {
     with_any_type(op.into.dtype(), [&](auto t) {
         with_any_type(op.x.dtype(), [&](auto f) {

@@ -88,6 +88,7 @@ void backward(const HeadNormBackward& op) {
             }
         add_partial();
     });
+    if (!op.dweight) return;
     with_type(op.dweight.dtype(), [&](auto d) {
         auto* dweight = static_cast<decltype(d)*>(op.dweight.raw());
         for_each_vector(size, [&](auto at) {

@@ -42,7 +42,11 @@ class LeafNoise {
     const std::uint32_t* draw(std::int64_t begin, std::int64_t count, Room& room) const {
         const std::int64_t row = place_.row_begin + begin / columns_,
                            column = place_.column_begin + begin % columns_;
-        const auto first = static_cast<std::uint64_t>(row * place_.columns + column);
+        return words_from(static_cast<std::uint64_t>(row * place_.columns + column), count, room);
+    }
+
+    /// The same for `count` elements, at most `most`, from number `first` of the whole leaf on.
+    const std::uint32_t* words_from(std::uint64_t first, std::int64_t count, Room& room) const {
         const std::uint64_t first_block = first / 4;
         const auto blocks =
             static_cast<std::uint32_t>((first % 4 + static_cast<std::uint64_t>(count) + 3) / 4);

@@ -75,6 +75,7 @@ void backward(const RmsNormBackward& op) {
         if (y)
             normalise(residual + row * residual_stride, weight, rstd[row], y + row * op.y.stride(0), width);
     });
+    if (!op.dweight) return;
     with_type(op.dweight.dtype(), [&](auto d) {
         sum_columns(rows, width, static_cast<decltype(d)*>(op.dweight.raw()), op.accumulate,
                     [=](std::int64_t row, std::int64_t first, std::int64_t count, float* sums) {

@@ -139,6 +139,24 @@ __global__ void add_packed(Into* into, const X* x, std::int64_t count) {
     }
 }
 
+template <class T, bool wide>
+__global__ void scale_rows(T* x, std::int64_t rows, std::int64_t width, std::int64_t stride, float factor) {
+    const std::int64_t in_row = (width + 7) / 8, at = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+    if (at >= rows * in_row) return;
+    const std::int64_t row = at / in_row, column = (at - row * in_row) * 8;
+    T* const here = x + row * stride;
+    if (wide) {
+        float values[8];
+        to_floats(load_eight(here + column), values);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) values[e] *= factor;
+        store_eight(here + column, to_eight<T>(values));
+    } else {
+        const std::int64_t end = column + 8 < width ? column + 8 : width;
+        for (std::int64_t c = column; c < end; ++c) here[c] = from_float<T>(to_float(here[c]) * factor);
+    }
+}
+
 /// Blocks that give each thread `unrolled` of `eights`.
 std::int64_t blocks_for(std::int64_t eights) {
     return ceil_div(eights, threads * unrolled);
@@ -214,6 +232,17 @@ void cast(const Launch& launch, const Cast& op) {
         });
     });
     check_launch("cast");
+}
+
+void scale(const Launch& launch, const Scale& op) {
+    if (op.x.numel() == 0) return;
+    const std::int64_t rows = op.x.size(0), width = op.x.size(1);
+    with_floating(op.x.dtype(), [&]<class T>() {
+        const auto kernel = eights_fit(op.x) ? scale_rows<T, true> : scale_rows<T, false>;
+        kernel<<<ceil_div(rows * ceil_div(width, 8), threads), threads, 0, launch.stream>>>(
+            elements<T>(op.x), rows, width, op.x.stride(0), op.factor);
+    });
+    check_launch("scale");
 }
 
 void add(const Launch& launch, const Add& op) {

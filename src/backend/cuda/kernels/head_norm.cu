@@ -222,7 +222,7 @@ void head_norm_backward(const Launch& launch, const HeadNormBackward& op) {
                 static_cast<unsigned>(blocks), threads, 0, launch.stream, heads, HeadRows<const T>(op.dy),
                 HeadRows<const T>(op.x), elements<const W>(op.weight), HeadRows<T>(op.dx), slices);
         });
-    sum_slices_of_columns(launch, slices, blocks, op.dweight, op.accumulate);
+    if (op.dweight) sum_slices_of_columns(launch, slices, blocks, op.dweight, op.accumulate);
 }
 
 }  // namespace drover::cuda

@@ -277,7 +277,7 @@ void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
         });
         check_launch("rms_norm_backward");
     }
-    sum_slices_of_columns(launch, slices, blocks, op.dweight, op.accumulate);
+    if (op.dweight) sum_slices_of_columns(launch, slices, blocks, op.dweight, op.accumulate);
 }
 
 }  // namespace drover::cuda

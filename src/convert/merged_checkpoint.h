@@ -1,0 +1,40 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "convert/conversion_plan.h"
+#include "peft/adapter_weights.h"
+
+namespace drover {
+
+/// A model's weights with adapters merged into them, one after the other. A tensor is merged when it is
+/// viewed.
+class MergedCheckpoint : public TensorSource {
+  public:
+    /// Error when an adapter does not fit the model, or a weight it adapts is not there.
+    MergedCheckpoint(std::unique_ptr<TensorSource> base, std::vector<AdapterWeights> adapters);
+
+    /// Items are as in the base, but merged ones are float32.
+    StridedTensor view(std::size_t item) const override;
+    void verify(std::size_t item) const override { base_->verify(item); }
+    /// What was merged last is kept, since a large tensor is written in parts.
+    void forget() const override;
+    std::vector<std::filesystem::path> files() const override;
+
+    /// Its tensors, whole, in the types of the base.
+    std::vector<PlannedTensor> tensors() const;
+    /// How many are merged.
+    std::size_t merged_count() const;
+
+  private:
+    bool is_merged(std::size_t item) const;
+
+    std::unique_ptr<TensorSource> base_;
+    std::vector<AdapterWeights> adapters_;
+    mutable std::map<std::size_t, std::vector<float>> merged_;  ///< by item
+    mutable std::size_t last_ = SIZE_MAX;                       ///< item
+};
+
+}  // namespace drover

@@ -1,0 +1,111 @@
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <set>
+
+#include "model/params.h"
+#include "parallel/rank_run.h"
+#include "parallel/threads_run.h"
+
+namespace drover {
+namespace {
+
+using Kind = PipelineScheduleKind;
+
+/// Adapters of all matrices whose names end in one of `targets`; ranks and scales differ.
+Adapters mesh_adapters(const ModelConfig& config, const std::set<std::string>& targets) {
+    Adapters adapters;
+    for (const std::string& name : names_in_module_order(config)) {
+        const std::size_t end = name.rfind(".weight"), begin = name.rfind('.', end - 1) + 1;
+        if (end == std::string::npos || !targets.contains(name.substr(begin, end - begin))) continue;
+        const bool is_value = name.ends_with("v_proj.weight");
+        adapters.weights.push_back(
+            {.leaf = name, .rank = is_value ? 2 : 3, .scale = is_value ? 1.5 : 2.0});
+    }
+    return adapters;
+}
+
+test::MeshModel with_adapters(test::MeshModel model, const std::set<std::string>& targets) {
+    model.adapters = mesh_adapters(model.config, targets);
+    return model;
+}
+
+const std::set<std::string> all_matrices = {"q_proj", "k_proj",    "v_proj",  "o_proj",
+                                            "gate_proj", "up_proj", "down_proj"};
+
+/// Every kind of weight, also with parts of fused ones, biases, heads that are copied, and uneven sizes.
+std::vector<test::MeshModel> lora_models() {
+    std::vector<test::MeshModel> models = {
+        with_adapters(test::model_named("grouped-query"), all_matrices),
+        with_adapters(test::model_named("uneven"), {"q_proj", "v_proj", "up_proj", "down_proj"}),
+        with_adapters(test::model_named("tied"), {"k_proj", "o_proj", "gate_proj"}),
+        with_adapters(test::model_named("qwen3"), all_matrices),
+        with_adapters(test::model_named("mixtral"), {"q_proj", "k_proj", "v_proj", "o_proj"}),
+    };
+    // Only one block of three, and a head that is trained whole.
+    test::MeshModel& few = models.emplace_back(with_adapters(test::model_named("grouped-query"), {"q_proj", "down_proj"}));
+    std::erase_if(few.adapters.weights, [](const AdaptedWeight& weight) {
+        return !weight.leaf.starts_with("model.layers.1.");
+    });
+    few.name = "one block";
+    few.adapters.trained_leaves = {"lm_head.weight", "model.layers.2.mlp.up_proj.bias"};
+    test::MeshModel& dropping = models.emplace_back(models[0]);
+    dropping.name = "dropout";
+    dropping.adapters.dropout = 0.25;
+    return models;
+}
+
+std::vector<test::MeshCase> lora_cases() {
+    return {
+        {.shape = {.data = 2}},
+        {.shape = {.data = 2}, .sharding = Sharding::zero1, .accumulation = 2},
+        {.shape = {.data = 2}, .sharding = Sharding::zero2, .accumulation = 2},
+        {.shape = {.data = 2}, .sharding = Sharding::zero3, .accumulation = 2},
+        {.shape = {.tp = 2}},
+        {.shape = {.tp = 4}, .optimizer = "adafactor"},
+        {.shape = {.tp = 2}, .sequence_parallel = true, .accumulation = 2},
+        {.shape = {.data = 2, .tp = 2}, .sharding = Sharding::zero3, .sequence_parallel = true,
+         .recompute = Recompute::full},
+        {.shape = {.dcn = 2, .data = 2}, .sharding = Sharding::zero1, .optimizer = "sgd"},
+        {.shape = {.pp = 2}, .accumulation = 4},
+        {.shape = {.pp = 2}, .accumulation = 4, .schedule = Kind::zero_bubble},
+        {.shape = {.pp = 2, .tp = 2}, .sequence_parallel = true, .accumulation = 4,
+         .schedule = Kind::zero_bubble},
+        {.shape = {.pp = 2, .data = 2}, .sharding = Sharding::zero3, .accumulation = 4},
+    };
+}
+
+TEST(LoraMesh, TrainsAsOneProcessDoes) {
+    omp_set_num_threads(1);
+    constexpr int steps = 6;
+    for (const test::MeshModel& model : lora_models()) {
+        std::map<std::string, test::MeshRun> alone;
+        for (test::MeshCase mesh_case : lora_cases()) {
+            if (mesh_case.shape.pp > 1) mesh_case.rows = 2;
+            const auto [run, is_new] = alone.try_emplace(mesh_case.alone().text());
+            if (is_new) run->second = test::run_on_threads(model, mesh_case.alone(), steps);
+            EXPECT_EQ(test::complaints_on_threads(model, mesh_case, run->second, steps),
+                      std::set<std::string>{})
+                << model.name << ", " << mesh_case.text();
+        }
+    }
+}
+
+/// Interleaved chunks need as many layers.
+TEST(LoraMesh, TrainsOnAnInterleavedPipeline) {
+    omp_set_num_threads(1);
+    constexpr int steps = 4;
+    for (const test::MeshModel& model : test::pipeline_models(4)) {
+        const test::MeshModel lora = with_adapters(model, all_matrices);
+        for (const Kind schedule : {Kind::one_forward_one_backward, Kind::zero_bubble}) {
+            const test::MeshCase mesh_case{
+                .shape = {.pp = 2}, .accumulation = 4, .rows = 2, .schedule = schedule, .chunks = 2};
+            const test::MeshRun alone = test::run_on_threads(lora, mesh_case.alone(), steps);
+            EXPECT_EQ(test::complaints_on_threads(lora, mesh_case, alone, steps), std::set<std::string>{})
+                << model.name << ", " << mesh_case.text();
+        }
+    }
+}
+
+}  // namespace
+}  // namespace drover

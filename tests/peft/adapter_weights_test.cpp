@@ -1,0 +1,105 @@
+#include "peft/adapter_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "model/params.h"
+#include "peft/adapter_cases.h"
+#include "support/errors.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SavedAdapter : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(Cases, SavedAdapter, ::testing::ValuesIn(test::adapter_cases),
+                         [](const auto& item) { return std::string(item.param); });
+
+TEST_P(SavedAdapter, MergesAsPeftDoes) {
+    const test::AdapterCase item(GetParam());
+    const std::vector<AdapterWeights> adapters = [&] {
+        std::vector<AdapterWeights> one;
+        one.emplace_back(item.folder, item.model);
+        return one;
+    }();
+    const MergedWeights merged(item.base, item.model, adapters);
+    const ModelWeights expected(item.folder / "merged.safetensors"), base(item.base);
+    std::size_t changed = 0;
+    make_param_spec(item.model).for_each_leaf([&](const LeafSpec& leaf) {
+        const std::vector<float> ours = merged.read(leaf.name, leaf.shape);
+        const bool is_changed = expected.entry(leaf.name) != nullptr;
+        changed += is_changed;
+        EXPECT_TRUE(adapters[0].changes(leaf.name) || !is_changed) << leaf.name;
+        const Tensor theirs = (is_changed ? expected : base).find(leaf.name);
+        for (std::size_t i = 0; i < ours.size(); ++i)
+            ASSERT_NEAR(ours[i], theirs.data<float>()[i], 2e-6 * std::max(1.0F, std::fabs(ours[i])))
+                << leaf.name << " " << i;
+    });
+    EXPECT_EQ(changed, expected.names().size());
+}
+
+TEST_P(SavedAdapter, CountsWhatPeftCounts) {
+    const test::AdapterCase item(GetParam());
+    const AdapterWeights adapter(item.folder, item.model);
+    if (!adapter.resolved().fused.empty()) return;  // are only used and merged
+    const TrainedCounts counts = count_trained(adapter.resolved().adapters, item.model);
+    EXPECT_EQ(counts.trained, item.expected.at("trained").get<std::int64_t>());
+    EXPECT_EQ(counts.all, item.expected.at("all").get<std::int64_t>());
+}
+
+TEST(AdapterWeights, TwoAreMergedOneAfterTheOther) {
+    const test::AdapterCase item("llama_default");
+    std::vector<AdapterWeights> twice;
+    twice.emplace_back(item.folder, item.model);
+    twice.emplace_back(item.folder, item.model);
+    const std::string leaf = "model.layers.0.self_attn.q_proj.weight";
+    const Shape shape = {16, 16};
+    const auto read = [&](std::span<const AdapterWeights> adapters) {
+        return MergedWeights(item.base, item.model, adapters).read(leaf, shape);
+    };
+    const std::vector<float> base = read({}), one = read({twice.data(), 1}), two = read(twice);
+    for (std::size_t i = 0; i < base.size(); ++i) EXPECT_NEAR(two[i] - base[i], 2 * (one[i] - base[i]), 1e-5);
+}
+
+TEST(AdapterWeights, RefusesAnAdapterOfAnotherModel) {
+    const test::AdapterCase item("llama_default");
+    test::expect_error([&] { AdapterWeights(item.base, item.model); },
+                       {"is no adapter", "adapter_config.json"});
+
+    const test::TemporaryFolder folder;
+    const auto copy = [&] {
+        fs::copy(item.folder, folder.path(),
+                 fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+        return folder.path();
+    };
+    Json config = read_json_file(item.folder / adapter_config_file);
+    const auto with = [&](const std::string& key, const Json& value) {
+        Json changed = config;
+        changed[key] = value;
+        write_file_atomically(copy() / adapter_config_file, changed.dump());
+    };
+    with("r", 5);
+    test::expect_error([&] { AdapterWeights(folder.path(), item.model); },
+                       {"self_attn.q_proj.lora_A.weight is [4, 16], but it must be [5, 16]"});
+    with("target_modules", Json::array({"q_proj", "k_proj"}));
+    test::expect_error([&] { AdapterWeights(folder.path(), item.model); },
+                       {"has no tensor base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight"});
+    with("target_modules", Json::array({"q_proj"}));
+    test::expect_error([&] { AdapterWeights(folder.path(), item.model); },
+                       {"self_attn.v_proj.lora_A.weight, which belongs to no weight"});
+    with("modules_to_save", Json::array({"lm_head"}));
+    test::expect_error([&] { AdapterWeights(folder.path(), item.model); },
+                       {"has no tensor base_model.model.lm_head.weight"});
+    with("use_dora", true);
+    test::expect_error([&] { AdapterWeights(folder.path(), item.model); }, {"lora_magnitude_vector"});
+    copy();
+    fs::remove(folder.path() / adapter_weights_file);
+    test::expect_error([&] { AdapterWeights(folder.path(), item.model); },
+                       {"holds no weights of an adapter"});
+}
+
+}  // namespace
+}  // namespace drover
