@@ -20,6 +20,8 @@ void add_convert_command(CLI::App& app);
 void add_run_clm_command(CLI::App& app);
 /// The same with the table of run_llama_nxd.py's arguments.
 void add_run_llama_nxd_command(CLI::App& app);
+/// The same with the table of the arguments of TRL's sft.
+void add_sft_command(CLI::App& app);
 /// `drover launch`, and the internal commands it uses to start itself.
 void add_launch_command(CLI::App& app);
 void add_precompile_command(CLI::App& app);

@@ -67,7 +67,7 @@ DType chosen_dtype(const GenerateOptions& options, const ModelConfig& config) {
 
 /// The folder of the tokenizer's files.
 fs::path tokenizer_folder(const GenerateOptions& options) {
-    const fs::path path = options.tokenizer.empty() ? options.model : options.tokenizer;
+    const fs::path path = options.tokenizer.empty() ? options.tokenizer_beside : options.tokenizer;
     return fs::is_directory(path) ? path : path.parent_path();
 }
 

@@ -92,16 +92,17 @@ CLI::App* add_hidden_command(CLI::App& app, const char* name) {
 
 void add_launch_command(CLI::App& app) {
     auto flags = std::make_shared<LaunchFlags>();
-    CLI::App* command = app.add_subcommand(
-        "launch",
-        "Starts run_clm or run_llama_nxd on several processes, as torchrun does: on this machine, on those "
-        "of a hostfile, or on "
-        "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "
-        "--config_name config.json "
-        "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
+    CLI::App* command =
+        app.add_subcommand("launch",
+                           "Starts run_clm, run_llama_nxd or sft on several processes, as torchrun does: on "
+                           "this machine, on those "
+                           "of a hostfile, or on "
+                           "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "
+                           "--config_name config.json "
+                           "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
     add_launch_flags(*command, *flags);
     command->footer(
-        "After the flags: run_clm or run_llama_nxd (run_clm.py and run_llama_nxd.py are the same) and its "
+        "After the flags: run_clm, run_llama_nxd or sft (run_clm.py and the like are the same) and its "
         "arguments; with --exec a program and its arguments. Other flags of torchrun are accepted with a "
         "line that says why they have no effect. "
         "See "

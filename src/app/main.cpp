@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     drover::add_run_clm_command(app);
     drover::add_run_llama_nxd_command(app);
+    drover::add_sft_command(app);
     drover::add_launch_command(app);
     drover::add_precompile_command(app);
     drover::add_generate_command(app);

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* spin_count = "2000";
 
 bool computes(const char* command) {
-    constexpr std::array<std::string_view, 4> commands{"run_clm", "generate", "eval", "bench"};
+    constexpr std::array<std::string_view, 5> commands{"run_clm", "sft", "generate", "eval", "bench"};
     for (const std::string_view name : commands)
         if (command != nullptr && name == command) return true;
     return false;

@@ -71,6 +71,10 @@ const ArgumentTable& run_clm_table() {
                       peft_arguments()},
         ArgumentGroup{"Data", "Where the text comes from and how it becomes blocks of tokens.",
                       data_arguments()},
+        ArgumentGroup{"Supervised fine-tuning",
+                      "How examples become tokens, and what is learned. `drover sft` takes TRL's command lines "
+                      "as they are.",
+                      run_clm_sft_arguments()},
         ArgumentGroup{"Optimization", "Batches, steps, optimizer and learning rate.",
                       optimization_arguments()},
         ArgumentGroup{"Precision and memory", "Number formats of a run and what is recomputed.",

@@ -52,6 +52,7 @@ class ArgumentTable {
 
 const ArgumentTable& run_clm_table();
 const ArgumentTable& run_llama_nxd_table();
+const ArgumentTable& sft_table();
 
 // The groups of run_clm, each in its own file.
 std::span<const Argument> model_arguments();
@@ -68,5 +69,9 @@ std::span<const Argument> run_arguments();
 std::span<const Argument> profile_arguments();
 std::span<const Argument> explained_arguments();
 std::span<const Argument> neuron_arguments();
+/// Those of supervised fine-tuning that run_clm and sft share.
+std::span<const Argument> sft_arguments();
+/// The same with what only run_clm needs.
+std::span<const Argument> run_clm_sft_arguments();
 
 }  // namespace drover

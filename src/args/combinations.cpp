@@ -8,6 +8,7 @@
 #include "args/dataset_list.h"
 #include "args/parse_arguments.h"
 #include "args/pipeline_arguments.h"
+#include "args/sft_settings.h"
 #include "core/error.h"
 #include "core/words.h"
 
@@ -137,7 +138,7 @@ void check_sources(const Arguments& arguments) {
     if (works && !arguments.has("config_name") && !arguments.has("model_name_or_path") &&
         !arguments.has("model_type"))
         throw UsageError("No model is named.", "Give --config_name, --model_name_or_path or --model_type.");
-    if (arguments.has("pad_token") && arguments.text("packing") != "none")
+    if (!is_sft(arguments) && arguments.has("pad_token") && arguments.text("packing") != "none")
         throw UsageError("--pad_token is given, but packed blocks have no padding.", "Add --packing none.");
 }
 
@@ -164,7 +165,7 @@ void check_streaming(const Arguments& arguments) {
                         "number, but it is {}.",
                         arguments.integer("max_steps")),
             "Give --max_steps.");
-    if (arguments.text("packing") == "none")
+    if (chosen_packing(arguments) == "none")
         throw UsageError("--streaming does not know how long the longest row of --packing none is.",
                          "Pack the rows into blocks, or leave out --streaming.");
     if (arguments.text("train_sampling_strategy") == "group_by_length")
@@ -248,6 +249,7 @@ void check_combinations(const Arguments& arguments) {
     check_samples(arguments);
     check_schedule(arguments);
     check_sources(arguments);
+    check_sft(arguments);
     check_model(arguments);
     check_adapters(arguments);
     check_streaming(arguments);

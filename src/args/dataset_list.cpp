@@ -51,7 +51,10 @@ std::vector<NamedDataset> named_datasets(const Arguments& arguments) {
     const bool is_one = std::filesystem::exists(*list, ignored);
     const std::vector<std::string> names = is_one ? std::vector{*list} : parts_of(*list);
     const auto configs = values_for(arguments, "dataset_config_name", names.size());
-    const auto columns = values_for(arguments, "text_column", names.size());
+    // Datasets of examples have one column of text, whatever dataset it is.
+    const auto columns = arguments.table().find("text_column") != nullptr
+                             ? values_for(arguments, "text_column", names.size())
+                             : std::vector<std::string>(names.size());
     std::vector<NamedDataset> datasets;
     for (std::size_t i = 0; i < names.size(); ++i) {
         if (names[i].empty())

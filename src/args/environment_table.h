@@ -19,7 +19,10 @@ struct EnvironmentVariable {
     std::string_view note{};      ///< the line printed when it is set and is only explained
     std::string_view only_for{};  ///< the command it has this meaning for; empty: all
 
-    constexpr bool is_for(std::string_view command) const { return only_for.empty() || only_for == command; }
+    constexpr bool is_for(std::string_view command) const {
+        // sft has the arguments of run_clm.
+        return only_for.empty() || only_for == (command == "sft" ? "run_clm" : command);
+    }
     constexpr EnvironmentVariable of(std::string_view command) const {
         EnvironmentVariable copy = *this;
         copy.only_for = command;

@@ -147,7 +147,32 @@ data-parallel processes, one process is enough where `--tensor_parallel_size` is
 )",
     .notes = {}};
 
+constexpr CommandText sft_text{
+    .usage =
+        "Usage: drover sft --model_name_or_path FOLDER --dataset_name FILE --output_dir FOLDER ...\n"
+        "       drover sft --config arguments.yaml ...\n"
+        "       drover sft arguments.json\n\n",
+    .summary =
+        "Fine-tunes a causal language model on conversations, prompts with completions, or text, with the "
+        "command lines of TRL's sft.",
+    .page =
+        R"(Fine-tunes a causal language model on conversations, prompts with completions, or text, with the
+command lines of TRL's `trl sft` (1.16). It has the arguments of TRL's scripts, of SFTConfig and
+ModelConfig and of the Trainer, with TRL's defaults where these differ from
+[run_clm](run_clm.md)'s: learning rate 2e-5, bf16, gradient checkpointing, a record every 10 updates,
+float32 weights. [guides/finetune.md](guides/finetune.md) shows the whole way, from a file of
+conversations to talking with the result.
+
+Two things differ from TRL. Special tokens that are spelled in a message stay text, unless
+`--allow_special_tokens`. A run that evaluates also does so once at its end.
+)",
+    .notes =
+        R"(- `--config FILE.yaml` names a file with arguments, `name: value` per line; those of the command line
+  take precedence. The variables of its `env` are set.
+)"};
+
 const CommandText& text_of(const ArgumentTable& table) {
+    if (table.command() == "sft") return sft_text;
     return table.command() == "run_clm" ? run_clm_text : run_llama_nxd_text;
 }
 

@@ -8,6 +8,7 @@
 #include "args/argument_value.h"
 #include "args/optimizer_names.h"
 #include "args/parse_arguments.h"
+#include "args/sft_settings.h"
 #include "core/error.h"
 #include "core/words.h"
 
@@ -185,6 +186,7 @@ void settle_optimizer(Arguments& arguments) {
 }  // namespace
 
 void apply_implications(Arguments& arguments) {
+    imply_sft(arguments);
     if (arguments.flag("use_cpu")) {
         if (arguments.given("device") && arguments.text("device") == "cuda")
             throw UsageError("--use_cpu asks for the CPU, but the device is cuda.", "Keep one of them.");
@@ -196,7 +198,7 @@ void apply_implications(Arguments& arguments) {
         arguments.imply("tensor_parallel_size", size, "--spmd_2d_sharding");
     if (arguments.flag("streaming")) {
         for (const char* name : {"preprocessing_num_workers", "overwrite_cache"})
-            if (arguments.given(name))
+            if (arguments.table().find(name) != nullptr && arguments.given(name))
                 arguments.explain(fmt::format(
                     "--{}: with --streaming nothing is tokenized ahead, so it has no effect.", name));
         if (arguments.flag("dataloader_drop_last"))

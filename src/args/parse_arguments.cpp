@@ -44,7 +44,7 @@ void apply_fsdp(RunArguments& run) {
         return;
     }
     if (run.fsdp->activation_checkpointing) {
-        if (run.arguments.flag("gradient_checkpointing"))
+        if (run.arguments.flag("gradient_checkpointing") && run.arguments.given("gradient_checkpointing"))
             throw UsageError(
                 "--gradient_checkpointing and the activation_checkpointing of --fsdp_config ask for the same "
                 "thing twice.",

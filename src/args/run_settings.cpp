@@ -9,6 +9,7 @@
 #include "args/common_settings.h"
 #include "args/dataset_list.h"
 #include "args/pipeline_arguments.h"
+#include "args/sft_settings.h"
 #include "core/error.h"
 #include "core/words.h"
 
@@ -28,7 +29,9 @@ ModelSettings model_settings(const Arguments& arguments) {
             .revision = arguments.text("model_revision"),
             .num_layers = arguments.integer("num_layer"),
             .hidden_size = arguments.integer("hidden_size"),
-            .saves_use_cache = arguments.flag("use_cache")};
+            .saves_use_cache = arguments.flag("use_cache"),
+            .balances_experts = is_sft(arguments),
+            .balance_coefficient = arguments.optional_number("router_aux_loss_coef")};
 }
 
 SampleOrder sample_order(const std::string& text) {
@@ -37,25 +40,44 @@ SampleOrder sample_order(const std::string& text) {
                                      : SampleOrder::shuffled;
 }
 
-DataSettings data_settings(const Arguments& arguments) {
+/// What datasets of text and of examples have in common.
+DataSettings source_settings(const Arguments& arguments) {
     const std::vector<NamedDataset> datasets = named_datasets(arguments);
     return {.datasets = datasets,
             .dataset_weights = dataset_weights(arguments, datasets.size()),
             .train_file = text_or_empty(arguments, "train_file"),
             .validation_file = text_or_empty(arguments, "validation_file"),
-            .text_column = text_or_empty(arguments, "text_column"),
-            .packing = packing_from_name(arguments.text("packing"), "--packing"),
-            .packing_is_given = arguments.given("packing"),
-            .pad_token = text_or_empty(arguments, "pad_token"),
-            .block_size = arguments.optional_integer("block_size"),
             .max_train_samples = arguments.optional_integer("max_train_samples"),
             .max_eval_samples = arguments.optional_integer("max_eval_samples"),
             .streaming = arguments.flag("streaming"),
             .overwrite_cache = arguments.flag("overwrite_cache"),
             .validation_split_percentage = static_cast<int>(arguments.integer("validation_split_percentage")),
-            .preprocessing_num_workers = arguments.optional_integer("preprocessing_num_workers"),
             .keep_linebreaks = arguments.flag("keep_linebreaks"),
             .order = sample_order(arguments.text("train_sampling_strategy"))};
+}
+
+DataSettings data_settings(const Arguments& arguments) {
+    DataSettings settings = source_settings(arguments);
+    settings.sft = sft_settings(arguments);
+    if (settings.sft) {
+        std::error_code ignored;
+        // One file as a dataset: a --validation_file may stand beside it.
+        if (settings.datasets.size() == 1 &&
+            std::filesystem::is_regular_file(settings.datasets[0].name, ignored)) {
+            settings.train_file = settings.datasets[0].name;
+            settings.datasets.clear();
+        }
+        settings.train_split = arguments.text("dataset_train_split");
+        settings.validation_split = arguments.text("dataset_test_split");
+        return settings;
+    }
+    settings.text_column = text_or_empty(arguments, "text_column");
+    settings.packing = packing_from_name(arguments.text("packing"), "--packing");
+    settings.packing_is_given = arguments.given("packing");
+    settings.pad_token = text_or_empty(arguments, "pad_token");
+    settings.block_size = arguments.optional_integer("block_size");
+    settings.preprocessing_num_workers = arguments.optional_integer("preprocessing_num_workers");
+    return settings;
 }
 
 // -------------------------------------------------------------------------------------------------------
@@ -351,7 +373,9 @@ ProfileSettings profile_settings(const Arguments& arguments) {
 // record
 
 SettingsRecord run_clm_record(const RunArguments& run, bool list_all) {
-    SettingsRecord record = settings_record(run.arguments, arguments_compared_on_resume(), list_all);
+    const bool sft = &run.arguments.table() == &sft_table();
+    SettingsRecord record = settings_record(
+        run.arguments, sft ? sft_arguments_compared_on_resume() : arguments_compared_on_resume(), list_all);
     if (!run.arguments.json("deepspeed").is_null())
         record.check_updates = [run](std::int64_t updates) {
             read_deepspeed_settings(run.arguments.json("deepspeed"), "--deepspeed", run.arguments,
@@ -363,18 +387,24 @@ SettingsRecord run_clm_record(const RunArguments& run, bool list_all) {
 }  // namespace
 
 std::span<const std::string_view> arguments_compared_on_resume() {
-    static constexpr std::array<std::string_view, 46> names = {
+    static constexpr std::array<std::string_view, 58> names = {
         "adam_beta1",
         "adam_beta2",
         "adam_epsilon",
+        "allow_special_tokens",
+        "assistant_only_loss",
         "bf16",
         "block_size",
+        "chat_template_path",
+        "completion_only_loss",
         "data_seed",
         "dataloader_drop_last",
         "dataset_config_name",
         "dataset_name",
+        "dataset_train_split",
         "dataset_weights",
         "dtype",
+        "eos_token",
         "fp16",
         "gradient_accumulation_steps",
         "hf_compat",
@@ -386,6 +416,7 @@ std::span<const std::string_view> arguments_compared_on_resume() {
         "lr_scheduler_type",
         "master_weights",
         "max_grad_norm",
+        "max_length",
         "max_steps",
         "max_train_samples",
         "moments_dtype",
@@ -396,9 +427,12 @@ std::span<const std::string_view> arguments_compared_on_resume() {
         "optim_args",
         "packing",
         "pad_token",
+        "padding_free",
         "preprocessing_num_workers",
         "residual_dtype",
+        "router_aux_loss_coef",
         "seed",
+        "sft",
         "static",
         "stochastic_rounding",
         "streaming",
@@ -406,6 +440,7 @@ std::span<const std::string_view> arguments_compared_on_resume() {
         "tf32",
         "train_file",
         "train_sampling_strategy",
+        "truncation_mode",
         "validation_split_percentage",
         "warmup_ratio",
         "warmup_steps",
@@ -418,6 +453,8 @@ RunSettings run_settings(const RunArguments& run, bool list_all) {
     const Arguments& arguments = run.arguments;
     DeviceSettings device = device_settings(arguments);
     device.fit_batch = arguments.flag("auto_find_batch_size");
+    SettingNames names;
+    if (is_sft(arguments)) names.block_size = "--max_length";
     return {.do_train = arguments.flag("do_train"),
             .do_eval = arguments.flag("do_eval"),
             .dry_run = arguments.flag("dry_run"),
@@ -434,6 +471,7 @@ RunSettings run_settings(const RunArguments& run, bool list_all) {
             .samples = sample_settings(arguments),
             .profile = profile_settings(arguments),
             .device = device,
+            .names = names,
             .record = run_clm_record(run, list_all)};
 }
 

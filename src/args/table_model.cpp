@@ -100,9 +100,10 @@ std::span<const Argument> data_arguments() {
              "Column that holds the text; unset: text, else the first column, but prompts with answers and "
              "chats are refused. Of several datasets one for all, or one for each, separated by commas.")
             .of_command(),
-        choice("packing", "hf|lossless|none", "hf",
+        choice("packing", "hf|lossless|none|bfd|bfd_split|wrapped", "hf",
                "hf: blocks as run_clm.py cuts them, which drops the tail of every 1000 rows; lossless: the "
-               "same without dropping; none: one row per sequence, padded, cut at the block size.")
+               "same without dropping; none: one row per sequence, padded, cut at the block size. With --sft: "
+               "none (if unset), or TRL's bfd, bfd_split and wrapped.")
             .of_command(),
         text("pad_token", "", "With --packing none: eos, unk, or the token itself; unset: the tokenizer's.")
             .of_command(),

@@ -210,7 +210,7 @@ class Reader {
             throw UsageError(fmt::format("The flag {} is unknown.", first),
                              "Flags of run_clm belong after run_clm.");
         if (flags_.exec) return;
-        constexpr std::array<std::string_view, 2> commands{"run_clm", "run_llama_nxd"};
+        constexpr std::array<std::string_view, 3> commands{"run_clm", "run_llama_nxd", "sft"};
         for (const std::string_view command : commands) {
             if (first == command) return;
             const std::string name = first.substr(first.find_last_of(flags_.module ? "." : "/") + 1);
@@ -220,7 +220,7 @@ class Reader {
             return;
         }
         throw UsageError(fmt::format("\"{}\" is not a command that runs on several processes.", first),
-                         "run_clm and run_llama_nxd do (run_clm.py and run_llama_nxd.py mean the same); "
+                         "run_clm, run_llama_nxd and sft do (run_clm.py and the like mean the same); "
                          "--exec starts any program.");
     }
 

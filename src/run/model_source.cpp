@@ -19,6 +19,21 @@ fs::path find_named(const std::string& name, std::string_view what, const ModelS
     return find_pretrained(name, what, settings.cache_dir, settings.revision);
 }
 
+/// The loss of the experts' balance, as TRL's SFTTrainer sets it.
+void balance_experts(ModelConfig& config, std::optional<double> coefficient) {
+    MoeConfig& moe = config.moe;
+    if (moe.experts == 0) {
+        if (coefficient.value_or(0) == 0) return;
+        throw UsageError(
+            fmt::format("--router_aux_loss_coef is {}, but the model has no experts.", *coefficient),
+            "Leave it out.");
+    }
+    moe.balance_coefficient = coefficient.value_or(moe.balance_coefficient);
+    moe.balance_loss = moe.balance_coefficient != 0;
+    config.json["router_aux_loss_coef"] = moe.balance_coefficient;
+    config.json["output_router_logits"] = moe.balance_loss;
+}
+
 ModelConfig find_config(const ModelSettings& settings, const SettingNames& names) {
     ModelConfig config = [&] {
         if (!settings.config_name.empty())
@@ -41,6 +56,7 @@ ModelConfig find_config(const ModelSettings& settings, const SettingNames& names
     if (layers > 0 || width > 0) config = with_sizes(config, layers, width);
     if (settings.least_positions > config.max_position_embeddings)
         config = with_positions(config, settings.least_positions);
+    if (settings.balances_experts) balance_experts(config, settings.balance_coefficient);
     return config;
 }
 

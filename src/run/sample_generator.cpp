@@ -161,6 +161,8 @@ std::vector<EvalSample> SampleGenerator::generate(const TrainEngine& engine, Bac
         try {
             std::vector<TokenId> made = generator.generate(prompt.ids, generation_);
             if (is_end(made.back())) made.pop_back();
+            // A model that has learned little chooses rows of its vocabulary that no token has.
+            std::erase_if(made, [&](TokenId id) { return id >= tokenizer_->size(); });
             sample.text = tokenizer_->decode(made, true);
         } catch (const Error& error) {  // weights that are not numbers; whether to go on is for others to say
             sample.text = fmt::format("({})", error.cause());

@@ -181,10 +181,10 @@ void TrainingRun::make_engine() {
 }
 
 void TrainingRun::plan_samples() {
-    const std::string template_path;
+    const auto& sft = settings_.data.sft;
     if (!samples_)
         samples_.emplace(*settings_.samples, model_, find_tokenizer_folder(settings_.model, settings_.names),
-                         template_path, false);
+                         sft ? sft->chat_template_path : "", sft.has_value());
     if (!processes_.is_first()) return;  // the first process generates for all
     samples_->plan(precision_.parameters, *backend_);
     memory_.front().device += samples_->memory_plan();

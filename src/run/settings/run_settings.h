@@ -39,6 +39,9 @@ struct ModelSettings {
     bool saves_use_cache = false;      ///< use_cache of the saved config
     bool without_tokenizer = false;    ///< the data are token ids, and none is looked for
     std::int64_t least_positions = 0;  ///< max_position_embeddings grows to it
+    /// The loss that balances experts is part of the loss, whatever the config says (TRL); with 0 it is not.
+    bool balances_experts = false;
+    std::optional<double> balance_coefficient{};  ///< its weight; absent: the config's
 };
 
 /// Low-rank adapters (LoRA) that are trained instead of the model's weights.
