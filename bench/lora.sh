@@ -28,7 +28,7 @@ try:
 except (IndexError, ValueError):
     sys.exit(1)
 def show(name, step, memory, ratio=""):
-    print(f"{name:<34} {step['step_ms']:>9.1f} ms {step['tokens_per_second']:>9.0f} tok/s {memory / 2**30:>7.1f} GiB  {ratio}",
+    print(f"{name:<46} {step['step_ms']:>9.1f} ms {step['tokens_per_second']:>9.0f} tok/s {memory / 2**30:>7.1f} GiB  {ratio}",
           flush=True)
 if "comparison" in result:
     for step in result["comparison"]:
@@ -71,8 +71,8 @@ peer() {
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null
 # shellcheck disable=SC2086
 case_of drover "$program" bench --json --lora_compare --recompute none --init counter --steps 8 $both
-peer 'PEFT, compiled layers, cuDNN' --compile layers --attention cudnn
-peer 'PEFT, eager, cuDNN' --attention cudnn
-peer 'PEFT, eager, sdpa' --attention sdpa
-peer 'PEFT, compiled model, cuDNN' --compile model --attention cudnn --warm_up 1 --steps 4
+peer 'PEFT, compiled layers' --compile layers --attention cudnn
+peer 'PEFT, compiled layers, bf16 adapters' --compile layers --attention cudnn --adapters model
+peer 'PEFT, eager' --attention cudnn
+peer 'PEFT, eager, bf16 adapters' --attention cudnn --adapters model
 echo "$(($(date +%s) - begin)) s"

@@ -1,7 +1,8 @@
 """PyTorch + PEFT on one device, to compare with `drover bench --lora_r`.
 
-A step is forward, backward, clipping at 1.0 and AdamW on the adapters, which have the dtype of the model:
-PEFT's usual float32 adapters would only be slower. Weights are random, tokens too. Labels are at the end of
+A step is forward, backward, clipping at 1.0 and AdamW on the adapters. These are float32, as PEFT makes
+them and as Drover keeps them, and the step runs under autocast, as a Trainer with bf16 runs it; with
+`--adapters model` they have the dtype of the model, without autocast. Weights are random, tokens too. Labels are at the end of
 rows, as in `drover bench --targets`. Prints one JSON object: tokens per second from the median step, and the
 most memory that PyTorch's allocator held.
 
@@ -32,6 +33,7 @@ def parse():
     parser.add_argument("--lora_r", type=int, default=16, help="0: all weights are trained")
     parser.add_argument("--lora_alpha", type=float, default=32)
     parser.add_argument("--targets", type=float, default=1, help="share of the positions with a label")
+    parser.add_argument("--adapters", choices=["float32", "model"], default="float32", help="dtype of the adapters")
     parser.add_argument("--attention", choices=["sdpa", "cudnn"], default="sdpa",
                         help="sdpa: PyTorch chooses; cudnn: cuDNN's")
     parser.add_argument("--compile", choices=["no", "layers", "model"], default="no",
@@ -62,7 +64,7 @@ def make_model(options):
     if options.lora_r > 0:
         adapters = LoraConfig(r=options.lora_r, lora_alpha=options.lora_alpha, lora_dropout=0.0,
                               target_modules="all-linear", task_type="CAUSAL_LM")
-        model = get_peft_model(model, adapters, autocast_adapter_dtype=False)
+        model = get_peft_model(model, adapters, autocast_adapter_dtype=options.adapters == "float32")
     if options.compile == "layers":
         for layer in layers:
             layer.compile()
@@ -90,10 +92,16 @@ def main():
     def attention():
         return sdpa_kernel(SDPBackend.CUDNN_ATTENTION) if options.attention == "cudnn" else contextlib.nullcontext()
 
+    def precision():
+        if options.lora_r == 0 or options.adapters == "model":
+            return contextlib.nullcontext()
+        return torch.autocast(options.device, getattr(torch, options.dtype))
+
     def step(number):
         ids, labels = batches[number % len(batches)]
         with attention():
-            loss = model(input_ids=ids, labels=labels).loss
+            with precision():
+                loss = model(input_ids=ids, labels=labels).loss
             loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
@@ -116,6 +124,7 @@ def main():
         "lora_r": options.lora_r,
         "compile": options.compile,
         "attention": options.attention,
+        "adapters": options.adapters,
         "checkpointing": options.checkpointing,
         "targets": options.targets,
         "trained_parameters": sum(p.numel() for p in trained),
