@@ -267,6 +267,7 @@ void run_bench(const BenchOptions& options) {
         engine_options(bench_settings(options), precision, config, plan, backend->device(),
                        options.shape.batch, options.shape.sequence);
     settings.offload_optimizer = options.offload;  // also on a CPU, where a run would not do it
+    const std::vector<Batch> batches = options.data.batches(options.shape, config.vocab_size);
     const Adapters adapters = options.adapters.of(config);
     Trained trained = make_trained(config, settings, adapters, *backend, *mesh);
     TrainEngine& engine = *trained.engine;
@@ -282,7 +283,6 @@ void run_bench(const BenchOptions& options) {
     if (!options.shape.json && engine.host_memory_plan().total > 0)
         print_result("In the host's memory:\n{}", engine.host_memory_plan().table());
     start(engine, adapters);
-    const std::vector<Batch> batches = options.data.batches(options.shape, config.vocab_size);
     Measurements m = measure(engine, *backend, mesh, batches, options.steps);
     m.flops_per_second =
         m.tokens_per_second * flops_per_token(config, std::llround(mean_length_around_tokens(batches)),

@@ -43,8 +43,9 @@ void BenchAdapters::add_to(CLI::App& command) {
 
 Adapters BenchAdapters::of(const ModelConfig& config) const {
     Adapters adapters{.weights = {}, .trained_leaves = {}, .dropout = dropout};
-    if (rank == 0 && compare)
-        throw UsageError("--lora_compare is given without adapters.", "Add --lora_r 16, for example.");
+    if (rank == 0 && (compare || dropout > 0 || target_modules != "all-linear"))
+        throw UsageError("--lora_r is 0, and another flag of adapters is given.",
+                         "Use --lora_r 16, for example, or leave the other flags out.");
     if (rank == 0) return adapters;
     if (config.has_experts())
         throw UsageError("--lora_r is given, and the model has experts.", "Use a dense model.");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/error.h"
 #include "core/torch_rng.h"
 
 namespace drover {
@@ -83,6 +84,9 @@ void BenchData::add_to(CLI::App& command) {
 }
 
 std::vector<Batch> BenchData::batches(const BenchShape& shape, std::int64_t vocab_size) const {
+    if (packed && length == 0)
+        throw UsageError("--packed is given, and --example_length is 0.",
+                         "Say how long the examples are, such as --example_length 200.");
     constexpr int count = 4;
     TorchRng generator(data_seed);
     std::vector<Batch> batches;

@@ -16,7 +16,7 @@ struct BenchData {
     void add_to(CLI::App& command);
 
     /// Rows of uniformly random tokens. Steps cycle through them: a memorized batch has small gradients, on
-    /// which a GPU draws less power and runs faster than in training.
+    /// which a GPU draws less power and runs faster than in training. UsageError if `packed` has no lengths.
     std::vector<Batch> batches(const BenchShape& shape, std::int64_t vocab_size) const;
 };
 

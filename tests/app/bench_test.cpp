@@ -109,6 +109,7 @@ TEST_F(Bench, ExamplesAreOneToARowOrPacked) {
     EXPECT_EQ(padded.at("packed"), false);
     EXPECT_EQ(packed.at("packed"), true);
     expect_error("bench --packed --model " + llama(), 2, "--example_length");
+    expect_error("bench --packed --example_length 0 --model " + llama(), 2, "--example_length is 0");
 }
 
 /// 7 matrices in each of 2 blocks have adapters: r · (in + out) parameters each.
@@ -144,6 +145,7 @@ TEST_F(Bench, LoraTrainsAdaptersAlone) {
         EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
 
     expect_error("bench --lora_compare --model " + llama(), 2, "--lora_r");
+    expect_error("bench --lora_r 0 --lora_compare --model " + llama(), 2, "--lora_r is 0");
     expect_error("bench --lora_r 4 --lora_target_modules w1 --model " + llama(), 2,
                  "--lora_target_modules is \"w1\"");
     expect_error("bench --lora_r 4 --model " + mixtral(), 2, "experts");

@@ -6,7 +6,8 @@
 /// The rows of a vocabulary.
 namespace drover {
 
-/// y = weight[id − first_id], or zeros for an id outside [first_id, first_id + V).
+/// y = weight[id − first_id], or zeros for an id outside [first_id, first_id + V). Copies bits where the
+/// dtypes are the same.
 struct Embedding {
     Tensor ids;     ///< [N] i32
     Tensor weight;  ///< [V,H]
