@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "model/config.h"
 #include "model/params.h"
 #include "support/errors.h"
@@ -58,7 +60,7 @@ TEST(Adapters, AddLeavesAndFreezeTheOthers) {
 
 TEST(Adapters, RefuseWhatTheyCannotAdapt) {
     const auto refused = [](const ModelConfig& config, const Adapters& adapters,
-                            const std::vector<std::string>& words) {
+                            std::initializer_list<std::string_view> words) {
         test::expect_error([&] { make_param_spec(config, {}, adapters); }, words);
     };
     refused(small_llama(), {.weights = {{.leaf = "model.embed_tokens.weight", .rank = 2}}},

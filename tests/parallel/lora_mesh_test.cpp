@@ -50,6 +50,12 @@ std::vector<test::MeshModel> lora_models() {
     });
     few.name = "one block";
     few.adapters.trained_leaves = {"lm_head.weight", "model.layers.2.mlp.up_proj.bias"};
+    // Nothing to train in the first stage of a pipeline.
+    test::MeshModel& upper = models.emplace_back(with_adapters(test::model_named("grouped-query"), {"v_proj"}));
+    std::erase_if(upper.adapters.weights, [](const AdaptedWeight& weight) {
+        return !weight.leaf.starts_with("model.layers.2.");
+    });
+    upper.name = "last block";
     test::MeshModel& dropping = models.emplace_back(models[0]);
     dropping.name = "dropout";
     dropping.adapters.dropout = 0.25;

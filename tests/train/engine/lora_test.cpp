@@ -129,7 +129,7 @@ TEST_P(Lora, DropoutHasTheGradientsOfItsLossAndNoEffectOnEvaluation) {
 
     const std::vector<Batch> batches = {golden_.batch()};
     const double loss = engine->accumulate_gradients(batches).loss;
-    EXPECT_GT(std::fabs(loss - plain->accumulate_gradients(batches).loss), 1e-3);
+    EXPECT_GT(std::fabs(loss - plain->accumulate_gradients(batches).loss), 1e-4);
     // Along a random direction. The noise of a step is the same every time.
     const auto direction = [](const LeafSpec& leaf) {
         std::vector<float> values(static_cast<std::size_t>(leaf.shape.numel()));
@@ -156,7 +156,7 @@ TEST_P(Lora, DropoutHasTheGradientsOfItsLossAndNoEffectOnEvaluation) {
         });
         return engine->accumulate_gradients(batches).loss;
     };
-    constexpr float step = 2e-3f;
+    constexpr float step = 3e-4f;
     const double found = (loss_at(step) - loss_at(-step)) / (2.0 * static_cast<double>(step));
     // DoRA takes the lengths of rows as constants, so its gradient is another one.
     if (!golden_.adapters().magnitudes) {
