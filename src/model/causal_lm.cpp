@@ -25,8 +25,7 @@ AdapterSettings CausalLm::adapter_settings() const {
     AdapterSettings settings{.dropout = options_.adapters.dropout, .scales = {}};
     settings.scales.resize(static_cast<std::size_t>(config_.num_hidden_layers));
     std::map<std::string_view, double> scale_of;
-    for (const AdaptedWeight& weight : options_.adapters.weights)
-        scale_of.emplace(weight.leaf, weight.scale);
+    for (const AdaptedWeight& weight : options_.adapters.weights) scale_of.emplace(weight.leaf, weight.scale);
     for (const StageChunk& chunk : stage_.chunks)
         for (int i = 0; i < chunk.blocks(); ++i) {
             const UnitSpec& unit = stage_.spec.units[static_cast<std::size_t>(chunk.first_block + i)];

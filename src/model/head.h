@@ -60,7 +60,8 @@ class Head {
     void evaluate(const Tensor& head_weight) const;
 
     /// Fills loss and argmax, writes the gradient of loss_scale · Σ loss with respect to the head's weight
-    /// unless `dhead_weight` is absent, and leaves that with respect to normed in dnormed. `loss_scale` is [1] f32 on the device.
+    /// unless `dhead_weight` is absent, and leaves that with respect to normed in dnormed. `loss_scale` is
+    /// [1] f32 on the device.
     void loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weight, bool accumulate,
                            const Tensor& loss_scale) const;
 

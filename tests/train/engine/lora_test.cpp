@@ -39,9 +39,9 @@ TEST_P(Lora, Float32LossAndEveryGradient) {
             << leaf.spec->name;
         ++compared;
     }
-    EXPECT_EQ(compared, std::count_if(golden_.file().header().entries.begin(),
-                                      golden_.file().header().entries.end(),
-                                      [](const auto& entry) { return entry.name.starts_with("grad."); }));
+    EXPECT_EQ(compared,
+              std::count_if(golden_.file().header().entries.begin(), golden_.file().header().entries.end(),
+                            [](const auto& entry) { return entry.name.starts_with("grad."); }));
 }
 
 TEST_P(Lora, GradientsOfTwoMicroBatchesAreAdded) {
@@ -65,8 +65,8 @@ TEST_P(Lora, StartsWithPeftsValues) {
             continue;
         }
         EXPECT_LE(test::relative_error(leaf.param, golden_.file().tensor("init." + leaf.spec->name)),
-                      leaf.spec->initial == Initial::adapter ? 0 : 1e-6)
-                << leaf.spec->name;
+                  leaf.spec->initial == Initial::adapter ? 0 : 1e-6)
+            << leaf.spec->name;
     }
 }
 
