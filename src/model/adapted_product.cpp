@@ -148,10 +148,8 @@ void AdaptedProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bia
     for (const Part& part : parts)
         if (part.magnitudes) {
             make_factors(part);
-            c_.run(ScaleColumns{.x = part.of(y),
-                                .y = part.of(y),
-                                .factors = factors(part),
-                                .bias = part.of_vector(bias)});
+            c_.run(ScaleColumns{
+                .x = part.of(y), .y = part.of(y), .factors = factors(part), .bias = part.of_vector(bias)});
         }
 }
 
@@ -168,7 +166,8 @@ void AdaptedProduct::make_factors(const Part& part) const {
         next += shape.numel();
         return c_.scratch.row_lengths.rows(next - shape.numel(), shape.numel()).view(shape);
     };
-    const Tensor products = room(Shape{rows, rank}), gram = room(Shape{rank, rank}), squares = room(Shape{rows});
+    const Tensor products = room(Shape{rows, rank}), gram = room(Shape{rank, rank}),
+                 squares = room(Shape{rows});
     const Tensor own_a = a().rows(part.ranks.begin, rank), weight = weight_.rows(part.rows.begin, rows);
     c_.run(Gemm::forward(weight, own_a, products));
     c_.run(Gemm::forward(own_a, own_a, gram));

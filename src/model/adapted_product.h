@@ -29,9 +29,9 @@ class AdaptedProduct {
     void forward(const Tensor& x, const Tensor& y, const Tensor& bias = {}) const;
 
     /// First of a backward, once for every dy [N,out]: the gradient of t, in scratch memory until another
-    /// product's backward begins. Returns what to pass to the other functions as dy: dy itself, or, with DoRA,
-    /// its scaled columns, in `scaled`, which may be dy. DoRA also needs y and the bias of forward, and writes
-    /// the gradients of its magnitudes.
+    /// product's backward begins. Returns what to pass to the other functions as dy: dy itself, or, with
+    /// DoRA, its scaled columns, in `scaled`, which may be dy. DoRA also needs y and the bias of forward, and
+    /// writes the gradients of its magnitudes.
     Tensor begin_backward(const UnitGradients& gradients, const Tensor& dy, const Tensor& y,
                           const Tensor& bias, const Tensor& scaled) const;
     /// The same without DoRA.
@@ -46,9 +46,9 @@ class AdaptedProduct {
   private:
     /// Rows of the weight that are a leaf, and its adapter.
     struct Part {
-        Range rows;    ///< columns of y; of experts, of one expert
-        Range ranks;   ///< its columns of t
-        Tensor b;      ///< [rows,r]; absent: none
+        Range rows;         ///< columns of y; of experts, of one expert
+        Range ranks;        ///< its columns of t
+        Tensor b;           ///< [rows,r]; absent: none
         Tensor magnitudes;  ///< [rows], with DoRA
         BlockStorage::Index b_storage;
         BlockStorage::Index magnitude_storage;

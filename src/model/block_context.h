@@ -26,9 +26,7 @@ struct AdapterSettings {
     double dropout = 0;
     std::vector<std::array<float, BlockStorage::count>> scales;  ///< [block of the model][storage of a B]
 
-    float scale(int block, BlockStorage::Index b) const {
-        return scales[static_cast<std::size_t>(block)][b];
-    }
+    float scale(int block, BlockStorage::Index b) const { return scales[static_cast<std::size_t>(block)][b]; }
 };
 
 /// Shared by the blocks of one micro-batch.
@@ -41,9 +39,9 @@ struct BlockContext {
     Tensor rope_sine;    ///< [T,D/2] f32
     float norm_eps = 0;
     const ModelConfig& config;
-    BlockScratch scratch;                  ///< of this micro-batch's size
+    BlockScratch scratch;                       ///< of this micro-batch's size
     const AdapterSettings* adapters = nullptr;  ///< null: the weights have no adapters
-    const KeyValueCache* cache = nullptr;  ///< in generation: the past that the micro-batch continues
+    const KeyValueCache* cache = nullptr;       ///< in generation: the past that the micro-batch continues
 
     // With experts.
     std::int64_t chosen = 0;           ///< k

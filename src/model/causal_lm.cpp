@@ -25,8 +25,7 @@ AdapterSettings CausalLm::adapter_settings() const {
     AdapterSettings settings{.dropout = options_.adapters.dropout, .scales = {}};
     settings.scales.resize(static_cast<std::size_t>(config_.num_hidden_layers));
     std::map<std::string_view, double> scale_of;
-    for (const AdaptedWeight& weight : options_.adapters.weights)
-        scale_of.emplace(weight.leaf, weight.scale);
+    for (const AdaptedWeight& weight : options_.adapters.weights) scale_of.emplace(weight.leaf, weight.scale);
     for (const StageChunk& chunk : stage_.chunks)
         for (int i = 0; i < chunk.blocks(); ++i) {
             const UnitSpec& unit = stage_.spec.units[static_cast<std::size_t>(chunk.first_block + i)];
@@ -165,9 +164,6 @@ struct CausalLm::Pass {
         return model.activations_.block(chunk.blocks_before + block, slot).prefix(context.shape);
     }
     int block_unit(int block) const { return chunk.first_block + block; }
-    const UnitSpec& unit_spec(int unit) const {
-        return model.stage_.spec.units[static_cast<std::size_t>(unit)];
-    }
 
     /// The vocabulary projection's place in its unit.
     bool tied() const { return model.config_.tie_word_embeddings; }
@@ -274,16 +270,8 @@ struct CausalLm::Pass {
         release_head();
     }
 
-    /// Backward ends at the first block with something to train, unless a gradient is needed below it.
-    int first_block_backward() const {
-        if (chunk.embedding < 0 || unit_spec(chunk.embedding).has_trained_leaf()) return 0;
-        int block = 0;
-        while (block < chunk.blocks() && !unit_spec(block_unit(block)).has_trained_leaf()) ++block;
-        return block;
-    }
-
     void blocks_backward(BackwardPart part) {
-        const int first = first_block_backward();
+        const int first = model.last_block_backward(chunk);
         if (first < chunk.blocks()) store.gather(stream, block_unit(chunk.blocks() - 1));
         for (int i = chunk.blocks() - 1; i >= first; --i) {
             if (i > first && model.options_.gather_ahead.backward) store.gather(stream, block_unit(i - 1));
@@ -297,7 +285,7 @@ struct CausalLm::Pass {
     }
 
     void embedding_backward() {
-        if (!unit_spec(chunk.embedding).has_trained_leaf()) return;
+        if (!model.unit_is_trained(chunk.embedding)) return;
         const UnitGradients gradients = store.grad(stream, chunk.embedding);
         Tensor held = dresidual();
         if (model.parallel_.splits_tokens() && context.scratch.dresidual_compute) {
@@ -337,8 +325,20 @@ struct CausalLm::Pass {
     Tensor dresidual() const { return model.dresidual_.rows(0, context.shape.held); }
 };
 
+bool CausalLm::unit_is_trained(int unit) const {
+    return stage_.spec.units[static_cast<std::size_t>(unit)].has_trained_leaf();
+}
+
+int CausalLm::last_block_backward(const StageChunk& chunk) const {
+    if (chunk.embedding < 0 || unit_is_trained(chunk.embedding)) return 0;
+    int block = 0;
+    while (block < chunk.blocks() && !unit_is_trained(chunk.first_block + block)) ++block;
+    return block;
+}
+
 void CausalLm::gather_ahead(Stream stream, int chunk, bool forward) {
     const StageChunk& next = stage_.chunks[static_cast<std::size_t>(chunk)];
+    if (!forward && last_block_backward(next) == next.blocks()) return;
     if (forward ? options_.gather_ahead.forward : options_.gather_ahead.backward)
         store_.gather(stream, forward ? next.first_block : next.first_block + next.blocks() - 1);
 }

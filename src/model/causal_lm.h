@@ -108,6 +108,10 @@ class CausalLm {
     Range vocabulary() const;
     std::vector<KeptBlock> kept_blocks() const;
     AdapterSettings adapter_settings() const;
+    bool unit_is_trained(int unit) const;
+    /// Where backward through a chunk ends: at the first block with something to train, unless a gradient is
+    /// needed below it. The number of blocks if there is none.
+    int last_block_backward(const StageChunk& chunk) const;
 
     const ModelConfig& config_;
     CausalLmOptions options_;

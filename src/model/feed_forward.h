@@ -26,7 +26,7 @@ class DenseFeedForward {
     void weight_gradients(const UnitGradients& gradients, const Tensor& dy) const;
 
   private:
-    void gate_and_up() const;  ///< mlp_normed → gate_up
+    void gate_and_up() const;                                     ///< mlp_normed → gate_up
     void gate_up_gradient(const UnitGradients& gradients) const;  ///< from dgate_up in its place
     void gate_up_adapter_gradients(const UnitGradients& gradients) const;
     /// The gradient of gate_up, whose last use its making is, unless DoRA needs it once more.

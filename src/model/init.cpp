@@ -86,8 +86,7 @@ void AdapterInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {
     std::vector<float> row(static_cast<std::size_t>(columns));
     for (std::int64_t i = 0; i < leaf.row_count; ++i) {
         generator.fill_uniform(row, -bound, bound);
-        std::copy_n(row.begin() + leaf.column_begin, leaf.column_count,
-                    out.begin() + i * leaf.column_count);
+        std::copy_n(row.begin() + leaf.column_begin, leaf.column_count, out.begin() + i * leaf.column_count);
     }
 }
 

@@ -48,8 +48,8 @@ LeafSpec adapter_leaf(const LeafSpec& adapted, std::string_view suffix, const Sh
     return {.name = std::move(name), .shape = shape, .decayed = decayed, .adapted = adapted.name};
 }
 
-/// A [rank,in]. Where the weight's rows are split, a rank's gradient of A comes from its rows alone; where its
-/// columns are, A's are too.
+/// A [rank,in]. Where the weight's rows are split, a rank's gradient of A comes from its rows alone; where
+/// its columns are, A's are too.
 LeafSpec leaf_a(const LeafSpec& weight, std::int64_t rank) {
     LeafSpec leaf = adapter_leaf(weight, ".lora_A.weight", {rank, weight.shape[1]});
     leaf.initial = Initial::adapter;

@@ -41,9 +41,9 @@ struct BlockStorage {
         attention_output_b,  ///< [H, r]
         gate_up_a,           ///< [R, H]
         gate_b,
-        up_b,    ///< [I, r]
-        down_a,  ///< [r, I]
-        down_b,  ///< [H, r]
+        up_b,               ///< [I, r]
+        down_a,             ///< [r, I]
+        down_b,             ///< [H, r]
         experts_gate_up_a,  ///< [E·R, H], one expert after the other
         experts_gate_b,
         experts_up_b,      ///< [E·I, r]

@@ -63,8 +63,7 @@ class AdafactorOptimizer final : public Optimizer {
             const std::string& name = leaf.spec->name;
             if (const Tensor& rows = leaf_means_[i].rows) {
                 tensors.push_back({"exp_avg_sq_row/" + name, &leaf, rows, Covers::rows});
-                tensors.push_back(
-                    {"exp_avg_sq_col/" + name, &leaf, leaf_means_[i].columns, Covers::columns});
+                tensors.push_back({"exp_avg_sq_col/" + name, &leaf, leaf_means_[i].columns, Covers::columns});
             } else {
                 tensors.push_back({"exp_avg_sq/" + name, &leaf, leaves_[i].means});
             }

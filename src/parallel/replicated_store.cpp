@@ -27,11 +27,10 @@ void ReplicatedStore::plan(Arena& arena) {
             weights_[unit].push_back(weight);
             gradients_[unit].push_back(gradient);
             for (const LeafPlacement& leaf : storage.leaves)
-                owned_.push_back(
-                    own_leaf(leaf, weight.rows(leaf.storage_row, leaf.rows.count),
-                             gradient && leaf.spec->trained
-                                 ? gradient.rows(leaf.storage_row, leaf.rows.count)
-                                 : Tensor()));
+                owned_.push_back(own_leaf(leaf, weight.rows(leaf.storage_row, leaf.rows.count),
+                                          gradient && leaf.spec->trained
+                                              ? gradient.rows(leaf.storage_row, leaf.rows.count)
+                                              : Tensor()));
         }
 }
 

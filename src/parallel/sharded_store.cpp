@@ -94,14 +94,15 @@ void ShardedStore::plan_slots(Arena& arena, MemoryUse use, DType dtype, bool uni
                 for (std::size_t j = 0; j < storage.leaves.size(); ++j) {
                     const LeafPlacement& leaf = storage.leaves[j];
                     const bool needed = !gradients || leaf.spec->trained;
-                    padded.push_back(needed && !even(leaf)
-                                         ? make(2 * j + 1, MemoryUse::gathered,
-                                                with_rows(storage.shape, leaf.shard_rows * mesh_.data().size()))
-                                         : Tensor());
-                    incoming.push_back(needed && gradients && units_take_turns
-                                           ? make(2 * j + 2, MemoryUse::gathered,
-                                                  with_rows(storage.shape, leaf.shard_rows))
-                                           : Tensor());
+                    padded.push_back(
+                        needed && !even(leaf)
+                            ? make(2 * j + 1, MemoryUse::gathered,
+                                   with_rows(storage.shape, leaf.shard_rows * mesh_.data().size()))
+                            : Tensor());
+                    incoming.push_back(
+                        needed && gradients && units_take_turns
+                            ? make(2 * j + 2, MemoryUse::gathered, with_rows(storage.shape, leaf.shard_rows))
+                            : Tensor());
                 }
             }
             if (!measures) slots[place].of_unit[number] = std::move(buffers);
@@ -289,7 +290,8 @@ void ShardedStore::finish_scatter(Stream stream, Slot& slot) {
         for (std::size_t i = 0; i < gradient_shards_[unit].size(); ++i)
             for (std::size_t j = 0; j < gradient_shards_[unit][i].size(); ++j)
                 if (gradient_shards_[unit][i][j])
-                    backend_.run(stream, Add{.into = gradient_shards_[unit][i][j], .x = slot.buffers().incoming[i][j]});
+                    backend_.run(stream, Add{.into = gradient_shards_[unit][i][j],
+                                             .x = slot.buffers().incoming[i][j]});
     scattered_before_[unit] = true;
 }
 

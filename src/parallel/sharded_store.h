@@ -53,7 +53,7 @@ class ShardedStore final : public ParamStore {
         /// The tensors of that unit.
         Buffers& buffers() { return of_unit.at(unit); }
         bool has_frozen = false;  ///< of weights: the frozen leaves are there and need not be gathered again
-        bool in_use = false;   ///< got and not yet released; or gradients begun and not yet reduced
+        bool in_use = false;      ///< got and not yet released; or gradients begun and not yet reduced
         std::vector<Pending> pending;
     };
 

@@ -30,6 +30,7 @@ std::string lost_updates_warning(const TrainEngine& engine, const TrainEngineOpt
                                  double learning_rate) {
     constexpr std::int64_t enough = 1 << 16;
     const Precision& precision = options.model.precision;
+    if (options.model.adapters.any()) return {};  // they have a float32 copy
     if (precision.parameters != DType::bf16 || precision.master || precision.stochastic_rounding) return {};
     const WeightSample sample = engine.sample_weights(enough);
     const double update = first_update(options.optimizer, learning_rate);

@@ -68,10 +68,10 @@ TEST(DropElements, KeepsWhatTheGeneratorSaysWhateverTheLayout) {
         OwnedTensor picked(dtype, {3, columns});
         const std::size_t row_bytes = picked.tensor().bytes() / 3;
         for (std::size_t i = 0; i < 3; ++i)
-            std::memcpy(static_cast<std::byte*>(picked.tensor().raw()) + i * row_bytes,
-                        static_cast<std::byte*>(x.tensor().raw()) +
-                            static_cast<std::size_t>(order[i]) * row_bytes,
-                        row_bytes);
+            std::memcpy(
+                static_cast<std::byte*>(picked.tensor().raw()) + i * row_bytes,
+                static_cast<std::byte*>(x.tensor().raw()) + static_cast<std::size_t>(order[i]) * row_bytes,
+                row_bytes);
         op.x = bench.put(picked);
         op.y = three;
         op.number_of_row = numbers;
@@ -94,8 +94,8 @@ TEST(AdaptedSquares, AreThoseOfTheWholeMatrix) {
         const OwnedTensor w = random_normal(dtype, {out, in}, 1), a = random_normal(dtype, {rank, in}, 2),
                           b = random_normal(dtype, {out, rank}, 3);
         const Tensor weight = bench.put(w), low = bench.put(a), high = bench.put(b);
-        const Tensor products = bench.make(DType::f32, {out, rank}), gram = bench.make(DType::f32, {rank, rank}),
-                     squares = bench.make(DType::f32, {out});
+        const Tensor products = bench.make(DType::f32, {out, rank}),
+                     gram = bench.make(DType::f32, {rank, rank}), squares = bench.make(DType::f32, {out});
         bench.run(Gemm::forward(weight, low, products));
         bench.run(Gemm::forward(low, low, gram));
         bench.run(AdaptedSquares{.weight = weight,
@@ -123,7 +123,8 @@ TEST(ScaleColumns, AndMagnitudesAndTheirGradient) {
         Workbench bench;
         const OwnedTensor u = random_normal(dtype, {tokens, 2 * columns}, 1),
                           dy = random_normal(dtype, {tokens, columns}, 2),
-                          bias = random_normal(dtype, {columns}, 3), lengths = random_normal(dtype, {columns}, 4);
+                          bias = random_normal(dtype, {columns}, 3),
+                          lengths = random_normal(dtype, {columns}, 4);
         std::vector<float> square_values;
         for (std::int64_t i = 0; i < columns; ++i)
             square_values.push_back(0.5f + 0.1f * static_cast<float>(i));
@@ -133,15 +134,13 @@ TEST(ScaleColumns, AndMagnitudesAndTheirGradient) {
         const Tensor both = bench.put(u), y = both.columns(columns, columns), added = bench.put(bias);
         bench.run(ScaleColumns{.x = y, .y = y, .factors = factors, .bias = added});
         const Tensor dmagnitudes = bench.make(DType::f32, {columns});
-        MagnitudeGradient gradient{.dy = bench.put(dy),
-                                   .y = y,
-                                   .bias = added,
-                                   .magnitudes = magnitudes,
-                                   .dmagnitudes = dmagnitudes};
+        MagnitudeGradient gradient{
+            .dy = bench.put(dy), .y = y, .bias = added, .magnitudes = magnitudes, .dmagnitudes = dmagnitudes};
         bench.run(gradient);
 
         const std::vector<double> before = values(u), after = bench.values_of(both), dyv = values(dy),
-                                  bv = values(bias), mv = values(lengths), found = bench.values_of(dmagnitudes);
+                                  bv = values(bias), mv = values(lengths),
+                                  found = bench.values_of(dmagnitudes);
         for (std::size_t column = 0; column < columns; ++column) {
             const double length = std::sqrt(static_cast<double>(square_values[column]));
             double sum = 0, size = 0;
@@ -152,7 +151,8 @@ TEST(ScaleColumns, AndMagnitudesAndTheirGradient) {
                 EXPECT_NEAR(after[at + columns], exact, tolerance(dtype) * (std::fabs(exact) + 0.1));
                 const double term = dyv[row * columns + column] * before[at + columns] / length;
                 sum += term;
-                size += std::fabs(dyv[row * columns + column]) * (std::fabs(exact) + 1) / std::fabs(mv[column]);
+                size +=
+                    std::fabs(dyv[row * columns + column]) * (std::fabs(exact) + 1) / std::fabs(mv[column]);
             }
             EXPECT_NEAR(found[column], sum, tolerance(dtype) * size);
         }

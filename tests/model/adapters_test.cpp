@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "model/config.h"
 #include "model/params.h"
 #include "support/errors.h"
@@ -32,10 +34,10 @@ std::map<std::string, LeafSpec> leaves_of(const ModelConfig& config, const Adapt
 
 TEST(Adapters, AddLeavesAndFreezeTheOthers) {
     const std::string k = "model.layers.1.self_attn.k_proj", o = "model.layers.1.self_attn.o_proj";
-    const auto leaves = leaves_of(small_llama(), {.weights = {{.leaf = k + ".weight", .rank = 3},
-                                                              {.leaf = o + ".weight", .rank = 5}},
-                                                  .trained_leaves = {"lm_head.weight"},
-                                                  .magnitudes = true});
+    const auto leaves = leaves_of(
+        small_llama(), {.weights = {{.leaf = k + ".weight", .rank = 3}, {.leaf = o + ".weight", .rank = 5}},
+                        .trained_leaves = {"lm_head.weight"},
+                        .magnitudes = true});
     EXPECT_EQ(leaves.size(), leaves_of(small_llama(), {}).size() + 6);
     for (const auto& [name, leaf] : leaves)
         EXPECT_EQ(leaf.trained, leaf.is_adapter() || name == "lm_head.weight") << name;
@@ -58,7 +60,7 @@ TEST(Adapters, AddLeavesAndFreezeTheOthers) {
 
 TEST(Adapters, RefuseWhatTheyCannotAdapt) {
     const auto refused = [](const ModelConfig& config, const Adapters& adapters,
-                            const std::vector<std::string>& words) {
+                            std::initializer_list<std::string_view> words) {
         test::expect_error([&] { make_param_spec(config, {}, adapters); }, words);
     };
     refused(small_llama(), {.weights = {{.leaf = "model.embed_tokens.weight", .rank = 2}}},

@@ -20,8 +20,7 @@ Adapters mesh_adapters(const ModelConfig& config, const std::set<std::string>& t
         const std::size_t end = name.rfind(".weight"), begin = name.rfind('.', end - 1) + 1;
         if (end == std::string::npos || !targets.contains(name.substr(begin, end - begin))) continue;
         const bool is_value = name.ends_with("v_proj.weight");
-        adapters.weights.push_back(
-            {.leaf = name, .rank = is_value ? 2 : 3, .scale = is_value ? 1.5 : 2.0});
+        adapters.weights.push_back({.leaf = name, .rank = is_value ? 2 : 3, .scale = is_value ? 1.5 : 2.0});
     }
     return adapters;
 }
@@ -31,7 +30,7 @@ test::MeshModel with_adapters(test::MeshModel model, const std::set<std::string>
     return model;
 }
 
-const std::set<std::string> all_matrices = {"q_proj", "k_proj",    "v_proj",  "o_proj",
+const std::set<std::string> all_matrices = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
                                             "gate_proj", "up_proj", "down_proj"};
 
 /// Every kind of weight, also with parts of fused ones, biases, heads that are copied, and uneven sizes.
@@ -44,12 +43,18 @@ std::vector<test::MeshModel> lora_models() {
         with_adapters(test::model_named("mixtral"), {"q_proj", "k_proj", "v_proj", "o_proj"}),
     };
     // Only one block of three, and a head that is trained whole.
-    test::MeshModel& few = models.emplace_back(with_adapters(test::model_named("grouped-query"), {"q_proj", "down_proj"}));
-    std::erase_if(few.adapters.weights, [](const AdaptedWeight& weight) {
-        return !weight.leaf.starts_with("model.layers.1.");
-    });
+    test::MeshModel& few =
+        models.emplace_back(with_adapters(test::model_named("grouped-query"), {"q_proj", "down_proj"}));
+    std::erase_if(few.adapters.weights,
+                  [](const AdaptedWeight& weight) { return !weight.leaf.starts_with("model.layers.1."); });
     few.name = "one block";
     few.adapters.trained_leaves = {"lm_head.weight", "model.layers.2.mlp.up_proj.bias"};
+    // Nothing to train in the first stage of a pipeline.
+    test::MeshModel& upper =
+        models.emplace_back(with_adapters(test::model_named("grouped-query"), {"v_proj"}));
+    std::erase_if(upper.adapters.weights,
+                  [](const AdaptedWeight& weight) { return !weight.leaf.starts_with("model.layers.2."); });
+    upper.name = "last block";
     test::MeshModel& dropping = models.emplace_back(models[0]);
     dropping.name = "dropout";
     dropping.adapters.dropout = 0.25;
@@ -76,12 +81,16 @@ std::vector<test::MeshCase> lora_cases() {
         {.shape = {.tp = 2}},
         {.shape = {.tp = 4}, .optimizer = "adafactor"},
         {.shape = {.tp = 2}, .sequence_parallel = true, .accumulation = 2},
-        {.shape = {.data = 2, .tp = 2}, .sharding = Sharding::zero3, .sequence_parallel = true,
+        {.shape = {.data = 2, .tp = 2},
+         .sharding = Sharding::zero3,
+         .sequence_parallel = true,
          .recompute = Recompute::full},
         {.shape = {.dcn = 2, .data = 2}, .sharding = Sharding::zero1, .optimizer = "sgd"},
         {.shape = {.pp = 2}, .accumulation = 4},
         {.shape = {.pp = 2}, .accumulation = 4, .schedule = Kind::zero_bubble},
-        {.shape = {.pp = 2, .tp = 2}, .sequence_parallel = true, .accumulation = 4,
+        {.shape = {.pp = 2, .tp = 2},
+         .sequence_parallel = true,
+         .accumulation = 4,
          .schedule = Kind::zero_bubble},
         {.shape = {.pp = 2, .data = 2}, .sharding = Sharding::zero3, .accumulation = 4},
     };

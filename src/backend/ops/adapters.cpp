@@ -64,8 +64,8 @@ void MagnitudeGradient::check(const Operands& operands) const {
 }
 
 OperationCost MagnitudeGradient::cost() const {
-    return memory_bound("magnitude gradient",
-                        {dy, y, bias, magnitudes, accumulate ? dmagnitudes : Tensor()}, {dmagnitudes});
+    return memory_bound("magnitude gradient", {dy, y, bias, magnitudes, accumulate ? dmagnitudes : Tensor()},
+                        {dmagnitudes});
 }
 
 }  // namespace drover

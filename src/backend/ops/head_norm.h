@@ -23,10 +23,10 @@ struct HeadNorm {
 /// dx = d(norm)/d(x)ᵀ · dy; dweight (+)= sum over tokens and heads of dy · x · rstd, with rstd computed
 /// again.
 struct HeadNormBackward {
-    Tensor dy;       ///< [N,heads,D], may be strided
-    Tensor x;        ///< [N,heads,D], dtype of dy, may be strided: what the forward normalised
-    Tensor weight;   ///< [D], dtype of dy or f32
-    Tensor dx;       ///< [N,heads,D], dtype of dy, may be strided; may be dy itself
+    Tensor dy;         ///< [N,heads,D], may be strided
+    Tensor x;          ///< [N,heads,D], dtype of dy, may be strided: what the forward normalised
+    Tensor weight;     ///< [D], dtype of dy or f32
+    Tensor dx;         ///< [N,heads,D], dtype of dy, may be strided; may be dy itself
     Tensor dweight{};  ///< [D], f32 or bf16 (on a GPU also f16), optional; summed in fp32 and rounded once
     float eps = 0;
     bool accumulate = false;

@@ -45,7 +45,8 @@ void drop_elements(const DropElements& op) {
             const std::int64_t first = number * op.columns + op.first_column;
             alignas(64) LeafNoise::Room room;
             for (std::int64_t begin = 0; begin < width; begin += LeafNoise::most) {
-                const std::int64_t left = width - begin, count = left < LeafNoise::most ? left : LeafNoise::most;
+                const std::int64_t left = width - begin,
+                                   count = left < LeafNoise::most ? left : LeafNoise::most;
                 const std::uint32_t* words =
                     noise.words_from(static_cast<std::uint64_t>(first + begin), count, room);
                 const auto* from = x + row * op.x.stride(0) + begin;
@@ -76,8 +77,7 @@ void adapted_squares(const AdaptedSquares& op) {
             const float* own_products = products + row * op.products.stride(0);
             Floats sum = {}, crossed = {};
             for_each_vector(width, [&](auto at) { sum += load(w, at) * load(w, at); });
-            for_each_vector(rank,
-                            [&](auto at) { crossed += load(own_b, at) * load(own_products, at); });
+            for_each_vector(rank, [&](auto at) { crossed += load(own_b, at) * load(own_products, at); });
             squares[row] = sum_of_lanes(sum) + 2.0f * op.scale * sum_of_lanes(crossed) +
                            op.scale * op.scale * quadratic_form(gram, own_b, rank);
         });

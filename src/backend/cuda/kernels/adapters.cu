@@ -52,7 +52,8 @@ __global__ void drop(const T* x, T* y, std::int64_t rows, std::int64_t width, st
     place.first = 0;
     place.columns = place.row_distance = INT64_MAX;
     const LeafWords words(place, dropping.seed, scalars[StepScalar::step]);
-    const std::int64_t row = dropping.first_row + (dropping.number_of_row ? dropping.number_of_row[at.row] : at.row);
+    const std::int64_t row =
+        dropping.first_row + (dropping.number_of_row ? dropping.number_of_row[at.row] : at.row);
     const std::int64_t first = row * dropping.columns + dropping.first_column + at.column;
     const T* const from = x + at.row * x_stride;
     T* const to = y + at.row * y_stride;
@@ -66,8 +67,7 @@ __global__ void drop(const T* x, T* y, std::int64_t rows, std::int64_t width, st
         store_eight(to + at.column, to_eight<T>(values));
     } else {
         for (std::int64_t c = at.column; c < at.end; ++c)
-            to[c] = from_float<T>(
-                dropping.on(to_float(from[c]), words.draw_one(first + (c - at.column))));
+            to[c] = from_float<T>(dropping.on(to_float(from[c]), words.draw_one(first + (c - at.column))));
     }
 }
 
@@ -211,8 +211,8 @@ void scale_columns(const Launch& launch, const ScaleColumns& op) {
 void magnitude_gradient(const Launch& launch, const MagnitudeGradient& op) {
     const std::int64_t rows = op.dy.size(0), width = op.dy.size(1), slices = ceil_div(rows, rows_of_slice);
     if (width == 0) return;
-    auto* sums = launch.scratch.take_array<float>(
-        static_cast<std::size_t>(std::max<std::int64_t>(slices, 1) * width));
+    auto* sums =
+        launch.scratch.take_array<float>(static_cast<std::size_t>(std::max<std::int64_t>(slices, 1) * width));
     if (slices > 0)
         with_types(op.dy, op.bias, [&]<class T, class U>() {
             const dim3 blocks(static_cast<unsigned>(slices), static_cast<unsigned>(ceil_div(width, threads)));
