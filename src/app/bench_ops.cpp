@@ -38,6 +38,7 @@ class ModelOperations {
         part(&ModelOperations::norms);
         part(&ModelOperations::attention);
         part(&ModelOperations::feed_forward);
+        part(&ModelOperations::adapters);
         part(&ModelOperations::head);
         part(&ModelOperations::update);
         part(&ModelOperations::arithmetic);
@@ -65,6 +66,32 @@ class ModelOperations {
         timer_.time(
             "", EmbeddingBackward{.ids = ids, .dy = normal(shape_.tokens, shape_.hidden), .dweight = weight});
         timer_.time("", noise(true));
+    }
+
+    /// Of one matrix, q, k and v, with an adapter of the usual rank.
+    void adapters() {
+        const std::int64_t n = shape_.tokens, in = shape_.hidden, out = shape_.qkv_columns(), rank = 16;
+        const Tensor x = normal(n, in), y = normal(n, out), weight = normal(out, in);
+        const Tensor ones = timer_.constant(DType::f32, {out}, 1);
+        timer_.time("", DropElements{.x = x,
+                                     .y = empty(n, in),
+                                     .scalars = timer_.constant(DType::f32, {StepScalar::count}, 1),
+                                     .columns = in,
+                                     .rate = 0.1});
+        timer_.time("", Scale{.x = normal(n, rank), .factor = 1});
+        timer_.time("", AdaptedSquares{.weight = weight,
+                                       .b = normal(out, rank),
+                                       .products = timer_.normal(DType::f32, {out, rank}),
+                                       .gram = timer_.normal(DType::f32, {rank, rank}),
+                                       .squares = floats({out})});
+        timer_.time("", MagnitudeFactors{.magnitudes = timer_.constant(dtype_, {out}, 1),
+                                         .squares = ones,
+                                         .factors = floats({out})});
+        timer_.time("", ScaleColumns{.x = y, .y = y, .factors = ones});
+        timer_.time("", MagnitudeGradient{.dy = normal(n, out),
+                                          .y = y,
+                                          .magnitudes = timer_.constant(dtype_, {out}, 1),
+                                          .dmagnitudes = floats({out})});
     }
 
     /// So small that many rounds leave the values unchanged.

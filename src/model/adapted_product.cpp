@@ -1,71 +1,84 @@
 #include "model/adapted_product.h"
 
 #include "core/counter_rng.h"
-#include "core/range.h"
 #include "model/config.h"
 
 namespace drover {
 namespace {
 
-/// The rows of each leaf of a matrix on this rank.
-std::vector<std::int64_t> leaf_rows(const BlockShape& shape, AdaptedMatrix matrix, const Tensor& weight) {
+/// The columns of y that each leaf of a matrix makes on this rank.
+std::vector<std::int64_t> leaf_columns(const BlockShape& shape, AdaptedMatrix matrix) {
     switch (matrix) {
         case AdaptedMatrix::qkv:
             return {shape.query_columns(), shape.key_value_columns(), shape.key_value_columns()};
         case AdaptedMatrix::gate_up:
             return {shape.ffn, shape.ffn};
         default:
-            return {weight.size(0)};
+            return {shape.hidden};
     }
-}
-
-/// Adds to c instead of overwriting it.
-Gemm added(Gemm product) {
-    product.accumulate = true;
-    return product;
 }
 
 }  // namespace
 
 AdaptedProduct::AdaptedProduct(const BlockContext& context, UnitTensors weights,
-                               const BlockActivations& activations, BlockStorage::Index weight, int block)
+                               const BlockActivations& activations, BlockStorage::Index weight, int block,
+                               const Tensor& copy)
     : c_(context),
       w_(weights),
       a_(activations),
       storages_(adapter_storages(weight)),
       matrix_(adapted_matrix(weight)),
-      block_(block) {}
+      block_(block),
+      weight_(copy ? copy : weights[weight]) {}
 
 std::vector<AdaptedProduct::Part> AdaptedProduct::parts() const {
     std::vector<Part> parts;
-    const std::vector<std::int64_t> rows = leaf_rows(c_.shape, matrix_, weight());
-    std::int64_t row = 0, rank = 0;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const BlockStorage::Index storage = storages_.b[i];
+    std::int64_t column = 0, rank = 0;
+    for (const std::int64_t columns : leaf_columns(c_.shape, matrix_)) {
+        const std::size_t i = parts.size();
+        const BlockStorage::Index storage = storages_.b[i],
+                                  lengths = storages_.has_experts() ? storage : storages_.magnitudes[i];
         const Tensor& b = w_[storage];
         const std::int64_t own_ranks = b ? b.size(1) : 0;
-        parts.push_back({.rows = {row, rows[i]},
-                         .b = b,
+        parts.push_back({.rows = {column, columns},
                          .ranks = {rank, own_ranks},
-                         .scale = c_.adapters->scale(block_, storage),
-                         .b_storage = storage});
-        row += rows[i];
+                         .b = b,
+                         .magnitudes = storages_.has_experts() ? Tensor() : w_[lengths],
+                         .b_storage = storage,
+                         .magnitude_storage = lengths,
+                         .scale = b ? c_.adapters->scale(block_, storage) : 1});
+        column += columns;
         rank += own_ranks;
     }
     return parts;
 }
 
+void AdaptedProduct::multiply(Use use, const Tensor& left, const Tensor& right, const Tensor& result,
+                              bool accumulate) const {
+    if (storages_.has_experts())
+        return c_.run(GroupedGemm{.use = use,
+                                  .a = left,
+                                  .b = right,
+                                  .c = result,
+                                  .offsets = a_.expert_offsets,
+                                  .accumulate = accumulate});
+    Gemm product = use == Use::forward         ? Gemm::forward(left, right, result)
+                   : use == Use::data_gradient ? Gemm::data_gradient(left, right, result)
+                                               : Gemm::weight_gradient(left, right, result, false);
+    product.accumulate = accumulate;
+    c_.run(product);
+}
+
 void AdaptedProduct::scale_parts(const std::vector<Part>& parts, const Tensor& t) const {
     bool same = true;
-    for (const Part& part : parts) same &= !part.b || part.scale == parts[0].scale;
-    if (same && parts[0].b) {
-        if (parts[0].scale != 1) c_.run(Scale{.x = t, .factor = parts[0].scale});
-        return;
-    }
+    for (const Part& part : parts) same &= static_cast<bool>(part.b) && part.scale == parts[0].scale;
+    if (same && parts[0].scale != 1) c_.run(Scale{.x = t, .factor = parts[0].scale});
+    if (same) return;
     for (const Part& part : parts)
-        if (part.b && part.scale != 1)
-            c_.run(Scale{.x = t.columns(part.ranks.begin, part.ranks.count), .factor = part.scale});
+        if (part.scale != 1) c_.run(Scale{.x = part.of_t(t), .factor = part.scale});
 }
+
+// ------------------------------------------------------------------------------------------------- dropout
 
 bool AdaptedProduct::drops() const {
     return c_.adapters->dropout > 0 && c_.batch.noise;
@@ -74,25 +87,26 @@ bool AdaptedProduct::drops() const {
 void AdaptedProduct::drop(const Tensor& x, const Tensor& y) const {
     const TokenNoise& noise = *c_.batch.noise;
     const int ranks = c_.parallel.axis().size(), rank = c_.parallel.axis().rank();
-    Range columns{0, x.size(1)};  // this rank's, among all
-    std::int64_t all = x.size(1);
+    std::int64_t first_column = 0, columns = x.size(1);
     if (matrix_ == AdaptedMatrix::attention_output) {
-        all = c_.config.query_columns();
-        columns.begin = rank * x.size(1);
+        columns = c_.config.query_columns();
+        first_column = rank * x.size(1);
     } else if (matrix_ == AdaptedMatrix::down) {
-        all = c_.config.intermediate_size;
-        columns = split_range(all, ranks, rank);
+        columns = c_.config.intermediate_size;
+        first_column = split_range(columns, ranks, rank).begin;
     }
     std::uint64_t name = leaf_hash("lora_dropout");
     for (const std::uint64_t part :
          {static_cast<std::uint64_t>(matrix_), static_cast<std::uint64_t>(block_), noise.micro_batch})
         name = philox_stream(name, part);
+    const bool slots = storages_.has_experts();
     c_.run(DropElements{.x = x,
                         .y = y,
                         .scalars = noise.scalars,
-                        .first_row = noise.first_token,
-                        .first_column = columns.begin,
-                        .columns = all,
+                        .number_of_row = slots ? a_.slot_of_row : Tensor(),
+                        .first_row = noise.first_token * (slots ? c_.shape.slots : 1),
+                        .first_column = first_column,
+                        .columns = columns,
                         .rate = c_.adapters->dropout,
                         .seed = noise.seed,
                         .leaf = name});
@@ -105,34 +119,109 @@ Tensor AdaptedProduct::adapter_input(const Tensor& x) const {
     return dropped;
 }
 
-void AdaptedProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias) const {
-    if (!has_adapters()) return c_.run(Gemm::forward(x, weight(), y, bias));
-    const std::vector<Part> parts = this->parts();
-    const Tensor& t = a_.adapted(matrix_);  // [N,R]
-    c_.run(Gemm::forward(adapter_input(x), a(), t));
-    scale_parts(parts, t);
-    for (const Part& part : parts) {
-        // Without an adapter, a product without depth: the bias, or zeros.
-        const Tensor b = part.b ? part.b : weight().rows(part.rows.begin, part.rows.count).columns(0, 0);
-        c_.run(Gemm::forward(t.columns(part.ranks.begin, part.ranks.count), b,
-                             y.columns(part.rows.begin, part.rows.count),
-                             bias ? bias.rows(part.rows.begin, part.rows.count) : Tensor()));
-    }
-    c_.run(added(Gemm::forward(x, weight(), y)));
+// -------------------------------------------------------------------------------------------------- forward
+
+void AdaptedProduct::start_without_adapter(const Part& part, const Tensor& y, const Tensor& bias) const {
+    if (!bias) return c_.run(Fill{.x = part.of(y), .value = 0});
+    const Tensor nothing = weight_.rows(part.rows.begin, part.rows.count).columns(0, 0);  // [rows,0]
+    c_.run(Gemm::forward(a_.adapted(matrix_).columns(0, 0), nothing, part.of(y), part.of_vector(bias)));
 }
 
-void AdaptedProduct::data_gradient(const Tensor& dy, const Tensor& dx) const {
-    if (!has_adapters()) return c_.run(Gemm::data_gradient(dy, weight(), dx));
+void AdaptedProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias) const {
+    if (!has_adapters()) {
+        if (storages_.has_experts()) return multiply(Use::forward, x, weight_, y, false);
+        return c_.run(Gemm::forward(x, weight_, y, bias));
+    }
+    const std::vector<Part> parts = this->parts();
+    const Tensor& t = a_.adapted(matrix_);  // [N,R]
+    multiply(Use::forward, adapter_input(x), a(), t, false);
+    scale_parts(parts, t);
+    for (const Part& part : parts) {
+        if (!part.b)
+            start_without_adapter(part, y, bias);
+        else if (bias && !part.magnitudes)
+            c_.run(Gemm::forward(part.of_t(t), part.b, part.of(y), part.of_vector(bias)));
+        else
+            multiply(Use::forward, part.of_t(t), part.b, part.of(y), false);
+    }
+    multiply(Use::forward, x, weight_, y, true);
+    for (const Part& part : parts)
+        if (part.magnitudes) {
+            make_factors(part);
+            c_.run(ScaleColumns{.x = part.of(y),
+                                .y = part.of(y),
+                                .factors = factors(part),
+                                .bias = part.of_vector(bias)});
+        }
+}
+
+// ----------------------------------------------------------------------------------------------------- DoRA
+
+Tensor AdaptedProduct::factors(const Part& part) const {
+    return part.of_vector(a_.adapted_lengths(matrix_));
+}
+
+void AdaptedProduct::make_factors(const Part& part) const {
+    const std::int64_t rows = part.rows.count, rank = part.ranks.count;
+    std::int64_t next = 0;
+    const auto room = [&](const Shape& shape) {
+        next += shape.numel();
+        return c_.scratch.row_lengths.rows(next - shape.numel(), shape.numel()).view(shape);
+    };
+    const Tensor products = room(Shape{rows, rank}), gram = room(Shape{rank, rank}), squares = room(Shape{rows});
+    const Tensor own_a = a().rows(part.ranks.begin, rank), weight = weight_.rows(part.rows.begin, rows);
+    c_.run(Gemm::forward(weight, own_a, products));
+    c_.run(Gemm::forward(own_a, own_a, gram));
+    c_.run(AdaptedSquares{.weight = weight,
+                          .b = part.b,
+                          .products = products,
+                          .gram = gram,
+                          .squares = squares,
+                          .scale = part.scale});
+    // These matrices' columns are spread over the ranks.
+    if (matrix_ == AdaptedMatrix::attention_output || matrix_ == AdaptedMatrix::down)
+        c_.parallel.axis().all_reduce(c_.run.stream, squares, Reduction::sum);
+    c_.run(MagnitudeFactors{.magnitudes = part.magnitudes, .squares = squares, .factors = factors(part)});
+}
+
+Tensor AdaptedProduct::begin_backward(const UnitGradients& g, const Tensor& dy, const Tensor& y,
+                                      const Tensor& bias, const Tensor& scaled) const {
+    bool has_magnitudes = false;
+    const std::vector<Part> parts = this->parts();
+    for (const Part& part : parts)
+        if (part.magnitudes) {
+            has_magnitudes = true;
+            c_.run(MagnitudeGradient{.dy = part.of(dy),
+                                     .y = part.of(y),
+                                     .bias = part.of_vector(bias),
+                                     .magnitudes = part.magnitudes,
+                                     .dmagnitudes = g.tensors[part.magnitude_storage],
+                                     .accumulate = g.accumulate});
+            c_.run(ScaleColumns{.x = part.of(dy), .y = part.of(scaled), .factors = factors(part)});
+        }
+    const Tensor result = has_magnitudes ? scaled : dy;
+    begin_backward(result);
+    return result;
+}
+
+// ------------------------------------------------------------------------------------------------- backward
+
+void AdaptedProduct::begin_backward(const Tensor& dy) const {
+    if (!has_adapters()) return;
     const std::vector<Part> parts = this->parts();
     const Tensor dt = c_.scratch.adapted_gradient(a_.adapted(matrix_).shape());  // [N,R]
     for (const Part& part : parts)
-        if (part.b)
-            c_.run(Gemm::data_gradient(dy.columns(part.rows.begin, part.rows.count), part.b,
-                                       dt.columns(part.ranks.begin, part.ranks.count)));
+        if (part.b) multiply(Use::data_gradient, part.of(dy), part.b, part.of_t(dt), false);
     scale_parts(parts, dt);
-    c_.run(Gemm::data_gradient(dt, a(), dx));
-    if (drops()) drop(dx, dx);
-    c_.run(added(Gemm::data_gradient(dy, weight(), dx)));
+}
+
+void AdaptedProduct::data_gradient(const Tensor& dy, const Tensor& dx) const {
+    if (has_adapters()) {
+        const Tensor dt = c_.scratch.adapted_gradient(a_.adapted(matrix_).shape());
+        multiply(Use::data_gradient, dt, a(), dx, false);
+        if (drops()) drop(dx, dx);
+    }
+    multiply(Use::data_gradient, dy, weight_, dx, has_adapters());
 }
 
 void AdaptedProduct::adapter_gradients(const UnitGradients& g, const Tensor& dy, const Tensor& x) const {
@@ -140,19 +229,15 @@ void AdaptedProduct::adapter_gradients(const UnitGradients& g, const Tensor& dy,
     const Tensor& t = a_.adapted(matrix_);  // [N,R]
     for (const Part& part : parts())
         if (part.b)
-            c_.run(Gemm::weight_gradient(dy.columns(part.rows.begin, part.rows.count),
-                                         t.columns(part.ranks.begin, part.ranks.count),
-                                         g.tensors[part.b_storage], g.accumulate));
-    const Tensor dt = c_.scratch.adapted_gradient(t.shape());
-    c_.run(Gemm::weight_gradient(dt, adapter_input(x), g.tensors[storages_.a], g.accumulate));
+            multiply(Use::weight_gradient, part.of(dy), part.of_t(t), g.tensors[part.b_storage],
+                     g.accumulate);
+    multiply(Use::weight_gradient, c_.scratch.adapted_gradient(t.shape()), adapter_input(x),
+             g.tensors[storages_.a], g.accumulate);
 }
 
-void AdaptedProduct::weight_gradients(const UnitGradients& g, const Tensor& dy, const Tensor& x,
-                                      BlockStorage::Index bias) const {
+void AdaptedProduct::weight_gradient(const UnitGradients& g, const Tensor& dy, const Tensor& x) const {
     if (const Tensor& dweight = g.tensors[storages_.weight])
-        c_.run(Gemm::weight_gradient(dy, x, dweight, g.accumulate));
-    if (const Tensor& dbias = g.tensors[bias])
-        c_.run(BiasGradient{.dy = dy, .dbias = dbias, .accumulate = g.accumulate});
+        multiply(Use::weight_gradient, dy, x, dweight, g.accumulate);
 }
 
 }  // namespace drover

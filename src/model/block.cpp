@@ -74,6 +74,7 @@ Tensor DecoderBlock::attention() const {
 
     product(BlockStorage::attention_output)
         .forward(a_.attended, c_.scratch.branch, c_.on_one_rank(w_[BlockStorage::attention_output_bias]));
+    if (a_.attention_output) c_.run.backend.copy(c_.run.stream, c_.scratch.branch, a_.attention_output);
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }
 
@@ -207,14 +208,15 @@ void DecoderBlock::norm_heads_backward(const UnitGradients& g, const Tensor& dqk
 }
 
 void DecoderBlock::attention_output_gradient(const UnitGradients& g, const Tensor& dy) const {
-    product(BlockStorage::attention_output)
-        .weight_gradients(g, dy, a_.attended, BlockStorage::attention_output_bias);
+    product(BlockStorage::attention_output).weight_gradient(g, dy, a_.attended);
+    c_.bias_gradient(g, dy, BlockStorage::attention_output_bias);
 }
 
 void DecoderBlock::qkv_gradient(const UnitGradients& g, const Tensor& dqkv) const {
     if (!g.tensors[BlockStorage::qkv] && !g.tensors[BlockStorage::qkv_bias]) return;
     const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
-    product(BlockStorage::qkv).weight_gradients(g, dqkv, x, BlockStorage::qkv_bias);
+    product(BlockStorage::qkv).weight_gradient(g, dqkv, x);
+    c_.bias_gradient(g, dqkv, BlockStorage::qkv_bias);
 }
 
 void DecoderBlock::qkv_adapter_gradients(const UnitGradients& g, const Tensor& dqkv) const {
@@ -231,8 +233,11 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
     const Tensor dy = branch_gradient(dresidual, weights_wait ? a_.dattention_branch : Tensor());  // [N,H]
     if (!weights_wait) attention_output_gradient(g, dy);
     const AdaptedProduct output = product(BlockStorage::attention_output);
-    output.data_gradient(dy, c_.scratch.dattended);
-    output.adapter_gradients(g, dy, a_.attended);
+    const Tensor doutput =
+        output.begin_backward(g, dy, a_.attention_output,
+                              c_.on_one_rank(w_[BlockStorage::attention_output_bias]), c_.scratch.scaled);
+    output.data_gradient(doutput, c_.scratch.dattended);
+    output.adapter_gradients(g, doutput, a_.attended);
 
     const Tensor dqkv = weights_wait ? a_.dqkv : c_.scratch.dqkv;
     const QkvHeads heads(a_.qkv, s, a_.query_key);
@@ -255,7 +260,16 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                 .positions = c_.batch.positions,
                 .inverse = true});
     norm_heads_backward(g, dqkv);
-    product(BlockStorage::qkv).data_gradient(dqkv, c_.scratch.branch);
+    // What the product gave, for DoRA: forward has rotated it in place.
+    if (a_.adapted_lengths(AdaptedMatrix::qkv) && !a_.query_key)
+        c_.run(Rope{.x = heads.query_key,
+                    .cosine = c_.rope_cosine,
+                    .sine = c_.rope_sine,
+                    .positions = c_.batch.positions,
+                    .inverse = true});
+    const AdaptedProduct qkv = product(BlockStorage::qkv);
+    qkv.begin_backward(g, dqkv, a_.qkv, w_[BlockStorage::qkv_bias], dqkv);
+    qkv.data_gradient(dqkv, c_.scratch.branch);
 
     const bool normed_is_there = policy == Recompute::none || policy == Recompute::full;
     c_.run(RmsNormBackward{.dy = c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch),

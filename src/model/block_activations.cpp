@@ -18,6 +18,17 @@ struct Dropped {
           attention(recompute == Recompute::full) {}
 };
 
+std::int64_t output_columns(const BlockShape& shape, std::size_t matrix) {
+    switch (static_cast<AdaptedMatrix>(matrix)) {
+        case AdaptedMatrix::qkv:
+            return shape.qkv_columns();
+        case AdaptedMatrix::gate_up:
+            return 2 * shape.ffn;
+        default:
+            return shape.hidden;
+    }
+}
+
 /// The rows of a matrix' input.
 std::int64_t rows_of(const BlockShape& shape, std::size_t matrix) {
     const auto which = static_cast<AdaptedMatrix>(matrix);
@@ -51,6 +62,9 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
             .dqkv = dqkv.first_rows(shape.tokens)};
     for (std::size_t i = 0; i < adapter_inputs.size(); ++i)
         part.adapter_inputs[i] = adapter_inputs[i].first_rows(rows_of(shape, i));
+    part.magnitude_factors = magnitude_factors;
+    part.attention_output = attention_output.first_rows(shape.tokens);
+    part.mlp_output = mlp_output.first_rows(shape.tokens);
     return part;
 }
 
@@ -64,6 +78,9 @@ BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
             .dqkv = dqkv.first_rows(shape.tokens),
             .dadapter_inputs = dadapter_inputs,
             .dropped = dropped,
+            .row_lengths = row_lengths,
+            .dgate_up = dgate_up.first_rows(shape.tokens),
+            .scaled = scaled.first_rows(shape.tokens),
             .expert_rows = expert_rows.first_rows(shape.expert_rows()),
             .router_logits = router_logits.first_rows(shape.tokens),
             .drouter_logits = drouter_logits.first_rows(shape.tokens),
@@ -134,6 +151,15 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
                 kept.adapter_inputs[i] =
                     in_attention ? attention(rows, block.ranks[i]) : mlp(rows, block.ranks[i]);
             }
+        if (block.magnitudes) {
+            for (std::size_t i = 0; i < block.ranks.size(); ++i)
+                if (block.ranks[i] > 0)
+                    kept.magnitude_factors[i] =
+                        arena.make(MemoryUse::scratch, DType::f32, {output_columns(largest, i)});
+            if (block.rank_of(AdaptedMatrix::attention_output) > 0)
+                kept.attention_output = attention(largest.tokens, largest.hidden);
+            if (block.rank_of(AdaptedMatrix::down) > 0) kept.mlp_output = mlp(largest.tokens, largest.hidden);
+        }
         if (weight_gradients_wait) {
             const auto waiting = [&](std::int64_t columns) {
                 return arena.make(MemoryUse::waiting_gradients, compute, {largest.tokens, columns});
@@ -208,16 +234,28 @@ void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& lar
                 return largest.hidden;
         }
     };
-    std::int64_t most_adapted = 0, most_dropped = 0;
+    std::int64_t most_adapted = 0, most_dropped = 0, most_lengths = 0;
     for (const KeptBlock& block : blocks)
         for (std::size_t i = 0; i < block.ranks.size(); ++i)
             if (block.ranks[i] > 0) {
                 most_adapted = std::max(most_adapted, rows_of(largest, i) * block.ranks[i]);
+                if (block.magnitudes)
+                    most_lengths = std::max(
+                        most_lengths, (output_columns(largest, i) + block.ranks[i]) * (block.ranks[i] + 1));
                 if (block.adapters_drop)
                     most_dropped = std::max(most_dropped, rows_of(largest, i) * input_columns(i));
             }
     if (most_adapted == 0) return;
     scratch_.dadapter_inputs = arena.make(MemoryUse::scratch, compute, {most_adapted});
+    if (most_lengths > 0) {
+        scratch_.row_lengths = arena.make(MemoryUse::scratch, DType::f32, {most_lengths});
+        const bool scales_gate_up = std::any_of(blocks.begin(), blocks.end(), [](const KeptBlock& block) {
+            return block.rank_of(AdaptedMatrix::gate_up) > 0;
+        });
+        if (scales_gate_up)
+            scratch_.dgate_up = arena.make(MemoryUse::scratch, compute, {largest.tokens, 2 * largest.ffn});
+        scratch_.scaled = arena.make(MemoryUse::scratch, compute, {largest.tokens, largest.hidden});
+    }
     if (most_dropped > 0) scratch_.dropped = arena.make(MemoryUse::scratch, compute, {most_dropped});
 }
 

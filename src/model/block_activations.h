@@ -29,6 +29,10 @@ struct BlockActivations {
     /// With adapters, the t = scale · x · Aᵀ of each matrix: [N,R], or [M,R] sorted by expert.
     std::array<Tensor, static_cast<std::size_t>(AdaptedMatrix::count)> adapter_inputs;
 
+    /// With DoRA, what the columns of each dense matrix' output are multiplied by: [out] f32.
+    std::array<Tensor, static_cast<std::size_t>(AdaptedMatrix::count)> magnitude_factors;
+    Tensor attention_output, mlp_output;  ///< with DoRA: [N,H], what these products gave on this rank
+
     const Tensor& adapted(AdaptedMatrix matrix) const {
         return adapter_inputs[static_cast<std::size_t>(matrix)];
     }
@@ -46,6 +50,9 @@ struct BlockActivations {
     Tensor dattention_branch;  ///< [N,H]: gradient of what attention added
     Tensor dqkv;               ///< [N,(heads + 2·kv_heads)·D]
 
+    const Tensor& adapted_lengths(AdaptedMatrix matrix) const {
+        return magnitude_factors[static_cast<std::size_t>(matrix)];
+    }
     /// The first tokens of every buffer, for a micro-batch that is smaller than planned.
     BlockActivations prefix(const BlockShape& shape) const;
 };
@@ -63,6 +70,9 @@ struct BlockScratch {
     // With adapters.
     Tensor dadapter_inputs;  ///< flat: the gradient of a matrix' t
     Tensor dropped;          ///< flat: what dropout leaves of a matrix' input, if there is dropout
+    Tensor row_lengths;      ///< flat, f32, with DoRA: room to compute the lengths of rows
+    Tensor dgate_up;         ///< [N,2I], with DoRA: otherwise the gradient takes gate_up's place
+    Tensor scaled;           ///< [N,H], with DoRA: the gradient of an output, its columns scaled
 
     /// Room for the gradient of a t of this shape.
     Tensor adapted_gradient(const Shape& shape) const {
@@ -85,7 +95,9 @@ struct KeptBlock {
     int slots = 1;
     /// R of each matrix' adapters; 0: none.
     std::array<std::int64_t, static_cast<std::size_t>(AdaptedMatrix::count)> ranks{};
+    std::int64_t rank_of(AdaptedMatrix matrix) const { return ranks[static_cast<std::size_t>(matrix)]; }
     bool adapters_drop = false;  ///< with dropout before A
+    bool magnitudes = false;     ///< with DoRA
 };
 
 /// Plans the activations of a rank's blocks: kept tensors are per block and slot, dropped ones are shared by

@@ -57,6 +57,11 @@ struct BlockContext {
     }
     /// A bias, or a contribution, that is added to a sum over ranks: only one rank may add it.
     Tensor on_one_rank(const Tensor& bias) const { return is_first_rank() ? bias : Tensor(); }
+    /// The gradient of a bias, if it is trained.
+    void bias_gradient(const UnitGradients& gradients, const Tensor& dy, BlockStorage::Index bias) const {
+        if (const Tensor& dbias = gradients.tensors[bias])
+            run(BiasGradient{.dy = dy, .dbias = dbias, .accumulate = gradients.accumulate});
+    }
     bool is_first_rank() const { return parallel.axis().rank() == 0; }
 };
 

@@ -45,7 +45,8 @@ std::vector<KeptBlock> CausalLm::kept_blocks() const {
         for (int i = 0; i < chunk.blocks(); ++i) {
             KeptBlock block{.recompute = options_.recompute.of_block(chunk.block(i)),
                             .slots = chunk.slots,
-                            .adapters_drop = options_.adapters.dropout > 0};
+                            .adapters_drop = options_.adapters.dropout > 0,
+                            .magnitudes = options_.adapters.magnitudes};
             const UnitSpec& unit = stage_.spec.units[static_cast<std::size_t>(chunk.first_block + i)];
             for (const AdapterStorages& storages : adapter_storages()) {
                 std::int64_t ranks = 0;
@@ -273,10 +274,19 @@ struct CausalLm::Pass {
         release_head();
     }
 
+    /// Backward ends at the first block with something to train, unless a gradient is needed below it.
+    int first_block_backward() const {
+        if (chunk.embedding < 0 || unit_spec(chunk.embedding).has_trained_leaf()) return 0;
+        int block = 0;
+        while (block < chunk.blocks() && !unit_spec(block_unit(block)).has_trained_leaf()) ++block;
+        return block;
+    }
+
     void blocks_backward(BackwardPart part) {
-        store.gather(stream, block_unit(chunk.blocks() - 1));
-        for (int i = chunk.blocks() - 1; i >= 0; --i) {
-            if (i > 0 && model.options_.gather_ahead.backward) store.gather(stream, block_unit(i - 1));
+        const int first = first_block_backward();
+        if (first < chunk.blocks()) store.gather(stream, block_unit(chunk.blocks() - 1));
+        for (int i = chunk.blocks() - 1; i >= first; --i) {
+            if (i > first && model.options_.gather_ahead.backward) store.gather(stream, block_unit(i - 1));
             const UnitTensors weights = store.get(stream, block_unit(i));
             DecoderBlock(context, weights, activations(i), chunk.block(i))
                 .backward(store.grad(stream, block_unit(i)), dresidual(),
@@ -287,7 +297,7 @@ struct CausalLm::Pass {
     }
 
     void embedding_backward() {
-        if (!unit_spec(chunk.embedding).storages[EmbeddingStorage::weight].has_trained_leaf()) return;
+        if (!unit_spec(chunk.embedding).has_trained_leaf()) return;
         const UnitGradients gradients = store.grad(stream, chunk.embedding);
         Tensor held = dresidual();
         if (model.parallel_.splits_tokens() && context.scratch.dresidual_compute) {

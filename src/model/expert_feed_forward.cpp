@@ -1,15 +1,6 @@
 #include "model/feed_forward.h"
 
 namespace drover {
-namespace {
-
-GroupedGemm grouped(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c,
-                    const Tensor& offsets, bool accumulate = false) {
-    return {.use = use, .a = a, .b = b, .c = c, .offsets = offsets, .accumulate = accumulate};
-}
-
-}  // namespace
-
 // M = N·W rows are the tokens' slots, sorted by expert.
 
 Tensor ExpertFeedForward::forward() const {
@@ -18,7 +9,7 @@ Tensor ExpertFeedForward::forward() const {
     gate_and_up(x);
     activation();
     const Tensor& out = c_.scratch.expert_rows;  // [M,H]
-    c_.run(grouped(GroupedGemm::Use::forward, a_.activated, down_weights(), out, a_.expert_offsets));
+    down().forward(a_.activated, out);
     c_.run(RowsToTokens{
         .rows = out, .row_of_slot = a_.row_of_slot, .weights = a_.slot_weights, .y = c_.scratch.branch});
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
@@ -43,11 +34,19 @@ void ExpertFeedForward::route(const Tensor& x, bool count_choices) const {
 void ExpertFeedForward::gate_and_up(const Tensor& x) const {
     const Tensor& rows = c_.scratch.expert_rows;  // [M,H]
     c_.run(TokensToRows{.x = x, .slot_of_row = a_.slot_of_row, .rows = rows});
-    c_.run(grouped(GroupedGemm::Use::forward, rows, gate_up_weights(), a_.gate_up, a_.expert_offsets));
+    gate_up().forward(rows, a_.gate_up);
 }
 
 void ExpertFeedForward::activation() const {
     c_.run(Swiglu{.gate_up = a_.gate_up, .y = a_.activated});
+}
+
+AdaptedProduct ExpertFeedForward::gate_up() const {
+    return {c_, w_, a_, BlockStorage::experts_gate_up, block_, gate_up_weights()};
+}
+
+AdaptedProduct ExpertFeedForward::down() const {
+    return {c_, w_, a_, BlockStorage::experts_down, block_, down_weights()};
 }
 
 Tensor ExpertFeedForward::gate_up_weights() const {
@@ -75,27 +74,29 @@ Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Rec
     // experts' outputs need not be kept.
     const Tensor& rows = c_.scratch.expert_rows;  // [M,H]
     c_.run(TokensToRows{.x = dy, .slot_of_row = a_.slot_of_row, .rows = rows});
-    c_.run(grouped(GroupedGemm::Use::data_gradient, rows, down_weights(), c_.scratch.dactivated,
-                   a_.expert_offsets));
+    const AdaptedProduct down = this->down(), gate_up = this->gate_up();
+    down.begin_backward(rows);
+    down.data_gradient(rows, c_.scratch.dactivated);
     c_.run(WeightRows{.activated = a_.activated,
                       .dactivated = c_.scratch.dactivated,
                       .dy = rows,
                       .slot_of_row = a_.slot_of_row,
                       .weights = a_.slot_weights,
                       .dweights = c_.scratch.dslot_weights});
-    if (const Tensor& dweights = g.tensors[BlockStorage::experts_down])
-        c_.run(grouped(GroupedGemm::Use::weight_gradient, rows, a_.activated, dweights, a_.expert_offsets,
-                       g.accumulate));
+    down.begin_backward(rows);  // once more, with the routing weights
+    down.adapter_gradients(g, rows, a_.activated);
+    down.weight_gradient(g, rows, a_.activated);
 
     const Tensor dgate_up = a_.gate_up;  // its last use: the gradient takes its place
     c_.run(SwigluBackward{.gate_up = a_.gate_up, .dy = c_.scratch.dactivated, .dgate_up = dgate_up});
     const Tensor x = input();  // [N,H]
-    if (const Tensor& dweights = g.tensors[BlockStorage::experts_gate_up]) {
+    gate_up.begin_backward(dgate_up);
+    if (gate_up.has_adapters() || g.tensors[BlockStorage::experts_gate_up]) {
         c_.run(TokensToRows{.x = x, .slot_of_row = a_.slot_of_row, .rows = rows});
-        c_.run(grouped(GroupedGemm::Use::weight_gradient, dgate_up, rows, dweights, a_.expert_offsets,
-                       g.accumulate));
+        gate_up.adapter_gradients(g, dgate_up, rows);
+        gate_up.weight_gradient(g, dgate_up, rows);
     }
-    c_.run(grouped(GroupedGemm::Use::data_gradient, dgate_up, gate_up_weights(), rows, a_.expert_offsets));
+    gate_up.data_gradient(dgate_up, rows);
     c_.run(RowsToTokens{.rows = rows, .row_of_slot = a_.row_of_slot, .y = c_.scratch.branch});
 
     // The router sees all tokens and all of a slot's gradient on every rank, so its own gradients are whole

@@ -6,6 +6,7 @@ Tensor DenseFeedForward::forward() const {
     gate_and_up();
     c_.run(Swiglu{.gate_up = a_.gate_up, .y = a_.activated});
     down_.forward(a_.activated, c_.scratch.branch, c_.on_one_rank(w_[BlockStorage::down_bias]));
+    if (a_.mlp_output) c_.run.backend.copy(c_.run.stream, c_.scratch.branch, a_.mlp_output);
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }
 
@@ -19,31 +20,33 @@ void DenseFeedForward::recompute(Recompute policy) const {
 
 void DenseFeedForward::gate_up_gradient(const UnitGradients& g) const {
     if (!g.tensors[BlockStorage::gate_up] && !g.tensors[BlockStorage::gate_up_bias]) return;
-    const Tensor dgate_up = a_.gate_up;
-    gate_up_.weight_gradients(g, dgate_up, input(), BlockStorage::gate_up_bias);
+    gate_up_.weight_gradient(g, dgate_up(), input());
+    c_.bias_gradient(g, dgate_up(), BlockStorage::gate_up_bias);
 }
 
 void DenseFeedForward::gate_up_adapter_gradients(const UnitGradients& g) const {
-    const Tensor dgate_up = a_.gate_up;
-    if (gate_up_.has_adapters()) gate_up_.adapter_gradients(g, dgate_up, input());
+    if (gate_up_.has_adapters()) gate_up_.adapter_gradients(g, dgate_up(), input());
 }
 
 void DenseFeedForward::weight_gradients(const UnitGradients& g, const Tensor& dy) const {
-    down_.weight_gradients(g, dy, a_.activated, BlockStorage::down_bias);
+    down_.weight_gradient(g, dy, a_.activated);
+    c_.bias_gradient(g, dy, BlockStorage::down_bias);
     gate_up_gradient(g);
 }
 
 Tensor DenseFeedForward::backward(const UnitGradients& g, const Tensor& dy, Recompute policy,
                                   BackwardPart part) const {
-    down_.data_gradient(dy, c_.scratch.dactivated);
-    const Tensor dgate_up = a_.gate_up;  // its last use: the gradient takes its place
+    const Tensor ddown = down_.begin_backward(g, dy, a_.mlp_output,
+                                              c_.on_one_rank(w_[BlockStorage::down_bias]), c_.scratch.scaled);
+    down_.data_gradient(ddown, c_.scratch.dactivated);
     c_.run(SwigluBackward{.gate_up = a_.gate_up,
                           .dy = c_.scratch.dactivated,
-                          .dgate_up = dgate_up,
+                          .dgate_up = dgate_up(),
                           .y = policy == Recompute::none ? Tensor() : a_.activated});
-    down_.adapter_gradients(g, dy, a_.activated);
+    down_.adapter_gradients(g, ddown, a_.activated);
+    gate_up_.begin_backward(g, dgate_up(), a_.gate_up, w_[BlockStorage::gate_up_bias], dgate_up());
     if (part == BackwardPart::whole) weight_gradients(g, dy);
-    gate_up_.data_gradient(dgate_up, c_.scratch.branch);
+    gate_up_.data_gradient(dgate_up(), c_.scratch.branch);
     gate_up_adapter_gradients(g);
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }

@@ -29,6 +29,8 @@ class DenseFeedForward {
     void gate_and_up() const;  ///< mlp_normed → gate_up
     void gate_up_gradient(const UnitGradients& gradients) const;  ///< from dgate_up in its place
     void gate_up_adapter_gradients(const UnitGradients& gradients) const;
+    /// The gradient of gate_up, whose last use its making is, unless DoRA needs it once more.
+    Tensor dgate_up() const { return c_.scratch.dgate_up ? c_.scratch.dgate_up : a_.gate_up; }
     /// mlp_normed for all tokens [N,H].
     Tensor input() const { return c_.parallel.enter(c_.run.stream, a_.mlp_normed, c_.scratch.gathered); }
 
@@ -53,6 +55,8 @@ class ExpertFeedForward {
                     BackwardPart part) const;
 
   private:
+    AdaptedProduct gate_up() const;
+    AdaptedProduct down() const;
     /// mlp_normed for all tokens [N,H].
     Tensor input() const { return c_.parallel.enter(c_.run.stream, a_.mlp_normed, c_.scratch.gathered); }
     void route(const Tensor& x, bool count_choices) const;

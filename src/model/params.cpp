@@ -90,6 +90,11 @@ class UnitAdapters {
     explicit UnitAdapters(const Adapters& adapters) : adapters_(adapters) {
         for (const AdaptedWeight& weight : adapters.weights) wanted_.emplace(weight.leaf, &weight);
         for (const std::string& leaf : adapters.trained_leaves) trained_.insert(leaf);
+        if (!adapters.magnitudes) return;
+        for (const std::string& leaf : adapters.trained_leaves)
+            if (leaf.ends_with(".bias"))
+                throw Error(fmt::format("The bias {} cannot be trained together with DoRA.", leaf),
+                            "Use LoRA, or leave the biases as they are.");
     }
 
     void add(UnitSpec& unit) {
@@ -123,11 +128,6 @@ class UnitAdapters {
             }
             if (adapted == nullptr) continue;
             wanted_.erase(found);
-            if (to.has_experts() || to.weight == BlockStorage::router)
-                cannot_adapt(leaves[i].name, ", a matrix of experts",
-                             "Choose matrices of attention as target_modules.");
-            if (adapters_.magnitudes)
-                cannot_adapt(leaves[i].name, " with DoRA", "Use LoRA.");
             if (adapters_.magnitudes && to.magnitudes.empty())
                 cannot_adapt(leaves[i].name, " with DoRA", "Use LoRA, or leave the experts out.");
             const auto put = [&](BlockStorage::Index storage, LeafSpec leaf) {
@@ -167,7 +167,6 @@ const std::vector<AdapterStorages>& adapter_storages() {
          {S::attention_output_magnitudes}},
         {S::gate_up, S::gate_up_a, {S::gate_b, S::up_b}, {S::gate_magnitudes, S::up_magnitudes}},
         {S::down, S::down_a, {S::down_b}, {S::down_magnitudes}},
-        {S::router, S::router_a, {S::router_b}, {}},
         {S::experts_gate_up, S::experts_gate_up_a, {S::experts_gate_b, S::experts_up_b}, {}},
         {S::experts_down, S::experts_down_a, {S::experts_down_b}, {}}};
     return all;
@@ -191,8 +190,6 @@ AdaptedMatrix adapted_matrix(BlockStorage::Index weight) {
         case BlockStorage::down:
         case BlockStorage::experts_down:
             return AdaptedMatrix::down;
-        case BlockStorage::router:
-            return AdaptedMatrix::router;
         default:
             bug("a storage that cannot be adapted");
     }

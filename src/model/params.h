@@ -44,8 +44,6 @@ struct BlockStorage {
         up_b,    ///< [I, r]
         down_a,  ///< [r, I]
         down_b,  ///< [H, r]
-        router_a,
-        router_b,
         experts_gate_up_a,  ///< [E·R, H], one expert after the other
         experts_gate_b,
         experts_up_b,      ///< [E·I, r]
@@ -76,7 +74,7 @@ struct AdapterStorages {
 };
 
 /// The matrices of a block that can be adapted; a BlockActivations has something of each, in this order.
-enum class AdaptedMatrix : std::uint8_t { qkv, attention_output, gate_up, down, router, count };
+enum class AdaptedMatrix : std::uint8_t { qkv, attention_output, gate_up, down, count };
 
 /// Of the two kinds of feed-forward, the one that `weight` is part of.
 AdaptedMatrix adapted_matrix(BlockStorage::Index weight);

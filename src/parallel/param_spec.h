@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -59,11 +58,6 @@ struct LeafSpec {
 /// rows (q‖k‖v, gate‖up).
 struct StorageSpec {
     std::vector<LeafSpec> leaves;
-
-    /// Whether it has a gradient.
-    bool has_trained_leaf() const {
-        return std::any_of(leaves.begin(), leaves.end(), [](const LeafSpec& leaf) { return leaf.trained; });
-    }
 };
 
 /// A unit is gathered and released as a whole: the embedding, one decoder block, or the head.
@@ -76,6 +70,13 @@ struct UnitSpec {
     /// Another pipeline stage has the same unit, and its copy is the one that counts and is saved: a tied
     /// embedding in the last stage.
     bool is_copy = false;
+
+    bool has_trained_leaf() const {
+        for (const StorageSpec& storage : storages)
+            for (const LeafSpec& leaf : storage.leaves)
+                if (leaf.trained) return true;
+        return false;
+    }
 };
 
 /// All parameters of a model, or of a pipeline rank's part of it, in the order in which the forward pass uses

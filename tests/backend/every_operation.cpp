@@ -138,6 +138,34 @@ std::vector<OwnedTensor> run_jitter(Workbench& bench, DType dtype) {
     return read(bench, x);
 }
 
+std::vector<OwnedTensor> run_adapters(Workbench& bench, DType dtype) {
+    constexpr std::int64_t rank = 6;
+    const Tensor x = normal(bench, dtype, {rows, width}, 1), y = bench.make(dtype, {rows, width});
+    const Tensor squares = bench.make(DType::f32, {rows}), factors = bench.make(DType::f32, {width});
+    const Tensor dmagnitudes = bench.make(DType::f32, {width}), lengths = bench.make(DType::f32, {width});
+    const Tensor magnitudes = normal(bench, dtype, {width}, 2);
+    bench.run(DropElements{.x = x,
+                           .y = y,
+                           .scalars = normal(bench, DType::f32, {StepScalar::count}, 3),
+                           .first_row = 17,
+                           .columns = width,
+                           .rate = 0.25,
+                           .seed = 3,
+                           .leaf = 4});
+    bench.run(AdaptedSquares{.weight = x,
+                             .b = normal(bench, dtype, {rows, rank}, 4),
+                             .products = normal(bench, DType::f32, {rows, rank}, 5),
+                             .gram = normal(bench, DType::f32, {rank, rank}, 6),
+                             .squares = squares,
+                             .scale = 0.5f});
+    bench.run(Fill{.x = lengths, .value = 2.5});
+    bench.run(MagnitudeFactors{.magnitudes = magnitudes, .squares = lengths, .factors = factors});
+    bench.run(ScaleColumns{.x = y, .y = y, .factors = factors, .bias = normal(bench, dtype, {width}, 7)});
+    bench.run(MagnitudeGradient{.dy = x, .y = y, .magnitudes = magnitudes, .dmagnitudes = dmagnitudes});
+    bench.run(Scale{.x = y, .factor = 1.25f});
+    return read(bench, y, squares, factors, dmagnitudes);
+}
+
 std::vector<OwnedTensor> run_bias_gradient(Workbench& bench, DType dtype) {
     const Tensor dbias = bench.make(dtype, {width});
     bench.run(BiasGradient{.dy = normal(bench, dtype, {rows, width}, 1), .dbias = dbias});
@@ -192,6 +220,7 @@ std::vector<OperationCase> every_operation(const std::vector<DType>& types) {
         add("cross_entropy", dtype, [=](Workbench& bench) { return run_cross_entropy(bench, dtype); });
         add("embedding", dtype, [=](Workbench& bench) { return run_embedding(bench, dtype); });
         add("jitter", dtype, [=](Workbench& bench) { return run_jitter(bench, dtype); });
+        add("adapters", dtype, [=](Workbench& bench) { return run_adapters(bench, dtype); });
         add("bias_gradient", dtype, [=](Workbench& bench) { return run_bias_gradient(bench, dtype); });
         add("optimizer", dtype, [=](Workbench& bench) { return run_optimizer(bench, dtype, false); });
         add("general", dtype, [=](Workbench& bench) { return run_general(bench, dtype); });

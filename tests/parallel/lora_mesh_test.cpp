@@ -6,6 +6,7 @@
 #include "model/params.h"
 #include "parallel/rank_run.h"
 #include "parallel/threads_run.h"
+#include "support/golden.h"
 
 namespace drover {
 namespace {
@@ -52,6 +53,17 @@ std::vector<test::MeshModel> lora_models() {
     test::MeshModel& dropping = models.emplace_back(models[0]);
     dropping.name = "dropout";
     dropping.adapters.dropout = 0.25;
+    test::MeshModel& experts =
+        models.emplace_back(with_adapters(test::model_named("mixtral"), {"q_proj", "w1", "w2", "w3"}));
+    experts.name = "experts";
+    experts.adapters.dropout = 0.25;
+    test::MeshModel& some = models.emplace_back(with_adapters(test::model_named("mixtral"), {"w3"}));
+    some.name = "some matrices of experts";
+    for (const char* name : {"grouped-query", "uneven", "qwen3"}) {
+        test::MeshModel& lengths = models.emplace_back(with_adapters(test::model_named(name), all_matrices));
+        lengths.name += ", DoRA";
+        lengths.adapters.magnitudes = true;
+    }
     return models;
 }
 
@@ -89,6 +101,48 @@ TEST(LoraMesh, TrainsAsOneProcessDoes) {
                 << model.name << ", " << mesh_case.text();
         }
     }
+}
+
+/// A run goes on from another mesh's checkpoint, which holds what is trained.
+TEST(LoraMesh, ResumesOnAnotherMesh) {
+    const test::MeshModel model = with_adapters(test::model_named("grouped-query"), all_matrices);
+    const test::TemporaryFolder first, second;
+    const test::MeshCase alone{.shape = {}, .accumulation = 2},
+        sharded{.shape = {.data = 2, .tp = 2}, .sharding = Sharding::zero3, .accumulation = 2};
+    const Json expected = test::records_of(model, alone, first.path(), 4);
+    const std::filesystem::path checkpoint = first / "checkpoint-2";
+    EXPECT_TRUE(std::filesystem::exists(checkpoint / "adapter_model.safetensors"));
+    EXPECT_FALSE(std::filesystem::exists(checkpoint / "model.safetensors"));
+    test::expect_same_curve(test::records_of(model, sharded, second.path(), 4, checkpoint), expected);
+}
+
+/// DoRA starts with the lengths of the weights' rows, wherever the weights are.
+TEST(LoraMesh, FirstValuesAreThoseOfOneProcess) {
+    test::MeshModel model = with_adapters(test::model_named("uneven"), all_matrices);
+    model.adapters.magnitudes = true;
+    const auto values_on = [&](const test::MeshCase& mesh_case) {
+        std::vector<std::vector<double>> values;
+        run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
+            omp_set_num_threads(1);
+            const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
+            const auto backend = make_cpu_backend();
+            TrainEngine engine(model.config,
+                               {.model = {.rows = 1, .row_length = 8, .adapters = model.adapters},
+                                .sharding = mesh_case.sharding},
+                               *backend, mesh);
+            engine.allocate();
+            engine.initialize_weights(1);
+            engine.initialize_adapters(2);
+            auto own = test::whole_leaves(engine.model_spec(), engine.store(), mesh);
+            if (mesh.rank() == 0) values = std::move(own);
+        });
+        return values;
+    };
+    const auto expected = values_on({.shape = {}});
+    for (const test::MeshCase& mesh_case : lora_cases())
+        if (mesh_case.shape.pp == 1) {
+            EXPECT_EQ(values_on(mesh_case), expected) << mesh_case.text();
+        }
 }
 
 /// Interleaved chunks need as many layers.

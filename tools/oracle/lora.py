@@ -71,7 +71,98 @@ def make_model(config, settings):
     return get_peft_model(model, LoraConfig(**settings, lora_dropout=0.0, bias="none"))
 
 
+def experts_case():
+    """Adapters of experts. transformers fuses these, so PEFT cannot adapt each: the same by its formulas."""
+    config = mixtral(vocab_size=61, intermediate_size=24)
+    rank, scale = 4, 2.0
+    model = build_model(config, "float32")
+    fill(model, generator(2100))
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    base = dict(model.named_parameters())
+    published = published_names(base)
+    targets = ("q_proj.weight", "w1.weight", "w2.weight", "w3.weight")
+    # In the order of the modules as they are published.
+    leaves = []
+    for layer in range(config["num_hidden_layers"]):
+        names = [f"model.layers.{layer}.self_attn.q_proj.weight"]
+        for expert in range(config["num_local_experts"]):
+            names += [f"model.layers.{layer}.block_sparse_moe.experts.{expert}.{w}.weight" for w in ("w1", "w2", "w3")]
+        leaves += names
+    assert all(leaf.endswith(targets) and leaf in published for leaf in leaves)
+
+    def draw():
+        torch.manual_seed(SEED)
+        adapters = {}
+        for leaf in leaves:
+            out, columns = published[leaf].shape
+            lora_a, lora_b = torch.nn.Linear(columns, rank, bias=False), torch.nn.Linear(rank, out, bias=False)
+            torch.nn.init.kaiming_uniform_(lora_a.weight, a=5**0.5)
+            torch.nn.init.zeros_(lora_b.weight)
+            stem = leaf.removesuffix(".weight")
+            adapters |= {f"{stem}.lora_A.weight": lora_a.weight, f"{stem}.lora_B.weight": lora_b.weight}
+        return adapters
+
+    def loss_of(adapters, inputs):
+        def adapted(leaf):
+            stem = leaf.removesuffix(".weight")
+            if leaf not in leaves:
+                return published[leaf]
+            return published[leaf] + scale * adapters[f"{stem}.lora_B.weight"] @ adapters[f"{stem}.lora_A.weight"]
+
+        whole = {}
+        for name in base:
+            layer, _, leaf = name.partition(".mlp.")
+            experts = [f"{layer}.block_sparse_moe.experts.{e}" for e in range(config["num_local_experts"])]
+            if leaf == "experts.gate_up_proj":
+                whole[name] = torch.stack(
+                    [torch.cat([adapted(f"{e}.w1.weight"), adapted(f"{e}.w3.weight")]) for e in experts]
+                )
+            elif leaf == "experts.down_proj":
+                whole[name] = torch.stack([adapted(f"{e}.w2.weight") for e in experts])
+            elif name in leaves:
+                whole[name] = adapted(name)
+        return torch.func.functional_call(model, whole, kwargs=inputs).loss
+
+    inputs = batch(config["vocab_size"], False, generator(2101))
+    adapters = draw()
+    tensors = {key: tensor.int() for key, tensor in inputs.items()}
+    tensors |= {f"weight.{key}": p.clone() for key, p in published.items()}
+    tensors |= {f"init.{key}": p.clone() for key, p in adapters.items() if "lora_A" in key}
+    source = generator(2102)
+    for key, parameter in adapters.items():
+        parameter.data += 0.1 * torch.randn(parameter.shape, generator=source)
+        tensors[f"adapter.{key}"] = parameter.data.clone()
+    loss = loss_of(adapters, inputs)
+    loss.backward()
+    tensors["loss"] = loss
+    tensors |= {f"grad.{key}": p.grad for key, p in adapters.items()}
+    adapters = draw()
+    optimizer = torch.optim.AdamW(adapters.values(), lr=LEARNING_RATE, weight_decay=0.0)
+    curve = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = loss_of(adapters, inputs)
+        loss.backward()
+        optimizer.step()
+        curve.append(loss.item())
+    tensors["curve"] = torch.tensor(curve)
+    write_tensors(
+        GOLDEN / "lora" / "mixtral_experts.safetensors",
+        tensors,
+        config=config,
+        adapters={
+            "weights": [{"leaf": leaf, "rank": rank, "scale": scale} for leaf in leaves],
+            "trained_leaves": [],
+            "magnitudes": False,
+        },
+        seed=SEED,
+        learning_rate=LEARNING_RATE,
+    )
+
+
 def main():
+    experts_case()
     for name, (config, settings) in CASES.items():
         model = make_model(config, settings)
         base = {

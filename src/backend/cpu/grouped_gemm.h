@@ -18,15 +18,19 @@ void for_each_product(const GroupedGemm& op, const Product& product) {
             const std::int64_t height = stacked.size(0) / experts;
             return stacked.rows(e * height, height);
         };
+        const auto run = [&](Gemm one) {
+            one.accumulate = op.accumulate;
+            product(one);
+        };
         switch (op.use) {
             case GroupedGemm::Use::forward:
-                product(Gemm::forward(rows, matrix(op.b), op.c.rows(begin, count)));
+                run(Gemm::forward(rows, matrix(op.b), op.c.rows(begin, count)));
                 break;
             case GroupedGemm::Use::data_gradient:
-                product(Gemm::data_gradient(rows, matrix(op.b), op.c.rows(begin, count)));
+                run(Gemm::data_gradient(rows, matrix(op.b), op.c.rows(begin, count)));
                 break;
             case GroupedGemm::Use::weight_gradient:
-                product(Gemm::weight_gradient(rows, op.b.rows(begin, count), matrix(op.c), op.accumulate));
+                run(Gemm::weight_gradient(rows, op.b.rows(begin, count), matrix(op.c), false));
                 break;
         }
     }

@@ -75,7 +75,8 @@ void GroupedGemmEngine::run_products(const Launch& launch, GemmEngine& products,
         }
         const std::size_t part = spread ? turn++ % stream_count : 0;
         const cudaStream_t stream = part == 0 ? launch.stream : others_[part - 1];
-        const auto multiply = [&](const Gemm& product) {
+        const auto multiply = [&](Gemm product) {
+            product.accumulate = op.accumulate;
             products.run_ragged(stream, workspace + part * bytes, product);
         };
         const Tensor rows = op.a.rows(begin, count);
@@ -87,7 +88,7 @@ void GroupedGemmEngine::run_products(const Launch& launch, GemmEngine& products,
                 multiply(Gemm::data_gradient(rows, matrix, op.c.rows(begin, count)));
                 break;
             case GroupedGemm::Use::weight_gradient:
-                multiply(Gemm::weight_gradient(rows, op.b.rows(begin, count), matrix, op.accumulate));
+                multiply(Gemm::weight_gradient(rows, op.b.rows(begin, count), matrix, false));
                 break;
         }
     }

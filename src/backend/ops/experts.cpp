@@ -136,8 +136,6 @@ void GroupedGemm::check(const Operands& operands) const {
     const std::int64_t experts = offsets.size(0) - 1;
     const Tensor& stacked = use == GroupedGemm::Use::weight_gradient ? c : b;
     operands.holds(experts >= 1 && stacked.size(0) % experts == 0, "the experts' matrices differ in height");
-    operands.holds(!accumulate || use == GroupedGemm::Use::weight_gradient,
-                   "only weight gradients accumulate");
 }
 
 OperationCost GroupedGemm::cost() const {

@@ -131,7 +131,7 @@ struct GroupedGemm {
     Tensor b;        ///< forward and data gradient: weights [E·O,K]; weight gradient: x [M,K]
     Tensor c;        ///< forward: y [M,O]; data gradient: dx [M,K]; weight gradient: dweights [E·O,K]
     Tensor offsets;  ///< [E + 1] i32
-    bool accumulate = false;  ///< weight gradient only
+    bool accumulate = false;  ///< adds to c
 
     void check(const Operands& operands) const;
     OperationCost cost() const;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/convert.h"
@@ -12,6 +13,7 @@
 #include "train/engine/new_weights.h"
 #include "train/engine/train_engine.h"
 #include "train/engine/weight_upload.h"
+#include "train/engine/whole_weights.h"
 
 namespace drover {
 namespace {
@@ -89,7 +91,33 @@ void TrainEngine::initialize_adapters(std::uint64_t seed) {
         init.fill(leaf, values);
         write_leaf(upload, i, values);
     }
+    if (options_.model.adapters.magnitudes) initialize_magnitudes();
     store_->weights_changed(ParamStore::Written::trained);
+}
+
+/// The lengths of the weights' rows. Weights that are spread over ranks are read one after the other, by all.
+void TrainEngine::initialize_magnitudes() {
+    std::map<std::string_view, std::size_t> here;
+    for (std::size_t i = 0; i < store_->owned().size(); ++i) here.emplace(store_->owned()[i].spec->name, i);
+    WeightUpload upload(backend_, stream_);
+    model_spec_.for_each_leaf([&](const LeafSpec& spec) {
+        if (!spec.is_adapter() || spec.shape.rank() != 1) return;
+        const std::vector<float> weight = read_whole_leaf(*this, spec.adapted, backend_, mesh_);
+        const auto found = here.find(spec.name);
+        if (found == here.end()) return;
+        const OwnedLeaf& leaf = store_->owned()[found->second];
+        const std::size_t columns = weight.size() / static_cast<std::size_t>(spec.shape[0]);
+        std::vector<float> lengths;
+        for (std::int64_t row = leaf.row_begin; row < leaf.row_begin + leaf.row_count; ++row) {
+            double squares = 0;
+            for (std::size_t i = 0; i < columns; ++i) {
+                const auto value = static_cast<double>(weight[static_cast<std::size_t>(row) * columns + i]);
+                squares += value * value;
+            }
+            lengths.push_back(static_cast<float>(std::sqrt(squares)));
+        }
+        write_leaf(upload, found->second, lengths);
+    });
 }
 
 void TrainEngine::load_adapters(const std::function<Tensor(const LeafSpec&)>& whole_leaf) {

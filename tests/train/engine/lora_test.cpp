@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/counter_rng.h"
 #include "support/errors.h"
 #include "support/test_backend.h"
 #include "train/golden_lora.h"
@@ -115,9 +120,95 @@ TEST_P(Lora, EveryRecomputePolicyGivesTheSameBits) {
     }
 }
 
+TEST_P(Lora, DropoutHasTheGradientsOfItsLossAndNoEffectOnEvaluation) {
+    TrainEngineOptions options = golden_.options(Precision::fp32());
+    const auto plain = golden_.engine(*backend_, options);
+    options.model.adapters.dropout = 0.4;
+    const auto engine = golden_.engine(*backend_, options);
+    EXPECT_EQ(engine->evaluate(golden_.batch()).loss_sum, plain->evaluate(golden_.batch()).loss_sum);
+
+    const std::vector<Batch> batches = {golden_.batch()};
+    const double loss = engine->accumulate_gradients(batches).loss;
+    EXPECT_GT(std::fabs(loss - plain->accumulate_gradients(batches).loss), 1e-3);
+    // Along a random direction. The noise of a step is the same every time.
+    const auto direction = [](const LeafSpec& leaf) {
+        std::vector<float> values(static_cast<std::size_t>(leaf.shape.numel()));
+        CounterRng(3, 0).fill_normal(leaf_hash(leaf.name), 0, values, 0, 1);
+        return values;
+    };
+    double expected = 0;
+    for (const OwnedLeaf& leaf : engine->store().owned()) {
+        if (!leaf.gradient) continue;
+        const std::vector<double> gradient = test::values(leaf.gradient);
+        const std::vector<float> along = direction(*leaf.spec);
+        for (std::size_t i = 0; i < along.size(); ++i)
+            expected += gradient[i] * static_cast<double>(along[i]);
+    }
+    const auto loss_at = [&](float distance) {
+        std::vector<float> moved;
+        engine->load_adapters([&](const LeafSpec& leaf) {
+            const std::vector<double> start = test::values(golden_.file().tensor("adapter." + leaf.name));
+            const std::vector<float> along = direction(leaf);
+            moved.clear();
+            for (std::size_t i = 0; i < along.size(); ++i)
+                moved.push_back(static_cast<float>(start[i]) + distance * along[i]);
+            return Tensor::of(moved.data(), leaf.shape);
+        });
+        return engine->accumulate_gradients(batches).loss;
+    };
+    constexpr float step = 2e-3f;
+    const double found = (loss_at(step) - loss_at(-step)) / (2.0 * static_cast<double>(step));
+    // DoRA takes the lengths of rows as constants, so its gradient is another one.
+    if (!golden_.adapters().magnitudes) {
+        EXPECT_NEAR(found, expected, 0.02 * std::fabs(expected) + 1e-3);
+    }
+}
+
+TEST_P(Lora, PlansMemoryOnlyForWhatIsTrained) {
+    for (const Precision& precision : {Precision::fp32(), Precision::with_master(DType::bf16)}) {
+        const TrainEngine engine(golden_.config(), golden_.options(precision), *backend_,
+                                 test::single_mesh());
+        std::size_t trained = 0, all = 0, leaves = 0;
+        for (const OwnedLeaf& leaf : engine.store().owned()) {
+            const auto elements = static_cast<std::size_t>(leaf.param.numel());
+            all += elements;
+            if (leaf.spec->trained) trained += elements, ++leaves;
+        }
+        const MemoryPlan& plan = engine.memory_plan();
+        const bool bf16 = precision.master;
+        const auto expect_bytes = [&](MemoryUse use, std::size_t bytes, std::size_t tensors) {
+            EXPECT_GE(plan[use], bytes);
+            EXPECT_LE(plan[use], bytes + tensors * Arena::alignment);
+        };
+        expect_bytes(MemoryUse::parameters, all * (bf16 ? 2 : 4), engine.store().owned().size());
+        expect_bytes(MemoryUse::gradients, trained * 4, leaves);
+        expect_bytes(MemoryUse::moments, trained * 8, 2 * leaves);
+        expect_bytes(MemoryUse::master, bf16 ? trained * 4 : 0, leaves);
+        EXPECT_LT(trained, all / 2);
+    }
+}
+
+TEST_P(Lora, SavesWhatIsTrainedAsPeftNamesIt) {
+    const auto engine = golden_.engine(*backend_, golden_.options(Precision::pure_bf16()));
+    const TensorFiles files = engine->saved_tensors(true, 1 << 30);
+    ASSERT_EQ(files.files().size(), 2u);
+    EXPECT_EQ(files.files()[0].name, "adapter_model.safetensors");
+    std::set<std::string> expected;
+    for (const SafetensorsEntry& entry : golden_.file().header().entries)
+        if (entry.name.starts_with("grad.")) expected.insert("base_model.model." + entry.name.substr(5));
+    std::size_t parts = 0;
+    for (const TensorFiles::Part& part : files.parts())
+        if (part.file == "adapter_model.safetensors") {
+            EXPECT_EQ(part.source.dtype(), DType::f32);
+            ++parts;
+        }
+    EXPECT_EQ(parts, expected.size());
+    for (const std::string& name : expected) EXPECT_NO_THROW(files.files()[0].layout.offset_of(name)) << name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Peft, Lora,
                          ::testing::Values("llama", "llama_biases", "llama_ranks", "qwen2_rslora", "qwen3",
-                                           "mixtral"),
+                                           "llama_dora", "qwen2_dora", "mixtral", "mixtral_experts"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace

@@ -373,7 +373,9 @@ bool grouped_product_takes(const GroupedGemm& op) {
     };
     const std::int64_t experts = op.offsets.size(0) - 1;
     const std::int64_t tiles = ceil_div(op.c.size(0), tile_rows) + experts;
-    return op.a.dtype() != DType::f32 && (op.c.dtype() == op.a.dtype() || op.c.dtype() == DType::f32) &&
+    // Only the code for weight gradients has registers to spare for adding.
+    const bool adds = op.accumulate && op.use != Use::weight_gradient;
+    return !adds && op.a.dtype() != DType::f32 && (op.c.dtype() == op.a.dtype() || op.c.dtype() == DType::f32) &&
            experts <= most_experts && fits(op.a) && fits(op.b) && fits(op.c) &&
            tiles * ceil_div(op.c.size(1), tile_columns) < most && is_hopper();
 }
