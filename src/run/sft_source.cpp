@@ -79,8 +79,7 @@ TokenSplit SftRowFinder::find(const SharedRows& rows, std::string_view split, bo
     if (!is_training) options.packing = evaluation_packing(sft);
     if (rows->token_form() != nullptr) return take(rows, split, options);
 
-    const ExampleFormat format =
-        find_example_format(rows->column_names(), options.text_field, fmt::format("The split {}", split));
+    const ExampleFormat format = find_example_format(rows->column_names(), options.text_field, split);
     messages_.info(
         fmt::format("{}: {}", split, format_line(format, rows->column_names(), options.text_field)));
     const ExampleTokenizer examples(model_.tokenizer, template_, format, options);

@@ -6,6 +6,7 @@
 #include <unicode/unistr.h>
 #include <unicode/ustring.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -113,8 +114,11 @@ class UnicodeForm : public Normalizer {
         require(U_SUCCESS(status), "ICU failed to normalize");
         text = std::move(result);
     }
-    /// Works from boundary to boundary. What changes stands for all that lies between two of them.
+    /// Works from boundary to boundary. Of what changes, the last characters stand for one each, and the
+    /// first for those that were composed to it.
     void apply(AlignedText& text) const override {
+        UErrorCode status = U_ZERO_ERROR;
+        if (form_->isNormalizedUTF8(text.text, status) && U_SUCCESS(status)) return;
         const std::string_view bytes = text.text;
         AlignedRewriter rewriter(text);
         std::string part;
@@ -130,14 +134,36 @@ class UnicodeForm : public Normalizer {
             if (part == bytes.substr(begin, end - begin)) {
                 rewriter.keep_to(end);
             } else {
-                rewriter.put(part, begin, end);
-                rewriter.drop_to(end);
+                rewrite(part, bytes, {begin, end}, rewriter);
             }
         }
         rewriter.finish();
     }
 
   private:
+    static std::size_t count_characters(std::string_view text) {
+        return static_cast<std::size_t>(std::count_if(
+            text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+    }
+    static void rewrite(std::string_view part, std::string_view bytes, Span old, AlignedRewriter& rewriter) {
+        const std::size_t before = count_characters(bytes.substr(old.begin, old.end - old.begin)),
+                          after = count_characters(part);
+        if (after == 0 || after > before) {
+            rewriter.put(part, old.begin, old.end);
+            rewriter.drop_to(old.end);
+            return;
+        }
+        std::size_t at = old.begin;
+        for (std::size_t composed = before - after + 1; !part.empty(); composed = 1) {
+            const std::size_t first = at;
+            for (std::size_t i = 0; i < composed; ++i) at += decode_utf8(bytes.substr(at)).length;
+            const std::size_t length = decode_utf8(part).length;
+            rewriter.put(part.substr(0, length), first, at);
+            part.remove_prefix(length);
+        }
+        rewriter.drop_to(old.end);
+    }
+
     const icu::Normalizer2* form_;  // owned by ICU
 };
 

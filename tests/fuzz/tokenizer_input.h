@@ -23,6 +23,12 @@ inline bool accepts_tokenizer(std::string_view text) {
             require(ids == ids_again, "a saved tokenizer gives other ids");
             ids.clear();
             tokenizer.encode(sample, SpecialTokens::omit, ids);
+            ids_again.clear();
+            std::vector<Span> spans;
+            tokenizer.encode_aligned(sample, SpecialTokens::omit, ids_again, spans);
+            require(ids == ids_again && spans.size() == ids.size(), "ids with spans are other ids");
+            for (const Span& span : spans)
+                require(span.begin <= span.end && span.end <= sample.size(), "a span outside of the text");
             const std::string decoded = tokenizer.decode(ids, true);
             require(valid_utf8_prefix(decoded) == decoded.size(), "decoded text is not UTF-8");
         }

@@ -17,6 +17,7 @@ fi
 if [ $# -gt 1 ]; then
     echo packing
     "$python" "$folder/packing.py" "$2/wikitext-2/valid.txt"
+    "$python" "$folder/sft_rows.py" "$2"
 fi
 if [ -n "${RUN_CLM:-}" ]; then
     echo run_clm

@@ -7,6 +7,7 @@ on one file: what its train_dataset holds afterwards, and what its collator make
 import json
 import random
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -280,12 +281,19 @@ def make_packings():
     path.write_text(json.dumps({"lengths": lengths, "packed": packed}, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def make_offsets():
-    """Which token each character of hard texts is in: transformers' char_to_token."""
+def make_offsets(corpora):
+    """Which token each character of hard texts is in: transformers' char_to_token. `corpora` is the folder that
+    holds Llama's tokenizers/, or None: then what was found with them is kept."""
     texts = hard_strings()[::4] + ["<|im_start|>user\n  two  spaces <|im_end|>\n", " leading", "a</s> b", "x <|endoftext|>  y "]
+    path = FOLDER / "offsets.json"
     found = []
-    for name in ("qwen-1k", "gpt2-1k", "llama-600", "metaspace-1k", "tekken-1k"):
-        tokenizer = Tokenizer.from_file(str(GOLDEN / "text" / name / "tokenizer.json"))
+    if corpora is None:
+        found = [one for one in json.loads(path.read_text(encoding="utf-8"))["found"] if one["tokenizer"].startswith("shared:")]
+    files = {name: GOLDEN / "text" / name / "tokenizer.json" for name in ("qwen-1k", "gpt2-1k", "llama-600", "metaspace-1k", "tekken-1k")}
+    if corpora is not None:
+        files["shared:data/tokenizers/llama2.tokenizer.json"] = corpora / "tokenizers" / "llama2.tokenizer.json"
+    for name, file in files.items():
+        tokenizer = Tokenizer.from_file(str(file))
         rows = []
         for one in texts:
             encoding = tokenizer.encode(one, add_special_tokens=False)
@@ -297,7 +305,6 @@ def make_offsets():
                 last = last if token is None else token
             rows.append(row)
         found.append({"tokenizer": name, "tokens": rows})
-    path = FOLDER / "offsets.json"
     path.write_text(json.dumps({"texts": texts, "found": found}, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -308,7 +315,7 @@ def main():
         make_folders(Path(root))
         make_cases(Path(root))
     make_packings()
-    make_offsets()
+    make_offsets(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
 
 
 if __name__ == "__main__":

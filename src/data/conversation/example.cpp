@@ -158,13 +158,14 @@ void read_prompt_completion(const Json& row, Example& example) {
 void read_conversation(const Json& row, const char* column, Example& example) {
     example.kind = Example::Kind::messages;
     example.messages = messages_of(row, column);
+}
+
+/// ShareGPT's form may have the system message in a column of its own.
+void read_share_gpt(const Json& row, Example& example) {
+    read_conversation(row, row.contains("conversations") ? "conversations" : "conversation", example);
     std::string system = optional_text(row, "system");
     if (!system.empty() && example.messages[0]["role"] != "system")
         example.messages.insert(example.messages.begin(), message("system", std::move(system)));
-}
-
-const char* conversation_column(const Json& row) {
-    return row.contains("conversations") ? "conversations" : "conversation";
 }
 
 }  // namespace
@@ -231,7 +232,7 @@ Example read_example(std::string_view row, ExampleFormat format, std::string_vie
             read_conversation(object, "messages", example);
             break;
         case ExampleFormat::share_gpt:
-            read_conversation(object, conversation_column(object), example);
+            read_share_gpt(object, example);
             break;
         case ExampleFormat::prompt_completion:
             read_prompt_completion(object, example);

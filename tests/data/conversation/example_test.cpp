@@ -71,6 +71,12 @@ TEST(Example, ShareGptsNamesBecomeRoles) {
               R"({"role":"assistant","content":"b","weight":1}])");
 }
 
+TEST(Example, ASystemColumnBesideMessagesIsNotRead) {
+    const Example example = example_of(
+        R"({"system": "Count.", "messages": [{"role": "user", "content": "a"}]})", ExampleFormat::messages);
+    EXPECT_EQ(example.messages.dump(), R"([{"role":"user","content":"a"}])");
+}
+
 TEST(Example, ListsMayBeJsonInText) {
     const Example example = example_of(
         R"({"messages": "[{\"role\": \"user\", \"content\": \"a\"}]", "tools": "[{\"name\": \"f\"}]"})",
