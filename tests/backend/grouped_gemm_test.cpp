@@ -103,6 +103,12 @@ void expect_products(Workbench& bench, const Layer& layer, const Tensor& offsets
                  dx = bench.make(dtype, {layer.rows(), layer.in});
     EXPECT_LE(relative_error(run(Use::forward, x, weights, y, false), expected.y), tolerance);
     EXPECT_LE(relative_error(run(Use::data_gradient, dy, weights, dx, false), expected.dx), tolerance);
+    const auto twice = [](std::vector<double> x) {
+        for (double& value : x) value *= 2;
+        return x;
+    };
+    EXPECT_LE(relative_error(run(Use::forward, x, weights, y, true), twice(expected.y)), tolerance);
+    EXPECT_LE(relative_error(run(Use::data_gradient, dy, weights, dx, true), twice(expected.dx)), tolerance);
     for (const DType result : {dtype, DType::f32}) {
         const Tensor fresh = bench.make(result, layer.weights.tensor().shape());
         EXPECT_LE(relative_error(run(Use::weight_gradient, dy, x, fresh, false), expected.dweights),

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "support/test_backend.h"
-#include "train/golden_step.h"
+#include "train/golden_lora.h"
 
 namespace drover {
 namespace {
@@ -25,6 +25,23 @@ std::vector<std::vector<Batch>> steps_of(const test::GoldenStep& golden) {
     const Batch padded = Batch::right_padded(a.rows, a.row_length, a.ids, a.ids, lengths);
     return {{a},    {b, a},       {a, b, shorter}, {c},       {padded, b}, {a, padded, c}, {shorter},
             {c, b}, {shorter, a}, {b, shorter, c}, {a, b, c}, {b}};
+}
+
+TEST(RecordedStep, HasTheSameBitsWithAdapters) {
+    if (!test::tests_use_cuda()) GTEST_SKIP() << "only a GPU's forward and backward are recorded";
+    const std::unique_ptr<Backend> recording = test::make_test_backend({.cuda_graphs = true}),
+                                   enqueuing = test::make_test_backend({.cuda_graphs = false});
+    for (const char* name : {"llama_ranks", "qwen2_rslora", "llama_dora"}) {
+        SCOPED_TRACE(name);
+        const test::GoldenLora golden(name);
+        const TrainEngineOptions options = golden.options(Precision::with_master(DType::bf16));
+        const auto recorded = golden.engine(*recording, options),
+                   enqueued = golden.engine(*enqueuing, options);
+        for (const std::vector<Batch>& batches : steps_of(golden))
+            ASSERT_EQ(recorded->step(batches, 1e-3).loss, enqueued->step(batches, 1e-3).loss);
+        EXPECT_GT(recorded->recorder().replays(), 0);
+        EXPECT_EQ(test::everything(*recorded), test::everything(*enqueued));
+    }
 }
 
 /// Replayed forward and backward give the same bits as enqueued ones.
