@@ -5,7 +5,9 @@
 #include "peft/peft_config.h"
 
 namespace drover {
+namespace {
 
+/// Between lines of "---".
 std::string adapter_card_head(const PeftConfig& config) {
     const std::string& base = config.base_model;
     return fmt::format(
@@ -13,6 +15,8 @@ std::string adapter_card_head(const PeftConfig& config) {
         base.empty() ? "" : fmt::format("base_model: {}\n", base),
         base.empty() ? "" : fmt::format("- base_model:adapter:{}\n", base));
 }
+
+}  // namespace
 
 std::string adapter_card(const PeftConfig& config) {
     return fmt::format(
