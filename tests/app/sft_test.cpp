@@ -148,7 +148,7 @@ TEST_F(SftCommand, EveryFlagOfTheRowsActs) {
     }
     write_file_atomically(folder_ / "special.jsonl", special);
     write_file_atomically(folder_ / "pairs.jsonl", pairs);
-    const std::string evaluates = "--validation_file rows.jsonl --do_eval ";
+    const std::string evaluates = "--validation_file rows.jsonl --eval_strategy steps --eval_steps 2 ";
     struct Case {
         std::string both, flag;
     };
@@ -180,7 +180,7 @@ TEST_F(SftCommand, EveryFlagOfTheRowsActs) {
 
 TEST_F(SftCommand, EveryFlagOfTheSamplesActs) {
     const std::string flags =
-        "--validation_file rows.jsonl --do_eval --eval_prompts prompts.txt --max_steps 1 ";
+        "--bf16 no --validation_file rows.jsonl --do_eval --eval_prompts prompts.txt --max_steps 1 ";
     int number = 0;
     const auto samples = [&](const std::string& more) {
         const std::string output = fmt::format("out-{}", number++);
