@@ -131,6 +131,7 @@ TrainerSettings loop_settings(const Arguments& arguments) {
     settings.ignore_data_skip = arguments.flag("ignore_data_skip");
     settings.include_tokens_per_second = arguments.flag("include_tokens_per_second");
     settings.include_num_input_tokens_seen = counted_tokens(arguments.text("include_num_input_tokens_seen"));
+    settings.sft_records = is_sft(arguments);
     settings.seed = static_cast<std::uint64_t>(arguments.integer("seed"));
     if (const auto seed = arguments.optional_integer("data_seed"))
         settings.data_seed = static_cast<std::uint64_t>(*seed);

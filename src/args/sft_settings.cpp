@@ -80,9 +80,6 @@ void check_sft_command(const Arguments& arguments) {
     if (arguments.given("test_split_size"))
         throw UsageError("--test_split_size splits a list of datasets, which is not read.",
                          "Use --validation_split_percentage.");
-    if (arguments.given("parallelism_config"))
-        throw UsageError("--parallelism_config describes a mesh in Accelerate's terms, which is not read.",
-                         "Use --tensor_parallel_size, --fsdp and the other flags of docs/parallel.md.");
     if (arguments.given("packing_strategy") && !arguments.flag("packing") &&
         !arguments.optional_flag("eval_packing").value_or(false))
         throw UsageError("--packing_strategy is given, but nothing is packed.", "Add --packing.");

@@ -66,7 +66,6 @@ std::span<const Argument> sft_data_arguments() {
         json("dataset_kwargs", "Settings of the preparation: {\"skip_prepare_dataset\": false}."),
         words("datasets", "", "A mixture of datasets of a configuration file; refused with what to give."),
         number("test_split_size", "", "Share of a mixture to evaluate on; refused with what to give."),
-        json("parallelism_config", "Accelerate's mesh; refused with what to give."),
         flag("ignore_bias_buffers", "no", "Leave buffers out of PyTorch's DDP.")
             .explained("It concerns PyTorch's DDP, which is not used."),
     };

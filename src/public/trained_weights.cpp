@@ -5,7 +5,7 @@
 #include "core/convert.h"
 #include "core/error.h"
 #include "core/machine_memory.h"
-#include "peft/low_rank_merge.h"
+#include "run/merged_leaf.h"
 #include "run/program_processes.h"
 #include "train/engine/train_engine.h"
 #include "train/engine/whole_weights.h"
@@ -34,18 +34,7 @@ void TrainedWeights::check_there() const {
 
 std::vector<float> TrainedWeights::whole_leaf(const std::string& name) const {
     check_there();
-    std::vector<float> weight = kept_leaf(name);
-    const auto adapter = std::ranges::find(adapters_.weights, name, &AdaptedWeight::leaf);
-    if (adapter == adapters_.weights.end()) return weight;
-    const std::string module = name.substr(0, name.rfind('.'));
-    const std::vector<float> a = kept_leaf(module + ".lora_A.weight"),
-                             b = kept_leaf(module + ".lora_B.weight"),
-                             magnitude = adapters_.magnitudes ? kept_leaf(module + ".lora_magnitude_vector")
-                                                              : std::vector<float>{};
-    const auto columns = static_cast<std::int64_t>(a.size()) / adapter->rank;
-    merge_low_rank({.a = a, .b = b, .magnitude = magnitude, .rank = adapter->rank, .scale = adapter->scale},
-                   static_cast<std::int64_t>(weight.size()) / columns, columns, weight);
-    return weight;
+    return merged_leaf(name, adapters_, [this](const std::string& leaf) { return kept_leaf(leaf); });
 }
 
 std::vector<float> TrainedWeights::kept_leaf(const std::string& name) const {

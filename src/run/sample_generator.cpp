@@ -8,6 +8,8 @@
 #include "core/convert.h"
 #include "core/error.h"
 #include "core/text_file.h"
+#include "model/params.h"
+#include "run/merged_leaf.h"
 #include "run/settings/run_settings.h"
 #include "text/chat/chat_prompt.h"
 #include "text/chat/template_files.h"
@@ -129,12 +131,14 @@ void SampleGenerator::plan(DType dtype, Backend& backend) {
         backend);
 }
 
-void SampleGenerator::copy_weights(const TrainEngine& engine, Backend& backend, const Mesh& mesh) {
+void SampleGenerator::copy_weights(const TrainEngine& engine, const Adapters& adapters, Backend& backend,
+                                   const Mesh& mesh) {
+    if (!model_ && holds_whole_weights(engine)) return;
+    const auto read = [&](const std::string& name) { return read_whole_leaf(engine, name, backend, mesh); };
     const Stream stream = backend.main_stream();
     std::vector<std::byte> converted;
-    engine.model_spec().for_each_leaf([&](const LeafSpec& leaf) {
-        if (!model_ && holds_whole_weights(engine)) return;
-        const std::vector<float> values = read_whole_leaf(engine, leaf.name, backend, mesh);
+    make_param_spec(config_).for_each_leaf([&](const LeafSpec& leaf) {
+        const std::vector<float> values = merged_leaf(leaf.name, adapters, read);
         if (!model_) return;
         for (const OwnedLeaf& own : model_->weights()) {
             if (own.spec->name != leaf.name) continue;
@@ -147,9 +151,9 @@ void SampleGenerator::copy_weights(const TrainEngine& engine, Backend& backend, 
     });
 }
 
-std::vector<EvalSample> SampleGenerator::generate(const TrainEngine& engine, Backend& backend,
-                                                  const Mesh& mesh) {
-    copy_weights(engine, backend, mesh);
+std::vector<EvalSample> SampleGenerator::generate(const TrainEngine& engine, const Adapters& adapters,
+                                                  Backend& backend, const Mesh& mesh) {
+    copy_weights(engine, adapters, backend, mesh);
     std::vector<EvalSample> samples;
     if (!model_) return samples;
     Generator generator(*model_, backend);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "generate/generator.h"
+#include "model/adapters.h"
 #include "run/model_source.h"
 #include "train/callbacks/eval_samples.h"
 
@@ -33,8 +34,9 @@ class SampleGenerator {
     bool generates() const { return model_ != nullptr; }
 
     /// The samples of the weights as they are now, in the process that generates. Collective if the weights
-    /// are spread over processes. Changes nothing in the engine.
-    std::vector<EvalSample> generate(const TrainEngine& engine, Backend& backend, const Mesh& mesh);
+    /// are spread over processes. `adapters` are merged into the copy. Changes nothing in the engine.
+    std::vector<EvalSample> generate(const TrainEngine& engine, const Adapters& adapters, Backend& backend,
+                                     const Mesh& mesh);
 
   private:
     struct Prompt {
@@ -42,7 +44,8 @@ class SampleGenerator {
         std::vector<TokenId> ids;
     };
 
-    void copy_weights(const TrainEngine& engine, Backend& backend, const Mesh& mesh);
+    void copy_weights(const TrainEngine& engine, const Adapters& adapters, Backend& backend,
+                      const Mesh& mesh);
 
     GenerationSettings generation_;
     ModelConfig config_;

@@ -344,8 +344,10 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
             },
         .config_text = model_.config.saved_text(engine_->saved_dtype()),
         .model_type = model_.config.json.value("model_type", ""),
-        .make_samples = samples_ ? EvalSamples::Generate(
-                                       [this] { return samples_->generate(*engine_, *backend_, mesh()); })
+        .make_samples = samples_ ? EvalSamples::Generate([this] {
+            return samples_->generate(*engine_, adapters_ ? adapters_->adapters : Adapters{}, *backend_,
+                                      mesh());
+        })
                                  : EvalSamples::Generate()});
     trainer_.emplace(
         settings_.loop, *engine_model_, training_.get(), evaluation_.get(),

@@ -36,6 +36,7 @@ TEST(ArgumentBounds, ThereIsAtLeastOneOfWhatIsCounted) {
                              "ddp_timeout",
                              "ddp_bucket_cap_mb",
                              "early_stopping_patience",
+                             "eval_prompts_max_new_tokens",
                              "lora_r",
                              "lora_alpha",
                              "profile_duration_ms",
@@ -50,18 +51,20 @@ TEST(ArgumentBounds, ThereIsNoRunWithMoreProcesses) {
 }
 
 TEST(ArgumentBounds, RatesAndSeedsAreNotNegative) {
-    for (const char* name : {"seed", "data_seed", "fsdp_min_num_params", "dataloader_num_workers"})
+    for (const char* name : {"seed", "data_seed", "fsdp_min_num_params", "dataloader_num_workers",
+                             "max_length", "eval_prompts_top_k"})
         expect_bound(name, "0", "-1");
     for (const char* name :
          {"learning_rate", "min_lr", "num_train_epochs", "warmup_steps", "warmup_ratio", "weight_decay",
           "adam_beta1", "adam_beta2", "adam_epsilon", "label_smoothing_factor", "neftune_noise_alpha",
-          "eval_steps", "eval_delay", "logging_steps", "save_steps", "early_stopping_threshold"})
+          "eval_steps", "eval_delay", "logging_steps", "save_steps", "early_stopping_threshold",
+          "eval_prompts_temperature", "eval_prompts_top_p", "router_aux_loss_coef"})
         expect_bound(name, "0", "-0.5");
 }
 
 TEST(ArgumentBounds, SharesAreAtMostOne) {
     for (const char* name : {"warmup_ratio", "adam_beta1", "adam_beta2", "label_smoothing_factor",
-                             "memory_fraction", "lora_dropout"})
+                             "memory_fraction", "lora_dropout", "eval_prompts_top_p"})
         expect_bound(name, "1", "1.5");
 }
 

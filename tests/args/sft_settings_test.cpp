@@ -149,7 +149,6 @@ TEST(SftSettings, RefuseWhatThereIsNot) {
     EXPECT_MENTIONS(refusal_of("--test_split_size 0.1"), "--validation_split_percentage");
     EXPECT_MENTIONS(refusal_of(R"(--model_init_kwargs {"quantization_config":1})"), "quantization_config");
     EXPECT_MENTIONS(refusal_of(R"(--dataset_kwargs {"skip_prepare_dataset":true})"), "skip_prepare_dataset");
-    EXPECT_MENTIONS(refusal_of(R"(--parallelism_config {"tp_size":2})"), "--tensor_parallel_size");
     EXPECT_TRUE(test::has_line(parsed("--activation_offloading").arguments, "--recompute"));
     EXPECT_TRUE(
         test::has_line(parsed(R"(--model_init_kwargs {"use_kernels":true})").arguments, "use_kernels"));

@@ -53,7 +53,7 @@ const std::map<std::string, std::string>& not_compared() {
                 "use_gpu_compatible_precision", "checkpoint_freq", "checkpoint_dir", "num_kept_checkpoint",
                 "tb_dir", "deepspeed", "accelerator_config", "split_batches"});
         excuse("equal numbers",
-               {"gmm", "gmm_stack", "recompute", "recompute_blocks", "gradient_checkpointing",
+               {"loss_type", "pad_to_multiple_of", "gmm", "gmm_stack", "recompute", "recompute_blocks", "gradient_checkpointing",
                 "spmd_grad_chkpt", "use_selective_checkpoint", "threads"});
         excuse("refused", {"load_in_4bit", "load_in_8bit"});
         excuse("others than the checkpoint's are refused (RunAdapters::check_same)",
@@ -80,6 +80,13 @@ const std::map<std::string, std::string>& not_compared() {
                                                                        "greater_is_better",
                                                                        "early_stopping_patience",
                                                                        "early_stopping_threshold",
+                                                                       "eval_packing",
+                                                                       "dataset_test_split",
+                                                                       "eval_prompts",
+                                                                       "eval_prompts_max_new_tokens",
+                                                                       "eval_prompts_temperature",
+                                                                       "eval_prompts_top_k",
+                                                                       "eval_prompts_top_p",
                                                                        "logging_strategy",
                                                                        "logging_first_step",
                                                                        "logging_nan_inf_filter",

@@ -45,7 +45,9 @@ EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const E
     std::vector<float> losses;  // of every sample
     std::int64_t targets = 0, correct = 0;
     const auto stream = data.open({});
+    double accuracies = 0;
     while (const std::optional<Batch> batch = stream->next()) {
+        const std::int64_t targets_before = targets, correct_before = correct;
         for (const BatchEvaluation& result : model.evaluate(*batch)) {
             if (result.loss)
                 losses.insert(losses.end(), static_cast<std::size_t>(result.rows),
@@ -53,12 +55,16 @@ EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const E
             targets += result.targets;
             correct += result.correct;
         }
+        if (targets > targets_before)
+            accuracies +=
+                static_cast<double>(correct - correct_before) / static_cast<double>(targets - targets_before);
         progress(++summary.batches, data.batches_per_epoch());
     }
     constexpr double undefined = std::numeric_limits<double>::quiet_NaN();
     summary.targets = targets;
     summary.loss = losses.empty() ? undefined : static_cast<double>(numpy_mean(losses));
     summary.accuracy = targets == 0 ? undefined : static_cast<double>(correct) / static_cast<double>(targets);
+    if (summary.batches > 0) summary.mean_batch_accuracy = accuracies / static_cast<double>(summary.batches);
     return summary;
 }
 

@@ -168,7 +168,7 @@ std::vector<Batch> Trainer::next_window(std::int64_t epoch, std::int64_t update,
             6.0 * static_cast<double>(tokens) * static_cast<double>(parameters_.without_embeddings);
         if (settings_.include_num_input_tokens_seen == CountTokens::all)
             state_.num_input_tokens_seen += tokens;
-        if (settings_.include_num_input_tokens_seen == CountTokens::non_padding)
+        else if (settings_.include_num_input_tokens_seen == CountTokens::non_padding || settings_.sft_records)
             state_.num_input_tokens_seen += whole.attended_tokens * settings_.replicas;
         window.push_back(std::move(*batch));
     }
@@ -254,10 +254,15 @@ void Trainer::log_step(const StepReport& last_step) {
     record["loss"] = sum / static_cast<double>(state_.global_step - last_logged_step_);
     record["grad_norm"] = last_step.update.gradient_norm;
     record["learning_rate"] = last_step.learning_rate;
+    add_tokens(record, "num_tokens");
     total_loss_ += sum;
     last_logged_step_ = state_.global_step;
     store_flos();
     log(record, true);
+}
+
+void Trainer::add_tokens(Json& record, const char* name) const {
+    if (settings_.sft_records) record[name] = state_.num_input_tokens_seen;
 }
 
 void Trainer::log(Json& record, bool with_token_speed) {
@@ -293,7 +298,11 @@ Json Trainer::evaluate() {
     metrics["eval_loss"] = summary.loss;
     if (!trained_ && options_.model_preparation_seconds)
         metrics["eval_model_preparation_time"] = *options_.model_preparation_seconds;
-    if (!settings_.prediction_loss_only) metrics["eval_accuracy"] = summary.accuracy;
+    if (settings_.sft_records)
+        metrics["eval_mean_token_accuracy"] = summary.mean_batch_accuracy;
+    else if (!settings_.prediction_loss_only)
+        metrics["eval_accuracy"] = summary.accuracy;
+    add_tokens(metrics, "eval_num_tokens");
     const auto samples = static_cast<double>(evaluation_->samples());
     const double batch_size = static_cast<double>(settings_.per_device_eval_batch_size * settings_.replicas);
     add_speed_metrics(metrics, "eval", options_.seconds(watch),

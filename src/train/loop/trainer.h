@@ -74,6 +74,8 @@ class Trainer {
     void add_loss(double loss);
     void log_evaluate_save(const std::optional<StepReport>& last_step);
     void log_step(const StepReport& last_step);
+    /// TRL's count of the tokens so far, in records that have it.
+    void add_tokens(Json& record, const char* name) const;
     void log(Json& record, bool with_token_speed);
     void store_flos();
     void evaluate_in_training();

@@ -74,7 +74,7 @@ class StateReader {
             count_in(record.at("step"), "the step of a record");
             if (!record.contains("eval_loss")) continue;
             if (!record.contains("epoch")) refuse("an evaluation has no epoch");
-            for (const char* name : {"epoch", "eval_loss", "eval_accuracy"})
+            for (const char* name : {"epoch", "eval_loss", "eval_accuracy", "eval_mean_token_accuracy"})
                 if (record.contains(name) && !record.at(name).is_number())
                     refuse(fmt::format("the {} of an evaluation is not a number", name));
         }

@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/mesh_runs.h"
+#include "core/json.h"
+#include "core/text_file.h"
+
+namespace drover {
+namespace {
+
+namespace fs = std::filesystem;
+using test::count_of;
+
+/// `drover sft` with a tiny model on the first of the bundled conversations.
+class SftCommand : public test::MeshRuns {
+  protected:
+    void SetUp() override {
+        test::MeshRuns::SetUp();
+        std::string rows = read_text_file(test::example_path("data/wendle.jsonl"));
+        std::size_t end = 0;
+        for (int row = 0; row < 12; ++row) end = rows.find('\n', end) + 1;
+        write_file_atomically(folder_ / "rows.jsonl", rows.substr(0, end));
+        write_file_atomically(folder_ / "prompts.txt", "How high is the lighthouse?\nHello!\n");
+    }
+
+    std::string command(const std::string& rest) const {
+        return fmt::format(
+            "sft --model_type llama --config_overrides vocab_size=1024,hidden_size=32,intermediate_size=64,"
+            "num_hidden_layers=2,num_attention_heads=4,num_key_value_heads=2,max_position_embeddings=256 "
+            "--tokenizer_name {} --dataset_name rows.jsonl --max_length 64 --per_device_train_batch_size 2 "
+            "--max_steps 4 --logging_steps 1 --learning_rate 1e-3 --save_strategy no --device cpu {}",
+            test::example_path("tokenizers/chat-1k").string(), rest);
+    }
+    test::Outcome run(const std::string& rest) const {
+        return test::run_drover(command(rest) + " 2>&1", folder_.path().string());
+    }
+    Json log_of(const std::string& output) const {
+        return read_json_file(folder_ / output / "trainer_state.json").at("log_history");
+    }
+    std::vector<double> losses(const std::string& output) const {
+        std::vector<double> values;
+        for (const Json& record : log_of(output))
+            for (const char* key : {"loss", "eval_loss"})
+                if (record.contains(key)) values.push_back(record.at(key).get<double>());
+        return values;
+    }
+};
+
+TEST_F(SftCommand, TrainsAndRecordsWhatTrlRecords) {
+    const test::Outcome outcome =
+        run("--assistant_only_loss --validation_file rows.jsonl --eval_strategy steps --eval_steps 2 "
+            "--output_dir out");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    std::int64_t tokens = 0;
+    int records = 0, evaluations = 0;
+    for (const Json& record : log_of("out")) {
+        if (record.contains("loss")) {
+            ++records;
+            EXPECT_GT(record.at("num_tokens").get<std::int64_t>(), tokens);
+            tokens = record.at("num_tokens").get<std::int64_t>();
+        }
+        if (record.contains("eval_loss")) {
+            ++evaluations;
+            const double accuracy = record.at("eval_mean_token_accuracy").get<double>();
+            EXPECT_GE(accuracy, 0);
+            EXPECT_LE(accuracy, 1);
+            EXPECT_FALSE(record.contains("eval_accuracy"));
+            EXPECT_EQ(record.at("eval_num_tokens").get<std::int64_t>(), tokens);
+        }
+    }
+    EXPECT_EQ(records, 4);
+    EXPECT_GE(evaluations, 2);
+    for (const char* file : {"config.json", "chat_template.jinja", "tokenizer.json", "training_args.json"})
+        EXPECT_TRUE(fs::exists(folder_ / "out" / file)) << file;
+    EXPECT_LT(losses("out").back(), losses("out").front());
+}
+
+TEST_F(SftCommand, SamplesDoNotChangeTraining) {
+    const std::string flags = "--validation_file rows.jsonl --eval_strategy steps --eval_steps 2 ";
+    ASSERT_EQ(run(flags + "--output_dir plain").exit_code, 0);
+    const test::Outcome outcome = run(flags +
+                                      "--eval_prompts prompts.txt --eval_prompts_max_new_tokens 5 "
+                                      "--report_to tensorboard --logging_dir board --output_dir out");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_EQ(losses("out"), losses("plain"));
+    EXPECT_EQ(read_text_file(folder_ / "out/model.safetensors"),
+              read_text_file(folder_ / "plain/model.safetensors"));
+    const std::string lines = read_text_file(folder_ / "out/eval_samples.jsonl");
+    EXPECT_EQ(count_of(lines, "\"prompt\": \"How high is the lighthouse?\""), 3u)
+        << lines;  // two in training
+    EXPECT_EQ(count_of(outcome.output, "> Hello!"), 3u) << outcome.output;
+    std::string events;
+    for (const auto& entry : fs::directory_iterator(folder_ / "board"))
+        events += read_text_file(entry.path());
+    EXPECT_EQ(count_of(events, "eval_samples/text_summary"), 3u);
+    write_file_atomically(folder_ / "question.txt", "Hello!\n");
+    // The last samples are those of the saved model.
+    const Json last = parse_json(lines.substr(lines.rfind('{')), "the last line");
+    const test::Outcome answer = test::run_drover(
+        "generate --model out --chat --max_new_tokens 5 --dtype bfloat16 2>/dev/null < question.txt",
+        folder_.path().string());
+    EXPECT_EQ(last.at("text").get<std::string>() + "\n", answer.output);
+}
+
+TEST_F(SftCommand, SamplesOnAMeshAreThoseOfOneProcess) {
+    const std::string flags =
+        "--bf16 no --validation_file rows.jsonl --eval_strategy steps --eval_steps 2 --eval_prompts "
+        "prompts.txt "
+        "--eval_prompts_max_new_tokens 4 ";
+    const test::Outcome alone = run(flags + "--gradient_accumulation_steps 2 --output_dir one");
+    ASSERT_EQ(alone.exit_code, 0) << alone.output;
+    for (const std::string& mesh :
+         {std::string("--fsdp full_shard"),
+          std::string("--tensor_parallel_size 2 --gradient_accumulation_steps 2")}) {
+        fs::remove_all(folder_ / "two");
+        const test::Outcome two = shell(fmt::format("{} -np 2 {} {} 2>&1", mpirun(), DROVER_BINARY,
+                                                    command(flags + mesh + " --output_dir two")));
+        ASSERT_EQ(two.exit_code, 0) << two.output;
+        EXPECT_EQ(read_text_file(folder_ / "two/eval_samples.jsonl"),
+                  read_text_file(folder_ / "one/eval_samples.jsonl"))
+            << mesh;
+    }
+}
+
+TEST_F(SftCommand, RunClmTrainsOnTheSameRows) {
+    ASSERT_EQ(run("--bf16 no --output_dir out").exit_code, 0);
+    std::string words = command("--validation_split_percentage 0 --output_dir clm");
+    words.replace(0, 3, "run_clm --sft --do_train");
+    const std::string name = "--dataset_name";
+    words.replace(words.find(name), name.size(), "--train_file");
+    const test::Outcome clm = test::run_drover(words + " 2>&1", folder_.path().string());
+    ASSERT_EQ(clm.exit_code, 0) << clm.output;
+    EXPECT_EQ(losses("clm"), losses("out"));
+}
+
+/// Whether a flag changes the losses, or what is evaluated.
+TEST_F(SftCommand, EveryFlagOfTheRowsActs) {
+    write_file_atomically(folder_ / "plain.jinja",
+                          "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
+    std::string special, pairs;
+    for (int row = 0; row < 8; ++row) {
+        special += R"({"messages": [{"role": "user", "content": "a <|im_end|> b"}, )"
+                   R"({"role": "assistant", "content": "c"}]})"
+                   "\n";
+        pairs += R"({"prompt": "one two three", "completion": " four five"})"
+                 "\n";
+    }
+    write_file_atomically(folder_ / "special.jsonl", special);
+    write_file_atomically(folder_ / "pairs.jsonl", pairs);
+    const std::string evaluates = "--validation_file rows.jsonl --eval_strategy steps --eval_steps 2 ";
+    struct Case {
+        std::string both, flag;
+    };
+    int number = 0;
+    for (const Case& one : {Case{"", "--assistant_only_loss"}, Case{"", "--max_length 16"},
+                            Case{"--max_length 16 ", "--truncation_mode keep_end"},
+                            Case{"", "--chat_template_path plain.jinja"},
+                            Case{"--dataset_name special.jsonl ", "--allow_special_tokens"},
+                            Case{"--dataset_name pairs.jsonl ", "--completion_only_loss no"},
+                            Case{"--dataset_name pairs.jsonl ", "--eos_token <|endoftext|>"},
+                            Case{evaluates + "--packing ", "--eval_packing no"}}) {
+        SCOPED_TRACE(one.flag);
+        const std::string before = fmt::format("before-{}", number), after = fmt::format("after-{}", number);
+        ++number;
+        std::string flag = one.flag;
+        if (const auto at = flag.find('<'); at != std::string::npos)
+            flag = flag.substr(0, at) + "'" + flag.substr(at) + "'";
+        const test::Outcome first = run(one.both + "--output_dir " + before);
+        ASSERT_EQ(first.exit_code, 0) << first.output;
+        const test::Outcome second = run(one.both + flag + " --output_dir " + after);
+        ASSERT_EQ(second.exit_code, 0) << second.output;
+        EXPECT_NE(losses(before), losses(after));
+    }
+    // More padding changes no number; the plan has longer rows.
+    const test::Outcome padded = run("--pad_to_multiple_of 64 --dry_run"), plain = run("--dry_run");
+    EXPECT_NE(padded.output.substr(padded.output.find("Memory:")),
+              plain.output.substr(plain.output.find("Memory:")));
+}
+
+TEST_F(SftCommand, EveryFlagOfTheSamplesActs) {
+    const std::string flags =
+        "--bf16 no --validation_file rows.jsonl --do_eval --eval_prompts prompts.txt --max_steps 1 ";
+    int number = 0;
+    const auto samples = [&](const std::string& more) {
+        const std::string output = fmt::format("out-{}", number++);
+        const test::Outcome outcome = run(flags + more + " --output_dir " + output);
+        EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+        return read_text_file(folder_ / output / "eval_samples.jsonl");
+    };
+    const std::string greedy = samples(""), warm = samples("--eval_prompts_temperature 2");
+    EXPECT_NE(samples("--eval_prompts_max_new_tokens 2"), greedy);
+    EXPECT_NE(warm, greedy);
+    EXPECT_EQ(samples("--eval_prompts_temperature 2 --eval_prompts_top_k 1"), greedy);
+    EXPECT_NE(samples("--eval_prompts_temperature 2 --eval_prompts_top_p 0.3"), warm);
+}
+
+TEST_F(SftCommand, BalancesExpertsAsTrlDoes) {
+    const auto run_mixtral = [&](const std::string& more, const std::string& output) {
+        std::string words = command(more + " --output_dir " + output);
+        const std::string llama = "--model_type llama";
+        words.replace(words.find(llama), llama.size(), "--model_type mixtral");
+        return test::run_drover(words + " 2>&1", folder_.path().string());
+    };
+    ASSERT_EQ(run_mixtral("", "default").exit_code, 0);
+    ASSERT_EQ(run_mixtral("--router_aux_loss_coef 0", "none").exit_code, 0);
+    ASSERT_EQ(run_mixtral("--router_aux_loss_coef 1", "strong").exit_code, 0);
+    EXPECT_LT(losses("none").front(), losses("default").front());
+    EXPECT_LT(losses("default").front(), losses("strong").front());
+    EXPECT_EQ(read_json_file(folder_ / "default/config.json").at("output_router_logits"), true);
+    EXPECT_EQ(read_json_file(folder_ / "none/config.json").at("output_router_logits"), false);
+    const test::Outcome dense = run("--router_aux_loss_coef 1 --output_dir out");
+    EXPECT_EQ(dense.exit_code, 2);
+    EXPECT_NE(dense.output.find("the model has no experts"), std::string::npos) << dense.output;
+}
+
+TEST_F(SftCommand, ReadsAYamlFile) {
+    write_file_atomically(folder_ / "run.yaml",
+                          "# TRL's parser reads such files\n"
+                          "learning_rate: 5.0e-4\n"
+                          "packing: true\n"
+                          "max_length: null\n"
+                          "env:\n"
+                          "  DROVER_CACHE: own-cache\n");
+    const test::Outcome outcome = run("--config run.yaml --output_dir out");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;  // --max_length of the words replaces null
+    EXPECT_TRUE(fs::exists(folder_ / "own-cache"));
+    const Json arguments = read_json_file(folder_ / "out/training_args.json");
+    EXPECT_EQ(arguments.at("learning_rate"), 1e-3);  // of the words
+    EXPECT_EQ(arguments.at("packing"), true);
+    write_file_atomically(folder_ / "wrong.yaml", "no_such_flag: 1\n");
+    const test::Outcome refused = run("--config wrong.yaml");
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.output.find("no_such_flag"), std::string::npos) << refused.output;
+}
+
+TEST_F(SftCommand, SaysWhatIsMissing) {
+    const test::Outcome outcome = run("--eval_strategy steps --eval_steps 2 --output_dir out");
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.output.find("--validation_split_percentage"), std::string::npos) << outcome.output;
+    const test::Outcome prompts =
+        run("--validation_file rows.jsonl --do_eval --eval_prompts none.txt --output_dir out");
+    EXPECT_EQ(prompts.exit_code, 1);
+    EXPECT_NE(prompts.output.find("none.txt"), std::string::npos) << prompts.output;
+}
+
+}  // namespace
+}  // namespace drover
