@@ -2,9 +2,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace drover {
+
+/// What PEFT's files put before the names of the model's leaves.
+inline constexpr std::string_view adapter_prefix = "base_model.model.";
 
 /// A weight with a low-rank adapter (LoRA): y = W·x + scale·B·(A·x), where only A [rank,in] and B [out,rank]
 /// are trained. Their leaves have the adapted one's name with ".lora_A.weight" and ".lora_B.weight" in place

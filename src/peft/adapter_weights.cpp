@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "model/adapters.h"
 #include "model/config.h"
 #include "model/params.h"
 #include "peft/low_rank_merge.h"
@@ -15,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view file_prefix = "base_model.model.";
 constexpr std::string_view weight_ending = ".weight";
 
 std::string text_of(const std::vector<std::int64_t>& shape) {
@@ -48,7 +48,7 @@ std::string renamed_module(std::string module) {
 }  // namespace
 
 std::string name_in_adapter_file(std::string_view leaf) {
-    return fmt::format("{}{}", file_prefix, leaf);
+    return fmt::format("{}{}", adapter_prefix, leaf);
 }
 
 AdapterWeights::AdapterWeights(const fs::path& folder, const ModelConfig& model, const PeftWarning& warn)

@@ -110,7 +110,8 @@ class TargetRules {
         if (excluded_.matches(name)) return false;
         if (std::ranges::any_of(saved_, [&](const NamePattern& saved) { return saved.matches(name); }))
             return false;
-        if (everything_) return module.kind == ModelModule::Kind::linear && !module.is_head;
+        if (everything_)
+            return module.kind == ModelModule::Kind::linear && !module.is_head && !module.is_router;
         if (!targets_.matches(name)) return false;
         return !layers_ || targets_.lists(name) || is_wanted_layer(name);
     }
@@ -318,13 +319,12 @@ std::vector<ModelModule> modules_of(const ModelConfig& config) {
                            .kind = last_part(name) == "embed_tokens" ? ModelModule::Kind::embedding
                                    : shape.rank() == 1               ? ModelModule::Kind::norm
                                                                      : ModelModule::Kind::linear,
-                           .shape = shape,
-                           .is_head = name == head});
+                           .is_head = name == head,
+                           .is_router = name.ends_with(".block_sparse_moe.gate")});
     }
     if (config.tie_word_embeddings)
         modules.push_back({.name = std::string(head),
                            .kind = ModelModule::Kind::linear,
-                           .shape = {config.vocab_size, config.hidden_size},
                            .is_head = true,
                            .is_tied = true});
     return modules;

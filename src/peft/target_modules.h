@@ -19,9 +19,9 @@ struct ModelModule {
 
     std::string name;  ///< "model.layers.0.self_attn.q_proj"
     Kind kind = Kind::container;
-    Shape shape{};         ///< of its weight; none for containers
-    bool is_head = false;  ///< the output head
-    bool is_tied = false;  ///< it is the embedding under another name
+    bool is_head = false;    ///< the output head
+    bool is_tied = false;    ///< it is the embedding under another name
+    bool is_router = false;  ///< of experts; transformers 5.x no longer has it as a linear layer
 };
 
 /// All modules that have weights, and those that hold them, in PyTorch's order.

@@ -1,5 +1,6 @@
 #include "train/checkpoint/checkpoint_tensors.h"
 
+#include "model/adapters.h"
 #include "model/config.h"
 #include "model/params.h"
 

@@ -24,8 +24,6 @@ inline constexpr const char* optimizer_file = "optimizer.safetensors";
 void add_model_tensors(TensorFiles& files, const SavedTensors& saved, std::uint64_t max_shard_bytes);
 
 inline constexpr const char* adapter_file = "adapter_model.safetensors";
-/// Before a leaf's name there, as PEFT names its modules.
-inline constexpr std::string_view adapter_prefix = "base_model.model.";
 
 /// adapter_model.safetensors: the leaves that are trained, in the model's order.
 void add_adapter_tensors(TensorFiles& files, const SavedTensors& saved);

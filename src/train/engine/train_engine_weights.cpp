@@ -8,6 +8,7 @@
 
 #include "core/convert.h"
 #include "io/safetensors.h"
+#include "model/adapters.h"
 #include "model/init.h"
 #include "model/params.h"
 #include "train/engine/new_weights.h"
