@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "core/text_file.h"
 #include "support/golden.h"
+#include "train/state/trainer_settings.h"
 
 namespace drover {
 namespace {
