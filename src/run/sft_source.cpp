@@ -7,6 +7,7 @@
 #include "core/stopwatch.h"
 #include "data/conversation/sft_rows.h"
 #include "run/settings/run_settings.h"
+#include "text/chat/template_files.h"
 
 namespace drover {
 namespace {
@@ -44,6 +45,13 @@ void check_sft_settings(const RunSettings& settings) {
                          "Use at least 1.");
 }
 
+std::filesystem::path template_path(const RunSettings& settings) {
+    const std::string& path = settings.data.sft->chat_template_path;
+    return path.empty() ? std::filesystem::path()
+                        : find_pretrained(path, "--chat_template_path", settings.model.cache_dir,
+                                          settings.model.revision);
+}
+
 /// The packing of rows to evaluate.
 DocumentPacking evaluation_packing(const SftSettings& sft) {
     if (!sft.eval_packing) return sft.rows.packing;
@@ -64,13 +72,10 @@ SftRowFinder::SftRowFinder(const RunSettings& settings, const ModelSource& model
     pad_id_ = sft_pad_id(sft, *model.tokenizer);
     const std::string& name = settings.model.tokenizer_name.empty() ? settings.model.model_name_or_path
                                                                     : settings.model.tokenizer_name;
-    const auto find_folder = [&](const std::string& path, std::string_view what) {
-        return find_pretrained(path, what, settings.model.cache_dir, settings.model.revision);
-    };
-    template_ = find_example_template(sft.chat_template_path.empty()
-                                          ? std::filesystem::path()
-                                          : find_folder(sft.chat_template_path, "--chat_template_path"),
-                                      find_folder(name, settings.names.tokenizer), *model.tokenizer);
+    template_ = find_example_template(
+        template_path(settings),
+        find_pretrained(name, settings.names.tokenizer, settings.model.cache_dir, settings.model.revision),
+        *model.tokenizer);
 }
 
 TokenSplit SftRowFinder::find(const SharedRows& rows, std::string_view split, bool is_training) const {
@@ -143,6 +148,30 @@ TokenSplit SftRowFinder::take(const SharedRows& rows, std::string_view split,
         found.identity += fmt::format(" cut {}", *options.max_length);
     }
     return found;
+}
+
+std::string sft_eos_token(const RunSettings& settings) {
+    const std::string& named = settings.data.sft->rows.eos_token;
+    const std::filesystem::path path = template_path(settings);
+    if (!named.empty() || !std::filesystem::is_directory(path)) return named;
+    return named_special_tokens(path).value("eos_token", "");
+}
+
+void write_sft_texts(const std::filesystem::path& folder, const RunSettings& settings) {
+    namespace fs = std::filesystem;
+    if (const fs::path path = template_path(settings); !path.empty())
+        write_file_atomically(folder / "chat_template.jinja",
+                              fs::is_directory(path)
+                                  ? choose_chat_template(find_chat_templates(path), path, false).text
+                                  : read_text_file(path));
+    const std::string eos = sft_eos_token(settings);
+    if (eos.empty()) return;
+    for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+        if (!fs::exists(folder / name)) continue;
+        Json tokens = read_json_file(folder / name);
+        tokens["eos_token"] = eos;
+        write_file_atomically(folder / name, tokens.dump(2) + "\n");
+    }
 }
 
 }  // namespace drover

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "data/conversation/example_tokenizer.h"
@@ -35,5 +37,13 @@ class SftRowFinder {
     ExampleTemplate template_;
     TokenId pad_id_ = 0;
 };
+
+/// The text of EOS if it is not the tokenizer's own: --eos_token, or that of the folder that
+/// --chat_template_path names; otherwise empty.
+std::string sft_eos_token(const RunSettings& settings);
+
+/// Writes what a fine-tuned model needs to chat as it was trained, over the tokenizer's own files in
+/// `folder`: the template of --chat_template_path, and sft_eos_token().
+void write_sft_texts(const std::filesystem::path& folder, const RunSettings& settings);
 
 }  // namespace drover

@@ -19,6 +19,7 @@
 #include "run/nxd_checkpoint.h"
 #include "run/resume_point.h"
 #include "run/run_data.h"
+#include "run/sft_source.h"
 #include "train/checkpoint/checkpoint_folders.h"
 #include "train/checkpoint/hf_checkpoint.h"
 #include "train/engine/train_engine.h"
@@ -192,11 +193,14 @@ void TrainingRun::plan_samples() {
 
 /// The files that accompany saved weights. Adapters have no config of the model.
 void TrainingRun::write_texts(const fs::path& folder) const {
-    if (!adapters_)
-        return write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
-                                 model_.tokenizer.get(), settings_.record.values);
-    adapters_->write_texts(folder);
-    write_run_texts(folder, model_.tokenizer.get(), settings_.record.values);
+    if (adapters_) {
+        adapters_->write_texts(folder);
+        write_run_texts(folder, model_.tokenizer.get(), settings_.record.values);
+    } else {
+        write_model_texts(folder, model_.config, engine_->saved_dtype(), model_.generation,
+                          model_.tokenizer.get(), settings_.record.values);
+    }
+    if (settings_.data.sft) write_sft_texts(folder, settings_);
 }
 
 /// What turns checkpoints into those of neuronx-distributed, if they are asked for.
@@ -461,8 +465,11 @@ void TrainingRun::align_config() {
     if (!model_.tokenizer) return;
     const Tokenizer& tokenizer = *model_.tokenizer;
     const std::optional<TokenId> pad = tokens_.pad_id ? tokens_.pad_id : tokenizer.pad();
-    const std::vector<std::string> aligned = align_special_tokens(
-        {.bos = tokenizer.bos(), .eos = tokenizer.eos(), .pad = pad}, model_.config, model_.generation);
+    const std::optional<TokenId> named =
+        settings_.data.sft ? tokenizer.find(sft_eos_token(settings_)) : std::nullopt;
+    const std::vector<std::string> aligned =
+        align_special_tokens({.bos = tokenizer.bos(), .eos = named ? named : tokenizer.eos(), .pad = pad},
+                             model_.config, model_.generation);
     if (!aligned.empty() && !adapters_)
         messages().warning(
             fmt::format("The tokenizer's {} {} from the model's config; the saved config and generation "

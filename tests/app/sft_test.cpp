@@ -47,6 +47,20 @@ class SftCommand : public test::MeshRuns {
     }
 };
 
+TEST_F(SftCommand, SavesTheTemplateAndTheEndThatItLearned) {
+    const std::string text = "{% for message in messages %}{{ message.content }}{{ eos_token }}{% endfor %}";
+    write_file_atomically(folder_ / "plain.jinja", text);
+    const test::Outcome outcome =
+        run("--chat_template_path plain.jinja --eos_token '<|endoftext|>' --output_dir out");
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_EQ(read_text_file(folder_ / "out/chat_template.jinja"), text);
+    EXPECT_EQ(read_json_file(folder_ / "out/tokenizer_config.json").at("eos_token"), "<|endoftext|>");
+    const Json id = read_json_file(folder_ / "out/config.json").at("eos_token_id");
+    EXPECT_EQ(id, 1);
+    const Json ends = read_json_file(folder_ / "out/generation_config.json").at("eos_token_id");
+    EXPECT_EQ(ends.is_array() ? ends[0] : ends, id);
+}
+
 TEST_F(SftCommand, TrainsAndRecordsWhatTrlRecords) {
     const test::Outcome outcome =
         run("--assistant_only_loss --validation_file rows.jsonl --eval_strategy steps --eval_steps 2 "

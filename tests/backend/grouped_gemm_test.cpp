@@ -103,9 +103,9 @@ void expect_products(Workbench& bench, const Layer& layer, const Tensor& offsets
                  dx = bench.make(dtype, {layer.rows(), layer.in});
     EXPECT_LE(relative_error(run(Use::forward, x, weights, y, false), expected.y), tolerance);
     EXPECT_LE(relative_error(run(Use::data_gradient, dy, weights, dx, false), expected.dx), tolerance);
-    const auto twice = [](std::vector<double> x) {
-        for (double& value : x) value *= 2;
-        return x;
+    const auto twice = [](std::vector<double> values) {
+        for (double& value : values) value *= 2;
+        return values;
     };
     EXPECT_LE(relative_error(run(Use::forward, x, weights, y, true), twice(expected.y)), tolerance);
     EXPECT_LE(relative_error(run(Use::data_gradient, dy, weights, dx, true), twice(expected.dx)), tolerance);
