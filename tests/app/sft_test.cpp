@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "app/mesh_runs.h"
 #include "core/json.h"
@@ -46,6 +47,38 @@ class SftCommand : public test::MeshRuns {
         return values;
     }
 };
+
+TEST_F(SftCommand, FollowsTheCurvesOfTrlAndPeft) {
+    const fs::path golden = test::golden_path("sft_runs");
+    const Json expected = read_json_file(golden / "losses.json");
+    const std::string answers = "--assistant_only_loss ";
+    const std::string adapters =
+        answers + "--use_peft --lora_r 8 --lora_alpha 16 --lora_dropout 0 --lora_target_modules all-linear ";
+    const std::map<std::string, std::string> flags = {
+        {"full", answers},
+        {"packed", answers + "--packing"},
+        {"wrapped", "--packing --packing_strategy wrapped"},
+        {"everything", ""},
+        {"lora", adapters},
+        {"rslora", adapters + "--use_rslora"},
+        {"dora", adapters + "--use_dora"}};
+    ASSERT_EQ(flags.size(), expected.size());
+    for (const auto& [name, words] : flags) {
+        SCOPED_TRACE(name);
+        const test::Outcome outcome = test::run_drover(
+            fmt::format("sft --model_name_or_path {} --tokenizer_name {} --dataset_name {} --max_steps 30 "
+                        "--logging_steps 1 --max_length 128 --learning_rate 5e-3 --bf16 no --device cpu "
+                        "--per_device_train_batch_size 4 --save_strategy no --output_dir {} {} 2>&1",
+                        (golden / "model").string(), test::example_path("tokenizers/chat-1k").string(),
+                        test::example_path("data/wendle.jsonl").string(), name, words),
+            folder_.path().string());
+        ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+        const std::vector<double> ours = losses(name), theirs = expected.at(name);
+        ASSERT_EQ(ours.size(), theirs.size());
+        for (std::size_t step = 0; step < ours.size(); ++step)
+            EXPECT_NEAR(ours[step], theirs[step], 5e-4 * theirs[step]) << step;
+    }
+}
 
 TEST_F(SftCommand, SavesTheTemplateAndTheEndThatItLearned) {
     const std::string text = "{% for message in messages %}{{ message.content }}{{ eos_token }}{% endfor %}";
