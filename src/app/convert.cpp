@@ -402,8 +402,8 @@ void convert(ConvertOptions options) {
                                static_cast<double>(written) / 1e6 / line.seconds());
         });
     });
-    line.finish(fmt::format("{} in {} files are in {}.", bytes_text(plan.bytes()), plan.files.size(),
-                            options.output));
+    line.finish(fmt::format("Wrote {} in {} to {}.", bytes_text(plan.bytes()),
+                            counted(static_cast<std::int64_t>(plan.files.size()), "file"), options.output));
 }
 
 /// A flag that may have a value: --load_xser, --load_xser True, --load_xser 0.

@@ -120,6 +120,9 @@ void check_schedule(const Arguments& arguments) {
 
 void check_sources(const Arguments& arguments) {
     const bool training_data = arguments.has("dataset_name") || arguments.has("train_file");
+    // `drover sft` trains without being told to.
+    if (arguments.table().command() == "sft" && arguments.flag("do_train") && !training_data)
+        throw UsageError("There is no data to train on.", "Give --dataset_name or --train_file.");
     const bool works = arguments.flag("do_train") || arguments.flag("do_eval");
     if (works && !training_data && !arguments.has("validation_file"))
         throw UsageError(fmt::format("--{} is given, but there is no data.",

@@ -289,6 +289,10 @@ TEST_F(SftCommand, SaysWhatIsMissing) {
         run("--validation_file rows.jsonl --do_eval --eval_prompts none.txt --output_dir out");
     EXPECT_EQ(prompts.exit_code, 1);
     EXPECT_NE(prompts.output.find("none.txt"), std::string::npos) << prompts.output;
+    const test::Outcome nothing =
+        test::run_drover("sft --model_name_or_path model --output_dir out 2>&1", folder_.path().string());
+    EXPECT_EQ(nothing.exit_code, 2);
+    EXPECT_NE(nothing.output.find("There is no data to train on."), std::string::npos) << nothing.output;
 }
 
 }  // namespace
