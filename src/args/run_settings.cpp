@@ -450,6 +450,18 @@ std::span<const std::string_view> arguments_compared_on_resume() {
     return names;
 }
 
+std::span<const std::string_view> sft_arguments_compared_on_resume() {
+    static const std::vector<std::string_view> names = [] {
+        std::vector<std::string_view> all;
+        for (const std::string_view name : arguments_compared_on_resume())
+            if (sft_table().find(name) != nullptr) all.push_back(name);
+        for (const char* name : {"dataset_num_proc", "dataset_text_field", "packing_strategy"})
+            all.emplace_back(name);
+        return all;
+    }();
+    return names;
+}
+
 RunSettings run_settings(const RunArguments& run, bool list_all) {
     const Arguments& arguments = run.arguments;
     DeviceSettings device = device_settings(arguments);

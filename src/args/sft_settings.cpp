@@ -8,7 +8,6 @@
 #include "args/argument_value.h"
 #include "args/common_settings.h"
 #include "args/parse_words.h"
-#include "args/run_settings.h"
 #include "core/error.h"
 
 namespace drover {
@@ -164,18 +163,6 @@ std::optional<SftSettings> sft_settings(const Arguments& arguments) {
                        .pad_token = text_or_empty(arguments, "pad_token"),
                        .padding_free = arguments.flag("padding_free"),
                        .pad_to_multiple_of = padding_multiple(arguments)};
-}
-
-std::span<const std::string_view> sft_arguments_compared_on_resume() {
-    static const std::vector<std::string_view> names = [] {
-        std::vector<std::string_view> all;
-        for (const std::string_view name : arguments_compared_on_resume())
-            if (sft_table().find(name) != nullptr) all.push_back(name);
-        for (const char* name : {"dataset_num_proc", "dataset_text_field", "packing_strategy"})
-            all.emplace_back(name);
-        return all;
-    }();
-    return names;
 }
 
 RunArguments parse_sft_arguments(std::span<const std::string> words, const ParseOptions& options,
