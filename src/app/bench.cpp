@@ -35,6 +35,7 @@ struct BenchOptions {
     BenchData data;
     std::string optimizer = "adamw_torch";
     std::string recompute = "none";
+    std::string fp8 = "none";
     std::string moe = "gmm";
     std::int64_t steps = 8;
     std::int64_t layers = 0;  ///< 0: the config's number
@@ -54,6 +55,7 @@ MoeMode moe_mode_from_name(const std::string& name) {
 RunSettings bench_settings(const BenchOptions& options) {
     RunSettings settings;
     settings.step.recompute = {recompute_from_name(options.recompute, "--recompute")};
+    settings.step.fp8 = fp8_recipe_from_name(options.fp8, "--fp8");
     settings.step.moe_mode = moe_mode_from_name(options.moe);
     settings.step.init = init_kind_from_name(options.init, "--init");
     settings.step.on_non_finite = OnNonFinite::proceed;  // checked once, at the end
@@ -230,6 +232,7 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"layers", config.num_hidden_layers},
             {"optim", options.optimizer},
             {"recompute", options.recompute},
+            {"fp8", options.fp8},
             {"moe", options.moe},
             {"fsdp", options.fsdp},
             {"offload", options.offload},
@@ -358,6 +361,7 @@ void add_bench_command(CLI::App& app) {
     options->shape.add_to(*command);
     command->add_option("--optim", options->optimizer, "adamw_torch, adafactor, sgd, adagrad or rmsprop");
     command->add_option("--recompute", options->recompute, "none, selective, selective_mlp or full");
+    command->add_option("--fp8", options->fp8, "none or tensorwise");
     command
         ->add_option("--moe", options->moe,
                      "gmm: experts' products over their own tokens; gmm_stack: the same with the experts' "

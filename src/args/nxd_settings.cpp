@@ -202,6 +202,7 @@ RecomputePolicy nxd_recompute(const Arguments& arguments) {
 
 StepSettings nxd_step(const Arguments& arguments) {
     return {.recompute = nxd_recompute(arguments),
+            .fp8 = fp8_recipe_from_name(arguments.text("fp8"), "--fp8"),
             .init = init_kind_from_name(arguments.text("init"), "--init"),
             .compat = {.loss_denominator = HfCompat::LossDenominator::mean_of_micro_batches},
             .max_grad_norm = arguments.number("max_grad_norm"),
@@ -276,11 +277,12 @@ LogSettings nxd_logs(const Arguments& arguments) {
 }  // namespace
 
 std::span<const std::string_view> nxd_arguments_compared_on_resume() {
-    static constexpr std::array<std::string_view, 20> names = {
+    static constexpr std::array<std::string_view, 21> names = {
         "beta1",
         "beta2",
         "constant_steps",
         "dtype",
+        "fp8",
         "lr",
         "max_grad_norm",
         "max_steps",

@@ -203,6 +203,7 @@ StepSettings step_settings(const RunArguments& run) {
     StepSettings settings{
         .recompute = {.kind = recompute_from_name(arguments.text("recompute"), "--recompute"),
                       .blocks = arguments.optional_integer("recompute_blocks").value_or(INT64_MAX)},
+        .fp8 = fp8_recipe_from_name(arguments.text("fp8"), "--fp8"),
         .moe_mode = moe_mode(arguments),
         .init = init_kind_from_name(arguments.text("init"), "--init"),
         .compat = hf_compat(arguments),
@@ -407,6 +408,7 @@ std::span<const std::string_view> arguments_compared_on_resume() {
         "dtype",
         "eos_token",
         "fp16",
+        "fp8",
         "gradient_accumulation_steps",
         "hf_compat",
         "keep_linebreaks",

@@ -199,6 +199,7 @@ std::span<const Argument> nxd_own_arguments() {
     static constexpr std::array shared{"device",
                                        "threads",
                                        "tf32",
+                                       "fp8",
                                        "memory_fraction",
                                        "max_grad_norm",
                                        "on_nan",

@@ -39,7 +39,8 @@ void check(bool holds, std::string_view operation, std::string_view what,
 }
 
 void check_reduces(DType dtype, std::string_view operation) {
-    check(dtype != DType::u8 && dtype != DType::u16, operation, "elements of this type are not added");
+    check(dtype != DType::u8 && dtype != DType::u16 && dtype != DType::f8, operation,
+          "elements of this type are not added");
 }
 
 bool overlap(const Tensor& a, const Tensor& b) {

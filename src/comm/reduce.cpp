@@ -97,6 +97,7 @@ void reduce_in_order(Reduction reduction, DType dtype, std::span<const std::byte
             return reduce<std::int64_t>(reduction, sources, to, count);
         case DType::u16:
         case DType::u8:
+        case DType::f8:
             break;
     }
     bug("reduction of a type that is not reduced");

@@ -27,6 +27,8 @@ std::string_view name_of(DType dtype) {
             return "uint16";
         case DType::u8:
             return "uint8";
+        case DType::f8:
+            return "float8_e4m3fn";
     }
     bug("unknown dtype");
 }
@@ -79,6 +81,35 @@ f16::operator float() const {
     }
     if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
     return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+f8::f8(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = (word >> 24) & 0x80u;
+    const std::uint32_t magnitude = word & 0x7FFFFFFFu;
+    if (magnitude > 0x7F800000u) {  // NaN
+        bits = static_cast<std::uint8_t>(sign | 0x7Fu);
+    } else if (magnitude >= std::bit_cast<std::uint32_t>(largest)) {
+        bits = static_cast<std::uint8_t>(sign | 0x7Eu);
+    } else if (magnitude < 0x3C800000u) {  // below 2^-6: subnormal, units of 2^-9
+        const float biased = std::bit_cast<float>(magnitude) * 0x1p9f + 0x1p23f;  // to nearest even
+        bits = static_cast<std::uint8_t>(sign | (std::bit_cast<std::uint32_t>(biased) - 0x4B000000u));
+    } else {
+        const std::uint32_t rounded = magnitude + 0x7FFFFu + ((magnitude >> 20) & 1u);
+        bits = static_cast<std::uint8_t>(sign | ((rounded - 0x3C000000u) >> 20));
+    }
+}
+
+f8::operator float() const {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80u) << 24;
+    const std::uint32_t exponent = (bits >> 3) & 0xFu;
+    const std::uint32_t mantissa = bits & 7u;
+    if (exponent == 0) {
+        const float magnitude = static_cast<float>(mantissa) * 0x1p-9f;
+        return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
+    }
+    if (exponent == 15 && mantissa == 7) return std::bit_cast<float>(sign | 0x7FC00000u);
+    return std::bit_cast<float>(sign | ((exponent + 120) << 23) | (mantissa << 20));
 }
 
 }  // namespace drover

@@ -8,7 +8,7 @@
 namespace drover {
 
 /// Element types that tensors of the engine can have. (Files may hold more; see io/safetensors.h.)
-enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i64, u16, u8 };
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i64, u16, u8, f8 };
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) {
@@ -24,6 +24,7 @@ constexpr std::size_t size_of(DType dtype) {
         case DType::u16:
             return 2;
         case DType::u8:
+        case DType::f8:
             return 1;
     }
     return 0;
@@ -63,6 +64,18 @@ struct f16 {
     explicit operator float() const;
 };
 
+/// FP8 with 4 bits of exponent and 3 of mantissa (E4M3, without infinities). Conversion from float rounds to
+/// nearest even; what is beyond ±448 becomes ±448, and NaN stays a NaN.
+struct f8 {
+    static constexpr float largest = 448;
+
+    std::uint8_t bits;
+
+    f8() = default;
+    explicit f8(float value);
+    explicit operator float() const;
+};
+
 template <class T>
 struct dtype_of_type;
 template <>
@@ -96,6 +109,11 @@ struct dtype_of_type<std::uint16_t> {
 template <>
 struct dtype_of_type<std::uint8_t> {
     static constexpr DType value = DType::u8;
+};
+
+template <>
+struct dtype_of_type<f8> {
+    static constexpr DType value = DType::f8;
 };
 
 /// The DType whose elements are T in memory.

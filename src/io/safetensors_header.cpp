@@ -58,6 +58,8 @@ FileDType file_dtype_of(DType dtype) {
             return FileDType::U16;
         case DType::u8:
             return FileDType::U8;
+        case DType::f8:
+            return FileDType::F8_E4M3;
     }
     bug("an element type that files cannot hold");
 }

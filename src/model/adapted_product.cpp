@@ -29,7 +29,8 @@ AdaptedProduct::AdaptedProduct(const BlockContext& context, UnitTensors weights,
       storages_(adapter_storages(weight)),
       matrix_(adapted_matrix(weight)),
       block_(block),
-      weight_(copy ? copy : weights[weight]) {}
+      weight_(copy ? copy : weights[weight]),
+      product_(context, activations, weight, weight_) {}
 
 std::vector<AdaptedProduct::Part> AdaptedProduct::parts() const {
     std::vector<Part> parts;
@@ -51,22 +52,6 @@ std::vector<AdaptedProduct::Part> AdaptedProduct::parts() const {
         rank += own_ranks;
     }
     return parts;
-}
-
-void AdaptedProduct::multiply(Use use, const Tensor& left, const Tensor& right, const Tensor& result,
-                              bool accumulate) const {
-    if (storages_.has_experts())
-        return c_.run(GroupedGemm{.use = use,
-                                  .a = left,
-                                  .b = right,
-                                  .c = result,
-                                  .offsets = a_.expert_offsets,
-                                  .accumulate = accumulate});
-    Gemm product = use == Use::forward         ? Gemm::forward(left, right, result)
-                   : use == Use::data_gradient ? Gemm::data_gradient(left, right, result)
-                                               : Gemm::weight_gradient(left, right, result, false);
-    product.accumulate = accumulate;
-    c_.run(product);
 }
 
 void AdaptedProduct::scale_parts(const std::vector<Part>& parts, const Tensor& t) const {
@@ -128,10 +113,7 @@ void AdaptedProduct::start_without_adapter(const Part& part, const Tensor& y, co
 }
 
 void AdaptedProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias) const {
-    if (!has_adapters()) {
-        if (storages_.has_experts()) return multiply(Use::forward, x, weight_, y, false);
-        return c_.run(Gemm::forward(x, weight_, y, bias));
-    }
+    if (!has_adapters()) return product_.forward(x, y, bias, false);
     const std::vector<Part> parts = this->parts();
     const Tensor& t = a_.adapted(matrix_);  // [N,R]
     multiply(Use::forward, adapter_input(x), a(), t, false);
@@ -144,7 +126,7 @@ void AdaptedProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bia
         else
             multiply(Use::forward, part.of_t(t), part.b, part.of(y), false);
     }
-    multiply(Use::forward, x, weight_, y, true);
+    product_.forward(x, y, {}, true);
     for (const Part& part : parts)
         if (part.magnitudes) {
             make_factors(part);
@@ -183,8 +165,8 @@ void AdaptedProduct::make_factors(const Part& part) const {
     c_.run(MagnitudeFactors{.magnitudes = part.magnitudes, .squares = squares, .factors = factors(part)});
 }
 
-Tensor AdaptedProduct::begin_backward(const UnitGradients& g, const Tensor& dy, const Tensor& y,
-                                      const Tensor& bias, const Tensor& scaled) const {
+Tensor AdaptedProduct::begin_backward(const UnitGradients& g, const Tensor& dy, BackwardPart of_backward,
+                                      const Tensor& y, const Tensor& bias, const Tensor& scaled) const {
     bool has_magnitudes = false;
     const std::vector<Part> parts = this->parts();
     for (const Part& part : parts)
@@ -199,13 +181,23 @@ Tensor AdaptedProduct::begin_backward(const UnitGradients& g, const Tensor& dy, 
             c_.run(ScaleColumns{.x = part.of(dy), .y = part.of(scaled), .factors = factors(part)});
         }
     const Tensor result = has_magnitudes ? scaled : dy;
-    begin_backward(result);
+    product_.begin_backward(result, of_backward, is_trained(g));
+    adapters_begin_backward(result);
     return result;
 }
 
 // ------------------------------------------------------------------------------------------------- backward
 
-void AdaptedProduct::begin_backward(const Tensor& dy) const {
+void AdaptedProduct::begin_backward(const Tensor& dy, bool trained) const {
+    product_.begin_backward(dy, trained ? BackwardPart::whole : BackwardPart::input, trained);
+    adapters_begin_backward(dy);
+}
+
+void AdaptedProduct::begin_weight_gradient(const UnitGradients& g, const Tensor& dy) const {
+    if (is_trained(g)) product_.begin_backward(dy, BackwardPart::weights, true);
+}
+
+void AdaptedProduct::adapters_begin_backward(const Tensor& dy) const {
     if (!has_adapters()) return;
     const std::vector<Part> parts = this->parts();
     const Tensor dt = c_.scratch.adapted_gradient(a_.adapted(matrix_).shape());  // [N,R]
@@ -220,7 +212,7 @@ void AdaptedProduct::data_gradient(const Tensor& dy, const Tensor& dx) const {
         multiply(Use::data_gradient, dt, a(), dx, false);
         if (drops()) drop(dx, dx);
     }
-    multiply(Use::data_gradient, dy, weight_, dx, has_adapters());
+    product_.data_gradient(dy, dx, has_adapters());
 }
 
 void AdaptedProduct::adapter_gradients(const UnitGradients& g, const Tensor& dy, const Tensor& x) const {
@@ -236,7 +228,7 @@ void AdaptedProduct::adapter_gradients(const UnitGradients& g, const Tensor& dy,
 
 void AdaptedProduct::weight_gradient(const UnitGradients& g, const Tensor& dy, const Tensor& x) const {
     if (const Tensor& dweight = g.tensors[storages_.weight])
-        multiply(Use::weight_gradient, dy, x, dweight, g.accumulate);
+        product_.weight_gradient(dy, x, dweight, g.accumulate);
 }
 
 }  // namespace drover

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/range.h"
-#include "model/block_context.h"
+#include "model/weight_product.h"
 
 namespace drover {
 
@@ -32,10 +32,12 @@ class AdaptedProduct {
     /// product's backward begins. Returns what to pass to the other functions as dy: dy itself, or, with
     /// DoRA, its scaled columns, in `scaled`, which may be dy. DoRA also needs y and the bias of forward, and
     /// writes the gradients of its magnitudes.
-    Tensor begin_backward(const UnitGradients& gradients, const Tensor& dy, const Tensor& y,
-                          const Tensor& bias, const Tensor& scaled) const;
-    /// The same without DoRA.
-    void begin_backward(const Tensor& dy) const;
+    Tensor begin_backward(const UnitGradients& gradients, const Tensor& dy, BackwardPart of_backward,
+                          const Tensor& y, const Tensor& bias, const Tensor& scaled) const;
+    /// The same without DoRA, for the whole of a backward or, not `trained`, all but weight_gradient().
+    void begin_backward(const Tensor& dy, bool trained) const;
+    /// Before weight_gradient(), where it comes later than the rest of backward.
+    void begin_weight_gradient(const UnitGradients& gradients, const Tensor& dy) const;
     /// dy [N,out] → dx [N,in].
     void data_gradient(const Tensor& dy, const Tensor& dx) const;
     /// The gradients of A and B.
@@ -64,7 +66,13 @@ class AdaptedProduct {
     std::vector<Part> parts() const;
     /// A product, of all experts if the weight is theirs.
     void multiply(Use use, const Tensor& left, const Tensor& right, const Tensor& result,
-                  bool accumulate) const;
+                  bool accumulate) const {
+        product_.multiply(use, left, right, result, accumulate);
+    }
+    void adapters_begin_backward(const Tensor& dy) const;
+    bool is_trained(const UnitGradients& gradients) const {
+        return static_cast<bool>(gradients.tensors[storages_.weight]);
+    }
     void scale_parts(const std::vector<Part>& parts, const Tensor& t) const;
     /// What the large product adds to where a leaf has no adapter: the bias, or zeros.
     void start_without_adapter(const Part& part, const Tensor& y, const Tensor& bias) const;
@@ -84,6 +92,7 @@ class AdaptedProduct {
     AdaptedMatrix matrix_;
     int block_;
     Tensor weight_;
+    WeightProduct product_;
 };
 
 }  // namespace drover

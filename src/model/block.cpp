@@ -42,6 +42,7 @@ auto DecoderBlock::with_feed_forward(const Use& use) const {
 // forward
 
 Tensor DecoderBlock::forward(const Tensor& stream, const Tensor& branch) const {
+    WeightProduct::prepare_weights(c_, w_, a_);
     first_norm(stream, branch);
     second_norm(attention());
     return with_feed_forward([](const auto& feed_forward) { return feed_forward.forward(); });
@@ -150,7 +151,9 @@ void DecoderBlock::backward(const UnitGradients& gradients, const Tensor& dresid
 
 void DecoderBlock::weight_gradients(const UnitGradients& g) const {
     if (a_.dmlp_branch) DenseFeedForward(c_, w_, a_, index_).weight_gradients(g, a_.dmlp_branch);
+    product(BlockStorage::attention_output).begin_weight_gradient(g, a_.dattention_branch);
     attention_output_gradient(g, a_.dattention_branch);
+    product(BlockStorage::qkv).begin_weight_gradient(g, a_.dqkv);
     qkv_gradient(g, a_.dqkv);
 }
 
@@ -231,11 +234,11 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
     const BlockShape& s = c_.shape;
     const bool weights_wait = part == BackwardPart::input;
     const Tensor dy = branch_gradient(dresidual, weights_wait ? a_.dattention_branch : Tensor());  // [N,H]
-    if (!weights_wait) attention_output_gradient(g, dy);
     const AdaptedProduct output = product(BlockStorage::attention_output);
-    const Tensor doutput =
-        output.begin_backward(g, dy, a_.attention_output,
-                              c_.on_one_rank(w_[BlockStorage::attention_output_bias]), c_.scratch.scaled);
+    const Tensor doutput = output.begin_backward(g, dy, part, a_.attention_output,
+                                                 c_.on_one_rank(w_[BlockStorage::attention_output_bias]),
+                                                 c_.scratch.scaled);
+    if (!weights_wait) attention_output_gradient(g, dy);
     output.data_gradient(doutput, c_.scratch.dattended);
     output.adapter_gradients(g, doutput, a_.attended);
 
@@ -268,7 +271,7 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                     .positions = c_.batch.positions,
                     .inverse = true});
     const AdaptedProduct qkv = product(BlockStorage::qkv);
-    qkv.begin_backward(g, dqkv, a_.qkv, w_[BlockStorage::qkv_bias], dqkv);
+    qkv.begin_backward(g, dqkv, part, a_.qkv, w_[BlockStorage::qkv_bias], dqkv);
     qkv.data_gradient(dqkv, c_.scratch.branch);
 
     const bool normed_is_there = policy == Recompute::none || policy == Recompute::full;

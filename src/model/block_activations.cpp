@@ -29,6 +29,17 @@ std::int64_t output_columns(const BlockShape& shape, std::size_t matrix) {
     }
 }
 
+std::int64_t input_columns(const BlockShape& shape, std::size_t matrix) {
+    switch (static_cast<AdaptedMatrix>(matrix)) {
+        case AdaptedMatrix::attention_output:
+            return shape.query_columns();
+        case AdaptedMatrix::down:
+            return shape.ffn;
+        default:
+            return shape.hidden;
+    }
+}
+
 /// The rows of a matrix' input.
 std::int64_t rows_of(const BlockShape& shape, std::size_t matrix) {
     const auto which = static_cast<AdaptedMatrix>(matrix);
@@ -65,6 +76,7 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
     part.magnitude_factors = magnitude_factors;
     part.attention_output = attention_output.first_rows(shape.tokens);
     part.mlp_output = mlp_output.first_rows(shape.tokens);
+    part.fp8 = fp8;
     return part;
 }
 
@@ -86,7 +98,8 @@ BlockScratch BlockScratch::prefix(const BlockShape& shape) const {
             .drouter_logits = drouter_logits.first_rows(shape.tokens),
             .dslot_weights = dslot_weights.first_rows(shape.tokens),
             .stacked_gate_up = stacked_gate_up,
-            .stacked_down = stacked_down};
+            .stacked_down = stacked_down,
+            .fp8 = fp8};
 }
 
 void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const Precision& precision,
@@ -160,6 +173,7 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
                 kept.attention_output = attention(largest.tokens, largest.hidden);
             if (block.rank_of(AdaptedMatrix::down) > 0) kept.mlp_output = mlp(largest.tokens, largest.hidden);
         }
+        if (block.fp8) kept.fp8.numbers = arena.make(MemoryUse::scratch, DType::f32, {Fp8Table::size});
         if (weight_gradients_wait) {
             const auto waiting = [&](std::int64_t columns) {
                 return arena.make(MemoryUse::waiting_gradients, compute, {largest.tokens, columns});
@@ -209,6 +223,8 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
 
     if (parallel.splits_tokens()) scratch_.gathered = make(largest.tokens, largest.hidden);
     plan_adapter_scratch(arena, largest, compute, blocks);
+    if (std::any_of(blocks.begin(), blocks.end(), [](const KeptBlock& block) { return block.fp8; }))
+        plan_fp8_scratch(arena, largest);
     if (precision.residual != compute) scratch_.dresidual_compute = make(largest.held, largest.hidden);
     {
         const Arena::Scope feed_forward(arena);
@@ -224,16 +240,6 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
 
 void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& largest, DType compute,
                                              const std::vector<KeptBlock>& blocks) {
-    const auto input_columns = [&](std::size_t matrix) {
-        switch (static_cast<AdaptedMatrix>(matrix)) {
-            case AdaptedMatrix::attention_output:
-                return largest.query_columns();
-            case AdaptedMatrix::down:
-                return largest.ffn;
-            default:
-                return largest.hidden;
-        }
-    };
     std::int64_t most_adapted = 0, most_dropped = 0, most_lengths = 0;
     for (const KeptBlock& block : blocks)
         for (std::size_t i = 0; i < block.ranks.size(); ++i)
@@ -243,7 +249,7 @@ void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& lar
                     most_lengths = std::max(
                         most_lengths, (output_columns(largest, i) + block.ranks[i]) * (block.ranks[i] + 1));
                 if (block.adapters_drop)
-                    most_dropped = std::max(most_dropped, rows_of(largest, i) * input_columns(i));
+                    most_dropped = std::max(most_dropped, rows_of(largest, i) * input_columns(largest, i));
             }
     if (most_adapted == 0) return;
     scratch_.dadapter_inputs = arena.make(MemoryUse::scratch, compute, {most_adapted});
@@ -257,6 +263,25 @@ void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& lar
         scratch_.scaled = arena.make(MemoryUse::scratch, compute, {largest.tokens, largest.hidden});
     }
     if (most_dropped > 0) scratch_.dropped = arena.make(MemoryUse::scratch, compute, {most_dropped});
+}
+
+void ActivationBuffers::plan_fp8_scratch(Arena& arena, const BlockShape& largest) {
+    const auto make = [&](std::int64_t elements) {
+        return arena.make(MemoryUse::scratch, DType::f8, {elements});
+    };
+    const std::int64_t rows = fp8_rows(largest.tokens);
+    std::int64_t most_input = 0, most_output = 0, most_weight = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(AdaptedMatrix::count); ++i) {
+        if (largest.experts > 0 && i >= static_cast<std::size_t>(AdaptedMatrix::gate_up)) break;
+        const std::int64_t input = input_columns(largest, i), output = output_columns(largest, i);
+        most_input = std::max(most_input, input);
+        most_output = std::max(most_output, output);
+        most_weight = std::max(most_weight, input * output);
+    }
+    scratch_.fp8 = {.input = make(rows * most_input),
+                    .weight = make(most_weight),
+                    .gradient = make(rows * most_output),
+                    .transposed_gradient = make(rows * most_output)};
 }
 
 void ActivationBuffers::plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute,

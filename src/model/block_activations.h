@@ -6,6 +6,7 @@
 #include "core/arena.h"
 #include "core/precision.h"
 #include "model/block_shape.h"
+#include "model/fp8.h"
 #include "model/params.h"
 #include "model/recompute.h"
 
@@ -44,6 +45,8 @@ struct BlockActivations {
     Tensor expert_offsets;        ///< [E + 1] i32
     Tensor row_of_slot;           ///< [M] i32
     Tensor slot_of_row;           ///< [M] i32
+
+    Fp8Table fp8;  ///< absent without FP8
 
     // Where weight gradients wait (BackwardPart): what they will be computed from, beside the above.
     Tensor dmlp_branch;        ///< [N,H]: gradient of what the feed-forward added; absent with experts
@@ -86,6 +89,8 @@ struct BlockScratch {
     Tensor dslot_weights;                  ///< [N,W] f32
     Tensor stacked_gate_up, stacked_down;  ///< copies of the experts' weights, with MoeMode::stacked
 
+    Fp8Scratch fp8;  ///< absent without FP8
+
     BlockScratch prefix(const BlockShape& shape) const;
 };
 
@@ -98,6 +103,7 @@ struct KeptBlock {
     std::int64_t rank_of(AdaptedMatrix matrix) const { return ranks[static_cast<std::size_t>(matrix)]; }
     bool adapters_drop = false;  ///< with dropout before A
     bool magnitudes = false;     ///< with DoRA
+    bool fp8 = false;            ///< products in FP8
 };
 
 /// Plans the activations of a rank's blocks: kept tensors are per block and slot, dropped ones are shared by
@@ -120,6 +126,7 @@ class ActivationBuffers {
   private:
     void plan_adapter_scratch(Arena& arena, const BlockShape& largest, DType compute,
                               const std::vector<KeptBlock>& blocks);
+    void plan_fp8_scratch(Arena& arena, const BlockShape& largest);
     void plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute, MoeMode mode);
 
     std::vector<std::vector<BlockActivations>> blocks_;  // [block][slot]

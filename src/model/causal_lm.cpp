@@ -45,7 +45,8 @@ std::vector<KeptBlock> CausalLm::kept_blocks() const {
             KeptBlock block{.recompute = options_.recompute.of_block(chunk.block(i)),
                             .slots = chunk.slots,
                             .adapters_drop = options_.adapters.dropout > 0,
-                            .magnitudes = options_.adapters.magnitudes};
+                            .magnitudes = options_.adapters.magnitudes,
+                            .fp8 = options_.fp8 != Fp8Recipe::none};
             const UnitSpec& unit = stage_.spec.units[static_cast<std::size_t>(chunk.first_block + i)];
             for (const AdapterStorages& storages : adapter_storages()) {
                 std::int64_t ranks = 0;

@@ -6,6 +6,7 @@
 #include "core/precision.h"
 #include "model/adapters.h"
 #include "model/block_shape.h"
+#include "model/fp8.h"
 #include "model/recompute.h"
 
 namespace drover {
@@ -21,6 +22,7 @@ struct GatherAhead {
 struct CausalLmOptions {
     Precision precision;
     RecomputePolicy recompute;
+    Fp8Recipe fp8 = Fp8Recipe::none;
     MoeMode moe_mode = MoeMode::grouped;
     std::int64_t rows = 1;        ///< of the largest micro-batch
     std::int64_t row_length = 1;  ///< of the longest row

@@ -28,15 +28,21 @@ void DenseFeedForward::gate_up_adapter_gradients(const UnitGradients& g) const {
     if (gate_up_.has_adapters()) gate_up_.adapter_gradients(g, dgate_up(), input());
 }
 
-void DenseFeedForward::weight_gradients(const UnitGradients& g, const Tensor& dy) const {
+void DenseFeedForward::down_gradient(const UnitGradients& g, const Tensor& dy) const {
     down_.weight_gradient(g, dy, a_.activated);
     c_.bias_gradient(g, dy, BlockStorage::down_bias);
+}
+
+void DenseFeedForward::weight_gradients(const UnitGradients& g, const Tensor& dy) const {
+    down_.begin_weight_gradient(g, dy);
+    down_gradient(g, dy);
+    gate_up_.begin_weight_gradient(g, dgate_up());
     gate_up_gradient(g);
 }
 
 Tensor DenseFeedForward::backward(const UnitGradients& g, const Tensor& dy, Recompute policy,
                                   BackwardPart part) const {
-    const Tensor ddown = down_.begin_backward(g, dy, a_.mlp_output,
+    const Tensor ddown = down_.begin_backward(g, dy, part, a_.mlp_output,
                                               c_.on_one_rank(w_[BlockStorage::down_bias]), c_.scratch.scaled);
     down_.data_gradient(ddown, c_.scratch.dactivated);
     c_.run(SwigluBackward{.gate_up = a_.gate_up,
@@ -44,8 +50,9 @@ Tensor DenseFeedForward::backward(const UnitGradients& g, const Tensor& dy, Reco
                           .dgate_up = dgate_up(),
                           .y = policy == Recompute::none ? Tensor() : a_.activated});
     down_.adapter_gradients(g, ddown, a_.activated);
-    gate_up_.begin_backward(g, dgate_up(), a_.gate_up, w_[BlockStorage::gate_up_bias], dgate_up());
-    if (part == BackwardPart::whole) weight_gradients(g, dy);
+    if (part == BackwardPart::whole) down_gradient(g, dy);
+    gate_up_.begin_backward(g, dgate_up(), part, a_.gate_up, w_[BlockStorage::gate_up_bias], dgate_up());
+    if (part == BackwardPart::whole) gate_up_gradient(g);
     gate_up_.data_gradient(dgate_up(), c_.scratch.branch);
     gate_up_adapter_gradients(g);
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]

@@ -27,6 +27,7 @@ class DenseFeedForward {
 
   private:
     void gate_and_up() const;                                     ///< mlp_normed → gate_up
+    void down_gradient(const UnitGradients& gradients, const Tensor& dy) const;
     void gate_up_gradient(const UnitGradients& gradients) const;  ///< from dgate_up in its place
     void gate_up_adapter_gradients(const UnitGradients& gradients) const;
     /// The gradient of gate_up, whose last use its making is, unless DoRA needs it once more.

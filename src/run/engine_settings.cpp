@@ -56,6 +56,7 @@ TrainEngineOptions engine_options(const RunSettings& settings, const Precision& 
     TrainEngineOptions options;
     options.model.precision = precision;
     options.model.recompute = step.recompute;
+    options.model.fp8 = step.fp8;
     options.model.moe_mode = step.moe_mode;
     options.model.label_smoothing = step.label_smoothing;
     options.model.neftune_alpha = step.neftune_alpha;

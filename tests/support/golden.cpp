@@ -29,6 +29,8 @@ double element(const Tensor& tensor, std::int64_t offset) {
             return tensor.data<std::uint16_t>()[offset];
         case DType::u8:
             return tensor.data<std::uint8_t>()[offset];
+        case DType::f8:
+            return static_cast<float>(tensor.data<f8>()[offset]);
     }
     return 0;
 }
@@ -124,6 +126,9 @@ OwnedTensor::OwnedTensor(DType dtype, const Shape& shape)
             break;
         case DType::f64:
             poison(static_cast<double>(nan));
+            break;
+        case DType::f8:
+            poison(f8(nan));
             break;
         case DType::i32:
             poison(std::int32_t{-7});

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cpu/fp8_gemm.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/grouped_gemm.h"
 #include "backend/cpu/kernels.h"
@@ -100,6 +101,9 @@ class CpuBackend final : public Backend {
         else
             gemm_.run(op);
     }
+    void execute(Stream stream, const Fp8Gemm& op) override {
+        fp8_gemm_.run(op, [&](const Gemm& product) { execute(stream, product); });
+    }
     void execute(Stream stream, const GroupedGemm& op) override {
         for_each_product(op, [&](const Gemm& product) { execute(stream, product); });
     }
@@ -159,6 +163,7 @@ class CpuBackend final : public Backend {
     Stopwatch watch_;
     std::vector<double> marks_;
     GemmEngine gemm_;
+    Fp8GemmEngine fp8_gemm_;
     std::optional<TileEngine> tiles_;
     // Chains of EmbeddingBackward: they grow to the largest vocabulary and micro-batch seen, and never
     // shrink.

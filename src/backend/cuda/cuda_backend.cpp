@@ -130,6 +130,7 @@ class CudaBackend final : public Backend {
 
   protected:
     void execute(Stream stream, const Gemm& op) override { gemm_.run(launch<Gemm>(stream), op); }
+    void execute(Stream stream, const Fp8Gemm& op) override { gemm_.run(launch<Fp8Gemm>(stream), op); }
     void execute(Stream stream, const GroupedGemm& op) override {
         grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, expert_offsets_, op);
     }

@@ -29,6 +29,8 @@ cudaDataType_t data_type(DType dtype) {
             return CUDA_R_16BF;
         case DType::f16:
             return CUDA_R_16F;
+        case DType::f8:
+            return CUDA_R_8F_E4M3;
         default:
             bug("no matrix products of this dtype");
     }
@@ -51,12 +53,9 @@ struct GemmEngine::Description {
     explicit Description(const Key& key) {
         const cublasComputeType_t compute = key.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
         check(cublasLtMatmulDescInit(&operation, compute, CUDA_R_32F), "a product's description");
-        const auto describe = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-            check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)),
-                  "a product's description");
-        };
         describe(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
         describe(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+        if (key.fast) describe(CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
         const auto layout = [&](cublasLtMatrixLayoutOpaque_t& made, DType dtype, std::int64_t rows,
                                 std::int64_t columns, std::int64_t stride) {
             check(cublasLtMatrixLayoutInit(&made, data_type(dtype), static_cast<std::uint64_t>(columns),
@@ -68,6 +67,19 @@ struct GemmEngine::Description {
         layout(second, key.operands, key.transpose_a ? key.k : key.m, key.transpose_a ? key.m : key.k,
                key.stride_a);
         layout(result, key.result, key.m, key.n, key.stride_c);
+    }
+
+    /// Of an FP8 product: what its operands are multiplied by, on the device.
+    void scale(const Tensor& scale_a, const Tensor& scale_b) {
+        describe(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(scale_b.raw()));
+        describe(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(scale_a.raw()));
+    }
+
+  private:
+    template <class Value>
+    void describe(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+        check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof(value)),
+              "a product's description");
     }
 };
 
@@ -121,6 +133,7 @@ cublasLtMatmulAlgo_t GemmEngine::choose(const Key& key) const {
         throw Error(fmt::format("cuBLASLt knows no way to multiply [{}, {}] and [{}, {}] in {}.", key.m,
                                 key.k, key.k, key.n, name_of(key.operands)),
                     "Use another precision or shape, and please report it.");
+    if (key.operands == DType::f8) return candidates[0].algo;
     const std::span offered(candidates.data(), static_cast<std::size_t>(count));
     return candidates[chosen_candidate(offered, {.transpose_a = key.transpose_a,
                                                  .transpose_b = key.transpose_b,
@@ -153,6 +166,40 @@ void GemmEngine::run(const Launch& launch, const Gemm& op) {
     Description what(key);
     check(multiply(launch.stream, launch.scratch.take(workspace_bytes), op, what, algorithm_for(key)),
           "a product");
+}
+
+void GemmEngine::check_fp8() {
+    if (fp8_checked_) return;
+    int device = 0, major = 0, minor = 0;
+    cuda::check(cudaGetDevice(&device), "the GPU in use");
+    cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "the GPU");
+    cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "the GPU");
+    if (10 * major + minor < 89)
+        throw Error(fmt::format("This GPU (compute capability {}.{}) has no FP8 products.", major, minor),
+                    "Train without --fp8, or on a GPU of compute capability 8.9 or later (Ada, Hopper).");
+    fp8_checked_ = true;
+}
+
+void GemmEngine::run(const Launch& launch, const Fp8Gemm& op) {
+    check_fp8();
+    if (op.c.numel() == 0) return;
+    Gemm product = Gemm::forward(op.a, op.b, op.c);
+    product.accumulate = op.accumulate;
+    if (op.bias) {
+        // The product is added to rows of the bias, which is exact: see run_with_bias().
+        bias_rows(launch, op.c, {}, op.bias, op.accumulate);
+        product.accumulate = true;
+    }
+    if (op.a.numel() == 0) {
+        if (!product.accumulate) fill(launch, Fill{.x = op.c});
+        return;
+    }
+    Key key = key_of(product);
+    key.fast = op.fast;
+    Description what(key);
+    what.scale(op.scale_a, op.scale_b);
+    check(multiply(launch.stream, launch.scratch.take(workspace_bytes), product, what, algorithm_for(key)),
+          "an FP8 product");
 }
 
 void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Gemm& op) {

@@ -20,6 +20,8 @@ class GemmEngine {
     GemmEngine& operator=(const GemmEngine&) = delete;
 
     void run(const Launch& launch, const Gemm& operation);
+    /// Error on a GPU without FP8.
+    void run(const Launch& launch, const Fp8Gemm& operation);
 
     /// A product of an expert's rows, whose number changes from step to step. The algorithm is that of the
     /// next larger of a few row counts, so that the number of choices is bounded. Not empty, and without a
@@ -36,6 +38,7 @@ class GemmEngine {
     struct Key {
         DType operands, result;
         bool transpose_a, transpose_b, tf32;
+        bool fast = false;  ///< of FP8 alone
         std::int64_t m, n, k, stride_a, stride_b, stride_c;
         int alignment_a, alignment_b, alignment_c;
         auto operator<=>(const Key&) const = default;
@@ -47,7 +50,10 @@ class GemmEngine {
                             Description& description, const cublasLtMatmulAlgo_t& algorithm);
     void run_with_bias(const Launch& launch, const Gemm& operation);
 
+    void check_fp8();
+
     cublasLtHandle_t handle_ = nullptr;
+    bool fp8_checked_ = false;
     bool tf32_ = false;
     std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
 };

@@ -6,6 +6,7 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "backend/ops/experts.h"
+#include "backend/ops/fp8.h"
 #include "backend/ops/gemm.h"
 #include "backend/ops/head_norm.h"
 #include "backend/ops/optimizer.h"
@@ -54,6 +55,8 @@
     operation(magnitude_factors, MagnitudeFactors)                    \
     operation(scale_columns, ScaleColumns)                            \
     operation(magnitude_gradient, MagnitudeGradient)                  \
+    operation(absolute_maximum, AbsoluteMaximum)                      \
+    operation(quantise, Quantise)                                     \
     operation(sum_of_squares, SumOfSquares)                           \
     operation(clip_factor, ClipFactor)                                \
     operation(adamw, AdamW)                                           \
@@ -73,6 +76,7 @@
 /// Operations that a device runs with a library or its own engine.
 #define DROVER_MATRIX_PRODUCTS(operation)                             \
     operation(gemm, Gemm)                                             \
+    operation(fp8_gemm, Fp8Gemm)                                      \
     operation(grouped_gemm, GroupedGemm)
 
 // clang-format on

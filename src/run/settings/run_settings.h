@@ -14,6 +14,7 @@
 #include "generate/sampling.h"
 #include "model/block_shape.h"
 #include "model/init_kind.h"
+#include "model/fp8.h"
 #include "model/recompute.h"
 #include "optim/optimizer.h"
 #include "parallel/schedule/step_schedule.h"
@@ -62,6 +63,7 @@ struct LoraSettings {
 /// How a step is computed, apart from precision and mesh.
 struct StepSettings {
     RecomputePolicy recompute{};
+    Fp8Recipe fp8 = Fp8Recipe::none;
     MoeMode moe_mode = MoeMode::grouped;
     InitKind init = InitKind::hugging_face;
     HfCompat compat{};

@@ -118,6 +118,7 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
       host_scalars_(StepScalar::count, 0.0f),
       parameter_count_(model_spec_.parameter_count()) {
     check_tensor_parallel(config_, mesh.tp().size());
+    if (options.model.fp8 != Fp8Recipe::none) check_fp8(config_, mesh.tp().size());
     require(mesh.shape().cp == 1, "context parallelism has no engine yet");
     Arena measuring = Arena::measuring(backend.device()), state = Arena::measuring(backend.device());
     plan(measuring, options.offload_optimizer ? state : measuring);

@@ -79,6 +79,8 @@ void fill(const Fill& op) {
             return fill_with(op.x, static_cast<std::uint16_t>(op.value));
         case DType::u8:
             return fill_with(op.x, static_cast<std::uint8_t>(op.value));
+        case DType::f8:
+            unexpected_dtype();
     }
 }
 

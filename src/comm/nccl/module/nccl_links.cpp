@@ -42,6 +42,7 @@ ncclDataType_t type_of(DType dtype) {
             return ncclInt32;
         case DType::u16:
         case DType::u8:
+        case DType::f8:
             break;
     }
     bug("reduction of a type that is not reduced");

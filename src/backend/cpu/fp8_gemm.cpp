@@ -1,0 +1,77 @@
+#include "backend/cpu/fp8_gemm.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/error.h"
+
+namespace drover::cpu {
+namespace {
+
+std::array<bf16, 256> make_table() {
+    std::array<bf16, 256> table{};
+    for (unsigned i = 0; i < 256; ++i) {
+        f8 number;
+        number.bits = static_cast<std::uint8_t>(i);
+        table[i] = bf16(static_cast<float>(number));
+    }
+    return table;
+}
+
+/// Rows of a packed FP8 matrix as bf16.
+Tensor widened(const Tensor& rows, std::vector<bf16>& room) {
+    static const std::array<bf16, 256> table = make_table();
+    const std::int64_t count = rows.numel();
+    room.resize(std::max(room.size(), static_cast<std::size_t>(count)));
+    const auto* from = static_cast<const std::uint8_t*>(rows.raw());
+    bf16* to = room.data();
+#pragma omp parallel for if (count > 1 << 16)
+    for (std::int64_t i = 0; i < count; ++i) to[i] = table[from[i]];
+    return Tensor(to, DType::bf16, rows.shape(), Device::cpu);
+}
+
+float element(const Tensor& vector, std::int64_t i) {
+    if (vector.dtype() == DType::f32) return static_cast<const float*>(vector.raw())[i];
+    return static_cast<float>(static_cast<const bf16*>(vector.raw())[i]);
+}
+
+/// c = scale · sums (+ bias) (+ c), rounded once.
+template <class T>
+void finish(const Tensor& sums, float scale, const Fp8Gemm& op, const Tensor& c) {
+    const std::int64_t columns = c.size(1);
+#pragma omp parallel for if (c.numel() > 1 << 16)
+    for (std::int64_t row = 0; row < c.size(0); ++row) {
+        const float* from = static_cast<const float*>(sums.raw()) + row * columns;
+        T* to = static_cast<T*>(c.raw()) + row * c.stride(0);
+        for (std::int64_t i = 0; i < columns; ++i) {
+            float value = from[i] * scale;
+            if (op.bias) value += element(op.bias, i);
+            if (op.accumulate) value += static_cast<float>(to[i]);
+            to[i] = T(value);
+        }
+    }
+}
+
+}  // namespace
+
+void Fp8GemmEngine::run(const Fp8Gemm& op, const std::function<void(const Gemm&)>& multiply) {
+    if (op.c.numel() == 0) return;
+    const float scale =
+        *static_cast<const float*>(op.scale_a.raw()) * *static_cast<const float*>(op.scale_b.raw());
+    const Tensor b = widened(op.b, b_);
+    // Pieces of a fixed size keep the copies small.
+    constexpr std::int64_t piece = 512;
+    for (std::int64_t row = 0; row < op.c.size(0); row += piece) {
+        const std::int64_t rows = std::min(piece, op.c.size(0) - row);
+        const Tensor a = widened(op.a.rows(row, rows), a_), c = op.c.rows(row, rows);
+        sums_.resize(std::max(sums_.size(), static_cast<std::size_t>(c.numel())));
+        const Tensor sums(sums_.data(), DType::f32, {rows, c.size(1)}, Device::cpu);
+        multiply(Gemm::forward(a, b, sums));
+        if (c.dtype() == DType::f32)
+            finish<float>(sums, scale, op, c);
+        else
+            finish<bf16>(sums, scale, op, c);
+    }
+}
+
+}  // namespace drover::cpu

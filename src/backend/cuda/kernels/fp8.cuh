@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cuda_fp8.h>
+
+#include "backend/cuda/kernels/eight_elements.cuh"
+
+/// FP8 numbers and the largest magnitudes that their scales are made of (ops/fp8.h).
+namespace drover::cuda {
+
+/// What elements are multiplied by to become FP8 numbers, and the scale that undoes it.
+struct Fp8Factor {
+    float factor, scale;
+
+    __device__ explicit Fp8Factor(const float* maximum) {
+        const float given = *maximum;
+        const float most = given < smallest_maximum ? smallest_maximum : given;  // NaN stays
+        factor = f8::largest / most;
+        scale = most / f8::largest;
+    }
+};
+
+/// Eight elements as FP8 numbers, the first in the lowest byte.
+__device__ inline uint2 to_fp8(const float (&values)[8], float factor) {
+    std::uint32_t pairs[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        pairs[i] = __nv_cvt_float2_to_fp8x2(make_float2(values[2 * i] * factor, values[2 * i + 1] * factor),
+                                            __NV_SATFINITE, __NV_E4M3);
+    return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+}
+
+/// The bits of |x|. Their order is that of integers, with NaN above all numbers.
+__device__ inline std::uint32_t magnitude_bits(float x) {
+    return __float_as_uint(x) & 0x7FFFFFFFu;
+}
+
+/// Raises *maximum to the largest of all threads' bits. All threads of the block must call it.
+__device__ inline void raise_maximum(float* maximum, std::uint32_t bits) {
+    bits = __reduce_max_sync(0xFFFFFFFFu, bits);
+    __shared__ std::uint32_t of_warp[32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    if (lane == 0) of_warp[warp] = bits;
+    __syncthreads();
+    if (warp > 0) return;
+    bits = __reduce_max_sync(0xFFFFFFFFu, lane < warps ? of_warp[lane] : 0u);
+    auto* const to = reinterpret_cast<std::uint32_t*>(maximum);
+    if (lane == 0 && bits > *reinterpret_cast<volatile std::uint32_t*>(to)) atomicMax(to, bits);
+}
+
+}  // namespace drover::cuda

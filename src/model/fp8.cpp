@@ -1,0 +1,29 @@
+#include "model/fp8.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "model/config.h"
+
+namespace drover {
+
+Fp8Recipe fp8_recipe_from_name(std::string_view name, std::string_view what) {
+    if (name == "none") return Fp8Recipe::none;
+    if (name == "tensorwise") return Fp8Recipe::tensorwise;
+    throw UsageError(fmt::format("{} is \"{}\".", what, name), "Use none or tensorwise.");
+}
+
+void check_fp8(const ModelConfig& config, int ranks) {
+    const auto check = [&](std::string_view name, std::int64_t size) {
+        if (size % (16 * ranks) == 0) return;
+        const std::string share = ranks > 1 ? fmt::format(" on each of {} ranks", ranks) : "";
+        throw UsageError(
+            fmt::format("{} is {}, but FP8 products take multiples of 16{}.", name, size, share),
+            "Train without --fp8.");
+    };
+    check("hidden_size", config.hidden_size * ranks);
+    check("intermediate_size", config.intermediate_size);
+    check("head_dim", config.head_dim * ranks);
+}
+
+}  // namespace drover

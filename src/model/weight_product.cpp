@@ -1,0 +1,132 @@
+#include "model/weight_product.h"
+
+namespace drover {
+namespace {
+
+/// Whether the ranks of tensor parallelism hold other columns of a matrix' input; otherwise of its output.
+bool splits_input(AdaptedMatrix matrix) {
+    return matrix == AdaptedMatrix::attention_output || matrix == AdaptedMatrix::down;
+}
+
+}  // namespace
+
+WeightProduct::WeightProduct(const BlockContext& context, const BlockActivations& activations,
+                             BlockStorage::Index index, const Tensor& weight)
+    : c_(context), a_(activations), index_(index), matrix_(adapted_matrix(index)), weight_(weight) {}
+
+bool WeightProduct::has_experts() const {
+    return index_ == BlockStorage::experts_gate_up || index_ == BlockStorage::experts_down;
+}
+
+bool WeightProduct::in_fp8() const {
+    return a_.fp8 && !has_experts();
+}
+
+void WeightProduct::multiply(GroupedGemm::Use use, const Tensor& left, const Tensor& right,
+                             const Tensor& result, bool accumulate) const {
+    using Use = GroupedGemm::Use;
+    if (has_experts())
+        return c_.run(GroupedGemm{.use = use,
+                                  .a = left,
+                                  .b = right,
+                                  .c = result,
+                                  .offsets = a_.expert_offsets,
+                                  .accumulate = accumulate});
+    Gemm product = use == Use::forward         ? Gemm::forward(left, right, result)
+                   : use == Use::data_gradient ? Gemm::data_gradient(left, right, result)
+                                               : Gemm::weight_gradient(left, right, result, false);
+    product.accumulate = accumulate;
+    c_.run(product);
+}
+
+void WeightProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias, bool accumulate) const {
+    if (!in_fp8()) {
+        if (!bias) return multiply(GroupedGemm::Use::forward, x, weight_, y, accumulate);
+        Gemm product = Gemm::forward(x, weight_, y, bias);
+        product.accumulate = accumulate;
+        return c_.run(product);
+    }
+    const Tensor x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(0), x.size(1));
+    const Tensor weight8 = Fp8Scratch::matrix(c_.scratch.fp8.weight, weight_.size(0), weight_.size(1));
+    find_maximum(x, Fp8Operand::input, splits_input(matrix_));
+    quantise(x, Fp8Operand::input, x8, {});
+    quantise(weight_, Fp8Operand::weight, weight8, {});
+    multiply_fp8(x8, Fp8Operand::input, weight8, Fp8Operand::weight, y, bias, accumulate);
+}
+
+void WeightProduct::begin_backward(const Tensor& dy, BackwardPart part, bool trained) const {
+    if (!in_fp8()) return;
+    const std::int64_t rows = dy.size(0), columns = dy.size(1);
+    Tensor dy8, transposed;
+    if (part != BackwardPart::weights) {
+        find_maximum(dy, Fp8Operand::gradient, !splits_input(matrix_));
+        dy8 = Fp8Scratch::matrix(c_.scratch.fp8.gradient, rows, columns);
+    }
+    if (part != BackwardPart::input && trained)
+        transposed = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, columns, fp8_rows(rows));
+    quantise(dy, Fp8Operand::gradient, dy8, transposed);
+}
+
+void WeightProduct::data_gradient(const Tensor& dy, const Tensor& dx, bool accumulate) const {
+    if (!in_fp8()) return multiply(GroupedGemm::Use::data_gradient, dy, weight_, dx, accumulate);
+    const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.gradient, dy.size(0), dy.size(1));
+    const Tensor transposed = Fp8Scratch::matrix(c_.scratch.fp8.weight, weight_.size(1), weight_.size(0));
+    quantise(weight_, Fp8Operand::weight, {}, transposed);
+    multiply_fp8(dy8, Fp8Operand::gradient, transposed, Fp8Operand::weight, dx, {}, accumulate);
+}
+
+void WeightProduct::weight_gradient(const Tensor& dy, const Tensor& x, const Tensor& dweight,
+                                    bool accumulate) const {
+    if (!in_fp8()) return multiply(GroupedGemm::Use::weight_gradient, dy, x, dweight, accumulate);
+    const std::int64_t rows = fp8_rows(x.size(0));
+    const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, dy.size(1), rows),
+                 x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(1), rows);
+    quantise(x, Fp8Operand::input, {}, x8);
+    multiply_fp8(dy8, Fp8Operand::gradient, x8, Fp8Operand::input, dweight, {}, accumulate);
+}
+
+// ------------------------------------------------------------------------------------------------------ FP8
+
+void WeightProduct::prepare_weights(const BlockContext& c, UnitTensors weights, const BlockActivations& a) {
+    if (!a.fp8) return;
+    c.run(Fill{.x = a.fp8.maxima(), .value = 0});
+    for (const AdapterStorages& storages : adapter_storages())
+        if (const Tensor& weight = weights[storages.weight]; weight && !storages.has_experts())
+            c.run(AbsoluteMaximum{
+                .x = weight,
+                .maximum = a.fp8.maximum(adapted_matrix(storages.weight), Fp8Operand::weight)});
+    c.parallel.axis().all_reduce(c.run.stream, a.fp8.weight_maxima(), Reduction::max);
+}
+
+Tensor WeightProduct::maximum(Fp8Operand operand) const {
+    return a_.fp8.maximum(matrix_, operand);
+}
+
+void WeightProduct::find_maximum(const Tensor& x, Fp8Operand operand, bool ranks_differ) const {
+    c_.run(AbsoluteMaximum{.x = x, .maximum = maximum(operand)});
+    if (ranks_differ) c_.parallel.axis().all_reduce(c_.run.stream, maximum(operand), Reduction::max);
+}
+
+void WeightProduct::quantise(const Tensor& x, Fp8Operand operand, const Tensor& y,
+                             const Tensor& transposed) const {
+    if (!y && !transposed) return;
+    c_.run(Quantise{.x = x,
+                    .maximum = maximum(operand),
+                    .y = y,
+                    .transposed = transposed,
+                    .scale = a_.fp8.scale(matrix_, operand)});
+}
+
+void WeightProduct::multiply_fp8(const Tensor& a, Fp8Operand of_a, const Tensor& b, Fp8Operand of_b,
+                                 const Tensor& c, const Tensor& bias, bool accumulate) const {
+    c_.run(Fp8Gemm{.a = a,
+                   .b = b,
+                   .c = c,
+                   .scale_a = a_.fp8.scale(matrix_, of_a),
+                   .scale_b = a_.fp8.scale(matrix_, of_b),
+                   .bias = bias,
+                   .accumulate = accumulate,
+                   .fast = of_a == Fp8Operand::input});
+}
+
+}  // namespace drover

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "model/block_context.h"
+
+namespace drover {
+
+/// The three products of one of a block's matrices: y = x · weightᵀ (+ bias), and the gradients of x and of
+/// the weight. With experts these are grouped products, and rows are slots sorted by expert.
+///
+/// Where the block has an Fp8Table, operands are quantised first: x and dy with the largest magnitude that
+/// they have now, on all ranks of tensor parallelism together. The weight's maximum is in the table from
+/// prepare_weights() on.
+class WeightProduct {
+  public:
+    WeightProduct(const BlockContext& context, const BlockActivations& activations, BlockStorage::Index index,
+                  const Tensor& weight);
+
+    /// Before a block's forward: clears its table and finds the maxima of its weights.
+    static void prepare_weights(const BlockContext& context, UnitTensors weights,
+                                const BlockActivations& activations);
+
+    /// x [N,in] → y [N,out].
+    void forward(const Tensor& x, const Tensor& y, const Tensor& bias, bool accumulate) const;
+    /// Before the next two with this dy [N,out]: makes of it what `part` of backward needs. `trained`:
+    /// weight_gradient() will be called.
+    void begin_backward(const Tensor& dy, BackwardPart part, bool trained) const;
+    /// dy [N,out] → dx [N,in].
+    void data_gradient(const Tensor& dy, const Tensor& dx, bool accumulate) const;
+    void weight_gradient(const Tensor& dy, const Tensor& x, const Tensor& dweight, bool accumulate) const;
+
+    /// A product with any matrix in the place of the weight.
+    void multiply(GroupedGemm::Use use, const Tensor& left, const Tensor& right, const Tensor& result,
+                  bool accumulate) const;
+
+  private:
+    bool has_experts() const;
+    bool in_fp8() const;
+    /// Finds the maximum of x, of which each rank may have other columns.
+    void find_maximum(const Tensor& x, Fp8Operand operand, bool ranks_differ) const;
+    void quantise(const Tensor& x, Fp8Operand operand, const Tensor& y, const Tensor& transposed) const;
+    void multiply_fp8(const Tensor& a, Fp8Operand of_a, const Tensor& b, Fp8Operand of_b, const Tensor& c,
+                      const Tensor& bias, bool accumulate) const;
+    Tensor maximum(Fp8Operand operand) const;
+
+    const BlockContext& c_;
+    const BlockActivations& a_;
+    BlockStorage::Index index_;
+    AdaptedMatrix matrix_;
+    Tensor weight_;
+};
+
+}  // namespace drover
