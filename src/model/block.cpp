@@ -55,6 +55,7 @@ void DecoderBlock::first_norm(const Tensor& stream, const Tensor& branch) const 
                    .weight = w_[BlockStorage::attention_norm],
                    .y = a_.attention_normed,
                    .rstd = a_.attention_rstd,
+                   .maximum = a_.fp8.maximum(AdaptedMatrix::qkv, Fp8Operand::input),
                    .eps = c_.norm_eps});
 }
 
@@ -122,6 +123,7 @@ void DecoderBlock::second_norm(const Tensor& branch) const {
                    .weight = w_[BlockStorage::mlp_norm],
                    .y = a_.mlp_normed,
                    .rstd = a_.mlp_rstd,
+                   .maximum = a_.fp8.maximum(AdaptedMatrix::gate_up, Fp8Operand::input),
                    .eps = c_.norm_eps});
     jitter(a_.mlp_normed);
 }
@@ -235,9 +237,9 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
     const bool weights_wait = part == BackwardPart::input;
     const Tensor dy = branch_gradient(dresidual, weights_wait ? a_.dattention_branch : Tensor());  // [N,H]
     const AdaptedProduct output = product(BlockStorage::attention_output);
-    const Tensor doutput = output.begin_backward(g, dy, part, a_.attention_output,
-                                                 c_.on_one_rank(w_[BlockStorage::attention_output_bias]),
-                                                 c_.scratch.scaled);
+    const Tensor doutput =
+        output.begin_backward(g, dy, part, a_.attention_output,
+                              c_.on_one_rank(w_[BlockStorage::attention_output_bias]), c_.scratch.scaled);
     if (!weights_wait) attention_output_gradient(g, dy);
     output.data_gradient(doutput, c_.scratch.dattended);
     output.adapter_gradients(g, doutput, a_.attended);

@@ -7,15 +7,15 @@
 namespace drover {
 namespace {
 
-/// Whether a block with this policy recomputes the tensor in backward instead of keeping it.
+/// Whether a block does not keep the tensor for backward, which recomputes it or does not need it.
 struct Dropped {
     bool normed, activated, gate_up, attention;
 
-    explicit Dropped(Recompute recompute)
-        : normed(recompute != Recompute::none),
-          activated(recompute != Recompute::none),
-          gate_up(recompute == Recompute::selective_mlp || recompute == Recompute::full),
-          attention(recompute == Recompute::full) {}
+    Dropped(const KeptBlock& block, const BlockShape& shape)
+        : normed(block.recompute != Recompute::none || block.keeps_fp8_inputs(shape)),
+          activated(normed),
+          gate_up(block.recompute == Recompute::selective_mlp || block.recompute == Recompute::full),
+          attention(block.recompute == Recompute::full) {}
 };
 
 std::int64_t output_columns(const BlockShape& shape, std::size_t matrix) {
@@ -77,6 +77,7 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
     part.attention_output = attention_output.first_rows(shape.tokens);
     part.mlp_output = mlp_output.first_rows(shape.tokens);
     part.fp8 = fp8;
+    part.fp8_inputs = fp8_inputs;
     return part;
 }
 
@@ -174,6 +175,15 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
             if (block.rank_of(AdaptedMatrix::down) > 0) kept.mlp_output = mlp(largest.tokens, largest.hidden);
         }
         if (block.fp8) kept.fp8.numbers = arena.make(MemoryUse::scratch, DType::f32, {Fp8Table::size});
+        if (block.keeps_fp8_inputs(largest))
+            for (const AdaptedMatrix matrix :
+                 {AdaptedMatrix::qkv, AdaptedMatrix::gate_up, AdaptedMatrix::down}) {
+                const auto i = static_cast<std::size_t>(matrix);
+                kept.fp8_inputs[i] =
+                    arena.make(matrix == AdaptedMatrix::qkv ? MemoryUse::attention_activations
+                                                            : MemoryUse::mlp_activations,
+                               DType::f8, {fp8_rows(largest.tokens) * input_columns(largest, i)});
+            }
         if (weight_gradients_wait) {
             const auto waiting = [&](std::int64_t columns) {
                 return arena.make(MemoryUse::waiting_gradients, compute, {largest.tokens, columns});
@@ -184,7 +194,7 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
         }
     };
     for (std::size_t i = 0; i < blocks.size(); ++i)
-        for (BlockActivations& slot : blocks_[i]) plan_slot(Dropped(blocks[i].recompute), blocks[i], slot);
+        for (BlockActivations& slot : blocks_[i]) plan_slot(Dropped(blocks[i], largest), blocks[i], slot);
 }
 
 void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& largest,
@@ -219,7 +229,7 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
         if (dropped.activated) share(&BlockActivations::activated, largest.expert_rows(), largest.ffn);
     };
     for (std::size_t i = 0; i < blocks.size(); ++i)
-        for (BlockActivations& slot : blocks_[i]) share_dropped(Dropped(blocks[i].recompute), slot);
+        for (BlockActivations& slot : blocks_[i]) share_dropped(Dropped(blocks[i], largest), slot);
 
     if (parallel.splits_tokens()) scratch_.gathered = make(largest.tokens, largest.hidden);
     plan_adapter_scratch(arena, largest, compute, blocks);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -47,6 +48,13 @@ struct BlockActivations {
     Tensor slot_of_row;           ///< [M] i32
 
     Fp8Table fp8;  ///< absent without FP8
+    /// The transposes of matrices' inputs in FP8, flat, for the weight gradients: instead of the inputs
+    /// themselves, which only forward needs then. Absent: made from the inputs in backward.
+    std::array<Tensor, static_cast<std::size_t>(AdaptedMatrix::count)> fp8_inputs;
+
+    const Tensor& fp8_input(AdaptedMatrix matrix) const {
+        return fp8_inputs[static_cast<std::size_t>(matrix)];
+    }
 
     // Where weight gradients wait (BackwardPart): what they will be computed from, beside the above.
     Tensor dmlp_branch;        ///< [N,H]: gradient of what the feed-forward added; absent with experts
@@ -104,6 +112,13 @@ struct KeptBlock {
     bool adapters_drop = false;  ///< with dropout before A
     bool magnitudes = false;     ///< with DoRA
     bool fp8 = false;            ///< products in FP8
+
+    /// Whether the inputs of products are kept in FP8 instead of their own format. Adapters need them as they
+    /// are; and what a rank holds of the tokens is less than what it multiplies.
+    bool keeps_fp8_inputs(const BlockShape& shape) const {
+        return fp8 && recompute == Recompute::none && shape.experts == 0 && shape.held == shape.tokens &&
+               std::ranges::all_of(ranks, [](std::int64_t rank) { return rank == 0; });
+    }
 };
 
 /// Plans the activations of a rank's blocks: kept tensors are per block and slot, dropped ones are shared by

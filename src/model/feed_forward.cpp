@@ -4,7 +4,9 @@ namespace drover {
 
 Tensor DenseFeedForward::forward() const {
     gate_and_up();
-    c_.run(Swiglu{.gate_up = a_.gate_up, .y = a_.activated});
+    c_.run(Swiglu{.gate_up = a_.gate_up,
+                  .y = a_.activated,
+                  .maximum = a_.fp8.maximum(AdaptedMatrix::down, Fp8Operand::input)});
     down_.forward(a_.activated, c_.scratch.branch, c_.on_one_rank(w_[BlockStorage::down_bias]));
     if (a_.mlp_output) c_.run.backend.copy(c_.run.stream, c_.scratch.branch, a_.mlp_output);
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
@@ -48,7 +50,8 @@ Tensor DenseFeedForward::backward(const UnitGradients& g, const Tensor& dy, Reco
     c_.run(SwigluBackward{.gate_up = a_.gate_up,
                           .dy = c_.scratch.dactivated,
                           .dgate_up = dgate_up(),
-                          .y = policy == Recompute::none ? Tensor() : a_.activated});
+                          .y = policy == Recompute::none ? Tensor() : a_.activated,
+                          .maximum = a_.fp8.maximum(AdaptedMatrix::gate_up, Fp8Operand::gradient)});
     down_.adapter_gradients(g, ddown, a_.activated);
     if (part == BackwardPart::whole) down_gradient(g, dy);
     gate_up_.begin_backward(g, dgate_up(), part, a_.gate_up, w_[BlockStorage::gate_up_bias], dgate_up());

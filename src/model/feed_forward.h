@@ -26,7 +26,7 @@ class DenseFeedForward {
     void weight_gradients(const UnitGradients& gradients, const Tensor& dy) const;
 
   private:
-    void gate_and_up() const;                                     ///< mlp_normed → gate_up
+    void gate_and_up() const;  ///< mlp_normed → gate_up
     void down_gradient(const UnitGradients& gradients, const Tensor& dy) const;
     void gate_up_gradient(const UnitGradients& gradients) const;  ///< from dgate_up in its place
     void gate_up_adapter_gradients(const UnitGradients& gradients) const;

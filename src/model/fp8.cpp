@@ -17,9 +17,8 @@ void check_fp8(const ModelConfig& config, int ranks) {
     const auto check = [&](std::string_view name, std::int64_t size) {
         if (size % (16 * ranks) == 0) return;
         const std::string share = ranks > 1 ? fmt::format(" on each of {} ranks", ranks) : "";
-        throw UsageError(
-            fmt::format("{} is {}, but FP8 products take multiples of 16{}.", name, size, share),
-            "Train without --fp8.");
+        throw UsageError(fmt::format("{} is {}, but FP8 products take multiples of 16{}.", name, size, share),
+                         "Train without --fp8.");
     };
     check("hidden_size", config.hidden_size * ranks);
     check("intermediate_size", config.intermediate_size);

@@ -26,11 +26,13 @@ void check_fp8(const ModelConfig& config, int ranks);
 enum class Fp8Operand : std::uint8_t { weight, input, gradient, count };
 
 /// The largest magnitudes and the scales of a block's FP8 tensors, for one micro-batch: f32, all maxima, then
-/// all scales.
+/// all scales, each of these at a multiple of 16 bytes, as cuBLASLt wants them.
 struct Fp8Table {
     static constexpr std::int64_t matrices = static_cast<std::int64_t>(AdaptedMatrix::count);
     static constexpr std::int64_t tensors = matrices * static_cast<std::int64_t>(Fp8Operand::count);
-    static constexpr std::int64_t size = 2 * tensors;
+    static constexpr std::int64_t scale_step = 16 / sizeof(float);
+    static constexpr std::int64_t first_scale = (tensors + scale_step - 1) / scale_step * scale_step;
+    static constexpr std::int64_t size = first_scale + tensors * scale_step;
 
     Tensor numbers{};  ///< [size]; absent: no FP8
 
@@ -38,11 +40,12 @@ struct Fp8Table {
     Tensor maxima() const { return numbers.rows(0, tensors); }
     /// Of all weights, which are adjacent.
     Tensor weight_maxima() const { return numbers.rows(0, matrices); }
+    /// Absent without FP8.
     Tensor maximum(AdaptedMatrix matrix, Fp8Operand operand) const {
-        return numbers.rows(index(matrix, operand), 1);
+        return numbers ? numbers.rows(index(matrix, operand), 1) : Tensor();
     }
     Tensor scale(AdaptedMatrix matrix, Fp8Operand operand) const {
-        return numbers.rows(tensors + index(matrix, operand), 1);
+        return numbers.rows(first_scale + index(matrix, operand) * scale_step, 1);
     }
 
   private:

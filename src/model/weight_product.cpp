@@ -49,7 +49,7 @@ void WeightProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias
     const Tensor x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(0), x.size(1));
     const Tensor weight8 = Fp8Scratch::matrix(c_.scratch.fp8.weight, weight_.size(0), weight_.size(1));
     find_maximum(x, Fp8Operand::input, splits_input(matrix_));
-    quantise(x, Fp8Operand::input, x8, {});
+    quantise(x, Fp8Operand::input, x8, kept_input(x.size(0), x.size(1)));
     quantise(weight_, Fp8Operand::weight, weight8, {});
     multiply_fp8(x8, Fp8Operand::input, weight8, Fp8Operand::weight, y, bias, accumulate);
 }
@@ -79,9 +79,12 @@ void WeightProduct::weight_gradient(const Tensor& dy, const Tensor& x, const Ten
                                     bool accumulate) const {
     if (!in_fp8()) return multiply(GroupedGemm::Use::weight_gradient, dy, x, dweight, accumulate);
     const std::int64_t rows = fp8_rows(x.size(0));
-    const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, dy.size(1), rows),
-                 x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(1), rows);
-    quantise(x, Fp8Operand::input, {}, x8);
+    const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, dy.size(1), rows);
+    Tensor x8 = kept_input(x.size(0), x.size(1));
+    if (!x8) {
+        x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(1), rows);
+        quantise(x, Fp8Operand::input, {}, x8);
+    }
     multiply_fp8(dy8, Fp8Operand::gradient, x8, Fp8Operand::input, dweight, {}, accumulate);
 }
 
@@ -93,17 +96,30 @@ void WeightProduct::prepare_weights(const BlockContext& c, UnitTensors weights, 
     for (const AdapterStorages& storages : adapter_storages())
         if (const Tensor& weight = weights[storages.weight]; weight && !storages.has_experts())
             c.run(AbsoluteMaximum{
-                .x = weight,
-                .maximum = a.fp8.maximum(adapted_matrix(storages.weight), Fp8Operand::weight)});
+                .x = weight, .maximum = a.fp8.maximum(adapted_matrix(storages.weight), Fp8Operand::weight)});
     c.parallel.axis().all_reduce(c.run.stream, a.fp8.weight_maxima(), Reduction::max);
+}
+
+Tensor WeightProduct::kept_input(std::int64_t rows, std::int64_t columns) const {
+    const Tensor& room = a_.fp8_input(matrix_);
+    return room ? Fp8Scratch::matrix(room, columns, fp8_rows(rows)) : room;
 }
 
 Tensor WeightProduct::maximum(Fp8Operand operand) const {
     return a_.fp8.maximum(matrix_, operand);
 }
 
+bool WeightProduct::has_maximum(Fp8Operand operand) const {
+    if (operand == Fp8Operand::input) return matrix_ != AdaptedMatrix::attention_output;
+    // DoRA scales the gradient afterwards.
+    return matrix_ == AdaptedMatrix::gate_up && !c_.scratch.dgate_up;
+}
+
 void WeightProduct::find_maximum(const Tensor& x, Fp8Operand operand, bool ranks_differ) const {
-    c_.run(AbsoluteMaximum{.x = x, .maximum = maximum(operand)});
+    const bool found = has_maximum(operand);
+    if (!found) c_.run(AbsoluteMaximum{.x = x, .maximum = maximum(operand)});
+    // What a norm has made is only this rank's share of the tokens.
+    if (found && operand == Fp8Operand::input) ranks_differ |= c_.parallel.splits_tokens();
     if (ranks_differ) c_.parallel.axis().all_reduce(c_.run.stream, maximum(operand), Reduction::max);
 }
 

@@ -9,7 +9,7 @@ namespace drover {
 ///
 /// Where the block has an Fp8Table, operands are quantised first: x and dy with the largest magnitude that
 /// they have now, on all ranks of tensor parallelism together. The weight's maximum is in the table from
-/// prepare_weights() on.
+/// prepare_weights() on. Norms and activations find the maxima of what they make.
 class WeightProduct {
   public:
     WeightProduct(const BlockContext& context, const BlockActivations& activations, BlockStorage::Index index,
@@ -35,12 +35,16 @@ class WeightProduct {
   private:
     bool has_experts() const;
     bool in_fp8() const;
-    /// Finds the maximum of x, of which each rank may have other columns.
+    /// Whether the operation that makes an operand has put its maximum into the table.
+    bool has_maximum(Fp8Operand operand) const;
+    /// Completes the maximum of an operand, of which each rank may have other columns.
     void find_maximum(const Tensor& x, Fp8Operand operand, bool ranks_differ) const;
     void quantise(const Tensor& x, Fp8Operand operand, const Tensor& y, const Tensor& transposed) const;
     void multiply_fp8(const Tensor& a, Fp8Operand of_a, const Tensor& b, Fp8Operand of_b, const Tensor& c,
                       const Tensor& bias, bool accumulate) const;
     Tensor maximum(Fp8Operand operand) const;
+    /// The transpose of x [rows,columns] that forward keeps for the weight's gradient; absent: it does not.
+    Tensor kept_input(std::int64_t rows, std::int64_t columns) const;
 
     const BlockContext& c_;
     const BlockActivations& a_;

@@ -55,8 +55,7 @@ TEST(AbsoluteMaximum, RaisesWhatIsThere) {
         bench.run(
             AbsoluteMaximum{.x = row_of(bench, dtype, {1, -infinity}).view({2, 1}), .maximum = maximum});
         EXPECT_EQ(bench.values_of(maximum)[0], infinity);
-        bench.run(AbsoluteMaximum{.x = row_of(bench, dtype, {1, not_a_number}),
-                                  .maximum = maximum});
+        bench.run(AbsoluteMaximum{.x = row_of(bench, dtype, {1, not_a_number}), .maximum = maximum});
         EXPECT_TRUE(std::isnan(bench.values_of(maximum)[0]));
     }
 }
@@ -128,7 +127,8 @@ TEST(Fp8Gemm, MultipliesScaledNumbers) {
     for (const DType dtype : activation_types())
         for (const bool fast : {false, true}) {
             Workbench bench;
-            const OwnedTensor a = random_normal(DType::f32, {m, k}, 1), b = random_normal(DType::f32, {n, k}, 2);
+            const OwnedTensor a = random_normal(DType::f32, {m, k}, 1),
+                              b = random_normal(DType::f32, {n, k}, 2);
             const Tensor a8 = empty(bench, {m, k}), b8 = empty(bench, {n, k});
             const Tensor scale_a = bench.make(DType::f32, {1}), scale_b = bench.make(DType::f32, {1});
             bench.run(Quantise{
@@ -161,7 +161,9 @@ TEST(Fp8Gemm, MultipliesScaledNumbers) {
                     added.push_back(scale * sum + values(before)[row * n + column]);
                     with_bias.push_back(scale * sum + values(bias)[column]);
                 }
-            const double tolerance = dtype == DType::f32 ? (fast ? 5e-4 : 1e-5) : 5e-3;
+            // A GPU's sums of FP8 products are less exact than fp32, even if not `fast`.
+            const bool exact = bench.backend().device() == Device::cpu;
+            const double tolerance = dtype == DType::f32 ? (exact ? 1e-5 : 5e-4) : 5e-3;
             EXPECT_LE(relative_error(bench.values_of(plain), expected), tolerance);
             EXPECT_LE(relative_error(bench.values_of(c), added), tolerance);
             EXPECT_LE(relative_error(bench.values_of(biased), with_bias), tolerance);

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <span>
 
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/gemm_choice.h"
@@ -108,7 +106,7 @@ GemmEngine::Key GemmEngine::key_of(const Gemm& op) const {
             .alignment_c = alignment_of(op.c)};
 }
 
-cublasLtMatmulAlgo_t GemmEngine::choose(const Key& key) const {
+std::vector<cublasLtMatmulHeuristicResult_t> GemmEngine::candidates(const Key& key) const {
     cublasLtMatmulPreferenceOpaque_t preference;
     check(cublasLtMatmulPreferenceInit(&preference), "the choice of an algorithm");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -124,21 +122,25 @@ cublasLtMatmulAlgo_t GemmEngine::choose(const Key& key) const {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.alignment_c));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.alignment_c));
     Description what(key);
-    std::array<cublasLtMatmulHeuristicResult_t, 8> candidates{};
+    std::vector<cublasLtMatmulHeuristicResult_t> offered(8);
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         handle_, &what.operation, &what.first, &what.second, &what.result, &what.result, &preference,
-        static_cast<int>(candidates.size()), candidates.data(), &count);
+        static_cast<int>(offered.size()), offered.data(), &count);
     if (count == 0 || status != CUBLAS_STATUS_SUCCESS)
         throw Error(fmt::format("cuBLASLt knows no way to multiply [{}, {}] and [{}, {}] in {}.", key.m,
                                 key.k, key.k, key.n, name_of(key.operands)),
                     "Use another precision or shape, and please report it.");
-    if (key.operands == DType::f8) return candidates[0].algo;
-    const std::span offered(candidates.data(), static_cast<std::size_t>(count));
-    return candidates[chosen_candidate(offered, {.transpose_a = key.transpose_a,
-                                                 .transpose_b = key.transpose_b,
-                                                 .n = key.n,
-                                                 .k = key.k})]
+    offered.resize(static_cast<std::size_t>(count));
+    return offered;
+}
+
+cublasLtMatmulAlgo_t GemmEngine::choose(const Key& key) const {
+    const auto offered = candidates(key);
+    return offered[chosen_candidate(offered, {.transpose_a = key.transpose_a,
+                                              .transpose_b = key.transpose_b,
+                                              .n = key.n,
+                                              .k = key.k})]
         .algo;
 }
 
@@ -198,8 +200,20 @@ void GemmEngine::run(const Launch& launch, const Fp8Gemm& op) {
     key.fast = op.fast;
     Description what(key);
     what.scale(op.scale_a, op.scale_b);
-    check(multiply(launch.stream, launch.scratch.take(workspace_bytes), product, what, algorithm_for(key)),
-          "an FP8 product");
+    const auto status_of = [&](const cublasLtMatmulAlgo_t& algorithm) {
+        return multiply(launch.stream, launch.scratch.take(workspace_bytes), product, what, algorithm);
+    };
+    if (const auto found = algorithms_.find(key); found != algorithms_.end())
+        return check(status_of(found->second), "an FP8 product");
+    // Not all that the library offers for FP8 can be used; which ones is the same on every run.
+    cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
+    for (const cublasLtMatmulHeuristicResult_t& candidate : candidates(key)) {
+        status = status_of(candidate.algo);
+        if (status != CUBLAS_STATUS_SUCCESS) continue;
+        algorithms_.emplace(key, candidate.algo);
+        return;
+    }
+    check(status, "an FP8 product");
 }
 
 void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Gemm& op) {

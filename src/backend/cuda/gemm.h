@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "backend/cuda/kernels.h"
 
@@ -44,6 +45,8 @@ class GemmEngine {
         auto operator<=>(const Key&) const = default;
     };
     Key key_of(const Gemm& operation) const;
+    /// What the library offers for a product, its best guess first; never empty.
+    std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Key& key) const;
     cublasLtMatmulAlgo_t choose(const Key& key) const;
     const cublasLtMatmulAlgo_t& algorithm_for(const Key& key);
     cublasStatus_t multiply(cudaStream_t stream, void* workspace, const Gemm& operation,

@@ -33,7 +33,8 @@ void Quantise::check(const Operands& operands) const {
 }
 
 OperationCost Quantise::cost() const {
-    return memory_bound(transposed ? "quantise, transposed" : "quantise", {x, maximum}, {y, transposed, scale});
+    return memory_bound(transposed ? "quantise, transposed" : "quantise", {x, maximum},
+                        {y, transposed, scale});
 }
 
 void Fp8Gemm::check(const Operands& operands) const {

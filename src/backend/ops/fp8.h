@@ -37,11 +37,11 @@ inline constexpr float smallest_maximum = 0x1p-100f;
 /// c = scale_a · scale_b · (a · bᵀ) (+ bias) (+ c if accumulate); products are summed in fp32, or, where
 /// `fast`, in what a GPU's matrix unit has: about 13 bits of mantissa.
 struct Fp8Gemm {
-    Tensor a;               ///< [M,K] f8, packed; K a multiple of 16
-    Tensor b;               ///< [N,K] f8, packed; N a multiple of 16
-    Tensor c;               ///< [M,N], a dtype of activations
-    Tensor scale_a, scale_b;  ///< [1] f32
-    Tensor bias{};          ///< [N], optional, dtype of c or f32
+    Tensor a;                 ///< [M,K] f8, packed; K a multiple of 16
+    Tensor b;                 ///< [N,K] f8, packed; N a multiple of 16
+    Tensor c;                 ///< [M,N], a dtype of activations
+    Tensor scale_a, scale_b;  ///< [1] f32, at multiples of 16 bytes
+    Tensor bias{};            ///< [N], optional, dtype of c or f32
     bool accumulate = false;
     bool fast = false;
 

@@ -13,6 +13,7 @@ void RmsNorm::check(const Operands& operands) const {
     if (x) operands.shaped("residual_out", residual_out, {residual_in.dtype()}, shape);
     operands.shaped("weight", weight, {dtype, f32}, {shape[1]});
     operands.shaped("rstd", rstd, {f32}, {shape[0]});
+    operands.optional("maximum", maximum, {f32}, {1});
 }
 
 OperationCost RmsNorm::cost() const {

@@ -17,6 +17,7 @@ struct RmsNorm {
     Tensor weight;          ///< [H], dtype of y or f32
     Tensor y;               ///< [N,H]
     Tensor rstd;            ///< [N] f32
+    Tensor maximum{};       ///< [1] f32, optional: raised to the largest |y|, as AbsoluteMaximum does
     float eps = 0;
 
     void check(const Operands& operands) const;

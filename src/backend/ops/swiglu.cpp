@@ -7,6 +7,7 @@ namespace drover {
 void Swiglu::check(const Operands& operands) const {
     operands.ranked("y", y, operands.activations(), 2);
     operands.shaped("gate_up", gate_up, {y.dtype()}, {y.size(0), 2 * y.size(1)});
+    operands.optional("maximum", maximum, {f32}, {1});
 }
 
 OperationCost Swiglu::cost() const {
@@ -19,6 +20,7 @@ void SwigluBackward::check(const Operands& operands) const {
     operands.shaped("gate_up", gate_up, {dy.dtype()}, twice);
     operands.shaped("dgate_up", dgate_up, {dy.dtype()}, twice);
     operands.optional("y", y, {dy.dtype()}, dy.shape());
+    operands.optional("maximum", maximum, {f32}, {1});
 }
 
 OperationCost SwigluBackward::cost() const {

@@ -1,6 +1,6 @@
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/maximum.h"
 #include "backend/cpu/kernels/parallel.h"
-#include "backend/cpu/kernels/vector_math.h"
 
 namespace drover::cpu::DROVER_ISA {
 namespace {
@@ -17,15 +17,6 @@ namespace {
     return bits | sign;
 }
 
-/// Raises `maximum` to `bits`, those of a number that is not negative (or a NaN, which is above them all):
-/// their order is that of integers.
-void raise(std::uint32_t* maximum, std::uint32_t bits) {
-    std::uint32_t old = __atomic_load_n(maximum, __ATOMIC_RELAXED);
-    while (old < bits &&
-           !__atomic_compare_exchange_n(maximum, &old, bits, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
-}
-
 /// Rows and columns of x that are transposed at a time.
 constexpr std::int64_t square = 64;
 
@@ -33,20 +24,11 @@ constexpr std::int64_t square = 64;
 
 void absolute_maximum(const AbsoluteMaximum& op) {
     const std::int64_t width = op.x.size(1);
-    auto* const maximum = static_cast<std::uint32_t*>(op.maximum.raw());
+    auto* const maximum = static_cast<float*>(op.maximum.raw());
     with_type(op.x.dtype(), [&](auto t) {
         const auto* x = static_cast<const decltype(t)*>(op.x.raw());
-        for_each_row(op.x.size(0), width, [=, &op](std::int64_t row) {
-            const auto* const here = x + row * op.x.stride(0);
-            Ints most = {};
-            for_each_vector(width, [&](auto at) {
-                const Ints bits = bits_as<Ints>(bits_as<Words>(load(here, at)) & 0x7FFFFFFFu);
-                most = bits > most ? bits : most;
-            });
-            std::int32_t largest = 0;
-            for (int i = 0; i < lanes; ++i) largest = most[i] > largest ? most[i] : largest;
-            raise(maximum, static_cast<std::uint32_t>(largest));
-        });
+        for_each_row(op.x.size(0), width,
+                     [=, &op](std::int64_t row) { raise_to_row(maximum, x + row * op.x.stride(0), width); });
     });
 }
 
@@ -79,12 +61,14 @@ void quantise(const Quantise& op) {
                         for (std::int64_t i = 0; i < count; ++i)
                             to[at.begin + i] = static_cast<std::uint8_t>(bits[i]);
                     });
-                    if (y) __builtin_memcpy(y + row * width + begin, to, static_cast<std::size_t>(end - begin));
+                    if (y)
+                        __builtin_memcpy(y + row * width + begin, to, static_cast<std::size_t>(end - begin));
                 }
                 if (!transposed) continue;
                 for (std::int64_t column = begin; column < end; ++column) {
                     std::uint8_t* const to = transposed + column * padded + first;
-                    for (std::int64_t row = 0; row < last - first; ++row) to[row] = bytes[row][column - begin];
+                    for (std::int64_t row = 0; row < last - first; ++row)
+                        to[row] = bytes[row][column - begin];
                 }
             }
         });

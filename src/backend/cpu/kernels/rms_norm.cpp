@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/column_sums.h"
+#include "backend/cpu/kernels/maximum.h"
 #include "backend/cpu/kernels/normed_row.h"
 
 namespace drover::cpu::DROVER_ISA {
@@ -38,7 +39,9 @@ void forward(const RmsNorm& op) {
             squares = sum_of_row_squares(residual, width);
         }
         rstd[row] = rstd_of(squares, width, op.eps);
-        normalise(residual, weight, rstd[row], y + row * op.y.stride(0), width);
+        Y* const out = y + row * op.y.stride(0);
+        normalise(residual, weight, rstd[row], out, width);
+        if (op.maximum) raise_to_row(static_cast<float*>(op.maximum.raw()), out, width);
     });
 }
 

@@ -1,6 +1,6 @@
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/kernels/maximum.h"
 #include "backend/cpu/kernels/parallel.h"
-#include "backend/cpu/kernels/vector_math.h"
 
 namespace drover::cpu::DROVER_ISA {
 namespace {
@@ -35,7 +35,9 @@ void swiglu(const Swiglu& op) {
         auto* y = static_cast<decltype(t)*>(op.y.raw());
         for_each_row(op.y.size(0), width, [&](std::int64_t row) {
             const auto* gate = gate_up + row * op.gate_up.stride(0);
-            forward_row(gate, gate + width, y + row * op.y.stride(0), width);
+            auto* const out = y + row * op.y.stride(0);
+            forward_row(gate, gate + width, out, width);
+            if (op.maximum) raise_to_row(static_cast<float*>(op.maximum.raw()), out, width);
         });
     });
 }
@@ -52,6 +54,7 @@ void swiglu_backward(const SwigluBackward& op) {
             auto* dgate = dgate_up + row * op.dgate_up.stride(0);
             backward_row(gate, gate + width, dy + row * op.dy.stride(0), dgate, dgate + width,
                          y ? y + row * op.y.stride(0) : nullptr, width);
+            if (op.maximum) raise_to_row(static_cast<float*>(op.maximum.raw()), dgate, 2 * width);
         });
     });
 }

@@ -1,6 +1,5 @@
-#include "backend/cuda/kernels/fp8.cuh"
-
 #include "backend/cuda/kernels/early_launch.cuh"
+#include "backend/cuda/kernels/fp8.cuh"
 #include "backend/cuda/kernels/row_groups.cuh"
 
 namespace drover::cuda {
@@ -150,8 +149,8 @@ void absolute_maximum(const Launch& launch, const AbsoluteMaximum& op) {
         std::min(groups.blocks(groups_in_flight), std::int64_t{launch.multiprocessors} * 8);
     with_floating(op.x.dtype(), [&]<class T>() {
         launch_early("absolute_maximum", wide ? find_maximum<T, true> : find_maximum<T, false>,
-                     static_cast<unsigned>(blocks), threads_of_groups, 0, launch.stream,
-                     RowMatrix<T>(op.x), elements<float>(op.maximum), groups);
+                     static_cast<unsigned>(blocks), threads_of_groups, 0, launch.stream, RowMatrix<T>(op.x),
+                     elements<float>(op.maximum), groups);
     });
 }
 
@@ -169,7 +168,9 @@ void quantise(const Launch& launch, const Quantise& op) {
         write_scale<<<1, 1, 0, launch.stream>>>(quantised.maximum, quantised.scale);
         return check_launch("quantise");
     }
-    const auto aligned = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 8 == 0; };
+    const auto aligned = [](const void* address) {
+        return reinterpret_cast<std::uintptr_t>(address) % 8 == 0;
+    };
     const bool wide = eights_fit(op.x) && aligned(quantised.y) && aligned(quantised.transposed);
     with_floating(op.x.dtype(), [&]<class T>() {
         if (wide) {

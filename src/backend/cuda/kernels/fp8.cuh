@@ -34,17 +34,28 @@ __device__ inline std::uint32_t magnitude_bits(float x) {
     return __float_as_uint(x) & 0x7FFFFFFFu;
 }
 
-/// Raises *maximum to the largest of all threads' bits. All threads of the block must call it.
+/// The same of a number that will be stored as T.
+template <class T>
+__device__ inline std::uint32_t rounded_bits(std::uint32_t bits) {
+    return __float_as_uint(rounded<T>(__uint_as_float(bits)));
+}
+
+/// Raises *maximum to the largest of a warp's bits.
+__device__ inline void raise_maximum_by_warp(float* maximum, std::uint32_t bits) {
+    bits = __reduce_max_sync(0xFFFFFFFFu, bits);
+    auto* const to = reinterpret_cast<std::uint32_t*>(maximum);
+    // Most warps have nothing larger than what is there, and reading is cheaper.
+    if (threadIdx.x % 32 == 0 && bits > *reinterpret_cast<volatile std::uint32_t*>(to)) atomicMax(to, bits);
+}
+
+/// The same for all threads of a block, which must all call it.
 __device__ inline void raise_maximum(float* maximum, std::uint32_t bits) {
     bits = __reduce_max_sync(0xFFFFFFFFu, bits);
     __shared__ std::uint32_t of_warp[32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
     if (lane == 0) of_warp[warp] = bits;
     __syncthreads();
-    if (warp > 0) return;
-    bits = __reduce_max_sync(0xFFFFFFFFu, lane < warps ? of_warp[lane] : 0u);
-    auto* const to = reinterpret_cast<std::uint32_t*>(maximum);
-    if (lane == 0 && bits > *reinterpret_cast<volatile std::uint32_t*>(to)) atomicMax(to, bits);
+    if (warp == 0) raise_maximum_by_warp(maximum, lane < warps ? of_warp[lane] : 0u);
 }
 
 }  // namespace drover::cuda

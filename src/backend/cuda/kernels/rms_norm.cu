@@ -1,5 +1,6 @@
 #include "backend/cuda/kernels/block_order.cuh"
 #include "backend/cuda/kernels/early_launch.cuh"
+#include "backend/cuda/kernels/fp8.cuh"
 #include "backend/cuda/kernels/rms_norm_types.cuh"
 
 namespace drover::cuda {
@@ -13,6 +14,7 @@ struct Operands {
     const W* weight;
     Y* y;
     float* rstd;
+    float* maximum;  ///< may be null
     std::int64_t rows, width, x_stride, residual_in_stride, residual_out_stride, y_stride;
     float eps;
 
@@ -32,6 +34,7 @@ __global__ void __launch_bounds__(row_per_warp ? 32 * warps_of_block : most_thre
     const std::int64_t row = row_per_warp ? block * warps_of_block + threadIdx.x / 32 : block;
     wait_for_earlier_kernels();
     if (row >= op.rows) return;
+    std::uint32_t most = 0;
     const int thread = row_per_warp ? threadIdx.x % 32 : threadIdx.x;
     const int threads = row_per_warp ? 32 : blockDim.x;
     const int eights = static_cast<int>(op.width / 8);
@@ -75,9 +78,17 @@ __global__ void __launch_bounds__(row_per_warp ? 32 * warps_of_block : most_thre
         to_floats(residual[i], values);
         to_floats(weight[i], factors);
 #pragma unroll
-        for (int e = 0; e < 8; ++e) values[e] = rounded<R>(values[e] * rstd) * factors[e];
+        for (int e = 0; e < 8; ++e) {
+            values[e] = rounded<R>(values[e] * rstd) * factors[e];
+            most = max(most, magnitude_bits(values[e]));
+        }
         store_eight(op.y + row * op.y_stride + at * 8, to_eight<Y>(values));
     }
+    if (!op.maximum) return;
+    if constexpr (row_per_warp)
+        raise_maximum_by_warp(op.maximum, rounded_bits<Y>(most));
+    else
+        raise_maximum(op.maximum, rounded_bits<Y>(most));
 }
 
 /// The same for rows of any width and alignment, which are read again.
@@ -98,9 +109,13 @@ __global__ void __launch_bounds__(most_threads) normalise_any(const Operands<Y, 
     if (op.x) residual = residual_out;
     const float rstd = op.rstd_of(block_sum(squares));
     if (threadIdx.x == 0) op.rstd[row] = rstd;
-    for (std::int64_t i = threadIdx.x; i < op.width; i += blockDim.x)
-        op.y[row * op.y_stride + i] =
-            from_float<Y>(rounded<R>(to_float(residual[i]) * rstd) * to_float(op.weight[i]));
+    std::uint32_t most = 0;
+    for (std::int64_t i = threadIdx.x; i < op.width; i += blockDim.x) {
+        const float value = rounded<R>(to_float(residual[i]) * rstd) * to_float(op.weight[i]);
+        most = max(most, magnitude_bits(value));
+        op.y[row * op.y_stride + i] = from_float<Y>(value);
+    }
+    if (op.maximum) raise_maximum(op.maximum, rounded_bits<Y>(most));
 }
 
 }  // namespace
@@ -117,6 +132,7 @@ void rms_norm(const Launch& launch, const RmsNorm& op) {
                                          .weight = elements<W>(op.weight),
                                          .y = elements<Y>(op.y),
                                          .rstd = elements<float>(op.rstd),
+                                         .maximum = elements<float>(op.maximum),
                                          .rows = rows,
                                          .width = width,
                                          .x_stride = op.x ? op.x.stride(0) : 0,

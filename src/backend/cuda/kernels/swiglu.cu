@@ -1,5 +1,6 @@
 #include "backend/cuda/kernels/early_launch.cuh"
 #include "backend/cuda/kernels/exponentials.cuh"
+#include "backend/cuda/kernels/fp8.cuh"
 #include "backend/cuda/kernels/row_groups.cuh"
 
 namespace drover::cuda {
@@ -15,8 +16,10 @@ __device__ float silu_times(float gate, float up) {
 
 template <class T, bool wide>
 __global__ void __launch_bounds__(threads_of_groups)
-    forward(const RowMatrix<T> gate_up, const RowMatrix<T> y, const RowGroups groups, std::int64_t width) {
+    forward(const RowMatrix<T> gate_up, const RowMatrix<T> y, float* maximum, const RowGroups groups,
+            std::int64_t width) {
     wait_for_earlier_kernels();
+    std::uint32_t most = 0;
     Group<T, wide> gates[unrolled], ups[unrolled];
 #pragma unroll
     for (int i = 0; i < unrolled; ++i) {
@@ -29,22 +32,27 @@ __global__ void __launch_bounds__(threads_of_groups)
 #pragma unroll
     for (int i = 0; i < unrolled; ++i) {
         const std::uint32_t group = groups.group(i, unrolled);
-        if (group >= groups.count) return;
+        if (group >= groups.count) break;
         float g[group_size<wide>], u[group_size<wide>];
         group_to_floats(gates[i], g);
         group_to_floats(ups[i], u);
 #pragma unroll
-        for (int e = 0; e < group_size<wide>; ++e) g[e] = silu_times<T>(g[e], u[e]);
+        for (int e = 0; e < group_size<wide>; ++e) {
+            g[e] = silu_times<T>(g[e], u[e]);
+            most = max(most, magnitude_bits(g[e]));
+        }
         store_group(y.at(groups.place<wide>(group)), g);
     }
+    if (maximum) raise_maximum(maximum, rounded_bits<T>(most));
 }
 
 /// dgate_up may be gate_up: a thread writes only where it has read. y may be absent.
 template <class T, bool wide>
 __global__ void __launch_bounds__(threads_of_groups)
     backward(const RowMatrix<T> gate_up, const RowMatrix<T> dy, const RowMatrix<T> dgate_up,
-             const RowMatrix<T> y, const RowGroups groups, std::int64_t width) {
+             const RowMatrix<T> y, float* maximum, const RowGroups groups, std::int64_t width) {
     wait_for_earlier_kernels();
+    std::uint32_t most = 0;
     Group<T, wide> gates[unrolled], ups[unrolled], dys[unrolled];
 #pragma unroll
     for (int i = 0; i < unrolled; ++i) {
@@ -58,7 +66,7 @@ __global__ void __launch_bounds__(threads_of_groups)
 #pragma unroll
     for (int i = 0; i < unrolled; ++i) {
         const std::uint32_t group = groups.group(i, unrolled);
-        if (group >= groups.count) return;
+        if (group >= groups.count) break;
         const RowGroups::Place at = groups.place<wide>(group);
         float g[group_size<wide>], u[group_size<wide>], d[group_size<wide>];
         group_to_floats(gates[i], g);
@@ -72,11 +80,13 @@ __global__ void __launch_bounds__(threads_of_groups)
             const float product = silu * u[e];
             u[e] = d[e] * silu;
             d[e] = product;
+            most = max(most, max(magnitude_bits(g[e]), magnitude_bits(u[e])));
         }
         store_group(dgate_up.at(at), g);
         store_group(dgate_up.at(at) + width, u);
         if (y.data) store_group(y.at(at), d);
     }
+    if (maximum) raise_maximum(maximum, rounded_bits<T>(most));
 }
 
 }  // namespace
@@ -89,7 +99,8 @@ void swiglu(const Launch& launch, const Swiglu& op) {
     with_floating(op.y.dtype(), [&]<class T>() {
         launch_early("swiglu", wide ? forward<T, true> : forward<T, false>,
                      static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
-                     RowMatrix<T>(op.gate_up), RowMatrix<T>(op.y), groups, width);
+                     RowMatrix<T>(op.gate_up), RowMatrix<T>(op.y), elements<float>(op.maximum), groups,
+                     width);
     });
 }
 
@@ -103,7 +114,7 @@ void swiglu_backward(const Launch& launch, const SwigluBackward& op) {
         launch_early("swiglu_backward", wide ? backward<T, true> : backward<T, false>,
                      static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
                      RowMatrix<T>(op.gate_up), RowMatrix<T>(op.dy), RowMatrix<T>(op.dgate_up),
-                     RowMatrix<T>(op.y), groups, width);
+                     RowMatrix<T>(op.y), elements<float>(op.maximum), groups, width);
     });
 }
 
