@@ -6,7 +6,7 @@ namespace drover::cuda {
 namespace {
 
 /// Groups of elements that a thread has in flight at once.
-constexpr int unrolled = 2;
+constexpr int swiglu_unrolled = 2;
 
 template <class T>
 __device__ float silu_times(float gate, float up) {
@@ -17,18 +17,18 @@ template <class T, bool wide>
 __global__ void __launch_bounds__(threads_of_groups)
     forward(const RowMatrix<T> gate_up, const RowMatrix<T> y, const RowGroups groups, std::int64_t width) {
     wait_for_earlier_kernels();
-    Group<T, wide> gates[unrolled], ups[unrolled];
+    Group<T, wide> gates[swiglu_unrolled], ups[swiglu_unrolled];
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::uint32_t group = groups.group(i, unrolled);
+    for (int i = 0; i < swiglu_unrolled; ++i) {
+        const std::uint32_t group = groups.group(i, swiglu_unrolled);
         if (group >= groups.count) break;
         const T* gate = gate_up.at(groups.place<wide>(group));
         gates[i] = load_group_streaming<T, wide>(gate);
         ups[i] = load_group_streaming<T, wide>(gate + width);
     }
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::uint32_t group = groups.group(i, unrolled);
+    for (int i = 0; i < swiglu_unrolled; ++i) {
+        const std::uint32_t group = groups.group(i, swiglu_unrolled);
         if (group >= groups.count) return;
         float g[group_size<wide>], u[group_size<wide>];
         group_to_floats(gates[i], g);
@@ -45,10 +45,10 @@ __global__ void __launch_bounds__(threads_of_groups)
     backward(const RowMatrix<T> gate_up, const RowMatrix<T> dy, const RowMatrix<T> dgate_up,
              const RowMatrix<T> y, const RowGroups groups, std::int64_t width) {
     wait_for_earlier_kernels();
-    Group<T, wide> gates[unrolled], ups[unrolled], dys[unrolled];
+    Group<T, wide> gates[swiglu_unrolled], ups[swiglu_unrolled], dys[swiglu_unrolled];
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::uint32_t group = groups.group(i, unrolled);
+    for (int i = 0; i < swiglu_unrolled; ++i) {
+        const std::uint32_t group = groups.group(i, swiglu_unrolled);
         if (group >= groups.count) break;
         const RowGroups::Place at = groups.place<wide>(group);
         gates[i] = load_group_streaming<T, wide>(gate_up.at(at));
@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(threads_of_groups)
         dys[i] = load_group_streaming<T, wide>(dy.at(at));
     }
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::uint32_t group = groups.group(i, unrolled);
+    for (int i = 0; i < swiglu_unrolled; ++i) {
+        const std::uint32_t group = groups.group(i, swiglu_unrolled);
         if (group >= groups.count) return;
         const RowGroups::Place at = groups.place<wide>(group);
         float g[group_size<wide>], u[group_size<wide>], d[group_size<wide>];
@@ -88,8 +88,8 @@ void swiglu(const Launch& launch, const Swiglu& op) {
     const RowGroups groups(rows, width, wide);
     with_floating(op.y.dtype(), [&]<class T>() {
         launch_early("swiglu", wide ? forward<T, true> : forward<T, false>,
-                     static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
-                     RowMatrix<T>(op.gate_up), RowMatrix<T>(op.y), groups, width);
+                     static_cast<unsigned>(groups.blocks(swiglu_unrolled)), threads_of_groups, 0,
+                     launch.stream, RowMatrix<T>(op.gate_up), RowMatrix<T>(op.y), groups, width);
     });
 }
 
@@ -101,8 +101,8 @@ void swiglu_backward(const Launch& launch, const SwigluBackward& op) {
     const RowGroups groups(rows, width, wide);
     with_floating(op.dy.dtype(), [&]<class T>() {
         launch_early("swiglu_backward", wide ? backward<T, true> : backward<T, false>,
-                     static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
-                     RowMatrix<T>(op.gate_up), RowMatrix<T>(op.dy), RowMatrix<T>(op.dgate_up),
+                     static_cast<unsigned>(groups.blocks(swiglu_unrolled)), threads_of_groups, 0,
+                     launch.stream, RowMatrix<T>(op.gate_up), RowMatrix<T>(op.dy), RowMatrix<T>(op.dgate_up),
                      RowMatrix<T>(op.y), groups, width);
     });
 }
