@@ -19,6 +19,7 @@
 #include "core/console.h"
 #include "core/json.h"
 #include "core/number_text.h"
+#include "core/words.h"
 #include "run/adapter_source.h"
 #include "run/model_source.h"
 #include "train/checkpoint/run_state.h"
@@ -433,13 +434,13 @@ void add_convert_command(const Command& app) {
         "Example: drover convert --tp_size 8 --pp_size 4 --input_dir Llama-3.1-70B --output_dir sharded "
         "--convert_from_full_state");
     command.show_defaults();
-    add_boolean(*command, "--convert_from_full_state,--convert_from_full_model", options->from_full,
+    add_boolean(command, "--convert_from_full_state,--convert_from_full_model", options->from_full,
                 "a full model to files per rank");
-    add_boolean(*command, "--convert_to_full_state,--convert_to_full_model", options->to_full,
+    add_boolean(command, "--convert_to_full_state,--convert_to_full_model", options->to_full,
                 "files per rank to a full model");
-    add_boolean(*command, "--convert_from_xser", options->from_xser,
+    add_boolean(command, "--convert_from_xser", options->from_xser,
                 "files per rank that have a file per tensor to ones that hold their tensors");
-    add_boolean(*command, "--convert_to_xser", options->to_xser, "the other way round");
+    add_boolean(command, "--convert_to_xser", options->to_xser, "the other way round");
     command.add_option(
         "--input_dir", options->input,
         "a model folder or a file with all weights; for files per rank, the folder that has them; with "
@@ -474,12 +475,12 @@ void add_convert_command(const Command& app) {
     command.add_option("--n_layers", options->layers,
                        "checked if given: layers are counted from the names of the weights");
     add_boolean(
-        *command, "--qkv_linear", options->qkv_linear,
+        command, "--qkv_linear", options->qkv_linear,
         "q, k and v are one layer (GQAQKVColumnParallelLinear); when files per rank are read, seen from "
         "their names");
-    add_boolean(*command, "--fuse_qkv", options->fuse_qkv,
+    add_boolean(command, "--fuse_qkv", options->fuse_qkv,
                 "with --qkv_linear: one tensor; also seen from names");
-    add_boolean(*command, "--coalesce_qkv", options->coalesce_qkv,
+    add_boolean(command, "--coalesce_qkv", options->coalesce_qkv,
                 "q, k and v of one size as one tensor; also seen from names");
     command
         .add_option("--kv_size_multiplier,--kv_replicator", options->kv_multiplier,
@@ -491,17 +492,16 @@ void add_convert_command(const Command& app) {
             "order of repeated heads: trn1 (all heads, then all again) or trn2 (copies side by side); "
             "trn1 when empty, and seen from the data when files per rank are read")
         .one_of({"trn1", "trn2"});
-    add_boolean(*command, "--load_xser", options->load_xser,
+    add_boolean(command, "--load_xser", options->load_xser,
                 "the ranks' tensors are in files of their own; seen from the files in any case");
-    add_boolean(*command, "--save_xser", options->save_xser,
-                "write the ranks' tensors as files of their own");
+    add_boolean(command, "--save_xser", options->save_xser, "write the ranks' tensors as files of their own");
     command.add_option("--model_key", options->model_key,
                        "entry of a file of torch.save that has the weights, if there is one");
     command
         .add_option("--model_style", options->style,
                     "names of the weights in files per rank; when they are read, seen from the names")
         .one_of({"hf", "megatron"});
-    add_boolean(*command, "--pad_attn_heads", options->pad_heads,
+    add_boolean(command, "--pad_attn_heads", options->pad_heads,
                 "with --qkv_linear: zeros for query heads up to a multiple of --tp_size");
     command
         .add_option("--i_tp_round_factor", options->round_factor,

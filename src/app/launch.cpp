@@ -100,7 +100,7 @@ void add_launch_command(const Command& app) {
                         "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "
                         "--config_name config.json "
                         "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
-    add_launch_flags(*command, *flags);
+    add_launch_flags(command, *flags);
     command.set_footer(
         "After the flags: run_clm, run_llama_nxd or sft (run_clm.py and the like are the same) and its "
         "arguments; with --exec a program and its arguments. Other flags of torchrun are accepted with a "
@@ -110,7 +110,7 @@ void add_launch_command(const Command& app) {
     command.set_action([command, flags] {
         flags->words = command.words();
         if (!flags->words.empty() && flags->words.front().starts_with("--"))
-            if (const std::string meant = nearest_flag(*command, flags->words.front()); !meant.empty())
+            if (const std::string meant = nearest_flag(command, flags->words.front()); !meant.empty())
                 throw UsageError(fmt::format("The flag {} is unknown.", flags->words.front()),
                                  fmt::format("Did you mean {}?", meant));
         // A job's exit status can be any number, whereas errors of this program have fixed ones.
