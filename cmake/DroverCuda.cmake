@@ -18,6 +18,8 @@ find_program(nvcc nvcc PATHS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 if(nvcc)
   set(CMAKE_CUDA_COMPILER ${nvcc})
   set(CMAKE_CUDA_ARCHITECTURES ${DROVER_CUDA_ARCHITECTURES})
+  # PTX for an architecture such as 90a serves no other GPU than its machine code, so it is not kept.
+  list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^([0-9]+a)$" "\\1-real")
   find_package(CUDAToolkit QUIET)
 else()
   list(APPEND missing nvcc)

@@ -16,7 +16,7 @@ option(DROVER_BENCH "Build the speed programs of bench/" OFF)
 option(DROVER_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 option(DROVER_SANITIZE "Build with the address and undefined-behaviour sanitizers" OFF)
 set(DROVER_CUDA AUTO CACHE STRING "CUDA backend: AUTO (on where nvcc is found), ON or OFF")
-set(DROVER_BATCH_SIZE 6 CACHE STRING "How many files of a folder are compiled together; 1: each alone")
+set(DROVER_BATCH_SIZE 8 CACHE STRING "How many files of a folder are compiled together; 1: each alone")
 set_property(CACHE DROVER_CUDA PROPERTY STRINGS AUTO ON OFF)
 
 # ccache keeps what was compiled with a precompiled header (DroverPrecompiled.cmake) only when it is told that

@@ -14,10 +14,10 @@ endfunction()
 # A folder's headers are included as "core/tensor.h". Each target exports an include folder that holds
 # only a link to its own sources, so including a folder that is not among its dependencies fails to
 # compile. JSON: half of its files use core/json.h, so it is precompiled too. SETUP: as JSON, and it is
-# compiled with DROVER_SETUP_OPTIONS.
+# compiled with DROVER_SETUP_OPTIONS, except for the files named by BULK, which compute or copy in bulk.
 
 function(drover_library name)
-  cmake_parse_arguments(ARG "JSON;SETUP" "" "USES;PRIVATE;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "JSON;SETUP" "" "USES;PRIVATE;EXCLUDE;BULK" ${ARGN})
   set(folder ${PROJECT_SOURCE_DIR}/src/${name})
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   foreach(excluded IN LISTS ARG_EXCLUDE)
@@ -42,6 +42,10 @@ function(drover_library name)
   if(ARG_SETUP)
     target_compile_options(drover_${flat} PRIVATE ${DROVER_SETUP_OPTIONS})
     drover_use_precompiled(drover_${flat} setup)
+    # A file's own options come last.
+    list(TRANSFORM ARG_BULK PREPEND ${folder}/)
+    set_source_files_properties(${ARG_BULK} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>
+                                SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   elseif(ARG_JSON)
     drover_use_precompiled(drover_${flat} json)
   else()

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include "app/bench_options.h"
 #include "app/bench_report.h"
 #include "app/commands.h"
+#include "args/command.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/number_text.h"
@@ -340,9 +340,9 @@ void run_bench(const BenchOptions& options) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app) {
+void add_bench_command(const Command& app) {
     auto options = std::make_shared<BenchOptions>();
-    CLI::App* command = app.add_subcommand(
+    const Command command = app.add_command(
         "bench",
         "Runs whole training steps (forward, backward, clipping at 1.0, update) on random tokens and prints\n"
         "tokens and FLOP per second, MFU, the time of each operation with its rate and its share of what "
@@ -358,37 +358,37 @@ void add_bench_command(CLI::App& app) {
         "every parameter of an adapter. What is recomputed does not count. MFU is\n"
         "against the peak of --dtype. A rate above 100 % of the peak in GB/s means that a cache helped.\n"
         "Example: drover bench --model llama-5m --batch 8 --seq 256 --dtype float32");
-    options->shape.add_to(*command);
-    command->add_option("--optim", options->optimizer, "adamw_torch, adafactor, sgd, adagrad or rmsprop");
-    command->add_option("--recompute", options->recompute, "none, selective, selective_mlp or full");
-    command->add_option("--fp8", options->fp8, "none or tensorwise");
+    options->shape.add_to(command);
+    command.add_option("--optim", options->optimizer, "adamw_torch, adafactor, sgd, adagrad or rmsprop");
+    command.add_option("--recompute", options->recompute, "none, selective, selective_mlp or full");
+    command.add_option("--fp8", options->fp8, "none or tensorwise");
     command
-        ->add_option("--moe", options->moe,
-                     "gmm: experts' products over their own tokens; gmm_stack: the same with the experts' "
-                     "weights copied together first; static: every expert computes all tokens")
-        ->check(CLI::IsMember({"gmm", "gmm_stack", "static"}));
-    command->add_option("--steps", options->steps, "steps to run, the first two of them for warm-up")
-        ->check(CLI::Range(warm_up_steps + 1, std::int64_t{1} << 30));
-    command->add_option("--init", options->init, "hf: transformers' weights for the seed; counter: faster")
-        ->check(CLI::IsMember({"hf", "counter"}));
-    command->add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
-        ->check(CLI::Range(0, 1 << 12));
-    command->add_flag("--offload", options->offload,
-                      "the optimizer's state in the host's memory, as with --fsdp \"full_shard offload\"");
-    options->data.add_to(*command);
-    options->adapters.add_to(*command);
-    CLI::Option* fsdp = command->add_flag(
+        .add_option("--moe", options->moe,
+                    "gmm: experts' products over their own tokens; gmm_stack: the same with the experts' "
+                    "weights copied together first; static: every expert computes all tokens")
+        .one_of({"gmm", "gmm_stack", "static"});
+    command.add_option("--steps", options->steps, "steps to run, the first two of them for warm-up")
+        .between(warm_up_steps + 1, 1 << 30);
+    command.add_option("--init", options->init, "hf: transformers' weights for the seed; counter: faster")
+        .one_of({"hf", "counter"});
+    command.add_option("--layers", options->layers, "blocks of the model; 0: as the config says")
+        .between(0, 1 << 12);
+    command.add_flag("--offload", options->offload,
+                     "the optimizer's state in the host's memory, as with --fsdp \"full_shard offload\"");
+    options->data.add_to(command);
+    options->adapters.add_to(command);
+    const Flag fsdp = command.add_flag(
         "--fsdp", options->fsdp,
         "as one of several processes with --fsdp full_shard, but alone: weights are gathered block by block "
         "and gradients scattered, from memory to memory");
     command
-        ->add_flag("--comm_stats", options->comm_stats,
-                   "say how long collectives were under way in a step, and waited for")
-        ->needs(fsdp);
-    const CLI::App* ops = add_bench_ops_command(*command);
-    const CLI::App* gmm = add_bench_gmm_command(*command);
-    command->callback([=] {
-        if (!ops->parsed() && !gmm->parsed()) run_bench(*options);
+        .add_flag("--comm_stats", options->comm_stats,
+                  "say how long collectives were under way in a step, and waited for")
+        .needs(fsdp);
+    const Command ops = add_bench_ops_command(command);
+    const Command gmm = add_bench_gmm_command(command);
+    command.set_action([=] {
+        if (!ops.is_given() && !gmm.is_given()) run_bench(*options);
     });
 }
 

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "args/command.h"
 #include "core/error.h"
 #include "core/words.h"
 #include "model/config.h"
@@ -21,24 +21,24 @@ std::string_view module_of(std::string_view leaf) {
 
 }  // namespace
 
-void BenchAdapters::add_to(CLI::App& command) {
-    CLI::Option* lora = command
-                            .add_option("--lora_r", rank,
-                                        "train adapters of this rank (LoRA), the model's weights frozen; "
-                                        "0: train the model")
-                            ->check(CLI::Range(0, 1 << 16));
+void BenchAdapters::add_to(const Command& command) {
+    const Flag lora = command
+                          .add_option("--lora_r", rank,
+                                      "train adapters of this rank (LoRA), the model's weights frozen; "
+                                      "0: train the model")
+                          .between(0, 1 << 16);
     command
         .add_option("--lora_target_modules", target_modules,
                     "which matrices have an adapter: all-linear, or names such as q_proj,v_proj")
-        ->needs(lora);
+        .needs(lora);
     command.add_option("--lora_dropout", dropout, "share of the adapters' inputs that is dropped")
-        ->check(CLI::Range(0.0, 0.99))
-        ->needs(lora);
+        .within(0.0, 0.99)
+        .needs(lora);
     command
         .add_flag("--lora_compare", compare,
                   "also measure steps that train the whole model, and steps that train a single norm: what "
                   "a step with adapters takes beyond these is LoRA's own cost")
-        ->needs(lora);
+        .needs(lora);
 }
 
 Adapters BenchAdapters::of(const ModelConfig& config) const {

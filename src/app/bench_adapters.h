@@ -5,11 +5,9 @@
 
 #include "model/adapters.h"
 
-namespace CLI {
-class App;
-}
-
 namespace drover {
+
+class Command;
 
 struct ModelConfig;
 
@@ -20,7 +18,7 @@ struct BenchAdapters {
     double dropout = 0;
     bool compare = false;  ///< also with a step that trains everything, and one that trains next to nothing
 
-    void add_to(CLI::App& command);
+    void add_to(const Command& command);
     /// UsageError if the model has experts, or none of the modules.
     Adapters of(const ModelConfig& config) const;
     /// Trains the first block's first norm alone: forward and backward pass through the whole model, as they

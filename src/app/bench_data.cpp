@@ -1,9 +1,9 @@
 #include "app/bench_data.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 
+#include "args/command.h"
 #include "core/error.h"
 #include "core/torch_rng.h"
 
@@ -67,20 +67,20 @@ std::int64_t longest_row(const RowLengths& rows) {
 
 }  // namespace
 
-void BenchData::add_to(CLI::App& command) {
+void BenchData::add_to(const Command& command) {
     command
         .add_option("--targets", targets,
                     "share of the positions that have a label, those at the end of an example; the "
                     "vocabulary's products are computed, and count as FLOP, for these alone")
-        ->check(CLI::Range(0.0, 1.0));
-    CLI::Option* lengths =
+        .within(0.0, 1.0);
+    const Flag lengths =
         command
             .add_option("--example_length", length,
                         "rows hold one example each and then padding; the examples' lengths are random "
                         "(exponential with this mean, at most --seq), and only their tokens count; 0: rows "
                         "are full")
-            ->check(CLI::Range(0, 1 << 20));
-    command.add_flag("--packed", packed, "as many examples in a row as fit")->needs(lengths);
+            .between(0, 1 << 20);
+    command.add_flag("--packed", packed, "as many examples in a row as fit").needs(lengths);
 }
 
 std::vector<Batch> BenchData::batches(const BenchShape& shape, std::int64_t vocab_size) const {

@@ -13,7 +13,7 @@ struct BenchData {
     std::int64_t length = 0;  ///< mean of the examples' lengths; 0: rows are full
     bool packed = false;      ///< several examples in a row
 
-    void add_to(CLI::App& command);
+    void add_to(const Command& command);
 
     /// Rows of uniformly random tokens. Steps cycle through them: a memorized batch has small gradients, on
     /// which a GPU draws less power and runs faster than in training. UsageError if `packed` has no lengths.

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "app/bench_options.h"
 #include "app/commands.h"
 #include "app/operation_timer.h"
+#include "args/command.h"
 #include "core/console.h"
 #include "core/counter_rng.h"
 #include "core/error.h"
@@ -167,26 +167,26 @@ void run_bench_gmm(const GmmOptions& options) {
 
 }  // namespace
 
-CLI::App* add_bench_gmm_command(CLI::App& bench) {
+Command add_bench_gmm_command(const Command& bench) {
     auto options = std::make_shared<GmmOptions>();
-    CLI::App* command = bench.add_subcommand(
+    const Command command = bench.add_command(
         "gmm",
         "Runs the products of experts alone, with groups of uneven sizes, in every way that the device has\n"
         "(on a GPU: as chosen by itself, and each value of DROVER_GROUPED_GEMM), and prints TFLOP/s.\n"
         "Example: drover bench gmm --mixture 64,2048,1408,6 --tokens 16384");
-    command->option_defaults()->always_capture_default();
-    command->add_option("--mixture", options->mixtures,
-                        "experts, hidden size, intermediate size, experts per token; may be repeated");
-    command->add_option("--way", options->ways, "chosen: as the device would; may be repeated")
-        ->check(CLI::IsMember({"chosen", "cublas", "streams", "kernel"}));
-    command->add_option("--tokens", options->tokens, "before they are given to several experts")
-        ->check(CLI::Range(1, 1 << 20));
-    command->add_option("--dtype", options->dtype, "bfloat16 or float32");
-    command->add_option("--device", options->device, "auto takes a GPU when there is one")
-        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-    command->add_flag("--json", options->json, "print one JSON object and nothing else");
-    command->callback([=, &bench] {
-        refuse_flags_before(bench, *command);
+    command.show_defaults();
+    command.add_option("--mixture", options->mixtures,
+                       "experts, hidden size, intermediate size, experts per token; may be repeated");
+    command.add_option("--way", options->ways, "chosen: as the device would; may be repeated")
+        .one_of({"chosen", "cublas", "streams", "kernel"});
+    command.add_option("--tokens", options->tokens, "before they are given to several experts")
+        .between(1, 1 << 20);
+    command.add_option("--dtype", options->dtype, "bfloat16 or float32");
+    command.add_option("--device", options->device, "auto takes a GPU when there is one")
+        .one_of({"auto", "cpu", "cuda"});
+    command.add_flag("--json", options->json, "print one JSON object and nothing else");
+    command.set_action([=] {
+        refuse_flags_before(bench, command);
         run_bench_gmm(*options);
     });
     return command;

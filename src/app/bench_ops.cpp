@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -9,6 +8,7 @@
 #include "app/bench_report.h"
 #include "app/commands.h"
 #include "app/operation_timer.h"
+#include "args/command.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "model/block_shape.h"
@@ -416,9 +416,9 @@ void run_bench_ops(const BenchShape& bench, bool products) {
 
 }  // namespace
 
-CLI::App* add_bench_ops_command(CLI::App& bench) {
+Command add_bench_ops_command(const Command& bench) {
     auto options = std::make_shared<BenchShape>();
-    CLI::App* command = bench.add_subcommand(
+    const Command command = bench.add_command(
         "ops",
         "Runs each operation of a model alone at the model's shapes, warm, and prints its median time, its "
         "rate\n"
@@ -427,12 +427,12 @@ CLI::App* add_bench_ops_command(CLI::App& bench) {
         "can do at best. The optimizers' operations (AdamW in bf16 also with stochastic rounding) are timed\n"
         "on the embedding, cached attention with one new token for each row of a full cache.\n"
         "Example: drover bench ops --model llama-134m --dtype float32");
-    options->add_to(*command);
+    options->add_to(command);
     auto memory_bound = std::make_shared<bool>(false);
-    command->add_flag("--memory-bound", *memory_bound,
-                      "time only what is bound by memory; of peak is then a share of the copy's rate");
-    command->callback([=, &bench] {
-        refuse_flags_before(bench, *command);
+    command.add_flag("--memory-bound", *memory_bound,
+                     "time only what is bound by memory; of peak is then a share of the copy's rate");
+    command.set_action([=] {
+        refuse_flags_before(bench, command);
         run_bench_ops(*options, !*memory_bound);
     });
     return command;

@@ -6,11 +6,9 @@
 #include "backend/backend.h"
 #include "core/precision.h"
 
-namespace CLI {
-class App;
-}
-
 namespace drover {
+
+class Command;
 
 struct ModelConfig;
 
@@ -24,7 +22,7 @@ struct BenchShape {
     std::int64_t threads = 0;  ///< 0: OpenMP's default
     bool json = false;
 
-    void add_to(CLI::App& command);
+    void add_to(const Command& command);
     ModelConfig config() const;
     /// Everything in one dtype, as when PyTorch trains a model that was cast to it.
     Precision precision() const;
@@ -33,6 +31,6 @@ struct BenchShape {
 };
 
 /// UsageError if flags of `drover bench` itself precede its sub-command, where they would have no effect.
-void refuse_flags_before(const CLI::App& bench, const CLI::App& command);
+void refuse_flags_before(const Command& bench, const Command& command);
 
 }  // namespace drover

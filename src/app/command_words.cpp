@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "args/command.h"
 #include "core/words.h"
 
 namespace drover {
@@ -16,8 +16,8 @@ bool is_flag(const std::string& word) {
 }
 
 /// The command's spelling of the flag; the written one if it has no such flag.
-std::string known_spelling(const CLI::App& command, const std::string& written) {
-    const auto known = [&](const std::string& flag) { return command.get_option_no_throw(flag) != nullptr; };
+std::string known_spelling(const Command& command, const std::string& written) {
+    const auto known = [&](const std::string& flag) { return command.has_flag(flag); };
     if (known(written)) return written;
     for (const auto& [from, to] : {std::pair{'-', '_'}, std::pair{'_', '-'}}) {
         std::string other = written;
@@ -28,56 +28,39 @@ std::string known_spelling(const CLI::App& command, const std::string& written) 
 }
 
 /// The innermost command that was named.
-const CLI::App& named_command(const CLI::App& app) {
-    const CLI::App* command = &app;
-    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-    return *command;
-}
-
-/// The sub-command of that name; nullptr if there is none.
-const CLI::App* inner_command(const CLI::App& app, const std::string& name) {
-    const auto found =
-        app.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; });
-    return found.empty() ? nullptr : found.front();
-}
-
-/// Example: "drover bench ops".
-std::string full_name(const CLI::App& command) {
-    const CLI::App* parent = command.get_parent();
-    return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
+Command named_command(const Command& program) {
+    const std::optional<Command> inner = program.given_command();
+    return inner ? named_command(*inner) : program;
 }
 
 }  // namespace
 
-std::vector<std::string> known_spellings(const CLI::App& app, std::vector<std::string> words) {
-    const CLI::App* command = &app;
+std::vector<std::string> known_spellings(const Command& program, std::vector<std::string> words) {
+    Command command = program;
     for (std::string& word : words) {
-        if (word == "--" || command->get_prefix_command()) break;
+        if (word == "--" || command.takes_words()) break;
         if (is_flag(word)) {
             const std::size_t end = std::min(word.find('='), word.size());
-            word = known_spelling(*command, word.substr(0, end)) + word.substr(end);
-        } else if (const CLI::App* inner = inner_command(*command, word); inner != nullptr) {
-            command = inner;
+            word = known_spelling(command, word.substr(0, end)) + word.substr(end);
+        } else if (const std::optional<Command> inner = command.find(word)) {
+            command = *inner;
         }
     }
     return words;
 }
 
-std::string nearest_flag(const CLI::App& command, const std::string& flag) {
-    std::vector<std::string> known;
-    for (const CLI::Option* option : command.get_options())
-        known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
-    const std::string nearest = nearest_name(flag.substr(2, flag.find('=') - 2), known);
+std::string nearest_flag(const Command& command, const std::string& flag) {
+    const std::string nearest = nearest_name(flag.substr(2, flag.find('=') - 2), command.flag_names());
     return nearest.empty() ? nearest : "--" + nearest;
 }
 
-UsageError not_expected(const CLI::App& app) {
-    const CLI::App& command = named_command(app);
-    const std::string name = full_name(command);
-    std::vector<std::string> flags, others, commands, meant;
-    for (const CLI::App* inner : command.get_subcommands({})) commands.push_back(inner->get_name());
+UsageError not_expected(const Command& program) {
+    const Command command = named_command(program);
+    const std::string name = command.full_name();
+    const std::vector<std::string> commands = command.command_names();
+    std::vector<std::string> flags, others, meant;
     bool value_may_follow = false;
-    for (const std::string& word : app.remaining(true)) {
+    for (const std::string& word : program.all_words()) {
         if (is_flag(word)) {
             flags.push_back(word.substr(0, word.find('=')));
         } else if (!value_may_follow) {

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <memory>
 
 #include "app/commands.h"
 #include "app/nxdt_yaml.h"
 #include "app/progress_line.h"
+#include "args/command.h"
 #include "convert/conversion_writer.h"
 #include "convert/dcp_checkpoint.h"
 #include "convert/gguf_plan.h"
@@ -19,6 +19,7 @@
 #include "core/console.h"
 #include "core/json.h"
 #include "core/number_text.h"
+#include "core/words.h"
 #include "run/adapter_source.h"
 #include "run/model_source.h"
 #include "train/checkpoint/run_state.h"
@@ -407,113 +408,108 @@ void convert(ConvertOptions options) {
 }
 
 /// A flag that may have a value: --load_xser, --load_xser True, --load_xser 0.
-void add_boolean(CLI::App& command, const std::string& names, bool& value, const std::string& help) {
+void add_boolean(const Command& command, const std::string& names, bool& value, const std::string& help) {
     command
-        .add_option_function<std::string>(
+        .add_taken_option(
             names,
             [&value, names](const std::string& text) {
-                const std::string word = CLI::detail::to_lower(text);
+                const std::string word = lower_case(text);
                 const bool yes = word.empty() || word == "true" || word == "1" || word == "yes";
                 if (!yes && word != "false" && word != "0" && word != "no")
                     throw UsageError(fmt::format("{} is \"{}\".", names, text), "It must be True or False.");
                 value = yes;
             },
             help)
-        ->expected(0, 1)
-        ->type_name("[BOOL]");
+        .with_optional_value("[BOOL]");
 }
 
 }  // namespace
 
-void add_convert_command(CLI::App& app) {
+void add_convert_command(const Command& app) {
     auto options = std::make_shared<ConvertOptions>();
-    CLI::App* command = app.add_subcommand(
+    const Command command = app.add_command(
         "convert",
         "Converts checkpoints: full models (safetensors, pytorch_model.bin, checkpoint.pt) to each other, to "
         "GGUF, and to and from the files per rank of neuronx-distributed.\n"
         "Example: drover convert --tp_size 8 --pp_size 4 --input_dir Llama-3.1-70B --output_dir sharded "
         "--convert_from_full_state");
-    command->option_defaults()->always_capture_default();
-    add_boolean(*command, "--convert_from_full_state,--convert_from_full_model", options->from_full,
+    command.show_defaults();
+    add_boolean(command, "--convert_from_full_state,--convert_from_full_model", options->from_full,
                 "a full model to files per rank");
-    add_boolean(*command, "--convert_to_full_state,--convert_to_full_model", options->to_full,
+    add_boolean(command, "--convert_to_full_state,--convert_to_full_model", options->to_full,
                 "files per rank to a full model");
-    add_boolean(*command, "--convert_from_xser", options->from_xser,
+    add_boolean(command, "--convert_from_xser", options->from_xser,
                 "files per rank that have a file per tensor to ones that hold their tensors");
-    add_boolean(*command, "--convert_to_xser", options->to_xser, "the other way round");
-    command->add_option(
+    add_boolean(command, "--convert_to_xser", options->to_xser, "the other way round");
+    command.add_option(
         "--input_dir", options->input,
         "a model folder or a file with all weights; for files per rank, the folder that has them; with "
         "--merge_adapter, when empty: the adapter's base model");
-    command->add_option("--hf_model_name", options->model_name,
-                        "in place of --input_dir: a repository in the Hugging Face cache");
-    command->add_option("--output_dir", options->output, "where the result appears, complete")->required();
+    command.add_option("--hf_model_name", options->model_name,
+                       "in place of --input_dir: a repository in the Hugging Face cache");
+    command.add_option("--output_dir", options->output, "where the result appears, complete").required();
     command
-        ->add_option(
+        .add_option(
             "--output_format", options->format,
             "of a full model: safetensors, bin (pytorch_model.bin), gguf (model.gguf, for llama.cpp), or "
             "checkpoint (one checkpoint.pt, what --convert_to_full_state writes without this flag); or "
             "resumable: with the optimizer's state, the folder checkpoint-N, which run_clm continues")
-        ->check(CLI::IsMember({"safetensors", "bin", "gguf", "checkpoint", "resumable"}));
-    command->add_option("--dtype", options->dtype,
-                        "float32, bfloat16 or float16, and for gguf q8_0; as they are when empty");
-    command->add_option(
-        "--merge_adapter", options->adapters,
-        "folder or Hub name of a LoRA adapter of PEFT's or of a run with --use_peft, which is "
-        "merged into the model's weights; several are merged one after the other");
-    command->add_option("--max_shard_size", options->shard_size,
-                        "a file of safetensors or bin is closed before it would be larger; 5GB when empty");
-    command->add_option(
+        .one_of({"safetensors", "bin", "gguf", "checkpoint", "resumable"});
+    command.add_option("--dtype", options->dtype,
+                       "float32, bfloat16 or float16, and for gguf q8_0; as they are when empty");
+    command.add_option("--merge_adapter", options->adapters,
+                       "folder or Hub name of a LoRA adapter of PEFT's or of a run with --use_peft, which is "
+                       "merged into the model's weights; several are merged one after the other");
+    command.add_option("--max_shard_size", options->shard_size,
+                       "a file of safetensors or bin is closed before it would be larger; 5GB when empty");
+    command.add_option(
         "--config", options->config,
         "config.json; needed for --kv_size_multiplier, --pad_attn_heads, --fuse_qkv and gguf, and taken from "
         "beside the weights when empty");
-    command->add_option("--tp_size", options->tensor, "tensor ranks; counted when files per rank are read")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
-    command->add_option("--pp_size", options->pipeline, "pipeline ranks, likewise")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
-    command->add_option("--ep_size", options->experts, "expert ranks, likewise")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
-    command->add_option("--virtual_pp_size", options->virtual_pipeline, "stages of each pipeline rank")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
-    command->add_option("--n_layers", options->layers,
-                        "checked if given: layers are counted from the names of the weights");
+    command.add_option("--tp_size", options->tensor, "tensor ranks; counted when files per rank are read")
+        .between(1, 1 << 16);
+    command.add_option("--pp_size", options->pipeline, "pipeline ranks, likewise").between(1, 1 << 16);
+    command.add_option("--ep_size", options->experts, "expert ranks, likewise").between(1, 1 << 16);
+    command.add_option("--virtual_pp_size", options->virtual_pipeline, "stages of each pipeline rank")
+        .between(1, 1 << 16);
+    command.add_option("--n_layers", options->layers,
+                       "checked if given: layers are counted from the names of the weights");
     add_boolean(
-        *command, "--qkv_linear", options->qkv_linear,
+        command, "--qkv_linear", options->qkv_linear,
         "q, k and v are one layer (GQAQKVColumnParallelLinear); when files per rank are read, seen from "
         "their names");
-    add_boolean(*command, "--fuse_qkv", options->fuse_qkv,
+    add_boolean(command, "--fuse_qkv", options->fuse_qkv,
                 "with --qkv_linear: one tensor; also seen from names");
-    add_boolean(*command, "--coalesce_qkv", options->coalesce_qkv,
+    add_boolean(command, "--coalesce_qkv", options->coalesce_qkv,
                 "q, k and v of one size as one tensor; also seen from names");
     command
-        ->add_option("--kv_size_multiplier,--kv_replicator", options->kv_multiplier,
-                     "with --qkv_linear: how often key/value heads are repeated")
-        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16));
+        .add_option("--kv_size_multiplier,--kv_replicator", options->kv_multiplier,
+                    "with --qkv_linear: how often key/value heads are repeated")
+        .between(1, 1 << 16);
     command
-        ->add_option(
+        .add_option(
             "--hw_backend", options->backend,
             "order of repeated heads: trn1 (all heads, then all again) or trn2 (copies side by side); "
             "trn1 when empty, and seen from the data when files per rank are read")
-        ->check(CLI::IsMember({"trn1", "trn2"}));
-    add_boolean(*command, "--load_xser", options->load_xser,
+        .one_of({"trn1", "trn2"});
+    add_boolean(command, "--load_xser", options->load_xser,
                 "the ranks' tensors are in files of their own; seen from the files in any case");
-    add_boolean(*command, "--save_xser", options->save_xser,
-                "write the ranks' tensors as files of their own");
-    command->add_option("--model_key", options->model_key,
-                        "entry of a file of torch.save that has the weights, if there is one");
+    add_boolean(command, "--save_xser", options->save_xser, "write the ranks' tensors as files of their own");
+    command.add_option("--model_key", options->model_key,
+                       "entry of a file of torch.save that has the weights, if there is one");
     command
-        ->add_option("--model_style", options->style,
-                     "names of the weights in files per rank; when they are read, seen from the names")
-        ->check(CLI::IsMember({"hf", "megatron"}));
-    add_boolean(*command, "--pad_attn_heads", options->pad_heads,
+        .add_option("--model_style", options->style,
+                    "names of the weights in files per rank; when they are read, seen from the names")
+        .one_of({"hf", "megatron"});
+    add_boolean(command, "--pad_attn_heads", options->pad_heads,
                 "with --qkv_linear: zeros for query heads up to a multiple of --tp_size");
     command
-        ->add_option("--i_tp_round_factor", options->round_factor,
-                     "experts' feed-forward has zeros up to a multiple of this on every rank; 0: none")
-        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20));
-    command->add_option("--nxdt_yaml_config", options->yaml,
-                        "in place of --config: a configuration of NxD Training, for the numbers of heads");
-    command->callback([options] { convert(*options); });
+        .add_option("--i_tp_round_factor", options->round_factor,
+                    "experts' feed-forward has zeros up to a multiple of this on every rank; 0: none")
+        .between(0, 1 << 20);
+    command.add_option("--nxdt_yaml_config", options->yaml,
+                       "in place of --config: a configuration of NxD Training, for the numbers of heads");
+    command.set_action([options] { convert(*options); });
 }
 
 }  // namespace drover

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
 #include "app/commands.h"
+#include "args/command.h"
 #include "core/console.h"
 #include "core/python_text.h"
 #include "data/packing/token_file.h"
@@ -168,43 +168,42 @@ void evaluate(EvalOptions options) {
 
 }  // namespace
 
-void add_eval_command(CLI::App& app) {
+void add_eval_command(const Command& app) {
     auto options = std::make_shared<EvalOptions>();
-    CLI::App* command = app.add_subcommand(
+    const Command command = app.add_command(
         "eval",
         "Measures a model on a text: loss, perplexity and accuracy, as run_clm's evaluation has them.\n"
         "Example: drover eval --model out --data held-out.txt --block_size 1024");
-    command->option_defaults()->always_capture_default();
+    command.show_defaults();
     constexpr std::int64_t largest_count = std::int64_t{1} << 30;
     command
-        ->add_option("--model", options->model,
-                     "model folder, or a repository in the Hugging Face cache; or a LoRA adapter, whose base "
-                     "model is found")
-        ->required();
-    command->add_option("--adapter_name_or_path", options->adapters,
-                        "LoRA adapters of the model, PATH or NAME=PATH; each is measured in turn");
+        .add_option("--model", options->model,
+                    "model folder, or a repository in the Hugging Face cache; or a LoRA adapter, whose base "
+                    "model is found")
+        .required();
+    command.add_option("--adapter_name_or_path", options->adapters,
+                       "LoRA adapters of the model, PATH or NAME=PATH; each is measured in turn");
     command
-        ->add_option("--data", options->data,
-                     "text, JSON or CSV file, a token file, or a folder with input_ids")
-        ->required()
-        ->check(CLI::ExistingPath);
-    command->add_option("--tokenizer", options->tokenizer,
-                        "folder or file of the tokenizer; that of the model when empty");
-    command->add_option("--text_column", options->text_column,
-                        "column of a JSON or CSV file; \"text\" or the first");
-    command->add_option("--block_size", options->block_size, "tokens per row; 0: as run_clm chooses")
-        ->check(CLI::Range(std::int64_t{0}, largest_count));
-    command->add_option("--batch_size", options->batch_size, "rows per batch")
-        ->check(CLI::Range(std::int64_t{1}, largest_count));
-    command->add_option("--max_samples", options->max_samples, "only the first rows; 0: all")
-        ->check(CLI::Range(std::int64_t{0}, largest_count));
-    command->add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
-    command->add_option("--device", options->device, "auto takes a GPU when there is one")
-        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-    command->add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
-        ->check(CLI::Range(0, 4096));
-    command->add_flag("--json", options->json, "print one JSON object, or with several adapters one each");
-    command->callback([options] { evaluate(*options); });
+        .add_option("--data", options->data,
+                    "text, JSON or CSV file, a token file, or a folder with input_ids")
+        .required()
+        .existing_path();
+    command.add_option("--tokenizer", options->tokenizer,
+                       "folder or file of the tokenizer; that of the model when empty");
+    command.add_option("--text_column", options->text_column,
+                       "column of a JSON or CSV file; \"text\" or the first");
+    command.add_option("--block_size", options->block_size, "tokens per row; 0: as run_clm chooses")
+        .between(0, largest_count);
+    command.add_option("--batch_size", options->batch_size, "rows per batch").between(1, largest_count);
+    command.add_option("--max_samples", options->max_samples, "only the first rows; 0: all")
+        .between(0, largest_count);
+    command.add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
+    command.add_option("--device", options->device, "auto takes a GPU when there is one")
+        .one_of({"auto", "cpu", "cuda"});
+    command.add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
+        .between(0, 4096);
+    command.add_flag("--json", options->json, "print one JSON object, or with several adapters one each");
+    command.set_action([options] { evaluate(*options); });
 }
 
 }  // namespace drover

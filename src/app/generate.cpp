@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 #include <omp.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -10,6 +9,7 @@
 
 #include "app/chat.h"
 #include "app/commands.h"
+#include "args/command.h"
 #include "core/console.h"
 #include "core/json.h"
 #include "core/python_text.h"
@@ -217,69 +217,68 @@ void generate(GenerateOptions options) {
 
 }  // namespace
 
-void add_generate_command(CLI::App& app) {
+void add_generate_command(const Command& app) {
     auto options = std::make_shared<GenerateOptions>();
-    CLI::App* command =
-        app.add_subcommand("generate",
-                           "Continues a prompt with a trained model and prints the text as it is made.\n"
-                           "Example: drover generate --model out --prompt \"Once upon a time\" "
-                           "--max_new_tokens 64 --temperature 0.8\n"
-                           "With --chat it talks: drover generate --model out --chat");
-    command->option_defaults()->always_capture_default();
+    const Command command =
+        app.add_command("generate",
+                        "Continues a prompt with a trained model and prints the text as it is made.\n"
+                        "Example: drover generate --model out --prompt \"Once upon a time\" "
+                        "--max_new_tokens 64 --temperature 0.8\n"
+                        "With --chat it talks: drover generate --model out --chat");
+    command.show_defaults();
     SamplingSettings& sampling = options->generation.sampling;
     command
-        ->add_option(
+        .add_option(
             "--model", options->model,
             "model folder (config.json and safetensors or pytorch_model.bin), or a repository in the Hugging "
             "Face cache; or a LoRA adapter, whose base model is found")
-        ->required();
-    command->add_option("--adapter_name_or_path", options->adapters,
-                        "LoRA adapters of the model, PATH or NAME=PATH; of several, --adapter chooses");
-    command->add_option("--adapter", options->adapter, "name of the adapter to use, if there are several");
-    command->add_option("--tokenizer", options->tokenizer,
-                        "folder or file of the tokenizer; that of the model folder when empty");
-    CLI::Option* prompt = command->add_option("--prompt", options->prompt, "text to continue");
-    command->add_option("--prompt_ids", options->prompt_ids, "token ids to continue: 1,15043,3186")
-        ->delimiter(',')
-        ->transform(without_spaces_around)
-        ->check(whole_number);
-    command->add_flag(
+        .required();
+    command.add_option("--adapter_name_or_path", options->adapters,
+                       "LoRA adapters of the model, PATH or NAME=PATH; of several, --adapter chooses");
+    command.add_option("--adapter", options->adapter, "name of the adapter to use, if there are several");
+    command.add_option("--tokenizer", options->tokenizer,
+                       "folder or file of the tokenizer; that of the model folder when empty");
+    const Flag prompt = command.add_option("--prompt", options->prompt, "text to continue");
+    command.add_option("--prompt_ids", options->prompt_ids, "token ids to continue: 1,15043,3186")
+        .separated_by(',')
+        .changed_by(without_spaces_around)
+        .checked_by(whole_number);
+    command.add_flag(
         "--chat", options->chat.chat,
         "a conversation on the terminal, with the model's chat template; from a pipe, one answer");
-    command->add_option(
-        "--messages", options->chat.messages,
-        "answer the messages of a JSON file, [{\"role\": \"user\", \"content\": …}, …], or of "
-        "standard input (-)");
-    command->add_option("--system", options->chat.system, "system message of a chat");
-    command->add_option("--chat_template_path", options->chat.template_path,
-                        "file or folder of the chat template; that of the tokenizer when empty");
+    command.add_option("--messages", options->chat.messages,
+                       "answer the messages of a JSON file, [{\"role\": \"user\", \"content\": …}, …], or of "
+                       "standard input (-)");
+    command.add_option("--system", options->chat.system, "system message of a chat");
+    command.add_option("--chat_template_path", options->chat.template_path,
+                       "file or folder of the chat template; that of the tokenizer when empty");
     command
-        ->add_option("--context_length", options->chat.context_length,
-                     "tokens of a conversation that are remembered; 0: the model's positions, at most 4096")
-        ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 30));
-    CLI::Option* max_new_tokens = command
-                                      ->add_option("--max_new_tokens", options->generation.max_new_tokens,
-                                                   "tokens to add at most; 512 in a chat unless given")
-                                      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
-    command->add_option("--temperature", sampling.temperature,
-                        "logits are divided by it; 0: the likeliest token");
-    command->add_option("--top_k", sampling.top_k, "choose among the k likeliest tokens; 0: all");
-    command->add_option("--top_p", sampling.top_p,
-                        "choose among the likeliest tokens that together have this probability");
-    command->add_option("--seed", sampling.seed, "the same seed gives the same text")->check(whole_number);
-    command->add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
-    command->add_option("--device", options->device, "auto takes a GPU when there is one")
-        ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-    command->add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
-        ->check(CLI::Range(0, 4096));
-    command->add_flag("--json", options->json,
-                      "print {\"ids\": new ids, \"text\": their text, \"prompt_ids\": ids of the prompt}");
-    command->add_flag(
+        .add_option("--context_length", options->chat.context_length,
+                    "tokens of a conversation that are remembered; 0: the model's positions, at most 4096")
+        .between(0, 1 << 30);
+    const Flag max_new_tokens = command
+                                    .add_option("--max_new_tokens", options->generation.max_new_tokens,
+                                                "tokens to add at most; 512 in a chat unless given")
+                                    .between(1, 1 << 30);
+    command.add_option("--temperature", sampling.temperature,
+                       "logits are divided by it; 0: the likeliest token");
+    command.add_option("--top_k", sampling.top_k, "choose among the k likeliest tokens; 0: all");
+    command.add_option("--top_p", sampling.top_p,
+                       "choose among the likeliest tokens that together have this probability");
+    command.add_option("--seed", sampling.seed, "the same seed gives the same text").checked_by(whole_number);
+    command.add_option("--dtype", options->dtype, "float32 or bfloat16; auto: the model's");
+    command.add_option("--device", options->device, "auto takes a GPU when there is one")
+        .one_of({"auto", "cpu", "cuda"});
+    command.add_option("--threads", options->threads, "threads of the CPU; 0: as many as OpenMP would take")
+        .between(0, 4096);
+    command.add_flag("--json", options->json,
+                     "print {\"ids\": new ids, \"text\": their text, \"prompt_ids\": ids of the prompt}");
+    command.add_flag(
         "--logits", options->logits,
         "with --json: also \"logits\", those behind the prompt, one per token of the vocabulary");
-    command->callback([options, prompt, max_new_tokens] {
-        options->has_max_new_tokens = max_new_tokens->count() > 0;
-        options->has_prompt = prompt->count() > 0;
+    command.set_action([options, prompt, max_new_tokens] {
+        options->has_max_new_tokens = max_new_tokens.is_given();
+        options->has_prompt = prompt.is_given();
         generate(*options);
     });
 }

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>
 
 #include "app/command_words.h"
 #include "app/commands.h"
+#include "args/command.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/number_text.h"
@@ -80,51 +80,50 @@ int launch(const LaunchFlags& flags) {
 }
 
 /// A command started by another part of the launcher, never by users.
-CLI::App* add_hidden_command(CLI::App& app, const char* name) {
-    CLI::App* command = app.add_subcommand(name, "A part of drover launch.");
-    command->group("");
-    command->set_help_flag();
-    command->prefix_command();
+Command add_hidden_command(const Command& app, const char* name) {
+    const Command command = app.add_command(name, "A part of drover launch.");
+    command.hide();
+    command.without_help();
+    command.take_words();
     return command;
 }
 
 }  // namespace
 
-void add_launch_command(CLI::App& app) {
+void add_launch_command(const Command& app) {
     auto flags = std::make_shared<LaunchFlags>();
-    CLI::App* command =
-        app.add_subcommand("launch",
-                           "Starts run_clm, run_llama_nxd or sft on several processes, as torchrun does: on "
-                           "this machine, on those "
-                           "of a hostfile, or on "
-                           "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "
-                           "--config_name config.json "
-                           "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
-    add_launch_flags(*command, *flags);
-    command->footer(
+    const Command command =
+        app.add_command("launch",
+                        "Starts run_clm, run_llama_nxd or sft on several processes, as torchrun does: on "
+                        "this machine, on those "
+                        "of a hostfile, or on "
+                        "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "
+                        "--config_name config.json "
+                        "--tokenizer_name tokenizer/ --train_file text.txt --do_train --output_dir out");
+    add_launch_flags(command, *flags);
+    command.set_footer(
         "After the flags: run_clm, run_llama_nxd or sft (run_clm.py and the like are the same) and its "
         "arguments; with --exec a program and its arguments. Other flags of torchrun are accepted with a "
         "line that says why they have no effect. "
         "See "
         "docs/launch.md.");
-    command->callback([command, flags] {
-        flags->words = command->remaining();
+    command.set_action([command, flags] {
+        flags->words = command.words();
         if (!flags->words.empty() && flags->words.front().starts_with("--"))
-            if (const std::string meant = nearest_flag(*command, flags->words.front()); !meant.empty())
+            if (const std::string meant = nearest_flag(command, flags->words.front()); !meant.empty())
                 throw UsageError(fmt::format("The flag {} is unknown.", flags->words.front()),
                                  fmt::format("Did you mean {}?", meant));
         // A job's exit status can be any number, whereas errors of this program have fixed ones.
         std::exit(launch(*flags));
     });
-    CLI::App* agent = add_hidden_command(app, "launch-agent");
-    agent->callback([agent] { std::exit(run_launch_agent(agent->remaining())); });
-    CLI::App* process = add_hidden_command(app, "launch-process");
+    const Command agent = add_hidden_command(app, "launch-agent");
+    agent.set_action([agent] { std::exit(run_launch_agent(agent.words())); });
+    const Command process = add_hidden_command(app, "launch-process");
     auto settings = std::make_shared<ProcessSettings>();
-    process->add_option("--preloaded", settings->preloaded);
-    process->add_option("--log_dir", settings->logs);
-    process->add_flag("--files_only", settings->files_only);
-    process->callback(
-        [process, settings] { std::exit(run_launch_process(process->remaining(), *settings)); });
+    process.add_option("--preloaded", settings->preloaded);
+    process.add_option("--log_dir", settings->logs);
+    process.add_flag("--files_only", settings->files_only);
+    process.set_action([process, settings] { std::exit(run_launch_process(process.words(), *settings)); });
 }
 
 }  // namespace drover

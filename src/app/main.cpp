@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +8,7 @@
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "app/process_start.h"
+#include "args/command.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/failure.h"
@@ -55,43 +55,41 @@ int main(int argc, char** argv) {
     drover::choose_thread_waits(argv);
     std::set_terminate(end_by_terminate);
     drover::name_shortened_files();
-    CLI::App app(
-        "Trains Llama, Mistral, Mixtral and Qwen models from the configs, data and checkpoints that Hugging Face users "
+    const drover::CommandLine line(
+        "Trains Llama, Mistral, Mixtral and Qwen models from the configs, data and checkpoints that Hugging "
+        "Face users "
         "have.",
         "drover");
-    app.set_version_flag("--version", DROVER_VERSION);
-    app.require_subcommand(1);
-    drover::add_run_clm_command(app);
-    drover::add_run_llama_nxd_command(app);
-    drover::add_sft_command(app);
-    drover::add_launch_command(app);
-    drover::add_precompile_command(app);
-    drover::add_generate_command(app);
-    drover::add_eval_command(app);
-    drover::add_bench_command(app);
-    drover::add_tokenize_command(app);
-    drover::add_convert_command(app);
+    line.expect_command(DROVER_VERSION);
+    const drover::Command& program = line.program();
+    drover::add_run_clm_command(program);
+    drover::add_run_llama_nxd_command(program);
+    drover::add_sft_command(program);
+    drover::add_launch_command(program);
+    drover::add_precompile_command(program);
+    drover::add_generate_command(program);
+    drover::add_eval_command(program);
+    drover::add_bench_command(program);
+    drover::add_tokenize_command(program);
+    drover::add_convert_command(program);
 
-    const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
-    if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {
+    if (argc > 1 && argv[1][0] != '-' && !program.find(argv[1])) {
         drover::print_log(stderr,
                           "drover: There is no command \"{}\".\nRun `drover --help` to see what is known.\n",
                           argv[1]);
         return 2;
     }
     try {
-        std::vector<std::string> words = drover::known_spellings(app, {argv + 1, argv + argc});
-        std::reverse(words.begin(), words.end());  // the order CLI11 expects
-        app.parse(words);
-    } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        if (!app.remaining(true).empty()) {                      // often the cause of other errors
-            drover::show_end(drover::not_expected(app));
+        const std::optional<std::string> problem =
+            line.run(drover::known_spellings(program, {argv + 1, argv + argc}));
+        if (!problem) return 0;
+        if (!program.all_words().empty()) {  // often the cause of other errors
+            drover::show_end(drover::not_expected(program));
             return 2;
         }
-        const auto commands = app.get_subcommands();
-        drover::print_log(stderr, "drover: {}\nRun `drover {}--help` to see what is known.\n", error.what(),
-                          commands.empty() ? "" : commands[0]->get_name() + " ");
+        const drover::Command given = program.given_command().value_or(program);
+        drover::print_log(stderr, "drover: {}\nRun `{} --help` to see what is known.\n", *problem,
+                          given.full_name());
         return 2;
     } catch (const drover::QuietEnd& end) {
         return end.exit_code();

@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
 #include "app/commands.h"
+#include "args/command.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/this_process.h"
@@ -30,7 +30,7 @@ struct PrecompileOptions {
                 "Name a program, a script that can be executed, or a command of drover.");
 }
 
-void precompile(const PrecompileOptions& options, std::vector<std::string> words, const CLI::App& app) {
+void precompile(const PrecompileOptions& options, std::vector<std::string> words, const Command& app) {
     if (!options.work_folder.empty())
         print_log(stderr, "drover: --compile_workdir has no effect: nothing is compiled into files.\n");
     if (options.part == "clean" || options.part == "clear-locks") {
@@ -51,29 +51,28 @@ void precompile(const PrecompileOptions& options, std::vector<std::string> words
         stderr,
         "drover: A rehearsal: run_llama_nxd trains 10 steps and saves nothing, run_clm checks and plans "
         "(NEURON_EXTRACT_GRAPHS_ONLY=1).\n");
-    const auto is_named = [&](const CLI::App* command) { return command->get_name() == words.front(); };
-    if (!app.get_subcommands(is_named).empty()) words.insert(words.begin(), program_path().native());
+    if (app.find(words.front())) words.insert(words.begin(), program_path().native());
     become(std::move(words));
 }
 
 }  // namespace
 
-void add_precompile_command(CLI::App& app) {
+void add_precompile_command(const Command& app) {
     auto options = std::make_shared<PrecompileOptions>();
-    CLI::App* command = app.add_subcommand(
+    const Command command = app.add_command(
         "precompile",
         "Rehearses a training command, as neuron_parallel_compile does: drover's commands inside it check "
         "files, data, mesh and memory; run_llama_nxd also trains 10 steps, without checkpoints.\n"
         "Example: drover precompile bash run_llama3_70B_tp_pp.sh");
     command
-        ->add_option(
+        .add_option(
             "--command", options->part,
             "part of the work, for scripts that name one; compile, clean and clear-locks do nothing here")
-        ->check(CLI::IsMember({"collect", "compile", "clean", "clear-locks", "collect_and_compile"}));
-    command->add_option("--compile_workdir,--compile-workdir", options->work_folder, "has no effect here");
-    command->footer("After the flags: a program or script, or a command of drover, and its arguments.");
-    command->prefix_command();
-    command->callback([command, options, &app] { precompile(*options, command->remaining(), app); });
+        .one_of({"collect", "compile", "clean", "clear-locks", "collect_and_compile"});
+    command.add_option("--compile_workdir,--compile-workdir", options->work_folder, "has no effect here");
+    command.set_footer("After the flags: a program or script, or a command of drover, and its arguments.");
+    command.take_words();
+    command.set_action([=] { precompile(*options, command.words(), app); });
 }
 
 }  // namespace drover

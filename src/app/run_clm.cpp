@@ -1,7 +1,6 @@
-#include <CLI/CLI.hpp>
-
 #include "app/commands.h"
 #include "app/training_command.h"
+#include "args/command.h"
 #include "args/help_text.h"
 #include "args/run_settings.h"
 #include "core/console.h"
@@ -32,15 +31,15 @@ void run_clm(const std::vector<std::string>& words) {
 
 }  // namespace
 
-void add_run_clm_command(CLI::App& app) {
-    CLI::App* command = app.add_subcommand("run_clm",
-                                           "Trains or fine-tunes a model from a run_clm.py command line.\n"
-                                           "Example: drover run_clm --config_name config.json "
-                                           "--tokenizer_name tokenizer/ --train_file text.txt --do_train "
-                                           "--output_dir out");
-    command->set_help_flag();
-    command->prefix_command();
-    command->callback([command] { run_clm(command->remaining()); });
+void add_run_clm_command(const Command& app) {
+    const Command command = app.add_command("run_clm",
+                                            "Trains or fine-tunes a model from a run_clm.py command line.\n"
+                                            "Example: drover run_clm --config_name config.json "
+                                            "--tokenizer_name tokenizer/ --train_file text.txt --do_train "
+                                            "--output_dir out");
+    command.without_help();
+    command.take_words();
+    command.set_action([command] { run_clm(command.words()); });
 }
 
 }  // namespace drover

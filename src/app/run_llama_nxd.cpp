@@ -1,7 +1,6 @@
-#include <CLI/CLI.hpp>
-
 #include "app/commands.h"
 #include "app/training_command.h"
+#include "args/command.h"
 #include "args/help_text.h"
 #include "args/nxd_settings.h"
 #include "args/parse_words.h"
@@ -26,16 +25,16 @@ std::optional<RunSettings> read_settings(const std::vector<std::string>& words,
 
 }  // namespace
 
-void add_run_llama_nxd_command(CLI::App& app) {
-    CLI::App* command = app.add_subcommand(
+void add_run_llama_nxd_command(const Command& app) {
+    const Command command = app.add_command(
         "run_llama_nxd",
         "Trains a Llama model with tensor and pipeline parallelism from a run_llama_nxd.py command line.\n"
         "Example: drover launch --nproc_per_node 8 run_llama_nxd --training_config 70B_config_llama3 "
         "--training_dir ~/examples_datasets/wikicorpus_llama3_tokenized_8k --lr 1.5e-5");
-    command->set_help_flag();
-    command->prefix_command();
-    command->callback([command] {
-        const std::vector<std::string> words = command->remaining();
+    command.without_help();
+    command.take_words();
+    command.set_action([command] {
+        const std::vector<std::string> words = command.words();
         run_training_command("run_llama_nxd", words,
                              [&](const LaunchEnvironment& launch) { return read_settings(words, launch); });
     });

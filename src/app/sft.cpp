@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 
 #include "app/commands.h"
 #include "app/training_command.h"
 #include "args/argument_value.h"
+#include "args/command.h"
 #include "args/help_text.h"
 #include "args/run_settings.h"
 #include "args/sft_settings.h"
@@ -78,17 +78,17 @@ std::optional<RunSettings> read_sft_settings(std::vector<std::string> words,
 
 }  // namespace
 
-void add_sft_command(CLI::App& app) {
-    CLI::App* command = app.add_subcommand(
+void add_sft_command(const Command& app) {
+    const Command command = app.add_command(
         "sft",
         "Fine-tunes a model on conversations, or prompts with completions, from a command line of TRL's "
         "sft.\n"
         "Example: drover sft --model_name_or_path Qwen/Qwen2-0.5B --dataset_name conversations.jsonl "
         "--packing --output_dir out");
-    command->set_help_flag();
-    command->prefix_command();
-    command->callback([command] {
-        const std::vector<std::string> words = command->remaining();
+    command.without_help();
+    command.take_words();
+    command.set_action([command] {
+        const std::vector<std::string> words = command.words();
         run_training_command(
             "sft", words, [&](const LaunchEnvironment& launch) { return read_sft_settings(words, launch); });
     });

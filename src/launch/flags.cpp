@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 
+#include "args/command.h"
 #include "launch/options.h"
 
 namespace drover {
@@ -51,7 +51,7 @@ std::string both_spellings(const std::string& names) {
 
 }  // namespace
 
-void add_launch_flags(CLI::App& command, LaunchFlags& flags) {
+void add_launch_flags(const Command& command, LaunchFlags& flags) {
     const auto option = [&](const char* names, std::string& value, const char* meaning) {
         command.add_option(both_spellings(names), value, meaning);
     };
@@ -68,7 +68,7 @@ void add_launch_flags(CLI::App& command, LaunchFlags& flags) {
     option("--rdzv_endpoint", flags.rdzv_endpoint,
            "ADDRESS:PORT of node 0, instead of both; nodes without a number get one");
     option("--rdzv_id", flags.rdzv_id, "name of the job, the same on every node; others are refused");
-    command.add_option_function<std::string>(
+    command.add_taken_option(
         both_spellings("--secret_file"), [&flags](const std::string& file) { flags.secret_file = file; },
         "file with the job's secret, the same on every node; node 0 creates it; else DROVER_LAUNCH_SECRET");
     option("--rdzv_conf", flags.rdzv_conf, "join_timeout=SECONDS: how long nodes wait for each other (600)");
@@ -90,13 +90,12 @@ void add_launch_flags(CLI::App& command, LaunchFlags& flags) {
             flags.explained.push_back(
                 fmt::format("{} has no effect. {}", name.substr(name.rfind("--")), reason));
         };
-        CLI::Option* added = flag.has_value
-                                 ? command.add_option_function<std::string>(
-                                       names, [explain](const std::string&) { explain(); })
-                                 : command.add_flag_function(names, [explain](std::int64_t) { explain(); });
-        added->group("");
+        const Flag added = flag.has_value
+                               ? command.add_taken_option(names, [explain](const std::string&) { explain(); })
+                               : command.add_acting_flag(names, explain);
+        added.hidden();
     }
-    command.prefix_command();
+    command.take_words();
 }
 
 }  // namespace drover

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace drover {
+
+class Command;
 
 /// The flags of `drover launch` as typed; empty: not given. Their names are torchrun's.
 struct LaunchFlags {
@@ -25,7 +23,7 @@ struct LaunchFlags {
 };
 
 /// Adds the flags to a command. They end at the first word that is not a flag: the program to start.
-void add_launch_flags(CLI::App& command, LaunchFlags& flags);
+void add_launch_flags(const Command& command, LaunchFlags& flags);
 
 /// The number of processes on a node.
 struct ProcessCount {

@@ -6,7 +6,7 @@
 #include "backend/backend_under_test.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::activations_test {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -306,4 +306,4 @@ TEST(BiasGradient, SumsManyRowsAndAccumulates) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::activations_test

@@ -6,7 +6,7 @@
 #include "backend/golden_case.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::adafactor_test {
 namespace {
 
 void expect_values(const std::vector<double>& actual, const std::vector<double>& expected, double tolerance) {
@@ -142,4 +142,4 @@ TEST(Adafactor, LargeMatricesOfEveryTypeMatchTheReference) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::adafactor_test

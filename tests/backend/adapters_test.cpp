@@ -6,7 +6,7 @@
 #include "backend/test_data.h"
 #include "core/counter_rng.h"
 
-namespace drover::test {
+namespace drover::test::adapters_test {
 namespace {
 
 constexpr std::int64_t tokens = 37, columns = 51;
@@ -214,4 +214,4 @@ TEST(FrozenNorms, NeedNoGradientOfTheirWeight) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::adapters_test

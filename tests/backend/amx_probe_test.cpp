@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "support/errors.h"
 
-namespace drover::test {
+namespace drover::test::amx_probe_test {
 namespace {
 
 bool processor_lists_amx() {
@@ -36,4 +36,4 @@ TEST(AmxProbe, ForcingWhatIsNotThereIsAnError) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::amx_probe_test

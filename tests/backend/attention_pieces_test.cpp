@@ -6,7 +6,7 @@
 #include "backend/cuda/cudnn_attention_problem.h"
 #include "backend/run_settings.h"
 
-namespace drover::test {
+namespace drover::test::attention_pieces_test {
 namespace {
 
 using cuda::cudnn::Chunk;
@@ -203,4 +203,4 @@ TEST(AttentionPieces, GivenSequencesThatDoNotFitStillGiveTheRightGradients) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::attention_pieces_test

@@ -7,7 +7,7 @@
 #include "backend/golden_case.h"
 #include "backend/run_settings.h"
 
-namespace drover::test {
+namespace drover::test::attention_test {
 namespace {
 
 // --------------------------------------------------------------------------------------------------------
@@ -293,4 +293,4 @@ TEST(Attention, InstructionSetsAgree) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::attention_test

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace drover {
+namespace drover::backend_settings_test {
 namespace {
 
 /// Sets an environment variable for the object's lifetime; a null pointer unsets it.
@@ -92,4 +92,4 @@ TEST(BackendSettings, WrongValuesAreNamed) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::backend_settings_test

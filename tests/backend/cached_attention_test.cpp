@@ -6,7 +6,7 @@
 #include "backend/backend_under_test.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::cached_attention_test {
 namespace {
 
 /// Sequences that grow together, in pieces.
@@ -157,4 +157,4 @@ TEST(CachedAttention, OperandsAreChecked) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::cached_attention_test

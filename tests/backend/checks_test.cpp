@@ -4,7 +4,7 @@
 
 // Wrong operands are our own bugs: the message names the operation and the operand, and the program aborts.
 
-namespace drover::test {
+namespace drover::test::checks_test {
 namespace {
 
 class ChecksDeathTest : public testing::Test {
@@ -77,4 +77,4 @@ TEST_F(ChecksDeathTest, AnotherDevice) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::checks_test

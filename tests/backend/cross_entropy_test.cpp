@@ -7,7 +7,7 @@
 #include "backend/backend_under_test.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::cross_entropy_test {
 namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -291,4 +291,4 @@ TEST(CrossEntropy, SharesOfAVocabularyCombineToTheWhole) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::cross_entropy_test

@@ -3,7 +3,7 @@
 #include "backend/every_operation.h"
 #include "backend/run_settings.h"
 
-namespace drover::test {
+namespace drover::test::determinism_test {
 namespace {
 
 TEST(EveryOperation, HasACase) {
@@ -68,4 +68,4 @@ TEST(CpuBackend, DescriptionNamesInstructionsAndThreads) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::determinism_test

@@ -11,7 +11,7 @@
 #include "backend/run_settings.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::gemm_test {
 namespace {
 
 /// Sums in fp32 of up to a few thousand products, relative to the norm of the result.
@@ -307,4 +307,4 @@ TEST(Gemm, OneEngineServesChangingThreadsAndShapes) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::gemm_test

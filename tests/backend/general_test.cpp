@@ -8,7 +8,7 @@
 #include "backend/test_data.h"
 #include "core/convert.h"
 
-namespace drover::test {
+namespace drover::test::general_test {
 namespace {
 
 constexpr DType precisions[] = {DType::f32, DType::bf16, DType::f16};
@@ -148,4 +148,4 @@ TEST(General, NothingToDoIsAllowed) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::general_test

@@ -8,7 +8,7 @@
 // fp32 differs only in the order of sums. bf16 may differ where two nearly equal fp32 numbers round
 // differently, and where PyTorch rounds intermediate gradients that we keep in fp32.
 
-namespace drover::test {
+namespace drover::test::golden_test {
 namespace {
 
 constexpr double f32_tolerance = 5e-7;
@@ -233,4 +233,4 @@ TEST(Golden, AdamW) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::golden_test

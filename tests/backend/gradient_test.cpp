@@ -9,7 +9,7 @@
 // Every backward against central differences of its forward, in fp32: for L = Σ dy·y, the derivative of L
 // along a random direction d must be Σ d·dL/dx. L is summed in f64 from the fp32 outputs.
 
-namespace drover::test {
+namespace drover::test::gradient_test {
 namespace {
 
 constexpr std::int64_t awkward_sizes[] = {1, 7, 17, 33, 1000};
@@ -216,4 +216,4 @@ TEST(Gradient, Embedding) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::gradient_test

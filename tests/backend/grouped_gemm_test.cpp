@@ -8,7 +8,7 @@
 #include "backend/backend_under_test.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::grouped_gemm_test {
 namespace {
 
 using Use = GroupedGemm::Use;
@@ -313,4 +313,4 @@ TEST(GroupedProduct, RepeatedRunsGiveEqualBits) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::grouped_gemm_test

@@ -3,7 +3,7 @@
 #include "backend/every_operation.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::half_precision_test {
 namespace {
 
 /// Every operation in float16 compared with the CPU's in float32, on operands that differ only by rounding.
@@ -31,4 +31,4 @@ TEST(HalfPrecision, AgreesWithSinglePrecision) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::half_precision_test

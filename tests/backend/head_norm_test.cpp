@@ -7,7 +7,7 @@
 // A head norm is an RmsNorm whose rows are heads, so it must agree with that on packed copies of its
 // operands.
 
-namespace drover::test {
+namespace drover::test::head_norm_test {
 namespace {
 
 constexpr float eps = 1e-5f;
@@ -143,4 +143,4 @@ TEST(HeadNorm, WithoutTokensTheGradientOfTheWeightIsZero) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::head_norm_test

@@ -7,7 +7,7 @@
 #include "backend/test_data.h"
 #include "core/counter_rng.h"
 
-namespace drover::test {
+namespace drover::test::jitter_test {
 namespace {
 
 constexpr std::int64_t tokens = 67, width = 130;
@@ -114,4 +114,4 @@ TEST(JitterTokensDeathTest, StridedRowsAreRefused) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::jitter_test

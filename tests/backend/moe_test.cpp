@@ -8,7 +8,7 @@
 #include "backend/backend_under_test.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::moe_test {
 namespace {
 
 constexpr double f32_tolerance = 1e-6, bf16_tolerance = 1.0 / 256;
@@ -326,4 +326,4 @@ INSTANTIATE_TEST_SUITE_P(Backend, ExpertRows,
                                                           std::int64_t{2064})));
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::moe_test

@@ -8,7 +8,7 @@
 
 // SGD, Adagrad and RMSprop against PyTorch's numbers and against their formulas in doubles.
 
-namespace drover::test {
+namespace drover::test::moment_updates_test {
 namespace {
 
 /// One of the three optimizers: how to run it, and its update of one element in doubles (g already includes
@@ -144,4 +144,4 @@ TEST(MomentUpdates, Golden) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::moment_updates_test

@@ -2,7 +2,7 @@
 
 #include "backend/backend_under_test.h"
 
-namespace drover {
+namespace drover::operation_cost_test {
 namespace {
 
 using test::Workbench;
@@ -102,4 +102,4 @@ TEST(MachinePeaks, AreMeasured) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::operation_cost_test

@@ -6,7 +6,7 @@
 #include "backend/operation_profile.h"
 #include "backend/run_settings.h"
 
-namespace drover {
+namespace drover::operation_observer_test {
 namespace {
 
 using test::Workbench;
@@ -69,4 +69,4 @@ TEST(OperationProfile, SumsUpByName) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::operation_observer_test

@@ -6,7 +6,7 @@
 #include "backend/backend_under_test.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::optimizer_kernels_test {
 namespace {
 
 TEST(SumOfSquares, EverySizeAndType) {
@@ -187,4 +187,4 @@ TEST(AdamW, TheOlderFormDecaysLastAndScalesItsEpsilon) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::optimizer_kernels_test

@@ -8,7 +8,7 @@
 #include "backend/operation_profile.h"
 #include "backend/run_settings.h"
 
-namespace drover::test {
+namespace drover::test::recorder_test {
 namespace {
 
 /// y = x · w, then y += z, through a recorder. The product's sums are long enough to be split into parts,
@@ -107,4 +107,4 @@ TEST(Recorder, CanBeTurnedOff) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::recorder_test

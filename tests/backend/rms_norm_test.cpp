@@ -6,7 +6,7 @@
 #include "backend/run_settings.h"
 #include "backend/test_data.h"
 
-namespace drover::test {
+namespace drover::test::rms_norm_test {
 namespace {
 
 constexpr float eps = 1e-5f;
@@ -305,4 +305,4 @@ TEST(RmsNorm, StridedOperands) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::rms_norm_test

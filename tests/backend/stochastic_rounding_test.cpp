@@ -9,7 +9,7 @@
 #include "backend/test_data.h"
 #include "core/counter_rng.h"
 
-namespace drover::test {
+namespace drover::test::stochastic_rounding_test {
 namespace {
 
 constexpr std::uint64_t seed = 7;
@@ -255,4 +255,4 @@ TEST(StochasticRoundingDeathTest, OnlyBf16WithoutMasterCopyInsideItsLeaf) {
 }
 
 }  // namespace
-}  // namespace drover::test
+}  // namespace drover::test::stochastic_rounding_test

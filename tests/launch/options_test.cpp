@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
+#include "args/command.h"
 #include "core/error.h"
 #include "launch/command_line.h"
 #include "launch/machine.h"
@@ -190,11 +192,13 @@ TEST(LaunchOptions, FlagsOfTorchrunWithoutEffectTakeTheirValues) {
                       "--signals_to_handle SIGTERM",
                       "--virtual_local_rank"};
     for (const std::string& flag : given) {
-        CLI::App app;
+        const CommandLine line("", "");
         LaunchFlags flags;
-        add_launch_flags(app, flags);
-        app.parse(flag + " run_clm --do_train");
-        EXPECT_EQ(app.remaining(), (Words{"run_clm", "--do_train"})) << flag;
+        add_launch_flags(line.program(), flags);
+        std::istringstream text(flag + " run_clm --do_train");
+        const Words words{std::istream_iterator<std::string>(text), {}};
+        EXPECT_EQ(line.run(words), std::nullopt) << flag;
+        EXPECT_EQ(line.program().words(), (Words{"run_clm", "--do_train"})) << flag;
         ASSERT_EQ(flags.explained.size(), 1u) << flag;
         EXPECT_NE(flags.explained[0].find(" has no effect. "), std::string::npos) << flags.explained[0];
     }

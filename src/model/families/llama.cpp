@@ -6,7 +6,7 @@
 namespace drover {
 namespace {
 
-ModelConfig defaults() {
+ModelConfig llama_defaults() {
     ModelConfig config;
     config.model_type = "llama";
     config.vocab_size = 32000;
@@ -24,12 +24,12 @@ ModelConfig defaults() {
     return config;
 }
 
-void read_options(const ConfigReader& reader, ModelConfig& config) {
+void llama_read_options(const ConfigReader& reader, ModelConfig& config) {
     config.qkv_bias = config.attention_output_bias = reader.boolean("attention_bias", false);
     config.mlp_bias = reader.boolean("mlp_bias", false);
 }
 
-Json saved_keys(const ModelConfig& config) {
+Json llama_saved_keys(const ModelConfig& config) {
     return {
         {"attention_bias", false}, {"head_dim", config.head_dim}, {"mlp_bias", false}, {"pretraining_tp", 1}};
 }
@@ -39,9 +39,9 @@ Json saved_keys(const ModelConfig& config) {
 const Family llama_family{.model_type = "llama",
                           .architecture = "LlamaForCausalLM",
                           .block_class = "LlamaDecoderLayer",
-                          .defaults = defaults,
-                          .read_options = read_options,
-                          .saved_keys = saved_keys,
+                          .defaults = llama_defaults,
+                          .read_options = llama_read_options,
+                          .saved_keys = llama_saved_keys,
                           .block_leaves = dense_block_leaves};
 
 }  // namespace drover

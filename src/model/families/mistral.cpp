@@ -6,7 +6,7 @@
 namespace drover {
 namespace {
 
-ModelConfig defaults() {
+ModelConfig mistral_defaults() {
     ModelConfig config = llama_family.defaults();
     config.model_type = "mistral";
     config.intermediate_size = 14336;
@@ -15,11 +15,11 @@ ModelConfig defaults() {
     return config;
 }
 
-void read_options(const ConfigReader& reader, ModelConfig& config) {
+void mistral_read_options(const ConfigReader& reader, ModelConfig& config) {
     config.sliding_window = read_window(reader, default_window);
 }
 
-Json saved_keys(const ModelConfig& config) {
+Json mistral_saved_keys(const ModelConfig& config) {
     return {{"head_dim", config.head_dim}, {"sliding_window", default_window}};
 }
 
@@ -28,9 +28,9 @@ Json saved_keys(const ModelConfig& config) {
 const Family mistral_family{.model_type = "mistral",
                             .architecture = "MistralForCausalLM",
                             .block_class = "MistralDecoderLayer",
-                            .defaults = defaults,
-                            .read_options = read_options,
-                            .saved_keys = saved_keys,
+                            .defaults = mistral_defaults,
+                            .read_options = mistral_read_options,
+                            .saved_keys = mistral_saved_keys,
                             .block_leaves = dense_block_leaves};
 
 }  // namespace drover

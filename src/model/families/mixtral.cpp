@@ -8,7 +8,7 @@
 namespace drover {
 namespace {
 
-ModelConfig defaults() {
+ModelConfig mixtral_defaults() {
     ModelConfig config = llama_family.defaults();
     config.model_type = "mixtral";
     config.intermediate_size = 14336;
@@ -20,7 +20,7 @@ ModelConfig defaults() {
     return config;
 }
 
-void read_options(const ConfigReader& reader, ModelConfig& config) {
+void mixtral_read_options(const ConfigReader& reader, ModelConfig& config) {
     MoeConfig& moe = config.moe;
     moe.experts = reader.integer("num_local_experts", moe.experts, 1, 1 << 12);
     moe.chosen = reader.integer("num_experts_per_tok", moe.chosen, 1, moe.experts);
@@ -32,7 +32,7 @@ void read_options(const ConfigReader& reader, ModelConfig& config) {
     config.sliding_window = read_window(reader, 0);
 }
 
-Json saved_keys(const ModelConfig&) {
+Json mixtral_saved_keys(const ModelConfig&) {
     return {{"head_dim", nullptr},           {"num_experts_per_tok", 2},      {"num_local_experts", 8},
             {"output_router_logits", false}, {"router_aux_loss_coef", 0.001}, {"router_jitter_noise", 0.0},
             {"sliding_window", nullptr}};
@@ -61,7 +61,7 @@ void add_experts(const ModelConfig& config, bool fused, int index, BlockLeaves& 
     }
 }
 
-BlockLeaves block_leaves(const ModelConfig& config, const HfCompat& compat, int index) {
+BlockLeaves mixtral_block_leaves(const ModelConfig& config, const HfCompat& compat, int index) {
     BlockLeaves leaves;
     add_attention(config, index, leaves);
     add_experts(config, compat.mixtral_experts_fused, index, leaves);
@@ -74,10 +74,10 @@ BlockLeaves block_leaves(const ModelConfig& config, const HfCompat& compat, int 
 const Family mixtral_family{.model_type = "mixtral",
                             .architecture = "MixtralForCausalLM",
                             .block_class = "MixtralDecoderLayer",
-                            .defaults = defaults,
-                            .read_options = read_options,
-                            .saved_keys = saved_keys,
-                            .block_leaves = block_leaves,
+                            .defaults = mixtral_defaults,
+                            .read_options = mixtral_read_options,
+                            .saved_keys = mixtral_saved_keys,
+                            .block_leaves = mixtral_block_leaves,
                             .old_releases_decay_norms = true};
 
 }  // namespace drover

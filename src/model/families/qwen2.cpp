@@ -6,7 +6,7 @@
 namespace drover {
 namespace {
 
-ModelConfig defaults() {
+ModelConfig qwen2_defaults() {
     ModelConfig config = llama_family.defaults();
     config.model_type = "qwen2";
     config.vocab_size = 151936;
@@ -18,7 +18,7 @@ ModelConfig defaults() {
     return config;
 }
 
-void read_options(const ConfigReader& reader, ModelConfig& config) {
+void qwen2_read_options(const ConfigReader& reader, ModelConfig& config) {
     config.qkv_bias = true;
     read_layer_windows(reader, config);
 }
@@ -28,8 +28,8 @@ void read_options(const ConfigReader& reader, ModelConfig& config) {
 const Family qwen2_family{.model_type = "qwen2",
                           .architecture = "Qwen2ForCausalLM",
                           .block_class = "Qwen2DecoderLayer",
-                          .defaults = defaults,
-                          .read_options = read_options,
+                          .defaults = qwen2_defaults,
+                          .read_options = qwen2_read_options,
                           .saved_keys = saved_layer_windows,
                           .block_leaves = dense_block_leaves,
                           .overwritten_keys = overwritten_layer_windows};

@@ -7,14 +7,15 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int adapter_threads = 256;
 
 /// Which eight elements of a matrix a thread works on; no row where there are none left.
 struct EightOfMatrix {
     std::int64_t row, column, end;
 
     __device__ EightOfMatrix(std::int64_t rows, std::int64_t width) {
-        const std::int64_t in_row = (width + 7) / 8, at = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+        const std::int64_t in_row = (width + 7) / 8,
+                           at = std::int64_t{blockIdx.x} * adapter_threads + threadIdx.x;
         row = at / in_row;
         column = (at - row * in_row) * 8;
         end = row < rows ? (column + 8 < width ? column + 8 : width) : column;
@@ -23,7 +24,7 @@ struct EightOfMatrix {
 };
 
 unsigned blocks_for(const Tensor& matrix) {
-    return static_cast<unsigned>(ceil_div(matrix.size(0) * ceil_div(matrix.size(1), 8), threads));
+    return static_cast<unsigned>(ceil_div(matrix.size(0) * ceil_div(matrix.size(1), 8), adapter_threads));
 }
 
 // -----------------------------------------------------------------------------------------------------------
@@ -83,13 +84,13 @@ __global__ void row_squares(const T* weight, std::int64_t width, std::int64_t we
     const T* const w = weight + row * weight_stride;
     const T* const own_b = b + row * b_stride;
     float sum = 0;
-    for (std::int64_t i = threadIdx.x; i < width; i += threads) {
+    for (std::int64_t i = threadIdx.x; i < width; i += adapter_threads) {
         const float value = to_float(w[i]);
         sum += value * value;
     }
-    for (std::int64_t i = threadIdx.x; i < rank; i += threads)
+    for (std::int64_t i = threadIdx.x; i < rank; i += adapter_threads)
         sum += 2 * scale * to_float(own_b[i]) * products[row * products_stride + i];
-    for (std::int64_t i = threadIdx.x; i < rank * rank; i += threads)
+    for (std::int64_t i = threadIdx.x; i < rank * rank; i += adapter_threads)
         sum += scale * scale * gram[i] * to_float(own_b[i / rank]) * to_float(own_b[i % rank]);
     sum = block_sum(sum);
     if (threadIdx.x == 0) squares[row] = sum;
@@ -98,7 +99,7 @@ __global__ void row_squares(const T* weight, std::int64_t width, std::int64_t we
 template <class T>
 __global__ void divide_by_lengths(const T* magnitudes, const float* squares, float* factors,
                                   std::int64_t count) {
-    const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+    const std::int64_t i = std::int64_t{blockIdx.x} * adapter_threads + threadIdx.x;
     if (i < count) factors[i] = to_float(magnitudes[i]) / sqrtf(squares[i]);
 }
 
@@ -133,7 +134,7 @@ template <class T, class U>
 __global__ void sum_products(const T* dy, const T* y, std::int64_t rows, std::int64_t width,
                              std::int64_t dy_stride, std::int64_t y_stride, const U* bias,
                              const T* magnitudes, float* slices) {
-    const std::int64_t column = std::int64_t{blockIdx.y} * threads + threadIdx.x;
+    const std::int64_t column = std::int64_t{blockIdx.y} * adapter_threads + threadIdx.x;
     if (column >= width) return;
     const std::int64_t begin = blockIdx.x * rows_of_slice;
     const std::int64_t end = begin + rows_of_slice < rows ? begin + rows_of_slice : rows;
@@ -167,7 +168,7 @@ void drop_elements(const Launch& launch, const DropElements& op) {
                             .leaf = op.leaf};
     with_floating(op.x.dtype(), [&]<class T>() {
         const auto kernel = eights_fit(op.x) && eights_fit(op.y) ? drop<T, true> : drop<T, false>;
-        kernel<<<blocks_for(op.x), threads, 0, launch.stream>>>(
+        kernel<<<blocks_for(op.x), adapter_threads, 0, launch.stream>>>(
             elements<const T>(op.x), elements<T>(op.y), op.x.size(0), op.x.size(1), op.x.stride(0),
             op.y.stride(0), elements<const float>(op.scalars), dropping);
     });
@@ -177,7 +178,7 @@ void drop_elements(const Launch& launch, const DropElements& op) {
 void adapted_squares(const Launch& launch, const AdaptedSquares& op) {
     if (op.weight.size(0) == 0) return;
     with_floating(op.weight.dtype(), [&]<class T>() {
-        row_squares<<<static_cast<unsigned>(op.weight.size(0)), threads, 0, launch.stream>>>(
+        row_squares<<<static_cast<unsigned>(op.weight.size(0)), adapter_threads, 0, launch.stream>>>(
             elements<const T>(op.weight), op.weight.size(1), op.weight.stride(0), elements<const T>(op.b),
             op.b.stride(0), elements<const float>(op.products), op.products.stride(0),
             elements<const float>(op.gram), op.b.size(1), op.scale, elements<float>(op.squares));
@@ -189,9 +190,10 @@ void magnitude_factors(const Launch& launch, const MagnitudeFactors& op) {
     const std::int64_t count = op.magnitudes.size(0);
     if (count == 0) return;
     with_floating(op.magnitudes.dtype(), [&]<class T>() {
-        divide_by_lengths<<<static_cast<unsigned>(ceil_div(count, threads)), threads, 0, launch.stream>>>(
-            elements<const T>(op.magnitudes), elements<const float>(op.squares), elements<float>(op.factors),
-            count);
+        divide_by_lengths<<<static_cast<unsigned>(ceil_div(count, adapter_threads)), adapter_threads, 0,
+                            launch.stream>>>(elements<const T>(op.magnitudes),
+                                             elements<const float>(op.squares), elements<float>(op.factors),
+                                             count);
     });
     check_launch("magnitude_factors");
 }
@@ -201,7 +203,7 @@ void scale_columns(const Launch& launch, const ScaleColumns& op) {
     const bool wide = eights_fit(op.x) && eights_fit(op.y);
     with_types(op.x, op.bias, [&]<class T, class U>() {
         const auto kernel = wide ? scale_by_column<T, U, true> : scale_by_column<T, U, false>;
-        kernel<<<blocks_for(op.x), threads, 0, launch.stream>>>(
+        kernel<<<blocks_for(op.x), adapter_threads, 0, launch.stream>>>(
             elements<const T>(op.x), elements<T>(op.y), op.x.size(0), op.x.size(1), op.x.stride(0),
             op.y.stride(0), elements<const float>(op.factors), elements<const U>(op.bias));
     });
@@ -215,8 +217,9 @@ void magnitude_gradient(const Launch& launch, const MagnitudeGradient& op) {
         launch.scratch.take_array<float>(static_cast<std::size_t>(std::max<std::int64_t>(slices, 1) * width));
     if (slices > 0)
         with_types(op.dy, op.bias, [&]<class T, class U>() {
-            const dim3 blocks(static_cast<unsigned>(slices), static_cast<unsigned>(ceil_div(width, threads)));
-            sum_products<T, U><<<blocks, threads, 0, launch.stream>>>(
+            const dim3 blocks(static_cast<unsigned>(slices),
+                              static_cast<unsigned>(ceil_div(width, adapter_threads)));
+            sum_products<T, U><<<blocks, adapter_threads, 0, launch.stream>>>(
                 elements<const T>(op.dy), elements<const T>(op.y), rows, width, op.dy.stride(0),
                 op.y.stride(0), elements<const U>(op.bias), elements<const T>(op.magnitudes), sums);
         });

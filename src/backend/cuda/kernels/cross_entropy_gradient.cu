@@ -4,10 +4,10 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int gradient_threads = 256;
 /// Eights that a thread has in flight at once.
-constexpr int unrolled = 4;
-constexpr std::int32_t elements_per_block = threads * unrolled * 8;
+constexpr int gradients_unrolled = 4;
+constexpr std::int32_t elements_per_block = gradient_threads * gradients_unrolled * 8;
 
 struct Rows {
     const std::int32_t* targets;
@@ -39,7 +39,7 @@ __global__ void losses_only(const Rows rows, std::int64_t count) {
 /// Elements before the row's first 16-byte boundary belong to the first piece, the last ones to the last;
 /// they are taken one by one.
 template <class T>
-__global__ void __launch_bounds__(threads, sizeof(T) == 2 ? 5 : 4)
+__global__ void __launch_bounds__(gradient_threads, sizeof(T) == 2 ? 5 : 4)
     gradient_of_pieces(T* logits, const Rows rows, std::uint32_t pieces) {
     const std::uint32_t row = blockIdx.x / pieces, piece = blockIdx.x - row * pieces;
     logits += row * rows.stride;
@@ -52,10 +52,11 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 2 ? 5 : 4)
     const std::int32_t thread = threadIdx.x;
     const std::int32_t first = before + static_cast<std::int32_t>(piece) * elements_per_block + thread * 8;
 
-    Eight<T> loaded[unrolled];
+    Eight<T> loaded[gradients_unrolled];
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i)
-        if (first + i * threads * 8 < end) loaded[i] = load_eight_streaming(logits + first + i * threads * 8);
+    for (int i = 0; i < gradients_unrolled; ++i)
+        if (first + i * gradient_threads * 8 < end)
+            loaded[i] = load_eight_streaming(logits + first + i * gradient_threads * 8);
 
     const bool ignored = rows.targets[row] == ignored_target;
     const std::int64_t of_share = rows.targets[row] - rows.first_id;
@@ -74,8 +75,8 @@ __global__ void __launch_bounds__(threads, sizeof(T) == 2 ? 5 : 4)
     };
     if (piece == 0 && thread < before) take_one(thread);
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::int32_t at = first + i * threads * 8;
+    for (int i = 0; i < gradients_unrolled; ++i) {
+        const std::int32_t at = first + i * gradient_threads * 8;
         if (at >= end) break;
         float values[8] = {};
         if (!ignored) {
@@ -114,10 +115,10 @@ void cross_entropy_gradient(const Launch& launch, const CrossEntropyGradient& op
                     .smoothing = op.smoothing,
                     .vocabulary = static_cast<float>(op.vocabulary)};
     if (!op.scale || width == 0) {
-        losses_only<<<ceil_div(count, threads), threads, 0, launch.stream>>>(rows, count);
+        losses_only<<<ceil_div(count, gradient_threads), gradient_threads, 0, launch.stream>>>(rows, count);
     } else {
         with_floating(op.logits.dtype(), [&]<class T>() {
-            gradient_of_pieces<<<count * pieces, threads, 0, launch.stream>>>(
+            gradient_of_pieces<<<count * pieces, gradient_threads, 0, launch.stream>>>(
                 elements<T>(op.logits), rows, static_cast<std::uint32_t>(pieces));
         });
     }

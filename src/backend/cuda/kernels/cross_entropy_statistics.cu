@@ -4,10 +4,10 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int statistics_threads = 256;
 /// Eights that a thread works on at once, while the same number is in flight.
 template <class T>
-inline constexpr int unrolled = sizeof(T) == 2 ? 4 : 2;
+inline constexpr int statistics_unrolled = sizeof(T) == 2 ? 4 : 2;
 constexpr std::int32_t no_index = 0x7FFFFFFF;
 
 __device__ inline float lowest() {
@@ -79,7 +79,7 @@ struct Running {
 
     /// Merges all threads' values into every thread, except the group, which stays each thread's own.
     __device__ void merge_block() {
-        __shared__ float maxima[threads / 32], sums[threads / 32];
+        __shared__ float maxima[statistics_threads / 32], sums[statistics_threads / 32];
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         merge_lanes();
         if (lane == 0) {
@@ -87,8 +87,8 @@ struct Running {
             sums[warp] = sum;
         }
         __syncthreads();
-        max = lane < threads / 32 ? maxima[lane] : lowest();
-        sum = lane < threads / 32 ? sums[lane] : 0.f;
+        max = lane < statistics_threads / 32 ? maxima[lane] : lowest();
+        sum = lane < statistics_threads / 32 ? sums[lane] : 0.f;
         merge_lanes();
     }
 
@@ -104,8 +104,9 @@ struct Results {
     std::int32_t* argmax;
 };
 
-/// A row, cut for the threads of a block: elements before the first 16-byte boundary, groups of `unrolled`
-/// eights per thread, of which the last may be incomplete, and elements after the last eight.
+/// A row, cut for the threads of a block: elements before the first 16-byte boundary, groups of
+/// `statistics_unrolled` eights per thread, of which the last may be incomplete, and elements after the last
+/// eight.
 template <class T>
 struct CutRow {
     const T* logits;
@@ -117,7 +118,8 @@ struct CutRow {
         before = misaligned == 0 ? 0 : static_cast<std::int32_t>(16 / sizeof(T)) - misaligned;
         if (before > width) before = width;
         eights = (width - before) / 8;
-        groups = (eights + threads * unrolled<T> - 1) / (threads * unrolled<T>);
+        groups = (eights + statistics_threads * statistics_unrolled<T> - 1) /
+                 (statistics_threads * statistics_unrolled<T>);
     }
 
     /// The single elements count as groups of their own.
@@ -126,11 +128,12 @@ struct CutRow {
     __device__ std::int32_t behind() const { return before + eights * 8; }
 
     __device__ std::int32_t eight(std::int32_t group, int i) const {
-        return (group * unrolled<T> + i) * threads + static_cast<std::int32_t>(threadIdx.x);
+        return (group * statistics_unrolled<T> + i) * statistics_threads +
+               static_cast<std::int32_t>(threadIdx.x);
     }
-    __device__ void load(std::int32_t group, Eight<T> (&to)[unrolled<T>]) const {
+    __device__ void load(std::int32_t group, Eight<T> (&to)[statistics_unrolled<T>]) const {
 #pragma unroll
-        for (int i = 0; i < unrolled<T>; ++i)
+        for (int i = 0; i < statistics_unrolled<T>; ++i)
             if (eight(group, i) < eights) to[i] = load_eight_streaming(logits + before + eight(group, i) * 8);
     }
 
@@ -138,7 +141,7 @@ struct CutRow {
     __device__ std::int32_t find(float value, std::int32_t group) const {
         if (group == group_before) return threadIdx.x;
         if (group == group_behind()) return behind() + threadIdx.x;
-        for (int i = 0; i < unrolled<T>; ++i)
+        for (int i = 0; i < statistics_unrolled<T>; ++i)
             for (int e = 0; e < 8 && eight(group, i) < eights; ++e) {
                 const std::int32_t at = before + eight(group, i) * 8 + e;
                 if (to_float(logits[at]) == value) return at;
@@ -150,7 +153,7 @@ struct CutRow {
 /// One block per row. Groups are taken from the last to the first, so that of equal logits the first is
 /// found.
 template <class T, bool sums_logits>
-__global__ void __launch_bounds__(threads, 4)
+__global__ void __launch_bounds__(statistics_threads, 4)
     statistics_of_rows(const T* logits, std::int64_t stride, std::int32_t width, const std::int32_t* targets,
                        std::int64_t first_id, Results results) {
     const std::int64_t row = blockIdx.x;
@@ -180,21 +183,21 @@ __global__ void __launch_bounds__(threads, 4)
                        ((values[4] + values[5]) + (values[6] + values[7]));
     };
 
-    Eight<T> arriving[unrolled<T>];
+    Eight<T> arriving[statistics_unrolled<T>];
     if (cut.groups > 0) cut.load(cut.groups - 1, arriving);
     if (cut.behind() + thread < width) take_one(cut.behind() + thread, cut.group_behind());
     for (std::int32_t group = cut.groups - 1; group >= 0; --group) {
-        Eight<T> loaded[unrolled<T>];
+        Eight<T> loaded[statistics_unrolled<T>];
 #pragma unroll
-        for (int i = 0; i < unrolled<T>; ++i) loaded[i] = arriving[i];
+        for (int i = 0; i < statistics_unrolled<T>; ++i) loaded[i] = arriving[i];
         if (group > 0) cut.load(group - 1, arriving);
-        if (cut.eight(group, unrolled<T> - 1) < cut.eights) {
+        if (cut.eight(group, statistics_unrolled<T> - 1) < cut.eights) {
             running.take(largest_of(loaded), group);
 #pragma unroll
-            for (int i = 0; i < unrolled<T>; ++i) take_eight(loaded[i]);
+            for (int i = 0; i < statistics_unrolled<T>; ++i) take_eight(loaded[i]);
         } else {
 #pragma unroll
-            for (int i = unrolled<T> - 1; i >= 0; --i) {
+            for (int i = statistics_unrolled<T> - 1; i >= 0; --i) {
                 if (cut.eight(group, i) >= cut.eights) continue;
                 const Eight<T> single[1] = {loaded[i]};
                 running.take(largest_of(single), group);
@@ -234,7 +237,7 @@ __global__ void rescale_rows(const float* local_max, const float* max, float* su
 void cross_entropy_statistics(const Launch& launch, const CrossEntropyStatistics& op) {
     const std::int64_t rows = op.logits.size(0), width = op.logits.size(1);
     if (rows == 0) return;
-    require(width < no_index - 8 * threads * unrolled<half_t>,
+    require(width < no_index - 8 * statistics_threads * statistics_unrolled<half_t>,
             "cross_entropy_statistics: a vocabulary beyond 31 bits");
     const Results results{.max = elements<float>(op.max),
                           .sum_exp = elements<float>(op.sum_exp),
@@ -243,7 +246,7 @@ void cross_entropy_statistics(const Launch& launch, const CrossEntropyStatistics
                           .argmax = elements<std::int32_t>(op.argmax)};
     with_floating(op.logits.dtype(), [&]<class T>() {
         const auto kernel = op.logit_sum ? statistics_of_rows<T, true> : statistics_of_rows<T, false>;
-        kernel<<<rows, threads, 0, launch.stream>>>(
+        kernel<<<rows, statistics_threads, 0, launch.stream>>>(
             elements<T>(op.logits), op.logits.stride(0), static_cast<std::int32_t>(width),
             elements<const std::int32_t>(op.targets), op.first_id, results);
     });

@@ -6,7 +6,7 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int elementwise_threads = 256;
 
 // --------------------------------------------------------------------------------------------------------
 // fill
@@ -53,8 +53,10 @@ void fill_with(const Launch& launch, const Tensor& x, Element value) {
     auto* data = static_cast<Element*>(x.raw());
     const std::int64_t most_blocks = std::int64_t{launch.multiprocessors} * 8;
     if (x.packed()) {
-        const std::int64_t blocks = ceil_div(x.numel(), std::int64_t{threads} * (16 / sizeof(Element)));
-        fill_packed<<<std::min(blocks, most_blocks), threads, 0, launch.stream>>>(data, x.numel(), value);
+        const std::int64_t blocks =
+            ceil_div(x.numel(), std::int64_t{elementwise_threads} * (16 / sizeof(Element)));
+        fill_packed<<<std::min(blocks, most_blocks), elementwise_threads, 0, launch.stream>>>(data, x.numel(),
+                                                                                              value);
     } else {
         StridedRows rows{};
         rows.outer_rank = x.rank() - 1;
@@ -63,8 +65,8 @@ void fill_with(const Launch& launch, const Tensor& x, Element value) {
             rows.stride[i] = x.stride(i);
         }
         const std::int64_t width = x.size(x.rank() - 1), count = x.numel() / width;
-        fill_rows<<<std::min(count, most_blocks), threads, 0, launch.stream>>>(data, rows, count, width,
-                                                                               value);
+        fill_rows<<<std::min(count, most_blocks), elementwise_threads, 0, launch.stream>>>(data, rows, count,
+                                                                                           width, value);
     }
     check_launch("fill");
 }
@@ -73,27 +75,28 @@ void fill_with(const Launch& launch, const Tensor& x, Element value) {
 // add
 
 /// Eights that a thread has in flight at once.
-constexpr int unrolled = 4;
+constexpr int elementwise_unrolled = 4;
 
 /// Rows of `width` elements, at most one of which is not whole eights. Packed tensors are one row.
 template <class From, class To, bool wide>
 __global__ void cast_rows(const From* from, To* to, std::int64_t rows, std::int64_t width,
                           std::int64_t from_stride, std::int64_t to_stride) {
     const std::int64_t in_row = (width + 7) / 8, all = rows * in_row;
-    const std::int64_t first = std::int64_t{blockIdx.x} * (threads * unrolled) + threadIdx.x;
-    Eight<From> loaded[unrolled];
-    std::int64_t row[unrolled], column[unrolled];
+    const std::int64_t first =
+        std::int64_t{blockIdx.x} * (elementwise_threads * elementwise_unrolled) + threadIdx.x;
+    Eight<From> loaded[elementwise_unrolled];
+    std::int64_t row[elementwise_unrolled], column[elementwise_unrolled];
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::int64_t at = first + i * threads;
+    for (int i = 0; i < elementwise_unrolled; ++i) {
+        const std::int64_t at = first + i * elementwise_threads;
         row[i] = rows == 1 ? 0 : at / in_row;
         column[i] = (at - row[i] * in_row) * 8;
         if (wide && at < all && column[i] + 8 <= width)
             loaded[i] = load_eight_streaming(from + row[i] * from_stride + column[i]);
     }
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        if (first + i * threads >= all) return;
+    for (int i = 0; i < elementwise_unrolled; ++i) {
+        if (first + i * elementwise_threads >= all) return;
         const From* const here = from + row[i] * from_stride;
         To* const there = to + row[i] * to_stride;
         if (wide && column[i] + 8 <= width) {
@@ -109,12 +112,13 @@ __global__ void cast_rows(const From* from, To* to, std::int64_t rows, std::int6
 
 template <class Into, class X, bool wide>
 __global__ void add_packed(Into* into, const X* x, std::int64_t count) {
-    const std::int64_t first = (std::int64_t{blockIdx.x} * (threads * unrolled) + threadIdx.x) * 8;
-    constexpr std::int64_t step = threads * 8;
-    Eight<Into> before[unrolled];
-    Eight<X> added[unrolled];
+    const std::int64_t first =
+        (std::int64_t{blockIdx.x} * (elementwise_threads * elementwise_unrolled) + threadIdx.x) * 8;
+    constexpr std::int64_t step = elementwise_threads * 8;
+    Eight<Into> before[elementwise_unrolled];
+    Eight<X> added[elementwise_unrolled];
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
+    for (int i = 0; i < elementwise_unrolled; ++i) {
         const std::int64_t at = first + i * step;
         if (wide && at + 8 <= count) {
             before[i] = load_eight(into + at);
@@ -122,7 +126,7 @@ __global__ void add_packed(Into* into, const X* x, std::int64_t count) {
         }
     }
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
+    for (int i = 0; i < elementwise_unrolled; ++i) {
         const std::int64_t at = first + i * step;
         if (wide && at + 8 <= count) {
             float a[8], b[8];
@@ -141,7 +145,8 @@ __global__ void add_packed(Into* into, const X* x, std::int64_t count) {
 
 template <class T, bool wide>
 __global__ void scale_rows(T* x, std::int64_t rows, std::int64_t width, std::int64_t stride, float factor) {
-    const std::int64_t in_row = (width + 7) / 8, at = std::int64_t{blockIdx.x} * threads + threadIdx.x;
+    const std::int64_t in_row = (width + 7) / 8,
+                       at = std::int64_t{blockIdx.x} * elementwise_threads + threadIdx.x;
     if (at >= rows * in_row) return;
     const std::int64_t row = at / in_row, column = (at - row * in_row) * 8;
     T* const here = x + row * stride;
@@ -157,9 +162,9 @@ __global__ void scale_rows(T* x, std::int64_t rows, std::int64_t width, std::int
     }
 }
 
-/// Blocks that give each thread `unrolled` of `eights`.
+/// Blocks that give each thread `elementwise_unrolled` of `eights`.
 std::int64_t blocks_for(std::int64_t eights) {
-    return ceil_div(eights, threads * unrolled);
+    return ceil_div(eights, elementwise_threads * elementwise_unrolled);
 }
 
 bool aligned(const Tensor& tensor) {
@@ -229,7 +234,7 @@ void cast(const Launch& launch, const Cast& op) {
     with_floating(op.from.dtype(), [&]<class From>() {
         with_floating(op.to.dtype(), [&]<class To>() {
             const auto kernel = wide ? cast_rows<From, To, true> : cast_rows<From, To, false>;
-            kernel<<<blocks_for(rows * ceil_div(width, 8)), threads, 0, launch.stream>>>(
+            kernel<<<blocks_for(rows * ceil_div(width, 8)), elementwise_threads, 0, launch.stream>>>(
                 elements<From>(op.from), elements<To>(op.to), rows, width, from_stride, to_stride);
         });
     });
@@ -241,8 +246,8 @@ void scale(const Launch& launch, const Scale& op) {
     const std::int64_t rows = op.x.size(0), width = op.x.size(1);
     with_floating(op.x.dtype(), [&]<class T>() {
         const auto kernel = eights_fit(op.x) ? scale_rows<T, true> : scale_rows<T, false>;
-        kernel<<<ceil_div(rows * ceil_div(width, 8), threads), threads, 0, launch.stream>>>(
-            elements<T>(op.x), rows, width, op.x.stride(0), op.factor);
+        kernel<<<ceil_div(rows * ceil_div(width, 8), elementwise_threads), elementwise_threads, 0,
+                 launch.stream>>>(elements<T>(op.x), rows, width, op.x.stride(0), op.factor);
     });
     check_launch("scale");
 }
@@ -254,8 +259,8 @@ void add(const Launch& launch, const Add& op) {
     with_floating(op.into.dtype(), [&]<class Into>() {
         with_floating(op.x.dtype(), [&]<class X>() {
             const auto kernel = wide ? add_packed<Into, X, true> : add_packed<Into, X, false>;
-            kernel<<<blocks_for(ceil_div(count, 8)), threads, 0, launch.stream>>>(elements<Into>(op.into),
-                                                                                  elements<X>(op.x), count);
+            kernel<<<blocks_for(ceil_div(count, 8)), elementwise_threads, 0, launch.stream>>>(
+                elements<Into>(op.into), elements<X>(op.x), count);
         });
     });
     check_launch("add");

@@ -19,7 +19,7 @@ int threads_for(std::int64_t width) {
 
 constexpr int tokens_per_piece = 32;
 /// Rows that a thread has in flight at once.
-constexpr int unrolled = 8;
+constexpr int tokens_unrolled = 8;
 
 /// Shared by the kernels that sum.
 template <class Y, class W>
@@ -82,14 +82,14 @@ __global__ void sum_pieces(SortedSums<Y, W> s) {
     const std::int64_t column = (std::int64_t{blockIdx.y} * blockDim.x + threadIdx.x) * columns;
     if (column >= s.width) return;
     float sums[8] = {};
-    for (int first = 0; first < count; first += unrolled) {
-        Eight<Y> loaded[unrolled];
+    for (int first = 0; first < count; first += tokens_unrolled) {
+        Eight<Y> loaded[tokens_unrolled];
 #pragma unroll
-        for (int i = 0; i < unrolled; ++i)
+        for (int i = 0; i < tokens_unrolled; ++i)
             if (first + i < count && keys[first + i + 1] < s.vocabulary)
                 load_columns<columns>(s.dy + order[first + i] * s.dy_stride + column, loaded[i]);
 #pragma unroll
-        for (int i = 0; i < unrolled; ++i) {
+        for (int i = 0; i < tokens_unrolled; ++i) {
             const std::uint32_t key = first + i < count ? keys[first + i + 1] : none;
             if (key >= s.vocabulary) break;
             float values[8];

@@ -4,14 +4,14 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int expert_threads = 256;
 
 /// Calls body(column) for the block's columns; a column is a whole pack when wide.
 template <class T, bool wide, class Body>
 __device__ void for_each_column(int width, const Body& body) {
     constexpr int step = wide ? pack_size<T> : 1;
 #pragma unroll 4
-    for (int column = threadIdx.x * step; column < width; column += threads * step) body(column);
+    for (int column = threadIdx.x * step; column < width; column += expert_threads * step) body(column);
 }
 
 /// One element, or as many as a pack holds.
@@ -44,7 +44,7 @@ struct Piece {
 };
 
 template <class T, bool wide>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(expert_threads)
     copy_to_rows(const T* x, std::int64_t x_stride, const std::int32_t* slot_of_row, T* rows,
                  std::int64_t rows_stride, int slots, int width) {
     const std::int64_t row = blockIdx.x;
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 template <class T, bool wide>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(expert_threads)
     sum_to_tokens(const T* rows, std::int64_t rows_stride, const std::int32_t* row_of_slot,
                   const float* weights, T* y, std::int64_t y_stride, int slots, int width) {
     using P = Piece<T, wide>;
@@ -91,7 +91,7 @@ __device__ void scale_row(T* row, int width, float weight) {
 }
 
 template <class T, bool wide>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(expert_threads)
     apply_weights(const T* activated, std::int64_t activated_stride, T* dactivated,
                   std::int64_t dactivated_stride, T* dy, std::int64_t dy_stride,
                   const std::int32_t* slot_of_row, const float* weights, float* dweights, int width,
@@ -138,7 +138,7 @@ void tokens_to_rows(const Launch& launch, const TokensToRows& op) {
     if (op.rows.numel() == 0) return;
     with_floating(op.x.dtype(), [&]<class T>() {
         with_width(fits<T>(op.x) && fits<T>(op.rows), [&]<bool wide>() {
-            copy_to_rows<T, wide><<<static_cast<unsigned>(rows), threads, 0, launch.stream>>>(
+            copy_to_rows<T, wide><<<static_cast<unsigned>(rows), expert_threads, 0, launch.stream>>>(
                 elements<const T>(op.x), op.x.stride(0), elements<std::int32_t>(op.slot_of_row),
                 elements<T>(op.rows), op.rows.stride(0), static_cast<int>(rows / op.x.size(0)),
                 static_cast<int>(op.x.size(1)));
@@ -152,7 +152,7 @@ void rows_to_tokens(const Launch& launch, const RowsToTokens& op) {
     if (op.y.numel() == 0) return;
     with_floating(op.y.dtype(), [&]<class T>() {
         with_width(fits<T>(op.rows) && fits<T>(op.y), [&]<bool wide>() {
-            sum_to_tokens<T, wide><<<static_cast<unsigned>(tokens), threads, 0, launch.stream>>>(
+            sum_to_tokens<T, wide><<<static_cast<unsigned>(tokens), expert_threads, 0, launch.stream>>>(
                 elements<const T>(op.rows), op.rows.stride(0), elements<std::int32_t>(op.row_of_slot),
                 elements<float>(op.weights), elements<T>(op.y), op.y.stride(0),
                 static_cast<int>(op.rows.size(0) / tokens), static_cast<int>(op.y.size(1)));
@@ -166,7 +166,7 @@ void weight_rows(const Launch& launch, const WeightRows& op) {
     if (rows == 0) return;
     with_floating(op.activated.dtype(), [&]<class T>() {
         with_width(fits<T>(op.activated) && fits<T>(op.dactivated) && fits<T>(op.dy), [&]<bool wide>() {
-            apply_weights<T, wide><<<static_cast<unsigned>(rows), threads, 0, launch.stream>>>(
+            apply_weights<T, wide><<<static_cast<unsigned>(rows), expert_threads, 0, launch.stream>>>(
                 elements<const T>(op.activated), op.activated.stride(0), elements<T>(op.dactivated),
                 op.dactivated.stride(0), elements<T>(op.dy), op.dy.stride(0),
                 elements<std::int32_t>(op.slot_of_row), elements<float>(op.weights),

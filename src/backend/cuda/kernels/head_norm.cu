@@ -9,7 +9,7 @@ namespace {
 
 /// Threads of a block. A team of them, a power of two that is part of one warp, has one head: lane l has its
 /// elements 8l … 8l + 7, or, where heads are not aligned and the team is a warp, l, l + 32, …
-constexpr int threads = 256;
+constexpr int head_threads = 256;
 /// Blocks of the gradient on each multiprocessor, which leave 80 registers to a thread.
 constexpr int blocks_at_once = 3;
 /// Blocks that share the heads: as many as an H200 runs at once. A constant, because the order in which
@@ -31,12 +31,12 @@ struct HeadRows {
 };
 
 /// The heads of all tokens, numbered token by token in 32 bits, and how teams share them.
-struct Heads {
+struct NormedHeads {
     std::uint32_t count, of_token;
     int size, lanes;
     float eps;
 
-    Heads(const Tensor& x, bool wide, float eps)
+    NormedHeads(const Tensor& x, bool wide, float eps)
         : count(static_cast<std::uint32_t>(x.size(0) * x.size(1))),
           of_token(static_cast<std::uint32_t>(x.size(1))),
           size(static_cast<int>(x.size(2))),
@@ -48,7 +48,7 @@ struct Heads {
     }
 
     /// Blocks whose teams have `each` heads.
-    std::int64_t blocks(int each) const { return ceil_div(count, threads / lanes * each); }
+    std::int64_t blocks(int each) const { return ceil_div(count, head_threads / lanes * each); }
 
     template <class T>
     __device__ T* row(const HeadRows<T>& rows, std::uint32_t head) const {
@@ -96,10 +96,11 @@ struct Heads {
 };
 
 template <class T, class W, bool wide>
-__global__ void __launch_bounds__(threads)
-    normalise_heads(const Heads heads, const HeadRows<const T> x, const W* weight, const HeadRows<T> y) {
+__global__ void __launch_bounds__(head_threads)
+    normalise_heads(const NormedHeads heads, const HeadRows<const T> x, const W* weight,
+                    const HeadRows<T> y) {
     constexpr int held = heads_of_team<T>;
-    const int lane = threadIdx.x % heads.lanes, teams = threads / heads.lanes;
+    const int lane = threadIdx.x % heads.lanes, teams = head_threads / heads.lanes;
     const std::uint32_t first = block_from_the_end() * (teams * held) + threadIdx.x / heads.lanes;
     wait_for_earlier_kernels();
     Eight<T> loaded[held] = {};
@@ -125,12 +126,12 @@ __global__ void __launch_bounds__(threads)
 /// A thread keeps its elements' part of dweight over all of its heads. At the end the teams' parts are added
 /// in shared memory, and each block leaves its own: slices is [blocks][size].
 template <class T, class W, bool wide>
-__global__ void __launch_bounds__(threads, blocks_at_once)
-    gradient_of_heads(const Heads heads, const HeadRows<const T> dy, const HeadRows<const T> x,
+__global__ void __launch_bounds__(head_threads, blocks_at_once)
+    gradient_of_heads(const NormedHeads heads, const HeadRows<const T> dy, const HeadRows<const T> x,
                       const W* weight, const HeadRows<T> dx, float* slices) {
     constexpr int held = gradients_of_team;
-    __shared__ float of_team[threads * 8];
-    const int lane = threadIdx.x % heads.lanes, teams = threads / heads.lanes;
+    __shared__ float of_team[head_threads * 8];
+    const int lane = threadIdx.x % heads.lanes, teams = head_threads / heads.lanes;
     const int team = threadIdx.x / heads.lanes, of_block = teams * held;
     wait_for_earlier_kernels();
     const Eight<W> factors = heads.load<wide>(weight, lane);
@@ -174,7 +175,7 @@ __global__ void __launch_bounds__(threads, blocks_at_once)
         if (heads.place<wide>(lane, e) < heads.size)
             of_team[team * heads.size + heads.place<wide>(lane, e)] = dweight[e];
     __syncthreads();
-    for (int at = threadIdx.x; at < heads.size; at += threads) {
+    for (int at = threadIdx.x; at < heads.size; at += head_threads) {
         float sum = 0;
         for (int i = 0; i < teams; ++i) sum += of_team[i * heads.size + at];
         slices[std::int64_t{blockIdx.x} * heads.size + at] = sum;
@@ -200,27 +201,28 @@ bool heads_fit(const Tensor& heads) {
 void head_norm(const Launch& launch, const HeadNorm& op) {
     if (op.x.numel() == 0) return;
     const bool wide = heads_fit(op.x) && heads_fit(op.y) && eights_fit(op.weight, op.weight.size(0), 0);
-    const Heads heads(op.x, wide, op.eps);
+    const NormedHeads heads(op.x, wide, op.eps);
     with_head_types(op.x, op.weight, [&]<class T, class W>() {
         launch_early("head_norm", wide ? normalise_heads<T, W, true> : normalise_heads<T, W, false>,
-                     static_cast<unsigned>(heads.blocks(heads_of_team<T>)), threads, 0, launch.stream, heads,
-                     HeadRows<const T>(op.x), elements<const W>(op.weight), HeadRows<T>(op.y));
+                     static_cast<unsigned>(heads.blocks(heads_of_team<T>)), head_threads, 0, launch.stream,
+                     heads, HeadRows<const T>(op.x), elements<const W>(op.weight), HeadRows<T>(op.y));
     });
 }
 
 void head_norm_backward(const Launch& launch, const HeadNormBackward& op) {
     const bool wide = heads_fit(op.dy) && heads_fit(op.x) && heads_fit(op.dx) &&
                       eights_fit(op.weight, op.weight.size(0), 0);
-    const Heads heads(op.dy, wide, op.eps);
+    const NormedHeads heads(op.dy, wide, op.eps);
     auto* slices = launch.scratch.take_array<float>(static_cast<std::size_t>(most_blocks * heads.size));
     std::int64_t blocks = 0;
     if (heads.count > 0)
         with_head_types(op.dy, op.weight, [&]<class T, class W>() {
             blocks = std::min(most_blocks, heads.blocks(gradients_of_team));
-            launch_early(
-                "head_norm_backward", wide ? gradient_of_heads<T, W, true> : gradient_of_heads<T, W, false>,
-                static_cast<unsigned>(blocks), threads, 0, launch.stream, heads, HeadRows<const T>(op.dy),
-                HeadRows<const T>(op.x), elements<const W>(op.weight), HeadRows<T>(op.dx), slices);
+            launch_early("head_norm_backward",
+                         wide ? gradient_of_heads<T, W, true> : gradient_of_heads<T, W, false>,
+                         static_cast<unsigned>(blocks), head_threads, 0, launch.stream, heads,
+                         HeadRows<const T>(op.dy), HeadRows<const T>(op.x), elements<const W>(op.weight),
+                         HeadRows<T>(op.dx), slices);
         });
     if (op.dweight) sum_slices_of_columns(launch, slices, blocks, op.dweight, op.accumulate);
 }

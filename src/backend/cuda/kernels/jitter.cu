@@ -4,7 +4,7 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int jitter_threads = 256;
 
 /// How noise acts on an element: it is lowest + per_unit · (the word's lower 24 bits).
 struct Noise {
@@ -20,7 +20,7 @@ struct Noise {
 template <class T>
 __global__ void jitter_elements(T* x, std::int64_t count, bool wide, LeafNoise place, std::uint64_t seed,
                                 const float* scalars, Noise noise) {
-    const std::int64_t at = (std::int64_t{blockIdx.x} * threads + threadIdx.x) * 8;
+    const std::int64_t at = (std::int64_t{blockIdx.x} * jitter_threads + threadIdx.x) * 8;
     const LeafWords words(place, seed, scalars[StepScalar::step]);
     if (wide && at + 8 <= count) {
         const Eight<T> loaded = load_eight(x + at);
@@ -49,7 +49,7 @@ void jitter_tokens(const Launch& launch, const JitterTokens& op) {
                       .added = op.added};
     const bool wide = reinterpret_cast<std::uintptr_t>(op.x.raw()) % 16 == 0;
     with_floating(op.x.dtype(), [&]<class T>() {
-        jitter_elements<<<ceil_div(count, threads * 8), threads, 0, launch.stream>>>(
+        jitter_elements<<<ceil_div(count, jitter_threads * 8), jitter_threads, 0, launch.stream>>>(
             elements<T>(op.x), count, wide, LeafNoise(place, op.x), op.seed,
             elements<const float>(op.scalars), noise);
     });

@@ -4,11 +4,11 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int key_sum_threads = 256;
 
 /// The key of a warp.
 __device__ std::int64_t own_key() {
-    return (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;
+    return (static_cast<std::int64_t>(blockIdx.x) * key_sum_threads + threadIdx.x) / 32;
 }
 
 /// Calls body(d) for a lane's eights of a head.
@@ -60,8 +60,8 @@ __global__ void store_rows(KeyGradientSums sums, T* dk, std::int64_t dk_stride, 
     });
 }
 
-unsigned blocks_for(std::int64_t keys) {
-    return static_cast<unsigned>(ceil_div(keys, threads / 32));
+unsigned key_sum_blocks(std::int64_t keys) {
+    return static_cast<unsigned>(ceil_div(keys, key_sum_threads / 32));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ unsigned blocks_for(std::int64_t keys) {
 void add_piece(const Launch& launch, const KeyGradientSums& sums, const KeyGradientPiece& piece) {
     if (piece.keys == 0) return;
     with_floating(piece.dtype, [&]<class T>() {
-        add_rows<T><<<blocks_for(piece.keys), threads, 0, launch.stream>>>(sums, piece);
+        add_rows<T><<<key_sum_blocks(piece.keys), key_sum_threads, 0, launch.stream>>>(sums, piece);
     });
     check_launch("attention's gradient of keys");
 }
@@ -78,7 +78,7 @@ void store_sums(const Launch& launch, const KeyGradientSums& sums, const Tensor&
                 std::int64_t first_token, std::int64_t head) {
     if (sums.length == 0) return;
     with_floating(dk.dtype(), [&]<class T>() {
-        store_rows<T><<<blocks_for(sums.length), threads, 0, launch.stream>>>(
+        store_rows<T><<<key_sum_blocks(sums.length), key_sum_threads, 0, launch.stream>>>(
             sums, elements<T>(dk) + first_token * dk.stride(0) + head * dk.stride(1), dk.stride(0),
             elements<T>(dv) + first_token * dv.stride(0) + head * dv.stride(1), dv.stride(0));
     });

@@ -5,7 +5,7 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 128;
+constexpr int rope_threads = 128;
 /// Heads that one thread rotates by the same angles.
 constexpr int heads_per_thread = 4;
 
@@ -56,11 +56,11 @@ __device__ void rotate_eights(T* low, std::int64_t pairs, std::int64_t head_stri
 
 /// A thread has a token, some heads, and eight pairs of each (one pair where heads are not aligned).
 template <class T, bool wide>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(rope_threads)
     rotate_tokens(T* x, const Angles angles, const std::int32_t* positions, std::uint32_t items,
                   std::uint32_t groups_of_pairs, std::uint32_t groups_of_heads, int heads, std::int64_t pairs,
                   std::int64_t token_stride, std::int64_t head_stride, float direction) {
-    const std::uint32_t item = block_from_the_end() * threads + threadIdx.x;
+    const std::uint32_t item = block_from_the_end() * rope_threads + threadIdx.x;
     wait_for_earlier_kernels();
     if (item >= items) return;
     const std::uint32_t above = item / groups_of_pairs, token = above / groups_of_heads;
@@ -93,12 +93,12 @@ void rope(const Launch& launch, const Rope& op) {
     const std::int64_t groups_of_pairs = wide ? pairs / 8 : pairs,
                        groups_of_heads = ceil_div(heads, heads_per_thread);
     const std::int64_t items = tokens * groups_of_heads * groups_of_pairs;
-    require(items < (std::int64_t{1} << 32) - threads, "rope: more elements than the kernel counts");
+    require(items < (std::int64_t{1} << 32) - rope_threads, "rope: more elements than the kernel counts");
     const Angles angles{elements<const float>(op.cosine), elements<const float>(op.sine), op.cosine.stride(0),
                         op.sine.stride(0)};
     with_floating(op.x.dtype(), [&]<class T>() {
         launch_early("rope", wide ? rotate_tokens<T, true> : rotate_tokens<T, false>,
-                     static_cast<unsigned>(ceil_div(items, threads)), threads, 0, launch.stream,
+                     static_cast<unsigned>(ceil_div(items, rope_threads)), rope_threads, 0, launch.stream,
                      elements<T>(op.x), angles, elements<const std::int32_t>(op.positions), items,
                      groups_of_pairs, groups_of_heads, heads, pairs, op.x.stride(0), op.x.stride(1),
                      op.inverse ? -1.f : 1.f);

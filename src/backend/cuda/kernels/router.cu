@@ -4,9 +4,9 @@ namespace drover::cuda {
 namespace {
 
 /// One warp per token; lane l has the experts l, l + 32, …
-constexpr int threads = 256;
+constexpr int router_threads = 256;
 /// Tokens whose sums for the balance loss one block makes.
-constexpr int chunk = 128;
+constexpr int router_chunk = 128;
 constexpr unsigned all_lanes = 0xFFFFFFFFu;
 
 struct Choice {
@@ -43,7 +43,7 @@ __device__ Choice next_choice(const float* probabilities, int experts, Choice pr
 /// choice_of[N,chosen], optional: the token's choices in order.
 __global__ void route(const float* logits, float* probabilities, std::int32_t* expert_of, float* weights,
                       std::int32_t* choice_of, std::int64_t tokens, int experts, int slots, int chosen) {
-    const std::int64_t n = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;
+    const std::int64_t n = (static_cast<std::int64_t>(blockIdx.x) * router_threads + threadIdx.x) / 32;
     if (n >= tokens) return;
     const int lane = threadIdx.x % 32;
     logits += n * experts;
@@ -86,10 +86,10 @@ __global__ void route(const float* logits, float* probabilities, std::int32_t* e
 __global__ void sums_of_chunk(const float* probabilities, const std::int32_t* choice_of,
                               const std::int32_t* counts, double* sums, std::int64_t tokens, int experts,
                               int chosen) {
-    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * chunk;
-    const std::int64_t end = min(first + chunk, static_cast<std::int64_t>(tokens));
+    const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * router_chunk;
+    const std::int64_t end = min(first + router_chunk, static_cast<std::int64_t>(tokens));
     const int width = (1 + chosen) * experts;
-    for (int i = threadIdx.x; i < width; i += threads) {
+    for (int i = threadIdx.x; i < width; i += router_threads) {
         const int j = i / experts - 1, e = i % experts;
         double sum = 0;
         for (std::int64_t n = first; n < end; ++n) {
@@ -105,7 +105,7 @@ __global__ void sums_of_chunk(const float* probabilities, const std::int32_t* ch
 
 __global__ void add_sums(const double* sums, int chunks, double* probability_sums, double* choices,
                          int experts, int width) {
-    const int i = blockIdx.x * threads + threadIdx.x;
+    const int i = blockIdx.x * router_threads + threadIdx.x;
     if (i >= width) return;
     double sum = 0;
     for (int b = 0; b < chunks; ++b) sum += sums[static_cast<std::int64_t>(b) * width + i];
@@ -120,7 +120,7 @@ __global__ void route_backward(const float* probabilities, const std::int32_t* e
                                const float* weights, const float* dweights, const std::int32_t* counts,
                                const float* balance, T* dlogits, std::int64_t dlogits_stride,
                                std::int64_t tokens, int experts, int slots) {
-    const std::int64_t n = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;
+    const std::int64_t n = (static_cast<std::int64_t>(blockIdx.x) * router_threads + threadIdx.x) / 32;
     if (n >= tokens) return;
     const int lane = threadIdx.x % 32;
     probabilities += n * experts;
@@ -154,11 +154,12 @@ __global__ void route_backward(const float* probabilities, const std::int32_t* e
 __global__ void loss_of_balance(const double* choices, const double* probability_sums, double* loss,
                                 float* balance, int slots, int experts, double coefficient, double scale) {
     double tokens = 0;
-    for (int e = threadIdx.x; e < experts; e += threads) tokens += choices[e];  // all have a first choice
+    for (int e = threadIdx.x; e < experts; e += router_threads)
+        tokens += choices[e];  // all have a first choice
     tokens = block_sum(tokens);
     tokens = tokens > 0 ? tokens : 1;
     double sum = 0;
-    for (int e = threadIdx.x; e < experts; e += threads) {
+    for (int e = threadIdx.x; e < experts; e += router_threads) {
         double fraction = 0;
         for (int j = 0; j < slots; ++j) fraction += choices[j * experts + e] / tokens;
         const double factor = coefficient * experts * fraction / tokens;
@@ -170,7 +171,7 @@ __global__ void loss_of_balance(const double* choices, const double* probability
 }
 
 unsigned blocks_for_warps(std::int64_t warps) {
-    return static_cast<unsigned>(ceil_div(warps, threads / 32));
+    return static_cast<unsigned>(ceil_div(warps, router_threads / 32));
 }
 
 }  // namespace
@@ -180,7 +181,7 @@ void router(const Launch& launch, const Router& op) {
     const int experts = static_cast<int>(op.logits.size(1)), slots = static_cast<int>(op.experts.size(1));
     const int chosen = static_cast<int>(op.chosen), width = (1 + chosen) * experts;
     if (tokens == 0) return;
-    const auto chunks = static_cast<int>(ceil_div(tokens, chunk));
+    const auto chunks = static_cast<int>(ceil_div(tokens, router_chunk));
     double* sums = nullptr;
     std::int32_t* choice_of = nullptr;
     if (op.choices) {
@@ -189,16 +190,16 @@ void router(const Launch& launch, const Router& op) {
             sum_count * sizeof(double) + static_cast<std::size_t>(tokens) * chosen * sizeof(std::int32_t)));
         choice_of = reinterpret_cast<std::int32_t*>(sums + sum_count);
     }
-    route<<<blocks_for_warps(tokens), threads, 0, launch.stream>>>(
+    route<<<blocks_for_warps(tokens), router_threads, 0, launch.stream>>>(
         elements<float>(op.logits), elements<float>(op.probabilities), elements<std::int32_t>(op.experts),
         elements<float>(op.weights), choice_of, tokens, experts, slots, chosen);
     if (op.choices) {
-        sums_of_chunk<<<static_cast<unsigned>(chunks), threads, 0, launch.stream>>>(
+        sums_of_chunk<<<static_cast<unsigned>(chunks), router_threads, 0, launch.stream>>>(
             elements<float>(op.probabilities), choice_of, elements<std::int32_t>(op.counts), sums, tokens,
             experts, chosen);
-        add_sums<<<static_cast<unsigned>(ceil_div(width, threads)), threads, 0, launch.stream>>>(
-            sums, chunks, elements<double>(op.probability_sums), elements<double>(op.choices), experts,
-            width);
+        add_sums<<<static_cast<unsigned>(ceil_div(width, router_threads)), router_threads, 0,
+                   launch.stream>>>(sums, chunks, elements<double>(op.probability_sums),
+                                    elements<double>(op.choices), experts, width);
     }
     check_launch("router");
 }
@@ -207,7 +208,7 @@ void router_backward(const Launch& launch, const RouterBackward& op) {
     const std::int64_t tokens = op.probabilities.size(0);
     if (tokens == 0) return;
     with_floating(op.dlogits.dtype(), [&]<class T>() {
-        route_backward<T><<<blocks_for_warps(tokens), threads, 0, launch.stream>>>(
+        route_backward<T><<<blocks_for_warps(tokens), router_threads, 0, launch.stream>>>(
             elements<float>(op.probabilities), elements<std::int32_t>(op.experts),
             elements<float>(op.weights), elements<float>(op.dweights), elements<std::int32_t>(op.counts),
             elements<float>(op.balance), elements<T>(op.dlogits), op.dlogits.stride(0), tokens,
@@ -217,7 +218,7 @@ void router_backward(const Launch& launch, const RouterBackward& op) {
 }
 
 void balance_loss(const Launch& launch, const BalanceLoss& op) {
-    loss_of_balance<<<1, threads, 0, launch.stream>>>(
+    loss_of_balance<<<1, router_threads, 0, launch.stream>>>(
         elements<double>(op.choices), elements<double>(op.probability_sums), elements<double>(op.loss),
         elements<float>(op.balance), static_cast<int>(op.choices.size(0)),
         static_cast<int>(op.choices.size(1)), op.coefficient, op.scale);

@@ -4,31 +4,31 @@
 namespace drover::cuda {
 namespace {
 
-constexpr int threads = 256;
+constexpr int map_threads = 256;
 
 __global__ void whole_rows(SequenceOfToken* map, std::int32_t tokens, std::int32_t row_length) {
-    const std::int32_t token = blockIdx.x * threads + threadIdx.x;
+    const std::int32_t token = blockIdx.x * map_threads + threadIdx.x;
     if (token >= tokens) return;
     const std::int32_t row = token / row_length;
     map[token] = {row, row * row_length, (row + 1) * row_length};
 }
 
 __global__ void no_sequences(SequenceOfToken* map, std::int32_t tokens) {
-    const std::int32_t token = blockIdx.x * threads + threadIdx.x;
+    const std::int32_t token = blockIdx.x * map_threads + threadIdx.x;
     if (token < tokens) map[token] = {-1, 0, 0};
 }
 
 /// One block per sequence.
 __global__ void given_sequences(SequenceOfToken* map, const std::int32_t* begin, const std::int32_t* length) {
     const std::int32_t index = blockIdx.x, first = begin[index], end = first + length[index];
-    for (std::int32_t token = first + threadIdx.x; token < end; token += threads)
+    for (std::int32_t token = first + threadIdx.x; token < end; token += map_threads)
         map[token] = {index, first, end};
 }
 
 /// One warp per token, 16 bytes at a time.
 __global__ void zero_gap_rows(uint4* x, std::int64_t token_stride, std::int64_t head_stride, int heads,
                               int head_size, const SequenceOfToken* map, std::int64_t tokens) {
-    const std::int64_t token = (static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x) / 32;
+    const std::int64_t token = (static_cast<std::int64_t>(blockIdx.x) * map_threads + threadIdx.x) / 32;
     if (token >= tokens || map[token].index >= 0) return;
     for (int i = threadIdx.x % 32; i < heads * head_size; i += 32)
         x[token * token_stride + i / head_size * head_stride + i % head_size] = uint4{};
@@ -36,7 +36,7 @@ __global__ void zero_gap_rows(uint4* x, std::int64_t token_stride, std::int64_t 
 
 __global__ void ragged_tables(const std::int32_t* begin, const std::int32_t* length, std::int64_t sequences,
                               std::int64_t tokens, RaggedTables tables) {
-    const std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
+    const std::int64_t s = static_cast<std::int64_t>(blockIdx.x) * map_threads + threadIdx.x;
     if (s > tables.batch) return;
     const std::int64_t first = s < sequences ? begin[s] : tokens;
     if (s < tables.batch) tables.length[s] = s < sequences ? length[s] : 0;
@@ -47,7 +47,7 @@ __global__ void ragged_tables(const std::int32_t* begin, const std::int32_t* len
 template <bool to_lse>
 __global__ void move_statistics(StatisticsPart part, const SequenceOfToken* map, float* lse,
                                 std::int64_t heads, std::int64_t row_length, std::int64_t tokens) {
-    const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x,
+    const std::int64_t token = static_cast<std::int64_t>(blockIdx.x) * map_threads + threadIdx.x,
                        head = blockIdx.y;
     if (token >= tokens) return;
     const SequenceOfToken sequence = map[token];
@@ -67,9 +67,10 @@ void launch_statistics(const Launch& launch, const StatisticsPart& part, const S
                        const Tensor& lse) {
     const std::int64_t row_length = lse.size(2), tokens = lse.size(0) * row_length;
     if (tokens == 0 || part.head_count == 0) return;
-    const dim3 grid(static_cast<unsigned>(ceil_div(tokens, threads)), static_cast<unsigned>(part.head_count));
-    move_statistics<to_lse><<<grid, threads, 0, launch.stream>>>(part, map, elements<float>(lse), lse.size(1),
-                                                                 row_length, tokens);
+    const dim3 grid(static_cast<unsigned>(ceil_div(tokens, map_threads)),
+                    static_cast<unsigned>(part.head_count));
+    move_statistics<to_lse><<<grid, map_threads, 0, launch.stream>>>(part, map, elements<float>(lse),
+                                                                     lse.size(1), row_length, tokens);
     check_launch("attention's statistics");
 }
 
@@ -78,16 +79,16 @@ void launch_statistics(const Launch& launch, const StatisticsPart& part, const S
 void map_tokens(const Launch& launch, const Sequences& sequences, SequenceOfToken* map) {
     const auto tokens = static_cast<std::int32_t>(sequences.tokens());
     if (tokens == 0) return;
-    const auto blocks = static_cast<unsigned>(ceil_div(tokens, threads));
+    const auto blocks = static_cast<unsigned>(ceil_div(tokens, map_threads));
     if (!sequences.begin) {
-        whole_rows<<<blocks, threads, 0, launch.stream>>>(map, tokens,
-                                                          static_cast<std::int32_t>(sequences.row_length));
+        whole_rows<<<blocks, map_threads, 0, launch.stream>>>(
+            map, tokens, static_cast<std::int32_t>(sequences.row_length));
     } else {
-        no_sequences<<<blocks, threads, 0, launch.stream>>>(map, tokens);
+        no_sequences<<<blocks, map_threads, 0, launch.stream>>>(map, tokens);
         if (sequences.begin.size(0) > 0)
-            given_sequences<<<static_cast<unsigned>(sequences.begin.size(0)), threads, 0, launch.stream>>>(
-                map, elements<const std::int32_t>(sequences.begin),
-                elements<const std::int32_t>(sequences.length));
+            given_sequences<<<static_cast<unsigned>(sequences.begin.size(0)), map_threads, 0,
+                              launch.stream>>>(map, elements<const std::int32_t>(sequences.begin),
+                                               elements<const std::int32_t>(sequences.length));
     }
     check_launch("the map of sequences");
 }
@@ -99,16 +100,18 @@ void zero_gaps(const Launch& launch, const Tensor& x, const SequenceOfToken* map
         require(count % elements_of_word == 0, "gaps are zeroed in rows that are not aligned");
         return count / elements_of_word;
     };
-    zero_gap_rows<<<static_cast<unsigned>(ceil_div(x.size(0), threads / 32)), threads, 0, launch.stream>>>(
-        elements<uint4>(x), in_words(x.stride(0)), in_words(x.stride(1)), static_cast<int>(x.size(1)),
-        static_cast<int>(in_words(x.size(2))), map, x.size(0));
+    zero_gap_rows<<<static_cast<unsigned>(ceil_div(x.size(0), map_threads / 32)), map_threads, 0,
+                    launch.stream>>>(elements<uint4>(x), in_words(x.stride(0)), in_words(x.stride(1)),
+                                     static_cast<int>(x.size(1)), static_cast<int>(in_words(x.size(2))), map,
+                                     x.size(0));
     check_launch("attention's gaps");
 }
 
 void fill_ragged_tables(const Launch& launch, const Sequences& sequences, const RaggedTables& tables) {
-    ragged_tables<<<static_cast<unsigned>(ceil_div(tables.batch + 1, threads)), threads, 0, launch.stream>>>(
-        elements<const std::int32_t>(sequences.begin), elements<const std::int32_t>(sequences.length),
-        sequences.begin.size(0), sequences.tokens(), tables);
+    ragged_tables<<<static_cast<unsigned>(ceil_div(tables.batch + 1, map_threads)), map_threads, 0,
+                    launch.stream>>>(elements<const std::int32_t>(sequences.begin),
+                                     elements<const std::int32_t>(sequences.length), sequences.begin.size(0),
+                                     sequences.tokens(), tables);
     check_launch("the tables of sequences");
 }
 

@@ -6,28 +6,28 @@ namespace drover::cuda {
 namespace {
 
 /// Slots of a block, one per thread.
-constexpr int chunk = 1024;
-constexpr int warps = chunk / 32;
+constexpr int sorted_chunk = 1024;
+constexpr int sorting_warps = sorted_chunk / 32;
 
 /// counts[chunk][expert]
-__global__ void __launch_bounds__(chunk)
+__global__ void __launch_bounds__(sorted_chunk)
     count_experts(const std::int32_t* expert_of, std::int64_t slots, int experts, std::int32_t* counts) {
     extern __shared__ std::int32_t count[];
-    for (int e = threadIdx.x; e < experts; e += chunk) count[e] = 0;
+    for (int e = threadIdx.x; e < experts; e += sorted_chunk) count[e] = 0;
     __syncthreads();
-    const std::int64_t slot = static_cast<std::int64_t>(blockIdx.x) * chunk + threadIdx.x;
+    const std::int64_t slot = static_cast<std::int64_t>(blockIdx.x) * sorted_chunk + threadIdx.x;
     if (slot < slots) atomicAdd(&count[expert_of[slot]], 1);
     __syncthreads();
-    for (int e = threadIdx.x; e < experts; e += chunk)
+    for (int e = threadIdx.x; e < experts; e += sorted_chunk)
         counts[static_cast<std::int64_t>(blockIdx.x) * experts + e] = count[e];
 }
 
 /// One block: computes the offsets, and replaces the counts by the first row of each chunk's slots of an
 /// expert.
-__global__ void __launch_bounds__(chunk)
+__global__ void __launch_bounds__(sorted_chunk)
     place_chunks(std::int32_t* counts, int chunks, int experts, std::int32_t* offsets) {
     extern __shared__ std::int32_t total[];
-    for (int e = threadIdx.x; e < experts; e += chunk) {
+    for (int e = threadIdx.x; e < experts; e += sorted_chunk) {
         std::int32_t sum = 0;
 #pragma unroll 8
         for (int c = 0; c < chunks; ++c) sum += counts[static_cast<std::int64_t>(c) * experts + e];
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(chunk)
         offsets[experts] = sum;
     }
     __syncthreads();
-    for (int e = threadIdx.x; e < experts; e += chunk) {
+    for (int e = threadIdx.x; e < experts; e += sorted_chunk) {
         std::int32_t row = total[e];
 #pragma unroll 8
         for (int c = 0; c < chunks; ++c) {
@@ -57,23 +57,23 @@ __global__ void __launch_bounds__(chunk)
     }
 }
 
-__global__ void __launch_bounds__(chunk)
+__global__ void __launch_bounds__(sorted_chunk)
     place_slots(const std::int32_t* expert_of, std::int64_t slots, int experts,
                 const std::int32_t* first_rows, std::int32_t* row_of_slot, std::int32_t* slot_of_row) {
     extern __shared__ std::int32_t
         of_warp[];  // [warps][experts]: slots of an expert in a warp, then in the warps before
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (int i = threadIdx.x; i < warps * experts; i += chunk) of_warp[i] = 0;
+    for (int i = threadIdx.x; i < sorting_warps * experts; i += sorted_chunk) of_warp[i] = 0;
     __syncthreads();
-    const std::int64_t slot = static_cast<std::int64_t>(blockIdx.x) * chunk + threadIdx.x;
+    const std::int64_t slot = static_cast<std::int64_t>(blockIdx.x) * sorted_chunk + threadIdx.x;
     const int expert = slot < slots ? expert_of[slot] : -1;
     const unsigned same = __match_any_sync(0xFFFFFFFFu, expert);
     const int rank = __popc(same & ((1u << lane) - 1));
     if (expert >= 0 && rank == 0) of_warp[warp * experts + expert] = __popc(same);
     __syncthreads();
-    for (int e = threadIdx.x; e < experts; e += chunk) {
+    for (int e = threadIdx.x; e < experts; e += sorted_chunk) {
         std::int32_t sum = 0;
-        for (int w = 0; w < warps; ++w) {
+        for (int w = 0; w < sorting_warps; ++w) {
             const std::int32_t rows = of_warp[w * experts + e];
             of_warp[w * experts + e] = sum;
             sum += rows;
@@ -96,20 +96,20 @@ void sort_by_expert(const Launch& launch, const SortByExpert& op) {
         check(cudaMemsetAsync(op.offsets.raw(), 0, op.offsets.bytes(), launch.stream), "sort_by_expert");
         return;
     }
-    const auto chunks = static_cast<unsigned>(ceil_div(slots, chunk));
+    const auto chunks = static_cast<unsigned>(ceil_div(slots, sorted_chunk));
     const auto shared = static_cast<std::size_t>(experts) * sizeof(std::int32_t);
     auto* counts = launch.scratch.take_array<std::int32_t>(static_cast<std::size_t>(chunks) * experts);
     const auto* expert_of = elements<const std::int32_t>(op.experts);
-    count_experts<<<chunks, chunk, shared, launch.stream>>>(expert_of, slots, experts, counts);
-    place_chunks<<<1, chunk, shared, launch.stream>>>(counts, static_cast<int>(chunks), experts,
-                                                      elements<std::int32_t>(op.offsets));
-    if (warps * shared > 48 * 1024)
+    count_experts<<<chunks, sorted_chunk, shared, launch.stream>>>(expert_of, slots, experts, counts);
+    place_chunks<<<1, sorted_chunk, shared, launch.stream>>>(counts, static_cast<int>(chunks), experts,
+                                                             elements<std::int32_t>(op.offsets));
+    if (sorting_warps * shared > 48 * 1024)
         check(cudaFuncSetAttribute(place_slots, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(warps * shared)),
+                                   static_cast<int>(sorting_warps * shared)),
               "sort_by_expert");
-    place_slots<<<chunks, chunk, warps * shared, launch.stream>>>(expert_of, slots, experts, counts,
-                                                                  elements<std::int32_t>(op.row_of_slot),
-                                                                  elements<std::int32_t>(op.slot_of_row));
+    place_slots<<<chunks, sorted_chunk, sorting_warps * shared, launch.stream>>>(
+        expert_of, slots, experts, counts, elements<std::int32_t>(op.row_of_slot),
+        elements<std::int32_t>(op.slot_of_row));
     check_launch("sort_by_expert");
 }
 

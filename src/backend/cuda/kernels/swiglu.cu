@@ -7,7 +7,7 @@ namespace drover::cuda {
 namespace {
 
 /// Groups of elements that a thread has in flight at once.
-constexpr int unrolled = 2;
+constexpr int swiglu_unrolled = 2;
 
 template <class T>
 __device__ float silu_times(float gate, float up) {
@@ -20,18 +20,18 @@ __global__ void __launch_bounds__(threads_of_groups)
             std::int64_t width) {
     wait_for_earlier_kernels();
     std::uint32_t most = 0;
-    Group<T, wide> gates[unrolled], ups[unrolled];
+    Group<T, wide> gates[swiglu_unrolled], ups[swiglu_unrolled];
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::uint32_t group = groups.group(i, unrolled);
+    for (int i = 0; i < swiglu_unrolled; ++i) {
+        const std::uint32_t group = groups.group(i, swiglu_unrolled);
         if (group >= groups.count) break;
         const T* gate = gate_up.at(groups.place<wide>(group));
         gates[i] = load_group_streaming<T, wide>(gate);
         ups[i] = load_group_streaming<T, wide>(gate + width);
     }
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::uint32_t group = groups.group(i, unrolled);
+    for (int i = 0; i < swiglu_unrolled; ++i) {
+        const std::uint32_t group = groups.group(i, swiglu_unrolled);
         if (group >= groups.count) break;
         float g[group_size<wide>], u[group_size<wide>];
         group_to_floats(gates[i], g);
@@ -53,10 +53,10 @@ __global__ void __launch_bounds__(threads_of_groups)
              const RowMatrix<T> y, float* maximum, const RowGroups groups, std::int64_t width) {
     wait_for_earlier_kernels();
     std::uint32_t most = 0;
-    Group<T, wide> gates[unrolled], ups[unrolled], dys[unrolled];
+    Group<T, wide> gates[swiglu_unrolled], ups[swiglu_unrolled], dys[swiglu_unrolled];
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::uint32_t group = groups.group(i, unrolled);
+    for (int i = 0; i < swiglu_unrolled; ++i) {
+        const std::uint32_t group = groups.group(i, swiglu_unrolled);
         if (group >= groups.count) break;
         const RowGroups::Place at = groups.place<wide>(group);
         gates[i] = load_group_streaming<T, wide>(gate_up.at(at));
@@ -64,8 +64,8 @@ __global__ void __launch_bounds__(threads_of_groups)
         dys[i] = load_group_streaming<T, wide>(dy.at(at));
     }
 #pragma unroll
-    for (int i = 0; i < unrolled; ++i) {
-        const std::uint32_t group = groups.group(i, unrolled);
+    for (int i = 0; i < swiglu_unrolled; ++i) {
+        const std::uint32_t group = groups.group(i, swiglu_unrolled);
         if (group >= groups.count) break;
         const RowGroups::Place at = groups.place<wide>(group);
         float g[group_size<wide>], u[group_size<wide>], d[group_size<wide>];
@@ -98,7 +98,7 @@ void swiglu(const Launch& launch, const Swiglu& op) {
     const RowGroups groups(rows, width, wide);
     with_floating(op.y.dtype(), [&]<class T>() {
         launch_early("swiglu", wide ? forward<T, true> : forward<T, false>,
-                     static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
+                     static_cast<unsigned>(groups.blocks(swiglu_unrolled)), threads_of_groups, 0, launch.stream,
                      RowMatrix<T>(op.gate_up), RowMatrix<T>(op.y), elements<float>(op.maximum), groups,
                      width);
     });
@@ -112,7 +112,7 @@ void swiglu_backward(const Launch& launch, const SwigluBackward& op) {
     const RowGroups groups(rows, width, wide);
     with_floating(op.dy.dtype(), [&]<class T>() {
         launch_early("swiglu_backward", wide ? backward<T, true> : backward<T, false>,
-                     static_cast<unsigned>(groups.blocks(unrolled)), threads_of_groups, 0, launch.stream,
+                     static_cast<unsigned>(groups.blocks(swiglu_unrolled)), threads_of_groups, 0, launch.stream,
                      RowMatrix<T>(op.gate_up), RowMatrix<T>(op.dy), RowMatrix<T>(op.dgate_up),
                      RowMatrix<T>(op.y), elements<float>(op.maximum), groups, width);
     });

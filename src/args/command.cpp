@@ -1,0 +1,210 @@
+#include "args/command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+
+namespace drover {
+
+Flag Flag::required() const {
+    option_->required();
+    return *this;
+}
+
+Flag Flag::one_of(std::initializer_list<const char*> values) const {
+    option_->check(CLI::IsMember(std::vector<std::string>(values.begin(), values.end())));
+    return *this;
+}
+
+Flag Flag::one_of(std::initializer_list<int> values) const {
+    option_->check(CLI::IsMember(std::vector<int>(values)));
+    return *this;
+}
+
+Flag Flag::between(std::int64_t least, std::int64_t most) const {
+    option_->check(CLI::Range(least, most));
+    return *this;
+}
+
+Flag Flag::within(double least, double most) const {
+    option_->check(CLI::Range(least, most));
+    return *this;
+}
+
+Flag Flag::existing_path() const {
+    option_->check(CLI::ExistingPath);
+    return *this;
+}
+
+Flag Flag::needs(const Flag& other) const {
+    option_->needs(other.option_);
+    return *this;
+}
+
+Flag Flag::hidden() const {
+    option_->group("");
+    return *this;
+}
+
+Flag Flag::separated_by(char delimiter) const {
+    option_->delimiter(delimiter);
+    return *this;
+}
+
+Flag Flag::with_optional_value(const std::string& type) const {
+    option_->expected(0, 1)->type_name(type);
+    return *this;
+}
+
+Flag Flag::changed_by(std::function<std::string(std::string)> changed) const {
+    option_->transform(std::move(changed));
+    return *this;
+}
+
+Flag Flag::checked_by(std::function<std::string(const std::string&)> problem) const {
+    option_->check(std::move(problem));
+    return *this;
+}
+
+bool Flag::is_given() const {
+    return option_->count() > 0;
+}
+
+Command Command::add_command(const std::string& name, const std::string& description) const {
+    return Command(app_->add_subcommand(name, description));
+}
+
+template <class T>
+Flag Command::add_option(const std::string& names, T& value, const std::string& help) const {
+    return Flag(app_->add_option(names, value, help));
+}
+
+template Flag Command::add_option(const std::string&, std::string&, const std::string&) const;
+template Flag Command::add_option(const std::string&, bool&, const std::string&) const;
+template Flag Command::add_option(const std::string&, double&, const std::string&) const;
+template Flag Command::add_option(const std::string&, std::int64_t&, const std::string&) const;
+template Flag Command::add_option(const std::string&, std::uint64_t&, const std::string&) const;
+template Flag Command::add_option(const std::string&, std::filesystem::path&, const std::string&) const;
+template Flag Command::add_option(const std::string&, std::vector<std::string>&, const std::string&) const;
+template Flag Command::add_option(const std::string&, std::vector<std::int32_t>&, const std::string&) const;
+template Flag Command::add_option(const std::string&, std::optional<int>&, const std::string&) const;
+template Flag Command::add_option(const std::string&, std::optional<std::int64_t>&, const std::string&) const;
+
+Flag Command::add_taken_option(const std::string& names, std::function<void(const std::string&)> take,
+                               const std::string& help) const {
+    return Flag(app_->add_option_function<std::string>(names, take, help));
+}
+
+Flag Command::add_flag(const std::string& names, bool& value, const std::string& help) const {
+    return Flag(app_->add_flag(names, value, help));
+}
+
+Flag Command::add_acting_flag(const std::string& names, std::function<void()> act) const {
+    return Flag(app_->add_flag_function(names, [act = std::move(act)](std::int64_t) { act(); }));
+}
+
+void Command::show_defaults() const {
+    app_->option_defaults()->always_capture_default();
+}
+
+void Command::set_footer(const std::string& text) const {
+    app_->footer(text);
+}
+
+void Command::hide() const {
+    app_->group("");
+}
+
+void Command::without_help() const {
+    app_->set_help_flag();
+}
+
+void Command::take_words() const {
+    app_->prefix_command();
+}
+
+void Command::set_action(std::function<void()> action) const {
+    app_->callback(std::move(action));
+}
+
+std::string Command::name() const {
+    return app_->get_name();
+}
+
+std::string Command::full_name() const {
+    CLI::App* parent = app_->get_parent();
+    return parent == nullptr ? name() : Command(parent).full_name() + " " + name();
+}
+
+bool Command::takes_words() const {
+    return app_->get_prefix_command();
+}
+
+bool Command::has_flag(const std::string& name) const {
+    return app_->get_option_no_throw(name) != nullptr;
+}
+
+std::vector<std::string> Command::flag_names() const {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app_->get_options())
+        names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+    return names;
+}
+
+std::optional<Command> Command::find(std::string_view name) const {
+    const auto found = app_->get_subcommands([&](CLI::App* command) { return command->get_name() == name; });
+    return found.empty() ? std::nullopt : std::optional(Command(found.front()));
+}
+
+std::vector<std::string> Command::command_names() const {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app_->get_subcommands({})) names.push_back(command->get_name());
+    return names;
+}
+
+bool Command::is_given() const {
+    return app_->parsed();
+}
+
+std::optional<Command> Command::given_command() const {
+    const auto given = app_->get_subcommands();
+    return given.empty() ? std::nullopt : std::optional(Command(given.front()));
+}
+
+std::vector<std::string> Command::given_flags() const {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app_->get_options())
+        if (option->count() > 0) names.push_back(option->get_name());
+    return names;
+}
+
+std::vector<std::string> Command::words() const {
+    return app_->remaining();
+}
+
+std::vector<std::string> Command::all_words() const {
+    return app_->remaining(true);
+}
+
+CommandLine::CommandLine(const std::string& description, const std::string& name)
+    : app_(std::make_unique<CLI::App>(description, name)), program_(app_.get()) {}
+
+CommandLine::~CommandLine() = default;
+
+void CommandLine::expect_command(const std::string& version) const {
+    app_->set_version_flag("--version", version);
+    app_->require_subcommand(1);
+}
+
+std::optional<std::string> CommandLine::run(std::vector<std::string> words) const {
+    std::reverse(words.begin(), words.end());  // the order that CLI11 expects
+    try {
+        app_->parse(words);
+    } catch (const CLI::ParseError& error) {
+        if (error.get_exit_code() != 0) return error.what();
+        app_->exit(error);  // prints the help or the version
+    }
+    return std::nullopt;
+}
+
+}  // namespace drover
