@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "model/block_shape.h"
 #include "model/config.h"
+#include "model/fp8.h"
 #include "model/head.h"
 #include "parallel/mesh.h"
 
@@ -39,6 +40,7 @@ class ModelOperations {
         part(&ModelOperations::attention);
         part(&ModelOperations::feed_forward);
         part(&ModelOperations::adapters);
+        part(&ModelOperations::fp8);
         part(&ModelOperations::head);
         part(&ModelOperations::update);
         part(&ModelOperations::arithmetic);
@@ -92,6 +94,24 @@ class ModelOperations {
                                           .y = y,
                                           .magnitudes = timer_.constant(dtype_, {out}, 1),
                                           .dmagnitudes = floats({out})});
+    }
+
+    /// Of gate and up, if its sides are multiples of 16.
+    void fp8() {
+        const std::int64_t n = shape_.tokens, in = shape_.hidden, out = 2 * shape_.ffn;
+        if (in % 16 != 0 || out % 16 != 0) return;
+        const Tensor x = normal(n, in), maximum = floats({1}), scale = floats({1});
+        timer_.time("", AbsoluteMaximum{.x = x, .maximum = maximum});
+        Quantise quantise{.x = x, .maximum = maximum, .y = timer_.zeros(DType::f8, {n, in}), .scale = scale};
+        timer_.time("", quantise);
+        const Tensor x8 = quantise.y, weight8 = timer_.zeros(DType::f8, {out, in});
+        quantise.transposed = timer_.zeros(DType::f8, {in, fp8_rows(n)});
+        timer_.time("", quantise);
+        timer_.run(Quantise{.x = normal(out, in), .maximum = maximum, .y = weight8, .scale = scale});
+        timer_.time(
+            "gate, up",
+            Fp8Gemm{
+                .a = x8, .b = weight8, .c = empty(n, out), .scale_a = scale, .scale_b = scale, .fast = true});
     }
 
     /// So small that many rounds leave the values unchanged.

@@ -42,13 +42,14 @@ Precision chosen_precision(const RunSettings& settings, std::optional<DType> sto
     return precision;
 }
 
-std::string precision_text(const Precision& precision) {
-    return fmt::format("weights {}, residual stream {}, gradients {}, moments {}, {}",
+std::string precision_text(const Precision& precision, Fp8Recipe fp8) {
+    return fmt::format("weights {}, residual stream {}, gradients {}, moments {}, {}{}",
                        name_of(precision.parameters), name_of(precision.residual),
                        name_of(precision.gradients), name_of(precision.moments),
                        precision.master                ? "fp32 master copy"
                        : precision.stochastic_rounding ? "no master copy, stochastic rounding"
-                                                       : "no master copy");
+                                                       : "no master copy",
+                       fp8 == Fp8Recipe::none ? "" : ", blocks' products in FP8");
 }
 
 TrainEngineOptions engine_options(const RunSettings& settings, const Precision& precision) {

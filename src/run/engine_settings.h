@@ -13,7 +13,7 @@ namespace drover {
 /// requested.
 Precision chosen_precision(const RunSettings& settings, std::optional<DType> stored, Device device);
 /// One line naming every format.
-std::string precision_text(const Precision& precision);
+std::string precision_text(const Precision& precision, Fp8Recipe fp8);
 
 /// All engine options except the batch sizes.
 TrainEngineOptions engine_options(const RunSettings& settings, const Precision& precision);

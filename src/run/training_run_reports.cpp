@@ -34,7 +34,7 @@ void TrainingRun::describe() const {
     together("planning the run", [&] {
         say(fmt::format("{}; {} parameters ({} active); {}", backend_->description(),
                         with_thousands(parameters().total), with_thousands(parameters().active),
-                        precision_text(precision_)));
+                        precision_text(precision_, settings_.step.fp8)));
         if (adapters_) say(adapters_->text(model_.config));
         describe_mesh();
         describe_memory();
@@ -199,7 +199,8 @@ void TrainingRun::write_card(const TrainerState& state) const {
          .datasets = datasets,
          .drover_version = DROVER_VERSION,
          .optimizer = settings_.optimizer.name,
-         .precision = precision_.parameters == DType::f32 ? "" : precision_text(precision_),
+         .precision =
+             precision_.parameters == DType::f32 ? "" : precision_text(precision_, settings_.step.fp8),
          .peft_version = adapters_ ? std::string(peft_version) : ""},
         settings_.loop, state);
     fs::create_directories(settings_.loop.output_dir);

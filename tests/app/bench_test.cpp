@@ -218,13 +218,35 @@ TEST_F(Bench, OpsRunsEachOperationAlone) {
         for (const Json& operation : report->at("operations"))
             EXPECT_GT(operation.at("of_peak").get<double>(), 0);
     const Json without_products = object("bench ops --json --memory-bound --dtype float32" + size + llama());
-    std::set<std::string> products = {"gemm", "attention", "attention_backward", "cached_attention"};
+    std::set<std::string> products = {"gemm", "fp8_gemm", "attention", "attention_backward",
+                                      "cached_attention"};
     std::size_t memory_bound = 0;
     for (const Json& operation : dense.at("operations"))
         memory_bound += !products.contains(operation.at("operation").get<std::string>());
     EXPECT_EQ(without_products.at("operations").size(), memory_bound);
     for (const Json& operation : without_products.at("operations"))
         EXPECT_TRUE(operation.contains("gb_per_second")) << operation;
+}
+
+TEST_F(Bench, Fp8TakesARecipe) {
+    const std::string config = write_config(
+        "wide.json", R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 32, "head_dim": 16,
+            "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4})");
+    const Json plain = object("bench --json --model " + config + small_),
+               fp8 = object("bench --json --fp8 tensorwise --model " + config + small_);
+    EXPECT_EQ(plain.at("fp8"), "none");
+    EXPECT_EQ(fp8.at("fp8"), "tensorwise");
+    EXPECT_GT(fp8.at("planned_memory_bytes"), plain.at("planned_memory_bytes"));
+    const auto count = [](const Json& report, const std::string& name) {
+        const Json& operations = report.at("operations");
+        return std::count_if(operations.begin(), operations.end(),
+                             [&](const Json& operation) { return operation.at("name") == name; });
+    };
+    EXPECT_EQ(count(plain, "fp8 gemm"), 0);
+    EXPECT_EQ(count(fp8, "fp8 gemm"), 1);
+    expect_error("bench --fp8 fast --model " + config, 2, "Use none or tensorwise.");
+    expect_error("bench --fp8 tensorwise --model " + llama(), 2,
+                 "head_dim is 8, but FP8 products take multiples of 16.");
 }
 
 TEST_F(Bench, GmmRunsEveryProductOfEveryMixture) {

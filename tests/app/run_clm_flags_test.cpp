@@ -143,6 +143,7 @@ const std::map<std::string, std::string> shown_elsewhere{
     {"chat_template_path", "SftCommand.EveryFlagOfTheRowsActs"},
     {"completion_only_loss", "SftCommand.EveryFlagOfTheRowsActs"},
     {"eos_token", "SftCommand.EveryFlagOfTheRowsActs"},
+    {"fp8", "Fp8Command.SavesAModelThatIsEvaluatedAndGenerates"},
     {"eval_packing", "SftCommand.EveryFlagOfTheRowsActs"},
     {"max_length", "SftCommand.EveryFlagOfTheRowsActs"},
     {"padding_free", "tests/data/conversation/sft_golden_test.cpp compares batches of both kinds with TRL"},

@@ -69,6 +69,23 @@ TEST_F(ChecksDeathTest, AttentionAndOptimizer) {
                  "adamw: gradient is float32\\[5\\], but param is float32\\[4\\]");
 }
 
+TEST_F(ChecksDeathTest, Fp8) {
+    const Tensor x = bench.make(DType::f32, {5, 32}), one = bench.make(DType::f32, {1});
+    EXPECT_DEATH(bench.run(AbsoluteMaximum{.x = x, .maximum = bench.make(DType::f32, {2})}),
+                 "absolute_maximum: maximum is float32\\[2\\], expected \\[1\\]");
+    Quantise quantise{.x = x, .maximum = one, .y = x, .scale = one};
+    EXPECT_DEATH(bench.run(quantise), "quantise: y is float32\\[5, 32\\], expected float8_e4m3fn");
+    quantise.y = {};
+    quantise.transposed = bench.make(DType::f8, {32, 5});
+    EXPECT_DEATH(bench.run(quantise), "quantise: transposed has another shape");
+    const Tensor narrow = bench.make(DType::f8, {16, 24}), wide = bench.make(DType::f8, {16, 32});
+    Fp8Gemm product{
+        .a = narrow, .b = narrow, .c = bench.make(DType::f32, {16, 16}), .scale_a = one, .scale_b = one};
+    EXPECT_DEATH(bench.run(product), "fp8_gemm: K and N must be multiples of 16");
+    product.a = wide;
+    EXPECT_DEATH(bench.run(product), "fp8_gemm: b is float8_e4m3fn\\[16, 24\\], expected \\[16, 32\\]");
+}
+
 TEST_F(ChecksDeathTest, AnotherDevice) {
     float number = 0;
     const Device other = bench.backend().device() == Device::cpu ? Device::cuda : Device::cpu;

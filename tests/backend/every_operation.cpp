@@ -195,6 +195,19 @@ std::vector<OwnedTensor> run_optimizer(Workbench& bench, DType dtype, bool with_
     return result;
 }
 
+/// A maximum, both ways to write FP8 numbers, and their product.
+std::vector<OwnedTensor> run_fp8(Workbench& bench, DType dtype) {
+    constexpr std::int64_t columns = 1008, padded = 144;
+    const Tensor x = normal(bench, dtype, {rows, columns}, 1), maximum = bench.put({0.f});
+    const Tensor y = bench.make(DType::f8, {rows, columns}), scale = bench.make(DType::f32, {1});
+    const Tensor transposed = bench.make(DType::f8, {columns, padded});
+    bench.run(AbsoluteMaximum{.x = x, .maximum = maximum});
+    bench.run(Quantise{.x = x, .maximum = maximum, .y = y, .transposed = transposed, .scale = scale});
+    const Tensor product = bench.make(dtype, {columns, columns});
+    bench.run(Fp8Gemm{.a = transposed, .b = transposed, .c = product, .scale_a = scale, .scale_b = scale});
+    return read(bench, maximum, y, scale, transposed, product);
+}
+
 std::vector<OwnedTensor> run_general(Workbench& bench, DType dtype) {
     const Tensor wide = normal(bench, DType::f32, {rows, width}, 1), to = bench.make(dtype, {rows, width});
     const Tensor total = bench.make(DType::f64, {1}), filled = bench.make(dtype, {rows, width});
@@ -223,6 +236,7 @@ std::vector<OperationCase> every_operation(const std::vector<DType>& types) {
         add("adapters", dtype, [=](Workbench& bench) { return run_adapters(bench, dtype); });
         add("bias_gradient", dtype, [=](Workbench& bench) { return run_bias_gradient(bench, dtype); });
         add("optimizer", dtype, [=](Workbench& bench) { return run_optimizer(bench, dtype, false); });
+        add("fp8", dtype, [=](Workbench& bench) { return run_fp8(bench, dtype); });
         add("general", dtype, [=](Workbench& bench) { return run_general(bench, dtype); });
         if (dtype == DType::f32) continue;
         add("rms_norm on an f32 residual", dtype,

@@ -278,6 +278,7 @@ MeshRun train_on_mesh(const MeshModel& model, const MeshCase& mesh_case, const M
         model.config,
         {.model = {.precision = mesh_case.precision,
                    .recompute = {mesh_case.recompute, mesh_case.recomputed_blocks},
+                   .fp8 = model.fp8,
                    .rows = part.rows_of(mesh_case.rows),
                    .row_length = row_length,
                    .label_smoothing = model.label_smoothing,

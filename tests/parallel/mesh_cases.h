@@ -8,6 +8,7 @@
 #include "core/precision.h"
 #include "model/adapters.h"
 #include "model/config.h"
+#include "model/fp8.h"
 #include "model/recompute.h"
 #include "parallel/mesh.h"
 #include "parallel/param_store.h"
@@ -23,6 +24,7 @@ struct MeshModel {
     double neftune_alpha = 0;
     HfCompat compat{};
     Adapters adapters{};
+    Fp8Recipe fp8 = Fp8Recipe::none;
 };
 
 /// Multi-head, grouped-query with two key/value heads (copied at tp 4), tied, and one whose sizes never

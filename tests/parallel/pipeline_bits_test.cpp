@@ -11,14 +11,6 @@ namespace {
 constexpr int bits_steps = 3;
 using Kind = PipelineScheduleKind;
 
-void expect_equal_bits(const test::MeshRun& run, const test::MeshRun& expected, const std::string& what) {
-    EXPECT_EQ(run.losses, expected.losses) << what;
-    EXPECT_EQ(run.norms, expected.norms) << what;
-    EXPECT_EQ(run.evaluated_loss, expected.evaluated_loss) << what;
-    EXPECT_EQ(run.correct, expected.correct) << what;
-    EXPECT_TRUE(run.weights == expected.weights) << what << ": " << test::compare(run, expected).text();
-}
-
 /// Where weight gradients wait, they are added up in the same order as where they do not.
 TEST(PipelineBits, ZeroBubbleHasThoseOfOneForwardOneBackward) {
     const std::vector<test::MeshCase> cases{
@@ -36,8 +28,8 @@ TEST(PipelineBits, ZeroBubbleHasThoseOfOneForwardOneBackward) {
         for (test::MeshCase mesh_case : cases) {
             const test::MeshRun expected = test::run_on_threads(model, mesh_case, bits_steps);
             mesh_case.schedule = Kind::zero_bubble;
-            expect_equal_bits(test::run_on_threads(model, mesh_case, bits_steps), expected,
-                              model.name + ", " + mesh_case.text());
+            test::expect_equal_bits(test::run_on_threads(model, mesh_case, bits_steps), expected,
+                                    model.name + ", " + mesh_case.text());
         }
 }
 
@@ -69,9 +61,9 @@ TEST(PipelineBits, AreThoseOfTheMeshWithoutAPipeline) {
                 without.shape.pp = without.chunks = 1;
                 without.schedule = Kind::one_forward_one_backward;
                 without.recompute = Recompute::none;
-                expect_equal_bits(test::run_on_threads(model, mesh_case, bits_steps),
-                                  test::run_on_threads(model, without, bits_steps),
-                                  model.name + ", " + mesh_case.text());
+                test::expect_equal_bits(test::run_on_threads(model, mesh_case, bits_steps),
+                                        test::run_on_threads(model, without, bits_steps),
+                                        model.name + ", " + mesh_case.text());
             }
     }
 }

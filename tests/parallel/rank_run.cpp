@@ -40,6 +40,7 @@ RankRun::RankRun(const MeshModel& model, const MeshCase& mesh_case, const Mesh& 
         model.config,
         TrainEngineOptions{.model = {.precision = precision,
                                      .recompute = {.kind = mesh_case.recompute},
+                                     .fp8 = model.fp8,
                                      .rows = settings_.per_device_train_batch_size,
                                      .row_length = rank_row_length,
                                      .adapters = model.adapters},

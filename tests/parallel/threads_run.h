@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <omp.h>
 
 #include <mutex>
@@ -38,6 +39,15 @@ inline std::set<std::string> complaints_on_threads(const MeshModel& model, const
         if (!complaint.empty()) complaints.insert(complaint);
     });
     return complaints;
+}
+
+/// The same numbers, to the bit.
+inline void expect_equal_bits(const MeshRun& run, const MeshRun& expected, const std::string& what) {
+    EXPECT_EQ(run.losses, expected.losses) << what;
+    EXPECT_EQ(run.norms, expected.norms) << what;
+    EXPECT_EQ(run.evaluated_loss, expected.evaluated_loss) << what;
+    EXPECT_EQ(run.correct, expected.correct) << what;
+    EXPECT_TRUE(run.weights == expected.weights) << what << ": " << compare(run, expected).text();
 }
 
 }  // namespace drover::test
