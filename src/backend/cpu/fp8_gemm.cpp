@@ -91,7 +91,7 @@ void Fp8GemmEngine::run(const GroupedFp8Gemm& op, const std::function<void(const
     for (std::int64_t e = 0; e < experts; ++e) {
         const std::int64_t begin = offsets[e], count = offsets[e + 1] - begin;
         if (op.use == GroupedFp8Gemm::Use::weight_gradient) {
-            const std::int64_t columns = (count + expert_alignment - 1) / expert_alignment * expert_alignment;
+            const std::int64_t columns = expert_columns(count, 1);
             product.a = op.a.columns(first_column, columns);
             product.b = op.b.columns(first_column, columns);
             product.c = matrix(op.c, e);

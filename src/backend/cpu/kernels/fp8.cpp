@@ -122,7 +122,7 @@ void quantise(const Quantise& op) {
         const auto* const offsets = static_cast<const std::int32_t*>(op.offsets.raw());
         for (std::int64_t e = 0; e + 1 < op.offsets.size(0); ++e, advance(part.padded)) {
             part.rows = offsets[e + 1] - offsets[e];
-            part.padded = (part.rows + expert_alignment - 1) / expert_alignment * expert_alignment;
+            part.padded = expert_columns(part.rows, 1);
             quantise_part(part, factor);
         }
     });
