@@ -131,10 +131,8 @@ void GroupedGemmEngine::run_products(const Launch& launch, GemmEngine& products,
     const Tensor made = makes_weights && !op.accumulate ? op.c : Tensor();
     std::int64_t next_column = 0;
     for_each_expert(launch, known.read(launch.stream, op.offsets), made, spread, [&](const Turn& turn) {
-        Fp8Gemm product{.scale_a = op.scale_a,
-                        .scale_b = op.scale_b,
-                        .accumulate = op.accumulate,
-                        .fast = op.fast};
+        Fp8Gemm product{
+            .scale_a = op.scale_a, .scale_b = op.scale_b, .accumulate = op.accumulate, .fast = op.fast};
         if (makes_weights) {
             const std::int64_t columns = expert_columns(turn.rows, 1);
             product.a = op.a.columns(next_column, columns);

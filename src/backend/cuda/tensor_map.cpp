@@ -49,10 +49,10 @@ CUtensorMap make_tensor_map(DType dtype, const TensorMapShape& shape) {
                                            static_cast<cuuint32_t>(shape.box[1]), 1};
     const std::array<cuuint32_t, 3> every = {1, 1, 1};
     CUtensorMap map{};
-    const CUresult result = encoder()(
-        &map, data_type(dtype), 3, shape.start, sizes.data(), strides.data(), box.data(), every.data(),
-        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result =
+        encoder()(&map, data_type(dtype), 3, shape.start, sizes.data(), strides.data(), box.data(),
+                  every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
         throw Error(fmt::format("The GPU's driver refuses to describe a tensor of [{}, {}, {}] elements with "
                                 "rows of {} bytes (error {}).",

@@ -43,7 +43,8 @@ void Quantise::check(const Operands& operands) const {
 }
 
 OperationCost Quantise::cost() const {
-    return memory_bound(transposed ? "quantise, transposed" : "quantise", {x, maximum}, {y, transposed, scale});
+    return memory_bound(transposed ? "quantise, transposed" : "quantise", {x, maximum},
+                        {y, transposed, scale});
 }
 
 void Fp8Gemm::check(const Operands& operands) const {
@@ -89,10 +90,11 @@ void GroupedFp8Gemm::check(const Operands& operands) const {
 OperationCost GroupedFp8Gemm::cost() const {
     constexpr std::string_view names[] = {"fp8 expert gemm forward", "fp8 expert gemm data gradient",
                                           "fp8 expert gemm weight gradient"};
-    // Of a weight gradient's rows, those that fill experts up do not count, as far as that is known here.
+    // Of a weight gradient's rows, those that fill experts up do not count. Their number is not known
+    // exactly.
     const std::int64_t filled = (offsets.size(0) - 1) * (expert_alignment - 1);
     const std::int64_t depth =
-        use == Use::weight_gradient ? std::max<std::int64_t>(a.size(1) - filled, 0) : a.size(1);
+        use == Use::weight_gradient ? std::max<std::int64_t>(a.size(1) - filled, 1) : a.size(1);
     const double of_each = use == Use::weight_gradient
                                ? static_cast<double>(a.size(0)) * static_cast<double>(b.size(0))
                                : static_cast<double>(c.numel());

@@ -31,9 +31,9 @@ struct Quantise {
     Tensor y{};           ///< [R,C] f8, packed, optional
     Tensor transposed{};  ///< f8, packed, optional: [C,P], P ≥ R a multiple of 16: yᵀ, then zeros;
                           ///< [groups·C,R / groups], R / groups a multiple of 16; or, with offsets,
-                          ///< [C,expert_columns(R,E)]: an expert's columns, zeros up to the next expert's, and
-                          ///< after the last expert's what was there
-    Tensor scale;         ///< [1] f32
+                          ///< [C,expert_columns(R,E)]: an expert's columns, zeros up to the next expert's,
+                          ///< and after the last expert's what was there
+    Tensor scale;  ///< [1] f32
     std::int64_t groups = 1;
     Tensor offsets{};  ///< [E + 1] i32, optional
 
@@ -55,11 +55,11 @@ constexpr std::int64_t expert_columns(std::int64_t rows, std::int64_t experts) {
 /// c = scale_a · scale_b · (a · bᵀ) (+ bias) (+ c if accumulate); products are summed in fp32, or, where
 /// `fast`, in what a GPU's matrix unit has: about 13 bits of mantissa.
 struct Fp8Gemm {
-    Tensor a;               ///< [M,K] f8, packed; K a multiple of 16
-    Tensor b;               ///< [N,K] f8, packed; N a multiple of 16
-    Tensor c;               ///< [M,N], a dtype of activations
+    Tensor a;                 ///< [M,K] f8, packed; K a multiple of 16
+    Tensor b;                 ///< [N,K] f8, packed; N a multiple of 16
+    Tensor c;                 ///< [M,N], a dtype of activations
     Tensor scale_a, scale_b;  ///< [1] f32
-    Tensor bias{};          ///< [N], optional, dtype of c or f32
+    Tensor bias{};            ///< [N], optional, dtype of c or f32
     bool accumulate = false;
     bool fast = false;
 
@@ -68,7 +68,8 @@ struct Fp8Gemm {
 };
 
 /// GroupedGemm with FP8 operands, each contiguous in what is summed over: c = scale_a · scale_b · (a · bᵀ)
-/// (+ c if accumulate), one product per expert over its rows. Sums are those of Fp8Gemm.
+/// (+ c if accumulate), one product per expert over its rows. Sums are those of Fp8Gemm, but without `fast` a
+/// GPU may still sum up 128 products at a time like that.
 struct GroupedFp8Gemm {
     using Use = GroupedGemm::Use;
     Use use = Use::forward;

@@ -31,16 +31,16 @@ constexpr std::int64_t square = 64;
 
 /// A matrix to be quantised.
 template <class T>
-struct Part {
+struct QuantisedPart {
     const T* x;
     std::int64_t rows, width, stride;
-    std::uint8_t* y;            ///< packed; may be null
-    std::uint8_t* transposed;   ///< [width,padded]; may be null
+    std::uint8_t* y;             ///< packed; may be null
+    std::uint8_t* transposed;    ///< [width,padded]; may be null
     std::int64_t padded, pitch;  ///< of the transpose: its columns, and those from row to row
 };
 
 template <class T>
-void quantise_part(const Part<T>& part, float factor) {
+void quantise_part(const QuantisedPart<T>& part, float factor) {
     const std::int64_t padded = part.transposed ? part.padded : part.rows;
     for_each_range(part.width, square, [=](std::int64_t begin, std::int64_t end) {
         alignas(64) std::uint8_t bytes[square][square];
@@ -101,14 +101,14 @@ void quantise(const Quantise& op) {
     with_type(op.x.dtype(), [&](auto t) {
         using T = decltype(t);
         const std::int64_t width = op.x.size(1), height = op.x.size(0) / op.groups;
-        Part<T> part{.x = static_cast<const T*>(op.x.raw()),
-                     .rows = height,
-                     .width = width,
-                     .stride = op.x.stride(0),
-                     .y = static_cast<std::uint8_t*>(op.y.raw()),
-                     .transposed = static_cast<std::uint8_t*>(op.transposed.raw()),
-                     .padded = op.transposed ? op.transposed.size(1) : height,
-                     .pitch = op.transposed ? op.transposed.size(1) : height};
+        QuantisedPart<T> part{.x = static_cast<const T*>(op.x.raw()),
+                              .rows = height,
+                              .width = width,
+                              .stride = op.x.stride(0),
+                              .y = static_cast<std::uint8_t*>(op.y.raw()),
+                              .transposed = static_cast<std::uint8_t*>(op.transposed.raw()),
+                              .padded = op.transposed ? op.transposed.size(1) : height,
+                              .pitch = op.transposed ? op.transposed.size(1) : height};
         const auto advance = [&](std::int64_t transposed) {
             part.x += part.rows * part.stride;
             if (part.y) part.y += part.rows * width;

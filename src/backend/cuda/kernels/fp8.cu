@@ -1,6 +1,5 @@
-#include "backend/cuda/kernels/fp8.cuh"
-
 #include "backend/cuda/kernels/early_launch.cuh"
+#include "backend/cuda/kernels/fp8.cuh"
 #include "backend/cuda/kernels/row_groups.cuh"
 
 namespace drover::cuda {
@@ -172,8 +171,7 @@ __global__ void __launch_bounds__(threads_of_groups) quantise_any(const T* x, co
     std::int64_t row = across;
     bool in_rows = across < op.rows;
     if constexpr (sorted) {
-        const SquareRows rows =
-            rows_of_expert(op.offsets, op.experts, static_cast<int>(blockIdx.y) / square);
+        const SquareRows rows = rows_of_expert(op.offsets, op.experts, static_cast<int>(blockIdx.y) / square);
         if (rows.count < 0) return;
         row = rows.first + across % square;
         in_rows = across % square < rows.count;
@@ -181,9 +179,9 @@ __global__ void __launch_bounds__(threads_of_groups) quantise_any(const T* x, co
     if (column >= op.width) return;
     std::uint8_t byte = 0;
     if (in_rows)
-        byte = __nv_cvt_float_to_fp8(
-            to_float(x[(blockIdx.z * op.rows + row) * op.stride + column]) * fp8.factor, __NV_SATFINITE,
-            __NV_E4M3);
+        byte =
+            __nv_cvt_float_to_fp8(to_float(x[(blockIdx.z * op.rows + row) * op.stride + column]) * fp8.factor,
+                                  __NV_SATFINITE, __NV_E4M3);
     if (op.y && in_rows) op.y[op.first_element() + row * op.width + column] = byte;
     if (op.transposed) op.transposed[op.first_of_transposed() + column * op.padded + across] = byte;
 }
@@ -204,8 +202,8 @@ void absolute_maximum(const Launch& launch, const AbsoluteMaximum& op) {
         std::min(groups.blocks(groups_in_flight), std::int64_t{launch.multiprocessors} * 8);
     with_floating(op.x.dtype(), [&]<class T>() {
         launch_early("absolute_maximum", wide ? find_maximum<T, true> : find_maximum<T, false>,
-                     static_cast<unsigned>(blocks), threads_of_groups, 0, launch.stream,
-                     RowMatrix<T>(op.x), elements<float>(op.maximum), groups);
+                     static_cast<unsigned>(blocks), threads_of_groups, 0, launch.stream, RowMatrix<T>(op.x),
+                     elements<float>(op.maximum), groups);
     });
 }
 
@@ -226,7 +224,9 @@ void quantise(const Launch& launch, const Quantise& op) {
         write_scale<<<1, 1, 0, launch.stream>>>(quantised.maximum, quantised.scale);
         return check_launch("quantise");
     }
-    const auto aligned = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address) % 8 == 0; };
+    const auto aligned = [](const void* address) {
+        return reinterpret_cast<std::uintptr_t>(address) % 8 == 0;
+    };
     const bool wide = eights_fit(op.x) && aligned(quantised.y) && aligned(quantised.transposed);
     const auto blocks = [&](int columns, int across) {
         return dim3(static_cast<unsigned>(ceil_div(width, columns)),

@@ -1,5 +1,4 @@
 #include "backend/cuda/kernels/grouped_fp8_product.h"
-
 #include "backend/cuda/kernels/grouped_tiles.cuh"
 
 // Both operands are contiguous in what is summed over. Where that is a group's rows (weight gradients), these
@@ -42,7 +41,7 @@ struct Fp8Product {
         if constexpr (fast)
             sum_steps<Contiguous::depth, Contiguous::depth>(
                 sum, ring, tile.steps, own_block,
-                [](float (&to)[128], std::uint64_t a, std::uint64_t b, bool add) {
+                [](float(&to)[128], std::uint64_t a, std::uint64_t b, bool add) {
                     multiply_64_256_32(to, a, b, add);
                 });
         else

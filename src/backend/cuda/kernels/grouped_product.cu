@@ -1,5 +1,4 @@
 #include "backend/cuda/kernels/grouped_product.h"
-
 #include "backend/cuda/kernels/grouped_tiles.cuh"
 
 // Where groups are summed over (weight gradients), the tensor is described with a third dimension that
@@ -50,7 +49,7 @@ struct HalfProduct {
     __device__ void sum(float (&sum)[128], Ring& ring, const Tile& tile, int own_block) const {
         sum_steps<contiguous_a, contiguous_b>(
             sum, ring, tile.steps, own_block,
-            [](float (&to)[128], std::uint64_t a, std::uint64_t b, bool add) {
+            [](float(&to)[128], std::uint64_t a, std::uint64_t b, bool add) {
                 multiply_64_256_16<T, contiguous_a, contiguous_b>(to, a, b, add);
             });
     }
