@@ -105,13 +105,13 @@ TEST_P(Fp8Experts, RowsAreTransposedToAlignedColumns) {
 }
 
 /// Compares with sums in f64 of the same FP8 numbers.
-void expect_products(Workbench& bench, DType dtype, const Groups& groups, std::int64_t in, std::int64_t out) {
+void expect_products(Workbench& bench, const Groups& groups, std::int64_t in, std::int64_t out) {
     const std::int64_t rows = groups.rows(), experts = groups.experts();
     const std::vector<std::int32_t> begin = groups.offsets();
     const Tensor offsets = bench.put(Tensor::of(begin.data(), {experts + 1}));
-    const Fp8Operand x(bench, bench.put(random_normal(dtype, {rows, in}, 1)), 1, offsets),
-        dy(bench, bench.put(random_normal(dtype, {rows, out}, 2, 1e-4)), 1, offsets),
-        weights(bench, bench.put(random_normal(dtype, {experts * out, in}, 3, 0.02)), experts, {});
+    const Fp8Operand x(bench, bench.put(random_normal(DType::bf16, {rows, in}, 1)), 1, offsets),
+        dy(bench, bench.put(random_normal(DType::bf16, {rows, out}, 2, 1e-4)), 1, offsets),
+        weights(bench, bench.put(random_normal(DType::bf16, {experts * out, in}, 3, 0.02)), experts, {});
 
     const std::vector<double> vx = x.numbers(bench), vdy = dy.numbers(bench), vw = weights.numbers(bench);
     std::vector<double> y(vdy.size(), 0), dx(vx.size(), 0), dw(vw.size(), 0);
@@ -168,13 +168,12 @@ void expect_products(Workbench& bench, DType dtype, const Groups& groups, std::i
 TEST_P(Fp8Experts, ProductsMatchTheReference) {
     for (const BackendSettings& method : methods()) {
         Workbench bench(method);
-        for (const DType dtype : {DType::bf16, DType::f32})
-            for (const auto& [in, out] : {std::pair{128, 256}, {144, 272}, {48, 16}}) {
-                SCOPED_TRACE(testing::Message()
-                             << in << " × " << out << ' ' << name_of(dtype) << " method "
-                             << (method.grouped_gemm ? static_cast<int>(*method.grouped_gemm) : -1));
-                expect_products(bench, dtype, GetParam(), in, out);
-            }
+        for (const auto& [in, out] : {std::pair{128, 256}, {144, 272}, {48, 16}}) {
+            SCOPED_TRACE(testing::Message()
+                         << in << " × " << out << " method "
+                         << (method.grouped_gemm ? static_cast<int>(*method.grouped_gemm) : -1));
+            expect_products(bench, GetParam(), in, out);
+        }
     }
 }
 
@@ -197,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Backend, Fp8Experts,
 TEST(GroupedFp8Gemm, LargeMatrices) {
     for (const BackendSettings& method : methods()) {
         Workbench bench(method);
-        expect_products(bench, DType::bf16, {"large", {300, 0, 517}}, 336, 2320);
+        expect_products(bench, {"large", {300, 0, 517}}, 336, 2064);
     }
 }
 
