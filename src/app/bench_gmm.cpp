@@ -33,6 +33,7 @@ struct GmmOptions {
     std::int64_t tokens = 16384;
     std::string dtype = "bfloat16";
     std::string device = "auto";
+    bool fp8 = false;
     bool json = false;
 };
 
@@ -49,6 +50,14 @@ Mixture mixture_from_text(const std::string& text) {
                          "Give four numbers: experts, hidden size, intermediate size and experts per token, "
                          "as in 8,4096,14336,2.");
     return mixture;
+}
+
+void check_fp8_sides(const Mixture& mixture) {
+    if (mixture.hidden % 16 == 0 && mixture.ffn % 16 == 0) return;
+    throw UsageError(
+        fmt::format("--mixture {} has a side that is no multiple of 16, which FP8 products need.",
+                    mixture.text()),
+        "Take other sizes, or time it without --fp8.");
 }
 
 /// The expert of each row, interleaved. The experts' shares differ as with an untrained router: by a factor
@@ -70,8 +79,32 @@ std::vector<std::int32_t> uneven_experts(std::int64_t rows, std::int64_t experts
     return expert_of;
 }
 
+/// A tensor in FP8, as it is and transposed: rows sorted by expert, or, without offsets, the experts'
+/// matrices.
+struct Fp8Copies {
+    Tensor plain, transposed, scale;
+
+    Fp8Copies(OperationTimer& timer, const Tensor& x, std::int64_t experts, const Tensor& offsets = {}) {
+        const std::int64_t rows = x.size(0), width = x.size(1);
+        plain = timer.zeros(DType::f8, {rows, width});
+        transposed = timer.zeros(DType::f8, offsets ? Shape{width, expert_columns(rows, experts)}
+                                                    : Shape{experts * width, rows / experts});
+        scale = timer.zeros(DType::f32, {1});
+        const Tensor maximum = timer.zeros(DType::f32, {1});
+        timer.run(AbsoluteMaximum{.x = x, .maximum = maximum});
+        timer.run(Quantise{.x = x,
+                           .maximum = maximum,
+                           .y = plain,
+                           .transposed = transposed,
+                           .scale = scale,
+                           .groups = offsets ? 1 : experts,
+                           .offsets = offsets});
+    }
+};
+
 /// The six products of a feed-forward with experts.
-void time_products(OperationTimer& timer, DType dtype, const Mixture& mixture, std::int64_t tokens) {
+void time_products(OperationTimer& timer, DType dtype, bool fp8, const Mixture& mixture,
+                   std::int64_t tokens) {
     const std::int64_t rows = tokens * mixture.chosen;
     const std::vector<std::int32_t> expert_of = uneven_experts(rows, mixture.experts);
     const SortByExpert sort{.experts = timer.zeros(DType::i32, {rows, 1}),
@@ -85,12 +118,33 @@ void time_products(OperationTimer& timer, DType dtype, const Mixture& mixture, s
         using Use = GroupedGemm::Use;
         const Tensor x = timer.normal(dtype, {rows, in}), dy = timer.normal(dtype, {rows, out});
         const Tensor weights = timer.normal(dtype, {mixture.experts * out, in});
-        const auto time = [&](Use use, const Tensor& a, const Tensor& b, const Tensor& c) {
-            const GroupedGemm product{.use = use, .a = a, .b = b, .c = c, .offsets = sort.offsets};
+        const auto time_product = [&](const auto& product) {
             // Once a backend has run a grouped product, sorts may do extra work for it.
             timer.run(product);
             timer.run(sort);
             timer.time(place, product);
+        };
+        if (fp8) {
+            const Fp8Copies x8(timer, x, mixture.experts, sort.offsets),
+                dy8(timer, dy, mixture.experts, sort.offsets), weights8(timer, weights, mixture.experts);
+            const auto time = [&](Use use, const Tensor& a, const Tensor& b, const Tensor& c) {
+                // Scales do not matter here.
+                time_product(GroupedFp8Gemm{.use = use,
+                                            .a = a,
+                                            .b = b,
+                                            .c = c,
+                                            .scale_a = x8.scale,
+                                            .scale_b = x8.scale,
+                                            .offsets = sort.offsets,
+                                            .fast = use == Use::forward});
+            };
+            time(Use::forward, x8.plain, weights8.plain, timer.zeros(dtype, {rows, out}));
+            time(Use::data_gradient, dy8.plain, weights8.transposed, timer.zeros(dtype, {rows, in}));
+            time(Use::weight_gradient, dy8.transposed, x8.transposed, weights);
+            return;
+        }
+        const auto time = [&](Use use, const Tensor& a, const Tensor& b, const Tensor& c) {
+            time_product(GroupedGemm{.use = use, .a = a, .b = b, .c = c, .offsets = sort.offsets});
         };
         time(Use::forward, x, weights, timer.zeros(dtype, {rows, out}));
         time(Use::data_gradient, dy, weights, timer.zeros(dtype, {rows, in}));
@@ -129,7 +183,10 @@ void run_bench_gmm(const GmmOptions& options) {
         if (backend->device() == Device::cpu && settings.grouped_gemm) return;
         ways.push_back(way);
         OperationTimer timer(*backend);
-        for (const Mixture& mixture : mixtures) time_products(timer, dtype, mixture, options.tokens);
+        for (const Mixture& mixture : mixtures) {
+            if (options.fp8) check_fp8_sides(mixture);
+            time_products(timer, dtype, options.fp8, mixture, options.tokens);
+        }
         for (std::size_t i = 0; i < timer.results().size(); ++i) {
             const TimedOperation& timed = timer.results()[i];
             if (rows.size() <= i)
@@ -149,17 +206,19 @@ void run_bench_gmm(const GmmOptions& options) {
         }
         const Json report = {{"device", description},
                              {"dtype", options.dtype},
+                             {"fp8", options.fp8},
                              {"tokens", options.tokens},
                              {"products", list}};
         print_result("{}\n", report.dump());
         return;
     }
-    print_result("{}; experts' products in {}, {} tokens, TFLOP/s\n  {:<16} {:<28} {:<12}", description,
-                 options.dtype, options.tokens, "E,H,I,chosen", "product", "of");
+    print_result("{}; experts' products in {}{}, {} tokens, TFLOP/s\n  {:<16} {:<32} {:<12}", description,
+                 options.fp8 ? "FP8, results in " : "", options.dtype, options.tokens, "E,H,I,chosen",
+                 "product", "of");
     for (const std::string& way : ways) print_result(" {:>9}", way);
     print_result("\n");
     for (const Row& row : rows) {
-        print_result("  {:<16} {:<28} {:<12}", row.mixture, row.product, row.place);
+        print_result("  {:<16} {:<32} {:<12}", row.mixture, row.product, row.place);
         for (const double rate : row.rates) print_result(" {:>9.3f}", rate);
         print_result("\n");
     }
@@ -182,6 +241,8 @@ Command add_bench_gmm_command(const Command& bench) {
     command.add_option("--tokens", options->tokens, "before they are given to several experts")
         .between(1, 1 << 20);
     command.add_option("--dtype", options->dtype, "bfloat16 or float32");
+    command.add_flag("--fp8", options->fp8,
+                     "operands in FP8, results in --dtype; making the operands is not timed");
     command.add_option("--device", options->device, "auto takes a GPU when there is one")
         .one_of({"auto", "cpu", "cuda"});
     command.add_flag("--json", options->json, "print one JSON object and nothing else");

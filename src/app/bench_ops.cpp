@@ -294,6 +294,19 @@ class ModelOperations {
         timer_.time(
             place,
             GroupedGemm{.use = Use::weight_gradient, .a = dy, .b = x, .c = weights, .offsets = offsets});
+        grouped_fp8(place, offsets, (in + 15) / 16 * 16, (out + 15) / 16 * 16);
+    }
+
+    void grouped_fp8(const std::string& place, const Tensor& offsets, std::int64_t in, std::int64_t out) {
+        const std::int64_t rows = shape_.expert_rows();
+        const Tensor scale = timer_.constant(DType::f32, {1}, 1);
+        timer_.time(place, GroupedFp8Gemm{.a = timer_.zeros(DType::f8, {rows, in}),
+                                          .b = timer_.zeros(DType::f8, {shape_.experts * out, in}),
+                                          .c = empty(rows, out),
+                                          .scale_a = scale,
+                                          .scale_b = scale,
+                                          .offsets = offsets,
+                                          .fast = true});
     }
 
     void head() {

@@ -181,15 +181,15 @@ Tensor AdaptedProduct::begin_backward(const UnitGradients& g, const Tensor& dy, 
             c_.run(ScaleColumns{.x = part.of(dy), .y = part.of(scaled), .factors = factors(part)});
         }
     const Tensor result = has_magnitudes ? scaled : dy;
-    product_.begin_backward(result, of_backward, is_trained(g));
-    adapters_begin_backward(result);
+    begin_backward(g, result, of_backward);
     return result;
 }
 
 // ------------------------------------------------------------------------------------------------- backward
 
-void AdaptedProduct::begin_backward(const Tensor& dy, bool trained) const {
-    product_.begin_backward(dy, trained ? BackwardPart::whole : BackwardPart::input, trained);
+void AdaptedProduct::begin_backward(const UnitGradients& g, const Tensor& dy,
+                                    BackwardPart of_backward) const {
+    product_.begin_backward(dy, of_backward, is_trained(g));
     adapters_begin_backward(dy);
 }
 

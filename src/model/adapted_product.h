@@ -34,8 +34,8 @@ class AdaptedProduct {
     /// writes the gradients of its magnitudes.
     Tensor begin_backward(const UnitGradients& gradients, const Tensor& dy, BackwardPart of_backward,
                           const Tensor& y, const Tensor& bias, const Tensor& scaled) const;
-    /// The same without DoRA, for the whole of a backward or, not `trained`, all but weight_gradient().
-    void begin_backward(const Tensor& dy, bool trained) const;
+    /// The same without DoRA.
+    void begin_backward(const UnitGradients& gradients, const Tensor& dy, BackwardPart of_backward) const;
     /// Before weight_gradient(), where it comes later than the rest of backward.
     void begin_weight_gradient(const UnitGradients& gradients, const Tensor& dy) const;
     /// dy [N,out] → dx [N,in].

@@ -117,19 +117,20 @@ void DecoderBlock::attend_to_cache() const {
 }
 
 void DecoderBlock::second_norm(const Tensor& branch) const {
-    c_.run(RmsNorm{.x = branch,
-                   .residual_in = branch ? a_.residual : a_.mid_residual,
-                   .residual_out = a_.mid_residual,
-                   .weight = w_[BlockStorage::mlp_norm],
-                   .y = a_.mlp_normed,
-                   .rstd = a_.mlp_rstd,
-                   .maximum = a_.fp8.maximum(AdaptedMatrix::gate_up, Fp8Operand::input),
-                   .eps = c_.norm_eps});
+    c_.run(RmsNorm{
+        .x = branch,
+        .residual_in = branch ? a_.residual : a_.mid_residual,
+        .residual_out = a_.mid_residual,
+        .weight = w_[BlockStorage::mlp_norm],
+        .y = a_.mlp_normed,
+        .rstd = a_.mlp_rstd,
+        .maximum = c_.jitters() ? Tensor() : a_.fp8.maximum(AdaptedMatrix::gate_up, Fp8Operand::input),
+        .eps = c_.norm_eps});
     jitter(a_.mlp_normed);
 }
 
 void DecoderBlock::jitter(const Tensor& x) const {
-    if (c_.jitter == 0 || !c_.batch.noise) return;
+    if (!c_.jitters()) return;
     const TokenNoise& noise = *c_.batch.noise;
     constexpr std::uint64_t name = leaf_hash("router_jitter_noise");
     c_.run(JitterTokens{

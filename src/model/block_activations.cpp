@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/ops/fp8.h"
 #include "model/config.h"
 
 namespace drover {
@@ -279,19 +280,20 @@ void ActivationBuffers::plan_fp8_scratch(Arena& arena, const BlockShape& largest
     const auto make = [&](std::int64_t elements) {
         return arena.make(MemoryUse::scratch, DType::f8, {elements});
     };
-    const std::int64_t rows = fp8_rows(largest.tokens);
     std::int64_t most_input = 0, most_output = 0, most_weight = 0;
     for (std::size_t i = 0; i < static_cast<std::size_t>(AdaptedMatrix::count); ++i) {
-        if (largest.experts > 0 && i >= static_cast<std::size_t>(AdaptedMatrix::gate_up)) break;
+        const bool of_experts = largest.experts > 0 && i >= static_cast<std::size_t>(AdaptedMatrix::gate_up);
+        const std::int64_t rows =
+            of_experts ? expert_columns(largest.expert_rows(), largest.experts) : fp8_rows(largest.tokens);
         const std::int64_t input = input_columns(largest, i), output = output_columns(largest, i);
-        most_input = std::max(most_input, input);
-        most_output = std::max(most_output, output);
-        most_weight = std::max(most_weight, input * output);
+        most_input = std::max(most_input, rows * input);
+        most_output = std::max(most_output, rows * output);
+        most_weight = std::max(most_weight, (of_experts ? largest.experts : 1) * input * output);
     }
-    scratch_.fp8 = {.input = make(rows * most_input),
+    scratch_.fp8 = {.input = make(most_input),
                     .weight = make(most_weight),
-                    .gradient = make(rows * most_output),
-                    .transposed_gradient = make(rows * most_output)};
+                    .gradient = make(most_output),
+                    .transposed_gradient = make(most_output)};
 }
 
 void ActivationBuffers::plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute,

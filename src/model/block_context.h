@@ -53,6 +53,8 @@ struct BlockContext {
     std::int64_t first_held() const {
         return parallel.splits_tokens() ? parallel.axis().rank() * shape.held : 0;
     }
+    /// Whether the experts' input is noisy in this micro-batch.
+    bool jitters() const { return jitter != 0 && batch.noise; }
     /// A bias, or a contribution, that is added to a sum over ranks: only one rank may add it.
     Tensor on_one_rank(const Tensor& bias) const { return is_first_rank() ? bias : Tensor(); }
     /// The gradient of a bias, if it is trained.

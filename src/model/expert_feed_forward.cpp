@@ -38,7 +38,9 @@ void ExpertFeedForward::gate_and_up(const Tensor& x) const {
 }
 
 void ExpertFeedForward::activation() const {
-    c_.run(Swiglu{.gate_up = a_.gate_up, .y = a_.activated});
+    c_.run(Swiglu{.gate_up = a_.gate_up,
+                  .y = a_.activated,
+                  .maximum = a_.fp8.maximum(AdaptedMatrix::down, Fp8Operand::input)});
 }
 
 AdaptedProduct ExpertFeedForward::gate_up() const {
@@ -75,7 +77,7 @@ Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Rec
     const Tensor& rows = c_.scratch.expert_rows;  // [M,H]
     c_.run(TokensToRows{.x = dy, .slot_of_row = a_.slot_of_row, .rows = rows});
     const AdaptedProduct down = this->down(), gate_up = this->gate_up();
-    down.begin_backward(rows, false);
+    down.begin_backward(g, rows, BackwardPart::input);
     down.data_gradient(rows, c_.scratch.dactivated);
     c_.run(WeightRows{.activated = a_.activated,
                       .dactivated = c_.scratch.dactivated,
@@ -83,14 +85,17 @@ Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Rec
                       .slot_of_row = a_.slot_of_row,
                       .weights = a_.slot_weights,
                       .dweights = c_.scratch.dslot_weights});
-    down.begin_backward(rows, true);  // once more, with the routing weights
+    down.begin_backward(g, rows, BackwardPart::weights);  // once more, with the routing weights
     down.adapter_gradients(g, rows, a_.activated);
     down.weight_gradient(g, rows, a_.activated);
 
     const Tensor dgate_up = a_.gate_up;  // its last use: the gradient takes its place
-    c_.run(SwigluBackward{.gate_up = a_.gate_up, .dy = c_.scratch.dactivated, .dgate_up = dgate_up});
+    c_.run(SwigluBackward{.gate_up = a_.gate_up,
+                          .dy = c_.scratch.dactivated,
+                          .dgate_up = dgate_up,
+                          .maximum = a_.fp8.maximum(AdaptedMatrix::gate_up, Fp8Operand::gradient)});
     const Tensor x = input();  // [N,H]
-    gate_up.begin_backward(dgate_up, true);
+    gate_up.begin_backward(g, dgate_up, BackwardPart::whole);
     if (gate_up.has_adapters() || g.tensors[BlockStorage::experts_gate_up]) {
         c_.run(TokensToRows{.x = x, .slot_of_row = a_.slot_of_row, .rows = rows});
         gate_up.adapter_gradients(g, dgate_up, rows);

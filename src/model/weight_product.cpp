@@ -19,7 +19,11 @@ bool WeightProduct::has_experts() const {
 }
 
 bool WeightProduct::in_fp8() const {
-    return a_.fp8 && !has_experts();
+    return static_cast<bool>(a_.fp8);
+}
+
+std::int64_t WeightProduct::summed_rows(std::int64_t rows) const {
+    return has_experts() ? expert_columns(rows, c_.shape.experts) : fp8_rows(rows);
 }
 
 void WeightProduct::multiply(GroupedGemm::Use use, const Tensor& left, const Tensor& right,
@@ -51,41 +55,45 @@ void WeightProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias
     find_maximum(x, Fp8Operand::input, splits_input(matrix_));
     quantise(x, Fp8Operand::input, x8, kept_input(x.size(0), x.size(1)));
     quantise(weight_, Fp8Operand::weight, weight8, {});
-    multiply_fp8(x8, Fp8Operand::input, weight8, Fp8Operand::weight, y, bias, accumulate);
+    multiply_fp8(GroupedGemm::Use::forward, x8, weight8, y, bias, accumulate);
 }
 
 void WeightProduct::begin_backward(const Tensor& dy, BackwardPart part, bool trained) const {
     if (!in_fp8()) return;
     const std::int64_t rows = dy.size(0), columns = dy.size(1);
     Tensor dy8, transposed;
-    if (part != BackwardPart::weights) {
-        find_maximum(dy, Fp8Operand::gradient, !splits_input(matrix_));
-        dy8 = Fp8Scratch::matrix(c_.scratch.fp8.gradient, rows, columns);
-    }
+    if (part != BackwardPart::weights) dy8 = Fp8Scratch::matrix(c_.scratch.fp8.gradient, rows, columns);
     if (part != BackwardPart::input && trained)
-        transposed = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, columns, fp8_rows(rows));
+        transposed = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, columns, summed_rows(rows));
+    // An expert's weight gradient has a dy of its own, with the routing weights.
+    const bool is_another = part == BackwardPart::weights && transposed && has_experts();
+    if (is_another) c_.run(Fill{.x = maximum(Fp8Operand::gradient), .value = 0});
+    if (part != BackwardPart::weights || is_another)
+        find_maximum(dy, Fp8Operand::gradient, !splits_input(matrix_));
     quantise(dy, Fp8Operand::gradient, dy8, transposed);
 }
 
 void WeightProduct::data_gradient(const Tensor& dy, const Tensor& dx, bool accumulate) const {
     if (!in_fp8()) return multiply(GroupedGemm::Use::data_gradient, dy, weight_, dx, accumulate);
     const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.gradient, dy.size(0), dy.size(1));
-    const Tensor transposed = Fp8Scratch::matrix(c_.scratch.fp8.weight, weight_.size(1), weight_.size(0));
+    const std::int64_t matrices = has_experts() ? c_.shape.experts : 1;
+    const Tensor transposed =
+        Fp8Scratch::matrix(c_.scratch.fp8.weight, matrices * weight_.size(1), weight_.size(0) / matrices);
     quantise(weight_, Fp8Operand::weight, {}, transposed);
-    multiply_fp8(dy8, Fp8Operand::gradient, transposed, Fp8Operand::weight, dx, {}, accumulate);
+    multiply_fp8(GroupedGemm::Use::data_gradient, dy8, transposed, dx, {}, accumulate);
 }
 
 void WeightProduct::weight_gradient(const Tensor& dy, const Tensor& x, const Tensor& dweight,
                                     bool accumulate) const {
     if (!in_fp8()) return multiply(GroupedGemm::Use::weight_gradient, dy, x, dweight, accumulate);
-    const std::int64_t rows = fp8_rows(x.size(0));
+    const std::int64_t rows = summed_rows(x.size(0));
     const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, dy.size(1), rows);
     Tensor x8 = kept_input(x.size(0), x.size(1));
     if (!x8) {
         x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(1), rows);
         quantise(x, Fp8Operand::input, {}, x8);
     }
-    multiply_fp8(dy8, Fp8Operand::gradient, x8, Fp8Operand::input, dweight, {}, accumulate);
+    multiply_fp8(GroupedGemm::Use::weight_gradient, dy8, x8, dweight, {}, accumulate);
 }
 
 // ------------------------------------------------------------------------------------------------------ FP8
@@ -94,7 +102,7 @@ void WeightProduct::prepare_weights(const BlockContext& c, UnitTensors weights, 
     if (!a.fp8) return;
     c.run(Fill{.x = a.fp8.maxima(), .value = 0});
     for (const AdapterStorages& storages : adapter_storages())
-        if (const Tensor& weight = weights[storages.weight]; weight && !storages.has_experts())
+        if (const Tensor& weight = weights[storages.weight])
             c.run(AbsoluteMaximum{
                 .x = weight, .maximum = a.fp8.maximum(adapted_matrix(storages.weight), Fp8Operand::weight)});
     c.parallel.axis().all_reduce(c.run.stream, a.fp8.weight_maxima(), Reduction::max);
@@ -110,7 +118,9 @@ Tensor WeightProduct::maximum(Fp8Operand operand) const {
 }
 
 bool WeightProduct::has_maximum(Fp8Operand operand) const {
-    if (operand == Fp8Operand::input) return matrix_ != AdaptedMatrix::attention_output;
+    if (operand == Fp8Operand::input)
+        return matrix_ != AdaptedMatrix::attention_output &&
+               !(matrix_ == AdaptedMatrix::gate_up && c_.jitters());
     // DoRA scales the gradient afterwards.
     return matrix_ == AdaptedMatrix::gate_up && !c_.scratch.dgate_up;
 }
@@ -126,23 +136,41 @@ void WeightProduct::find_maximum(const Tensor& x, Fp8Operand operand, bool ranks
 void WeightProduct::quantise(const Tensor& x, Fp8Operand operand, const Tensor& y,
                              const Tensor& transposed) const {
     if (!y && !transposed) return;
+    const bool is_weight = operand == Fp8Operand::weight;
     c_.run(Quantise{.x = x,
                     .maximum = maximum(operand),
                     .y = y,
                     .transposed = transposed,
-                    .scale = a_.fp8.scale(matrix_, operand)});
+                    .scale = a_.fp8.scale(matrix_, operand),
+                    .groups = has_experts() && is_weight ? c_.shape.experts : 1,
+                    .offsets = has_experts() && !is_weight ? a_.expert_offsets : Tensor()});
 }
 
-void WeightProduct::multiply_fp8(const Tensor& a, Fp8Operand of_a, const Tensor& b, Fp8Operand of_b,
-                                 const Tensor& c, const Tensor& bias, bool accumulate) const {
+void WeightProduct::multiply_fp8(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c,
+                                 const Tensor& bias, bool accumulate) const {
+    using Use = GroupedGemm::Use;
+    const Tensor of_a = a_.fp8.scale(matrix_, use == Use::forward ? Fp8Operand::input : Fp8Operand::gradient),
+                 of_b = a_.fp8.scale(matrix_,
+                                     use == Use::weight_gradient ? Fp8Operand::input : Fp8Operand::weight);
+    const bool fast = use == Use::forward;
+    if (has_experts())
+        return c_.run(GroupedFp8Gemm{.use = use,
+                                     .a = a,
+                                     .b = b,
+                                     .c = c,
+                                     .scale_a = of_a,
+                                     .scale_b = of_b,
+                                     .offsets = a_.expert_offsets,
+                                     .accumulate = accumulate,
+                                     .fast = fast});
     c_.run(Fp8Gemm{.a = a,
                    .b = b,
                    .c = c,
-                   .scale_a = a_.fp8.scale(matrix_, of_a),
-                   .scale_b = a_.fp8.scale(matrix_, of_b),
+                   .scale_a = of_a,
+                   .scale_b = of_b,
                    .bias = bias,
                    .accumulate = accumulate,
-                   .fast = of_a == Fp8Operand::input});
+                   .fast = fast});
 }
 
 }  // namespace drover

@@ -22,7 +22,7 @@ class WeightProduct {
     /// x [N,in] → y [N,out].
     void forward(const Tensor& x, const Tensor& y, const Tensor& bias, bool accumulate) const;
     /// Before the next two with this dy [N,out]: makes of it what `part` of backward needs. `trained`:
-    /// weight_gradient() will be called.
+    /// weight_gradient() will be called. Experts' dy for the weights may be another one than for the input.
     void begin_backward(const Tensor& dy, BackwardPart part, bool trained) const;
     /// dy [N,out] → dx [N,in].
     void data_gradient(const Tensor& dy, const Tensor& dx, bool accumulate) const;
@@ -40,8 +40,10 @@ class WeightProduct {
     /// Completes the maximum of an operand, of which each rank may have other columns.
     void find_maximum(const Tensor& x, Fp8Operand operand, bool ranks_differ) const;
     void quantise(const Tensor& x, Fp8Operand operand, const Tensor& y, const Tensor& transposed) const;
-    void multiply_fp8(const Tensor& a, Fp8Operand of_a, const Tensor& b, Fp8Operand of_b, const Tensor& c,
+    void multiply_fp8(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c,
                       const Tensor& bias, bool accumulate) const;
+    /// Columns of a transpose that weight gradients are summed over.
+    std::int64_t summed_rows(std::int64_t rows) const;
     Tensor maximum(Fp8Operand operand) const;
     /// The transpose of x [rows,columns] that forward keeps for the weight's gradient; absent: it does not.
     Tensor kept_input(std::int64_t rows, std::int64_t columns) const;

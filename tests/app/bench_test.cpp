@@ -261,6 +261,17 @@ TEST_F(Bench, GmmRunsEveryProductOfEveryMixture) {
     EXPECT_NE(text.output.find("gate and up"), std::string::npos) << text.output;
 }
 
+TEST_F(Bench, GmmRunsProductsInFp8) {
+    const Json report = object("bench gmm --json --device cpu --fp8 --tokens 40 --mixture 4,32,16,2");
+    EXPECT_EQ(report.at("fp8"), true);
+    ASSERT_EQ(report.at("products").size(), 6u);
+    for (const Json& product : report.at("products")) {
+        EXPECT_GT(product.at("tflops").at("chosen").get<double>(), 0) << product;
+        EXPECT_TRUE(product.at("name").get<std::string>().starts_with("fp8 expert gemm")) << product;
+    }
+    expect_error("bench gmm --device cpu --fp8 --mixture 4,32,24,2", 2, "multiple of 16");
+}
+
 TEST_F(Bench, EveryMoeModeGivesTheSameLoss) {
     const auto loss = [&](const std::string& mode) {
         const Json report =

@@ -104,6 +104,9 @@ class CpuBackend final : public Backend {
     void execute(Stream stream, const Fp8Gemm& op) override {
         fp8_gemm_.run(op, [&](const Gemm& product) { execute(stream, product); });
     }
+    void execute(Stream stream, const GroupedFp8Gemm& op) override {
+        fp8_gemm_.run(op, [&](const Gemm& product) { execute(stream, product); });
+    }
     void execute(Stream stream, const GroupedGemm& op) override {
         for_each_product(op, [&](const Gemm& product) { execute(stream, product); });
     }

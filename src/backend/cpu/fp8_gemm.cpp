@@ -18,16 +18,18 @@ std::array<bf16, 256> make_table() {
     return table;
 }
 
-/// Rows of a packed FP8 matrix as bf16.
+/// Rows of an FP8 matrix as bf16.
 Tensor widened(const Tensor& rows, std::vector<bf16>& room) {
     static const std::array<bf16, 256> table = make_table();
-    const std::int64_t count = rows.numel();
+    const std::int64_t count = rows.numel(), width = rows.size(1);
     room.resize(std::max(room.size(), static_cast<std::size_t>(count)));
-    const auto* from = static_cast<const std::uint8_t*>(rows.raw());
-    bf16* to = room.data();
 #pragma omp parallel for if (count > 1 << 16)
-    for (std::int64_t i = 0; i < count; ++i) to[i] = table[from[i]];
-    return Tensor(to, DType::bf16, rows.shape(), Device::cpu);
+    for (std::int64_t row = 0; row < rows.size(0); ++row) {
+        const auto* from = static_cast<const std::uint8_t*>(rows.raw()) + row * rows.stride(0);
+        bf16* to = room.data() + row * width;
+        for (std::int64_t i = 0; i < width; ++i) to[i] = table[from[i]];
+    }
+    return Tensor(room.data(), DType::bf16, rows.shape(), Device::cpu);
 }
 
 float element(const Tensor& vector, std::int64_t i) {
@@ -66,11 +68,40 @@ void Fp8GemmEngine::run(const Fp8Gemm& op, const std::function<void(const Gemm&)
         const Tensor a = widened(op.a.rows(row, rows), a_), c = op.c.rows(row, rows);
         sums_.resize(std::max(sums_.size(), static_cast<std::size_t>(c.numel())));
         const Tensor sums(sums_.data(), DType::f32, {rows, c.size(1)}, Device::cpu);
-        multiply(Gemm::forward(a, b, sums));
+        if (a.size(1) > 0)
+            multiply(Gemm::forward(a, b, sums));
+        else
+            std::fill_n(sums_.begin(), sums.numel(), 0.0f);
         if (c.dtype() == DType::f32)
             finish<float>(sums, scale, op, c);
         else
             finish<bf16>(sums, scale, op, c);
+    }
+}
+
+void Fp8GemmEngine::run(const GroupedFp8Gemm& op, const std::function<void(const Gemm&)>& multiply) {
+    const std::int32_t* offsets = op.offsets.data<std::int32_t>();
+    const std::int64_t experts = op.offsets.size(0) - 1;
+    Fp8Gemm product{.scale_a = op.scale_a, .scale_b = op.scale_b, .accumulate = op.accumulate};
+    const auto matrix = [&](const Tensor& stacked, std::int64_t expert) {
+        const std::int64_t height = stacked.size(0) / experts;
+        return stacked.rows(expert * height, height);
+    };
+    std::int64_t first_column = 0;
+    for (std::int64_t e = 0; e < experts; ++e) {
+        const std::int64_t begin = offsets[e], count = offsets[e + 1] - begin;
+        if (op.use == GroupedFp8Gemm::Use::weight_gradient) {
+            const std::int64_t columns = expert_columns(count, 1);
+            product.a = op.a.columns(first_column, columns);
+            product.b = op.b.columns(first_column, columns);
+            product.c = matrix(op.c, e);
+            first_column += columns;
+        } else {
+            product.a = op.a.rows(begin, count);
+            product.b = matrix(op.b, e);
+            product.c = op.c.rows(begin, count);
+        }
+        run(product, multiply);
     }
 }
 

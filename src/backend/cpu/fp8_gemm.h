@@ -14,6 +14,7 @@ class Fp8GemmEngine {
   public:
     /// `multiply` computes products of bf16.
     void run(const Fp8Gemm& operation, const std::function<void(const Gemm&)>& multiply);
+    void run(const GroupedFp8Gemm& operation, const std::function<void(const Gemm&)>& multiply);
 
   private:
     // They grow to the largest product seen, and never shrink.

@@ -134,6 +134,9 @@ class CudaBackend final : public Backend {
     void execute(Stream stream, const GroupedGemm& op) override {
         grouped_gemm_.run(launch<GroupedGemm>(stream), gemm_, expert_offsets_, op);
     }
+    void execute(Stream stream, const GroupedFp8Gemm& op) override {
+        grouped_gemm_.run(launch<GroupedFp8Gemm>(stream), gemm_, expert_offsets_, op);
+    }
 
 #define DROVER_EXECUTE(name, Listed)                         \
     void execute(Stream stream, const Listed& op) override { \

@@ -216,17 +216,33 @@ void GemmEngine::run(const Launch& launch, const Fp8Gemm& op) {
     check(status, "an FP8 product");
 }
 
-void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Gemm& op) {
-    const Key key = key_of(op);
+void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Gemm& op, Description& what,
+                            const Key& key, std::int64_t Key::*ragged) {
     Key rounded = key;
-    std::int64_t& rows = op.transpose_a ? rounded.k : rounded.m;
+    std::int64_t& rows = rounded.*ragged;
     constexpr std::int64_t step = 256;
     rows = rows <= step ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows)))
                         : (rows + step - 1) / step * step;
-    Description what(key);
     if (multiply(stream, workspace, op, what, algorithm_for(rounded)) == CUBLAS_STATUS_SUCCESS) return;
     // In case the algorithm does not support this size, although it was chosen for a larger one.
     check(multiply(stream, workspace, op, what, choose(key)), "an expert's product");
+}
+
+void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Gemm& op) {
+    const Key key = key_of(op);
+    Description what(key);
+    run_ragged(stream, workspace, op, what, key, op.transpose_a ? &Key::k : &Key::m);
+}
+
+void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Fp8Gemm& op, bool sums_rows) {
+    check_fp8();
+    Gemm product = Gemm::forward(op.a, op.b, op.c);
+    product.accumulate = op.accumulate;
+    Key key = key_of(product);
+    key.fast = op.fast;
+    Description what(key);
+    what.scale(op.scale_a, op.scale_b);
+    run_ragged(stream, workspace, product, what, key, sums_rows ? &Key::k : &Key::m);
 }
 
 /// The library's own way to add a bias rounds twice. Here the product is added to rows of the bias, which is

@@ -28,6 +28,8 @@ class GemmEngine {
     /// next larger of a few row counts, so that the number of choices is bounded. Not empty, and without a
     /// bias; `workspace` has workspace_bytes, on the device.
     void run_ragged(cudaStream_t stream, void* workspace, const Gemm& operation);
+    /// The same in FP8; `sums_rows`: the expert's rows are what is summed over. Operands may be strided.
+    void run_ragged(cudaStream_t stream, void* workspace, const Fp8Gemm& operation, bool sums_rows);
 
     /// Products of fp32 with 10 bits of mantissa, which is several times faster.
     void use_tf32(bool tf32) { tf32_ = tf32; }
@@ -52,6 +54,8 @@ class GemmEngine {
     cublasStatus_t multiply(cudaStream_t stream, void* workspace, const Gemm& operation,
                             Description& description, const cublasLtMatmulAlgo_t& algorithm);
     void run_with_bias(const Launch& launch, const Gemm& operation);
+    void run_ragged(cudaStream_t stream, void* workspace, const Gemm& operation, Description& description,
+                    const Key& key, std::int64_t Key::*rows);
 
     void check_fp8();
 

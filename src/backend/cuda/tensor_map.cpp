@@ -24,6 +24,19 @@ decltype(&cuTensorMapEncodeTiled) encoder() {
     return function;
 }
 
+CUtensorMapDataType data_type(DType dtype) {
+    switch (dtype) {
+        case DType::bf16:
+            return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+        case DType::f16:
+            return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+        case DType::f8:
+            return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+        default:
+            bug("no tensor maps of this dtype");
+    }
+}
+
 }  // namespace
 
 CUtensorMap make_tensor_map(DType dtype, const TensorMapShape& shape) {
@@ -36,10 +49,10 @@ CUtensorMap make_tensor_map(DType dtype, const TensorMapShape& shape) {
                                            static_cast<cuuint32_t>(shape.box[1]), 1};
     const std::array<cuuint32_t, 3> every = {1, 1, 1};
     CUtensorMap map{};
-    const CUresult result = encoder()(
-        &map, dtype == DType::bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3,
-        shape.start, sizes.data(), strides.data(), box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result =
+        encoder()(&map, data_type(dtype), 3, shape.start, sizes.data(), strides.data(), box.data(),
+                  every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
         throw Error(fmt::format("The GPU's driver refuses to describe a tensor of [{}, {}, {}] elements with "
                                 "rows of {} bytes (error {}).",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/ops/experts.h"
 #include "backend/ops/operation.h"
 #include "core/tensor.h"
 
@@ -20,12 +21,21 @@ struct AbsoluteMaximum {
 
 /// scale = m / 448 and y = x · (448 / m), in fp32, rounded once, with m = max(maximum, 2⁻¹⁰⁰): zeros stay
 /// zeros. If the maximum is infinite or NaN, elements become NaN.
+///
+/// With several `groups`, x is that many matrices one below the other, and each is transposed in itself. With
+/// `offsets`, x's rows are sorted by expert, and the transpose of each expert's rows begins at a multiple of
+/// expert_alignment: GroupedFp8Gemm sums over them.
 struct Quantise {
     Tensor x;             ///< [R,C], may be strided
     Tensor maximum;       ///< [1] f32: of x, or larger
     Tensor y{};           ///< [R,C] f8, packed, optional
-    Tensor transposed{};  ///< [C,P] f8, packed, optional, P ≥ R a multiple of 16: yᵀ, then zeros
-    Tensor scale;         ///< [1] f32
+    Tensor transposed{};  ///< f8, packed, optional: [C,P], P ≥ R a multiple of 16: yᵀ, then zeros;
+                          ///< [groups·C,R / groups], R / groups a multiple of 16; or, with offsets,
+                          ///< [C,expert_columns(R,E)]: an expert's columns, zeros up to the next expert's,
+                          ///< and after the last expert's what was there
+    Tensor scale;  ///< [1] f32
+    std::int64_t groups = 1;
+    Tensor offsets{};  ///< [E + 1] i32, optional
 
     void check(const Operands& operands) const;
     OperationCost cost() const;
@@ -33,6 +43,14 @@ struct Quantise {
 
 /// The least that Quantise takes for the largest magnitude.
 inline constexpr float smallest_maximum = 0x1p-100f;
+
+/// Columns of the transpose that an expert's rows are filled up to a multiple of.
+inline constexpr std::int64_t expert_alignment = 128;
+
+/// Columns that are enough for the transpose of `rows` rows, however they are spread over the experts.
+constexpr std::int64_t expert_columns(std::int64_t rows, std::int64_t experts) {
+    return (rows + experts * (expert_alignment - 1)) / expert_alignment * expert_alignment;
+}
 
 /// c = scale_a · scale_b · (a · bᵀ) (+ bias) (+ c if accumulate); products are summed in fp32, or, where
 /// `fast`, in what a GPU's matrix unit has: about 13 bits of mantissa.
@@ -42,6 +60,26 @@ struct Fp8Gemm {
     Tensor c;                 ///< [M,N], a dtype of activations
     Tensor scale_a, scale_b;  ///< [1] f32, at multiples of 16 bytes
     Tensor bias{};            ///< [N], optional, dtype of c or f32
+    bool accumulate = false;
+    bool fast = false;
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
+};
+
+/// GroupedGemm with FP8 operands, each contiguous in what is summed over: c = scale_a · scale_b · (a · bᵀ)
+/// (+ c if accumulate), one product per expert over its rows. Sums are those of Fp8Gemm, but without `fast` a
+/// GPU may still sum up 128 products at a time like that.
+struct GroupedFp8Gemm {
+    using Use = GroupedGemm::Use;
+    Use use = Use::forward;
+    Tensor a;  ///< f8, packed; forward: x [M,K]; data gradient: dy [M,O]; weight gradient: dyᵀ [O,P]
+    Tensor b;  ///< f8, packed; forward: weights [E·O,K]; data gradient: their transposes [E·K,O]; weight
+               ///< gradient: xᵀ [K,P], P = expert_columns(M,E), as Quantise makes it with offsets
+    Tensor c;  ///< a dtype of activations; forward: y [M,O]; data gradient: dx [M,K]; weight gradient:
+               ///< dweights [E·O,K]. K and O are multiples of 16
+    Tensor scale_a, scale_b;  ///< [1] f32, at multiples of 16 bytes
+    Tensor offsets;           ///< [E + 1] i32
     bool accumulate = false;
     bool fast = false;
 

@@ -77,7 +77,8 @@
 #define DROVER_MATRIX_PRODUCTS(operation)                             \
     operation(gemm, Gemm)                                             \
     operation(fp8_gemm, Fp8Gemm)                                      \
-    operation(grouped_gemm, GroupedGemm)
+    operation(grouped_gemm, GroupedGemm)                              \
+    operation(grouped_fp8_gemm, GroupedFp8Gemm)
 
 // clang-format on
 

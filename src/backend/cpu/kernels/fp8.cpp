@@ -20,6 +20,49 @@ namespace {
 /// Rows and columns of x that are transposed at a time.
 constexpr std::int64_t square = 64;
 
+/// A matrix to be quantised.
+template <class T>
+struct QuantisedPart {
+    const T* x;
+    std::int64_t rows, width, stride;
+    std::uint8_t* y;             ///< packed; may be null
+    std::uint8_t* transposed;    ///< [width,padded]; may be null
+    std::int64_t padded, pitch;  ///< of the transpose: its columns, and those from row to row
+};
+
+template <class T>
+void quantise_part(const QuantisedPart<T>& part, float factor) {
+    const std::int64_t padded = part.transposed ? part.padded : part.rows;
+    for_each_range(part.width, square, [=](std::int64_t begin, std::int64_t end) {
+        alignas(64) std::uint8_t bytes[square][square];
+        for (std::int64_t first = 0; first < padded; first += square) {
+            const std::int64_t last = first + square < padded ? first + square : padded;
+            for (std::int64_t row = first; row < last; ++row) {
+                std::uint8_t* const to = bytes[row - first];
+                if (row >= part.rows) {
+                    for (std::int64_t i = 0; i < end - begin; ++i) to[i] = 0;
+                    continue;
+                }
+                const T* const from = part.x + row * part.stride + begin;
+                for_each_vector(end - begin, [=](auto at) {
+                    const Words bits = f8_bits(load(from, at) * factor);
+                    const std::int64_t left = end - begin - at.begin, count = left < lanes ? left : lanes;
+                    for (std::int64_t i = 0; i < count; ++i)
+                        to[at.begin + i] = static_cast<std::uint8_t>(bits[i]);
+                });
+                if (part.y)
+                    __builtin_memcpy(part.y + row * part.width + begin, to,
+                                     static_cast<std::size_t>(end - begin));
+            }
+            if (!part.transposed) continue;
+            for (std::int64_t column = begin; column < end; ++column) {
+                std::uint8_t* const to = part.transposed + column * part.pitch + first;
+                for (std::int64_t row = 0; row < last - first; ++row) to[row] = bytes[row][column - begin];
+            }
+        }
+    });
+}
+
 }  // namespace
 
 void absolute_maximum(const AbsoluteMaximum& op) {
@@ -33,45 +76,37 @@ void absolute_maximum(const AbsoluteMaximum& op) {
 }
 
 void quantise(const Quantise& op) {
-    const std::int64_t rows = op.x.size(0), width = op.x.size(1);
     const float given = *static_cast<const float*>(op.maximum.raw());
     const float maximum = given < smallest_maximum ? smallest_maximum : given;  // NaN stays
     const float factor = f8::largest / maximum;
     *static_cast<float*>(op.scale.raw()) = maximum / f8::largest;
-    auto* const y = static_cast<std::uint8_t*>(op.y.raw());
-    auto* const transposed = static_cast<std::uint8_t*>(op.transposed.raw());
-    const std::int64_t padded = transposed ? op.transposed.size(1) : rows;
     with_type(op.x.dtype(), [&](auto t) {
-        const auto* x = static_cast<const decltype(t)*>(op.x.raw());
-        const std::int64_t stride = op.x.stride(0);
-        for_each_range(width, square, [=](std::int64_t begin, std::int64_t end) {
-            alignas(64) std::uint8_t bytes[square][square];
-            for (std::int64_t first = 0; first < padded; first += square) {
-                const std::int64_t last = first + square < padded ? first + square : padded;
-                for (std::int64_t row = first; row < last; ++row) {
-                    std::uint8_t* const to = bytes[row - first];
-                    if (row >= rows) {
-                        for (std::int64_t i = 0; i < end - begin; ++i) to[i] = 0;
-                        continue;
-                    }
-                    const auto* const from = x + row * stride + begin;
-                    for_each_vector(end - begin, [=](auto at) {
-                        const Words bits = f8_bits(load(from, at) * factor);
-                        const std::int64_t left = end - begin - at.begin, count = left < lanes ? left : lanes;
-                        for (std::int64_t i = 0; i < count; ++i)
-                            to[at.begin + i] = static_cast<std::uint8_t>(bits[i]);
-                    });
-                    if (y)
-                        __builtin_memcpy(y + row * width + begin, to, static_cast<std::size_t>(end - begin));
-                }
-                if (!transposed) continue;
-                for (std::int64_t column = begin; column < end; ++column) {
-                    std::uint8_t* const to = transposed + column * padded + first;
-                    for (std::int64_t row = 0; row < last - first; ++row)
-                        to[row] = bytes[row][column - begin];
-                }
-            }
-        });
+        using T = decltype(t);
+        const std::int64_t width = op.x.size(1), height = op.x.size(0) / op.groups;
+        QuantisedPart<T> part{.x = static_cast<const T*>(op.x.raw()),
+                              .rows = height,
+                              .width = width,
+                              .stride = op.x.stride(0),
+                              .y = static_cast<std::uint8_t*>(op.y.raw()),
+                              .transposed = static_cast<std::uint8_t*>(op.transposed.raw()),
+                              .padded = op.transposed ? op.transposed.size(1) : height,
+                              .pitch = op.transposed ? op.transposed.size(1) : height};
+        const auto advance = [&](std::int64_t transposed) {
+            part.x += part.rows * part.stride;
+            if (part.y) part.y += part.rows * width;
+            if (part.transposed) part.transposed += transposed;
+        };
+        if (!op.offsets) {
+            for (std::int64_t group = 0; group < op.groups; ++group, advance(width * height))
+                quantise_part(part, factor);
+            return;
+        }
+        const auto* const offsets = static_cast<const std::int32_t*>(op.offsets.raw());
+        for (std::int64_t e = 0; e + 1 < op.offsets.size(0); ++e, advance(part.padded)) {
+            part.rows = offsets[e + 1] - offsets[e];
+            part.padded = expert_columns(part.rows, 1);
+            quantise_part(part, factor);
+        }
     });
 }
 

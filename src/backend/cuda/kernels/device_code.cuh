@@ -113,6 +113,14 @@ __device__ inline T warp_sum(T value) {
     for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, offset);
     return value;
 }
+/// The sum over this lane and those before it.
+__device__ inline int warp_sum_up_to_here(int value) {
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const int lower = __shfl_up_sync(0xFFFFFFFFu, value, distance);
+        if (static_cast<int>(threadIdx.x % 32) >= distance) value += lower;
+    }
+    return value;
+}
 __device__ inline float warp_max(float value) {
     for (int offset = 16; offset > 0; offset /= 2)
         value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));

@@ -14,11 +14,11 @@ struct TensorMapShape {
     void* start;
     std::array<std::int64_t, 3> sizes;
     std::array<std::int64_t, 2> byte_strides;  ///< of the second and third dimension, multiples of 16
-    std::array<std::int64_t, 2> box;  ///< of a copy in the first two dimensions: 64 elements, at most 256
+    std::array<std::int64_t, 2> box;  ///< of a copy in the first two dimensions: 128 bytes, at most 256
 };
 
 /// For copies whose rows of 128 bytes are laid out in shared memory as products of a warpgroup read them. The
-/// dtype has 16 bits.
+/// dtype is bf16, f16 or f8.
 CUtensorMap make_tensor_map(DType dtype, const TensorMapShape& shape);
 
 }  // namespace drover::cuda
