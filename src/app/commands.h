@@ -16,6 +16,10 @@ void add_tokenize_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
+/// Of the Hugging Face Hub: downloads, the user's token, the cache.
+void add_fetch_command(CLI::App& app);
+void add_login_command(CLI::App& app);
+void add_cache_command(CLI::App& app);
 /// Parses its words with the table of arguments (args/), not with CLI11.
 void add_run_clm_command(CLI::App& app);
 /// The same with the table of run_llama_nxd.py's arguments.

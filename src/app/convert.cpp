@@ -6,7 +6,7 @@
 
 #include "app/commands.h"
 #include "app/nxdt_yaml.h"
-#include "app/progress_line.h"
+#include "core/progress_line.h"
 #include "convert/conversion_writer.h"
 #include "convert/dcp_checkpoint.h"
 #include "convert/gguf_plan.h"

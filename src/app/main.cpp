@@ -71,6 +71,9 @@ int main(int argc, char** argv) {
     drover::add_bench_command(app);
     drover::add_tokenize_command(app);
     drover::add_convert_command(app);
+    drover::add_fetch_command(app);
+    drover::add_login_command(app);
+    drover::add_cache_command(app);
 
     const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
     if (argc > 1 && argv[1][0] != '-' && app.get_subcommands(is_named).empty()) {

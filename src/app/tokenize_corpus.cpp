@@ -12,7 +12,7 @@
 #include "core/path_inside.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/packing/block_size.h"
-#include "data/packing/file_lock.h"
+#include "core/file_lock.h"
 #include "data/packing/token_cache.h"
 
 namespace drover {
