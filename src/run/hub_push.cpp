@@ -80,7 +80,7 @@ void HubPush::add_files(Job& job, const fs::path& folder, const std::string& bef
     }
 }
 
-void HubPush::on_save(TrainerView& view, const fs::path& folder) {
+void HubPush::on_save(TrainerView&, const fs::path& folder) {
     using Strategy = PushSettings::Strategy;
     if (settings_.strategy == Strategy::end) return;
     {
@@ -98,7 +98,8 @@ void HubPush::on_save(TrainerView& view, const fs::path& folder) {
         warn_(fmt::format("{} is not uploaded: {}.", name, failure.what()));
         return;
     }
-    job.message = fmt::format("Training in progress, step {}", view.state.global_step);
+    // The loop may be some steps further by now.
+    job.message = fmt::format("Training in progress, step {}", name.substr(name.rfind('-') + 1));
     const std::lock_guard hold(access_);
     jobs_.push_back(std::move(job));
     changed_.notify_all();

@@ -23,7 +23,6 @@ import os
 import re
 import sys
 import threading
-import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -382,6 +381,15 @@ class Hub(BaseHTTPRequestHandler):
         return self.answer_json({"commitOid": commit, "commitUrl": f"{base}/{match[1]}/commit/{commit}"})
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        """Clients that give up are part of the tests; other errors are shown."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
@@ -389,8 +397,7 @@ def main():
     parser.add_argument("--elsewhere", default="")
     parser.add_argument("--chunk", type=int, default=0)
     Hub.options = parser.parse_args()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Hub)
     print(f"port {server.server_address[1]}", flush=True)
     # The test closes our standard input when it ends, however it ends.
     threading.Thread(target=server.serve_forever, daemon=True).start()
