@@ -1,5 +1,5 @@
 # Libraries for text and data that come without (dependable) CMake files: drover::pcre2, drover::sentencepiece,
-# drover::xxhash, drover::zstd. ICU and zlib have modules of CMake's own.
+# drover::xxhash, drover::zstd; and drover::curl. ICU and zlib have modules of CMake's own.
 
 # drover_system_library(pcre2 HEADER pcre2.h LIBRARY pcre2-8 PACKAGE libpcre2-dev) → drover::pcre2
 function(drover_system_library name)
@@ -19,5 +19,6 @@ drover_system_library(pcre2 HEADER pcre2.h LIBRARY pcre2-8 PACKAGE libpcre2-dev)
 drover_system_library(sentencepiece HEADER sentencepiece_processor.h LIBRARY sentencepiece PACKAGE libsentencepiece-dev)
 drover_system_library(xxhash HEADER xxhash.h LIBRARY xxhash PACKAGE libxxhash-dev)
 drover_system_library(zstd HEADER zstd.h LIBRARY zstd PACKAGE libzstd-dev)
+drover_system_library(curl HEADER curl/curl.h LIBRARY curl PACKAGE libcurl4-openssl-dev)
 find_package(ICU REQUIRED COMPONENTS uc i18n data)
 find_package(ZLIB REQUIRED)

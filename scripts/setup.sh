@@ -11,11 +11,11 @@ set -eu
 # A tool counts as present when its command is found, however it was installed.
 tools='g++:g++ cmake:cmake ninja-build:ninja make:make openmpi-bin:mpirun'
 # The same names on both distributions.
-libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev libgtest-dev libsentencepiece-dev libpcre2-dev libicu-dev libxxhash-dev libzstd-dev zlib1g-dev'
+libraries='libdnnl-dev nlohmann-json3-dev libfmt-dev libcli11-dev libopenmpi-dev libgtest-dev libsentencepiece-dev libpcre2-dev libicu-dev libxxhash-dev libzstd-dev zlib1g-dev libcurl4-openssl-dev'
 # Of the Python module, which is left out without them; its tests use numpy.
 python='python3-dev python3-numpy'
 
-needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI, GoogleTest, SentencePiece, PCRE2, ICU, xxHash, zstd and zlib; for the Python module, Python 3.11 or newer with its headers'
+needs='a C++20 compiler (g++ 12 or newer), CMake 3.25 or newer, Ninja, make, mpirun, and the development files of oneDNN, nlohmann-json, fmt, CLI11, Open MPI, GoogleTest, SentencePiece, PCRE2, ICU, xxHash, zstd, zlib and libcurl; for the Python module, Python 3.11 or newer with its headers'
 
 # Optional: never a reason to stop.
 fetch_wheels() {

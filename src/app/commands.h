@@ -14,6 +14,10 @@ void add_tokenize_command(const Command& app);
 void add_generate_command(const Command& app);
 void add_eval_command(const Command& app);
 void add_convert_command(const Command& app);
+/// Of the Hugging Face Hub: downloads, the user's token, the cache.
+void add_fetch_command(const Command& app);
+void add_login_command(const Command& app);
+void add_cache_command(const Command& app);
 /// Parses its words with the table of arguments (args/), not with CLI11.
 void add_run_clm_command(const Command& app);
 /// The same with the table of run_llama_nxd.py's arguments.

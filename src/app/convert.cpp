@@ -5,7 +5,6 @@
 
 #include "app/commands.h"
 #include "app/nxdt_yaml.h"
-#include "app/progress_line.h"
 #include "args/command.h"
 #include "convert/conversion_writer.h"
 #include "convert/dcp_checkpoint.h"
@@ -19,6 +18,7 @@
 #include "core/console.h"
 #include "core/json.h"
 #include "core/number_text.h"
+#include "core/progress_line.h"
 #include "core/words.h"
 #include "run/adapter_source.h"
 #include "run/model_source.h"

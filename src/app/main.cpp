@@ -72,6 +72,9 @@ int main(int argc, char** argv) {
     drover::add_bench_command(program);
     drover::add_tokenize_command(program);
     drover::add_convert_command(program);
+    drover::add_fetch_command(program);
+    drover::add_login_command(program);
+    drover::add_cache_command(program);
 
     if (argc > 1 && argv[1][0] != '-' && !program.find(argv[1])) {
         drover::print_log(stderr,

@@ -8,11 +8,11 @@
 #include "app/tokenize_progress.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/file_lock.h"
 #include "core/json.h"
 #include "core/path_inside.h"
 #include "data/datasets/resolve_dataset.h"
 #include "data/packing/block_size.h"
-#include "data/packing/file_lock.h"
 #include "data/packing/token_cache.h"
 
 namespace drover {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "app/progress_line.h"
+#include "core/progress_line.h"
 #include "data/packing/token_stream.h"
 
 namespace drover {

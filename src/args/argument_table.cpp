@@ -82,6 +82,7 @@ const ArgumentTable& run_clm_table() {
         ArgumentGroup{"Evaluation", "When and how to evaluate.", evaluation_arguments()},
         ArgumentGroup{"Logging", "What is printed and recorded.", logging_arguments()},
         ArgumentGroup{"Saving and resuming", "Which files are kept.", saving_arguments()},
+        ArgumentGroup{"Uploads", "What is sent to the Hugging Face Hub (docs/hub.md).", hub_arguments()},
         ArgumentGroup{"Data loading",
                       "How batches reach the model; none of these changes a number unless "
                       "it says so.",

@@ -67,6 +67,7 @@ std::span<const Argument> loading_arguments();
 std::span<const Argument> parallel_arguments();
 std::span<const Argument> run_arguments();
 std::span<const Argument> profile_arguments();
+std::span<const Argument> hub_arguments();
 std::span<const Argument> explained_arguments();
 std::span<const Argument> neuron_arguments();
 /// Those of supervised fine-tuning that run_clm and sft share.

@@ -41,6 +41,11 @@ Flag Flag::needs(const Flag& other) const {
     return *this;
 }
 
+Flag Flag::excludes(const Flag& other) const {
+    option_->excludes(other.option_);
+    return *this;
+}
+
 Flag Flag::hidden() const {
     option_->group("");
     return *this;
@@ -113,6 +118,10 @@ void Command::set_footer(const std::string& text) const {
 
 void Command::hide() const {
     app_->group("");
+}
+
+void Command::expect_command() const {
+    app_->require_subcommand(1);
 }
 
 void Command::without_help() const {
@@ -193,7 +202,7 @@ CommandLine::~CommandLine() = default;
 
 void CommandLine::expect_command(const std::string& version) const {
     app_->set_version_flag("--version", version);
-    app_->require_subcommand(1);
+    program_.expect_command();
 }
 
 std::optional<std::string> CommandLine::run(std::vector<std::string> words) const {

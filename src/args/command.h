@@ -33,6 +33,8 @@ class Flag {
     Flag existing_path() const;
     /// An error without the other flag.
     Flag needs(const Flag& other) const;
+    /// An error together with the other flag.
+    Flag excludes(const Flag& other) const;
     /// --help does not show it.
     Flag hidden() const;
     /// Of a list that may be one word.
@@ -74,6 +76,8 @@ class Command {
     void set_footer(const std::string& text) const;
     /// The help of the command above does not show it.
     void hide() const;
+    /// Words without a command in it are an error from now on.
+    void expect_command() const;
     /// --help is a word like others.
     void without_help() const;
     /// Its flags end at the first word that is none of them; that one and the rest are words().

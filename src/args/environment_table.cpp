@@ -7,8 +7,8 @@
 
 #include "args/argument_table.h"
 #include "args/argument_value.h"
-#include "core/words.h"
 #include "core/error.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -40,19 +40,26 @@ constexpr std::array variables{
                         "Largest share of the device's memory that the plan may take."},
     EnvironmentVariable{"XLA_PERSISTENT_CACHE_PATH", "", "Folder where compiled programs are kept.",
                         Standing::explained, "Nothing is compiled at run time, so there is nothing to keep."},
-    EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch", "Epoch (from 0) of the step to trace."}
-        .of("run_clm"),
-    EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."}
-        .of("run_clm"),
-    EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."}
-        .of("run_clm"),
-    EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the trace."}
-        .of("run_clm"),
-    EnvironmentVariable{"TENSORBOARD_LOGGING_DIR", "logging_dir", "Folder of the TensorBoard file."}
-        .of("run_clm"),
-    EnvironmentVariable{"HF_TOKEN", "", "Access token for gated models and datasets.", Standing::explained,
-                        "Nothing is downloaded, so no token is used: models and datasets come from local "
-                        "folders and from the Hub's cache."},
+    EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch", "Epoch (from 0) of the step to trace."}.of(
+        "run_clm"),
+    EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."}.of(
+        "run_clm"),
+    EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."}.of("run_clm"),
+    EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the trace."}.of("run_clm"),
+    EnvironmentVariable{"TENSORBOARD_LOGGING_DIR", "logging_dir", "Folder of the TensorBoard file."}.of(
+        "run_clm"),
+    EnvironmentVariable{"HF_TOKEN", "", "Access token of the Hub, before that of `drover login`."},
+    EnvironmentVariable{"HUGGING_FACE_HUB_TOKEN", "", "Older name of HF_TOKEN."},
+    EnvironmentVariable{"HF_TOKEN_PATH", "", "File of the login's token, instead of $HF_HOME/token."},
+    EnvironmentVariable{"HF_HUB_DISABLE_IMPLICIT_TOKEN", "",
+                        "1: send no token that is not given on the command line."},
+    EnvironmentVariable{"HF_ENDPOINT", "", "Address of the Hub, instead of https://huggingface.co."},
+    EnvironmentVariable{"HF_HUB_ETAG_TIMEOUT", "", "Seconds to wait for a connection; unset: 10."},
+    EnvironmentVariable{"HF_HUB_DOWNLOAD_TIMEOUT", "",
+                        "Seconds without a byte after which a transfer is tried again; unset: 30."},
+    EnvironmentVariable{"HF_HUB_DISABLE_PROGRESS_BARS", "", "1: no progress of downloads and uploads."},
+    EnvironmentVariable{"HF_HUB_DISABLE_SYMLINKS", "",
+                        "1: snapshots of the Hub's cache are copies, not symbolic links."},
     EnvironmentVariable{"HF_HOME", "",
                         "Folder of Hugging Face's caches, which are searched for models and datasets."},
     EnvironmentVariable{"HF_HUB_CACHE", "", "Folder of models and tokenizers, instead of $HF_HOME/hub."},
@@ -105,10 +112,9 @@ constexpr std::array variables{
     EnvironmentVariable{"OMPI_COMM_WORLD_*", "", "Number and place of this process, from mpirun.",
                         Standing::parallel},
     EnvironmentVariable{"SLURM_*", "", "Number and place of this process, from srun.", Standing::parallel},
-    EnvironmentVariable{"HF_HUB_OFFLINE", "", "Look nothing up on the network.", Standing::explained,
-                        "Models and datasets are only looked for in local folders and caches anyway."},
-    EnvironmentVariable{"TRANSFORMERS_OFFLINE", "", "Look nothing up on the network.", Standing::explained,
-                        "Models and datasets are only looked for in local folders and caches anyway."},
+    EnvironmentVariable{"HF_HUB_OFFLINE", "", "1: use local folders and caches, never the network."},
+    EnvironmentVariable{"TRANSFORMERS_OFFLINE", "", "1: as HF_HUB_OFFLINE."},
+    EnvironmentVariable{"HF_DATASETS_OFFLINE", "", "1: the same for datasets."},
     EnvironmentVariable{"USE_TORCH_XLA", "", "Whether Python uses torch_xla.", Standing::explained,
                         "Python is not used; --device or PJRT_DEVICE chooses where to train."},
     EnvironmentVariable{"LIBTPU_INIT_ARGS", "", "Flags of the TPU compiler.", Standing::explained,

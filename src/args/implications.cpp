@@ -1,10 +1,13 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <string>
+#include <vector>
 
 #include "args/adapter_arguments.h"
+#include "args/argument_table.h"
 #include "args/argument_value.h"
 #include "args/optimizer_names.h"
 #include "args/parse_arguments.h"
@@ -40,6 +43,17 @@ void imply_evaluation(Arguments& arguments) {
     if (arguments.has("metric_for_best_model") && !arguments.has("greater_is_better"))
         arguments.imply("greater_is_better", !arguments.text("metric_for_best_model").ends_with("loss"),
                         "--metric_for_best_model");
+}
+
+/// The flags of an upload that is not asked for.
+void explain_uploads(Arguments& arguments) {
+    if (arguments.flag("push_to_hub")) return;
+    std::vector<std::string> names;
+    for (const Argument& argument : hub_arguments())
+        if (argument.name != "push_to_hub" && arguments.given(argument.name))
+            names.push_back(fmt::format("--{}", argument.name));
+    if (!names.empty())
+        arguments.explain(fmt::format("{}: nothing is uploaded without --push_to_hub.", fmt::join(names, ", ")));
 }
 
 void imply_recompute(Arguments& arguments) {
@@ -213,6 +227,7 @@ void apply_implications(Arguments& arguments) {
         arguments.explain("--dataset_weights: evaluations do not use them, and nothing is trained.");
     imply_from_neuron_names(arguments);
     imply_adapters(arguments);
+    explain_uploads(arguments);
     imply_evaluation(arguments);
     imply_recompute(arguments);
     explain_what_wins(arguments);

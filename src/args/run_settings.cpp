@@ -27,6 +27,7 @@ ModelSettings model_settings(const Arguments& arguments) {
             .config_overrides = text_or_empty(arguments, "config_overrides"),
             .cache_dir = text_or_empty(arguments, "cache_dir"),
             .revision = arguments.text("model_revision"),
+            .token = text_or_empty(arguments, "token"),
             .num_layers = arguments.integer("num_layer"),
             .hidden_size = arguments.integer("hidden_size"),
             .saves_use_cache = arguments.flag("use_cache"),
@@ -332,6 +333,23 @@ ResumeSettings resume_settings(const Arguments& arguments) {
     return {.from = *wanted ? From::newest : From::nowhere, .asked_by = words};
 }
 
+std::optional<PushSettings> push_settings(const Arguments& arguments) {
+    using Strategy = PushSettings::Strategy;
+    if (!arguments.flag("push_to_hub")) return std::nullopt;
+    const std::string& strategy = arguments.text("hub_strategy");
+    const std::string token = text_or_empty(arguments, "hub_token");
+    return PushSettings{.id = text_or_empty(arguments, "hub_model_id"),
+                        .organization = text_or_empty(arguments, "push_to_hub_organization"),
+                        .branch = text_or_empty(arguments, "hub_revision"),
+                        .token = token.empty() ? text_or_empty(arguments, "token") : token,
+                        .is_private = arguments.optional_flag("hub_private_repo"),
+                        .strategy = strategy == "end"               ? Strategy::end
+                                    : strategy == "checkpoint"      ? Strategy::last_checkpoint
+                                    : strategy == "all_checkpoints" ? Strategy::all_checkpoints
+                                                                    : Strategy::every_save,
+                        .always = arguments.flag("hub_always_push")};
+}
+
 CheckpointSettings checkpoint_settings(const Arguments& arguments) {
     return {.resume = resume_settings(arguments),
             .overwrite_output_dir = arguments.flag("overwrite_output_dir"),
@@ -482,6 +500,7 @@ RunSettings run_settings(const RunArguments& run, bool list_all) {
             .precision = precision_settings(run),
             .mesh = mesh_settings(run),
             .checkpoints = checkpoint_settings(arguments),
+            .push = push_settings(arguments),
             .logs = log_settings(arguments),
             .samples = sample_settings(arguments),
             .profile = profile_settings(arguments),

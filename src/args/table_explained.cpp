@@ -6,23 +6,11 @@ namespace drover {
 
 std::span<const Argument> explained_arguments() {
     using namespace table;
-    constexpr std::string_view offline =
-        "Nothing is sent to the Hub; upload --output_dir when the run is over.";
     constexpr std::string_view compiled =
         "The program is already compiled, and its kernels are fused by hand.";
     constexpr std::string_view python_only = "It concerns Python's memory or loops and has no effect here.";
     constexpr std::string_view trackers = "Records go to the console, JSON files and TensorBoard only.";
     static constexpr std::array rows{
-        flag("push_to_hub", "no", "Upload the model.").explained(offline),
-        text("hub_model_id", "", "Repository to upload to.").explained(offline),
-        choice("hub_strategy", "end|every_save|checkpoint|all_checkpoints", "every_save",
-               "What to upload and when.")
-            .explained(offline),
-        text("hub_token", "", "Token for uploads.").explained(offline),
-        maybe("hub_private_repo", "Upload to a private repository.").explained(offline),
-        flag("hub_always_push", "no", "Upload even while an upload is running.").explained(offline),
-        text("hub_revision", "", "Branch to upload to.").explained(offline),
-        text("push_to_hub_organization", "", "Organization to upload to.").explained(offline),
         text("project", "huggingface", "Trackio's project.").explained(trackers),
         text("trackio_space_id", "", "Trackio's space.").explained(trackers),
         text("trackio_bucket_id", "", "Trackio's bucket.").explained(trackers),

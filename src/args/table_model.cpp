@@ -6,8 +6,6 @@ namespace drover {
 
 std::span<const Argument> model_arguments() {
     using namespace table;
-    constexpr std::string_view no_download =
-        "Nothing is downloaded: models and datasets come from local folders and from the Hub's cache.";
     static constexpr std::array rows{
         text("model_name_or_path", "", "Folder or Hub name of a model whose weights training starts from.")
             .of_command(),
@@ -27,13 +25,19 @@ std::span<const Argument> model_arguments() {
         text("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own.")
             .of_command()
             .own_of_process(),
-        text("cache_dir", "", "Folder to search for models, tokenizers and datasets of the Hub.")
+        text("cache_dir", "",
+             "Folder for models, tokenizers and datasets of the Hub, instead of its usual cache.")
             .own_of_process(),
         flag("use_fast_tokenizer", "yes", "Which Python tokenizer class to use.")
             .explained("There is one tokenizer here: native code that gives the tokens of the fast class."),
         text("model_revision", "main", "Branch, tag or commit of a model of the Hub."),
-        text("token", "", "Access token for gated models and datasets of the Hub.").explained(no_download),
-        maybe("use_auth_token", "Use the token that was stored by a login.").explained(no_download),
+        text("token", "",
+             "Access token for gated and private models and datasets of the Hub; unset: that of HF_TOKEN or "
+             "of `drover login`.")
+            .of_command()
+            .own_of_process(),
+        maybe("use_auth_token", "Use the token that was stored by a login.")
+            .explained("The token of HF_TOKEN or of a login is used in any case; --token names another."),
         flag("trust_remote_code", "no", "Allow Python code that comes with a model.")
             .explained("Code that comes with a model is never run; Llama and Mixtral need none."),
         choice("dtype", "auto|bfloat16|float16|float32", "",

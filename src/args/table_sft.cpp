@@ -221,6 +221,7 @@ const ArgumentTable& sft_table() {
         ArgumentGroup{"Evaluation", "When and how to evaluate.", evaluation_arguments()},
         ArgumentGroup{"Logging", "What is printed and recorded.", sft_logging_arguments()},
         ArgumentGroup{"Saving and resuming", "Which files are kept.", saving_arguments()},
+        ArgumentGroup{"Uploads", "What is sent to the Hugging Face Hub (docs/hub.md).", hub_arguments()},
         ArgumentGroup{"Data loading",
                       "How batches reach the model; none of these changes a number unless it says so.",
                       loading_arguments()},

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <vector>
 
+#include "core/byte_text.h"
 #include "core/error.h"
 
 namespace drover {
@@ -58,9 +59,7 @@ std::array<unsigned char, 16> ContentHash::digest() const {
 }
 
 std::string ContentHash::hex() const {
-    std::string text;
-    for (const unsigned char byte : digest()) text += fmt::format("{:02x}", byte);
-    return text;
+    return hex_text(digest());
 }
 
 }  // namespace drover

@@ -123,8 +123,9 @@ CausalLM CausalLM::from_config(const std::string& config, const ConfigOptions& o
     const bool is_text = config.find_first_not_of(" \t\r\n") != std::string::npos &&
                          config[config.find_first_not_of(" \t\r\n")] == '{';
     parts.config_name = is_text ? "config of the program" : config;
-    parts.config = is_text ? ModelConfig::parse(config, "The config given to from_config()")
-                           : ModelConfig::from_path(find_pretrained(config, "The config"));
+    parts.config =
+        is_text ? ModelConfig::parse(config, "The config given to from_config()")
+                : ModelConfig::from_path(find_pretrained(config, "The config", {.parts = ModelParts::texts}));
     if (options.torch_dtype != "auto") floating_dtype_from_name(options.torch_dtype, "torch_dtype");
     parts.dtype = options.torch_dtype;
     parts.seed = options.seed;

@@ -8,7 +8,9 @@
 namespace drover::v1 {
 
 Tokenizer Tokenizer::from_pretrained(const std::string& model_id) {
-    Parts parts{load_tokenizer(find_pretrained(model_id, "The tokenizer's model_id")), {}};
+    Parts parts{
+        load_tokenizer(find_pretrained(model_id, "The tokenizer's model_id", {.parts = ModelParts::texts})),
+        {}};
     parts.pad = parts.tokenizer->pad();
     return Tokenizer(std::make_shared<const Parts>(std::move(parts)));
 }

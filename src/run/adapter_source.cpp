@@ -22,8 +22,8 @@ fs::path find_base_of_adapter(const fs::path& adapter) {
     if (const fs::path beside = adapter / config.base_model;
         !fs::exists(config.base_model) && fs::exists(beside))
         return beside;
-    return find_pretrained(config.base_model, fmt::format("base_model_name_or_path in {}", where), {},
-                           config.revision.empty() ? "main" : config.revision);
+    return find_pretrained(config.base_model, fmt::format("base_model_name_or_path in {}", where),
+                           {.revision = config.revision.empty() ? "main" : config.revision});
 }
 
 NamedAdapter NamedAdapter::find(const std::string& text, std::string_view what) {

@@ -5,7 +5,7 @@
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "core/python_text.h"
-#include "data/datasets/hub_cache.h"
+#include "hub/client.h"
 #include "model/saved_config.h"
 #include "peft/peft_config.h"
 #include "run/settings/run_settings.h"
@@ -15,8 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path find_named(const std::string& name, std::string_view what, const ModelSettings& settings) {
-    return find_pretrained(name, what, settings.cache_dir, settings.revision);
+fs::path find_named(const std::string& name, std::string_view what, const ModelSettings& settings,
+                    ModelParts parts = ModelParts::weights) {
+    return find_pretrained(name, what,
+                           {.revision = settings.revision,
+                            .cache = settings.cache_dir,
+                            .token = settings.token,
+                            .parts = parts});
 }
 
 /// The loss of the experts' balance, as TRL's SFTTrainer sets it.
@@ -37,7 +42,8 @@ void balance_experts(ModelConfig& config, std::optional<double> coefficient) {
 ModelConfig find_config(const ModelSettings& settings, const SettingNames& names) {
     ModelConfig config = [&] {
         if (!settings.config_name.empty())
-            return ModelConfig::from_path(find_named(settings.config_name, names.config, settings));
+            return ModelConfig::from_path(
+                find_named(settings.config_name, names.config, settings, ModelParts::texts));
         if (!settings.model_name_or_path.empty())
             return ModelConfig::from_path(find_named(settings.model_name_or_path, names.model, settings));
         if (!settings.model_type.empty())
@@ -63,7 +69,7 @@ ModelConfig find_config(const ModelSettings& settings, const SettingNames& names
 /// A folder, or a file of a tokenizer.
 fs::path tokenizer_path(const ModelSettings& settings, const SettingNames& names) {
     if (!settings.tokenizer_name.empty())
-        return find_named(settings.tokenizer_name, names.tokenizer, settings);
+        return find_named(settings.tokenizer_name, names.tokenizer, settings, ModelParts::texts);
     if (!settings.model_name_or_path.empty())
         return find_named(settings.model_name_or_path, names.model, settings);
     throw UsageError("There is no tokenizer: neither --tokenizer_name nor --model_name_or_path is given.",
@@ -116,16 +122,21 @@ void check_models_alike(const Processes& processes, const ModelSource& model) {
                        {"the tokenizer", model.tokenizer ? model.tokenizer->fingerprint() : ""}});
 }
 
-std::filesystem::path find_pretrained(const std::string& name, std::string_view what,
-                                      const std::filesystem::path& cache, std::string_view revision) {
+std::filesystem::path find_pretrained(const std::string& name, std::string_view what, ModelRequest request) {
     if (std::filesystem::exists(name)) return name;
-    const std::filesystem::path folder = cache.empty() ? hub_cache_folder() : cache;
-    if (const auto snapshot = find_hub_snapshot(folder, "models", name, revision)) return *snapshot;
-    throw Error(
-        fmt::format(
-            "{} is \"{}\": there is no such file or folder, and the Hugging Face cache {} does not hold it.",
-            what, name, folder.string()),
-        "Give a local path, or download it once with `hf download`.");
+    if (!is_hub_id(name))
+        throw Error(fmt::format("{} is \"{}\": there is no such file or folder, and it is not a name of the "
+                                "Hub either.",
+                                what, name),
+                    "Check the path.");
+    request.id = name;
+    try {
+        return find_hub_model(request);
+    } catch (const HubError& error) {
+        throw Error(
+            fmt::format("{} is \"{}\", and there is no such file or folder. {}", what, name, error.cause()),
+            error.remedy());
+    }
 }
 
 void write_model_texts(const std::filesystem::path& folder, const ModelConfig& config, DType saved_dtype,

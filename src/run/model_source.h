@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/json.h"
+#include "hub/find_model.h"
 #include "model/config.h"
 #include "run/processes.h"
 #include "text/tokenizer.h"
@@ -26,9 +27,8 @@ struct ModelSource {
     std::optional<std::uint64_t> seed{};         ///< of random weights; absent: the run's
 };
 
-/// Config and weights are looked up as the settings name them: a local path as it is, otherwise the snapshot
-/// of a Hub repository in the cache. A vocabulary smaller than the tokenizer's grows. Error, listing where it
-/// looked, if something is missing.
+/// Config and weights are looked up as the settings name them (find_pretrained). A vocabulary smaller than
+/// the tokenizer's grows. Error, listing where it looked, if something is missing.
 ModelSource find_model_source(const ModelSettings& settings, const SettingNames& names);
 /// Only the tokenizer, as the given releases of transformers read it.
 std::shared_ptr<const Tokenizer> find_tokenizer(const ModelSettings& settings, const SettingNames& names,
@@ -43,11 +43,10 @@ Json find_generation_config(const std::filesystem::path& weights, const ModelCon
 /// Error unless all ranks have the same config and tokenizer. Collective.
 void check_models_alike(const Processes& processes, const ModelSource& model);
 
-/// A local path as it is, otherwise the snapshot of a Hub repository in `cache` (empty: the user's). `what`
-/// names the source in the Error, which lists where it looked.
+/// A local path as it is, otherwise the snapshot of a Hub repository, which is fetched where the cache lacks
+/// what is wanted of it. `request` says that; its id is the name. `what` names the source in the Error.
 std::filesystem::path find_pretrained(const std::string& name, std::string_view what,
-                                      const std::filesystem::path& cache = {},
-                                      std::string_view revision = "main");
+                                      ModelRequest request = {});
 
 /// Writes the files that accompany saved weights: config.json, generation_config.json, the tokenizer's files
 /// if there is one, and training_args.json (`recorded_settings`).

@@ -80,7 +80,8 @@ RunAdapters RunAdapters::find(const LoraSettings& settings, const ModelSettings&
     if (settings.path.empty()) {
         run.config = PeftConfig::of(new_config(settings), where, warn);
     } else {
-        run.start = find_pretrained(settings.path, "--adapter_name_or_path", places.cache_dir);
+        run.start = find_pretrained(settings.path, "--adapter_name_or_path",
+                                    {.cache = places.cache_dir, .token = places.token});
         if (!is_adapter_folder(run.start))
             throw Error(fmt::format("--adapter_name_or_path is {}, which is no adapter: it has no {}.",
                                     settings.path, adapter_config_file),

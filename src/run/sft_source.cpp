@@ -48,8 +48,11 @@ void check_sft_settings(const RunSettings& settings) {
 std::filesystem::path template_path(const RunSettings& settings) {
     const std::string& path = settings.data.sft->chat_template_path;
     return path.empty() ? std::filesystem::path()
-                        : find_pretrained(path, "--chat_template_path", settings.model.cache_dir,
-                                          settings.model.revision);
+                        : find_pretrained(path, "--chat_template_path",
+                                          {.revision = settings.model.revision,
+                                           .cache = settings.model.cache_dir,
+                                           .token = settings.model.token,
+                                           .parts = ModelParts::texts});
 }
 
 /// The packing of rows to evaluate.
@@ -72,10 +75,13 @@ SftRowFinder::SftRowFinder(const RunSettings& settings, const ModelSource& model
     pad_id_ = sft_pad_id(sft, *model.tokenizer);
     const std::string& name = settings.model.tokenizer_name.empty() ? settings.model.model_name_or_path
                                                                     : settings.model.tokenizer_name;
-    template_ = find_example_template(
-        template_path(settings),
-        find_pretrained(name, settings.names.tokenizer, settings.model.cache_dir, settings.model.revision),
-        *model.tokenizer);
+    template_ = find_example_template(template_path(settings),
+                                      find_pretrained(name, settings.names.tokenizer,
+                                                      {.revision = settings.model.revision,
+                                                       .cache = settings.model.cache_dir,
+                                                       .token = settings.model.token,
+                                                       .parts = ModelParts::texts}),
+                                      *model.tokenizer);
 }
 
 TokenSplit SftRowFinder::find(const SharedRows& rows, std::string_view split, bool is_training) const {

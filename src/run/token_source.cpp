@@ -30,6 +30,7 @@ std::vector<DatasetRequest> dataset_requests(const RunSettings& settings) {
     const DataSettings& data = settings.data;
     DatasetRequest request;
     request.cache_dir = settings.model.cache_dir;
+    request.token = settings.model.token;
     request.refuses_conversations = !data.sft;
     request.keep_linebreaks = data.keep_linebreaks && !data.sft;
     request.train_split = data.train_split;

@@ -311,6 +311,7 @@ std::string TrainingRun::what_changed() const {
 // weights
 
 void TrainingRun::prepare(const ReadWeight& in_memory) {
+    begin_push();
     // None of these is collective, and an error that occurs on all ranks is shown once.
     processes_.group.together([&] {
         engine_->allocate();
@@ -359,6 +360,7 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
                            if (folder_) folder_->check_still_ours();
                        }});
     callbacks_->add_to(*trainer_);
+    if (push_ != nullptr) trainer_->add_callback(*push_);
     for (TrainerCallback* callback : more_callbacks_) trainer_->add_callback(*callback);
     if (complete_) trainer_->adopt(*resumed_state_);
 }

@@ -5,6 +5,7 @@
 
 #include "run/choose_backend.h"
 #include "run/device_mesh.h"
+#include "run/hub_push.h"
 #include "run/model_source.h"
 #include "run/output_folder.h"
 #include "run/pipeline_report.h"
@@ -92,7 +93,7 @@ class TrainingRun {
     void write_training_results(Json metrics);
     /// Writes and prints the metrics of an evaluation.
     void write_evaluation_results(Json metrics);
-    /// Writes the model card and prints a summary.
+    /// Writes the model card, prints a summary, and uploads the files if that is asked for. Collective.
     void conclude();
 
     const RunSettings& settings() const { return settings_; }
@@ -150,6 +151,9 @@ class TrainingRun {
     void report(std::string_view split, const Json& metrics) const;
     void write_card(const TrainerState& state) const;
     void say_where_files_are() const;
+    void write_conclusion();
+    void begin_push();
+    void push_files();
 
     RunSettings settings_;
     const Processes& processes_;
@@ -179,6 +183,7 @@ class TrainingRun {
     std::unique_ptr<EngineModel> engine_model_;
     std::unique_ptr<TrainingData> training_, evaluation_;
 
+    std::unique_ptr<HubPush> push_;  // of the first process
     std::optional<RunCallbacks> callbacks_;
     std::vector<TrainerCallback*> more_callbacks_;
     std::optional<Trainer> trainer_;

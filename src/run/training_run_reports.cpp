@@ -169,7 +169,31 @@ void TrainingRun::report(std::string_view split, const Json& metrics) const {
     save_metrics(settings_.loop.output_dir, split, metrics);
 }
 
+/// Makes the repository before anything is computed, so that a wrong token is noticed then. Collective.
+void TrainingRun::begin_push() {
+    if (!settings_.push) return;
+    together("preparing the upload", [&] {
+        if (processes_.is_first() && push_ == nullptr)
+            push_ = std::make_unique<HubPush>(*settings_.push, settings_.loop.output_dir,
+                                              [this](const std::string& line) { messages().warning(line); });
+    });
+}
+
+/// Uploads the output folder. Collective.
+void TrainingRun::push_files() {
+    if (!settings_.push) return;
+    begin_push();
+    together("uploading the files", [&] {
+        if (push_ != nullptr) say(fmt::format("Uploaded: {}", push_->push_output_folder()));
+    });
+}
+
 void TrainingRun::conclude() {
+    write_conclusion();
+    push_files();
+}
+
+void TrainingRun::write_conclusion() {
     if (trainer_)
         say(fmt::format("This process had at most {} of memory resident.",
                         bytes_text(static_cast<std::size_t>(peak_resident_bytes()))));

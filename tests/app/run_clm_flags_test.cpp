@@ -132,6 +132,15 @@ const std::vector<ActingFlag> acting_flags{
 /// Arguments that have an effect that cannot be seen here.
 const std::map<std::string, std::string> shown_elsewhere{
     {"adapter_name_or_path", "LoraRun.GoesOnFromAdaptersOfPeft"},
+    {"token", "HubCommands.ATokenOfTheCommandLineOpensAGatedModel"},
+    {"push_to_hub", "HubCommands.ARunUploadsItsModel"},
+    {"hub_model_id", "HubCommands.ARunUploadsItsModel"},
+    {"hub_strategy", "HubCommands.ARunUploadsItsModel"},
+    {"hub_token", "HubCommands.ARunUploadsItsModel"},
+    {"hub_private_repo", "HubCommands.ARunUploadsItsModel"},
+    {"hub_always_push", "HubCommands.AFailedUploadOfACheckpointDoesNotEndTheRun"},
+    {"hub_revision", "HubCommands.AFailedUploadOfACheckpointDoesNotEndTheRun"},
+    {"push_to_hub_organization", "HubCommands.AFailedUploadOfACheckpointDoesNotEndTheRun"},
     {"auto_find_batch_size", "RunClmModel.FindsTheLargestBatchThatFits"},
     {"dataset_config_name", "tests/data/datasets/resolve_dataset_test.cpp chooses among configurations"},
     {"dataset_weights", "DatasetMixture.TrainsOnTheRowsOfItsOrder"},

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <set>
 #include <utility>
@@ -13,11 +14,13 @@
 #include "core/path_inside.h"
 #include "data/datasets/dataset_folder.h"
 #include "data/datasets/glob.h"
-#include "data/datasets/hub_cache.h"
+#include "data/datasets/hub_dataset.h"
 #include "data/datasets/token_datasets.h"
 #include "data/packing/token_file.h"
 #include "data/readers/arrow_library.h"
 #include "data/rows/columns.h"
+#include "hub/places.h"
+#include "hub/web_file.h"
 
 namespace drover {
 namespace {
@@ -47,17 +50,6 @@ std::vector<fs::path> expand(const std::vector<std::string>& names) {
         files.insert(files.end(), found.begin(), found.end());
     }
     return files;
-}
-
-bool is_hub_id(std::string_view id) {
-    const auto allowed = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-               c == '_' || c == '.' || c == '/';
-    };
-    return !id.empty() && id.size() <= 96 && std::all_of(id.begin(), id.end(), allowed) &&
-           std::count(id.begin(), id.end(), '/') <= 1 && id.front() != '/' && id.back() != '/' &&
-           id.front() != '.' && id.find("--") == std::string_view::npos &&
-           id.find("..") == std::string_view::npos;
 }
 
 /// Former names of datasets, under which a cache may still hold them.
@@ -144,6 +136,16 @@ ResolvedDataset archive_dataset(const fs::path& archive) {
     return {archive.string(), {{"train", {archive}, {.format = RowFormat::wikicorpus}}}};
 }
 
+/// The archive from its authors' server, into the downloads of the datasets library. One process of a machine
+/// fetches while the others wait.
+fs::path fetch_wikicorpus(const DatasetRequest& request, const std::string& archive,
+                          const fs::path& datasets_cache) {
+    HubSettings settings = HubSettings::from_environment(request.token);
+    settings.offline = datasets_are_offline();
+    HubClient client(std::move(settings));
+    return fetch_web_file(client, request.wikicorpus_address + archive, datasets_cache / "downloads");
+}
+
 ResolvedDataset by_name(const DatasetRequest& request) {
     const std::string& name = request.dataset_name;
     const std::string& config = request.dataset_config_name;
@@ -165,9 +167,16 @@ ResolvedDataset by_name(const DatasetRequest& request) {
             "Check dataset_name.");
     std::vector<std::string> looked_at{fmt::format("the folder {}", name)};
     const fs::path datasets_cache = request.cache_dir.empty() ? datasets_cache_folder() : request.cache_dir;
+    std::exception_ptr incomplete;
     for (const std::string& id : hub_ids(name)) {
-        if (const auto snapshot = find_hub_snapshot(hub_cache_folder(), "datasets", id, request.revision))
-            return {snapshot->string(), read_dataset_folder(*snapshot, config)};
+        const Repository dataset{RepositoryKind::dataset, id, request.revision};
+        try {
+            if (const auto snapshot = find_cached_dataset(dataset, config))
+                return {snapshot->string(), read_dataset_folder(*snapshot, config)};
+        } catch (const Error&) {
+            if (datasets_are_offline()) throw;
+            incomplete = std::current_exception();  // another program may have fetched a part of it
+        }
         if (auto cached = in_datasets_cache(datasets_cache, id, config)) return std::move(*cached);
     }
     looked_at.push_back(
@@ -176,15 +185,27 @@ ResolvedDataset by_name(const DatasetRequest& request) {
     if (name == "wikicorpus") {
         const std::string archive = wikicorpus_archive(config);
         if (const auto file = downloaded_archive(datasets_cache, archive)) return archive_dataset(*file);
-        throw Error(
-            fmt::format("Wikicorpus ({}) was not found; looked at: {}.", config, fmt::join(looked_at, ", ")),
-            fmt::format("Fetch {} and give its path, or that of its folder, as dataset_name.", archive));
+        try {
+            // A script of the datasets library, which is not run, fetches it from its authors.
+            return archive_dataset(fetch_wikicorpus(request, archive, datasets_cache));
+        } catch (const HubError& error) {
+            throw Error(
+                fmt::format("Wikicorpus ({}) was not found; looked at: {}. {}", config,
+                            fmt::join(looked_at, ", "), error.cause()),
+                fmt::format("Fetch {} and give its path, or that of its folder, as dataset_name.", archive));
+        }
     }
-    throw Error(
-        fmt::format("The dataset {}{} was not found; looked at: {}.", name,
-                    config.empty() ? "" : fmt::format(" ({})", config), fmt::join(looked_at, ", ")),
-        "Nothing is fetched over the network; put a copy into a folder and name it, or fill the cache with "
-        "\"hf download --repo-type dataset\".");
+    try {
+        const Repository dataset{RepositoryKind::dataset, hub_ids(name).front(), request.revision};
+        const fs::path snapshot = fetch_dataset(dataset, config, request.token);
+        return {snapshot.string(), read_dataset_folder(snapshot, config)};
+    } catch (const HubError& error) {
+        if (incomplete && error.reason() == HubError::Reason::unreachable) std::rethrow_exception(incomplete);
+        throw Error(fmt::format("The dataset {}{} was not found; looked at: {}. {}", name,
+                                config.empty() ? "" : fmt::format(" ({})", config),
+                                fmt::join(looked_at, ", "), error.cause()),
+                    error.remedy());
+    }
 }
 
 bool is_arrow(const fs::path& file, const ReadOptions& options) {

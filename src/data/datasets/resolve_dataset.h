@@ -17,6 +17,7 @@ struct DatasetRequest {
         dataset_name;  ///< a local folder, a Hub id ("owner/name"), or an archive of the raw Wikicorpus
     std::string dataset_config_name;  ///< empty: the only one, or the one marked as default
     std::string revision = "main";
+    std::string token{};  ///< of the Hub; empty: that of HF_TOKEN or a login
     std::filesystem::path cache_dir;  ///< of the datasets library; empty: HF_DATASETS_CACHE and its defaults
 
     std::vector<std::string> train_files;  ///< paths or patterns
@@ -30,6 +31,8 @@ struct DatasetRequest {
     bool keep_linebreaks =
         true;  ///< for text files given as files; datasets by name have none, as in run_clm.py
     std::filesystem::path notes;  ///< see ReadOptions::notes
+    /// Where the archives of Wikicorpus are.
+    std::string wikicorpus_address = "https://www.cs.upc.edu/~nlp/wikicorpus/";
 };
 
 struct DatasetSplit {
@@ -45,8 +48,8 @@ struct ResolvedDataset {
     const DatasetSplit* find(std::string_view split) const;
 };
 
-/// Finds the files of a request without reading their rows and without network access. Error, listing where
-/// it looked, if there are none.
+/// Finds the files of a request without reading their rows: local ones, those of the caches, and at last those
+/// of the Hub, which are fetched. Error, listing where it looked, if there are none.
 ResolvedDataset resolve_dataset(const DatasetRequest& request);
 
 /// How run_clm.py gets its two splits from a request.

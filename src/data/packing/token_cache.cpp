@@ -9,7 +9,7 @@
 
 #include "core/content_hash.h"
 #include "core/error.h"
-#include "data/packing/file_lock.h"
+#include "core/file_lock.h"
 #include "data/packing/token_file_writer.h"
 
 namespace drover {

@@ -35,6 +35,7 @@ struct ModelSettings {
     std::string config_overrides{};    ///< "key=value,…"
     std::string cache_dir{};           ///< of Hub files; empty: the user's
     std::string revision = "main";
+    std::string token{};               ///< of the Hub; empty: that of HF_TOKEN or a login
     std::int64_t num_layers = -1;      ///< > 0: instead of the config's
     std::int64_t hidden_size = -1;     ///< > 0: instead of the config's
     bool saves_use_cache = false;      ///< use_cache of the saved config
@@ -223,6 +224,19 @@ struct SettingsRecord {
     std::function<void(std::int64_t updates)> check_updates = [](std::int64_t) {};
 };
 
+/// What --push_to_hub uploads, and where to.
+struct PushSettings {
+    enum class Strategy { end, every_save, last_checkpoint, all_checkpoints };
+
+    std::string id{};            ///< "owner/name" or "name"; empty: the output folder's name
+    std::string organization{};  ///< owner where `id` has none; empty: the user
+    std::string branch{};        ///< empty: main
+    std::string token{};         ///< empty: that of HF_TOKEN or a login
+    std::optional<bool> is_private{};
+    Strategy strategy = Strategy::every_save;
+    bool always = false;  ///< also while an earlier upload is under way
+};
+
 struct RunSettings {
     bool do_train = false;
     bool do_eval = false;
@@ -237,6 +251,7 @@ struct RunSettings {
     PrecisionSettings precision{};
     MeshSettings mesh{};
     CheckpointSettings checkpoints{};
+    std::optional<PushSettings> push{};  ///< absent: nothing is uploaded
     LogSettings logs{};
     std::optional<SampleSettings> samples{};
     ProfileSettings profile{};

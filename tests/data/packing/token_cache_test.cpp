@@ -12,7 +12,7 @@
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "data/fakes.h"
-#include "data/packing/file_lock.h"
+#include "core/file_lock.h"
 #include "support/errors.h"
 #include "support/golden.h"
 

@@ -1,4 +1,4 @@
-#include "data/packing/file_lock.h"
+#include "core/file_lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,13 +13,14 @@
 
 namespace drover {
 
-FileLock::FileLock(const std::filesystem::path& path) : path_(path) {
+FileLock::FileLock(const std::filesystem::path& path, Afterwards afterwards)
+    : path_(path), afterwards_(afterwards) {
     const auto fail = [&] {
         throw Error(fmt::format("Cannot lock {}: {}.", path.string(), std::strerror(errno)),
                     "Check the folder's permissions and that its file system supports locks.");
     };
     for (;;) {
-        descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        descriptor_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0664);
         if (descriptor_ < 0) fail();
         int result = 0;
         do result = flock(descriptor_, LOCK_EX);
@@ -42,7 +43,7 @@ FileLock::FileLock(const std::filesystem::path& path) : path_(path) {
 }
 
 FileLock::~FileLock() {
-    unlink(path_.c_str());
+    if (afterwards_ == Afterwards::removed) unlink(path_.c_str());
     close(descriptor_);
 }
 

@@ -1,4 +1,4 @@
-#include "app/progress_line.h"
+#include "core/progress_line.h"
 
 #include <unistd.h>
 
