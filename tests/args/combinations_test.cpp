@@ -298,7 +298,7 @@ TEST(EnvironmentVariables, SetWhatTheCommandLineDoesNot) {
     EXPECT_EQ(wandb.explanations().size(), 1u);
     EXPECT_TRUE(has_line(wandb, "WANDB_*"));
     // Variables without an effect are explained and set nothing.
-    for (const char* name : {"XLA_IR_DEBUG", "XLA_HLO_DEBUG", "HF_TOKEN", "XLA_PERSISTENT_CACHE_PATH"}) {
+    for (const char* name : {"XLA_IR_DEBUG", "XLA_HLO_DEBUG", "XLA_PERSISTENT_CACHE_PATH"}) {
         const Arguments arguments = with({{name, "1"}});
         EXPECT_EQ(arguments.explanations().size(), 1u) << name;
         EXPECT_TRUE(has_line(arguments, std::string(name) + ": ")) << name;

@@ -244,7 +244,11 @@ TEST(Explanations, OneLinePerFlag) {
     EXPECT_TRUE(lines("--learning_rate 1e-3 --bf16").empty());
     EXPECT_EQ(lines("--trust_remote_code true").size(), 1u);
     EXPECT_EQ(lines("--trust_remote_code true --trust_remote_code no").size(), 1u);
-    EXPECT_EQ(lines("--push_to_hub --hub_model_id x").size(), 2u);
+    EXPECT_EQ(lines("--torch_compile --use_ipex").size(), 2u);
+    EXPECT_TRUE(lines("--push_to_hub --hub_model_id x").empty());
+    EXPECT_EQ(lines("--hub_model_id x --hub_strategy end"),
+              std::vector<std::string>{
+                  "--hub_model_id, --hub_strategy: nothing is uploaded without --push_to_hub."});
     EXPECT_MENTIONS(lines("--optim adamw_bnb_8bit").at(0), "--optim adamw_bnb_8bit runs as adamw_torch");
     EXPECT_MENTIONS(lines("--report_to wandb").at(0), "wandb");
     EXPECT_MENTIONS(parse_line("").arguments.explanations().at(0), "nothing to do");

@@ -208,16 +208,22 @@ TEST(Fp8, TakesAnyNumberOfTokens) {
     const auto backend = test::make_test_backend();
     const auto engine = new_engine(*backend, {.precision = Precision::fp32(), .fp8 = Fp8Recipe::tensorwise});
     const auto plain = new_engine(*backend, {.precision = Precision::fp32()});
-    for (const std::int64_t length : {5, 15, 16, 17, 21}) {
+    for (const std::int64_t length : {2, 5, 15, 16, 17, 21}) {
         std::vector<std::int32_t> ids;
         for (std::int64_t i = 0; i < length; ++i) ids.push_back(static_cast<std::int32_t>(i * i % 29));
         const std::vector<Batch> batches = {Batch::full_rows(1, length, ids, ids)};
         const double expected = plain->accumulate_gradients(batches).loss;
         EXPECT_NEAR(engine->accumulate_gradients(batches).loss, expected, 0.05 * expected) << length;
-        for (std::size_t i = 0; i < engine->store().owned().size(); ++i)
-            EXPECT_GE(test::cosine(engine->store().owned()[i].gradient, plain->store().owned()[i].gradient),
-                      0.9)
-                << length << ", " << engine->store().owned()[i].spec->name;
+        for (std::size_t i = 0; i < engine->store().owned().size(); ++i) {
+            const Tensor &gradient = engine->store().owned()[i].gradient,
+                         &expected_gradient = plain->store().owned()[i].gradient;
+            const std::string& name = engine->store().owned()[i].spec->name;
+            // Of two tokens one has a target, and sees only itself: q and k have no gradient but rounding.
+            if (length == 2 && (name.ends_with("q_proj.weight") || name.ends_with("k_proj.weight")))
+                for (const double value : test::values(gradient)) EXPECT_NEAR(value, 0, 1e-6) << name;
+            else
+                EXPECT_GE(test::cosine(gradient, expected_gradient), 0.9) << length << ", " << name;
+        }
     }
 }
 
