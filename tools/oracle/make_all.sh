@@ -5,7 +5,7 @@
 set -eu
 folder=$(dirname "$0")
 python=${PYTHON:-python3}
-for script in ops rng rope_tables schedules init optimizer_ops one_step mixtral_step lora fp8 jitter_step smoothed_step curve nxd_run published_runs hf_folder torch_weights nxd_shards gguf_files meta_shards dcp_folders resize configs loss_scaler samplers pipeline_schedules readers argument_names trainer_log event_records pickles trainer_checkpoint sharded_runs nxd_optimizer chat_templates sft_arguments generation sft_rows sft_runs peft_adapters quotes quotes_run chat_tokenizer dataset_splits; do
+for script in ops rng rope_tables schedules init optimizer_ops one_step mixtral_step lora fp8 fp8_experts jitter_step smoothed_step curve nxd_run published_runs hf_folder torch_weights nxd_shards gguf_files meta_shards dcp_folders resize configs loss_scaler samplers pipeline_schedules readers argument_names trainer_log event_records pickles trainer_checkpoint sharded_runs nxd_optimizer chat_templates sft_arguments generation sft_rows sft_runs peft_adapters quotes quotes_run chat_tokenizer dataset_splits; do
     echo "$script"
     "$python" "$folder/$script.py"
 done
