@@ -67,6 +67,7 @@
     operation(fill, Fill)                                             \
     operation(cast, Cast)                                             \
     operation(scale, Scale)                                           \
+    operation(transpose, Transpose)                                   \
     operation(add, Add)                                               \
     operation(sum, Sum)
 
