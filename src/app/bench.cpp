@@ -28,7 +28,7 @@ namespace drover {
 namespace {
 
 constexpr std::uint64_t seed = 42;
-constexpr std::int64_t warm_up_steps = 2;
+constexpr std::int64_t least_warm_up_steps = 2;
 
 struct BenchOptions {
     BenchShape shape;
@@ -77,6 +77,18 @@ double flops_per_token(const ModelConfig& config, std::int64_t sequence, double 
     return flops;
 }
 
+bool are_equal_in_size(std::span<const Batch> batches) {
+    return std::all_of(batches.begin(), batches.end(), [&](const Batch& batch) {
+        return batch.sequence_length.empty() && batch.tokens() == batches[0].tokens();
+    });
+}
+
+/// Libraries choose their kernels when they first see a shape, so each has had its turn before time counts.
+std::int64_t warm_up_steps(std::span<const Batch> batches) {
+    const auto shapes = static_cast<std::int64_t>(batches.size());
+    return are_equal_in_size(batches) ? least_warm_up_steps : std::max(shapes, least_warm_up_steps);
+}
+
 double median(std::vector<double> values) {
     std::sort(values.begin(), values.end());
     const std::size_t middle = values.size() / 2;
@@ -107,13 +119,14 @@ Measurements time_steps(TrainEngine& engine, Backend& backend, BenchMesh& mesh,
     Measurements result;
     std::vector<double> seconds;
     double tokens = 0, all_seconds = 0;
+    const std::int64_t warm_up = warm_up_steps(batches);
     for (std::int64_t i = 0; i < steps; ++i) {
-        if (i == warm_up_steps) result.communication -= mesh.communication_times();
+        if (i == warm_up) result.communication -= mesh.communication_times();
         const Stopwatch watch;
         const auto turn = static_cast<std::size_t>(i) % batches.size();
         result.loss = engine.step(batches.subspan(turn, 1), learning_rate).loss;
         backend.synchronize(backend.main_stream());
-        if (i >= warm_up_steps) {
+        if (i >= warm_up) {
             seconds.push_back(watch.seconds());
             all_seconds += seconds.back();
             tokens += static_cast<double>(batches[turn].attended_tokens());
@@ -123,11 +136,9 @@ Measurements time_steps(TrainEngine& engine, Backend& backend, BenchMesh& mesh,
     result.communication += mesh.communication_times();
     result.step_seconds = median(seconds);
     // Steps of equal size have a typical one; of others, all count.
-    const bool equal = std::all_of(batches.begin(), batches.end(), [&](const Batch& batch) {
-        return batch.sequence_length.empty() && batch.tokens() == batches[0].tokens();
-    });
-    result.tokens_per_second =
-        equal ? static_cast<double>(batches[0].tokens()) / result.step_seconds : tokens / all_seconds;
+    result.tokens_per_second = are_equal_in_size(batches)
+                                   ? static_cast<double>(batches[0].tokens()) / result.step_seconds
+                                   : tokens / all_seconds;
     if (!std::isfinite(result.loss))
         throw Error(fmt::format("The loss became {} within {} steps.", result.loss, steps),
                     "Such a run measures nothing; use another config or dtype.");
@@ -224,7 +235,8 @@ Json communication_json(const CommunicationTimes& sums, std::int64_t steps) {
 }
 
 Json json_of(const BenchOptions& options, const ModelConfig& config, const TrainEngine& engine,
-             const Backend& backend, const Measurements& m, std::int64_t trained_parameters) {
+             const Backend& backend, const Measurements& m, std::int64_t trained_parameters,
+             std::int64_t warm_up) {
     return {{"model", options.shape.model},
             {"dtype", options.shape.dtype},
             {"batch", options.shape.batch},
@@ -242,6 +254,7 @@ Json json_of(const BenchOptions& options, const ModelConfig& config, const Train
             {"lora_r", options.adapters.rank},
             {"trained_parameters", trained_parameters},
             {"steps", options.steps},
+            {"warm_up_steps", warm_up},
             {"device", backend.description()},
             {"parameters", engine.store().spec().parameter_count()},
             {"tokens_per_second", m.tokens_per_second},
@@ -271,6 +284,12 @@ void run_bench(const BenchOptions& options) {
                        options.shape.batch, options.shape.sequence);
     settings.offload_optimizer = options.offload;  // also on a CPU, where a run would not do it
     const std::vector<Batch> batches = options.data.batches(options.shape, config.vocab_size);
+    const std::int64_t warm_up = warm_up_steps(batches);
+    if (options.steps <= warm_up)
+        throw UsageError(fmt::format("--steps is {}, and the first {} are for warm-up: batches of different "
+                                     "sizes have a turn each.",
+                                     options.steps, warm_up),
+                         fmt::format("Give --steps {} or more.", warm_up + 1));
     const Adapters adapters = options.adapters.of(config);
     Trained trained = make_trained(config, settings, adapters, *backend, *mesh);
     TrainEngine& engine = *trained.engine;
@@ -291,7 +310,7 @@ void run_bench(const BenchOptions& options) {
         m.tokens_per_second * flops_per_token(config, std::llround(mean_length_around_tokens(batches)),
                                               options.data.targets, trained.adapter_parameters);
     m.mfu = m.flops_per_second / m.peaks.reference_flops(precision.parameters);
-    const std::int64_t counted_steps = options.steps - warm_up_steps;
+    const std::int64_t counted_steps = options.steps - warm_up;
     const ComparedStep adapted{.name = fmt::format("adapters, r = {}", options.adapters.rank),
                                .trained_parameters = trained.parameters,
                                .seconds = m.step_seconds,
@@ -316,7 +335,7 @@ void run_bench(const BenchOptions& options) {
         return steps;
     };
     if (options.shape.json) {
-        Json report = json_of(options, config, engine, *backend, m, trained.parameters);
+        Json report = json_of(options, config, engine, *backend, m, trained.parameters, warm_up);
         if (options.comm_stats) report["communication"] = communication_json(m.communication, counted_steps);
         if (options.adapters.compare) {
             report["comparison"] = Json::array();
@@ -331,7 +350,7 @@ void run_bench(const BenchOptions& options) {
         "first step done {:.2f} s after start; peak resident memory {}{}\n"
         "Machine's peaks: {}\nOne more step of {:.1f} ms, by operation:\n{}",
         m.tokens_per_second, m.flops_per_second / 1e9, 100 * m.mfu, 1e3 * m.step_seconds, counted_steps,
-        warm_up_steps, m.loss, m.first_step_seconds, bytes_text(static_cast<std::size_t>(m.peak_bytes)),
+        warm_up, m.loss, m.first_step_seconds, bytes_text(static_cast<std::size_t>(m.peak_bytes)),
         device_memory(*backend, engine, m), text_of(m.peaks), 1e3 * m.observed_seconds,
         operations_table(m.operations, m.observed_seconds, m.peaks));
     if (options.comm_stats) print_result("{}", communication_text(m.communication, counted_steps));
@@ -367,8 +386,11 @@ void add_bench_command(const Command& app) {
                     "gmm: experts' products over their own tokens; gmm_stack: the same with the experts' "
                     "weights copied together first; static: every expert computes all tokens")
         .one_of({"gmm", "gmm_stack", "static"});
-    command.add_option("--steps", options->steps, "steps to run, the first two of them for warm-up")
-        .between(warm_up_steps + 1, 1 << 30);
+    command
+        .add_option("--steps", options->steps,
+                    "steps to run, the first two of them for warm-up; with --example_length the first four, "
+                    "one for each of the batches that take turns")
+        .between(least_warm_up_steps + 1, 1 << 30);
     command.add_option("--init", options->init, "hf: transformers' weights for the seed; counter: faster")
         .one_of({"hf", "counter"});
     command.add_option("--layers", options->layers, "blocks of the model; 0: as the config says")

@@ -81,6 +81,8 @@ class ModelOperations {
                                      .columns = in,
                                      .rate = 0.1});
         timer_.time("", Scale{.x = normal(n, rank), .factor = 1});
+        timer_.time("",
+                    Transpose{.x = normal(rank, config_.vocab_size), .y = empty(config_.vocab_size, rank)});
         timer_.time("", AdaptedSquares{.weight = weight,
                                        .b = normal(out, rank),
                                        .products = timer_.normal(DType::f32, {out, rank}),

@@ -22,6 +22,7 @@
 #include "core/words.h"
 #include "run/adapter_source.h"
 #include "run/model_source.h"
+#include "text/tokenizer.h"
 #include "train/checkpoint/run_state.h"
 #include "train/state/trainer_state.h"
 
@@ -208,11 +209,17 @@ void add_texts(ConversionPlan& plan, const NxdSettings& settings, const fs::path
         Json json = read_json_file(config);
         if (settings.dtype && json.is_object())
             json[json.contains("torch_dtype") ? "torch_dtype" : "dtype"] = name_of(*settings.dtype);
-        plan.texts["config.json"] = settings.dtype ? json.dump(2) + "\n" : read_text_file(config);
+        const bool separate = settings.config && settings.config->head_from_embedding;
+        if (separate) json["tie_word_embeddings"] = false;
+        plan.texts["config.json"] = settings.dtype || separate ? json.dump(2) + "\n" : read_text_file(config);
     }
-    for (const fs::path& folder : {home_of_checkpoint(input), folder_of(input)})
+    for (const fs::path& folder : {home_of_checkpoint(input), folder_of(input)}) {
         for (const std::string_view name : side_files)
             if (fs::exists(folder / name)) plan.texts[std::string(name)] = read_text_file(folder / name);
+        for (const fs::path& file : more_template_files(folder))
+            plan.texts[fmt::format("{}/{}", more_templates_folder, file.filename().string())] =
+                read_text_file(file);
+    }
 }
 
 /// The tokenizer is beside the weights or, where they have none, beside the config.
@@ -320,9 +327,9 @@ ConversionPlan plan_to_resume(const ConvertOptions& options, const NxdSettings& 
     return plan;
 }
 
-/// The model with the adapters of --merge_adapter.
+/// The model with the adapters of --merge_adapter. `config` becomes that of the result.
 std::unique_ptr<MergedCheckpoint> with_adapters(const ConvertOptions& options, const fs::path& input,
-                                                const std::optional<ModelConfig>& config) {
+                                                std::optional<ModelConfig>& config) {
     if (MetaCheckpoint::is_one(input) || ZeroCheckpoint::is_one(input) || DcpCheckpoint::is_one(input))
         throw Error(
             fmt::format("{} holds a checkpoint in parts, into which no adapter is merged.", input.string()),
@@ -335,8 +342,14 @@ std::unique_ptr<MergedCheckpoint> with_adapters(const ConvertOptions& options, c
     for (const std::string& name : options.adapters)
         adapters.emplace_back(find_pretrained(name, "--merge_adapter"), *config,
                               [](const std::string& line) { print_log(stderr, "{}\n", line); });
-    auto merged = std::make_unique<MergedCheckpoint>(
-        std::make_unique<FullCheckpoint>(input, options.model_key), std::move(adapters));
+    config = merged_config(*config, adapters);
+    if (config->head_from_embedding)
+        print_log(stderr,
+                  "The embedding is also the output head in the base model; in the result they are two "
+                  "weights (tie_word_embeddings is false).\n");
+    auto merged =
+        std::make_unique<MergedCheckpoint>(std::make_unique<FullCheckpoint>(input, options.model_key),
+                                           std::move(adapters), config->head_from_embedding);
     print_log(stderr, "Merging {} into {} of {} tensors.\n",
               counted(static_cast<std::int64_t>(options.adapters.size()), "adapter"), merged->merged_count(),
               merged->items().size());
@@ -348,7 +361,7 @@ void convert(ConvertOptions options) {
     if (!options.adapters.empty() && !options.from_full && options.format.empty())
         options.format = "safetensors";
     const fs::path input = input_of(options), config = config_file(options, input);
-    const NxdSettings settings = nxd_settings(
+    NxdSettings settings = nxd_settings(
         options, options.yaml.empty() ? read_config(options, config) : config_of_nxdt_yaml(options.yaml));
     std::unique_ptr<TensorSource> source;
     ConversionPlan plan;

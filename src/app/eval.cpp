@@ -76,13 +76,12 @@ std::optional<DType> computed_dtype(const ModelConfig& config) {
 }
 
 /// The base model's weights, or those with an adapter merged into them.
-void load_for_eval(TrainEngine& engine, const ModelSource& source, const NamedAdapter* adapter,
-                   std::uint64_t seed) {
+void load_for_eval(TrainEngine& engine, const ModelSource& source,
+                   const std::vector<AdapterWeights>& adapters, std::uint64_t seed) {
     std::string text;
-    if (adapter == nullptr) {
+    if (adapters.empty()) {
         text = engine.load_weights(source.weights, seed).text();
     } else {
-        const std::vector<AdapterWeights> adapters = open_adapter(adapter, source.config);
         const MergedWeights merged(source.weights, source.config, adapters);
         engine.take_weights([&](const LeafSpec& leaf) { return merged.read(leaf.name, leaf.shape); }, seed);
         text = merged.report().text();
@@ -132,7 +131,12 @@ void evaluate(EvalOptions options) {
     if (options.tokenizer.empty() && adapted.tokenizer != adapted.weights)
         options.tokenizer = adapted.tokenizer.string();
     const RunSettings settings = eval_settings(options);
-    const ModelSource source = find_eval_model(options, settings);
+    ModelSource source = find_eval_model(options, settings);
+    std::vector<std::vector<AdapterWeights>> turns;  // one adapter each, or none
+    for (const NamedAdapter& adapter : adapted.adapters)
+        turns.push_back(open_adapter(&adapter, source.config));
+    if (turns.empty()) turns.emplace_back();
+    for (const std::vector<AdapterWeights>& turn : turns) source.config = merged_config(source.config, turn);
     const TokenSource tokens = find_tokens_together(Processes{}, settings, source, Messages("info"));
     const std::unique_ptr<Backend> backend = make_process_backend(settings.device, {});
 
@@ -146,12 +150,9 @@ void evaluate(EvalOptions options) {
     TrainEngine engine(source.config, engine_settings, *backend, mesh);
     engine.allocate();
     EngineModel model(engine, source.config, *backend, mesh);
-    std::vector<const NamedAdapter*> turns;
-    for (const NamedAdapter& adapter : adapted.adapters) turns.push_back(&adapter);
-    if (turns.empty()) turns.push_back(nullptr);
     std::vector<std::pair<std::string, Json>> results;
-    for (const NamedAdapter* adapter : turns) {
-        load_for_eval(engine, source, adapter, settings.loop.seed);
+    for (std::size_t turn = 0; turn < turns.size(); ++turn) {
+        load_for_eval(engine, source, turns[turn], settings.loop.seed);
         TokenFileData data(*tokens.validation.rows,
                            {.sampler = evaluation_sampler(settings.loop),
                             .collator = {.pad_id = 0, .ignore_every_pad_id = false},
@@ -161,7 +162,8 @@ void evaluate(EvalOptions options) {
         if (summary.targets == 0)
             throw Error(fmt::format("No row of {} has a token to predict.", options.data),
                         "Rows need at least two tokens.");
-        results.emplace_back(adapter == nullptr ? "" : adapter->name, result_of(summary, data.samples()));
+        results.emplace_back(adapted.adapters.empty() ? "" : adapted.adapters[turn].name,
+                             result_of(summary, data.samples()));
     }
     print_results(results, options.json);
 }

@@ -142,7 +142,9 @@ void generate(GenerateOptions options) {
     const NamedAdapter* const adapter = choose_adapter(adapted, options.adapter, "--adapter");
     options.model = adapted.weights.string();
     if (options.tokenizer.empty()) options.tokenizer_beside = adapted.tokenizer.string();
-    const ModelConfig config = ModelConfig::from_path(options.model);
+    const ModelConfig base = ModelConfig::from_path(options.model);
+    const std::vector<AdapterWeights> adapters = open_adapter(adapter, base);
+    const ModelConfig config = merged_config(base, adapters);
     const std::shared_ptr<const Tokenizer> tokenizer = find_tokenizer(options);
     std::optional<Chat> chat;
     if (options.chat.wanted()) chat.emplace(options.chat, tokenizer, tokenizer_folder(options));
@@ -180,9 +182,7 @@ void generate(GenerateOptions options) {
          .new_tokens = std::clamp<std::int64_t>(converses ? capacity : length, 1, prefill_tokens)},
         *backend);
     model.allocate();
-    if (const std::string text =
-            load_weights(model, *backend, options.model, open_adapter(adapter, config)).text();
-        !text.empty())
+    if (const std::string text = load_weights(model, *backend, options.model, adapters).text(); !text.empty())
         print_log(stderr, "{}\n", text);
 
     Generator generator(model, *backend);

@@ -163,10 +163,10 @@ ModelConfig and of the Trainer, with TRL's defaults where these differ from
 float32 weights. [guides/finetune.md](guides/finetune.md) shows the whole way, from a file of
 conversations to talking with the result.
 
-Three things differ from TRL. Special tokens that are spelled in a message stay text, unless
-`--allow_special_tokens`. A run that evaluates also does so once at its end. Records have `num_tokens`
-(with several replicas, this one's tokens times their number) and, of evaluations,
-`eval_mean_token_accuracy`; training records have neither accuracy nor entropy.
+Records have what TRL's have: `entropy` (of the predictions, in nats), `mean_token_accuracy` and
+`num_tokens`; those of evaluations begin with `eval_`. Two things differ from TRL. Special tokens that are
+spelled in a message stay text, unless `--allow_special_tokens`. A run that evaluates also does so once
+at its end. (With several replicas, `num_tokens` is this one's tokens times their number.)
 )",
     .notes =
         R"(- `--config FILE.yaml` names a file with arguments, `name: value` per line; those of the command line

@@ -64,9 +64,6 @@ void refuse_sft_flags(const Arguments& arguments) {
 }
 
 void check_sft_command(const Arguments& arguments) {
-    if (arguments.flag("shuffle_dataset"))
-        throw UsageError("--shuffle_dataset shuffles rows before they are prepared, which is not done here.",
-                         "Leave it out: examples are trained on in random order anyway.");
     if (const Json& kwargs = arguments.json("dataset_kwargs"); !kwargs.is_null())
         for (const auto& [key, value] : kwargs.items())
             if (key != "skip_prepare_dataset" || value != Json(false))
@@ -155,6 +152,8 @@ std::optional<SftSettings> sft_settings(const Arguments& arguments) {
         .allow_special_tokens = arguments.flag("allow_special_tokens"),
         .workers = command ? arguments.integer("dataset_num_proc")
                            : arguments.optional_integer("preprocessing_num_workers").value_or(1)};
+    if (command && arguments.flag("shuffle_dataset"))
+        rows.shuffle_seed = static_cast<std::uint64_t>(arguments.integer("seed"));
     rows.max_length = arguments.integer("max_length");
     if (*rows.max_length == 0) rows.max_length.reset();
     return SftSettings{.rows = rows,

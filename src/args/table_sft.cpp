@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "args/argument_table.h"
+#include "core/error.h"
 
 /// The table of `drover sft`: names and defaults of TRL's script, with the Trainer's arguments as run_clm has
 /// them; and the group of them that run_clm takes, too.
@@ -62,7 +63,8 @@ std::span<const Argument> sft_data_arguments() {
                 "Number of shards that examples are cut into before packing, like TRL's worker processes.")
             .at_least(1),
         flag("shuffle_dataset", "no",
-             "Shuffle the rows before they are prepared; not available, so yes is refused."),
+             "Shuffle the examples, by --seed, before they are packed, and the rows afterwards, those of "
+             "evaluations too. Training takes rows in random order anyway."),
         json("dataset_kwargs", "Settings of the preparation: {\"skip_prepare_dataset\": false}."),
         words("datasets", "", "A mixture of datasets of a configuration file; refused with what to give."),
         number("test_split_size", "", "Share of a mixture to evaluate on; refused with what to give."),
@@ -205,37 +207,29 @@ std::span<const Argument> run_clm_sft_arguments() {
     return rows;
 }
 
-const ArgumentTable& sft_table() {
-    static const std::array groups{
-        ArgumentGroup{"Run", "What to do, and where to put it.", sft_run_arguments()},
-        ArgumentGroup{"Model", "Which model, tokenizer and number format.", sft_model_arguments()},
-        ArgumentGroup{"Adapters", "Train low-rank adapters (LoRA) beside weights that stay as they are.",
-                      peft_arguments()},
-        ArgumentGroup{"Data", "Where the examples come from, and how they share rows.", sft_data_arguments()},
-        ArgumentGroup{"Supervised fine-tuning", "How examples become tokens, and what is learned.",
-                      sft_arguments()},
-        ArgumentGroup{"Optimization", "Batches, steps, optimizer and learning rate.",
-                      sft_optimization_arguments()},
-        ArgumentGroup{"Precision and memory", "Number formats of a run and what is recomputed.",
-                      sft_precision_arguments()},
-        ArgumentGroup{"Evaluation", "When and how to evaluate.", evaluation_arguments()},
-        ArgumentGroup{"Logging", "What is printed and recorded.", sft_logging_arguments()},
-        ArgumentGroup{"Saving and resuming", "Which files are kept.", saving_arguments()},
-        ArgumentGroup{"Uploads", "What is sent to the Hugging Face Hub (docs/hub.md).", hub_arguments()},
-        ArgumentGroup{"Data loading",
-                      "How batches reach the model; none of these changes a number unless it says so.",
-                      loading_arguments()},
-        ArgumentGroup{"Several processes", "Always checked; with one process there is nothing to split.",
-                      parallel_arguments()},
-        ArgumentGroup{"Profiling and diagnosis", "Traces, scope names and tuning files.",
-                      profile_arguments()},
-        ArgumentGroup{"Names of run_llama_nxd.py",
-                      "Flags of the tensor- and pipeline-parallel script, in this program's terms.",
-                      neuron_arguments()},
-        ArgumentGroup{"Accepted and explained",
-                      "Flags of the original script that have no effect here; each prints one line.",
-                      sft_explained_arguments()},
+/// The groups of run_clm, some with other arguments.
+static std::vector<ArgumentGroup> sft_groups() {
+    const auto shared = run_clm_table().groups();
+    std::vector<ArgumentGroup> groups(shared.begin(), shared.end());
+    const auto group = [&](std::string_view title) -> ArgumentGroup& {
+        const auto found = std::ranges::find(groups, title, &ArgumentGroup::title);
+        require(found != groups.end(), "a group of arguments that run_clm does not have");
+        return *found;
     };
+    group("Run").arguments = sft_run_arguments();
+    group("Model").arguments = sft_model_arguments();
+    group("Data") = {"Data", "Where the examples come from, and how they share rows.", sft_data_arguments()};
+    group("Supervised fine-tuning") = {"Supervised fine-tuning",
+                                       "How examples become tokens, and what is learned.", sft_arguments()};
+    group("Optimization").arguments = sft_optimization_arguments();
+    group("Precision and memory").arguments = sft_precision_arguments();
+    group("Logging").arguments = sft_logging_arguments();
+    group("Accepted and explained").arguments = sft_explained_arguments();
+    return groups;
+}
+
+const ArgumentTable& sft_table() {
+    static const std::vector<ArgumentGroup> groups = sft_groups();
     static const ArgumentTable table("sft", groups, sft_aliases);
     return table;
 }

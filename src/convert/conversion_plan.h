@@ -49,7 +49,7 @@ struct PlannedFile {
 
 struct ConversionPlan {
     std::vector<PlannedFile> files;
-    std::map<std::string, std::string> texts;  ///< small files by name
+    std::map<std::string, std::string> texts;  ///< small files by name, which may have a folder
     /// The folder, below the output folder, that gets all of these and is a checkpoint of ours: then its
     /// drover_state.json, with `run_state` and the digests of the others, is written last.
     std::string checkpoint{};

@@ -147,7 +147,7 @@ class Writer {
         if (is_checkpoint()) return {plan_.checkpoint};
         std::set<std::string> names;
         for (const PlannedFile& file : plan_.files) names.insert(fs::path(file.path).begin()->string());
-        for (const auto& [name, text] : plan_.texts) names.insert(name);
+        for (const auto& [name, text] : plan_.texts) names.insert(fs::path(name).begin()->string());
         return names;
     }
 
@@ -160,7 +160,10 @@ class Writer {
             journal_.checksums.clear();
             if (++open_files_ >= most_open_files || unflushed_ >= limits_.flush_bytes) flush();
         }
-        for (const auto& [name, text] : plan_.texts) write_file_atomically(staged_.staging() / name, text);
+        for (const auto& [name, text] : plan_.texts) {
+            fs::create_directories((staged_.staging() / name).parent_path());
+            write_file_atomically(staged_.staging() / name, text);
+        }
         if (is_checkpoint()) write_manifest();
         journal_.is_complete = true;
         flush();

@@ -28,7 +28,7 @@ bool is_hash(const std::string& text) {
 std::optional<FileDigest> parse_digest(const std::string& name, const Json& json) {
     const FileDigest digest{.bytes = json.at("bytes").get<std::uint64_t>(),
                             .hash = json.at("xxh3_128").get<std::string>()};
-    if (!is_plain_file_name(name) || !json.at("bytes").is_number_unsigned() || !is_hash(digest.hash))
+    if (!is_plain_path(name) || !json.at("bytes").is_number_unsigned() || !is_hash(digest.hash))
         return std::nullopt;
     return digest;
 }

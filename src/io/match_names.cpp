@@ -11,7 +11,7 @@ namespace drover {
 namespace {
 
 constexpr std::string_view base_prefix = "model.";
-constexpr std::string_view head_name = "lm_head.weight";
+constexpr std::string_view head_name = "lm_head.weight", embedding_name = "model.embed_tokens.weight";
 
 /// Old checkpoints stored the rotary frequencies, which are computed from the config.
 bool is_stored_frequency(std::string_view name) {
@@ -62,10 +62,12 @@ LoadReport match_names(const std::vector<ExpectedTensor>& expected, const ModelW
     LoadReport report;
     std::set<std::string> used;
     for (const ExpectedTensor& tensor : expected) {
-        const bool strip = without_prefix && tensor.name.starts_with(base_prefix);
-        const std::string name = strip ? tensor.name.substr(base_prefix.size()) : tensor.name;
-        const SafetensorsEntry* const entry = weights.entry(name);
         if (rules.tied_head && tensor.name == head_name) continue;
+        const std::string wanted(rules.head_from_embedding && tensor.name == head_name ? embedding_name
+                                                                                       : tensor.name);
+        const bool strip = without_prefix && wanted.starts_with(base_prefix);
+        const std::string name = strip ? wanted.substr(base_prefix.size()) : wanted;
+        const SafetensorsEntry* const entry = weights.entry(name);
         if (entry == nullptr) {
             report.missing.push_back(tensor.name);
             continue;
@@ -80,7 +82,8 @@ LoadReport match_names(const std::vector<ExpectedTensor>& expected, const ModelW
     }
     for (const std::string& name : names) {
         if (used.contains(name)) continue;
-        const bool is_ignored = is_stored_frequency(name) || (rules.tied_head && name == head_name);
+        const bool is_ignored = is_stored_frequency(name) ||
+                                ((rules.tied_head || rules.head_from_embedding) && name == head_name);
         (is_ignored ? report.ignored : report.unexpected).push_back(name);
     }
     if (!report.mismatched.empty() && !rules.ignore_mismatched_sizes)

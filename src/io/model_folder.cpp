@@ -55,6 +55,12 @@ bool is_plain_file_name(std::string_view name) {
            name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
 }
 
+bool is_plain_path(std::string_view path) {
+    const std::size_t slash = path.find('/');
+    if (slash == std::string_view::npos) return is_plain_file_name(path);
+    return is_plain_file_name(path.substr(0, slash)) && is_plain_file_name(path.substr(slash + 1));
+}
+
 ModelWeights::ModelWeights(const std::filesystem::path& folder_or_file, std::string_view key)
     : path_(folder_or_file), key_(key) {
     open();

@@ -15,6 +15,8 @@ namespace drover {
 
 /// Whether this is a name directly in a folder, so that a list of files cannot make us read anything else.
 bool is_plain_file_name(std::string_view name);
+/// The same of a name that may be in a folder of that folder: "additional_chat_templates/tool_use.jinja".
+bool is_plain_path(std::string_view path);
 
 inline constexpr std::string_view single_weights_file = "model.safetensors";
 inline constexpr std::string_view weights_index_file = "model.safetensors.index.json";
@@ -75,6 +77,8 @@ struct ExpectedTensor {
 struct NameRules {
     /// lm_head.weight is the embedding: it need not be in the folder, and is not used when it is.
     bool tied_head = false;
+    /// lm_head.weight starts as the folder's embedding; one that is in the folder is not used.
+    bool head_from_embedding = false;
     /// Load what fits; tensors of another shape are reported and count as missing.
     bool ignore_mismatched_sizes = false;
 };

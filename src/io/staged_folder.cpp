@@ -154,8 +154,12 @@ void StagedFolder::check_written(const std::string& name) const {
 
 std::map<std::string, FileDigest> StagedFolder::seal() const {
     std::map<std::string, FileDigest> digests;
-    for (const fs::directory_entry& entry : fs::directory_iterator(staging_)) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(staging_)) {
         const fs::path& path = entry.path();
+        if (entry.is_directory()) {
+            sync_folder(path);
+            continue;
+        }
         const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
         if (descriptor < 0) fail("read", path, errno);
         const bool synced = fsync(descriptor) == 0;
@@ -163,7 +167,7 @@ std::map<std::string, FileDigest> StagedFolder::seal() const {
         close(descriptor);
         if (!synced) fail("write", path, error_number);
         if (path.extension() == ".safetensors") const SafetensorsFile checked(path);
-        digests[path.filename().string()] = digest_file(path);
+        digests[path.lexically_relative(staging_).generic_string()] = digest_file(path);
     }
     return digests;
 }
@@ -196,8 +200,16 @@ void StagedFolder::publish_files_into(const fs::path& folder) {
     close_all();
     make_folder(folder);
     std::vector<std::string> names;
-    for (const fs::directory_entry& entry : fs::directory_iterator(staging_))
-        names.push_back(entry.path().filename().string());
+    std::set<fs::path> folders;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(staging_)) {
+        const fs::path name = entry.path().lexically_relative(staging_);
+        if (!entry.is_directory()) {
+            names.push_back(name.generic_string());
+        } else {
+            make_folder(folder / name);
+            folders.insert(folder / name);
+        }
+    }
     const auto comes_last = [](const std::string& name) {
         return name == single_weights_file || name == weights_index_file;
     };
@@ -208,6 +220,7 @@ void StagedFolder::publish_files_into(const fs::path& folder) {
         if (rename((staging_ / name).c_str(), (folder / name).c_str()) != 0)
             fail("make", folder / name, errno);
     remove_stale_weights(folder, {names.begin(), names.end()});
+    for (const fs::path& inner : folders) sync_folder(inner);
     sync_folder(folder);
     discard();
 }

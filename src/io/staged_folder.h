@@ -54,7 +54,7 @@ class StagedFolder {
     /// Waits until all that this object wrote is on the disk, reads it back from there, and compares.
     void flush();
     /// Waits until every file of the folder, of all writers, is on the disk; Error where a safetensors file
-    /// has no valid header.
+    /// has no valid header. Files in folders of it are named with these ("folder/file").
     std::map<std::string, FileDigest> seal() const;
 
     /// Moves the sealed folder to its place. An existing folder is exchanged with it in one step and then

@@ -38,6 +38,32 @@ AdapterSettings CausalLm::adapter_settings() const {
     return settings;
 }
 
+const AdaptedWeight* CausalLm::adapter_of(std::string_view leaf) const {
+    for (const AdaptedWeight& weight : options_.adapters.weights)
+        if (weight.leaf == leaf) return &weight;
+    return nullptr;
+}
+
+HeadBuffers::Sizes CausalLm::head_sizes() const {
+    const AdaptedWeight* const adapter = adapter_of(head_leaf);
+    return {.vocab_size = config_.vocab_size,
+            .label_smoothing = options_.label_smoothing > 0,
+            .counts_predictions = options_.counts_predictions,
+            .rank = adapter ? adapter->rank : 0,
+            .adapter_drops = options_.adapters.dropout > 0};
+}
+
+void EmbeddingAdapterBuffers::plan(Arena& arena, std::int64_t tokens, std::int64_t vocabulary,
+                                   std::int64_t rank, DType compute) {
+    const auto make = [&](DType dtype, std::int64_t rows) {
+        return arena.make(MemoryUse::scratch, dtype, {rows, rank});
+    };
+    a = make(compute, vocabulary);
+    da = make(DType::f32, vocabulary);
+    t = make(compute, tokens);
+    dt = make(compute, tokens);
+}
+
 std::vector<KeptBlock> CausalLm::kept_blocks() const {
     std::vector<KeptBlock> blocks;
     for (const StageChunk& chunk : stage_.chunks)
@@ -70,7 +96,7 @@ void CausalLm::plan(Arena& arena) {
     activations_.plan_kept(arena, largest, options_.precision, blocks, options_.weight_gradients_wait);
     dresidual_ =
         arena.make(MemoryUse::residual_stream, options_.precision.residual, {largest.held, largest.hidden});
-    if (has_head) head_.plan_results(arena, largest);
+    if (has_head) head_.plan_results(arena, largest, head_sizes());
     if (has_balance_loss()) {
         const auto make = [&](DType dtype, const Shape& shape) {
             return arena.make(MemoryUse::scratch, dtype, shape);
@@ -84,11 +110,14 @@ void CausalLm::plan(Arena& arena) {
         const Arena::Scope block_turn(arena);
         activations_.plan_block_scratch(arena, largest, options_.precision, blocks, parallel_,
                                         options_.moe_mode);
+        const AdaptedWeight* const adapter = adapter_of(embedding_leaf);
+        if (adapter && stage_.embeds())
+            embedding_adapter_.plan(arena, largest.tokens, vocabulary().count, adapter->rank,
+                                    options_.precision.parameters);
     }
     if (has_head) {
         const Arena::Scope head_turn(arena);
-        head_.plan_scratch(arena, largest, options_.precision, config_.vocab_size, parallel_,
-                           options_.label_smoothing > 0);
+        head_.plan_scratch(arena, largest, options_.precision, parallel_, head_sizes());
     }
 }
 
@@ -132,7 +161,13 @@ struct CausalLm::Pass {
                {.vocab_size = owner.config_.vocab_size,
                 .vocabulary = owner.vocabulary(),
                 .norm_eps = context.norm_eps,
-                .label_smoothing = static_cast<float>(owner.options_.label_smoothing)}) {}
+                .label_smoothing = static_cast<float>(owner.options_.label_smoothing),
+                .adapter_scale = scale_of(owner.adapter_of(head_leaf)),
+                .adapter_dropout = owner.options_.adapters.dropout}) {}
+
+    static float scale_of(const AdaptedWeight* adapter) {
+        return adapter ? static_cast<float>(adapter->scale) : 1.f;
+    }
 
     static BlockContext make_context(CausalLm& owner, Stream on, const DeviceBatch& micro,
                                      const Tensor& balance) {
@@ -166,10 +201,13 @@ struct CausalLm::Pass {
     }
     int block_unit(int block) const { return chunk.first_block + block; }
 
-    /// The vocabulary projection's place in its unit.
     bool tied() const { return model.config_.tie_word_embeddings; }
-    std::size_t projection_storage() const {
-        return tied() ? std::size_t{EmbeddingStorage::weight} : std::size_t{HeadStorage::weight};
+    /// Weights of the projection, or their gradients. A head that is the embedding has no adapter.
+    Projection projection(UnitTensors unit) const {
+        if (tied()) return {.weight = unit[EmbeddingStorage::weight]};
+        return {.weight = unit[HeadStorage::weight],
+                .a = unit[HeadStorage::adapter_a],
+                .b = unit[HeadStorage::adapter_b]};
     }
 
     void forward(const ChunkInput& input, const Watch& watch) {
@@ -203,13 +241,15 @@ struct CausalLm::Pass {
     /// ids → the first block's residual. A rank that holds part of the vocabulary contributes its tokens'
     /// rows.
     void embed() {
-        const Tensor weight = store.get(stream, chunk.embedding)[EmbeddingStorage::weight];
+        const UnitTensors weights = store.get(stream, chunk.embedding);
+        const Tensor weight = weights[EmbeddingStorage::weight];
         const Tensor residual = activations(0).residual;
         if (model.parallel_.splits_tokens()) {
             context.run(Embedding{.ids = batch.ids,
                                   .weight = weight,
                                   .y = context.scratch.branch,
                                   .first_id = model.vocabulary().begin});
+            add_embedding_adapter(weights, context.scratch.branch);
             const bool casts = residual.dtype() != context.scratch.branch.dtype();
             const Tensor held = casts ? context.scratch.held_branch : residual;
             model.parallel_.leave(stream, context.scratch.branch, held);
@@ -217,10 +257,46 @@ struct CausalLm::Pass {
         } else {
             context.run(Embedding{
                 .ids = batch.ids, .weight = weight, .y = residual, .first_id = model.vocabulary().begin});
+            add_embedding_adapter(weights, residual);
             model.parallel_.leave(stream, residual, residual);
         }
         store.release(stream, chunk.embedding);
         if (model.options_.neftune_alpha > 0 && batch.noise) add_noise(*batch.noise, residual);
+    }
+
+    /// t [N,r] = scale · (this rank's columns of A)ᵀ[ids].
+    Tensor embedding_adapter_input(UnitTensors weights) {
+        const EmbeddingAdapterBuffers& b = model.embedding_adapter_;
+        const Tensor t = b.t.rows(0, batch.tokens());
+        context.run(Transpose{.x = weights[EmbeddingStorage::adapter_a], .y = b.a});
+        context.run(Embedding{.ids = batch.ids, .weight = b.a, .y = t, .first_id = model.vocabulary().begin});
+        context.run(Scale{.x = t, .factor = scale_of(model.adapter_of(embedding_leaf))});
+        return t;
+    }
+
+    /// y [N,H] += t · Bᵀ, if there is an adapter.
+    void add_embedding_adapter(UnitTensors weights, const Tensor& y) {
+        const Tensor& b = weights[EmbeddingStorage::adapter_b];
+        if (!b) return;
+        Gemm product = Gemm::forward(embedding_adapter_input(weights), b, y);
+        product.accumulate = true;
+        context.run(product);
+    }
+
+    /// dy [N,H] → the gradients of A and B. t is made again: it costs less than keeping it.
+    void embedding_adapter_backward(const Tensor& dy, const UnitGradients& gradients) {
+        const EmbeddingAdapterBuffers& b = model.embedding_adapter_;
+        const UnitTensors weights = store.get(stream, chunk.embedding);
+        const Tensor t = embedding_adapter_input(weights), dt = b.dt.rows(0, batch.tokens());  // [N,r]
+        context.run(Gemm::weight_gradient(dy, t, gradients.tensors[EmbeddingStorage::adapter_b],
+                                          gradients.accumulate));
+        context.run(Gemm::data_gradient(dy, weights[EmbeddingStorage::adapter_b], dt));
+        context.run(Scale{.x = dt, .factor = scale_of(model.adapter_of(embedding_leaf))});
+        embedding_rows_backward(dt, b.da, false);
+        context.run(Transpose{.x = b.da,
+                              .y = gradients.tensors[EmbeddingStorage::adapter_a],
+                              .accumulate = gradients.accumulate});
+        store.release(stream, chunk.embedding);
     }
 
     /// NEFTune: the noise has no gradient, so only forward handles it.
@@ -247,7 +323,7 @@ struct CausalLm::Pass {
     void evaluate_loss(const Watch& watch) {
         norm();
         if (watch) watch(static_cast<int>(model.config_.num_hidden_layers), head_buffers.normed);
-        head.evaluate(store.get(stream, chunk.projection)[projection_storage()]);
+        head.evaluate(projection(store.get(stream, chunk.projection)));
         release_head();
     }
 
@@ -258,11 +334,10 @@ struct CausalLm::Pass {
 
     void loss_and_head_backward(const Tensor& loss_scale) {
         const Tensor norm_weight = norm();
-        const Tensor weight = store.get(stream, chunk.projection)[projection_storage()];
+        const Projection weights = projection(store.get(stream, chunk.projection));
         const UnitGradients head_gradients = store.grad(stream, chunk.head);
         const UnitGradients gradients = tied() ? store.grad(stream, chunk.projection) : head_gradients;
-        head.loss_and_gradient(weight, gradients.tensors[projection_storage()], gradients.accumulate,
-                               loss_scale);
+        head.loss_and_gradient(weights, projection(gradients.tensors), gradients.accumulate, loss_scale);
         head.norm_backward(norm_weight, head_gradients.tensors[HeadStorage::norm], head_gradients.accumulate,
                            dresidual());
         store.reduce(stream, chunk.head);
@@ -288,19 +363,32 @@ struct CausalLm::Pass {
     void embedding_backward() {
         if (!model.unit_is_trained(chunk.embedding)) return;
         const UnitGradients gradients = store.grad(stream, chunk.embedding);
+        const bool adapts = static_cast<bool>(gradients.tensors[EmbeddingStorage::adapter_a]);
+        const Tensor dy = embedding_gradient(adapts);
+        if (adapts) embedding_adapter_backward(dy, gradients);
+        if (const Tensor& dweight = gradients.tensors[EmbeddingStorage::weight])
+            embedding_rows_backward(dy, dweight, gradients.accumulate);
+        store.reduce(stream, chunk.embedding);
+    }
+
+    /// The rows of dy go to those of the ids.
+    void embedding_rows_backward(const Tensor& dy, const Tensor& dweight, bool accumulate) {
+        context.run(EmbeddingBackward{.ids = batch.ids,
+                                      .dy = dy,
+                                      .dweight = dweight,
+                                      .first_id = model.vocabulary().begin,
+                                      .padding_id = model.config_.pad_token_id,
+                                      .accumulate = accumulate});
+    }
+
+    /// The gradient of what was embedded, [N,H]; where products need it, in their dtype.
+    Tensor embedding_gradient(bool for_products) {
         Tensor held = dresidual();
-        if (model.parallel_.splits_tokens() && context.scratch.dresidual_compute) {
+        if ((model.parallel_.splits_tokens() || for_products) && context.scratch.dresidual_compute) {
             context.run(Cast{.from = held, .to = context.scratch.dresidual_compute});
             held = context.scratch.dresidual_compute;
         }
-        const Tensor dy = model.parallel_.enter(stream, held, context.scratch.gathered);  // [N,H]
-        context.run(EmbeddingBackward{.ids = batch.ids,
-                                      .dy = dy,
-                                      .dweight = gradients.tensors[EmbeddingStorage::weight],
-                                      .first_id = model.vocabulary().begin,
-                                      .padding_id = model.config_.pad_token_id,
-                                      .accumulate = gradients.accumulate});
-        store.reduce(stream, chunk.embedding);
+        return model.parallel_.enter(stream, held, context.scratch.gathered);
     }
 
     void backward(const ChunkBackward& settings) {

@@ -36,6 +36,14 @@ struct ChunkBackward {
     Tensor balance{};     ///< likewise: CausalLm::balance() of the next stage
 };
 
+/// Room for the embedding's adapter, which works on the transpose of its A. Part of a block's scratch memory.
+struct EmbeddingAdapterBuffers {
+    Tensor a, da;  ///< [V,r], of the vocabulary rows held here; da f32
+    Tensor t, dt;  ///< [N,r]
+
+    void plan(Arena& arena, std::int64_t tokens, std::int64_t vocabulary, std::int64_t rank, DType compute);
+};
+
 /// A causal language model: embedding → blocks → head and loss, and back. Weights and gradients are reached
 /// only through the store; the same code runs for every sharding of it. A rank of a pipeline has one or more
 /// chunks of the layers; without a pipeline there is one chunk with all of them.
@@ -83,6 +91,11 @@ class CausalLm {
     /// evaluate_loss(), the likeliest next token ([N] i32, anything where there is no target).
     Tensor loss() const { return head_.loss; }
     Tensor argmax() const { return head_.argmax; }
+    /// Per token of the last micro-batch, 0 where there is no target: the entropy of the prediction, in nats,
+    /// and, after a backward, 1 where the target was the likeliest token ([N] f32). Absent unless predictions
+    /// are counted.
+    Tensor entropy() const { return head_.entropy; }
+    Tensor correct() const { return head_.correct; }
 
     bool has_balance_loss() const { return config_.has_experts() && config_.moe.balance_loss; }
     /// How often experts were chosen, and their probabilities, summed over tokens and blocks: [(k + 1)·E]
@@ -108,6 +121,9 @@ class CausalLm {
     Range vocabulary() const;
     std::vector<KeptBlock> kept_blocks() const;
     AdapterSettings adapter_settings() const;
+    /// The adapter of one of this stage's leaves; nullptr: it has none.
+    const AdaptedWeight* adapter_of(std::string_view leaf) const;
+    HeadBuffers::Sizes head_sizes() const;
     bool unit_is_trained(int unit) const;
     /// Where backward through a chunk ends: at the first block with something to train, unless a gradient is
     /// needed below it. The number of blocks if there is none.
@@ -125,6 +141,7 @@ class CausalLm {
     BatchBuffers batch_buffers_;
     ActivationBuffers activations_;
     HeadBuffers head_;
+    EmbeddingAdapterBuffers embedding_adapter_;
     Tensor dresidual_;     // [held,H]: gradient of the residual stream, passed from block to block
     Tensor rope_cosine_;   // [T,D/2] f32
     Tensor rope_sine_;     // [T,D/2] f32

@@ -31,6 +31,7 @@ struct CausalLmOptions {
     double neftune_alpha = 0;  ///< training adds U(−m, m) to the embeddings, m = alpha / √(row length · H)
     GatherAhead gather_ahead{};
     Adapters adapters{};                 ///< of a model that is not trained whole
+    bool counts_predictions = false;     ///< losses also leave entropy() and correct()
     bool weight_gradients_wait = false;  ///< backwards come in two parts
     int batches = 1;                     ///< micro-batches that are on their way through the rank at a time
 };

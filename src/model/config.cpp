@@ -165,4 +165,11 @@ void ModelConfig::resize_vocabulary(std::int64_t tokens) {
     json["vocab_size"] = tokens;
 }
 
+void ModelConfig::separate_head() {
+    if (!tie_word_embeddings) return;
+    tie_word_embeddings = false;
+    head_from_embedding = true;
+    json["tie_word_embeddings"] = false;
+}
+
 }  // namespace drover

@@ -68,6 +68,8 @@ struct ModelConfig {
     std::optional<DType> dtype;  ///< `torch_dtype` or `dtype`
     /// Rows that the embedding had before resize_vocabulary(); 0: it was not resized.
     std::int64_t rows_before_resize = 0;
+    /// It was tied until separate_head(): the head's first values are the embedding's.
+    bool head_from_embedding = false;
 
     /// Everything the file said, unknown keys included.
     Json json;
@@ -85,6 +87,10 @@ struct ModelConfig {
     /// Enlarges the embedding and the head to `tokens` rows. The existing rows are then loaded or drawn as
     /// before, and the others added as transformers does.
     void resize_vocabulary(std::int64_t tokens);
+
+    /// The head of a tied model becomes a weight of its own, which starts as a copy of the embedding. Does
+    /// nothing to other models.
+    void separate_head();
 
     bool has_experts() const { return moe.experts > 0; }
     std::int64_t query_columns() const { return num_attention_heads * head_dim; }

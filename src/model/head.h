@@ -24,16 +24,29 @@ struct HeadBuffers {
     Tensor max, sum_exp, target_logit;  ///< [chunk] f32
     Tensor local_max;                   ///< [chunk] f32, when the vocabulary is spread over ranks
     Tensor logit_sum;                   ///< [chunk] f32, with label smoothing
+    Tensor weighted_sum;                ///< [chunk] f32, if predictions are counted
+    Tensor adapted, dadapted;           ///< [chunk,r], with an adapter: its t and the gradient of that
+    Tensor dropped;                     ///< [chunk,H], with an adapter that has dropout: what it leaves
     Tensor row_loss;                    ///< [N] f32, of target rows
     Tensor row_argmax;                  ///< [N] i32, likewise
+    Tensor row_entropy, row_correct;    ///< [N] f32, likewise, if predictions are counted
     Tensor loss;                        ///< [N] f32, kept until the micro-batch is done
     Tensor argmax;                      ///< [N] i32, likewise
+    Tensor entropy, correct;            ///< [N] f32, likewise, if predictions are counted
 
-    /// loss and argmax, which are needed after the head has run.
-    void plan_results(Arena& arena, const BlockShape& largest);
+    /// What the head is made for.
+    struct Sizes {
+        std::int64_t vocab_size = 0;
+        bool label_smoothing = false;
+        bool counts_predictions = false;
+        std::int64_t rank = 0;  ///< of its adapter; 0: none
+        bool adapter_drops = false;
+    };
+    /// What is needed after the head has run.
+    void plan_results(Arena& arena, const BlockShape& largest, const Sizes& sizes);
     /// Everything else; only the head uses it.
     void plan_scratch(Arena& arena, const BlockShape& largest, const Precision& precision,
-                      std::int64_t vocab_size, const TensorParallel& parallel, bool label_smoothing);
+                      const TensorParallel& parallel, const Sizes& sizes);
 
     HeadBuffers prefix(const BlockShape& shape) const;
 
@@ -47,6 +60,14 @@ struct HeadSettings {
     Range vocabulary;  ///< the rows of the projection that this rank holds
     float norm_eps = 0;
     float label_smoothing = 0;
+    float adapter_scale = 1;
+    double adapter_dropout = 0;
+};
+
+/// The vocabulary projection y = x · weightᵀ + scale · (x · Aᵀ) · Bᵀ, or gradients of it.
+struct Projection {
+    Tensor weight{};  ///< [V,H]; of gradients, absent: frozen
+    Tensor a{}, b{};  ///< [r,H] and [V,r]; absent: no adapter
 };
 
 /// Final norm, vocabulary projection and cross-entropy of one micro-batch.
@@ -60,12 +81,12 @@ class Head {
     void norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& branch) const;
 
     /// Fills loss and, for tokens with a target, argmax from normed, without gradients.
-    void evaluate(const Tensor& head_weight) const;
+    void evaluate(const Projection& weights) const;
 
-    /// Fills loss, writes the gradient of loss_scale · Σ loss with respect to the head's weight unless
-    /// `dhead_weight` is absent, and leaves that with respect to normed in dnormed. May overwrite normed.
-    /// `loss_scale` is [1] f32 on the device.
-    void loss_and_gradient(const Tensor& head_weight, const Tensor& dhead_weight, bool accumulate,
+    /// Fills loss and, if predictions are counted, entropy and correct; writes the gradients of loss_scale ·
+    /// Σ loss with respect to the trained weights, and leaves that with respect to normed in dnormed. May
+    /// overwrite normed. `loss_scale` is [1] f32 on the device.
+    void loss_and_gradient(const Projection& weights, const Projection& gradients, bool accumulate,
                            const Tensor& loss_scale) const;
 
     /// dnormed → dresidual [held,H] and the norm weight's gradient.
@@ -75,19 +96,27 @@ class Head {
   private:
     /// What the vocabulary projection works on: all R = N tokens, or the R target rows.
     struct Rows {
-        Tensor normed;   ///< [R,H]
-        Tensor targets;  ///< [R] i32
-        Tensor dnormed;  ///< [R,H]
-        Tensor loss;     ///< [R] f32
-        Tensor argmax;   ///< [R] i32
+        Tensor normed;            ///< [R,H]
+        Tensor targets;           ///< [R] i32
+        Tensor dnormed;           ///< [R,H]
+        Tensor loss;              ///< [R] f32
+        Tensor argmax;            ///< [R] i32
+        Tensor entropy, correct;  ///< [R] f32, if predictions are counted
+        Tensor tokens{};          ///< [R] i32: their numbers; absent: all tokens
     };
     Rows rows_with_targets() const;
     /// y [N,…] = the row x [R,…] of every token, zeros for one without. Does nothing if all tokens are rows.
     void to_tokens(const Tensor& x, const Tensor& y) const;
 
     /// Computes one chunk's logits and losses; with a scale, leaves the gradient in the returned logits.
-    Tensor chunk_loss(const Rows& all, const Tensor& head_weight, std::int64_t begin, std::int64_t rows,
+    Tensor chunk_loss(const Rows& all, const Projection& weights, std::int64_t begin, std::int64_t rows,
                       const Tensor& loss_scale) const;
+    /// The gradients of one chunk, from that of its logits.
+    void chunk_gradients(const Rows& all, const Projection& weights, const Projection& gradients,
+                         bool accumulate, std::int64_t begin, const Tensor& dlogits) const;
+    bool adapter_drops() const { return settings_.adapter_dropout > 0 && batch_.noise.has_value(); }
+    /// Dropout before the adapter: elements of x, the rows from `begin` on, into y, which may be x.
+    void drop(const Rows& all, std::int64_t begin, const Tensor& x, const Tensor& y) const;
 
     /// Statistics of this rank's part of the vocabulary → of all of it.
     void reduce_statistics(const Tensor& local_max, const CrossEntropyStatistics& statistics) const;

@@ -14,14 +14,24 @@
 namespace drover {
 namespace {
 
-constexpr std::string_view embedding_name = "model.embed_tokens.weight", head_name = "lm_head.weight";
-
 /// Fills a leaf that is not drawn; false for one that is.
 bool fill_constant(const OwnedLeaf& leaf, std::span<float> out) {
     const Initial initial = leaf.spec->initial;
-    if (initial == Initial::normal || initial == Initial::adapter) return false;
+    if (initial != Initial::ones && initial != Initial::zeros) return false;
     std::fill(out.begin(), out.end(), initial == Initial::ones ? 1.0f : 0.0f);
     return true;
+}
+
+/// Where the owned part is in the whole leaf.
+MatrixSlice slice_of(const OwnedLeaf& leaf) {
+    const auto count = [](std::int64_t number) { return static_cast<std::uint64_t>(number); };
+    const Shape& shape = leaf.spec->shape;
+    return {.rows = count(shape[0]),
+            .columns = count(shape.numel() / shape[0]),
+            .row_begin = count(leaf.row_begin),
+            .row_count = count(leaf.row_count),
+            .column_begin = count(leaf.column_begin),
+            .column_count = count(leaf.column_count)};
 }
 
 /// The padding token's embedding is zero.
@@ -68,6 +78,14 @@ AdapterInit::AdapterInit(const Adapters& adapters, const ParamSpec& spec, std::u
         const Shape& shape = leaves.at(adapted.leaf)->shape;
         const auto a = static_cast<std::uint64_t>(adapted.rank * shape[1]),
                    b = static_cast<std::uint64_t>(adapted.rank * shape[0]);
+        if (adapted.is_embedding()) {
+            // A [rank,V] and B [H,rank] draw normals, then B draws again; A is zero.
+            generator.skip_normal(b);
+            generator.skip_normal(a);
+            before_.emplace(adapted.leaf, generator);
+            generator.skip_normal(a);
+            continue;
+        }
         generator.skip_uniform(a + b);
         before_.emplace(adapted.leaf, generator);
         generator.skip_uniform(a);
@@ -76,6 +94,10 @@ AdapterInit::AdapterInit(const Adapters& adapters, const ParamSpec& spec, std::u
 
 void AdapterInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {
     if (fill_constant(leaf, out)) return;
+    if (leaf.spec->initial == Initial::standard_normal) {
+        before_.find(leaf.spec->adapted)->second.normal_slice(slice_of(leaf), out, 0.0, 1.0);
+        return;
+    }
     require(leaf.spec->initial == Initial::adapter, "a leaf that no adapter draws");
     // kaiming_uniform_(a = √5), with the roundings of torch.nn.init.
     const std::int64_t columns = leaf.spec->shape[1];
@@ -106,9 +128,9 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
     for (const std::string& name : names) {
         const LeafSpec& leaf = *leaves.at(name);
         const bool draws = leaf.initial != Initial::ones && leaf.fused_tensor.empty();
-        if (draws && name != embedding_name && name != head_name) uniforms += numel(name);
+        if (draws && name != embedding_leaf && name != head_leaf) uniforms += numel(name);
     }
-    generator.skip_normal(numel(embedding_name));
+    generator.skip_normal(numel(embedding_leaf));
     generator.skip_uniform(uniforms);
 
     // The model's own init, in the same order; only matrices draw. Leaves that transformers keeps in one
@@ -130,7 +152,7 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
             fused[tensor].push_back(name);
     for (const std::string& name : names) {
         const LeafSpec& leaf = *leaves.at(name);
-        if (name == head_name || leaf.initial != Initial::normal) continue;
+        if (name == head_leaf || leaf.initial != Initial::normal) continue;
         if (leaf.fused_tensor.empty())
             draw({name});
         else if (fused.at(leaf.fused_tensor).front() == name)
@@ -139,26 +161,22 @@ HfInit::HfInit(const ModelConfig& config, const ParamSpec& spec, std::uint64_t s
 
     // The head is constructed and drawn last.
     if (!config.tie_word_embeddings) {
-        generator.skip_uniform(numel(head_name));
-        draw({std::string(head_name)});
+        generator.skip_uniform(numel(head_leaf));
+        draw({std::string(head_leaf)});
     }
     after_ = generator;
     if (config.tie_word_embeddings) {  // it is constructed and drawn anyway, before it is tied
-        after_.skip_uniform(numel(embedding_name));
-        after_.skip_normal(numel(embedding_name));
+        after_.skip_uniform(numel(embedding_leaf));
+        after_.skip_normal(numel(embedding_leaf));
     }
 }
 
 void HfInit::fill(const OwnedLeaf& leaf, std::span<float> out) const {
     if (fill_constant(leaf, out)) return;
-    const LeafSpec& spec = *leaf.spec;
-    const Draws& draws = draws_.find(spec.name)->second;
-    const MatrixSlice slice{.rows = static_cast<std::uint64_t>(draws.rows),
-                            .columns = static_cast<std::uint64_t>(spec.shape.numel() / spec.shape[0]),
-                            .row_begin = static_cast<std::uint64_t>(draws.first_row + leaf.row_begin),
-                            .row_count = static_cast<std::uint64_t>(leaf.row_count),
-                            .column_begin = static_cast<std::uint64_t>(leaf.column_begin),
-                            .column_count = static_cast<std::uint64_t>(leaf.column_count)};
+    const Draws& draws = draws_.find(leaf.spec->name)->second;
+    MatrixSlice slice = slice_of(leaf);
+    slice.rows = static_cast<std::uint64_t>(draws.rows);
+    slice.row_begin += static_cast<std::uint64_t>(draws.first_row);
     draws.generator.normal_slice(slice, out, 0.0, standard_deviation_);
     clear_padding_row(leaf, out);
 }

@@ -21,8 +21,9 @@ void fill_by_counter(const OwnedLeaf& leaf, std::uint64_t seed, double standard_
                      std::span<float> out);
 
 /// The first values of adapters, as PEFT draws them for a seed right before get_peft_model: of each adapted
-/// module in turn, the constructors of lora_A and lora_B draw, then A is drawn again; B is zero. Any part of
-/// any leaf can be made alone.
+/// module in turn, the constructors of lora_A and lora_B draw, then A is drawn again; B is zero. Of the
+/// embedding's adapter it is B that is drawn again, and A that is zero. Any part of any leaf can be made
+/// alone.
 class AdapterInit {
   public:
     /// `spec` has the adapters' leaves.
@@ -32,7 +33,7 @@ class AdapterInit {
     void fill(const OwnedLeaf& leaf, std::span<float> out) const;
 
   private:
-    std::map<std::string, TorchRng, std::less<>> before_;  ///< by A's adapted leaf: the generator before A
+    std::map<std::string, TorchRng, std::less<>> before_;  ///< by adapted leaf: the generator before A (or B)
 };
 
 /// Weights from scratch, as transformers draws them for a seed: the layers' constructors draw first, then the

@@ -36,22 +36,15 @@ UnitSpec block_unit(const ModelConfig& config, const HfCompat& compat, int index
 
 // ----------------------------------------------------------------------------------------------- adapters
 
-/// "….q_proj.weight" and ".lora_A.weight" → "….q_proj.lora_A.weight"
-std::string adapter_name(const std::string& leaf, std::string_view suffix) {
-    static constexpr std::string_view end = ".weight";
-    return leaf.substr(0, leaf.size() - end.size()) + std::string(suffix);
-}
-
-LeafSpec adapter_leaf(const LeafSpec& adapted, std::string_view suffix, const Shape& shape) {
-    std::string name = adapter_name(adapted.name, suffix);
+LeafSpec adapter_leaf(const LeafSpec& adapted, std::string name, const Shape& shape) {
     const bool decayed = takes_weight_decay(name);
     return {.name = std::move(name), .shape = shape, .decayed = decayed, .adapted = adapted.name};
 }
 
 /// A [rank,in]. Where the weight's rows are split, a rank's gradient of A comes from its rows alone; where
 /// its columns are, A's are too.
-LeafSpec leaf_a(const LeafSpec& weight, std::int64_t rank) {
-    LeafSpec leaf = adapter_leaf(weight, ".lora_A.weight", {rank, weight.shape[1]});
+LeafSpec leaf_a(const LeafSpec& weight, const AdaptedWeight& adapted) {
+    LeafSpec leaf = adapter_leaf(weight, adapted.a(), {adapted.rank, weight.shape[1]});
     leaf.initial = Initial::adapter;
     if (weight.split == Split::rows) leaf.partial_gradient = PartialGradient::always;
     if (weight.split == Split::columns) leaf.split = Split::columns;
@@ -60,8 +53,8 @@ LeafSpec leaf_a(const LeafSpec& weight, std::int64_t rank) {
 
 /// B [out,rank]. Where the weight's columns are split, a rank has a part of the sum A·x, so its gradient of B
 /// is a part too.
-LeafSpec leaf_b(const LeafSpec& weight, std::int64_t rank) {
-    LeafSpec leaf = adapter_leaf(weight, ".lora_B.weight", {weight.shape[0], rank});
+LeafSpec leaf_b(const LeafSpec& weight, const AdaptedWeight& adapted) {
+    LeafSpec leaf = adapter_leaf(weight, adapted.b(), {weight.shape[0], adapted.rank});
     leaf.initial = Initial::zeros;
     if (weight.split == Split::rows) {
         leaf.split = Split::rows;
@@ -72,9 +65,9 @@ LeafSpec leaf_b(const LeafSpec& weight, std::int64_t rank) {
 }
 
 /// The lengths [out] of the rows, placed as B is.
-LeafSpec leaf_of_magnitudes(const LeafSpec& weight) {
-    LeafSpec leaf = leaf_b(weight, 1);
-    leaf.name = adapter_name(weight.name, ".lora_magnitude_vector");
+LeafSpec leaf_of_magnitudes(const LeafSpec& weight, const AdaptedWeight& adapted) {
+    LeafSpec leaf = leaf_b(weight, adapted);
+    leaf.name = adapted.magnitudes();
     leaf.shape = {weight.shape[0]};
     leaf.initial = Initial::ones;  // of a model from scratch; the lengths of rows otherwise
     return leaf;
@@ -100,21 +93,63 @@ class UnitAdapters {
     void add(UnitSpec& unit) {
         for (StorageSpec& storage : unit.storages)
             for (LeafSpec& leaf : storage.leaves) leaf.trained = trained_.erase(leaf.name) > 0;
-        if (unit.kind != UnitSpec::Kind::block) return;
-        for (const AdapterStorages& storages : adapter_storages()) add(unit, storages);
+        switch (unit.kind) {
+            case UnitSpec::Kind::embedding:
+                return add_to_embedding(unit);
+            case UnitSpec::Kind::head:
+                return add_to_head(unit);
+            case UnitSpec::Kind::block:
+                for (const AdapterStorages& storages : adapter_storages()) add(unit, storages);
+        }
     }
 
     /// Error when something was asked for that no unit has.
     void check_all_found() const {
         if (!wanted_.empty())
-            cannot_adapt(wanted_.begin()->first, "",
-                         "Choose matrices of attention, feed-forward or experts as target_modules.");
+            cannot_adapt(
+                wanted_.begin()->first, "",
+                "Choose the embedding, the head, or matrices of attention, feed-forward or experts as "
+                "target_modules.");
         if (!trained_.empty())
             throw Error(fmt::format("The model has no weight {} to train whole.", *trained_.begin()),
                         "Correct modules_to_save.");
     }
 
   private:
+    /// The adapter of the only leaf of a storage; nullptr: none.
+    const AdaptedWeight* take(const StorageSpec& storage) {
+        const auto found =
+            storage.leaves.empty() ? wanted_.end() : wanted_.find(std::string_view(storage.leaves[0].name));
+        if (found == wanted_.end()) return nullptr;
+        if (adapters_.magnitudes)
+            cannot_adapt(found->first, " with DoRA", "Use LoRA, or train it whole with modules_to_save.");
+        return wanted_.extract(found).mapped();
+    }
+
+    /// The weight's transpose is adapted, whose columns are split.
+    void add_to_embedding(UnitSpec& unit) {
+        const StorageSpec& storage = unit.storages[EmbeddingStorage::weight];
+        const AdaptedWeight* const adapted = take(storage);
+        if (adapted == nullptr) return;
+        LeafSpec weight = storage.leaves[0];
+        weight.shape = {weight.shape[1], weight.shape[0]};
+        weight.split = Split::columns;
+        LeafSpec a = leaf_a(weight, *adapted), b = leaf_b(weight, *adapted);
+        a.initial = Initial::zeros;
+        b.initial = Initial::standard_normal;
+        unit.storages[EmbeddingStorage::adapter_a].leaves = {std::move(a)};
+        unit.storages[EmbeddingStorage::adapter_b].leaves = {std::move(b)};
+    }
+
+    void add_to_head(UnitSpec& unit) {
+        const StorageSpec& storage = unit.storages[HeadStorage::weight];
+        const AdaptedWeight* const adapted = take(storage);
+        if (adapted == nullptr) return;
+        LeafSpec a = leaf_a(storage.leaves[0], *adapted), b = leaf_b(storage.leaves[0], *adapted);
+        unit.storages[HeadStorage::adapter_a].leaves = {std::move(a)};
+        unit.storages[HeadStorage::adapter_b].leaves = {std::move(b)};
+    }
+
     void add(UnitSpec& unit, const AdapterStorages& to) {
         const std::vector<LeafSpec>& leaves = unit.storages[to.weight].leaves;
         const AdaptedWeight* of_first_expert[2] = {};
@@ -133,9 +168,9 @@ class UnitAdapters {
             const auto put = [&](BlockStorage::Index storage, LeafSpec leaf) {
                 unit.storages[storage].leaves.push_back(std::move(leaf));
             };
-            put(to.a, leaf_a(leaves[i], adapted->rank));
-            put(to.b[part], leaf_b(leaves[i], adapted->rank));
-            if (adapters_.magnitudes) put(to.magnitudes[part], leaf_of_magnitudes(leaves[i]));
+            put(to.a, leaf_a(leaves[i], *adapted));
+            put(to.b[part], leaf_b(leaves[i], *adapted));
+            if (adapters_.magnitudes) put(to.magnitudes[part], leaf_of_magnitudes(leaves[i], *adapted));
         }
     }
 
@@ -196,20 +231,23 @@ AdaptedMatrix adapted_matrix(BlockStorage::Index weight) {
 }
 
 ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat, const Adapters& adapters) {
+    require(!config.tie_word_embeddings || !adapters.change_vocabulary(),
+            "adapters of an embedding that is also the head");
     ParamSpec spec;
     LeafSpec embedding =
-        matrix_leaf("model.embed_tokens.weight", config.vocab_size, config.hidden_size, Split::rows);
+        matrix_leaf(std::string(embedding_leaf), config.vocab_size, config.hidden_size, Split::rows);
     embedding.zeroed_row = config.pad_token_id;
     spec.units.push_back(
-        {.name = "embedding", .kind = UnitSpec::Kind::embedding, .storages = {{{embedding}}}});
+        {.name = "embedding", .kind = UnitSpec::Kind::embedding, .storages = {{{embedding}}, {}, {}}});
     for (int i = 0; i < config.num_hidden_layers; ++i) spec.units.push_back(block_unit(config, compat, i));
 
     StorageSpec head;
     if (!config.tie_word_embeddings)
-        head = {{matrix_leaf("lm_head.weight", config.vocab_size, config.hidden_size, Split::rows)}};
+        head = {{matrix_leaf(std::string(head_leaf), config.vocab_size, config.hidden_size, Split::rows)}};
     LeafSpec final_norm = norm_leaf("model.norm.weight", config.hidden_size);
     final_norm.decayed |= norms_decayed(family_of(config), compat);
-    spec.units.push_back({.name = "head", .kind = UnitSpec::Kind::head, .storages = {{{final_norm}}, head}});
+    spec.units.push_back(
+        {.name = "head", .kind = UnitSpec::Kind::head, .storages = {{{final_norm}}, head, {}, {}}});
     if (adapters.any()) {
         UnitAdapters added(adapters);
         for (UnitSpec& unit : spec.units) added.add(unit);
@@ -225,12 +263,12 @@ std::int64_t active_parameter_count(const ModelConfig& config) {
 }
 
 std::vector<std::string> names_in_module_order(const ModelConfig& config) {
-    std::vector<std::string> names = {"model.embed_tokens.weight"};
+    std::vector<std::string> names = {std::string(embedding_leaf)};
     for (int i = 0; i < config.num_hidden_layers; ++i)
         for (const BlockLeaf& part : family_of(config).block_leaves(config, {}, i))
             names.push_back(part.leaf.name);
     names.push_back("model.norm.weight");
-    if (!config.tie_word_embeddings) names.push_back("lm_head.weight");
+    if (!config.tie_word_embeddings) names.emplace_back(head_leaf);
     return names;
 }
 

@@ -83,14 +83,20 @@ const std::vector<AdapterStorages>& adapter_storages();
 /// Those of one matrix.
 const AdapterStorages& adapter_storages(BlockStorage::Index weight);
 
-/// The storage of the embedding's unit.
+/// The storages of the embedding's unit.
 struct EmbeddingStorage {
-    enum Index : std::size_t { weight /*[V,H]*/, count };
+    enum Index : std::size_t { weight /*[V,H]*/, adapter_a /*[r,V]*/, adapter_b /*[H,r]*/, count };
 };
 
 /// The storages of the head's unit.
 struct HeadStorage {
-    enum Index : std::size_t { norm /*[H]*/, weight /*[V,H], absent when tied to the embedding*/, count };
+    enum Index : std::size_t {
+        norm,       ///< [H]
+        weight,     ///< [V,H], absent when tied to the embedding
+        adapter_a,  ///< [r,H], optional, as the next
+        adapter_b,  ///< [V,r]
+        count
+    };
 };
 
 /// Positions of the units in a ParamSpec.
@@ -100,8 +106,8 @@ struct UnitIndex {
     static constexpr int head(int blocks) { return 1 + blocks; }
 };
 
-/// Every parameter of the model under its published name. With adapters, these are added to the blocks, and
-/// of the model's own leaves only those are trained that the adapters list. Error for a leaf that cannot be
+/// Every parameter of the model under its published name. With adapters, these are added to the units, and of
+/// the model's own leaves only those are trained that the adapters list. Error for a leaf that cannot be
 /// adapted, or is not there.
 ParamSpec make_param_spec(const ModelConfig& config, const HfCompat& compat = {},
                           const Adapters& adapters = {});

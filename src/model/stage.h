@@ -32,6 +32,7 @@ struct Stage {
     std::vector<StageChunk> chunks;  ///< in the order of the model
     ParamSpec spec;                  ///< of these layers, and of a tied embedding that the head uses
 
+    bool embeds() const { return chunks.front().embedding >= 0; }
     /// Blocks of all chunks.
     int blocks() const { return chunks.back().blocks_before + chunks.back().blocks(); }
     const StageChunk* head_chunk() const { return chunks.back().head >= 0 ? &chunks.back() : nullptr; }

@@ -16,7 +16,8 @@ enum class Initial : std::uint8_t {
     normal,
     ones,
     zeros,
-    adapter,  ///< U(±1/√columns): the A of an adapter
+    adapter,          ///< U(±1/√columns): the A of an adapter
+    standard_normal,  ///< N(0,1): the B of the embedding's adapter
 };
 
 /// When a rank's gradient of a leaf is only a part, to be summed over the tensor-parallel axis.

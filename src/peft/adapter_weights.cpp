@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view weight_ending = ".weight";
-
 std::string text_of(const std::vector<std::int64_t>& shape) {
     return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -78,11 +76,14 @@ std::string AdapterWeights::where() const {
 
 void AdapterWeights::plan(const ModelConfig& model) {
     std::map<std::string, Shape> shapes;
-    make_param_spec(model).for_each_leaf(
+    ModelConfig separate = model;
+    separate.separate_head();
+    make_param_spec(separate).for_each_leaf(
         [&](const LeafSpec& leaf) { shapes.emplace(leaf.name, leaf.shape); });
     for (const AdaptedWeight& weight : resolved_.adapters.weights) plan_leaf(weight, shapes.at(weight.leaf));
     for (const FusedExpertsAdapter& fused : resolved_.fused) plan_experts(fused, model, shapes);
     plan_replacements(shapes);
+    if (model.tie_word_embeddings) share_replacement();
     for (const std::string& leaf : resolved_.adapters.trained_leaves)
         if (!changed_.contains(leaf))
             throw Error(fmt::format("{} has no tensor {}, though modules_to_save names its module.",
@@ -113,18 +114,20 @@ void AdapterWeights::use(const std::string& name, const std::vector<std::int64_t
 }
 
 void AdapterWeights::plan_leaf(const AdaptedWeight& weight, const Shape& shape) {
-    const std::string module = weight.leaf.substr(0, weight.leaf.size() - weight_ending.size());
-    std::string name = name_in_adapter_file(module);
-    if (const std::string other = name_in_adapter_file(renamed_module(module)); has(other + ".lora_A.weight"))
-        name = other;
-    Change change{.a = name + ".lora_A.weight",
-                  .b = name + ".lora_B.weight",
+    const auto stored = [&](const std::string& leaf) {
+        const std::string renamed = name_in_adapter_file(renamed_module(leaf));
+        return has(renamed) ? renamed : name_in_adapter_file(leaf);
+    };
+    Change change{.a = stored(weight.a()),
+                  .b = stored(weight.b()),
                   .scale = weight.scale,
-                  .rank = weight.rank};
-    use(change.a, {weight.rank, shape[1]});
-    use(change.b, {shape[0], weight.rank});
+                  .rank = weight.rank,
+                  .of_embedding = weight.is_embedding()};
+    const std::int64_t in = shape[weight.is_embedding() ? 0 : 1], out = shape[weight.is_embedding() ? 1 : 0];
+    use(change.a, {weight.rank, in});
+    use(change.b, {out, weight.rank});
     if (resolved_.adapters.magnitudes) {
-        change.magnitude = name + ".lora_magnitude_vector";
+        change.magnitude = stored(weight.magnitudes());
         if (has(change.magnitude + ".weight")) change.magnitude += ".weight";
         use(change.magnitude, {shape[0]});
     }
@@ -187,6 +190,17 @@ void AdapterWeights::plan_replacements(const std::map<std::string, Shape>& shape
     }
 }
 
+/// PEFT loads an embedding that it has saved beside the adapters into the base model, where it is also the
+/// head. One that was trained whole is another weight than the head.
+void AdapterWeights::share_replacement() {
+    const auto embedding = changed_.find(embedding_leaf);
+    if (embedding == changed_.end() || embedding->second.replacement.empty()) return;
+    const std::vector<std::string>& whole = resolved_.adapters.trained_leaves;
+    if (std::ranges::find(whole, embedding_leaf) != whole.end()) return;
+    Change& head = changed_[std::string(head_leaf)];
+    if (head.replacement.empty()) head.replacement = embedding->second.replacement;
+}
+
 AdapterWeights::Matrix AdapterWeights::read(const std::string& name) const {
     weights_->verify(name);
     const Tensor tensor = weights_->find(name);
@@ -229,7 +243,15 @@ void AdapterWeights::merge(std::string_view leaf, const Shape& shape, std::span<
     if (!change.replacement.empty()) std::ranges::copy(read(change.replacement).values, weight.begin());
     if (change.a.empty()) return;
     const std::int64_t rows = shape[0], columns = shape[1];
-    const Matrix a = read_a(change), b = read_b(change, rows);
+    Matrix a, b;
+    if (change.of_embedding) {
+        const Matrix wide = read(change.a), narrow = read(change.b);  // [rank,V] and [H,rank]
+        a.values = transposed(narrow.values, narrow.rows, narrow.columns);
+        b.values = transposed(wide.values, wide.rows, wide.columns);
+    } else {
+        a = read_a(change);
+        b = read_b(change, rows);
+    }
     const Matrix magnitude = change.magnitude.empty() ? Matrix{} : read(change.magnitude);
     merge_low_rank({.a = a.values,
                     .b = b.values,
@@ -240,6 +262,11 @@ void AdapterWeights::merge(std::string_view leaf, const Shape& shape, std::span<
     weights_->forget();
 }
 
+ModelConfig merged_config(ModelConfig base, std::span<const AdapterWeights> adapters) {
+    if (std::ranges::any_of(adapters, &AdapterWeights::changes_vocabulary)) base.separate_head();
+    return base;
+}
+
 MergedWeights::MergedWeights(const fs::path& base, const ModelConfig& model,
                              std::span<const AdapterWeights> adapters)
     : base_(base), adapters_(adapters) {
@@ -247,7 +274,9 @@ MergedWeights::MergedWeights(const fs::path& base, const ModelConfig& model,
     make_param_spec(model).for_each_leaf([&](const LeafSpec& leaf) {
         expected.push_back({leaf.name, leaf.shape});
     });
-    report_ = match_names(expected, base_, {.tied_head = model.tie_word_embeddings});
+    report_ = match_names(
+        expected, base_,
+        {.tied_head = model.tie_word_embeddings, .head_from_embedding = model.head_from_embedding});
     if (!report_.missing.empty())
         throw Error(fmt::format("{} has no tensor {}{}.", base.string(), report_.missing.front(),
                                 report_.missing.size() == 1

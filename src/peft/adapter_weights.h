@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/model_folder.h"
+#include "model/config.h"
 #include "peft/target_modules.h"
 
 namespace drover {
@@ -32,12 +33,13 @@ class AdapterWeights {
 
     const std::filesystem::path& folder() const { return folder_; }
     const std::filesystem::path& file() const { return weights_->files().front().path(); }
-    const PeftConfig& config() const { return config_; }
     const ResolvedAdapter& resolved() const { return resolved_; }
 
     /// Whether it changes a leaf of the model.
     bool changes(std::string_view leaf) const { return changed_.contains(leaf); }
     std::vector<std::string> changed_leaves() const;
+    /// Whether the embedding or the head is changed, so that they can no longer be one.
+    bool changes_vocabulary() const { return changes(embedding_leaf) || changes(head_leaf); }
     /// The tensor of a leaf of the adapter (its name without PEFT's prefix), or of the model that it has
     /// whole; absent if there is none. Valid as long as this.
     Tensor find(std::string_view leaf) const;
@@ -58,6 +60,7 @@ class AdapterWeights {
         /// Of fused experts: which expert of how many, and the first row of the fused B.
         std::int64_t expert = -1, experts = 0, first_row = 0;
         std::int64_t rank = 0;
+        bool of_embedding = false;  ///< A and B adapt the weight's transpose
     };
 
     std::string where() const;
@@ -66,6 +69,7 @@ class AdapterWeights {
     void plan_experts(const FusedExpertsAdapter& fused, const ModelConfig& model,
                       std::map<std::string, Shape>& shapes);
     void plan_replacements(const std::map<std::string, Shape>& shapes);
+    void share_replacement();
     void use(const std::string& name, const std::vector<std::int64_t>& shape);
     bool has(const std::string& name) const { return weights_->entry(name) != nullptr; }
     Matrix read(const std::string& name) const;
@@ -80,10 +84,15 @@ class AdapterWeights {
     std::set<std::string> used_;                          ///< names in the file
 };
 
+/// The configuration of a model with adapters merged into it: if one of them changes an embedding that is
+/// also the head, or that head, these are weights of their own.
+ModelConfig merged_config(ModelConfig base, std::span<const AdapterWeights> adapters);
+
 /// A model's weights with adapters merged into them, one after the other.
 class MergedWeights {
   public:
-    /// Error when a tensor of the model is missing. Adapters must outlive this.
+    /// `model` is the merged_config(). Error when a tensor of the model is missing. Adapters must outlive
+    /// this.
     MergedWeights(const std::filesystem::path& base, const ModelConfig& model,
                   std::span<const AdapterWeights> adapters);
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace drover {
 
@@ -18,5 +19,8 @@ struct LowRankChange {
 /// computed alike for any number of threads.
 void merge_low_rank(const LowRankChange& change, std::int64_t rows, std::int64_t columns,
                     std::span<float> weight);
+
+/// [rows,columns] → [columns,rows]. The embedding's A and B adapt the transpose of its weight.
+std::vector<float> transposed(std::span<const float> values, std::int64_t rows, std::int64_t columns);
 
 }  // namespace drover

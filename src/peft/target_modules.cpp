@@ -19,8 +19,6 @@ namespace drover {
 namespace {
 
 constexpr std::string_view all_linear = "all-linear";
-constexpr std::string_view head = "lm_head";
-
 std::string module_of(std::string_view leaf) {
     return std::string(leaf.substr(0, leaf.rfind('.')));
 }
@@ -150,10 +148,17 @@ class TargetRules {
     bool rank_stabilized_;
 };
 
+/// transformers has a module for the head in any case.
+ModelConfig with_own_head(ModelConfig config) {
+    config.separate_head();
+    return config;
+}
+
 std::map<std::string, Shape> shapes_of_leaves(const ModelConfig& config) {
     std::map<std::string, Shape> shapes;
-    make_param_spec(config).for_each_leaf(
-        [&](const LeafSpec& leaf) { shapes.emplace(leaf.name, leaf.shape); });
+    make_param_spec(with_own_head(config)).for_each_leaf([&](const LeafSpec& leaf) {
+        shapes.emplace(leaf.name, leaf.shape);
+    });
     return shapes;
 }
 
@@ -185,21 +190,18 @@ std::vector<std::string> linear_names(const std::vector<ModelModule>& modules) {
         remedy);
 }
 
-void check_adaptable(const ModelModule& module, std::string_view where) {
-    if (module.kind == ModelModule::Kind::embedding)
-        throw Error(
-            fmt::format("{}: target_modules matches the embedding {}, for which there are no adapters "
-                        "here.",
-                        where, module.name),
-            "Leave it out, or train it whole with modules_to_save.");
-    if (module.kind != ModelModule::Kind::linear)
-        throw Error(
-            fmt::format("{}: target_modules matches {}, which is no linear layer.", where, module.name),
-            "Only linear layers can be adapted: name those.");
-    if (module.is_tied)
-        throw Error(fmt::format("{}: target_modules matches {}, which is the embedding in this model.", where,
-                                module.name),
-                    "Leave it out.");
+void check_adaptable(const ModelModule& module, const PeftConfig& config, std::string_view where) {
+    const bool is_embedding = module.kind == ModelModule::Kind::embedding;
+    if (is_embedding && config.magnitudes)
+        throw Error(fmt::format("{}: use_dora is given, and target_modules matches the embedding {}, for "
+                                "which there is no DoRA here.",
+                                where, module.name),
+                    "Use LoRA, leave the embedding out, or train it whole with modules_to_save.");
+    if (module.kind != ModelModule::Kind::linear && !is_embedding)
+        throw Error(fmt::format("{}: target_modules matches {}, which is neither a linear layer nor an "
+                                "embedding.",
+                                where, module.name),
+                    "Only these can be adapted: name some.");
 }
 
 /// The leaves of the modules that are trained whole.
@@ -211,12 +213,6 @@ std::vector<std::string> saved_leaves(const PeftConfig& config, const std::vecto
         // PEFT compares endings without looking for a dot.
         const auto wanted = [&](const std::string& name) { return module.name.ends_with(name); };
         if (!std::ranges::any_of(config.modules_to_save, wanted)) continue;
-        if (model.tie_word_embeddings && (module.is_tied || module.kind == ModelModule::Kind::embedding))
-            throw Error(
-                fmt::format("{}: modules_to_save names {}, but the embedding is also the output head in "
-                            "this model.",
-                            where, module.name),
-                "One of them cannot be trained without the other: leave it out.");
         saved.insert(module.name);
     }
     if (saved.empty())
@@ -224,7 +220,7 @@ std::vector<std::string> saved_leaves(const PeftConfig& config, const std::vecto
                                 config.values.at("modules_to_save").dump()),
                     "Name for example embed_tokens, lm_head or norm.");
     std::vector<std::string> leaves;
-    for (std::string& leaf : names_in_module_order(model)) {
+    for (std::string& leaf : names_in_module_order(with_own_head(model))) {
         // Its module, or one that holds it.
         for (std::string name = module_of(leaf);; name = module_of(name)) {
             if (saved.contains(name)) {
@@ -262,7 +258,7 @@ void add_target_parameters(const PeftConfig& config, const std::vector<ModelModu
         // An expert has no name of its own in transformers 5.x.
         if (module.name.find(".experts.") != std::string::npos) continue;
         if (!is_target(leaf) && !is_target(fused)) continue;
-        check_adaptable(module, where);
+        check_adaptable(module, config, where);
         result.adapters.weights.push_back({leaf, rules.rank(fused), rules.scale(fused)});
         ++found;
     }
@@ -309,24 +305,19 @@ std::vector<ModelModule> modules_of(const ModelConfig& config) {
         for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
             if (known.insert(name.substr(0, dot)).second) modules.push_back({.name = name.substr(0, dot)});
     };
-    for (const std::string& leaf : names_in_module_order(config)) {
+    for (const std::string& leaf : names_in_module_order(with_own_head(config))) {
         if (!leaf.ends_with(".weight")) continue;
         const std::string name = module_of(leaf);
         const Shape& shape = shapes.at(leaf);
         add_containers(name);
         known.insert(name);
         modules.push_back({.name = name,
-                           .kind = last_part(name) == "embed_tokens" ? ModelModule::Kind::embedding
-                                   : shape.rank() == 1               ? ModelModule::Kind::norm
-                                                                     : ModelModule::Kind::linear,
-                           .is_head = name == head,
+                           .kind = leaf == embedding_leaf ? ModelModule::Kind::embedding
+                                   : shape.rank() == 1    ? ModelModule::Kind::norm
+                                                          : ModelModule::Kind::linear,
+                           .is_head = leaf == head_leaf,
                            .is_router = name.ends_with(".block_sparse_moe.gate")});
     }
-    if (config.tie_word_embeddings)
-        modules.push_back({.name = std::string(head),
-                           .kind = ModelModule::Kind::linear,
-                           .is_head = true,
-                           .is_tied = true});
     return modules;
 }
 
@@ -337,7 +328,7 @@ ResolvedAdapter resolve_adapter(const PeftConfig& config, const ModelConfig& mod
                                            is_all_linear(config.targets)};
     for (const ModelModule& module : modules) {
         if (!rules.adapts(module)) continue;
-        check_adaptable(module, where);
+        check_adaptable(module, config, where);
         result.adapters.weights.push_back(
             {module.name + ".weight", rules.rank(module.name), rules.scale(module.name)});
         if (std::ranges::count(result.target_names, last_part(module.name)) == 0)
@@ -365,6 +356,8 @@ Adapters resolve(const PeftConfig& config, const ModelConfig& model, std::string
 TrainedCounts count_trained(const Adapters& adapters, const ModelConfig& model) {
     const std::map<std::string, Shape> shapes = shapes_of_leaves(model);
     TrainedCounts counts{.all = make_param_spec(model).parameter_count()};
+    // PEFT does not count a head twice that starts as the embedding.
+    if (model.head_from_embedding) counts.all -= model.vocab_size * model.hidden_size;
     for (const AdaptedWeight& weight : adapters.weights) {
         const Shape& shape = shapes.at(weight.leaf);
         counts.trained += weight.rank * (shape[0] + shape[1]) + (adapters.magnitudes ? shape[0] : 0);

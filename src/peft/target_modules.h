@@ -19,8 +19,7 @@ struct ModelModule {
 
     std::string name;  ///< "model.layers.0.self_attn.q_proj"
     Kind kind = Kind::container;
-    bool is_head = false;    ///< the output head
-    bool is_tied = false;    ///< it is the embedding under another name
+    bool is_head = false;    ///< the output head, also where it is the embedding under another name
     bool is_router = false;  ///< of experts; transformers 5.x no longer has it as a linear layer
 };
 
@@ -51,7 +50,8 @@ struct ResolvedAdapter {
 };
 
 /// Finds the modules as PEFT does. `where` names the configuration in errors: when nothing matches (with the
-/// names of the modules there are), or a module that is no linear layer is to be adapted.
+/// names of the modules there are), or a module of another kind than linear layers and embeddings is to be
+/// adapted.
 ResolvedAdapter resolve_adapter(const PeftConfig& config, const ModelConfig& model, std::string_view where);
 
 /// The same for training. Error for what can only be used and merged.

@@ -22,7 +22,9 @@ TrainedWeights::TrainedWeights(const TrainEngine& engine, Backend& backend, cons
       adapters_(std::move(adapters)),
       spread_(!holds_whole_weights(engine)),
       dtype_(engine.saved_dtype()) {
-    config_.rows_before_resize = 0;  // any resize of the vocabulary is done
+    // Any resize of the vocabulary is done, and a head that began as the embedding is a weight of its own.
+    config_.rows_before_resize = 0;
+    config_.head_from_embedding = false;
 }
 
 void TrainedWeights::check_there() const {

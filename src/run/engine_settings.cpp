@@ -61,6 +61,7 @@ TrainEngineOptions engine_options(const RunSettings& settings, const Precision& 
     options.model.moe_mode = step.moe_mode;
     options.model.label_smoothing = step.label_smoothing;
     options.model.neftune_alpha = step.neftune_alpha;
+    options.model.counts_predictions = settings.loop.sft_records;
     options.model.rope_rounding = step.rope_rounding;
     options.model.gather_ahead = {.forward = step.gather_ahead_in_forward,
                                   .backward = step.gather_ahead_in_backward};

@@ -11,10 +11,17 @@ std::vector<float> merged_leaf(const std::string& name, const Adapters& adapters
     std::vector<float> weight = read(name);
     const auto adapter = std::ranges::find(adapters.weights, name, &AdaptedWeight::leaf);
     if (adapter == adapters.weights.end()) return weight;
-    const std::string module = name.substr(0, name.rfind('.'));
-    const std::vector<float> a = read(module + ".lora_A.weight"), b = read(module + ".lora_B.weight"),
-                             magnitude = adapters.magnitudes ? read(module + ".lora_magnitude_vector")
-                                                             : std::vector<float>{};
+    std::vector<float> a = read(adapter->a()), b = read(adapter->b());
+    const std::vector<float> magnitude =
+        adapters.magnitudes ? read(adapter->magnitudes()) : std::vector<float>{};
+    if (adapter->is_embedding()) {  // A [rank,V], B [H,rank]
+        const auto length = [&](const std::vector<float>& matrix) {
+            return static_cast<std::int64_t>(matrix.size()) / adapter->rank;
+        };
+        std::vector<float> turned = transposed(b, length(b), adapter->rank);
+        b = transposed(a, adapter->rank, length(a));
+        a = std::move(turned);
+    }
     const auto columns = static_cast<std::int64_t>(a.size()) / adapter->rank;
     merge_low_rank({.a = a, .b = b, .magnitude = magnitude, .rank = adapter->rank, .scale = adapter->scale},
                    static_cast<std::int64_t>(weight.size()) / columns, columns, weight);

@@ -8,6 +8,7 @@
 #include "data/conversation/sft_rows.h"
 #include "run/settings/run_settings.h"
 #include "text/chat/template_files.h"
+#include "text/tokenizer.h"
 
 namespace drover {
 namespace {
@@ -137,6 +138,9 @@ TokenSplit SftRowFinder::take(const SharedRows& rows, std::string_view split,
     if (!form.rows_are_final || options.packing != DocumentPacking::none)
         throw Error(fmt::format("{} holds rows of token ids, which are not packed here.", form.name),
                     "Leave out --packing, or give the text.");
+    if (options.shuffle_seed)
+        throw Error(fmt::format("{} holds rows of token ids, which are not shuffled here.", form.name),
+                    "Leave out --shuffle_dataset: rows are trained on in random order anyway.");
     if (form.largest_id >= model_.config.vocab_size)
         throw Error(fmt::format("{} holds token id {}, but the model's vocab_size is {}.", form.name,
                                 form.largest_id, model_.config.vocab_size),
@@ -165,11 +169,14 @@ std::string sft_eos_token(const RunSettings& settings) {
 
 void write_sft_texts(const std::filesystem::path& folder, const RunSettings& settings) {
     namespace fs = std::filesystem;
-    if (const fs::path path = template_path(settings); !path.empty())
+    if (const fs::path path = template_path(settings); !path.empty()) {
         write_file_atomically(folder / "chat_template.jinja",
                               fs::is_directory(path)
                                   ? choose_chat_template(find_chat_templates(path), path, false).text
                                   : read_text_file(path));
+        fs::remove_all(folder /
+                       more_templates_folder);  // those of the model; the given one takes their place
+    }
     const std::string eos = sft_eos_token(settings);
     if (eos.empty()) return;
     for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {

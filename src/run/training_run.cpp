@@ -118,6 +118,12 @@ void TrainingRun::find_adapters() {
     adapters_ = RunAdapters::find(*settings_.adapters, settings_.model, model_.config,
                                   named.empty() ? model_.weights.string() : named,
                                   [this](const std::string& line) { messages().warning(line); });
+    if (!model_.config.tie_word_embeddings || !adapters_->adapters.change_vocabulary()) return;
+    model_.config.separate_head();
+    messages().warning(
+        "The embedding is also the output head in this model. As in PEFT, only what was named is trained; "
+        "the "
+        "other stays as it was, and merging makes them two weights.");
 }
 
 // -------------------------------------------------------------------------------------------------------
@@ -319,7 +325,7 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
     });
     const Stopwatch preparation;
     const bool takes_model = in_memory && (!resume_point_ || adapters_);
-    if (takes_model) engine_->take_weights(in_memory, settings_.loop.seed);
+    if (takes_model) engine_->take_weights(from_embedding(in_memory), settings_.loop.seed);
     if (takes_model && adapters_) {
         adapters_->config.set_base_model("");
         messages().warning(
@@ -413,7 +419,19 @@ void TrainingRun::load_shards() {
     const ShardWeights shards(model_.weights, model_.config);
     say(fmt::format("The weights of {} are those of {} tensor-parallel and {} pipeline ranks.",
                     model_.weights.string(), shards.sizes().tensor, shards.sizes().pipeline));
-    take_kept_leaves([&](const LeafSpec& leaf) { return shards.read(leaf.name, leaf.shape.numel()); });
+    take_kept_leaves(
+        from_embedding([&](const LeafSpec& leaf) { return shards.read(leaf.name, leaf.shape.numel()); }));
+}
+
+/// The same, but the head that was the embedding starts as that.
+TrainingRun::ReadWeight TrainingRun::from_embedding(ReadWeight read) const {
+    if (!model_.config.head_from_embedding) return read;
+    return [read = std::move(read)](const LeafSpec& leaf) {
+        if (leaf.name != head_leaf) return read(leaf);
+        LeafSpec embedding = leaf;
+        embedding.name = embedding_leaf;
+        return read(embedding);
+    };
 }
 
 /// Continues what neuronx-distributed began.

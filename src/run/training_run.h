@@ -128,6 +128,7 @@ class TrainingRun {
     void write_texts(const std::filesystem::path& folder) const;
     void take_kept_leaves(const ReadWeight& read);
     void load_shards();
+    ReadWeight from_embedding(ReadWeight read) const;
     CheckpointOptions::Rewrite rewriting() const;
     void resume_nxd();
     void check_resume_point() const;

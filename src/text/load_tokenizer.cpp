@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "core/lfs_pointer.h"
@@ -208,6 +210,9 @@ TokenizerParts load_tokenizer_parts(const std::filesystem::path& path, Transform
             if (std::string_view(name).ends_with(".json")) hash.add(name).add(text);
             parts.files.push_back({name, std::move(text)});
         }
+        for (const fs::path& file : more_template_files(path))
+            parts.files.push_back({fmt::format("{}/{}", more_templates_folder, file.filename().string()),
+                                   read_tokenizer_file(file)});
     }
     parts.fingerprint = hash.hex();
     return parts;
@@ -217,9 +222,21 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& pat
     return std::make_shared<PipelineTokenizer>(load_tokenizer_parts(path, rules));
 }
 
+std::vector<std::filesystem::path> more_template_files(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> files;
+    const std::filesystem::path more = folder / more_templates_folder;
+    if (!std::filesystem::is_directory(more)) return files;
+    for (const auto& entry : std::filesystem::directory_iterator(more))
+        if (entry.path().extension() == ".jinja") files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& folder) {
-    for (const TokenizerFile& file : tokenizer.files())
+    for (const TokenizerFile& file : tokenizer.files()) {
+        std::filesystem::create_directories((folder / file.name).parent_path());
         write_file_atomically(folder / file.name, file.content);
+    }
 }
 
 }  // namespace drover

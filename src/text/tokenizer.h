@@ -76,6 +76,11 @@ enum class TransformersRules { v4, v5 };
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::filesystem::path& path,
                                                 TransformersRules rules = TransformersRules::v5);
 
+/// The folder of a tokenizer's chat templates beside the default one.
+inline constexpr std::string_view more_templates_folder = "additional_chat_templates";
+/// The templates (*.jinja) in a tokenizer's folder of them, sorted; none if there is no such folder.
+std::vector<std::filesystem::path> more_template_files(const std::filesystem::path& folder);
+
 /// Writes the tokenizer's files into `folder`, which must exist.
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& folder);
 

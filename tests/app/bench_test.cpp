@@ -95,7 +95,7 @@ TEST_F(Bench, TargetsAreTheShareOfPositionsWithALabel) {
 
 /// Only the examples' tokens count; packed rows hold several of them, and less padding.
 TEST_F(Bench, ExamplesAreOneToARowOrPacked) {
-    const std::string run = "bench --json --dtype float32 --batch 4 --seq 64 --steps 3 --threads 1 --model " +
+    const std::string run = "bench --json --dtype float32 --batch 4 --seq 64 --steps 5 --threads 1 --model " +
                             llama() + " --example_length 12";
     const Json padded = object(run), packed = object(run + " --packed --targets 0.5");
     const auto tokens = [](const Json& report) {  // of the one step that is timed
@@ -106,6 +106,11 @@ TEST_F(Bench, ExamplesAreOneToARowOrPacked) {
     EXPECT_GT(tokens(packed), 4 * 40);
     EXPECT_LE(tokens(packed), 4 * 64);
     EXPECT_NEAR(tokens(packed), std::round(tokens(packed)), 1e-6);
+    // Each of the four batches has another size and its turn before time counts; full rows have one size.
+    EXPECT_EQ(padded.at("warm_up_steps"), 4);
+    EXPECT_EQ(object("bench --json --dtype float32 --model " + llama() + small_).at("warm_up_steps"), 2);
+    expect_error("bench --example_length 12 --steps 4 --model " + llama(), 2,
+                 "--steps is 4, and the first 4 are for warm-up");
     EXPECT_EQ(padded.at("packed"), false);
     EXPECT_EQ(packed.at("packed"), true);
     expect_error("bench --packed --model " + llama(), 2, "--example_length");

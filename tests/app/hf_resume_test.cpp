@@ -14,12 +14,13 @@ namespace fs = std::filesystem;
 class HfResume : public test::CheckpointRuns, public ::testing::WithParamInterface<std::string> {
   protected:
     /// With a validation file, no part of the training file is held back.
-    test::Outcome resume(const fs::path& golden, const std::string& more) const {
+    test::Outcome resume(const fs::path& golden, const std::string& more, fs::path model = {}) const {
         const Json run = read_json_file(golden / "whole_run.json");
+        if (model.empty()) model = golden / "checkpoint-4";
         std::string words = fmt::format(
             "run_clm --config_name '{}' --tokenizer_name '{}' --train_file '{}' --do_train --block_size {} "
             "--validation_file '{}' --disable_tqdm yes --output_dir '{}' {}",
-            (golden / "checkpoint-4").string(), (golden.parent_path() / "tokenizer").string(),
+            model.string(), (golden.parent_path() / "tokenizer").string(),
             (golden.parent_path() / "train.txt").string(), run.at("block_size").get<int>(),
             (golden.parent_path() / "train.txt").string(), (folder_ / "out").string(), more);
         for (const auto& [name, value] : run.at("settings").items())
@@ -27,13 +28,10 @@ class HfResume : public test::CheckpointRuns, public ::testing::WithParamInterfa
                 fmt::format(" --{} {}", name, value.is_string() ? value.get<std::string>() : value.dump());
         return test::run_in(folder_.path().string(), words);
     }
+    void expect_their_losses(const fs::path& golden, const test::Outcome& outcome) const;
 };
 
-TEST_P(HfResume, HasTheNextLossesOfTheirRun) {
-    const fs::path golden = test::golden_path("trainer_checkpoint") / GetParam();
-    fs::create_directories(folder_ / "out");
-    fs::copy(golden / "checkpoint-4", checkpoint("out", 4), fs::copy_options::recursive);
-    const test::Outcome outcome = resume(golden, "");
+void HfResume::expect_their_losses(const fs::path& golden, const test::Outcome& outcome) const {
     ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("Continuing training from global step 4"), std::string::npos)
         << outcome.output;
@@ -55,6 +53,33 @@ TEST_P(HfResume, HasTheNextLossesOfTheirRun) {
     EXPECT_EQ(compared, 8);
     // The next checkpoint is one of ours.
     EXPECT_EQ(find_damage(checkpoint("out", 8)), std::nullopt);
+}
+
+TEST_P(HfResume, HasTheNextLossesOfTheirRun) {
+    const fs::path golden = test::golden_path("trainer_checkpoint") / GetParam();
+    fs::create_directories(folder_ / "out");
+    fs::copy(golden / "checkpoint-4", checkpoint("out", 4), fs::copy_options::recursive);
+    expect_their_losses(golden, resume(golden, ""));
+}
+
+/// Adapters of PEFT that the Trainer trained: theirs and their optimizer's state are read.
+TEST_F(HfResume, ContinuesAdaptersOfPeft) {
+    const auto continued = [&](const std::string& name, const std::string& base, const std::string& flags) {
+        SCOPED_TRACE(name);
+        const fs::path golden = test::golden_path("trainer_checkpoint") / name,
+                       model = test::golden_path("generate") / base;
+        fs::remove_all(folder_ / "out");
+        fs::create_directories(folder_ / "out");
+        fs::copy(golden / "checkpoint-4", checkpoint("out", 4), fs::copy_options::recursive);
+        const std::string adapters = fmt::format(
+            "--model_name_or_path '{}' --dtype float32 --use_peft --lora_r 4 --lora_alpha 8 --lora_dropout 0 "
+            "{}",
+            model.string(), flags);
+        expect_their_losses(golden, resume(golden, adapters, model));
+    };
+    continued("llama_lora", "llama",
+              "--lora_target_modules embed_tokens q_proj down_proj lm_head --lora_modules_to_save norm");
+    continued("tied_dora", "llama_tied", "--lora_target_modules all-linear --use_dora");
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, HfResume,

@@ -141,6 +141,65 @@ TEST_F(LoraRun, ResumesBitForBit) {
     EXPECT_MENTIONS(train("parts", flags + "--save_steps 3").output, "Training is already complete");
 }
 
+/// Of a model whose embedding is also the head: trained, resumed on a mesh, used, merged and measured.
+TEST_F(LoraRun, AdaptsTheVocabularyOfATiedModel) {
+    const std::string text = golden_file("run_clm/train.txt");
+    const std::string measured = " --data " + text + " --block_size 32 --json";
+    const std::string eval = "--do_eval --validation_file " + text + " ";
+    const std::string cases[] = {
+        "--lora_target_modules embed_tokens v_proj", "--lora_target_modules embed_tokens lm_head",
+        "--lora_target_modules q_proj v_proj --lora_modules_to_save embed_tokens",
+        "--lora_target_modules v_proj embed_tokens --lora_modules_to_save lm_head --lora_dropout 0.2"};
+    for (std::size_t i = 0; i < std::size(cases); ++i) {
+        SCOPED_TRACE(cases[i]);
+        const std::string whole = fmt::format("whole{}", i), parts = fmt::format("parts{}", i),
+                          merged = fmt::format("merged{}", i);
+        const std::string flags = base_flags("llama_tied") +
+                                  "--dtype float32 --use_peft --lora_r 4 --save_steps 3 " + eval + cases[i];
+        const test::Outcome run = train(whole, flags);
+        ASSERT_EQ(run.exit_code, 0) << run.output;
+        EXPECT_MENTIONS(run.output, "The embedding is also the output head in this model");
+        ASSERT_EQ(train(parts, flags).exit_code, 0);
+        fs::remove_all(folder_ / parts / "checkpoint-6");
+        for (const char* name : {"trainer_state.json", "adapter_model.safetensors"})
+            fs::remove(folder_ / parts / name);
+        const test::Outcome resumed = train(parts, flags);
+        ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+        EXPECT_MENTIONS(resumed.output, "Continuing training from global step 3");
+        EXPECT_EQ(bytes(parts + "/adapter_model.safetensors"), bytes(whole + "/adapter_model.safetensors"));
+
+        const double loss =
+            read_json_file(folder_ / whole / "eval_results.json").at("eval_loss").get<double>();
+        EXPECT_NEAR(
+            printed_json("eval --dtype float32 --model " + out(whole) + measured).at("loss").get<double>(),
+            loss, 1e-5);
+        const test::Outcome converted = test::run("convert --dtype float32 --merge_adapter " + out(whole) +
+                                                  " --output_dir " + out(merged));
+        ASSERT_EQ(converted.exit_code, 0) << converted.output;
+        EXPECT_NEAR(printed_json("eval --model " + out(merged) + " --tokenizer " + out(whole) + measured)
+                        .at("loss")
+                        .get<double>(),
+                    loss, 1e-5);
+        expect_close(printed_logits("--model " + out(whole)), printed_logits("--model " + out(merged)), 1e-6);
+    }
+}
+
+TEST_F(LoraRun, GoesOnFromVocabularyAdaptersOfPeft) {
+    for (const std::string name : {"llama_embedding", "llama_head", "tied_embedding", "tied_saved"}) {
+        SCOPED_TRACE(name);
+        const std::string base = name.starts_with("tied") ? "llama_tied" : "llama";
+        const test::Outcome run =
+            train(name, base_flags(base) +
+                            "--dtype float32 --learning_rate 0 --max_steps 1 --adapter_name_or_path " +
+                            golden_file("peft/" + name));
+        ASSERT_EQ(run.exit_code, 0) << run.output;
+        expect_close(printed_logits("--model " + out(name)),
+                     printed_logits("--model " + golden_file("generate/" + base) +
+                                    " --adapter_name_or_path " + golden_file("peft/" + name)),
+                     1e-7);
+    }
+}
+
 TEST_F(LoraRun, RefusesToResumeWithOtherAdapters) {
     const std::string flags = base_flags() + "--save_steps 3 ";
     ASSERT_EQ(train("out", flags + "--use_peft --lora_r 4").exit_code, 0);
@@ -162,8 +221,8 @@ TEST_F(LoraRun, RefusesToResumeWithOtherAdapters) {
 
 TEST_F(LoraRun, AMeshGivesTheSameAdapters) {
     const std::string flags = base_flags() +
-                              "--use_peft --lora_r 4 --lora_dropout 0 --lora_target_modules "
-                              "all-linear --logging_steps 1 --save_steps 3 ";
+                              "--use_peft --lora_r 4 --lora_dropout 0 --lora_target_modules embed_tokens "
+                              "q_proj v_proj down_proj lm_head --logging_steps 1 --save_steps 3 ";
     ASSERT_EQ(train("one", flags + "--per_device_train_batch_size 4").exit_code, 0);
     const test::Outcome two = train_on(2, "two", flags + "--fsdp full_shard");
     ASSERT_EQ(two.exit_code, 0) << two.output;
@@ -248,14 +307,15 @@ TEST_F(LoraRun, NeedsAModelAndSaysHow) {
 // generate, eval and convert
 
 TEST(AdapterCommands, GenerateGivesTheLogitsOfPeft) {
-    for (const char* name : {"llama_default", "llama_rslora", "llama_dora", "llama_saved", "qwen2_layers",
-                             "mixtral_fused", "mixtral_published"}) {
+    for (const char* name :
+         {"llama_default", "llama_rslora", "llama_dora", "llama_saved", "llama_head", "llama_embedding",
+          "tied_embedding", "tied_saved", "qwen2_layers", "mixtral_fused", "mixtral_published"}) {
         SCOPED_TRACE(name);
         const Json expected =
             read_json_file(test::golden_path(std::string("peft/") + name + "/expected.json"));
         const Json found = printed_json(fmt::format(
             "generate --model {} --adapter_name_or_path {} --prompt_ids {} --max_new_tokens 1 --json "
-            "--logits",
+            "--dtype float32 --logits",
             golden_file("generate/" + expected.at("base").get<std::string>()),
             golden_file(std::string("peft/") + name),
             fmt::join(expected.at("prompt").get<std::vector<int>>(), ",")));
@@ -337,11 +397,13 @@ TEST(AdapterCommands, EvalMeasuresEachInOneTable) {
 TEST(AdapterCommands, ConvertMerges) {
     const test::TemporaryFolder folder;
     const std::string merged = (folder / "merged").string();
-    for (const char* name : {"llama_dora", "mixtral_fused"}) {
+    for (const char* name :
+         {"llama_dora", "llama_embedding", "tied_embedding", "tied_saved", "mixtral_fused"}) {
+        SCOPED_TRACE(name);
         const Json expected =
             read_json_file(test::golden_path(std::string("peft/") + name + "/expected.json"));
         const test::Outcome outcome =
-            test::run(fmt::format("convert --input_dir {} --merge_adapter {} --output_dir {}",
+            test::run(fmt::format("convert --input_dir {} --merge_adapter {} --output_dir {} --dtype float32",
                                   golden_file("generate/" + expected.at("base").get<std::string>()),
                                   golden_file(std::string("peft/") + name), merged));
         ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -352,6 +414,10 @@ TEST(AdapterCommands, ConvertMerges) {
         expect_close(found.at("logits").get<std::vector<double>>(),
                      expected.at("logits").get<std::vector<double>>(), 1e-5);
         EXPECT_FALSE(fs::exists(fs::path(merged) / "adapter_config.json"));
+        if (std::string(name).starts_with("tied_")) {
+            EXPECT_MENTIONS(outcome.output, "in the result they are two weights");
+            EXPECT_EQ(read_json_file(fs::path(merged) / "config.json").at("tie_word_embeddings"), false);
+        }
         fs::remove_all(merged);
     }
     const auto refused = [&](const std::string& flags, int code) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "app/mesh_runs.h"
@@ -61,7 +62,10 @@ TEST_F(SftCommand, FollowsTheCurvesOfTrlAndPeft) {
         {"everything", ""},
         {"lora", adapters},
         {"rslora", adapters + "--use_rslora"},
-        {"dora", adapters + "--use_dora"}};
+        {"dora", adapters + "--use_dora"},
+        {"embedding", answers +
+                          "--use_peft --lora_r 8 --lora_alpha 16 --lora_dropout 0 --lora_target_modules "
+                          "embed_tokens q_proj v_proj"}};
     ASSERT_EQ(flags.size(), expected.size());
     for (const auto& [name, words] : flags) {
         SCOPED_TRACE(name);
@@ -80,6 +84,57 @@ TEST_F(SftCommand, FollowsTheCurvesOfTrlAndPeft) {
     }
 }
 
+/// Entropy, accuracy and tokens are means and sums over the micro-batches since the last record.
+TEST_F(SftCommand, RecordsWhatTrlSaysOfThePredictions) {
+    const fs::path golden = test::golden_path("sft_runs");
+    const Json expected = read_json_file(golden / "records.json");
+    std::string rows = read_text_file(test::example_path("data/wendle.jsonl"));
+    std::size_t end = 0;
+    for (int row = 0; row < 10; ++row) end = rows.find('\n', end) + 1;
+    write_file_atomically(folder_ / "ten.jsonl", rows.substr(0, end));
+    const std::string flags = fmt::format(
+        "sft --model_name_or_path {} --tokenizer_name {} --dataset_name {} --max_steps 6 --logging_steps 3 "
+        "--gradient_accumulation_steps 2 --max_length 128 --learning_rate 5e-3 --bf16 no --device cpu "
+        "--save_strategy no --assistant_only_loss --validation_file ten.jsonl --eval_strategy steps "
+        "--eval_steps 3 ",
+        (golden / "model").string(), test::example_path("tokenizers/chat-1k").string(),
+        test::example_path("data/wendle.jsonl").string());
+    const auto expect_records = [&](const std::string& output, const Json& theirs, bool same_batches = true) {
+        std::vector<Json> ours;
+        for (const Json& record : log_of(output))
+            if (record.contains("loss") || record.contains("eval_loss")) ours.push_back(record);
+        ASSERT_GE(ours.size(), theirs.size());  // we evaluate once more at the end
+        for (std::size_t i = 0; i < theirs.size(); ++i)
+            for (const auto& [key, value] : theirs[i].items()) {
+                if (!same_batches && (key == "num_tokens" || key.starts_with("eval_"))) continue;
+                EXPECT_NEAR(ours[i].at(key).get<double>(), value.get<double>(),
+                            1e-3 * std::max(1.0, value.get<double>()))
+                    << output << " " << i << " " << key;
+            }
+    };
+    const std::string lora =
+        "--use_peft --lora_r 8 --lora_alpha 16 --lora_dropout 0 --lora_target_modules all-linear ";
+    for (const auto& [name, words] :
+         {std::pair<std::string, std::string>("full", ""), {"packed", "--packing "}, {"lora", lora}}) {
+        SCOPED_TRACE(name);
+        const test::Outcome outcome =
+            test::run_drover(flags + words + "--per_device_train_batch_size 4 --output_dir " + name + " 2>&1",
+                             folder_.path().string());
+        ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+        expect_records(name, expected.at(name));
+    }
+    // Two replicas share the rows of each micro-batch; a vocabulary in two parts has the same entropy.
+    for (const auto& [name, words] :
+         {std::pair("replicas", "--per_device_train_batch_size 2 "),
+          std::pair("tensor", "--per_device_train_batch_size 4 --tensor_parallel_size 2 "),
+          std::pair("stages", "--per_device_train_batch_size 4 --pipeline_parallel_size 2 ")}) {
+        const test::Outcome outcome = shell(
+            fmt::format("{} -np 2 {} {}{}--output_dir {}", mpirun(), DROVER_BINARY, flags, words, name));
+        ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+        expect_records(name, expected.at("full"), std::string(name) != "replicas");
+    }
+}
+
 TEST_F(SftCommand, SavesTheTemplateAndTheEndThatItLearned) {
     const std::string text = "{% for message in messages %}{{ message.content }}{{ eos_token }}{% endfor %}";
     write_file_atomically(folder_ / "plain.jinja", text);
@@ -94,6 +149,38 @@ TEST_F(SftCommand, SavesTheTemplateAndTheEndThatItLearned) {
     EXPECT_EQ(ends.is_array() ? ends[0] : ends, id);
 }
 
+/// The model's other templates go along, into checkpoints too, unless one is given to take their place.
+TEST_F(SftCommand, SavesAdditionalTemplates) {
+    fs::copy(test::example_path("tokenizers/chat-1k"), folder_ / "tokenizer");
+    fs::create_directory(folder_ / "tokenizer/additional_chat_templates");
+    write_file_atomically(folder_ / "tokenizer/additional_chat_templates/tool_use.jinja", "{{ tools }}");
+    const std::string file = "additional_chat_templates/tool_use.jinja";
+    const std::string flags = "--tokenizer_name tokenizer --save_strategy steps --save_steps 2 --output_dir ";
+    ASSERT_EQ(run(flags + "out").exit_code, 0);
+    for (const char* saved : {"out", "out/checkpoint-2"})
+        EXPECT_EQ(read_text_file(folder_ / saved / file), "{{ tools }}") << saved;
+    fs::remove_all(folder_ / "out/checkpoint-4");
+    fs::remove(folder_ / "out/trainer_state.json");
+    const test::Outcome resumed = run(flags + "out");  // its checkpoint is whole
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_GT(count_of(resumed.output, "Continuing training from global step 2"), 0u) << resumed.output;
+    write_file_atomically(folder_ / "out/checkpoint-4" / file, "changed");
+    const test::Outcome damaged = run(flags + "out --max_steps 5");
+    EXPECT_GT(count_of(damaged.output, file + " was changed after it was written") +
+                  count_of(damaged.output, file + " has 7 bytes instead of 11"),
+              0u)
+        << damaged.output;
+
+    const test::Outcome converted = test::run_drover(
+        "convert --input_dir out --output_dir converted --output_format bin 2>&1", folder_.path().string());
+    ASSERT_EQ(converted.exit_code, 0) << converted.output;
+    EXPECT_EQ(read_text_file(folder_ / "converted" / file), "{{ tools }}");
+
+    fs::copy(test::example_path("tokenizers/chat-1k/chat_template.jinja"), folder_ / "own.jinja");
+    ASSERT_EQ(run(flags + "own --chat_template_path own.jinja").exit_code, 0);
+    EXPECT_FALSE(fs::exists(folder_ / "own" / file));
+}
+
 TEST_F(SftCommand, TrainsAndRecordsWhatTrlRecords) {
     const test::Outcome outcome =
         run("--assistant_only_loss --validation_file rows.jsonl --eval_strategy steps --eval_steps 2 "
@@ -106,6 +193,8 @@ TEST_F(SftCommand, TrainsAndRecordsWhatTrlRecords) {
             ++records;
             EXPECT_GT(record.at("num_tokens").get<std::int64_t>(), tokens);
             tokens = record.at("num_tokens").get<std::int64_t>();
+            EXPECT_GT(record.at("entropy").get<double>(), 0);
+            EXPECT_LE(record.at("mean_token_accuracy").get<double>(), 1);
         }
         if (record.contains("eval_loss")) {
             ++evaluations;

@@ -138,9 +138,14 @@ TEST(SftSettings, AFileStandsBehindTheWords) {
     EXPECT_MENTIONS(test::error_of<UsageError>([] { parsed("", Json{{"nonsense", "1"}}); }), "c.yaml");
 }
 
+TEST(SftSettings, ExamplesAreShuffledByTheSeed) {
+    EXPECT_EQ(settings_of("").data.sft->rows.shuffle_seed, std::nullopt);
+    EXPECT_EQ(settings_of("--shuffle_dataset").data.sft->rows.shuffle_seed, 42u);
+    EXPECT_EQ(settings_of("--shuffle_dataset --seed 7").data.sft->rows.shuffle_seed, 7u);
+}
+
 TEST(SftSettings, RefuseWhatThereIsNot) {
     EXPECT_MENTIONS(refusal_of("--loss_type dft"), "--loss_type dft");
-    EXPECT_MENTIONS(refusal_of("--shuffle_dataset"), "--shuffle_dataset");
     EXPECT_MENTIONS(refusal_of("--dataset_streaming --max_steps 3"), "not streamed");
     EXPECT_MENTIONS(refusal_of("--packing_strategy wrapped"), "Add --packing.");
     EXPECT_MENTIONS(refusal_of("--packing --max_length 0"), "--max_length");

@@ -178,6 +178,28 @@ TEST(Scale, MultipliesSomeColumns) {
     }
 }
 
+TEST(Transpose, TurnsRowsIntoColumns) {
+    for (const DType dtype : activation_types())
+        for (const auto& [rows, width] : {std::pair(37, 51), std::pair(4, 1003), std::pair(64, 32)}) {
+            Workbench bench;
+            const OwnedTensor x = random_normal(dtype, {rows, width + 5}, 1),
+                              before = random_normal(DType::f32, {width, rows}, 2);
+            const Tensor part = bench.put(x).columns(5, width), y = bench.make(dtype, {width, rows}),
+                         sum = bench.put(before);
+            bench.run(Transpose{.x = part, .y = y});
+            bench.run(Transpose{.x = part, .y = sum, .accumulate = true});
+            const std::vector<double> from = values(x.tensor().columns(5, width)), to = bench.values_of(y),
+                                      added = bench.values_of(sum), start = values(before);
+            for (int row = 0; row < rows; ++row)
+                for (int column = 0; column < width; ++column) {
+                    const auto there = static_cast<std::size_t>(column * rows + row);
+                    const double element = from[static_cast<std::size_t>(row * width + column)];
+                    ASSERT_EQ(to[there], element);
+                    ASSERT_NEAR(added[there], start[there] + element, 1e-6);
+                }
+        }
+}
+
 /// A frozen norm has no gradient; that of its input is the same.
 TEST(FrozenNorms, NeedNoGradientOfTheirWeight) {
     for (const DType dtype : activation_types()) {

@@ -290,5 +290,117 @@ TEST(CrossEntropy, SharesOfAVocabularyCombineToTheWhole) {
     }
 }
 
+/// −Σ p · log p of whole rows and of two shares of the vocabulary, one of which cannot be chosen.
+TEST(CrossEntropy, EntropyAndRightPredictions) {
+    constexpr std::int64_t rows = 5, width = 1003, cut = 400;
+    for (const DType dtype : activation_types()) {
+        Workbench bench;
+        OwnedTensor x = random_normal(dtype, {rows, width}, 3, 2);
+        std::vector<double> logits = values(x);
+        std::vector<std::int32_t> target_of;
+        for (std::int64_t row = 0; row < rows; ++row) {
+            const double* const logit = logits.data() + row * width;
+            target_of.push_back(static_cast<std::int32_t>(std::max_element(logit, logit + width) - logit));
+        }
+        target_of[1] = ignored_target;
+        target_of[3] = target_of[3] == 7 ? 8 : 7;
+        const Tensor targets = bench.put(Tensor::of(target_of.data(), {rows}));
+        const auto floats = [&] { return bench.make(DType::f32, {rows}); };
+        const auto statistics_of = [&](const Tensor& share, std::int64_t first) {
+            CrossEntropyStatistics op{.logits = share,
+                                      .targets = targets,
+                                      .max = floats(),
+                                      .sum_exp = floats(),
+                                      .target_logit = floats(),
+                                      .argmax = bench.make(DType::i32, {rows}),
+                                      .weighted_sum = floats(),
+                                      .first_id = first};
+            bench.run(op);
+            return op;
+        };
+        const auto expect_results = [&](const CrossEntropyStatistics& of, const Tensor& share) {
+            const Tensor entropy = floats(), correct = floats();
+            bench.run(CrossEntropyGradient{.logits = share,
+                                           .targets = targets,
+                                           .max = of.max,
+                                           .sum_exp = of.sum_exp,
+                                           .target_logit = of.target_logit,
+                                           .loss = floats(),
+                                           .scale = bench.put({1.f}),
+                                           .first_id = of.first_id,
+                                           .weighted_sum = of.weighted_sum,
+                                           .argmax = of.argmax,
+                                           .entropy = entropy,
+                                           .correct = correct});
+            const std::vector<double> found = bench.values_of(entropy), right = bench.values_of(correct);
+            for (std::int64_t row = 0; row < rows; ++row) {
+                const auto at = static_cast<std::size_t>(row);
+                double sum = 0, expected = 0;
+                for (std::int64_t v = 0; v < width; ++v) sum += std::exp(logits[at * width + v]);
+                for (std::int64_t v = 0; v < width; ++v) {
+                    const double log_p = logits[at * width + v] - std::log(sum);
+                    expected -= std::exp(log_p) * log_p;
+                }
+                EXPECT_NEAR(found[at], row == 1 ? 0 : expected, 2e-5) << name_of(dtype) << row;
+                EXPECT_EQ(right[at], row == 1 || row == 3 ? 0 : 1) << row;
+            }
+        };
+        const Tensor whole = bench.put(x);
+        expect_results(statistics_of(whole, 0), whole);
+
+        const Tensor halves = bench.put(x), left = halves.columns(0, cut),
+                     right = halves.columns(cut, width - cut);
+        CrossEntropyStatistics one = statistics_of(left, 0), other = statistics_of(right, cut);
+        std::vector<float> max;
+        const std::vector<double> max_one = bench.values_of(one.max), max_other = bench.values_of(other.max);
+        for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row)
+            max.push_back(static_cast<float>(std::max(max_one[row], max_other[row])));
+        const Tensor largest = bench.put(Tensor::of(max.data(), {rows}));
+        for (const CrossEntropyStatistics& share : {one, other})
+            bench.run(CrossEntropyRescale{.local_max = share.max,
+                                          .max = largest,
+                                          .sum_exp = share.sum_exp,
+                                          .argmax = share.argmax,
+                                          .weighted_sum = share.weighted_sum});
+        bench.run(Add{.into = one.sum_exp, .x = other.sum_exp});
+        bench.run(Add{.into = one.weighted_sum, .x = other.weighted_sum});
+        const std::vector<double> first = bench.values_of(one.argmax), second = bench.values_of(other.argmax);
+        std::vector<std::int32_t> argmax;
+        for (std::size_t row = 0; row < static_cast<std::size_t>(rows); ++row)
+            argmax.push_back(static_cast<std::int32_t>(std::min(first[row], second[row])));
+        one.max = largest;
+        one.argmax = bench.put(Tensor::of(argmax.data(), {rows}));
+        expect_results(one, left);
+    }
+}
+
+/// A logit of −∞ has no part in the entropy.
+TEST(CrossEntropy, ImpossibleTokensHaveNoEntropy) {
+    Workbench bench;
+    const std::vector<float> x = {0, -infinity, 0, -infinity};
+    const auto floats = [&] { return bench.make(DType::f32, {1}); };
+    const Tensor logits = bench.put(Tensor::of(x.data(), {1, 4})), targets = bench.put({0}), max = floats(),
+                 sum_exp = floats(), target_logit = floats(), weighted = floats(), entropy = floats(),
+                 argmax = bench.make(DType::i32, {1});
+    bench.run(CrossEntropyStatistics{.logits = logits,
+                                     .targets = targets,
+                                     .max = max,
+                                     .sum_exp = sum_exp,
+                                     .target_logit = target_logit,
+                                     .argmax = argmax,
+                                     .weighted_sum = weighted});
+    bench.run(CrossEntropyGradient{.logits = logits,
+                                   .targets = targets,
+                                   .max = max,
+                                   .sum_exp = sum_exp,
+                                   .target_logit = target_logit,
+                                   .loss = floats(),
+                                   .weighted_sum = weighted,
+                                   .argmax = argmax,
+                                   .entropy = entropy,
+                                   .correct = floats()});
+    EXPECT_NEAR(bench.values_of(entropy)[0], std::log(2.0), 1e-6);
+}
+
 }  // namespace
 }  // namespace drover::test::cross_entropy_test

@@ -91,21 +91,27 @@ std::vector<OwnedTensor> run_cross_entropy(Workbench& bench, DType dtype) {
     const Tensor targets = bench.put(random_integers({rows}, 2, 0, width));
     const Tensor max = bench.make(DType::f32, {rows}), sum_exp = bench.make(DType::f32, {rows});
     const Tensor target_logit = bench.make(DType::f32, {rows}), argmax = bench.make(DType::i32, {rows});
-    const Tensor loss = bench.make(DType::f32, {rows});
+    const Tensor loss = bench.make(DType::f32, {rows}), weighted = bench.make(DType::f32, {rows});
+    const Tensor entropy = bench.make(DType::f32, {rows}), correct = bench.make(DType::f32, {rows});
     bench.run(CrossEntropyStatistics{.logits = logits,
                                      .targets = targets,
                                      .max = max,
                                      .sum_exp = sum_exp,
                                      .target_logit = target_logit,
-                                     .argmax = argmax});
+                                     .argmax = argmax,
+                                     .weighted_sum = weighted});
     bench.run(CrossEntropyGradient{.logits = logits,
                                    .targets = targets,
                                    .max = max,
                                    .sum_exp = sum_exp,
                                    .target_logit = target_logit,
                                    .loss = loss,
-                                   .scale = bench.put({0.01f})});
-    return read(bench, max, sum_exp, target_logit, argmax, loss, logits);
+                                   .scale = bench.put({0.01f}),
+                                   .weighted_sum = weighted,
+                                   .argmax = argmax,
+                                   .entropy = entropy,
+                                   .correct = correct});
+    return read(bench, max, sum_exp, target_logit, argmax, loss, logits, weighted, entropy, correct);
 }
 
 std::vector<OwnedTensor> run_cross_entropy_rescale(Workbench& bench) {
@@ -163,7 +169,9 @@ std::vector<OwnedTensor> run_adapters(Workbench& bench, DType dtype) {
     bench.run(ScaleColumns{.x = y, .y = y, .factors = factors, .bias = normal(bench, dtype, {width}, 7)});
     bench.run(MagnitudeGradient{.dy = x, .y = y, .magnitudes = magnitudes, .dmagnitudes = dmagnitudes});
     bench.run(Scale{.x = y, .factor = 1.25f});
-    return read(bench, y, squares, factors, dmagnitudes);
+    const Tensor turned = normal(bench, DType::f32, {width, rows}, 8);
+    bench.run(Transpose{.x = y, .y = turned, .accumulate = true});
+    return read(bench, y, squares, factors, dmagnitudes, turned);
 }
 
 std::vector<OwnedTensor> run_bias_gradient(Workbench& bench, DType dtype) {

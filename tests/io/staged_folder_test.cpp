@@ -108,6 +108,29 @@ TEST_F(StagedFolders, PutFilesOnTheDiskBeforeTheyReplaceOthers) {
     EXPECT_EQ(calls.take(), (std::vector<std::string>{"fsync a.json", "rename a.json a.json", "fsync out"}));
 }
 
+TEST_F(StagedFolders, MayHaveFoldersInThem) {
+    const auto staged_with_templates = [&](StagedFolder& staged) {
+        staged.create();
+        fs::create_directory(staged.staging() / "more");
+        std::ofstream(staged.staging() / "a.json") << "{}";
+        std::ofstream(staged.staging() / "more/b.jinja") << "text";
+        return staged.seal();
+    };
+    StagedFolder whole(folder_ / "checkpoint-1");
+    const std::map<std::string, FileDigest> digests = staged_with_templates(whole);
+    EXPECT_EQ(digests.size(), 2u);
+    EXPECT_EQ(digests.at("more/b.jinja").bytes, 4u);
+    whole.publish();
+    EXPECT_EQ(read_text_file(folder_ / "checkpoint-1/more/b.jinja"), "text");
+    for (int round = 0; round < 2; ++round) {  // also over files that are there
+        StagedFolder files(folder_ / "model");
+        staged_with_templates(files);
+        files.publish_files_into(folder_ / "out");
+        EXPECT_EQ(read_text_file(folder_ / "out/more/b.jinja"), "text");
+        EXPECT_FALSE(fs::exists(folder_ / "model.partial"));
+    }
+}
+
 /// Two ranks with the columns of one matrix, split like a row-parallel weight.
 TEST_F(StagedFolders, AreWrittenByRanksTogether) {
     StagedFolder first(folder_ / "checkpoint-1"), second(folder_ / "checkpoint-1");
@@ -187,7 +210,7 @@ TEST_F(Manifest, SeesEveryChangeOfEveryFile) {
 }
 
 TEST_F(Manifest, NamesNoFileOutsideItsFolder) {
-    for (const char* name : {"../a", "/etc/passwd", "", ".."}) {
+    for (const char* name : {"../a", "/etc/passwd", "", "..", "a/..", "a/../../b", "a/b/c", "a/"}) {
         CheckpointManifest outside = manifest_;
         outside.files[name] = {.bytes = 1, .hash = std::string(32, '0')};
         SCOPED_TRACE(name);

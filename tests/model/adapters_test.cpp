@@ -58,14 +58,37 @@ TEST(Adapters, AddLeavesAndFreezeTheOthers) {
     EXPECT_EQ(leaves.at(o + ".lora_magnitude_vector").partial_gradient, PartialGradient::always);
 }
 
+/// PEFT's shapes: the embedding's adapter is that of the weight's transpose.
+TEST(Adapters, OfTheVocabulary) {
+    const auto leaves =
+        leaves_of(small_llama(), {.weights = {{.leaf = "model.embed_tokens.weight", .rank = 3},
+                                              {.leaf = "lm_head.weight", .rank = 5}}});
+    EXPECT_EQ(leaves.size(), leaves_of(small_llama(), {}).size() + 4);
+    const LeafSpec &a = leaves.at("model.embed_tokens.lora_embedding_A"),
+                   &b = leaves.at("model.embed_tokens.lora_embedding_B");
+    EXPECT_EQ(a.shape, (Shape{3, 64}));
+    EXPECT_EQ(a.split, Split::columns);
+    EXPECT_EQ(a.initial, Initial::zeros);
+    EXPECT_EQ(b.shape, (Shape{32, 3}));
+    EXPECT_EQ(b.split, Split::none);
+    EXPECT_EQ(b.partial_gradient, PartialGradient::always);
+    EXPECT_EQ(b.initial, Initial::standard_normal);
+    EXPECT_EQ(leaves.at("lm_head.lora_A.weight").shape, (Shape{5, 32}));
+    EXPECT_EQ(leaves.at("lm_head.lora_A.weight").partial_gradient, PartialGradient::always);
+    EXPECT_EQ(leaves.at("lm_head.lora_B.weight").shape, (Shape{64, 5}));
+    EXPECT_EQ(leaves.at("lm_head.lora_B.weight").split, Split::rows);
+}
+
 TEST(Adapters, RefuseWhatTheyCannotAdapt) {
     const auto refused = [](const ModelConfig& config, const Adapters& adapters,
                             std::initializer_list<std::string_view> words) {
         test::expect_error([&] { make_param_spec(config, {}, adapters); }, words);
     };
-    refused(small_llama(), {.weights = {{.leaf = "model.embed_tokens.weight", .rank = 2}}},
-            {"LoRA cannot adapt model.embed_tokens.weight"});
-    refused(small_llama(), {.weights = {{.leaf = "lm_head.weight", .rank = 2}}}, {"lm_head.weight"});
+    for (const std::string leaf : {"model.embed_tokens.weight", "lm_head.weight"})
+        refused(small_llama(), {.weights = {{.leaf = leaf, .rank = 2}}, .magnitudes = true},
+                {"LoRA cannot adapt " + leaf + " with DoRA"});
+    refused(small_llama(), {.weights = {{.leaf = "model.norm.weight", .rank = 2}}},
+            {"LoRA cannot adapt model.norm.weight"});
     refused(small_llama(), {.weights = {}, .trained_leaves = {"no.weight"}}, {"no weight no.weight"});
     refused(small_llama(),
             {.weights = {}, .trained_leaves = {"model.layers.0.self_attn.q_proj.bias"}, .magnitudes = true},

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/json.h"
+#include "model/adapters.h"
 #include "model/config.h"
+#include "model/params.h"
 #include "support/golden.h"
 
 namespace drover {
@@ -19,6 +21,35 @@ TEST(OptimizerOrder, IsThatOfTransformers) {
         const Json expected = read_json_file(test::golden_path(folder + "/whole_run.json"));
         EXPECT_EQ(names, expected.at("parameters").get<std::vector<std::string>>()) << run;
     }
+}
+
+TEST(OptimizerOrder, IsThatOfPeftsModels) {
+    const auto names_of = [](const ModelConfig& config, const Adapters& adapters) {
+        std::vector<std::string> names;
+        for (const NumberedParameter& parameter : optimizer_order(config, adapters))
+            names.push_back(parameter.name);
+        return names;
+    };
+    const auto expected = [](const std::string& run) {
+        return read_json_file(test::golden_path("trainer_checkpoint/" + run + "/whole_run.json"))
+            .at("parameters")
+            .get<std::vector<std::string>>();
+    };
+    const auto config = ModelConfig::from_path(test::golden_path("generate/llama"));
+    Adapters adapters;
+    for (const std::string& name : names_in_module_order(config)) {
+        for (const char* target : {"embed_tokens.", "q_proj.", "down_proj.", "lm_head."})
+            if (name.find(target) != std::string::npos) adapters.weights.push_back({.leaf = name, .rank = 4});
+        if (name.find("norm.weight") != std::string::npos) adapters.trained_leaves.push_back(name);
+    }
+    EXPECT_EQ(names_of(config, adapters), expected("llama_lora"));
+
+    const auto tied = ModelConfig::from_path(test::golden_path("generate/llama_tied"));
+    Adapters lengths{.magnitudes = true};
+    for (const std::string& name : names_in_module_order(tied))
+        if (name.find("_proj.weight") != std::string::npos)
+            lengths.weights.push_back({.leaf = name, .rank = 4});
+    EXPECT_EQ(names_of(tied, lengths), expected("tied_dora"));
 }
 
 TEST(OptimizerOrder, FusedExpertsAreTheirLeavesInOrder) {

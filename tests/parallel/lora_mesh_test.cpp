@@ -64,6 +64,17 @@ std::vector<test::MeshModel> lora_models() {
     experts.adapters.dropout = 0.25;
     test::MeshModel& some = models.emplace_back(with_adapters(test::model_named("mixtral"), {"w3"}));
     some.name = "some matrices of experts";
+    // The vocabulary is uneven here too.
+    for (const char* name : {"grouped-query", "uneven", "tied"}) {
+        test::MeshModel& vocabulary = models.emplace_back(test::model_named(name));
+        vocabulary.config.separate_head();
+        vocabulary.adapters = mesh_adapters(vocabulary.config, {"embed_tokens", "v_proj", "lm_head"});
+        vocabulary.adapters.dropout = 0.25;
+        vocabulary.name += ", vocabulary";
+    }
+    test::MeshModel& embedding =
+        models.emplace_back(with_adapters(test::model_named("grouped-query"), {"embed_tokens"}));
+    embedding.name = "only the embedding";
     for (const char* name : {"grouped-query", "uneven", "qwen3"}) {
         test::MeshModel& lengths = models.emplace_back(with_adapters(test::model_named(name), all_matrices));
         lengths.name += ", DoRA";
@@ -114,7 +125,9 @@ TEST(LoraMesh, TrainsAsOneProcessDoes) {
 
 /// A run goes on from another mesh's checkpoint, which holds what is trained.
 TEST(LoraMesh, ResumesOnAnotherMesh) {
-    const test::MeshModel model = with_adapters(test::model_named("grouped-query"), all_matrices);
+    std::set<std::string> adapted = all_matrices;
+    adapted.insert({"embed_tokens", "lm_head"});
+    const test::MeshModel model = with_adapters(test::model_named("grouped-query"), adapted);
     const test::TemporaryFolder first, second;
     const test::MeshCase alone{.shape = {}, .accumulation = 2},
         sharded{.shape = {.data = 2, .tp = 2}, .sharding = Sharding::zero3, .accumulation = 2};
@@ -127,9 +140,10 @@ TEST(LoraMesh, ResumesOnAnotherMesh) {
 
 /// DoRA starts with the lengths of the weights' rows, wherever the weights are.
 TEST(LoraMesh, FirstValuesAreThoseOfOneProcess) {
-    test::MeshModel model = with_adapters(test::model_named("uneven"), all_matrices);
-    model.adapters.magnitudes = true;
-    const auto values_on = [&](const test::MeshCase& mesh_case) {
+    test::MeshModel lengths = with_adapters(test::model_named("uneven"), all_matrices),
+                    vocabulary = with_adapters(test::model_named("uneven"), {"embed_tokens", "lm_head"});
+    lengths.adapters.magnitudes = true;
+    const auto values_on = [](const test::MeshModel& model, const test::MeshCase& mesh_case) {
         std::vector<std::vector<double>> values;
         run_as_threads(mesh_case.shape.ranks(), {}, [&](World& world) {
             omp_set_num_threads(1);
@@ -147,11 +161,13 @@ TEST(LoraMesh, FirstValuesAreThoseOfOneProcess) {
         });
         return values;
     };
-    const auto expected = values_on({.shape = {}});
-    for (const test::MeshCase& mesh_case : lora_cases())
-        if (mesh_case.shape.pp == 1) {
-            EXPECT_EQ(values_on(mesh_case), expected) << mesh_case.text();
-        }
+    for (const test::MeshModel* model : {&lengths, &vocabulary}) {
+        const auto expected = values_on(*model, {.shape = {}});
+        for (const test::MeshCase& mesh_case : lora_cases())
+            if (mesh_case.shape.pp == 1) {
+                EXPECT_EQ(values_on(*model, mesh_case), expected) << mesh_case.text();
+            }
+    }
 }
 
 /// Interleaved chunks need as many layers.

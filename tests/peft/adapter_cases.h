@@ -11,8 +11,8 @@
 namespace drover::test {
 
 inline constexpr const char* adapter_cases[] = {
-    "llama_default", "llama_rslora",  "llama_dora",   "llama_saved",       "llama_head",
-    "qwen2_layers",  "mixtral_fused", "mixtral_down", "mixtral_published",
+    "llama_default",  "llama_rslora", "llama_dora",   "llama_saved",   "llama_head",   "llama_embedding",
+    "tied_embedding", "tied_saved",   "qwen2_layers", "mixtral_fused", "mixtral_down", "mixtral_published",
 };
 
 struct AdapterCase {

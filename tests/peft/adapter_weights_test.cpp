@@ -25,17 +25,23 @@ TEST_P(SavedAdapter, MergesAsPeftDoes) {
         one.emplace_back(item.folder, item.model);
         return one;
     }();
-    const MergedWeights merged(item.base, item.model, adapters);
+    const ModelConfig model = merged_config(item.model, adapters);
+    EXPECT_EQ(model.head_from_embedding, std::string(GetParam()).starts_with("tied_"));
+    EXPECT_FALSE(model.tie_word_embeddings);
+    const MergedWeights merged(item.base, model, adapters);
     const ModelWeights expected(item.folder / "merged.safetensors"), base(item.base);
     std::size_t changed = 0;
-    make_param_spec(item.model).for_each_leaf([&](const LeafSpec& leaf) {
+    make_param_spec(model).for_each_leaf([&](const LeafSpec& leaf) {
         const std::vector<float> ours = merged.read(leaf.name, leaf.shape);
         const bool is_changed = expected.entry(leaf.name) != nullptr;
         changed += is_changed;
         EXPECT_TRUE(adapters[0].changes(leaf.name) || !is_changed) << leaf.name;
-        const Tensor theirs = (is_changed ? expected : base).find(leaf.name);
+        const bool is_embedding = leaf.name == head_leaf && model.head_from_embedding;
+        const std::vector<double> theirs =
+            test::values(is_changed ? expected.find(leaf.name)
+                                    : base.find(is_embedding ? std::string(embedding_leaf) : leaf.name));
         for (std::size_t i = 0; i < ours.size(); ++i)
-            ASSERT_NEAR(ours[i], theirs.data<float>()[i], 2e-6 * std::max(1.0F, std::fabs(ours[i])))
+            ASSERT_NEAR(ours[i], theirs[i], 2e-6 * std::max(1.0F, std::fabs(ours[i])))
                 << leaf.name << " " << i;
     });
     EXPECT_EQ(changed, expected.names().size());
@@ -48,6 +54,31 @@ TEST_P(SavedAdapter, CountsWhatPeftCounts) {
     const TrainedCounts counts = count_trained(adapter.resolved().adapters, item.model);
     EXPECT_EQ(counts.trained, item.expected.at("trained").get<std::int64_t>());
     EXPECT_EQ(counts.all, item.expected.at("all").get<std::int64_t>());
+}
+
+/// An adapter that leaves the embedding and the head alone leaves them one.
+TEST(AdapterWeights, ATiedModelStaysTiedWhereNothingOfItIsAdapted) {
+    const test::AdapterCase item("tied_embedding");
+    const test::TemporaryFolder folder;
+    Json config = read_json_file(item.folder / adapter_config_file);
+    config["target_modules"] = Json::array({"v_proj"});
+    write_file_atomically(folder / adapter_config_file, config.dump());
+    const ModelWeights all(item.folder / adapter_weights_file);
+    std::map<std::string, Tensor> kept;
+    for (const std::string& name : all.names())
+        if (name.find("v_proj") != std::string::npos) kept[name] = all.find(name);
+    write_safetensors(folder / adapter_weights_file, kept);
+    std::vector<AdapterWeights> adapters;
+    adapters.emplace_back(folder.path(), item.model);
+    EXPECT_TRUE(merged_config(item.model, adapters).tie_word_embeddings);
+
+    // An embedding that PEFT saved beside them is the head's, too.
+    kept["base_model.model.model.embed_tokens.weight"] =
+        all.find("base_model.model.model.embed_tokens.base_layer.weight");
+    write_safetensors(folder / adapter_weights_file, kept);
+    const AdapterWeights resized(folder.path(), item.model);
+    EXPECT_TRUE(resized.changes(embedding_leaf));
+    EXPECT_TRUE(resized.changes(head_leaf));
 }
 
 TEST(AdapterWeights, TwoAreMergedOneAfterTheOther) {

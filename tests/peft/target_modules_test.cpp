@@ -92,29 +92,19 @@ TEST(TargetModules, SayWhatThereIsWhenNothingMatches) {
 TEST(TargetModules, RefuseWhatHasNoAdapters) {
     test::expect_error(
         [] {
-            resolved("llama", {{"target_modules", {"embed_tokens"}}});
+            resolved("llama", {{"target_modules", {"embed_tokens"}}, {"use_dora", true}});
         },
-        {"the embedding model.embed_tokens"});
+        {"the embedding model.embed_tokens, for which there is no DoRA here"});
     test::expect_error(
         [] {
             resolved("llama", {{"target_modules", {"q_proj", "norm"}}});
         },
-        {"model.norm, which is no linear layer"});
+        {"model.norm, which is neither a linear layer nor an embedding"});
     test::expect_error(
         [] {
             resolved("llama", {{"target_modules", ".*mlp"}});
         },
-        {"model.layers.0.mlp, which is no linear layer"});
-    test::expect_error(
-        [] {
-            resolved("llama_tied", {{"target_modules", {"lm_head"}}});
-        },
-        {"which is the embedding in this model"});
-    test::expect_error(
-        [] {
-            resolved("llama_tied", {{"modules_to_save", {"embed_tokens"}}});
-        },
-        {"is also the output head"});
+        {"model.layers.0.mlp, which is neither a linear layer nor an embedding"});
     test::expect_error(
         [] {
             resolved("llama", {{"target_modules", "(q_proj"}});

@@ -15,6 +15,11 @@ class GoldenLora : public GoldenStep {
                 {.leaf = weight["leaf"], .rank = weight["rank"], .scale = weight["scale"]});
         for (const Json& leaf : json["trained_leaves"]) adapters_.trained_leaves.push_back(leaf);
         adapters_.magnitudes = json["magnitudes"];
+        if (adapters_.change_vocabulary()) {
+            ModelConfig separate = config();
+            separate.separate_head();
+            set_config(std::move(separate));
+        }
     }
 
     const Adapters& adapters() const { return adapters_; }

@@ -27,6 +27,19 @@ CASES = {
             modules_to_save=["lm_head"],
         ),
     ),
+    "llama_vocabulary": (
+        llama(**SMALL),
+        dict(r=4, lora_alpha=8, target_modules=["embed_tokens", "q_proj", "lm_head"], rank_pattern={"lm_head": 3}),
+    ),
+    # What PEFT does to an embedding that is also the head: each is changed alone.
+    "llama_tied": (
+        llama(**SMALL, tie_word_embeddings=True),
+        dict(r=4, lora_alpha=8, target_modules=["embed_tokens", "v_proj"], use_rslora=True),
+    ),
+    "llama_tied_saved": (
+        llama(**SMALL, tie_word_embeddings=True),
+        dict(r=4, lora_alpha=8, target_modules=["v_proj", "lm_head"], modules_to_save=["embed_tokens"]),
+    ),
     "qwen2_rslora": (qwen2(**SMALL), dict(r=8, lora_alpha=4, target_modules=ALL, use_rslora=True)),
     "qwen3": (qwen3(**SMALL), dict(r=4, lora_alpha=8, target_modules=ALL)),
     "llama_dora": (llama(**SMALL), dict(r=4, lora_alpha=8, target_modules=ALL, use_dora=True)),
@@ -174,7 +187,7 @@ def main():
         inputs = batch(config["vocab_size"], False, generator(2101))
         tensors = {key: tensor.int() for key, tensor in inputs.items()}
         tensors |= {f"weight.{key}": p.clone() for key, p in base.items()}
-        tensors |= {f"init.{key}": p.clone() for key, p in trained(model).items() if "lora_A" in key or "magnitude" in key}
+        tensors |= {f"init.{key}": p.clone() for key, p in trained(model).items() if "lora_A" in key or "embedding_B" in key or "magnitude" in key}
 
         # Gradients where B is not zero and nothing is as it was drawn.
         source = generator(2102)

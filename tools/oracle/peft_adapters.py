@@ -24,6 +24,9 @@ CASES = {
     "llama_dora": ("llama", dict(r=4, lora_alpha=16, use_dora=True, target_modules=ALL)),
     "llama_saved": ("llama", dict(r=2, lora_alpha=4, target_modules=r".*\.(gate|up)_proj", modules_to_save=["lm_head", "model.norm"])),
     "llama_head": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj", "lm_head"])),
+    "llama_embedding": ("llama", dict(r=2, lora_alpha=4, target_modules=["embed_tokens", "v_proj"])),
+    "tied_embedding": ("llama_tied", dict(r=2, lora_alpha=4, target_modules=["embed_tokens", "v_proj"])),
+    "tied_saved": ("llama_tied", dict(r=2, lora_alpha=4, target_modules=["v_proj", "lm_head"], modules_to_save=["embed_tokens"])),
     "qwen2_layers": ("qwen2", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "mlp.down_proj"], layers_to_transform=[1],
                                    layers_pattern="layers", exclude_modules=["v_proj"])),
     "mixtral_fused": ("mixtral", dict(r=2, lora_alpha=8, target_modules=["q_proj", "w1", "w2", "w3", "gate"])),
@@ -61,6 +64,13 @@ TARGETS = [
     ("llama", dict(target_modules=["q_proj"], modules_to_save=["mlp"])),
     ("llama", dict(target_modules=ALL, modules_to_save=["self_attn"])),
     ("llama", dict(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"], use_rslora=True, r=4, lora_alpha=6)),
+    ("llama", dict(target_modules=["q_proj", "embed_tokens"], rank_pattern={"embed_tokens": 3})),
+    ("llama_tied", dict(target_modules=["q_proj", "embed_tokens"])),
+    ("llama_tied", dict(target_modules=["q_proj", "lm_head"])),
+    ("llama_tied", dict(target_modules="all-linear")),
+    ("llama_tied", dict(target_modules=["q_proj"], modules_to_save=["embed_tokens"])),
+    ("llama_tied", dict(target_modules=["q_proj"], modules_to_save=["lm_head"])),
+    ("llama_tied", dict(target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])),
     ("qwen2", dict(target_modules=["k_proj"], use_dora=True, r=4)),
     ("qwen2", dict(target_modules=["q_proj"], modules_to_save=["v_proj"])),
 ]
@@ -111,6 +121,10 @@ def write_expected(folder, base, model):
     trained, total = model.get_nb_trainable_parameters()
     logits = model(torch.tensor([PROMPT])).logits[0, -1]
     before = published(dict(base_of(base).state_dict()))
+    head = model.get_base_model().lm_head
+    if model.config.tie_word_embeddings:  # as PEFT's warning advises: otherwise the embedding's adapter changes the head, too
+        head = getattr(head, "base_layer", head)
+        head.weight = torch.nn.Parameter(head.weight.clone())
     after = published(dict(model.merge_and_unload().state_dict()))
     changed = {name: tensor for name, tensor in after.items() if not torch.equal(tensor, before[name])}
     write_tensors(folder / "merged.safetensors", changed)

@@ -199,6 +199,9 @@ CASES = [
     ("bfd_short", "qwen", "messages", "messages.jsonl", {"packing": True, "max_length": 48}),
     ("bfd_split", "qwen", "messages", "messages.jsonl", {"packing": True, "packing_strategy": "bfd_split", "max_length": 48}),
     ("wrapped", "llama", "prompt_text", "prompt_text.jsonl", {"packing": True, "packing_strategy": "wrapped", "max_length": 64}),
+    ("shuffled", "qwen", "messages", "messages.jsonl", {"assistant_only_loss": True, "max_length": 40, "shuffle_dataset": True}),
+    ("shuffled_bfd", "qwen", "messages", "messages.jsonl", {"packing": True, "max_length": 120, "shuffle_dataset": True, "seed": 7}),
+    ("shuffled_wrapped", "llama", "prompt_text", "prompt_text.jsonl", {"packing": True, "packing_strategy": "wrapped", "max_length": 64, "shuffle_dataset": True}),
     ("padding_free", "qwen", "prompt_text", "prompt_text.jsonl", {"padding_free": True, "max_length": None}),
     ("multiple", "qwen", "prompt_text", "prompt_text.jsonl", {"pad_to_multiple_of": 16}),
 ]

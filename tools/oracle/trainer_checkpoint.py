@@ -11,11 +11,15 @@ import tempfile
 from pathlib import Path
 
 from common import GOLDEN, write_json
+from lora import leaf_name
 from models import build_model, llama, mistral, mixtral, qwen2, qwen3
 
+from peft_adapters import sorted_config
+
 import torch
+from peft import LoraConfig, get_peft_model
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Trainer, TrainingArguments, default_data_collator
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Trainer, TrainingArguments, default_data_collator
 
 FOLDER = GOLDEN / "trainer_checkpoint"
 BLOCK = 32
@@ -51,6 +55,12 @@ RUNS = {
     "qwen3_adafactor": (qwen3(**SIZES), RUN | {"optim": "adafactor"}),
 }
 KEPT = ["config.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"]
+# PEFT's adapters on a model of tests/golden/generate; the norms are trained whole, without weight decay.
+ADAPTERS = {
+    "llama_lora": ("llama", dict(r=4, lora_alpha=8, target_modules=["embed_tokens", "q_proj", "down_proj", "lm_head"], modules_to_save=["norm"])),
+    "tied_dora": ("llama_tied", dict(r=4, lora_alpha=8, target_modules="all-linear", use_dora=True)),
+}
+KEPT_OF_ADAPTERS = ["adapter_config.json", "adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "trainer_state.json"]
 
 
 def byte_tokenizer():
@@ -71,9 +81,14 @@ def blocks(tokenizer):
     return [{"input_ids": block, "labels": list(block)} for block in whole]
 
 
-def run(name, config, settings):
+def adapted(base, arguments):
+    model = AutoModelForCausalLM.from_pretrained(GOLDEN / "generate" / base, dtype=torch.float32)
+    torch.manual_seed(7)
+    return get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **arguments))
+
+
+def run(name, model, settings, kept=KEPT):
     tokenizer = byte_tokenizer()
-    model = build_model(config, "float32", settings["seed"])
     with tempfile.TemporaryDirectory() as out:
         arguments = TrainingArguments(output_dir=out, use_cpu=True, report_to=[], disable_tqdm=True, **settings)
         trainer = Trainer(model=model, args=arguments, train_dataset=blocks(tokenizer), data_collator=default_data_collator)
@@ -82,7 +97,7 @@ def run(name, config, settings):
         folder = FOLDER / name / "checkpoint-4"
         shutil.rmtree(folder.parent, ignore_errors=True)
         folder.mkdir(parents=True)
-        for file in KEPT:
+        for file in kept:
             shutil.copy(checkpoint / file, folder / file)
             (folder / file).chmod(0o644)
         if name == "llama_adamw":
@@ -99,7 +114,7 @@ def run(name, config, settings):
 
 def ordered_names(trainer):
     """Names of the parameters by their number in optimizer.pt."""
-    names = {id(parameter): name for name, parameter in trainer.model.named_parameters()}
+    names = {id(parameter): leaf_name(name) for name, parameter in trainer.model.named_parameters()}
     optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
     return [names[id(parameter)] for group in optimizer.param_groups for parameter in group["params"]]
 
@@ -119,7 +134,10 @@ def main():
     (FOLDER / "train.txt").write_text("".join(lines[:LINES]), encoding="utf-8")
     byte_tokenizer().save_pretrained(FOLDER / "tokenizer")
     for name, (config, settings) in RUNS.items():
-        run(name, config, settings)
+        run(name, build_model(config, "float32", settings["seed"]), settings)
+    for name, (base, arguments) in ADAPTERS.items():
+        run(name, adapted(base, arguments), RUN, KEPT_OF_ADAPTERS)
+        sorted_config(FOLDER / name / "checkpoint-4" / "adapter_config.json", base)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ void CrossEntropyStatistics::check(const Operands& operands) const {
     operands.shaped("target_logit", target_logit, {f32}, rows);
     operands.shaped("argmax", argmax, {i32}, rows);
     operands.optional("logit_sum", logit_sum, {f32}, rows);
+    operands.optional("weighted_sum", weighted_sum, {f32}, rows);
     operands.holds(logits.size(1) > 0, "logits have no columns");
 }
 
 OperationCost CrossEntropyStatistics::cost() const {
     return memory_bound("cross-entropy statistics", {logits, targets},
-                        {max, sum_exp, target_logit, argmax, logit_sum});
+                        {max, sum_exp, target_logit, argmax, logit_sum, weighted_sum});
 }
 
 void CrossEntropyRescale::check(const Operands& operands) const {
@@ -26,10 +27,12 @@ void CrossEntropyRescale::check(const Operands& operands) const {
     operands.shaped("local_max", local_max, {f32}, max.shape());
     operands.shaped("sum_exp", sum_exp, {f32}, max.shape());
     operands.shaped("argmax", argmax, {i32}, max.shape());
+    operands.optional("weighted_sum", weighted_sum, {f32}, max.shape());
 }
 
 OperationCost CrossEntropyRescale::cost() const {
-    return memory_bound("cross-entropy rescale", {local_max, max, sum_exp, argmax}, {sum_exp, argmax});
+    return memory_bound("cross-entropy rescale", {local_max, max, sum_exp, argmax, weighted_sum},
+                        {sum_exp, argmax, weighted_sum});
 }
 
 void CrossEntropyGradient::check(const Operands& operands) const {
@@ -41,6 +44,12 @@ void CrossEntropyGradient::check(const Operands& operands) const {
     operands.shaped("target_logit", target_logit, {f32}, rows);
     operands.shaped("loss", loss, {f32}, rows);
     operands.optional("scale", scale, {f32}, {1});
+    if (weighted_sum || argmax || entropy || correct) {
+        operands.shaped("weighted_sum", weighted_sum, {f32}, rows);
+        operands.shaped("argmax", argmax, {i32}, rows);
+        operands.shaped("entropy", entropy, {f32}, rows);
+        operands.shaped("correct", correct, {f32}, rows);
+    }
     operands.holds(smoothing >= 0 && smoothing <= 1, "smoothing is not between 0 and 1");
     if (smoothing == 0) return;
     operands.shaped("logit_sum", logit_sum, {f32}, rows);
@@ -50,8 +59,9 @@ void CrossEntropyGradient::check(const Operands& operands) const {
 
 OperationCost CrossEntropyGradient::cost() const {
     const Tensor replaced = scale ? logits : Tensor();
-    return memory_bound("cross-entropy gradient", {replaced, targets, max, sum_exp, target_logit, logit_sum},
-                        {replaced, loss});
+    return memory_bound("cross-entropy gradient",
+                        {replaced, targets, max, sum_exp, target_logit, logit_sum, weighted_sum, argmax},
+                        {replaced, loss, entropy, correct});
 }
 
 }  // namespace drover

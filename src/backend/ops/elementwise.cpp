@@ -31,6 +31,15 @@ OperationCost Scale::cost() const {
     return memory_bound("scale", {x}, {x});
 }
 
+void Transpose::check(const Operands& operands) const {
+    operands.ranked("x", x, any_precision, 2);
+    operands.shaped("y", y, any_precision, {x.size(1), x.size(0)});
+}
+
+OperationCost Transpose::cost() const {
+    return memory_bound("transpose", {x, accumulate ? y : Tensor()}, {y});
+}
+
 void Add::check(const Operands& operands) const {
     operands.typed("into", into, any_precision);
     operands.shaped("x", x, any_precision, into.shape());

@@ -33,6 +33,16 @@ struct Scale {
     OperationCost cost() const;
 };
 
+/// y = xᵀ (+ y if accumulate), added in fp32. Rows may be strided.
+struct Transpose {
+    Tensor x;  ///< [R,C]
+    Tensor y;  ///< [C,R], any precision
+    bool accumulate = false;
+
+    void check(const Operands& operands) const;
+    OperationCost cost() const;
+};
+
 /// into += x, summed in fp32 and rounded to into's dtype. Both packed.
 struct Add {
     Tensor into;

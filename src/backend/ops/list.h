@@ -70,6 +70,7 @@
     operation(fill, Fill)                                             \
     operation(cast, Cast)                                             \
     operation(scale, Scale)                                           \
+    operation(transpose, Transpose)                                   \
     operation(add, Add)                                               \
     operation(sum, Sum)
 

@@ -36,6 +36,8 @@ struct SftOptions {
     /// stays text.
     bool allow_special_tokens = false;
     std::int64_t workers = 1;  ///< dataset_num_proc: examples are packed in as many shards
+    /// shuffle_dataset: examples are shuffled before they are packed, and rows at the end.
+    std::optional<std::uint64_t> shuffle_seed{};
 };
 
 }  // namespace drover

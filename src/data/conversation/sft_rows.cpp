@@ -9,8 +9,10 @@
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "core/number_text.h"
+#include "core/numpy_permutation.h"
 #include "data/conversation/document_packer.h"
 #include "data/packing/ordered_pipeline.h"
+#include "data/packing/token_file.h"
 #include "data/packing/token_file_writer.h"
 
 namespace drover {
@@ -66,7 +68,8 @@ class RowMaker {
     RowMaker(TokenFileWriter& writer, const SftOptions& options, SftReport& report)
         : writer_(writer), options_(options), report_(report) {}
 
-    void add(TokenizedExample& example) {
+    /// Examples are counted in the order of the dataset.
+    void count(const TokenizedExample& example) {
         ++report_.examples;
         if (!example.lost_prompt.empty() && ++report_.lost == 1) {
             report_.first_lost = report_.examples;
@@ -74,6 +77,9 @@ class RowMaker {
         }
         const auto& most = options_.max_length;
         if (most && std::ssize(example.ids) > *most && !keeps_all()) ++report_.cut;
+    }
+    void place(TokenizedExample& example) {
+        const auto& most = options_.max_length;
         if (options_.packing != DocumentPacking::none) {
             group_.push_back(std::move(example));
             return;
@@ -110,6 +116,74 @@ class RowMaker {
     SftReport& report_;
     std::vector<TokenizedExample> group_;
 };
+
+/// Tokenizes all examples and gives them to `take` in their order; `end_group` is told where a group ends.
+template <class Take, class EndGroup>
+void for_each_example(const RowDataset& dataset, ExampleFormat format, const ExampleTokenizer& examples,
+                      const SftOptions& options, const Groups& groups, std::size_t threads, const Take& take,
+                      const EndGroup& end_group) {
+    OrderedPipeline<ExamplePiece> pipeline(
+        threads,
+        // std::function must be copyable, and a reader is not.
+        [reader = std::make_shared<ExampleReader>(dataset, groups)](ExamplePiece& piece) {
+            return (*reader)(piece);
+        },
+        [&](ExamplePiece& piece) {
+            piece.examples.clear();
+            for (std::size_t i = 0; i < piece.rows.size(); ++i)
+                with_row_number(piece.first_row + static_cast<std::int64_t>(i), [&] {
+                    piece.examples.push_back(
+                        examples(read_example(piece.rows[i], format, options.text_field)));
+                });
+        });
+    while (ExamplePiece* piece = pipeline.next()) {
+        for (TokenizedExample& example : piece->examples) take(example);
+        if (piece->ends_group) end_group();
+    }
+    end_group();
+}
+
+/// A token file on the way to another one.
+class PassingFile {
+  public:
+    explicit PassingFile(std::filesystem::path path) : path_(std::move(path)) {}
+    ~PassingFile() {
+        std::error_code ignored;
+        std::filesystem::remove(path_, ignored);
+    }
+    PassingFile(const PassingFile&) = delete;
+    PassingFile& operator=(const PassingFile&) = delete;
+    const std::filesystem::path& path() const { return path_; }
+
+  private:
+    std::filesystem::path path_;
+};
+
+TokenFileWriter rows_writer(const std::filesystem::path& path, const Tokenizer& tokenizer) {
+    return TokenFileWriter(path, tokenizer, PackingOptions{.packing = Packing::none, .block_size = 0}, true);
+}
+
+/// Calls visit(ids, labels, documents) for every row of a token file, in the order of datasets' shuffle().
+template <class Visit>
+void for_each_shuffled(const std::filesystem::path& path, std::uint64_t seed, const Visit& visit) {
+    const TokenFile file(path);
+    std::vector<TokenId> ids, labels;
+    std::vector<std::int32_t> documents;
+    for (const std::int64_t row : numpy_permutation(file.rows().size(), seed)) {
+        file.rows().read(row, ids, labels);
+        file.rows().documents(row, documents);
+        visit(ids, labels, documents);
+    }
+}
+
+void require_rows(const SftReport& report) {
+    if (report.rows > 0) return;
+    throw Error(
+        report.examples == 0
+            ? std::string("The dataset has no rows.")
+            : fmt::format("In {} nothing is to be learned.", counted(report.examples, "example")),
+        report.examples == 0 ? "Check the input files." : "Check the columns, or raise --max_length.");
+}
 
 }  // namespace
 
@@ -172,15 +246,16 @@ std::vector<std::string> SftReport::warnings(std::string_view split, const SftOp
 std::string sft_cache_key(const RowDataset& dataset, const ExampleTokenizer& tokenizer,
                           const SftOptions& options) {
     const bool packs = options.packing != DocumentPacking::none;
-    return ContentHash()
-        .add("sft rows 1")
+    ContentHash hash;
+    hash.add("sft rows 1")
         .add(dataset.fingerprint())
         .add(tokenizer.fingerprint())
         .add(document_packing_name(options.packing))
         .add(options.max_length ? std::to_string(*options.max_length) : "all")
         .add(options.kept_end == KeptEnd::start ? "start" : "end")
-        .add(std::to_string(packs ? options.workers : 1))
-        .hex();
+        .add(std::to_string(packs ? options.workers : 1));
+    if (options.shuffle_seed) hash.add(fmt::format("shuffled {}", *options.shuffle_seed));
+    return hash.hex();
 }
 
 SftReport write_sft_file(const std::filesystem::path& path, const RowDataset& dataset, ExampleFormat format,
@@ -190,35 +265,49 @@ SftReport write_sft_file(const std::filesystem::path& path, const RowDataset& da
     require(!packs || options.max_length, "rows that are packed have a length");
     const Groups groups =
         packs && options.workers > 1 ? Groups(dataset.row_count(), options.workers) : Groups(0, 1);
-    TokenFileWriter writer(path, tokenizer, PackingOptions{.packing = Packing::none, .block_size = 0}, true);
+    const PassingFile unshuffled(path.string() + ".rows"), kept(path.string() + ".examples");
+    TokenFileWriter writer = rows_writer(options.shuffle_seed ? unshuffled.path() : path, tokenizer);
     SftReport report;
     RowMaker maker(writer, options, report);
-    OrderedPipeline<ExamplePiece> pipeline(
-        threads,
-        // std::function must be copyable, and a reader is not.
-        [reader = std::make_shared<ExampleReader>(dataset, groups)](ExamplePiece& piece) {
-            return (*reader)(piece);
-        },
-        [&](ExamplePiece& piece) {
-            piece.examples.clear();
-            for (std::size_t i = 0; i < piece.rows.size(); ++i)
-                with_row_number(piece.first_row + static_cast<std::int64_t>(i), [&] {
-                    piece.examples.push_back(
-                        examples(read_example(piece.rows[i], format, options.text_field)));
-                });
+    if (packs && options.shuffle_seed) {
+        TokenFileWriter keeper = rows_writer(kept.path(), tokenizer);
+        for_each_example(
+            dataset, format, examples, options, groups, threads,
+            [&](const TokenizedExample& example) {
+                maker.count(example);
+                std::vector<std::int32_t> document;
+                if (!example.ids.empty()) document.push_back(static_cast<std::int32_t>(example.ids.size()));
+                keeper.add(example.ids, example.labels, document);
+            },
+            [] {});
+        if (report.examples == 0) require_rows(report);
+        keeper.finish();
+        std::int64_t placed = 0;
+        for_each_shuffled(kept.path(), *options.shuffle_seed, [&](auto& ids, auto& labels, auto&) {
+            TokenizedExample example{.ids = ids, .labels = labels};
+            const bool ends_group = groups.left_in_group(placed++) == 1;
+            maker.place(example);
+            if (ends_group) maker.end_group();
         });
-    while (ExamplePiece* piece = pipeline.next()) {
-        for (TokenizedExample& example : piece->examples) maker.add(example);
-        if (piece->ends_group) maker.end_group();
+        maker.end_group();
+    } else {
+        for_each_example(
+            dataset, format, examples, options, groups, threads,
+            [&](TokenizedExample& example) {
+                maker.count(example);
+                maker.place(example);
+            },
+            [&] { maker.end_group(); });
     }
-    maker.end_group();
-    if (report.rows == 0)
-        throw Error(
-            report.examples == 0
-                ? std::string("The dataset has no rows.")
-                : fmt::format("In {} nothing is to be learned.", counted(report.examples, "example")),
-            report.examples == 0 ? "Check the input files." : "Check the columns, or raise --max_length.");
+    require_rows(report);
     writer.finish();
+    if (options.shuffle_seed) {
+        TokenFileWriter shuffled = rows_writer(path, tokenizer);
+        for_each_shuffled(
+            unshuffled.path(), *options.shuffle_seed,
+            [&](auto& ids, auto& labels, auto& documents) { shuffled.add(ids, labels, documents); });
+        shuffled.finish();
+    }
     return report;
 }
 

@@ -38,7 +38,9 @@ std::string sft_cache_key(const RowDataset& dataset, const ExampleTokenizer& tok
 
 /// Tokenizes the examples of `dataset`, whose rows are JSON objects, into a token file with labels and
 /// documents, packed or not. The result does not depend on `threads`. Memory: a thousand examples, and two
-/// bits per token. Error, with the number of the row, for a row that is refused; Error if nothing is left.
+/// bits per token. To shuffle, files beside `path` hold the examples and rows in their first order, and
+/// memory their numbers. Error, with the number of the row, for a row that is refused; Error if nothing is
+/// left.
 SftReport write_sft_file(const std::filesystem::path& path, const RowDataset& dataset, ExampleFormat format,
                          const ExampleTokenizer& examples, const Tokenizer& tokenizer,
                          const SftOptions& options, std::size_t threads);

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "text/json_fields.h"
 #include "text/side_files.h"
+#include "text/tokenizer.h"
 
 namespace drover {
 namespace {
@@ -17,13 +18,7 @@ std::vector<ChatTemplateText> templates_of_files(const std::filesystem::path& fo
         templates.push_back({std::move(name), path.string(), read_text_file(path)});
     };
     if (const auto path = folder / "chat_template.jinja"; std::filesystem::exists(path)) add("default", path);
-    if (const auto more = folder / "additional_chat_templates"; std::filesystem::is_directory(more)) {
-        std::vector<std::filesystem::path> paths;
-        for (const auto& entry : std::filesystem::directory_iterator(more))
-            if (entry.path().extension() == ".jinja") paths.push_back(entry.path());
-        std::sort(paths.begin(), paths.end());
-        for (const auto& path : paths) add(path.stem().string(), path);
-    }
+    for (const auto& path : more_template_files(folder)) add(path.stem().string(), path);
     return templates;
 }
 

@@ -5,8 +5,10 @@
 #include "core/error.h"
 #include "io/checkpoint_manifest.h"
 #include "io/model_folder.h"
+#include "model/adapters.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "train/checkpoint/checkpoint_tensors.h"
 #include "train/state/trainer_state.h"
 
 namespace drover {
@@ -25,13 +27,11 @@ bool is_hf_checkpoint(const fs::path& folder) {
 }
 
 std::optional<std::string> find_hf_damage(const fs::path& folder) {
-    if (fs::exists(folder / "adapter_config.json"))
-        return "it has adapters, and the optimizer state that the Trainer saves with them is not read; "
-               "--adapter_name_or_path goes on from them";
     try {
         TrainerState::parse(read_text_file(folder / state_file), (folder / state_file).string());
         TorchFile(folder / optimizer_pickle).verify();
-        const ModelWeights weights(folder);
+        const bool has_adapters = fs::exists(folder / "adapter_config.json");
+        const ModelWeights weights(has_adapters ? folder / adapter_file : folder);
     } catch (const Error& error) {
         std::string reason = error.cause();
         if (reason.ends_with('.')) reason.pop_back();
@@ -41,16 +41,16 @@ std::optional<std::string> find_hf_damage(const fs::path& folder) {
 }
 
 HfOptimizerSource::HfOptimizerSource(const fs::path& checkpoint, const ModelConfig& config,
-                                     const HfCompat& compat)
+                                     const HfCompat& compat, const Adapters& adapters)
     : state_(checkpoint / optimizer_pickle) {
     std::map<std::string, Shape> shapes;
-    make_param_spec(config, compat).for_each_leaf([&](const LeafSpec& leaf) {
+    make_param_spec(config, compat, adapters).for_each_leaf([&](const LeafSpec& leaf) {
         shapes[leaf.name] = leaf.shape;
     });
-    const std::vector<NumberedParameter> parameters = optimizer_order(config, compat);
+    const std::vector<NumberedParameter> parameters = optimizer_order(config, adapters, compat);
     if (parameters.size() != state_.parameters().size())
-        throw Error(fmt::format("{} has {} parameters, and this model has {}.", text(),
-                                state_.parameters().size(), parameters.size()),
+        throw Error(fmt::format("{} has {} parameters, and {} has {}.", text(), state_.parameters().size(),
+                                adapters.any() ? "what this run trains" : "this model", parameters.size()),
                     "Resume with the model that the checkpoint was saved with.");
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const std::vector<std::string>& leaves = parameters[i].leaves;

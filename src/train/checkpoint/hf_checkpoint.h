@@ -20,9 +20,9 @@ std::optional<std::string> find_hf_damage(const std::filesystem::path& folder);
 /// optimizer.pt, with its parameters mapped to our leaves.
 class HfOptimizerSource final : public OptimizerSource {
   public:
-    /// Error if the file's number of parameters differs from the model's, or if it is damaged.
+    /// Error if the file's number of parameters differs from that of what is trained, or if it is damaged.
     HfOptimizerSource(const std::filesystem::path& checkpoint, const ModelConfig& config,
-                      const HfCompat& compat);
+                      const HfCompat& compat, const Adapters& adapters);
 
     Tensor find(const std::string& kind, const std::string& leaf) const override;
     std::string text() const override { return state_.path().string(); }

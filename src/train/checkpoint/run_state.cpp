@@ -2,18 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "core/error.h"
 
 namespace drover {
 
 Json LoopState::json() const {
-    return {{"step", step},
-            {"schedule_steps", schedule_steps},
-            {"last_logged_step", last_logged_step},
-            {"loss_sum", static_cast<double>(loss_sum)},
-            {"total_loss", total_loss},
-            {"cursor", {{"epoch", epoch}, {"samples", samples}}},
-            {"seeds", {{"seed", seed}, {"data_seed", data_seed ? Json(*data_seed) : Json(nullptr)}}}};
+    Json json = {{"step", step},
+                 {"schedule_steps", schedule_steps},
+                 {"last_logged_step", last_logged_step},
+                 {"loss_sum", static_cast<double>(loss_sum)},
+                 {"total_loss", total_loss},
+                 {"cursor", {{"epoch", epoch}, {"samples", samples}}},
+                 {"seeds", {{"seed", seed}, {"data_seed", data_seed ? Json(*data_seed) : Json(nullptr)}}}};
+    if (predicted.micro_batches > 0)
+        json["predicted"] = {{"entropy_sum", predicted.entropy_sum},
+                             {"accuracy_sum", predicted.accuracy_sum},
+                             {"micro_batches", predicted.micro_batches}};
+    return json;
 }
 
 LoopState LoopState::from(const Json& json) {
@@ -26,6 +33,16 @@ LoopState LoopState::from(const Json& json) {
                     .samples = json.at("cursor").at("samples"),
                     .seed = json.at("seeds").at("seed"),
                     .data_seed = std::nullopt};
+    if (const auto predicted = json.find("predicted"); predicted != json.end()) {
+        // JSON has null for what is not a number.
+        const auto sum = [&](const char* key) {
+            const Json& value = predicted->at(key);
+            return value.is_null() ? std::nan("") : value.get<double>();
+        };
+        state.predicted = {.entropy_sum = sum("entropy_sum"),
+                           .accuracy_sum = sum("accuracy_sum"),
+                           .micro_batches = predicted->at("micro_batches")};
+    }
     if (const Json& seed = json.at("seeds").at("data_seed"); !seed.is_null())
         state.data_seed = seed.get<std::uint64_t>();
     return state;

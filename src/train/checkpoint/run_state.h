@@ -7,13 +7,20 @@
 
 namespace drover {
 
+/// What updates since the last record say of the predictions (UpdateResult), where they are counted.
+struct PredictionSums {
+    double entropy_sum = 0, accuracy_sum = 0;
+    std::int64_t micro_batches = 0;
+};
+
 /// The loop's progress beyond what trainer_state.json keeps: with it, a resumed run counts and logs as if it
 /// had not been stopped.
 struct LoopState {
     std::int64_t step = 0;            ///< global_step
     std::int64_t schedule_steps = 0;  ///< updates that were not skipped; the learning rate follows them
     std::int64_t last_logged_step = 0;
-    float loss_sum = 0;     ///< since the last record
+    float loss_sum = 0;  ///< since the last record
+    PredictionSums predicted{};
     double total_loss = 0;  ///< until the last record
 
     // Position in the data: the first `samples` of the epoch's order were used, over all replicas.

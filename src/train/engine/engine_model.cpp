@@ -31,6 +31,7 @@ BatchEvaluation one_batch(const std::vector<BatchEvaluation>& parts) {
         whole.rows += part.rows;
         whole.targets += part.targets;
         whole.correct += part.correct;
+        whole.entropy += part.entropy;
     }
     return whole;
 }
@@ -38,11 +39,13 @@ BatchEvaluation one_batch(const std::vector<BatchEvaluation>& parts) {
 }  // namespace
 
 ParameterCounts count_parameters(const ModelConfig& config) {
-    const std::int64_t total = make_param_spec(config).parameter_count();
-    const std::int64_t active = active_parameter_count(config);
     const std::int64_t embedding = config.vocab_size * config.hidden_size;
+    // A head that begins as the embedding is not counted twice, as in PEFT.
+    const std::int64_t copied = config.head_from_embedding ? embedding : 0;
+    const std::int64_t total = make_param_spec(config).parameter_count() - copied;
+    const std::int64_t active = active_parameter_count(config);
     return {.total = total,
-            .active = active,
+            .active = active - copied,
             .without_embeddings = total - embedding,
             .multiplied = config.tie_word_embeddings ? active : active - embedding};
 }
@@ -69,24 +72,28 @@ UpdateResult EngineModel::update(std::span<const Batch> micro_batches, double le
 
 std::vector<BatchEvaluation> EngineModel::evaluate(const Batch& batch) {
     const EvaluationResult whole = engine_.evaluate(batch);
-    BatchEvaluation own{
-        .rows = batch.rows - batch.filler_rows, .targets = whole.targets, .correct = whole.correct};
+    BatchEvaluation own{.rows = batch.rows - batch.filler_rows,
+                        .targets = whole.targets,
+                        .correct = whole.correct,
+                        .entropy = whole.entropy};
     // The filler rows of a shared batch have no targets in any case.
     if (!batch.part_of && anyone_has_filler(batch)) {
         const EvaluationResult counted = engine_.evaluate(with_filler_masked(batch));
         own.targets = counted.targets;
         own.correct = counted.correct;
+        own.entropy = counted.entropy;
     }
 
     const std::vector<double> numbers =
         gather({whole.targets > 0 ? 1.0 : 0.0, whole.batch_loss(), static_cast<double>(own.rows),
-                static_cast<double>(own.targets), static_cast<double>(own.correct)});
+                static_cast<double>(own.targets), static_cast<double>(own.correct), own.entropy});
     std::vector<BatchEvaluation> all;
-    for (std::size_t i = 0; i < numbers.size(); i += 5)
+    for (std::size_t i = 0; i < numbers.size(); i += 6)
         all.push_back({.loss = numbers[i] > 0 ? std::optional(numbers[i + 1]) : std::nullopt,
                        .rows = static_cast<std::int64_t>(numbers[i + 2]),
                        .targets = static_cast<std::int64_t>(numbers[i + 3]),
-                       .correct = static_cast<std::int64_t>(numbers[i + 4])});
+                       .correct = static_cast<std::int64_t>(numbers[i + 4]),
+                       .entropy = numbers[i + 5]});
     return batch.part_of ? std::vector{one_batch(all)} : all;
 }
 
@@ -142,7 +149,7 @@ void EngineModel::load(const std::filesystem::path& folder) {
 
 std::optional<LoopState> EngineModel::resume(const std::filesystem::path& folder) {
     if (is_hf_checkpoint(folder)) {
-        const HfOptimizerSource optimizer(folder, config_, engine_.compat());
+        const HfOptimizerSource optimizer(folder, config_, engine_.compat(), engine_.adapters());
         engine_.load_trained_weights(folder);
         engine_.load_optimizer(optimizer);
         engine_.set_counters({.updates = optimizer.updates(), .scaler = std::nullopt});

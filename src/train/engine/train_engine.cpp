@@ -136,7 +136,10 @@ void TrainEngine::plan(Arena& arena, Arena& state) {
         gradient_norm_.plan(arena, *store_, model_spec_);
     }
     scalars_ = arena.make(MemoryUse::scratch, DType::f32, {StepScalar::count});
-    loss_sum_ = arena.make(MemoryUse::scratch, DType::f64, {1});
+    const std::int64_t sums =
+        options_.model.counts_predictions ? std::int64_t{StepReadback::StepSum::count} : 1;
+    step_sums_ = arena.make(MemoryUse::scratch, DType::f64, {sums});
+    loss_sum_ = step_sums_.rows(StepReadback::StepSum::loss, 1);
     executor_.plan(arena, options_.model.precision.residual,
                    model_.held_tokens(options_.model.rows * options_.model.row_length));
     model_.plan(arena);
@@ -242,6 +245,27 @@ void TrainEngine::add_loss(const Batch& batch, double scale, const Tensor& balan
                                   .scale = balance_scale / mesh_.replicas().size()});
 }
 
+/// One over the number of targets of each micro-batch, over all replicas.
+std::vector<double> TrainEngine::prediction_scales(std::span<const Batch> micro_batches) {
+    std::vector<double> targets;
+    for (const Batch& micro : micro_batches) targets.push_back(static_cast<double>(micro.target_count()));
+    const Tensor counts = Tensor::of(targets.data(), {static_cast<std::int64_t>(targets.size())});
+    mesh_.replicas_on_host().all_reduce({}, counts, Reduction::sum);
+    for (double& count : targets) count = count == 0 ? 0.0 : 1.0 / count;
+    return targets;
+}
+
+/// Adds what a micro-batch's predictions were like to the step's sums.
+void TrainEngine::add_predictions(const Batch& batch, double scale, bool first) {
+    using StepSum = StepReadback::StepSum;
+    for (const auto& [sum, of] :
+         {std::pair(StepSum::entropy, model_.entropy()), std::pair(StepSum::accuracy, model_.correct())})
+        backend_.run(stream_, Sum{.x = of.rows(0, batch.tokens()),
+                                  .out = step_sums_.rows(sum, 1),
+                                  .accumulate = !first,
+                                  .scale = scale});
+}
+
 /// The first stage has the gradients of a tied embedding's rows, the last one those of the projection.
 void TrainEngine::add_up_tied_gradients() {
     if (!config_.tie_word_embeddings || mesh_.pp_ends().size() == 1) return;
@@ -266,11 +290,13 @@ void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
     const auto of = [](const auto& all, int micro_batch) -> const auto& {
         return all[static_cast<std::size_t>(micro_batch)];
     };
+    const std::vector<double> predicted =
+        options_.model.counts_predictions ? prediction_scales(micro_batches) : std::vector<double>{};
     const double balance_scale = this->balance_scale(micro_batches.size());
     host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
     // A whole micro-batch at a time uploads them with its loss scale, before its forward.
     if (pipeline_.ranks() > 1 || executor_.is_observed()) upload_scalars();
-    if (!stage_.head_chunk()) backend_.run(stream_, Fill{loss_sum_, 0});
+    if (!stage_.head_chunk()) backend_.run(stream_, Fill{step_sums_, 0});
     executor_.train(stream_, {.micro_batches = static_cast<int>(micro_batches.size()),
                               .tokens = [&](int i) { return of(micro_batches, i).tokens(); },
                               .upload =
@@ -290,28 +316,37 @@ void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
                                   [&](int i) {
                                       add_loss(of(micro_batches, i), of(scales, i), model_.balance_loss(),
                                                balance_scale, i == 0);
+                                      if (!predicted.empty())
+                                          add_predictions(of(micro_batches, i), of(predicted, i), i == 0);
                                   },
                               .loss_scale = scalars_.rows(StepScalar::loss_scale, 1),
                               .balance_scale = balance_scale * gradient_scale(),
                               .is_recorded = [&](const DeviceBatch& micro) { return is_recorded(micro); }});
     store_->finish_gradients(stream_);
     add_up_tied_gradients();
-    mesh_.replicas().all_reduce(stream_, loss_sum_, Reduction::sum);
-    mesh_.pp().all_reduce(stream_, loss_sum_, Reduction::sum);
+    mesh_.replicas().all_reduce(stream_, step_sums_, Reduction::sum);
+    mesh_.pp().all_reduce(stream_, step_sums_, Reduction::sum);
     gradient_norm_.run(backend_, stream_, mesh_.everyone(),
                        {.scalars = scalars_,
                         .max_norm = static_cast<float>(options_.max_gradient_norm),
                         .gradient_scale = static_cast<float>(gradient_scale()),
                         .guarded = true,
                         .loss = loss_sum_});
-    readback_.begin(stream_, scalars_, loss_sum_);
+    readback_.begin(stream_, scalars_, step_sums_);
 }
 
 /// Waits for the results of enqueue_gradients(), but for nothing enqueued after them.
 UpdateResult TrainEngine::read_gradients() {
     readback_.wait();
     mesh_.everyone().check_unbroken();
-    return {.loss = readback_.loss(), .gradient_norm = readback_.scalar(StepScalar::gradient_norm)};
+    using StepSum = StepReadback::StepSum;
+    UpdateResult result{.loss = readback_.sum(StepSum::loss),
+                        .gradient_norm = readback_.scalar(StepScalar::gradient_norm)};
+    if (options_.model.counts_predictions) {
+        result.entropy_sum = readback_.sum(StepSum::entropy);
+        result.accuracy_sum = readback_.sum(StepSum::accuracy);
+    }
+    return result;
 }
 
 UpdateResult TrainEngine::accumulate_gradients(std::span<const Batch> micro_batches) {
@@ -418,10 +453,15 @@ std::string TrainEngine::find_non_finite(std::span<const Batch> micro_batches) {
                       static_cast<std::size_t>(largest));
 }
 
-/// Adds the loss and the number of right guesses of the last evaluated micro-batch.
-void TrainEngine::add_evaluation(const Batch& batch, std::array<double, 2>& loss_and_correct) {
+/// Adds what the last evaluated micro-batch gave.
+void TrainEngine::add_evaluation(const Batch& batch, std::array<double, evaluated_sums>& sums) {
     const std::vector<std::int32_t> targets = batch.targets();
-    std::vector<float> loss(targets.size());
+    std::vector<float> loss(targets.size()), entropy;
+    if (const Tensor of_tokens = model_.entropy()) {
+        entropy.resize(targets.size());
+        backend_.copy(stream_, of_tokens.rows(0, batch.tokens()),
+                      Tensor::of(entropy.data(), {batch.tokens()}));
+    }
     std::vector<std::int32_t> argmax(targets.size());
     backend_.copy(stream_, model_.loss().rows(0, batch.tokens()), Tensor::of(loss.data(), {batch.tokens()}));
     backend_.copy(stream_, model_.argmax().rows(0, batch.tokens()),
@@ -429,8 +469,9 @@ void TrainEngine::add_evaluation(const Batch& batch, std::array<double, 2>& loss
     backend_.synchronize(stream_);
     for (std::size_t i = 0; i < loss.size(); ++i) {
         if (targets[i] == no_label) continue;
-        loss_and_correct[0] += static_cast<double>(loss[i]);
-        loss_and_correct[1] += argmax[i] == targets[i];
+        sums[loss_of_targets] += static_cast<double>(loss[i]);
+        sums[correct_targets] += argmax[i] == targets[i];
+        if (!entropy.empty()) sums[entropy_of_targets] += static_cast<double>(entropy[i]);
     }
 }
 
@@ -444,23 +485,22 @@ EvaluationResult TrainEngine::evaluate(const Batch& batch) {
         row += count;
     } while (row < batch.rows);
 
-    std::array<double, 2> loss_and_correct{};  // of the rank with the head
+    std::array<double, evaluated_sums> found{};  // of the rank with the head
     model_.clear_routing_sums(stream_);
     const auto at_once = static_cast<std::size_t>(pipeline_.most_evaluated());
     for (std::size_t begin = 0; begin < pieces.size(); begin += at_once) {
         const auto group = std::span(pieces).subspan(begin, std::min(at_once, pieces.size() - begin));
         const auto piece = [&](int i) -> const Batch& { return group[static_cast<std::size_t>(i)]; };
-        executor_.evaluate(stream_,
-                           {.micro_batches = static_cast<int>(group.size()),
-                            .tokens = [&](int i) { return piece(i).tokens(); },
-                            .upload =
-                                [&](int i) {
-                                    return model_.batch_buffers().upload(backend_, stream_, piece(i),
-                                                                         config_.vocab_size);
-                                },
-                            .after_head = [&](int i) { add_evaluation(piece(i), loss_and_correct); }});
+        executor_.evaluate(stream_, {.micro_batches = static_cast<int>(group.size()),
+                                     .tokens = [&](int i) { return piece(i).tokens(); },
+                                     .upload =
+                                         [&](int i) {
+                                             return model_.batch_buffers().upload(backend_, stream_, piece(i),
+                                                                                  config_.vocab_size);
+                                         },
+                                     .after_head = [&](int i) { add_evaluation(piece(i), found); }});
     }
-    mesh_.pp_on_host().all_reduce({}, Tensor::of(loss_and_correct.data(), {2}), Reduction::sum);
+    mesh_.pp_on_host().all_reduce({}, Tensor::of(found.data(), {evaluated_sums}), Reduction::sum);
     if (model_.has_balance_loss()) {
         mesh_.pp().all_reduce(stream_, model_.routing_sums(), Reduction::sum);
         model_.balance_experts(stream_, 0);
@@ -468,9 +508,10 @@ EvaluationResult TrainEngine::evaluate(const Batch& batch) {
 
     const bool all_labels = options_.compat.loss_denominator == HfCompat::LossDenominator::all_labels &&
                             options_.model.label_smoothing == 0;
-    EvaluationResult result{.loss_sum = loss_and_correct[0],
+    EvaluationResult result{.loss_sum = found[loss_of_targets],
                             .targets = batch.target_count(),
-                            .correct = static_cast<std::int64_t>(loss_and_correct[1])};
+                            .correct = static_cast<std::int64_t>(found[correct_targets]),
+                            .entropy = found[entropy_of_targets]};
     const std::int64_t counted = all_labels ? batch.label_count() : result.targets;
     // The count, and the number of replicas that contribute to it.
     std::array<std::int64_t, 2> sums{result.targets > 0 ? counted : 0, result.targets > 0 ? 1 : 0};

@@ -37,6 +37,7 @@ struct EvaluationResult {
     double loss_sum = 0;
     std::int64_t targets = 0;
     std::int64_t correct = 0;  ///< targets that were the likeliest token
+    double entropy = 0;        ///< sum over the targets; 0 unless predictions are counted
     /// The divisor of the loss: the mean number of targets (or labels, where older releases count those) over
     /// the replicas that have any. If these replicas have equally many rows, the mean of their losses is the
     /// true overall mean.
@@ -117,7 +118,8 @@ class TrainEngine {
     }
 
     /// Whether only adapters, and leaves named with them, are trained.
-    bool has_adapters() const { return options_.model.adapters.any(); }
+    bool has_adapters() const { return adapters().any(); }
+    const Adapters& adapters() const { return options_.model.adapters; }
     const HfCompat& compat() const { return options_.compat; }
     const ParamStore& store() const { return *store_; }
     /// All parameters of the model, of which a pipeline rank has some.
@@ -145,7 +147,11 @@ class TrainEngine {
     std::vector<double> leaf_sums() const;
     std::string find_non_finite(std::span<const Batch> micro_batches);
     std::string find_non_finite(const Batch& batch, std::optional<TokenNoise> noise);
-    void add_evaluation(const Batch& batch, std::array<double, 2>& loss_and_correct);
+    /// Sums over the targets of evaluated micro-batches.
+    enum Evaluated : std::size_t { loss_of_targets, correct_targets, entropy_of_targets, evaluated_sums };
+    void add_evaluation(const Batch& batch, std::array<double, evaluated_sums>& sums);
+    std::vector<double> prediction_scales(std::span<const Batch> micro_batches);
+    void add_predictions(const Batch& batch, double scale, bool first);
     std::vector<TensorFiles::Item> optimizer_items() const;
     double loss_scale(const Batch& batch, std::span<const Batch> micro_batches, std::int64_t step_count);
     std::int64_t step_count(std::span<const Batch> micro_batches);
@@ -179,7 +185,8 @@ class TrainEngine {
     MemoryPlan memory_plan_, host_memory_plan_;
     std::unique_ptr<Arena> arena_, state_arena_;  // the second only when the optimizer is offloaded
     Tensor scalars_;                              // [StepScalar::count] f32
-    Tensor loss_sum_;                             // [1] f64: of the step, over all ranks
+    Tensor step_sums_;  // [1] f64, or, if predictions are counted, [StepSum::count]; over all ranks
+    Tensor loss_sum_;   // [1] f64: the first of them
     StepReadback readback_;
     std::vector<float> host_scalars_;
     std::int64_t parameter_count_;

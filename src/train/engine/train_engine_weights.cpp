@@ -143,7 +143,9 @@ void TrainEngine::load_adapters(const std::function<Tensor(const LeafSpec&)>& wh
 void TrainEngine::load_adapters(const std::filesystem::path& file) {
     const SafetensorsFile stored(file);
     load_adapters([&](const LeafSpec& leaf) {
-        const SafetensorsEntry* const entry = stored.find(std::string(adapter_prefix) + leaf.name);
+        const std::string name = std::string(adapter_prefix) + leaf.name;
+        const SafetensorsEntry* entry = stored.find(name);
+        if (entry == nullptr) entry = stored.find(name + ".weight");  // PEFT's lengths of DoRA
         return entry == nullptr ? Tensor() : stored.tensor(*entry);
     });
 }
@@ -167,7 +169,9 @@ LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::fi
     make_param_spec(before_resize(config), options_.compat).for_each_leaf([&](const LeafSpec& leaf) {
         expected.push_back({leaf.name, leaf.shape});
     });
-    LoadReport report = match_names(expected, weights, {.tied_head = config.tie_word_embeddings});
+    LoadReport report = match_names(
+        expected, weights,
+        {.tied_head = config.tie_word_embeddings, .head_from_embedding = config.head_from_embedding});
 
     std::unique_ptr<NewWeights> made;  // only when something is missing
     const auto init = [&]() -> const NewWeights& {

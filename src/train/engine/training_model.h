@@ -19,6 +19,10 @@ struct UpdateResult {
     double loss = 0;
     double gradient_norm = 0;  ///< before clipping
     bool updated = true;       ///< false: skipped without any change; the schedule does not advance
+    /// Where predictions are counted (CausalLmOptions), the sums over micro-batches of what TRL logs: of
+    /// each, the mean over the targets of all replicas of the entropy of the prediction, in nats, and the
+    /// share of targets that were the likeliest token. A micro-batch without targets has 0.
+    double entropy_sum = 0, accuracy_sum = 0;
     /// Where a non-finite number first appeared, in the order in which a step computes (weights, forward,
     /// backward): "the gradient of model.layers.3.mlp.up_proj.weight", "the output of layer 3
     /// (model.layers.3)". Absent when loss and gradient norm are finite, or when only scaled gradients
@@ -34,6 +38,7 @@ struct BatchEvaluation {
     std::int64_t rows = 0;     ///< without filler rows
     std::int64_t targets = 0;  ///< of those rows
     std::int64_t correct = 0;
+    double entropy = 0;  ///< sum over the targets; 0 unless predictions are counted
 };
 
 /// A checkpoint as the loop requests it; the model adds its own tensors.

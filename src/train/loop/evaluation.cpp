@@ -45,26 +45,33 @@ EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const E
     std::vector<float> losses;  // of every sample
     std::int64_t targets = 0, correct = 0;
     const auto stream = data.open({});
-    double accuracies = 0;
+    double accuracies = 0, entropies = 0;
     while (const std::optional<Batch> batch = stream->next()) {
         const std::int64_t targets_before = targets, correct_before = correct;
+        double entropy = 0;
         for (const BatchEvaluation& result : model.evaluate(*batch)) {
             if (result.loss)
                 losses.insert(losses.end(), static_cast<std::size_t>(result.rows),
                               static_cast<float>(*result.loss));
             targets += result.targets;
             correct += result.correct;
+            entropy += result.entropy;
         }
-        if (targets > targets_before)
-            accuracies +=
-                static_cast<double>(correct - correct_before) / static_cast<double>(targets - targets_before);
+        if (targets > targets_before) {
+            const auto count = static_cast<double>(targets - targets_before);
+            accuracies += static_cast<double>(correct - correct_before) / count;
+            entropies += entropy / count;
+        }
         progress(++summary.batches, data.batches_per_epoch());
     }
     constexpr double undefined = std::numeric_limits<double>::quiet_NaN();
     summary.targets = targets;
     summary.loss = losses.empty() ? undefined : static_cast<double>(numpy_mean(losses));
     summary.accuracy = targets == 0 ? undefined : static_cast<double>(correct) / static_cast<double>(targets);
-    if (summary.batches > 0) summary.mean_batch_accuracy = accuracies / static_cast<double>(summary.batches);
+    if (summary.batches > 0) {
+        summary.mean_batch_accuracy = accuracies / static_cast<double>(summary.batches);
+        summary.mean_batch_entropy = entropies / static_cast<double>(summary.batches);
+    }
     return summary;
 }
 

@@ -16,6 +16,7 @@ struct EvaluationSummary {
     double loss = 0;
     double accuracy = 0;  ///< fraction of targets that were the likeliest token; NaN when there are none
     double mean_batch_accuracy = 0;  ///< mean over batches of theirs; a batch without targets has 0
+    double mean_batch_entropy = 0;   ///< likewise of the predictions; 0 unless they are counted
     std::int64_t targets = 0;
     std::int64_t batches = 0;
 };

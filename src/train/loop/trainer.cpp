@@ -100,6 +100,7 @@ void Trainer::begin_state(const TrainerState* resumed, const LoopState* loop) {
     tokens_seen_before_ = state_.num_input_tokens_seen;
     schedule_steps_ = last_logged_step_ = state_.global_step;
     loss_sum_ = 0;
+    predicted_ = {};
     total_loss_ = pending_flos_ = 0;
     trained_tokens_ = 0;
     has_checkpoint_ = resumed != nullptr;
@@ -108,6 +109,7 @@ void Trainer::begin_state(const TrainerState* resumed, const LoopState* loop) {
     schedule_steps_ = loop->schedule_steps;
     last_logged_step_ = loop->last_logged_step;
     loss_sum_ = loop->loss_sum;
+    predicted_ = loop->predicted;
     total_loss_ = loop->total_loss;
 }
 
@@ -138,6 +140,11 @@ StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
     const std::vector<Batch> window = next_window(epoch, update, report);
     report.update = model_.update(window, report.learning_rate);
     add_loss(report.update.loss);
+    if (settings_.sft_records) {
+        predicted_.entropy_sum += report.update.entropy_sum;
+        predicted_.accuracy_sum += report.update.accuracy_sum;
+        predicted_.micro_batches += static_cast<std::int64_t>(window.size());
+    }
     if (report.update.updated) ++schedule_steps_;
     ++state_.global_step;
     trained_tokens_ += report.tokens;
@@ -254,6 +261,12 @@ void Trainer::log_step(const StepReport& last_step) {
     record["loss"] = sum / static_cast<double>(state_.global_step - last_logged_step_);
     record["grad_norm"] = last_step.update.gradient_norm;
     record["learning_rate"] = last_step.learning_rate;
+    if (settings_.sft_records) {
+        const auto micro_batches = static_cast<double>(predicted_.micro_batches);
+        record["entropy"] = predicted_.entropy_sum / micro_batches;
+        record["mean_token_accuracy"] = predicted_.accuracy_sum / micro_batches;
+    }
+    predicted_ = {};
     add_tokens(record, "num_tokens");
     total_loss_ += sum;
     last_logged_step_ = state_.global_step;
@@ -298,10 +311,12 @@ Json Trainer::evaluate() {
     metrics["eval_loss"] = summary.loss;
     if (!trained_ && options_.model_preparation_seconds)
         metrics["eval_model_preparation_time"] = *options_.model_preparation_seconds;
-    if (settings_.sft_records)
+    if (settings_.sft_records) {
+        metrics["eval_entropy"] = summary.mean_batch_entropy;
         metrics["eval_mean_token_accuracy"] = summary.mean_batch_accuracy;
-    else if (!settings_.prediction_loss_only)
+    } else if (!settings_.prediction_loss_only) {
         metrics["eval_accuracy"] = summary.accuracy;
+    }
     add_tokens(metrics, "eval_num_tokens");
     const auto samples = static_cast<double>(evaluation_->samples());
     const double batch_size = static_cast<double>(settings_.per_device_eval_batch_size * settings_.replicas);
@@ -381,6 +396,7 @@ LoopState Trainer::loop_state() const {
             .schedule_steps = schedule_steps_,
             .last_logged_step = last_logged_step_,
             .loss_sum = loss_sum_,
+            .predicted = predicted_,
             .total_loss = total_loss_,
             .epoch = next_batch_.epoch,
             .samples = next_batch_.step * settings_.per_device_train_batch_size * settings_.replicas,

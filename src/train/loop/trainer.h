@@ -120,7 +120,8 @@ class Trainer {
     std::int64_t tokens_seen_before_ = 0;  ///< num_input_tokens_seen when this run began
     std::int64_t schedule_steps_ = 0;      ///< updates that were not skipped
     std::int64_t last_logged_step_ = 0;
-    float loss_sum_ = 0;  ///< since the last log; fp32, as Hugging Face's
+    float loss_sum_ = 0;        ///< since the last log; fp32, as Hugging Face's
+    PredictionSums predicted_;  ///< since the last log
     double total_loss_ = 0;
     double pending_flos_ = 0;
     std::int64_t trained_tokens_ = 0;  ///< in this run, over all replicas

@@ -75,8 +75,8 @@ struct TrainerSettings {
     bool ignore_data_skip = false;           ///< a resumed epoch starts with its first batch
     bool include_tokens_per_second = false;
     CountTokens include_num_input_tokens_seen = CountTokens::no;
-    /// Records have what TRL's SFTTrainer calls num_tokens (all tokens trained on so far, without padding) and
-    /// eval_mean_token_accuracy (the mean of the batches' accuracies) instead of eval_accuracy.
+    /// Records have what TRL's SFTTrainer calls num_tokens (all tokens trained on so far, without padding),
+    /// entropy and mean_token_accuracy (means over batches); of an evaluation, in place of eval_accuracy.
     bool sft_records = false;
 
     /// Ranks that see different batches. Where they share batches (ReplicaPart), the loop counts one replica.

@@ -44,12 +44,14 @@ SftOptions options_of(const Json& given) {
             options.text_field = value;
         else if (key == "allow_special_tokens")
             options.allow_special_tokens = value;
+        else if (key == "shuffle_dataset")
+            options.shuffle_seed = given.value("seed", 42);
         else if (key == "packing")
             options.packing =
                 document_packing_from_name(given.value("packing_strategy", "bfd"), "packing_strategy");
         else
             EXPECT_TRUE(key == "packing_strategy" || key == "first_rows" || key == "padding_free" ||
-                        key == "pad_to_multiple_of")
+                        key == "pad_to_multiple_of" || key == "seed")
                 << key;
     }
     return options;

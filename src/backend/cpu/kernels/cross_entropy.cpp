@@ -50,6 +50,22 @@ float sum_of_exponentials(const T* logits, float reference, std::int64_t width) 
     return sum_of_lanes(sum);
 }
 
+/// The sum of exp(logit − reference) · logit. A logit of −∞ adds nothing.
+template <class T>
+float weighted_sum_of_row(const T* logits, float reference, std::int64_t width) {
+    Floats sum = {};
+    const auto take = [&](Floats logit, std::int64_t count) {
+        const Floats weight = exponential(logit - reference);
+        Floats product = weight != 0 ? weight * logit : Floats{};
+        for (std::int64_t lane = count; lane < lanes; ++lane) product[lane] = 0;
+        sum += product;
+    };
+    std::int64_t i = 0;
+    for (; i + lanes <= width; i += lanes) take(load(logits, Whole{i}), lanes);
+    if (i < width) take(load(logits, Part{i, width - i}), width - i);
+    return sum_of_lanes(sum);
+}
+
 template <class T>
 float sum_of_row(const T* logits, std::int64_t width) {
     Floats sum = {};
@@ -72,6 +88,7 @@ void statistics(const CrossEntropyStatistics& op) {
     auto* target_logit = static_cast<float*>(op.target_logit.raw());
     auto* argmax = static_cast<std::int32_t*>(op.argmax.raw());
     auto* logit_sum = static_cast<float*>(op.logit_sum.raw());
+    auto* weighted_sum = static_cast<float*>(op.weighted_sum.raw());
     for_each_row(op.logits.size(0), vocabulary, [&](std::int64_t row) {
         const auto* logits = static_cast<const T*>(op.logits.raw()) + row * op.logits.stride(0);
         const Maximum maximum = maximum_of_row(logits, vocabulary);
@@ -83,6 +100,7 @@ void statistics(const CrossEntropyStatistics& op) {
         const std::int64_t target = local_index(targets[row], op.first_id, vocabulary);
         target_logit[row] = target >= 0 ? load_one(logits, target) : 0.f;
         if (logit_sum) logit_sum[row] = sum_of_row(logits, vocabulary);
+        if (weighted_sum) weighted_sum[row] = weighted_sum_of_row(logits, reference, vocabulary);
     });
 }
 
@@ -113,12 +131,21 @@ void gradient(const CrossEntropyGradient& op) {
     const auto* scale = static_cast<const float*>(op.scale.raw());
     const auto* logit_sum = static_cast<const float*>(op.logit_sum.raw());
     const auto whole_vocabulary = static_cast<float>(op.vocabulary);
+    const auto* weighted_sum = static_cast<const float*>(op.weighted_sum.raw());
+    const auto* argmax = static_cast<const std::int32_t*>(op.argmax.raw());
+    auto* entropy = static_cast<float*>(op.entropy.raw());
+    auto* correct = static_cast<float*>(op.correct.raw());
     for_each_row(op.logits.size(0), vocabulary, [&](std::int64_t row) {
         auto* logits = static_cast<T*>(op.logits.raw()) + row * op.logits.stride(0);
         const bool ignored = targets[row] == ignored_target;
         loss[row] = ignored ? 0.f : (max[row] - target_logit[row]) + __builtin_logf(sum_exp[row]);
         if (op.smoothing > 0 && !ignored)
             loss[row] += op.smoothing * (target_logit[row] - logit_sum[row] / whole_vocabulary);
+        if (entropy) {
+            const float found = (max[row] - weighted_sum[row] / sum_exp[row]) + __builtin_logf(sum_exp[row]);
+            entropy[row] = ignored ? 0.f : found;
+            correct[row] = !ignored && argmax[row] == targets[row] ? 1.f : 0.f;
+        }
         if (!scale) return;
         if (ignored) {
             for_each_vector(vocabulary, [&](auto at) { store(logits, at, splat(0)); });
@@ -143,8 +170,11 @@ void cross_entropy_rescale(const CrossEntropyRescale& op) {
     const float* max = op.max.data<float>();
     float* sum_exp = op.sum_exp.data<float>();
     std::int32_t* argmax = op.argmax.data<std::int32_t>();
+    float* weighted_sum = static_cast<float*>(op.weighted_sum.raw());
     for_each_row(op.max.size(0), 1, [&](std::int64_t row) {
-        sum_exp[row] *= __builtin_expf(local_max[row] - max[row]);
+        const float factor = __builtin_expf(local_max[row] - max[row]);
+        sum_exp[row] *= factor;
+        if (weighted_sum) weighted_sum[row] *= factor;
         if (local_max[row] < max[row]) argmax[row] = INT32_MAX;
     });
 }

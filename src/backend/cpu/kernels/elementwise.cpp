@@ -114,6 +114,30 @@ void scale(const Scale& op) {
     });
 }
 
+void transpose(const Transpose& op) {
+    const std::int64_t columns = op.x.size(0), x_stride = op.x.stride(0), y_stride = op.y.stride(0);
+    // Squares, so that lines of both matrices are used while they are in the cache.
+    constexpr std::int64_t side = 32;
+    const std::int64_t squares = (columns + side - 1) / side;
+    with_any_type(op.x.dtype(), [&](auto f) {
+        with_any_type(op.y.dtype(), [&](auto t) {
+            const auto* x = static_cast<const decltype(f)*>(op.x.raw());
+            auto* y = static_cast<decltype(t)*>(op.y.raw());
+            for_each_range(op.y.size(0), side, [=, &op](std::int64_t begin, std::int64_t end) {
+                for (std::int64_t square = 0; square < squares; ++square) {
+                    const std::int64_t last = (square + 1) * side < columns ? (square + 1) * side : columns;
+                    for (std::int64_t row = begin; row < end; ++row)
+                        for (std::int64_t c = square * side; c < last; ++c) {
+                            float value = load_one(x, c * x_stride + row);
+                            if (op.accumulate) value += load_one(y, row * y_stride + c);
+                            store_one(y, row * y_stride + c, value);
+                        }
+                }
+            });
+        });
+    });
+}
+
 void add(const Add& op) {
     with_any_type(op.into.dtype(), [&](auto t) {
         with_any_type(op.x.dtype(), [&](auto f) {

@@ -18,9 +18,18 @@ struct Rows {
     std::int64_t first_id, stride;
     std::int32_t width;
     float smoothing, vocabulary;
+    const float* weighted_sum;  ///< null: entropy and correct are not wanted
+    const std::int32_t* argmax;
+    float *entropy, *correct;
 
-    __device__ void write_loss(std::int64_t row) const {
-        if (targets[row] == ignored_target) {
+    __device__ void write_results(std::int64_t row) const {
+        const bool ignored = targets[row] == ignored_target;
+        if (weighted_sum != nullptr) {
+            const float found = (max[row] - weighted_sum[row] / sum_exp[row]) + logf(sum_exp[row]);
+            entropy[row] = ignored ? 0.f : found;
+            correct[row] = !ignored && argmax[row] == targets[row] ? 1.f : 0.f;
+        }
+        if (ignored) {
             loss[row] = 0;
             return;
         }
@@ -32,10 +41,10 @@ struct Rows {
 
 __global__ void losses_only(const Rows rows, std::int64_t count) {
     const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-    if (row < count) rows.write_loss(row);
+    if (row < count) rows.write_results(row);
 }
 
-/// A block replaces a piece of a row of logits by its gradient, and the first of a row writes the loss.
+/// A block replaces a piece of a row of logits by its gradient, and the first of a row writes the results.
 /// Elements before the row's first 16-byte boundary belong to the first piece, the last ones to the last;
 /// they are taken one by one.
 template <class T>
@@ -91,7 +100,7 @@ __global__ void __launch_bounds__(gradient_threads, sizeof(T) == 2 ? 5 : 4)
         store_eight(logits + at, to_eight<T>(values));
     }
     if (piece == pieces - 1 && end + thread < rows.width) take_one(end + thread);
-    if (piece == 0 && thread == 0) rows.write_loss(row);
+    if (piece == 0 && thread == 0) rows.write_results(row);
 }
 
 }  // namespace
@@ -113,7 +122,11 @@ void cross_entropy_gradient(const Launch& launch, const CrossEntropyGradient& op
                     .stride = op.logits.stride(0),
                     .width = static_cast<std::int32_t>(width),
                     .smoothing = op.smoothing,
-                    .vocabulary = static_cast<float>(op.vocabulary)};
+                    .vocabulary = static_cast<float>(op.vocabulary),
+                    .weighted_sum = elements<const float>(op.weighted_sum),
+                    .argmax = elements<const std::int32_t>(op.argmax),
+                    .entropy = elements<float>(op.entropy),
+                    .correct = elements<float>(op.correct)};
     if (!op.scale || width == 0) {
         losses_only<<<ceil_div(count, gradient_threads), gradient_threads, 0, launch.stream>>>(rows, count);
     } else {

@@ -45,12 +45,13 @@ __device__ float largest_of(const Eight<T> (&eights)[count]) {
 }
 
 /// Online softmax: the largest logit so far, the group of a thread's logits that contains it (of equals, the
-/// last one read), and the sum of the exponentials relative to it. NaN never compares larger; it shows up in
-/// the sum.
-template <class T>
+/// last one read), and the sum of the exponentials relative to it; with `weighs`, also that of exponential ·
+/// logit. NaN never compares larger; it shows up in the sum.
+template <class T, bool weighs>
 struct Running {
     float max = lowest();
     float sum = 0;
+    float weighted = 0;
     std::int32_t group = 0;
 
     /// If all logits of the row are −∞ (part of a larger vocabulary), all exponentials are zero.
@@ -61,7 +62,9 @@ struct Running {
         const float before = max;
         const ExponentialsFrom<T> old = exponentials();
         max = fmaxf(max, to);
-        sum *= before == lowest() ? 0.f : old.factor_to(exponentials());
+        const float factor = before == lowest() ? 0.f : old.factor_to(exponentials());
+        sum *= factor;
+        if constexpr (weighs) weighted *= factor;
     }
 
     __device__ void take(float largest, std::int32_t of_group) {
@@ -75,32 +78,40 @@ struct Running {
         raise(largest);
         other.raise(largest);
         sum += other.sum;
+        if constexpr (weighs) weighted += other.weighted;
     }
 
     /// Merges all threads' values into every thread, except the group, which stays each thread's own.
     __device__ void merge_block() {
-        __shared__ float maxima[statistics_threads / 32], sums[statistics_threads / 32];
+        __shared__ float maxima[statistics_threads / 32], sums[statistics_threads / 32],
+            weighted_sums[weighs ? statistics_threads / 32 : 1];
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         merge_lanes();
         if (lane == 0) {
             maxima[warp] = max;
             sums[warp] = sum;
+            if constexpr (weighs) weighted_sums[warp] = weighted;
         }
         __syncthreads();
         max = lane < statistics_threads / 32 ? maxima[lane] : lowest();
         sum = lane < statistics_threads / 32 ? sums[lane] : 0.f;
+        if constexpr (weighs) weighted = lane < statistics_threads / 32 ? weighted_sums[lane] : 0.f;
         merge_lanes();
     }
 
   private:
     __device__ void merge_lanes() {
-        for (int offset = 16; offset > 0; offset /= 2)
-            merge({__shfl_xor_sync(0xFFFFFFFFu, max, offset), __shfl_xor_sync(0xFFFFFFFFu, sum, offset)});
+        for (int offset = 16; offset > 0; offset /= 2) {
+            Running other{__shfl_xor_sync(0xFFFFFFFFu, max, offset),
+                          __shfl_xor_sync(0xFFFFFFFFu, sum, offset)};
+            if constexpr (weighs) other.weighted = __shfl_xor_sync(0xFFFFFFFFu, weighted, offset);
+            merge(other);
+        }
     }
 };
 
 struct Results {
-    float *max, *sum_exp, *target_logit, *logit_sum;
+    float *max, *sum_exp, *target_logit, *logit_sum, *weighted_sum;
     std::int32_t* argmax;
 };
 
@@ -150,9 +161,14 @@ struct CutRow {
     }
 };
 
+/// A logit of −∞ adds nothing.
+__device__ inline float weighted(float weight, float logit) {
+    return weight == 0.f ? 0.f : weight * logit;
+}
+
 /// One block per row. Groups are taken from the last to the first, so that of equal logits the first is
 /// found.
-template <class T, bool sums_logits>
+template <class T, bool sums_logits, bool weighs>
 __global__ void __launch_bounds__(statistics_threads, 4)
     statistics_of_rows(const T* logits, std::int64_t stride, std::int32_t width, const std::int32_t* targets,
                        std::int64_t first_id, Results results) {
@@ -162,12 +178,14 @@ __global__ void __launch_bounds__(statistics_threads, 4)
     __shared__ std::int32_t first_of_largest;
     if (thread == 0) first_of_largest = no_index;
 
-    Running<T> running;
+    Running<T, weighs> running;
     float logit_sum = 0;
     const auto take_one = [&](std::int32_t at, std::int32_t group) {
         const float value = to_float(cut.logits[at]);
         running.take(value, group);
-        running.sum += running.exponentials()(value);
+        const float weight = running.exponentials()(value);
+        running.sum += weight;
+        if constexpr (weighs) running.weighted += weighted(weight, value);
         if constexpr (sums_logits) logit_sum += value;
     };
     const auto take_eight = [&](const Eight<T>& eight) {
@@ -177,8 +195,14 @@ __global__ void __launch_bounds__(statistics_threads, 4)
 #pragma unroll
             for (int e = 0; e < 8; ++e) logit_sum += values[e];
         const ExponentialsFrom<T> exponential = running.exponentials();
+        float products = 0;
 #pragma unroll
-        for (int e = 0; e < 8; ++e) values[e] = exponential(values[e]);
+        for (int e = 0; e < 8; ++e) {
+            const float weight = exponential(values[e]);
+            if constexpr (weighs) products += weighted(weight, values[e]);
+            values[e] = weight;
+        }
+        if constexpr (weighs) running.weighted += products;
         running.sum += ((values[0] + values[1]) + (values[2] + values[3])) +
                        ((values[4] + values[5]) + (values[6] + values[7]));
     };
@@ -215,7 +239,9 @@ __global__ void __launch_bounds__(statistics_threads, 4)
     __syncthreads();
     if (thread > 0) return;
     results.max[row] = running.max;
-    results.sum_exp[row] = running.sum * running.exponentials().correction(running.reference());
+    const float correction = running.exponentials().correction(running.reference());
+    results.sum_exp[row] = running.sum * correction;
+    if constexpr (weighs) results.weighted_sum[row] = running.weighted * correction;
     results.argmax[row] =
         static_cast<std::int32_t>((first_of_largest == no_index ? 0 : first_of_largest) + first_id);
     const std::int64_t target = targets[row] - first_id;
@@ -225,10 +251,12 @@ __global__ void __launch_bounds__(statistics_threads, 4)
 }
 
 __global__ void rescale_rows(const float* local_max, const float* max, float* sum_exp, std::int32_t* argmax,
-                             std::int64_t rows) {
+                             float* weighted_sum, std::int64_t rows) {
     const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    sum_exp[row] *= expf(local_max[row] - max[row]);
+    const float factor = expf(local_max[row] - max[row]);
+    sum_exp[row] *= factor;
+    if (weighted_sum != nullptr) weighted_sum[row] *= factor;
     if (local_max[row] < max[row]) argmax[row] = no_index;
 }
 
@@ -243,9 +271,13 @@ void cross_entropy_statistics(const Launch& launch, const CrossEntropyStatistics
                           .sum_exp = elements<float>(op.sum_exp),
                           .target_logit = elements<float>(op.target_logit),
                           .logit_sum = elements<float>(op.logit_sum),
+                          .weighted_sum = elements<float>(op.weighted_sum),
                           .argmax = elements<std::int32_t>(op.argmax)};
     with_floating(op.logits.dtype(), [&]<class T>() {
-        const auto kernel = op.logit_sum ? statistics_of_rows<T, true> : statistics_of_rows<T, false>;
+        const auto kernel =
+            op.weighted_sum
+                ? (op.logit_sum ? statistics_of_rows<T, true, true> : statistics_of_rows<T, false, true>)
+                : (op.logit_sum ? statistics_of_rows<T, true, false> : statistics_of_rows<T, false, false>);
         kernel<<<rows, statistics_threads, 0, launch.stream>>>(
             elements<T>(op.logits), op.logits.stride(0), static_cast<std::int32_t>(width),
             elements<const std::int32_t>(op.targets), op.first_id, results);
@@ -258,7 +290,7 @@ void cross_entropy_rescale(const Launch& launch, const CrossEntropyRescale& op) 
     if (rows == 0) return;
     rescale_rows<<<ceil_div(rows, 256), 256, 0, launch.stream>>>(
         elements<const float>(op.local_max), elements<const float>(op.max), elements<float>(op.sum_exp),
-        elements<std::int32_t>(op.argmax), rows);
+        elements<std::int32_t>(op.argmax), elements<float>(op.weighted_sum), rows);
     check_launch("cross_entropy_rescale");
 }
 

@@ -162,6 +162,28 @@ __global__ void scale_rows(T* x, std::int64_t rows, std::int64_t width, std::int
     }
 }
 
+/// A block turns a square of x around in shared memory, so that both matrices are read and written by rows.
+constexpr int turned_side = 32, rows_at_once = elementwise_threads / turned_side;
+
+template <class X, class Y>
+__global__ void transpose_squares(const X* x, Y* y, std::int64_t rows, std::int64_t columns,
+                                  std::int64_t x_stride, std::int64_t y_stride, std::int64_t squares_across,
+                                  bool accumulate) {
+    __shared__ float square[turned_side][turned_side + 1];
+    const std::int64_t down = blockIdx.x / squares_across * turned_side,
+                       across = blockIdx.x % squares_across * turned_side;
+    const int lane = threadIdx.x % turned_side;
+    for (int i = threadIdx.x / turned_side; i < turned_side; i += rows_at_once)
+        if (down + i < rows && across + lane < columns)
+            square[i][lane] = to_float(x[(down + i) * x_stride + across + lane]);
+    __syncthreads();
+    for (int i = threadIdx.x / turned_side; i < turned_side; i += rows_at_once)
+        if (across + i < columns && down + lane < rows) {
+            Y* const to = y + (across + i) * y_stride + down + lane;
+            *to = from_float<Y>(accumulate ? to_float(*to) + square[lane][i] : square[lane][i]);
+        }
+}
+
 /// Blocks that give each thread `elementwise_unrolled` of `eights`.
 std::int64_t blocks_for(std::int64_t eights) {
     return ceil_div(eights, elementwise_threads * elementwise_unrolled);
@@ -250,6 +272,19 @@ void scale(const Launch& launch, const Scale& op) {
                  launch.stream>>>(elements<T>(op.x), rows, width, op.x.stride(0), op.factor);
     });
     check_launch("scale");
+}
+
+void transpose(const Launch& launch, const Transpose& op) {
+    if (op.x.numel() == 0) return;
+    const std::int64_t rows = op.x.size(0), columns = op.x.size(1), across = ceil_div(columns, side);
+    with_floating(op.x.dtype(), [&]<class X>() {
+        with_floating(op.y.dtype(), [&]<class Y>() {
+            transpose_squares<<<ceil_div(rows, side) * across, threads, 0, launch.stream>>>(
+                elements<const X>(op.x), elements<Y>(op.y), rows, columns, op.x.stride(0), op.y.stride(0),
+                across, op.accumulate);
+        });
+    });
+    check_launch("transpose");
 }
 
 void add(const Launch& launch, const Add& op) {
