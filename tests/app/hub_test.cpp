@@ -31,7 +31,7 @@ class HubCommands : public testing::Test {
         std::string rows;
         for (int i = 0; i < 200; ++i) rows += "{\"text\": \"To be, or not to be, that is the question.\"}\n";
         server_.add("datasets/org/lines/main/train.jsonl", rows);
-        server_.add("datasets/org/lines/main/validation.jsonl", rows);
+        server_.add("datasets/org/lines/main/validation.jsonl", rows + rows);
     }
 
     Outcome run(const std::string& arguments, const std::string& within = "") const {
