@@ -276,12 +276,12 @@ void scale(const Launch& launch, const Scale& op) {
 
 void transpose(const Launch& launch, const Transpose& op) {
     if (op.x.numel() == 0) return;
-    const std::int64_t rows = op.x.size(0), columns = op.x.size(1), across = ceil_div(columns, side);
+    const std::int64_t rows = op.x.size(0), columns = op.x.size(1), across = ceil_div(columns, turned_side);
     with_floating(op.x.dtype(), [&]<class X>() {
         with_floating(op.y.dtype(), [&]<class Y>() {
-            transpose_squares<<<ceil_div(rows, side) * across, threads, 0, launch.stream>>>(
-                elements<const X>(op.x), elements<Y>(op.y), rows, columns, op.x.stride(0), op.y.stride(0),
-                across, op.accumulate);
+            transpose_squares<<<ceil_div(rows, turned_side) * across, elementwise_threads, 0,
+                                launch.stream>>>(elements<const X>(op.x), elements<Y>(op.y), rows, columns,
+                                                 op.x.stride(0), op.y.stride(0), across, op.accumulate);
         });
     });
     check_launch("transpose");
