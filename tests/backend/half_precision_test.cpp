@@ -24,7 +24,9 @@ TEST(HalfPrecision, AgreesWithSinglePrecision) {
             for (std::size_t i = 0; i < found.size(); ++i) {
                 // The largest of several close logits may be a different one after rounding.
                 if (found[i].tensor().dtype() == DType::i32) continue;
-                EXPECT_LE(relative_error(found[i], right[i]), 1.0 / 512)
+                // A number that float16 rounds may become the next one in FP8, 1/16 away.
+                const double tolerance = plain_name(operation) == "fp8" ? 1.0 / 64 : 1.0 / 512;
+                EXPECT_LE(relative_error(found[i], right[i]), tolerance)
                     << operation.name << ", output " << i;
             }
         }

@@ -271,23 +271,34 @@ TEST(Fp8, TrainsAdaptersBesideWeightsThatStay) {
     }
 }
 
-/// FP8 numbers are made where they are needed, in memory that all blocks share.
-TEST(Fp8, PlansScratchMemoryAndNothingElse) {
+/// FP8 numbers are made where they are needed, in memory that all blocks share. What forward keeps of them,
+/// it keeps instead of larger ones.
+TEST(Fp8, PlansScratchMemoryAndSmallerActivations) {
     const auto backend = test::make_test_backend();
-    const auto plan = [&](Fp8Recipe recipe) {
-        return new_engine(*backend, {.precision = Precision::with_master(DType::bf16), .fp8 = recipe})
+    const auto plan = [&](Fp8Recipe recipe, Recompute recompute) {
+        return new_engine(*backend, {.precision = Precision::with_master(DType::bf16),
+                                     .recompute = {recompute},
+                                     .fp8 = recipe})
             ->memory_plan();
     };
-    const MemoryPlan plain = plan(Fp8Recipe::none), fp8 = plan(Fp8Recipe::tensorwise);
-    for (const MemoryUse use :
-         {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::moments, MemoryUse::master,
-          MemoryUse::residual_stream, MemoryUse::attention_activations, MemoryUse::mlp_activations})
-        EXPECT_EQ(fp8[use], plain[use]);
-    // The widest input, gate and up with their transpose, and the largest weight; 105 tokens filled up to
-    // 112.
-    constexpr std::size_t tokens = 112, least = tokens * 272 + 2 * tokens * 544 + 544 * 128;
-    EXPECT_GE(fp8[MemoryUse::scratch], plain[MemoryUse::scratch] + least);
-    EXPECT_LE(fp8.total, plain.total + least + least / 20);
+    for (const Recompute recompute : {Recompute::none, Recompute::selective}) {
+        const MemoryPlan plain = plan(Fp8Recipe::none, recompute),
+                         fp8 = plan(Fp8Recipe::tensorwise, recompute);
+        for (const MemoryUse use : {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::moments,
+                                    MemoryUse::master, MemoryUse::residual_stream})
+            EXPECT_EQ(fp8[use], plain[use]);
+        for (const MemoryUse use : {MemoryUse::attention_activations, MemoryUse::mlp_activations})
+            if (recompute == Recompute::none) {
+                EXPECT_LT(fp8[use], plain[use]);
+            } else {
+                EXPECT_EQ(fp8[use], plain[use]);
+            }
+        // The widest input, gate and up with their transpose, and the largest weight; 105 tokens filled up to
+        // 112.
+        constexpr std::size_t tokens = 112, least = tokens * 272 + 2 * tokens * 544 + 544 * 128;
+        EXPECT_GE(fp8[MemoryUse::scratch], plain[MemoryUse::scratch] + least);
+        EXPECT_LE(fp8.total, plain.total + least + least / 20);
+    }
 }
 
 TEST(Fp8, RefusesSidesThatAreNotMultiplesOf16) {
