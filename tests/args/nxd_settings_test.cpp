@@ -10,7 +10,7 @@
 #include "args/parse_line.h"
 #include "core/json.h"
 
-namespace drover {
+namespace drover::nxd_settings_test {
 namespace {
 
 const std::string plain = "--training_config c --training_dir d --lr 1e-3 ";
@@ -251,4 +251,4 @@ TEST(NxdSettings, RefusesWhatContradictsItself) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::nxd_settings_test

@@ -12,7 +12,7 @@
 #include "core/text_file.h"
 #include "support/golden.h"
 
-namespace drover {
+namespace drover::sft_settings_test {
 namespace {
 
 const std::string plain_sft = "--model_name_or_path m --dataset_name d.jsonl ";
@@ -195,4 +195,4 @@ TEST(SftSettings, PromptsOfTheEvaluation) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::sft_settings_test

@@ -8,7 +8,7 @@
 #include "parallel/schedule/generators.h"
 #include "parallel/schedule/simulate.h"
 
-namespace drover {
+namespace drover::step_schedule_test {
 namespace {
 
 using Kind = PipelineScheduleKind;
@@ -91,4 +91,4 @@ TEST(StepSchedule, Names) {
 }
 
 }  // namespace
-}  // namespace drover
+}  // namespace drover::step_schedule_test
