@@ -142,12 +142,11 @@ DiskSpeed measure_disk(const fs::path& folder, double seconds) {
     return speed;
 }
 
-fs::path existing_folder(const fs::path& folder) {
+std::string why_not_writable(const fs::path& folder) {
     std::error_code unknown;
-    fs::path at = fs::absolute(folder, unknown);
-    if (unknown) at = folder;
-    while (!fs::exists(at, unknown) && at.has_relative_path()) at = at.parent_path();
-    return at;
+    if (!fs::is_directory(folder, unknown)) return "it is not a folder";
+    const NamelessFile file(folder);
+    return file.descriptor() < 0 ? std::strerror(errno) : "";
 }
 
 std::string file_system_name(const fs::path& folder) {

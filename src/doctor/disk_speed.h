@@ -20,8 +20,9 @@ struct DiskSpeed {
 /// what is free.
 DiskSpeed measure_disk(const std::filesystem::path& folder, double seconds);
 
-/// The folder, or the nearest one above it that exists: where it would be made.
-std::filesystem::path existing_folder(const std::filesystem::path& folder);
+/// Why no file can be made in a folder, without a full stop; empty: one can. Tried with a file without a
+/// name.
+std::string why_not_writable(const std::filesystem::path& folder);
 
 /// "ext4", "nfs", "tmpfs"; empty for kinds without a name here.
 std::string file_system_name(const std::filesystem::path& folder);

@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
+#include "core/existing_folder.h"
 #include "core/number_text.h"
 #include "core/stopwatch.h"
 #include "data/packing/token_cache.h"
@@ -24,13 +22,6 @@ std::optional<dev_t> device_of(const fs::path& folder) {
     struct stat status {};
     if (stat(folder.c_str(), &status) != 0) return std::nullopt;
     return status.st_dev;
-}
-
-/// Whether files can be made in it, or in a folder that exists: where it would be made.
-std::string why_not_writable(const fs::path& existing) {
-    std::error_code unknown;
-    if (!fs::is_directory(existing, unknown)) return "it is not a folder";
-    return access(existing.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
 }
 
 /// One folder that a run writes to.
@@ -70,7 +61,7 @@ void examine_folder(ReportSection& section, const ExaminedFolder& folder, std::s
     if (!reason.empty())
         speed.failure = reason;
     else if (measured_before.empty())
-        speed = measure_disk(folder.existing, 0.8);
+        speed = measure_disk(folder.existing, 0.7);
     facts["writable"] = speed.failure.empty();
     if (!speed.failure.empty())
         return section.stopper(fmt::format("{} cannot be written to: {}.", where, speed.failure),
