@@ -2,11 +2,16 @@
 
 set -o pipefail
 
+# Called by the script that run_page.py makes. The bytes of the log from page_begin to page_end are what the last
+# command of the page printed.
 step() {
-    printf '\n=== %s\n%s\n---\n' "$1" "$2"
-    page_offset=$(wc -c <"$WORLD/log")
+    printf '\n=== %s (after %s s)\n%s\n---\n' "$1" "$SECONDS" "$2"
+    page_begin=$(wc -c <"$WORLD/log") page_end=
 }
-hidden_step() { printf '\n=== %s (comment)\n%s\n---\n' "$1" "$2"; }
+hidden_step() {
+    page_end=${page_end:-$(wc -c <"$WORLD/log")}
+    printf '\n=== %s (comment)\n%s\n---\n' "$1" "$2"
+}
 not_run() { printf '\n=== %s not run, %s\n%s\n' "$1" "$3" "$2"; }
 passed() {
     [ "$1" = 0 ] && return
@@ -17,10 +22,23 @@ page_is_done() { : >"$WORLD/done"; }
 
 # The last command printed this text.
 says() {
-    tail -c +"$((page_offset + 1))" "$WORLD/log" | grep -qF -- "$1" && return
+    head -c "$page_end" "$WORLD/log" | tail -c +"$((page_begin + 1))" | grep -F -- "$1" >/dev/null && return
     echo "The command did not print: $1"
     return 1
 }
+
+# What would build or test: only whether there is such a target.
+make() { command make --dry-run "$@"; }
+cmake() {
+    if [ "$1" = --build ]; then command cmake "$@" -- -n; else command cmake "$@"; fi
+}
+# … and such a test.
+lists_tests() { "$@" --gtest_list_tests | grep '^  ' >/dev/null; }
+
+# typed LINE COMMAND…: the command on a terminal, where this line is typed.
+typed() { printf '%s\n' "$1" | script -qefc "$(printf '%q ' "${@:2}")" /dev/null; }
+
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 # These files exist and are not empty.
 wrote() {
@@ -58,21 +76,24 @@ json.dump(config, open(sys.argv[2], "w"), indent=2)
 PYTHON
 }
 
-# small_model FOLDER [KEY=VALUE…]: such a model with random weights and a tokenizer.
+# small_model FOLDER [KEY=VALUE…]: such a model with random weights, and the tokenizer of examples/tokenizers/$tokenizer.
+tokenizer=shakespeare-4k
 small_model() {
-    local folder=$1 text=$WORLD/small.txt
+    local folder=$1 text=$WORLD/small.txt made=$WORLD/small/$tokenizer
     shift
-    if [ $# = 0 ] && [ -d "$WORLD/small" ]; then
-        mkdir -p "$folder" && cp "$WORLD"/small/* "$folder" && return
+    local plain=$#
+    if [ $plain = 0 ] && [ -d "$made" ]; then
+        mkdir -p "$folder" && cp "$made"/* "$folder" && return
     fi
     [ -f "$text" ] || small_text "$text" 20
+    [ "$tokenizer" != chat-1k ] || set -- vocab_size=1024 "$@"
     small_config "$WORLD/small.json" "$@"
     DROVER_CACHE=$WORLD/cache drover run_clm --config_name "$WORLD/small.json" \
-        --tokenizer_name "$DOCS_TESTS/../../examples/tokenizers/shakespeare-4k" --train_file "$text" --block_size 16 \
+        --tokenizer_name "$DOCS_TESTS/../../examples/tokenizers/$tokenizer" --train_file "$text" --block_size 16 \
         --do_train --max_steps 1 --learning_rate 0 --save_strategy no --output_dir "$folder" >"$WORLD/small.log" 2>&1 ||
         { cat "$WORLD/small.log"; return 1; }
     rm -f "$folder"/*.bin "$folder"/trainer_state.json "$folder"/*results.json
-    [ $# != 0 ] || { mkdir -p "$WORLD/small" && cp "$folder"/* "$WORLD/small"; }
+    [ $plain != 0 ] || { mkdir -p "$made" && cp "$folder"/* "$made"; }
 }
 
 # Repositories of the Hub that the commands see. `revision=v1 hub_text …` makes another one than main.

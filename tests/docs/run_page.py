@@ -11,7 +11,8 @@ first command that fails fails the page. What a page needs beside its commands i
   <!-- test: SHELL LINES -->          run at that place: files that the reader would have, and checks of what the
                                       commands did. prepare.sh has functions for both
   <!-- test with: THIS => THAT -->    from there on, THAT stands for THIS in the commands; a line for each.
-                                      So `…` gets a meaning, and sizes become small
+                                      So `…` gets a meaning, and sizes become small. ^THIS is
+                                      only meant at the beginning of a command
   <!-- quick test with: A => B -->    the same, but not with --full
 
 not_run.txt lists the commands that are not run, with the reason. A command that is neither run nor listed cannot be:
@@ -30,7 +31,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
-CONDITIONS = ("full", "gpu", "slurm", "never")
 COMMENT = re.compile(r"^ {0,3}<!-- *(test|test with|quick test with): ?(.*?)-->", re.S | re.M)
 BLOCK = re.compile(r"^( *)```(?:sh|bash) *\n(.*?)^\1```", re.S | re.M)
 
@@ -67,6 +67,11 @@ class Replacement:
     quick: bool
     used: bool = False
 
+    def applied_to(self, command):
+        if self.this.startswith("^"):
+            return self.that + command[len(self.this) - 1:] if command.startswith(self.this[1:]) else command
+        return command.replace(self.this, self.that)
+
 
 def is_complete(text):
     """Whether these lines are whole commands: no open quote, loop, here-document or continued line."""
@@ -93,28 +98,23 @@ def commands_of(block):
 
 
 def read_exemptions(path):
-    """The lines of not_run.txt: PAGE | BEGINNING OF THE COMMAND | CONDITION | REASON."""
+    """The lines of not_run.txt: PAGE | BEGINNING OF THE COMMAND | WHEN | REASON."""
     exemptions = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         parts = [part.strip() for part in line.split(" | ")]
-        if len(parts) != 4 or parts[2] not in CONDITIONS or not all(parts):
-            raise PageError(f"{path}:{number}: expected PAGE | BEGINNING | {' or '.join(CONDITIONS)} | REASON")
+        if len(parts) != 4 or not all(parts) or not re.fullmatch("never|full|if .+", parts[2]):
+            raise PageError(f"{path.name}:{number}: expected PAGE | BEGINNING | never, full or if COMMAND | REASON")
         exemptions.append(Exemption(f"{path.name}:{number}", *parts))
     return exemptions
 
 
 def can_run(condition, full):
-    """Whether commands with this condition are run now. Slurm is started where there is one to start."""
-    if condition == "never" or not full:
-        return False
-    if condition == "gpu":
-        return shutil.which("nvidia-smi") is not None and subprocess.run(
-            ["nvidia-smi"], capture_output=True, check=False).returncode == 0
-    if condition == "slurm":
-        return shutil.which("slurmctld") is not None and os.geteuid() == 0
-    return True
+    """Whether commands with this condition are run now."""
+    if condition.startswith("if "):
+        return subprocess.run(["bash", "-c", condition[3:]], cwd=SOURCE, capture_output=True, check=False).returncode == 0
+    return condition == "full" and full
 
 
 def steps_of(page, text, exemptions, full):
@@ -145,11 +145,10 @@ def steps_of(page, text, exemptions, full):
                     step.why = "" if can_run(exemption.condition, full) else f"{exemption.condition}: {exemption.reason}"
                     break
             for replacement in replacements:
-                if replacement.this in step.text:
-                    replacement.used = True
-                    if full and replacement.quick:
-                        continue
-                    step.text = step.text.replace(replacement.this, replacement.that)
+                changed = replacement.applied_to(step.text)
+                replacement.used = replacement.used or changed != step.text
+                if not (full and replacement.quick):
+                    step.text = changed
             if "…" in step.text and not step.why:
                 raise PageError(f"{step.place}: no comment of the page says what stands for … in: {command}")
             steps.append(step)
@@ -173,14 +172,14 @@ def make_checkout(world, drover):
     return checkout
 
 
-def environment_of(world, drover, hub):
+def environment_of(world, drover, hub, full):
     """What a user has, and nothing of the one who runs the tests."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TZ", "USER", "LD_LIBRARY_PATH", "ASAN_OPTIONS",
                                                 "UBSAN_OPTIONS", "CUDA_VISIBLE_DEVICES") if name in os.environ}
     path = f"{drover.parent}:{kept.get('PATH', '/usr/bin:/bin')}"
     return {**kept, "PATH": path, "HOME": str(world / "home"), "TMPDIR": str(world / "tmp"), "WORLD": str(world),
             "DOCS_TESTS": str(HERE), "HF_ENDPOINT": hub, "no_proxy": "127.0.0.1", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+            **({} if full else {"OMP_NUM_THREADS": "1"}), "PYTHONDONTWRITEBYTECODE": "1",
             # Containers are root, and have fewer cores than the commands have processes.
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
@@ -203,7 +202,7 @@ def quoted(text):
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def run(page, steps, drover, keep):
+def run(page, steps, drover, keep, full):
     """Runs the steps; returns whether all passed. Everything the commands print is in a log, shown if one fails."""
     world = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="drover-docs-"))
     for folder in ("home", "tmp", "hub"):
@@ -218,7 +217,7 @@ def run(page, steps, drover, keep):
         with open(log, "wb") as output:
             shell = subprocess.Popen(["bash", str(script)], cwd=checkout, stdin=subprocess.DEVNULL, stdout=output,
                                      stderr=subprocess.STDOUT, start_new_session=True,
-                                     env=environment_of(world, drover, f"http://127.0.0.1:{port}"))
+                                     env=environment_of(world, drover, f"http://127.0.0.1:{port}", full))
             try:
                 shell.wait()
             finally:
@@ -273,10 +272,13 @@ def main():
             steps = steps_of(page, path.read_text(), exemptions, options.full)
             for step in steps:
                 if step.why or options.list and not step.hidden:
-                    first = step.text.splitlines()[0]
-                    print(f"{step.place}: {'not run, ' + step.why if step.why else 'run'}: {first}", flush=True)
-            if not options.list and not run(page, steps, options.drover.resolve(), options.keep):
+                    how = f"not run, {step.why}" if step.why else "run"
+                    print(f"{step.place}: {how}: {step.text.splitlines()[0]}", flush=True)
+            if not options.list and not run(page, steps, options.drover.resolve(), options.keep, options.full):
                 wrong += 1
+            elif not options.list:
+                count = sum(1 for step in steps if not step.hidden and not step.why)
+                print(f"{page}: {count} commands passed.", flush=True)
     except PageError as error:
         print(error)
         return 1
