@@ -33,6 +33,7 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
 COMMENT = re.compile(r"^ {0,3}<!-- *(test|test with|quick test with): ?(.*?)-->", re.S | re.M)
 BLOCK = re.compile(r"^( *)```(?:sh|bash) *\n(.*?)^\1```", re.S | re.M)
+ANY_BLOCK = re.compile(r"^( *)```.*?^\1```", re.S | re.M)
 
 
 class PageError(Exception):
@@ -119,7 +120,9 @@ def can_run(condition, full):
 
 def steps_of(page, text, exemptions, full):
     """The steps of a page, in order, with what stands for what done. Checks that all comments and exemptions are used."""
-    found = [(m.start(), m) for m in COMMENT.finditer(text)] + [(m.start(), m) for m in BLOCK.finditer(text)]
+    blocks = [match.span() for match in ANY_BLOCK.finditer(text)]
+    found = [(m.start(), m) for m in COMMENT.finditer(text) if not any(a < m.start() < b for a, b in blocks)]
+    found += [(m.start(), m) for m in BLOCK.finditer(text)]
     own = [exemption for exemption in exemptions if exemption.page == page]
     replacements, steps = [], []
     for at, match in sorted(found, key=lambda item: item[0]):

@@ -45,7 +45,7 @@ class RunPage(unittest.TestCase):
         self.assertEqual(self.made("x").read_text(), "1 there\n")
 
     def test_other_blocks_are_no_commands(self):
-        self.assertIn("0 commands", self.expect_passed("```\nfalse\n```\n```text\nfalse\n```\n"))
+        self.assertIn("0 commands", self.expect_passed("```\nfalse\n```\n```text\nfalse\n<!-- test: false -->\n```\n"))
 
     def test_the_first_failure_ends_the_page_and_is_named(self):
         output = self.expect_failed("page.md:3", self.block("echo fine", "sh -c 'echo why >&2; exit 7'", f"touch {self.made('later')}"))
