@@ -19,6 +19,7 @@ not_run.txt lists the commands that are not run, with the reason. A command that
 what is not listed is run.
 """
 import argparse
+import contextlib
 import dataclasses
 import os
 import re
@@ -205,22 +206,33 @@ def quoted(text):
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+@contextlib.contextmanager
+def hub_of(steps, folder):
+    """The address of a Hub with the repositories of this folder, if a comment makes one; else of none."""
+    if not any(step.hidden and "hub_" in step.text for step in steps):
+        yield "http://127.0.0.1:1"
+        return
+    with subprocess.Popen([sys.executable, str(SOURCE / "tests/hub/hub_server.py"), str(folder)],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline().split()[1])}"
+        finally:
+            server.kill()
+
+
 def run(page, steps, drover, keep, full):
     """Runs the steps; returns whether all passed. Everything the commands print is in a log, shown if one fails."""
     world = Path(keep) if keep else Path(tempfile.mkdtemp(prefix="drover-docs-"))
     for folder in ("home", "tmp", "hub"):
         (world / folder).mkdir(parents=True)
     checkout = make_checkout(world, drover)
-    server = subprocess.Popen([sys.executable, str(SOURCE / "tests/hub/hub_server.py"), str(world / "hub")],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    script, log = world / "page.sh", world / "log"
+    script.write_text(script_of(steps, world))
     try:
-        port = int(server.stdout.readline().split()[1])
-        script, log = world / "page.sh", world / "log"
-        script.write_text(script_of(steps, world))
-        with open(log, "wb") as output:
+        with hub_of(steps, world / "hub") as hub, open(log, "wb") as output:
             shell = subprocess.Popen(["bash", str(script)], cwd=checkout, stdin=subprocess.DEVNULL, stdout=output,
                                      stderr=subprocess.STDOUT, start_new_session=True,
-                                     env=environment_of(world, drover, f"http://127.0.0.1:{port}", full))
+                                     env=environment_of(world, drover, hub, full))
             try:
                 shell.wait()
             finally:
@@ -234,8 +246,6 @@ def run(page, steps, drover, keep, full):
             print(f"{page}: the last command above failed.")
         return passed
     finally:
-        server.kill()
-        server.wait()
         if not keep:
             shutil.rmtree(world, ignore_errors=True)
 
