@@ -21,7 +21,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo demo-time python test bundle test-kills test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo demo-time python test bundle test-docs test-kills test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
 # Goals given together share build folders, and each build is parallel by itself.
 .NOTPARALLEL:
 
@@ -86,7 +86,12 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-kills test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
+test-full: test test-docs test-kills test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
+
+test-docs: setup ## every command of README.md and docs/ at full length, where this machine can run it
+	@$(call configure,release)
+	@$(call build,release)
+	@tests/docs/run_page.py --full
 
 test-kills: setup ## kill -9 a run KILLS times while it saves, and resume it each time
 	@$(call configure,release)
