@@ -10,13 +10,14 @@ namespace {
 
 /// Whether a block does not keep the tensor for backward, which recomputes it or does not need it.
 struct Dropped {
-    bool normed, activated, gate_up, attention;
+    bool normed, activated, gate_up, projected, attended;
 
     Dropped(const KeptBlock& block, const BlockShape& shape)
         : normed(block.recompute != Recompute::none || block.keeps_fp8_inputs(shape)),
           activated(normed),
-          gate_up(block.recompute == Recompute::selective_mlp || block.recompute == Recompute::full),
-          attention(block.recompute == Recompute::full) {}
+          gate_up(block.recompute == Recompute::selective_mlp || starts_at_input(block.recompute)),
+          projected(starts_at_input(block.recompute)),
+          attended(block.recompute == Recompute::full) {}
 };
 
 std::int64_t output_columns(const BlockShape& shape, std::size_t matrix) {
@@ -130,12 +131,15 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
         kept.residual = residual();
         kept.attention_rstd = rstd();
         kept.mlp_rstd = rstd();
-        if (dropped.attention) {
+        if (dropped.projected) {
             if (!shared_mid_residual) shared_mid_residual = residual();
             kept.mid_residual = shared_mid_residual;
         } else {
             kept.qkv = attention(largest.tokens, largest.qkv_columns());
             if (largest.head_norms) kept.query_key = attention(largest.tokens, largest.query_key_columns());
+            kept.mid_residual = residual();
+        }
+        if (!dropped.attended) {
             kept.attended = attention(largest.tokens, largest.query_columns());
             kept.lse =
                 arena.make(MemoryUse::attention_activations, DType::f32, {largest.tokens * largest.heads});
@@ -217,10 +221,12 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
             share(&BlockActivations::attention_normed, largest.held, largest.hidden);
             share(&BlockActivations::mlp_normed, largest.held, largest.hidden);
         }
-        if (dropped.attention) {
+        if (dropped.projected) {
             share(&BlockActivations::qkv, largest.tokens, largest.qkv_columns());
             if (largest.head_norms)
                 share(&BlockActivations::query_key, largest.tokens, largest.query_key_columns());
+        }
+        if (dropped.attended) {
             share(&BlockActivations::attended, largest.tokens, largest.query_columns());
             if (!shared.lse)
                 shared.lse = arena.make(MemoryUse::scratch, DType::f32, {largest.tokens * largest.heads});
