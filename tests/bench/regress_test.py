@@ -8,6 +8,7 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import platform
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,16 @@ class Regress(unittest.TestCase):
         self.program(device="CPU, AVX2, 2 threads", figures={"tiny": [130]})
         self.assertEqual(self.regress("--record", "--runs", "1"), 0, self.output)
         self.assertEqual(len((self.root / "records.csv").read_text().splitlines()), 3)
+
+    def test_processors_of_one_brand_are_told_apart(self):
+        cpuinfo = self.root / "cpuinfo"
+        for text, name in [
+                ("processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\nprocessor\t: 1\n"
+                 "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n", "AMD EPYC (family 26, model 2)"),
+                ("model name\t: Some ARM\n", "Some ARM"), ("", platform.machine())]:
+            cpuinfo.write_text(text)
+            self.assertEqual(regress.processor_name(cpuinfo), name)
+        self.assertEqual(regress.processor_name(self.root / "missing"), platform.machine())
 
     def test_another_build_runs_in_turn(self):
         self.program(figures={"large": [1000], "small": [900, 910, 905]})
