@@ -24,12 +24,12 @@ ARG jobs=""
 RUN make deb SETUP=no JOBS="${jobs:-$(nproc)}"
 
 FROM run-${device}
-# openmpi-bin starts several processes; the MPI operator of Kubernetes reaches them through the ssh server. The
+# tini passes signals on, and openmpi-bin starts several processes. The MPI operator of Kubernetes reaches them through the ssh server. The
 # server's keys come with a job, and are not those of the image.
 RUN --mount=type=bind,from=build,source=/source/build/release,target=/packages \
     apt-get update \
     && apt-get install -y --no-install-recommends \
-        /packages/drover_*.deb ca-certificates libcurl4 openmpi-bin openssh-client openssh-server \
+        /packages/drover_*.deb ca-certificates libcurl4 openmpi-bin openssh-client openssh-server tini \
     && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* \
     && useradd --create-home --uid 10001 drover \
     && mkdir -p /run/sshd
@@ -53,4 +53,4 @@ ENV SPMD_SHARDING_FLAG="${spmd_sharding_flag}" \
 # By number, so that Kubernetes sees that it is not root.
 USER 10001:10001
 WORKDIR /home/drover
-ENTRYPOINT ["/usr/local/bin/drover-container"]
+ENTRYPOINT ["/usr/bin/tini", "--", "/usr/local/bin/drover-container"]

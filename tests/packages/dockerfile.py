@@ -1,7 +1,7 @@
 """Carries out a Dockerfile without Docker, in folders made from images of the same names, and runs the result.
 
     dockerfile.py build CONTEXT WORK [--image NAME=FOLDER]... [--build-arg NAME=VALUE]...
-    dockerfile.py run WORK [-e NAME=VALUE]... [--entrypoint WORDS] -- [WORD]...
+    dockerfile.py run WORK [-e NAME=VALUE]... [--entrypoint WORDS] [-- WORD...]
 
 `build` makes the last stage of CONTEXT/Dockerfile, and those that it needs, in WORK/STAGE. A NAME of FROM that is no
 stage is a copy of FOLDER, such as one of debootstrap. `run` starts what the image starts, with these words. Needs root
@@ -22,12 +22,15 @@ from pathlib import Path
 from dockerfile_parse import DockerfileParser
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# What a container has besides its image; the network is the machine's.
+# What a container has besides its image. The network is the machine's, and so are the certificates that pip trusts
+# when the image is built, for networks whose proxies have their own.
 MOUNTS = """
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs tmpfs "$root/dev/shm"
 mount --bind -o ro /etc/resolv.conf "$root/etc/resolv.conf"
+touch "$root/run/certificates.crt"
+mount --bind -o ro /etc/ssl/certs/ca-certificates.crt "$root/run/certificates.crt"
 """
 
 
@@ -140,7 +143,7 @@ class Build:
             source = self.stage(options["from"]).root / options["source"].lstrip("/")
             mounts.append((source, options["target"]))
             value = value[found.end() :]
-        environment = {"HOME": "/root", **stage.values()}
+        environment = {"HOME": "/root", "PIP_CERT": "/run/certificates.crt", **stage.values()}
         if stage.execute(["/bin/sh", "-c", value], environment, mounts) != 0:
             sys.exit(f"dockerfile: this failed: RUN {value}")
 
@@ -208,8 +211,11 @@ def main() -> None:
     command.add_argument("work")
     command.add_argument("-e", dest="environment", action="append", default=[], metavar="NAME=VALUE")
     command.add_argument("--entrypoint")
-    command.add_argument("words", nargs="*")
-    options = parser.parse_args()
+    # Words after "--" are the container's; argparse would look for options in them.
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:end])
+    options.words = words[end + 1 :]
     options.function(options)
 
 

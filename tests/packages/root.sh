@@ -52,8 +52,12 @@ root_enter() {
         mount --rbind /dev "$1/dev"
         mount -t tmpfs tmpfs "$1/dev/shm"
         mount --bind -o ro /etc/resolv.conf "$1/etc/resolv.conf"
+        # For networks whose proxies have certificates of their own.
+        touch "$1/run/certificates.crt"
+        [ ! -e /etc/ssl/certs/ca-certificates.crt ] || mount --bind -o ro /etc/ssl/certs/ca-certificates.crt "$1/run/certificates.crt"
         exec env -i PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-            HOME="$3" PIP_DISABLE_PIP_VERSION_CHECK=1 chroot --userspec="$2" "$1" /bin/sh -euc "cd; $4"' - "$root" "$1" "$2" "$3"
+            HOME="$3" PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CERT=/run/certificates.crt \
+            chroot --userspec="$2" "$1" /bin/sh -euc "cd; $4"' - "$root" "$1" "$2" "$3"
 }
 
 # root_apt WORDS: apt-get in it, silent unless it fails.
