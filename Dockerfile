@@ -33,9 +33,9 @@ RUN --mount=type=bind,from=build,source=/source/build/release,target=/packages \
     && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* \
     && useradd --create-home --uid 10001 drover \
     && mkdir -p /run/sshd
-COPY packaging/container/ssh_config /etc/ssh/ssh_config.d/drover.conf
-COPY packaging/container/sshd_config /etc/ssh/drover_sshd_config
-COPY packaging/container/entrypoint.sh /usr/local/bin/drover-container
+COPY --chmod=644 packaging/container/ssh_config /etc/ssh/ssh_config.d/drover.conf
+COPY --chmod=644 packaging/container/sshd_config /etc/ssh/drover_sshd_config
+COPY --chmod=755 packaging/container/entrypoint.sh /usr/local/bin/drover-container
 # By default containers may not read each other's memory, nor their own processes'.
 ENV OMPI_MCA_btl_vader_single_copy_mechanism=none
 

@@ -57,5 +57,8 @@ grep -q '"train_batch_size": 4' "$saved/checkpoint-3/trainer_state.json" || root
 [ -s "$saved/model.safetensors" ] || root_fail 'no model was saved.'
 [ "$(stat -c %u "$saved/model.safetensors")" -eq 10001 ] || root_fail 'the image runs as another user than its own.'
 
+root_say 'a job of the MPI operator'
+tests/packages/mpijob.sh "$image" || [ $? -eq 77 ] || exit 1
+
 rm -rf "$image"
 root_say 'works'
