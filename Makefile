@@ -19,9 +19,10 @@ MAKEFLAGS += --no-print-directory
 # Warnings and errors go to standard error. The rest of CMake's output is noise on every build but the first.
 configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
+version = "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo demo-time python test bundle test-docs test-kills test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo demo-time python test bundle deb wheel test-docs test-kills test-packages test-container test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
 # Goals given together share build folders, and each build is parallel by itself.
 .NOTPARALLEL:
 
@@ -55,7 +56,18 @@ test: setup ## build everything and run all tests
 bundle: setup ## pack program and libraries for machines like this one: build/release/drover-*.tar.xz
 	@$(call configure,release)
 	@$(call build,release) --target drover $(if $(findstring --tests,$(BUNDLE)),test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program)
-	@XZ_OPT=-T0 scripts/bundle.sh build/release "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)" $(BUNDLE)
+	@XZ_OPT=-T0 scripts/bundle.sh build/release $(version) $(BUNDLE)
+
+deb: setup ## make a Debian package of the program, build/release/drover_*.deb (needs dpkg-dev)
+	@command -v dpkg-shlibdeps >/dev/null || { echo 'deb: dpkg-shlibdeps is not installed (package dpkg-dev).' >&2; exit 1; }
+	@$(call configure,release)
+	@$(call build,release) --target drover
+	@rm -f build/release/drover_*.deb
+	@cpack -B build/release --config build/release/CPackConfig.cmake >build/release/cpack.log 2>&1 || { cat build/release/cpack.log >&2; exit 1; }
+	@ls build/release/drover_*.deb
+
+wheel: python ## make a wheel of the Python module and the program, dist/drover_trainer-*.whl (needs pip)
+	@scripts/python_wheel.sh build/release $(version)
 
 # Runs the given script on this machine's GPU, from a bundle.
 define on_gpu
@@ -86,7 +98,7 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-docs test-kills test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
+test-full: test test-docs test-kills test-slurm test-mesh test-packages test-container test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
 
 test-docs: setup ## every command of README.md and docs/ at full length, where this machine can run it
 	@$(call configure,release)
@@ -102,6 +114,12 @@ test-slurm: setup ## neuronx-distributed's guide, command by command, in a Slurm
 	@$(call configure,release)
 	@$(call build,release) --target drover
 	@tests/slurm/walk.sh build/release/drover || [ $$? -eq 77 ]
+
+test-packages: deb wheel bundle ## install deb, wheel and bundle in a Debian 12 with nothing else, and train there (root; package debootstrap)
+	@scripts/test_packages.sh build/release || [ $$? -eq 77 ]
+
+test-container: setup ## carry out the Dockerfile without Docker, and run its image (a whole build; root; package debootstrap)
+	@scripts/test_container.sh build/packages || [ $$? -eq 77 ]
 
 test-mesh: setup ## every combination of mesh, model and optimizer; then random ones, SOAK_SECONDS long
 	@$(call configure,release)
@@ -142,8 +160,8 @@ format: ## clang-format every C++ and CUDA source
 	@command -v clang-format >/dev/null || { echo 'format: clang-format is not installed (package clang-format).' >&2; exit 1; }
 	@git ls-files -z --cached --others --exclude-standard '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 -r clang-format -i
 
-clean: ## remove every build folder
-	@rm -rf build
+clean: ## remove every build folder, and dist
+	@rm -rf build dist
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
