@@ -224,6 +224,9 @@ class Regress(unittest.TestCase):
         self.assertIn("SLOWER", self.row("small"))
         self.assertEqual(self.calls(), ["large"] * 3 + ["small"] * 3)
         self.assertEqual(self.calls("other"), ["large"] * 3 + ["small"] * 3)
+        other = self.program("other", figures={"large": ["unknown flag"]})
+        self.assertEqual(self.regress("--against", other, "--only", "large"), 1)
+        self.assertIn(f"{other}: exit status 1: drover: unknown flag", self.output)
 
     def test_a_case_that_fails_is_a_regression(self):
         self.records(("large", "NVIDIA H200", 1000, 10), ("small", "NVIDIA H200", 1000, 10))
