@@ -1,7 +1,7 @@
 #!/bin/sh
 # scripts/test_gpu.sh BUNDLE
 # Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients,
-# loss curves, generation, the C++ interface, equal bits of repeated and resumed runs, and, where compute-sanitizer is
+# loss curves, generation, the C++ interface, what drover doctor sees, equal bits of repeated and resumed runs, and, where compute-sanitizer is
 # installed, small operations under it. For several ranks see test_gpu_ranks.sh. Run it in a checkout.
 # Results go to stdout, the tests' own output to $OUT or a temporary folder.
 set -eu
@@ -54,6 +54,10 @@ train() {
 same_weights() {
     cmp "$1/model.safetensors" "$2/model.safetensors"
 }
+doctor_sees_the_gpu() {
+    "$bundle/bin/drover" doctor --dir "$work" | tee "$work/doctor"
+    grep -Eq '^  train on a GPU +yes' "$work/doctor"
+}
 # Name and function of a check.
 check() {
     begin=$(date +%s)
@@ -91,6 +95,7 @@ cpu_run() {
 }
 cpu_to_gpu() { cpu_run && goes_on cpu cuda; }
 gpu_to_cpu() { goes_on float32-a cpu; }
+check 'doctor sees the GPU' doctor_sees_the_gpu
 check 'saved on the CPU, resumed here' cpu_to_gpu
 check 'saved here, resumed on the CPU' gpu_to_cpu
 exit $failed

@@ -73,6 +73,7 @@ ReportSection gpu_section(const DoctorSettings&, const GpuDriver& driver, const 
                      {"failure", driver.failure},
                      {"gpus", Json::array()}};
     std::size_t usable = 0;
+    std::string reason = driver.gpus.empty() ? "no GPU is seen" : "the module cuda cannot be used";
     if (driver.gpus.empty()) explain_absence(section, driver);
     for (std::size_t i = 0; i < driver.gpus.size(); ++i) {
         const GpuFacts& gpu = driver.gpus[i];
@@ -89,10 +90,12 @@ ReportSection gpu_section(const DoctorSettings&, const GpuDriver& driver, const 
             fmt::format("{}: {}, compute capability {}.{}, {}{}", i, gpu.name, gpu.major, gpu.minor,
                         bytes_text(gpu.bytes),
                         gpu.free_bytes ? fmt::format(", {} free", bytes_text(*gpu.free_bytes)) : "");
-        if (obstacle.text.empty())
+        if (obstacle.text.empty()) {
             section.ok(text + ".");
-        else
+        } else {
+            reason = obstacle.text;
             section.problem(fmt::format("{}; {}.", text, obstacle.text), obstacle.remedy);
+        }
         if (gpu.free_bytes && *gpu.free_bytes < gpu.bytes / 2)
             section.note(fmt::format("More than half of GPU {}'s memory is taken.", i),
                          "nvidia-smi shows by which programs.");
@@ -102,9 +105,6 @@ ReportSection gpu_section(const DoctorSettings&, const GpuDriver& driver, const 
                                driver.version.empty() ? "of unknown version" : driver.version,
                                cuda_version_text(driver.cuda_version)));
     if (!driver.gpus.empty() && !cuda.loaded) section.problem(cuda.failure, cuda.remedy);
-    const std::string reason = driver.gpus.empty() ? "no GPU is seen"
-                               : !cuda.loaded      ? "the module cuda cannot be used"
-                                                   : "see below";
     section.abilities.push_back({"gpu", "train on a GPU", usable > 0,
                                  usable > 0 ? counted(static_cast<std::int64_t>(usable), "GPU") : reason});
     if (driver.gpus.size() > 1)

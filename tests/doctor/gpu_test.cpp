@@ -69,6 +69,7 @@ TEST(Gpus, WithoutCodeInTheModuleAreAProblem) {
         << section.first_problem();
     EXPECT_EQ(first_remedy(section), "Build with -DDROVER_CUDA_ARCHITECTURES=86.");
     EXPECT_FALSE(section.abilities[0].possible);
+    EXPECT_TRUE(section.abilities[0].how.starts_with("the module has no code for"));
     EXPECT_EQ(section.facts["gpus"][0]["usable"], false);
     EXPECT_FALSE(section.stops_training);
 }
