@@ -1,8 +1,8 @@
 #!/bin/sh
 # scripts/test_gpu.sh BUNDLE
 # Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients,
-# loss curves, generation, the C++ interface, what drover doctor sees, equal bits of repeated and resumed runs, and, where compute-sanitizer is
-# installed, small operations under it. For several ranks see test_gpu_ranks.sh. Run it in a checkout.
+# loss curves, generation, the C++ interface, what drover doctor sees, equal bits of repeated and resumed runs,
+# and, where compute-sanitizer is installed, small operations under it. For several ranks see test_gpu_ranks.sh. Run it in a checkout.
 # Results go to stdout, the tests' own output to $OUT or a temporary folder.
 set -eu
 
