@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 
 #include "support/run_drover.h"
@@ -16,7 +17,13 @@ TEST(CommandLine, HelpAndVersion) {
     for (const char* command : {"run_clm", "tokenize", "bench", "Llama", "Mixtral"})
         EXPECT_NE(help.output.find(command), std::string::npos) << help.output;
     EXPECT_NE(run("run_clm --help").output.find("--learning_rate"), std::string::npos);
-    EXPECT_EQ(run("--version").exit_code, 0);
+    const Outcome version = run("--version");
+    EXPECT_EQ(version.exit_code, 0);
+    const std::regex form(R"(drover \d+\.\d+\.\d+ \(commit ([0-9a-f]{12,}(, modified)?|unknown)\)
+\w+( \(with sanitizers\))? build, [\w.+ ]+, (without CUDA|CUDA \d+\.\d+ for [\w,-]+)
+modules: .*\bmpi\b.*
+)");
+    EXPECT_TRUE(std::regex_match(version.output, form)) << version.output;
 }
 
 TEST(CommandLine, UsageErrorsExitWithTwo) {
