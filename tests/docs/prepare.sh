@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What run_page.py reads before a page's commands, and the functions for comments of pages (<!-- test: … -->).
 
 set -o pipefail

@@ -34,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
 COMMENT = re.compile(r"^ {0,3}<!-- *(test|test with|quick test with): ?(.*?)-->", re.S | re.M)
 BLOCK = re.compile(r"^( *)```(?:sh|bash) *\n(.*?)^\1```", re.S | re.M)
+DOTS = re.compile(r"(?<!\S)…(?!\S)")
 ANY_BLOCK = re.compile(r"^( *)```.*?^\1```", re.S | re.M)
 
 
@@ -153,7 +154,7 @@ def steps_of(page, text, exemptions, full):
                 replacement.used = replacement.used or changed != step.text
                 if not (full and replacement.quick):
                     step.text = changed
-            if "…" in step.text and not step.why:
+            if DOTS.search(step.text) and not step.why:
                 raise PageError(f"{step.place}: no comment of the page says what stands for … in: {command}")
             steps.append(step)
     for unused in [*replacements, *own]:

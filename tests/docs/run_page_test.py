@@ -88,6 +88,7 @@ class RunPage(unittest.TestCase):
 
     def test_dots_without_a_meaning_are_refused(self):
         self.expect_failed("what stands for …", self.block("echo a …"))
+        self.expect_passed(self.block("echo file-….txt  # writes file-….txt"))
 
     def test_what_no_command_has_is_refused(self):
         self.expect_failed("no command of page.md has this: blue", "<!-- test with: blue => red -->\n" + self.block("echo green"))
