@@ -184,7 +184,7 @@ def environment_of(world, drover, hub, full):
     path = f"{drover.parent}:{kept.get('PATH', '/usr/bin:/bin')}"
     return {**kept, "PATH": path, "HOME": str(world / "home"), "TMPDIR": str(world / "tmp"), "WORLD": str(world),
             "DOCS_TESTS": str(HERE), "HF_ENDPOINT": hub, "no_proxy": "127.0.0.1", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            **({} if full else {"OMP_NUM_THREADS": "1"}), "PYTHONDONTWRITEBYTECODE": "1",
+            **({} if full else {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}), "PYTHONDONTWRITEBYTECODE": "1",
             # Containers are root, and have fewer cores than the commands have processes.
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
