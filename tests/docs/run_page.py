@@ -132,7 +132,7 @@ def steps_of(page, text, exemptions, full):
         if match.re is COMMENT:
             kind, body = match.groups()
             if kind == "test":
-                steps.append(Step(f"{page}:{line}", body.strip(), hidden=True))
+                steps += [Step(f"{page}:{line + offset}", command, hidden=True) for offset, command in commands_of(body)]
                 continue
             for offset, rule in enumerate(body.strip().splitlines()):
                 this, arrow, that = rule.partition(" => ")

@@ -69,7 +69,8 @@ class RunPage(unittest.TestCase):
         page = "<!-- test:\nname=moon\n-->\n" + self.block("echo hello $name") + "<!-- test: says 'hello moon' -->\n"
         self.assertIn("1 commands passed", self.expect_passed(page))
         self.expect_failed("did not print: hello sun", page.replace("says 'hello moon'", "says 'hello sun'"))
-        self.expect_failed("did not write none", "<!-- test: wrote none -->\n")
+        self.expect_failed("did not write none", "<!-- test: wrote none; true -->\n")
+        self.expect_failed("page.md:2", "<!-- test:\n[ 1 = 2 ]\ntrue\n-->\n")
 
     def test_says_looks_at_the_last_command_alone(self):
         self.expect_failed("did not print: one", self.block("echo one", "echo two") + "<!-- test: says one -->\n")
