@@ -264,6 +264,21 @@ def all_pages():
     return [page for page in pages if BLOCK.search(page.read_text())]
 
 
+def take(page, steps, options):
+    """Runs a page, or lists it; returns whether all is well."""
+    for step in steps:
+        if step.why or options.list and not step.hidden:
+            how = f"not run, {step.why}" if step.why else "run"
+            print(f"{step.place}: {how}: {step.text.splitlines()[0]}", flush=True)
+    if options.list:
+        return True
+    if not run(page, steps, options.drover.resolve(), options.keep, options.full):
+        return False
+    count = sum(1 for step in steps if not step.hidden and not step.why)
+    print(f"{page}: {count} commands passed.", flush=True)
+    return True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*", type=Path)
@@ -274,28 +289,22 @@ def main():
     parser.add_argument("--list", action="store_true", help="run nothing; show what would be, and what not and why")
     options = parser.parse_args()
     pages = [page.resolve() for page in options.pages] or all_pages()
-    wrong = 0
     try:
         exemptions = read_exemptions(options.not_run)
-        if not options.pages:
-            for lost in {e.page for e in exemptions} - {str(page.relative_to(SOURCE)) for page in pages}:
-                print(f"{options.not_run.name}: there is no page with commands of this name: {lost}")
-                wrong += 1
-        for path in pages:
-            page = str(path.relative_to(SOURCE)) if path.is_relative_to(SOURCE) else path.name
-            steps = steps_of(page, path.read_text(), exemptions, options.full)
-            for step in steps:
-                if step.why or options.list and not step.hidden:
-                    how = f"not run, {step.why}" if step.why else "run"
-                    print(f"{step.place}: {how}: {step.text.splitlines()[0]}", flush=True)
-            if not options.list and not run(page, steps, options.drover.resolve(), options.keep, options.full):
-                wrong += 1
-            elif not options.list:
-                count = sum(1 for step in steps if not step.hidden and not step.why)
-                print(f"{page}: {count} commands passed.", flush=True)
     except PageError as error:
-        print(error)
-        return 1
+        sys.exit(error)
+    wrong = 0
+    if not options.pages:
+        for lost in sorted({e.page for e in exemptions} - {str(page.relative_to(SOURCE)) for page in pages}):
+            print(f"{options.not_run.name}: there is no page with commands of this name: {lost}")
+            wrong += 1
+    for path in pages:
+        page = str(path.relative_to(SOURCE)) if path.is_relative_to(SOURCE) else path.name
+        try:
+            wrong += not take(page, steps_of(page, path.read_text(), exemptions, options.full), options)
+        except PageError as error:
+            print(error)
+            wrong += 1
     return 1 if wrong else 0
 
 

@@ -29,7 +29,7 @@ class RunPage(unittest.TestCase):
     def expect_failed(self, message, *arguments, **more):
         done = self.run_page(*arguments, **more)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn(message, done.stdout)
+        self.assertIn(message, done.stdout + done.stderr)
         return done.stdout
 
     def block(self, *lines):
