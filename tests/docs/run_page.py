@@ -113,14 +113,16 @@ def read_exemptions(path):
     return exemptions
 
 
-def can_run(condition, full):
-    """Whether commands with this condition are run now."""
+def can_run(condition, full, build):
+    """Whether commands with this condition are run now. $BUILD is the folder of the program."""
     if condition.startswith("if "):
-        return subprocess.run(["bash", "-c", condition[3:]], cwd=SOURCE, capture_output=True, check=False).returncode == 0
+        checked = subprocess.run(["bash", "-c", condition[3:]], env={**os.environ, "BUILD": str(build)},
+                                 capture_output=True, check=False)
+        return checked.returncode == 0
     return condition == "full" and full
 
 
-def steps_of(page, text, exemptions, full):
+def steps_of(page, text, exemptions, full, build):
     """The steps of a page, in order, with what stands for what done. Checks that all comments and exemptions are used."""
     blocks = [match.span() for match in ANY_BLOCK.finditer(text)]
     found = [(m.start(), m) for m in COMMENT.finditer(text) if not any(a < m.start() < b for a, b in blocks)]
@@ -147,7 +149,7 @@ def steps_of(page, text, exemptions, full):
             for exemption in own:
                 if command.startswith(exemption.beginning):
                     exemption.used = True
-                    step.why = "" if can_run(exemption.condition, full) else f"{exemption.condition}: {exemption.reason}"
+                    step.why = "" if can_run(exemption.condition, full, build) else f"{exemption.condition}: {exemption.reason}"
                     break
             for replacement in replacements:
                 changed = replacement.applied_to(step.text)
@@ -301,7 +303,8 @@ def main():
     for path in pages:
         page = str(path.relative_to(SOURCE)) if path.is_relative_to(SOURCE) else path.name
         try:
-            wrong += not take(page, steps_of(page, path.read_text(), exemptions, options.full), options)
+            steps = steps_of(page, path.read_text(), exemptions, options.full, options.drover.resolve().parent)
+            wrong += not take(page, steps, options)
         except PageError as error:
             print(error)
             wrong += 1
