@@ -5,6 +5,9 @@ JOBS ?= $(shell nproc)
 DROVER_CUDA ?= AUTO
 # "no" skips scripts/setup.sh, for systems where the libraries were installed by hand.
 SETUP ?= yes
+# Which GPUs to compile for: native (this machine's), release (all), or a list such as "80;90a".
+# Empty: those of the build before, at first native.
+CUDA_ARCHITECTURES ?=
 # "--tests" packs the test programs that can use a GPU too.
 BUNDLE ?=
 # How long each fuzz target runs.
@@ -17,12 +20,13 @@ SOAK_SECONDS ?= 1800
 MAKEFLAGS += --no-print-directory
 
 # Warnings and errors go to standard error. The rest of CMake's output is noise on every build but the first.
-configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
+configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) \
+    $(if $(CUDA_ARCHITECTURES),-DDROVER_CUDA_ARCHITECTURES="$(CUDA_ARCHITECTURES)") >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 version = "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo demo-time python test bundle deb wheel test-kills test-packages test-container test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo demo-time python test bundle deb wheel test-docs test-kills test-packages test-container test-slurm test-mesh test-gpu test-gpu-ptx test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
 # Goals given together share build folders, and each build is parallel by itself.
 .NOTPARALLEL:
 
@@ -53,11 +57,13 @@ test: setup ## build everything and run all tests
 	@$(call build,release)
 	@ctest --preset release
 
-bundle: setup ## pack program and libraries for machines like this one: build/release/drover-*.tar.xz
+bundle: CUDA_ARCHITECTURES = release
+bundle: setup ## pack program and libraries for machines like this one, with any GPU: build/release/drover-*.tar.xz
 	@$(call configure,release)
-	@$(call build,release) --target drover $(if $(findstring --tests,$(BUNDLE)),test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program)
+	@$(call build,release) --target drover $(if $(findstring --tests,$(BUNDLE)),test_backend test_train test_generate test_comm_nccl test_parallel_mpi test_api finetune_quotes trainer_program)
 	@XZ_OPT=-T0 scripts/bundle.sh build/release $(version) $(BUNDLE)
 
+deb: CUDA_ARCHITECTURES = release
 deb: setup ## make a Debian package of the program, build/release/drover_*.deb (needs dpkg-dev)
 	@command -v dpkg-shlibdeps >/dev/null || { echo 'deb: dpkg-shlibdeps is not installed (package dpkg-dev).' >&2; exit 1; }
 	@$(call configure,release)
@@ -66,6 +72,7 @@ deb: setup ## make a Debian package of the program, build/release/drover_*.deb (
 	@cpack -B build/release --config build/release/CPackConfig.cmake >build/release/cpack.log 2>&1 || { cat build/release/cpack.log >&2; exit 1; }
 	@ls build/release/drover_*.deb
 
+wheel: CUDA_ARCHITECTURES = release
 wheel: python ## make a wheel of the Python module and the program, dist/drover_trainer-*.whl (needs pip)
 	@scripts/python_wheel.sh build/release $(version)
 
@@ -76,14 +83,22 @@ define on_gpu
 	else \
 	    set -e; \
 	    $(call configure,release); \
-	    $(call build,release) --target drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi finetune_quotes trainer_program; \
+	    $(call build,release) --target drover test_backend test_train test_generate test_comm_nccl test_parallel_mpi test_api finetune_quotes trainer_program; \
 	    XZ_OPT=-1 scripts/bundle.sh build/release test --tests; \
-	    $(1) build/release/drover-test-linux-$$(uname -m); \
+	    $(1) build/release/drover-test-linux-$$(uname -m) $(2); \
 	fi
 endef
 
 test-gpu: setup ## test the bundle on this machine's GPU (says so and stops where there is none)
 	$(call on_gpu,scripts/test_gpu.sh)
+
+# The module alone, in a folder of its own.
+test-gpu-ptx: setup ## the same with kernels that the GPU's driver compiles, as they are for other GPUs than Hopper
+	@if nvidia-smi >/dev/null 2>&1; then \
+	    cmake --preset release -B build/ptx -DDROVER_CUDA=ON -DDROVER_CUDA_ARCHITECTURES=80-virtual -DDROVER_TESTS=OFF >/dev/null && \
+	    cmake --build build/ptx --parallel $(JOBS) --target drover_cuda; \
+	fi
+	$(call on_gpu,DROVER_CUDA_MODULE=$(CURDIR)/build/ptx/drover_cuda.so scripts/test_gpu.sh,ptx)
 
 test-gpu-ranks: setup ## several ranks of the bundle, sharing this machine's GPUs through NCCL
 	$(call on_gpu,scripts/test_gpu_ranks.sh)
@@ -98,7 +113,12 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-kills test-slurm test-mesh test-packages test-container test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
+test-full: test test-docs test-kills test-slurm test-mesh test-packages test-container test-gpu test-gpu-ptx test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
+
+test-docs: setup ## every command of README.md and docs/ at full length, where this machine can run it
+	@$(call configure,release)
+	@$(call build,release)
+	@tests/docs/run_page.py --full
 
 test-kills: setup ## kill -9 a run KILLS times while it saves, and resume it each time
 	@$(call configure,release)
@@ -161,4 +181,4 @@ clean: ## remove every build folder, and dist
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
 	    printf '  make %-10s %s\n' "$$target" "$$text"; done
-	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS) KILLS=$(KILLS) SOAK_SECONDS=$(SOAK_SECONDS) BUNDLE=$(BUNDLE)'
+	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS) KILLS=$(KILLS) SOAK_SECONDS=$(SOAK_SECONDS) BUNDLE=$(BUNDLE) CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)'

@@ -5,7 +5,9 @@
 # the folder in DROVER_CUDNN_FRONTEND_ROOT, one that holds cudnn_frontend.h).
 
 set(DROVER_CUDNN_FRONTEND_ROOT "" CACHE PATH "Folder with cudnn_frontend.h; empty: search")
-set(DROVER_CUDA_ARCHITECTURES 90a CACHE STRING "GPU architectures to compile for, as in CMAKE_CUDA_ARCHITECTURES")
+include(DroverCudaArchitectures)
+set(DROVER_CUDA_ARCHITECTURES native CACHE STRING
+    "GPUs to compile for: native (this machine's), release (all), or a list as in CMAKE_CUDA_ARCHITECTURES")
 set(DROVER_WITH_CUDA OFF)
 
 # Sanitizers and fuzzing are about host code.
@@ -17,9 +19,7 @@ set(missing "")
 find_program(nvcc nvcc PATHS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 if(nvcc)
   set(CMAKE_CUDA_COMPILER ${nvcc})
-  set(CMAKE_CUDA_ARCHITECTURES ${DROVER_CUDA_ARCHITECTURES})
-  # PTX for an architecture such as 90a serves no other GPU than its machine code, so it is not kept.
-  list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "^([0-9]+a)$" "\\1-real")
+  drover_cuda_architectures(CMAKE_CUDA_ARCHITECTURES "${DROVER_CUDA_ARCHITECTURES}" ${nvcc})
   find_package(CUDAToolkit QUIET)
 else()
   list(APPEND missing nvcc)
@@ -86,4 +86,4 @@ if(DROVER_NCCL_INCLUDE AND DROVER_NCCL_LIBRARY)
 else()
   message(STATUS "NCCL was not found: several GPUs cannot be used")
 endif()
-message(STATUS "Building with CUDA ${CUDAToolkit_VERSION} for ${DROVER_CUDA_ARCHITECTURES}")
+message(STATUS "Building with CUDA ${CUDAToolkit_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -1,8 +1,11 @@
 #!/bin/sh
-# scripts/test_gpu.sh BUNDLE
+# scripts/test_gpu.sh BUNDLE [ptx]
 # Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients,
 # loss curves, generation, the C++ interface, equal bits of repeated and resumed runs, and, where compute-sanitizer is
 # installed, small operations under it. For several ranks see test_gpu_ranks.sh. Run it in a checkout.
+# DROVER_CUDA_MODULE names a module to test in place of the bundle's. With "ptx" it must be one whose kernels the driver
+# compiles, such as a build of drover_cuda with DROVER_CUDA_ARCHITECTURES=80-virtual (make test-gpu-ptx). It compiles during
+# the first tests and keeps the result; LIMIT is how many times as long as usual a part may take.
 # Results go to stdout, the tests' own output to $OUT or a temporary folder.
 set -eu
 
@@ -13,10 +16,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export DROVER_SOURCE_DIR="$checkout"
 failed=0
+expected=${2:-}
+limit=${LIMIT:-1}
+[ "$expected" != ptx ] || limit=${LIMIT:-3}
 
 # name, seconds it may take, command
 part() {
-    name=$1 seconds=$2
+    name=$1 seconds=$(($2 * limit))
     shift 2
     begin=$(date +%s)
     if timeout "$seconds" "$@" >"$logs/$name.log" 2>&1; then result=passed; else result="FAILED (exit $?)" failed=1; fi
@@ -30,6 +36,10 @@ if ! nvidia-smi >/dev/null 2>&1; then
 fi
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 "$bundle/bin/drover" --version
+if [ -n "${DROVER_CUDA_MODULE:-}" ]; then
+    echo "module: $DROVER_CUDA_MODULE"
+    export LD_LIBRARY_PATH="$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" # where the bundle's own finds its libraries
+fi
 
 export DROVER_TEST_DEVICE=cuda
 for program in test_backend test_train test_generate test_api; do
@@ -41,7 +51,10 @@ if command -v compute-sanitizer >/dev/null; then
 else
     echo 'memcheck                         skipped: compute-sanitizer is not installed'
 fi
-unset DROVER_TEST_DEVICE
+# As on a card whose blocks have less shared memory.
+export DROVER_TEST_SHARED_MEMORY_KB=99
+part 'test_backend with 99 KiB' 200 "$bundle/bin/test_backend" --gtest_brief=1
+unset DROVER_TEST_SHARED_MEMORY_KB DROVER_TEST_DEVICE
 
 # A run, the same run again, and the same run stopped and resumed: equal records and weights.
 train() {
@@ -54,12 +67,24 @@ train() {
 same_weights() {
     cmp "$1/model.safetensors" "$2/model.safetensors"
 }
+# Which code runs: the machine code of this kind of card, or PTX.
+code() {
+    train --dtype float32 --output_dir "$work/code" --dry_run >"$logs/code.log" 2>&1 || return 1
+    kind=machine
+    ! grep -q 'its driver compiles the kernels' "$logs/code.log" || kind=ptx
+    echo "code: $kind"
+    [ "$expected" != ptx ] || [ $kind = ptx ]
+}
 # Name and function of a check.
 check() {
     begin=$(date +%s)
     if $2 >"$logs/$(echo "$1" | tr -c 'a-zA-Z0-9\n' -).log" 2>&1; then result=passed; else result=FAILED failed=1; fi
     printf '%-32s %-18s %4d s\n' "$1" "$result" "$(($(date +%s) - begin))"
 }
+if ! code; then
+    echo 'code: FAILED, see code.log'
+    failed=1
+fi
 for precision in float32 bfloat16; do
     repeated() {
         train --dtype $precision --output_dir "$work/$precision-a" && train --dtype $precision --output_dir "$work/$precision-b" &&

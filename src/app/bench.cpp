@@ -379,7 +379,8 @@ void add_bench_command(const Command& app) {
         "Example: drover bench --model llama-5m --batch 8 --seq 256 --dtype float32");
     options->shape.add_to(command);
     command.add_option("--optim", options->optimizer, "adamw_torch, adafactor, sgd, adagrad or rmsprop");
-    command.add_option("--recompute", options->recompute, "none, selective, selective_mlp or full");
+    command.add_option("--recompute", options->recompute,
+                       "none, selective, selective_mlp, selective_attention or full");
     command.add_option("--fp8", options->fp8, "none or tensorwise");
     command
         .add_option("--moe", options->moe,

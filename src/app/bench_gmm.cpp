@@ -81,10 +81,10 @@ std::vector<std::int32_t> uneven_experts(std::int64_t rows, std::int64_t experts
 
 /// A tensor in FP8, as it is and transposed: rows sorted by expert, or, without offsets, the experts'
 /// matrices.
-struct Fp8Copies {
+struct Fp8Matrices {
     Tensor plain, transposed, scale;
 
-    Fp8Copies(OperationTimer& timer, const Tensor& x, std::int64_t experts, const Tensor& offsets = {}) {
+    Fp8Matrices(OperationTimer& timer, const Tensor& x, std::int64_t experts, const Tensor& offsets = {}) {
         const std::int64_t rows = x.size(0), width = x.size(1);
         plain = timer.zeros(DType::f8, {rows, width});
         transposed = timer.zeros(DType::f8, offsets ? Shape{width, expert_columns(rows, experts)}
@@ -125,7 +125,7 @@ void time_products(OperationTimer& timer, DType dtype, bool fp8, const Mixture& 
             timer.time(place, product);
         };
         if (fp8) {
-            const Fp8Copies x8(timer, x, mixture.experts, sort.offsets),
+            const Fp8Matrices x8(timer, x, mixture.experts, sort.offsets),
                 dy8(timer, dy, mixture.experts, sort.offsets), weights8(timer, weights, mixture.experts);
             const auto time = [&](Use use, const Tensor& a, const Tensor& b, const Tensor& c) {
                 // Scales do not matter here.

@@ -18,6 +18,8 @@ void add_convert_command(const Command& app);
 void add_fetch_command(const Command& app);
 void add_login_command(const Command& app);
 void add_cache_command(const Command& app);
+/// What this machine can do.
+void add_doctor_command(const Command& app);
 /// Parses its words with the table of arguments (args/), not with CLI11.
 void add_run_clm_command(const Command& app);
 /// The same with the table of run_llama_nxd.py's arguments.

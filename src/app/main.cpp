@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "app/build_facts.h"
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "app/process_start.h"
@@ -60,7 +61,7 @@ int main(int argc, char** argv) {
         "Face users "
         "have.",
         "drover");
-    line.expect_command(DROVER_VERSION);
+    line.expect_command([] { return drover::version_text(drover::own_build_facts()); });
     const drover::Command& program = line.program();
     drover::add_run_clm_command(program);
     drover::add_run_llama_nxd_command(program);
@@ -75,6 +76,7 @@ int main(int argc, char** argv) {
     drover::add_fetch_command(program);
     drover::add_login_command(program);
     drover::add_cache_command(program);
+    drover::add_doctor_command(program);
 
     if (argc > 1 && argv[1][0] != '-' && !program.find(argv[1])) {
         drover::print_log(stderr,

@@ -200,8 +200,8 @@ CommandLine::CommandLine(const std::string& description, const std::string& name
 
 CommandLine::~CommandLine() = default;
 
-void CommandLine::expect_command(const std::string& version) const {
-    app_->set_version_flag("--version", version);
+void CommandLine::expect_command(std::function<std::string()> version) const {
+    app_->set_version_flag("--version", std::move(version));
     program_.expect_command();
 }
 

@@ -118,8 +118,9 @@ class CommandLine {
     ~CommandLine();
 
     const Command& program() const { return program_; }
-    /// `drover --version`; and words without a command are an error from now on.
-    void expect_command(const std::string& version) const;
+    /// `drover --version` prints what `version` returns; and words without a command are an error from now
+    /// on.
+    void expect_command(std::function<std::string()> version) const;
     /// Parses the words after the program's name and does what the commands that they name do, or prints the
     /// help or the version that they ask for. Returns what is wrong with the words, in a sentence, if
     /// anything is.

@@ -123,7 +123,7 @@ std::span<const Argument> precision_arguments() {
         choice("residual_dtype", "compute|float32", "compute",
                "Number format of the residual stream; compute is the format of the weights."),
         flag("stochastic_rounding", "no", "Round updates of bfloat16 weights at random, without bias."),
-        choice("recompute", "none|selective|selective_mlp|full", "none",
+        choice("recompute", "none|selective|selective_mlp|selective_attention|full", "none",
                "What backward recomputes instead of keeping it; the numbers do not change."),
         integer("recompute_blocks", "",
                 "With --recompute or a flag that implies it: recompute only this many blocks, the first "

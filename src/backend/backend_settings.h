@@ -26,6 +26,9 @@ struct BackendSettings {
     /// Memory that a piece of attention's backward may take on a GPU.
     std::int64_t attention_piece_mb = default_attention_piece_mb;
     bool plain_attention = false;  ///< on a GPU, even where cuDNN's fused attention could be used
+    /// Shared memory that a block may have on a GPU, 99 or more; absent: as much as there is. For tests of
+    /// the kernels that GPUs with less of it run.
+    std::optional<int> gpu_shared_memory_kb{};
     bool cuda_graphs = true;  ///< forward and backward are recorded as CUDA graphs and launched as a whole
 
     static constexpr std::int64_t default_attention_piece_mb = 4096;

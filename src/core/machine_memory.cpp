@@ -7,10 +7,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
-#include <vector>
 
 #include "core/arena.h"
+#include "core/control_group.h"
 #include "core/number_text.h"
 
 namespace drover {
@@ -28,51 +27,6 @@ std::size_t free_swap() {
     return sysinfo(&state) == 0 ? static_cast<std::size_t>(state.freeswap) * state.mem_unit : 0;
 }
 
-bool has_word(const std::string& list, std::string_view word) {
-    std::istringstream words(list);
-    for (std::string one; std::getline(words, one, ',');)
-        if (one == word) return true;
-    return false;
-}
-
-/// A hierarchy of groups that limits memory: version 2, or version 1's for memory.
-struct Hierarchy {
-    bool unified = false;
-    fs::path root, mounted_at;  ///< the group that is mounted there
-
-    const char* limit_file() const { return unified ? "memory.max" : "memory.limit_in_bytes"; }
-};
-
-/// Lines are "36 35 98:0 /group /mounted/at options … - type source options".
-std::vector<Hierarchy> mounted_hierarchies(const fs::path& proc) {
-    std::vector<Hierarchy> found;
-    std::ifstream file(proc / "self/mountinfo");
-    for (std::string line; std::getline(file, line);) {
-        std::istringstream fields(line);
-        std::string skipped, type, options;
-        Hierarchy hierarchy;
-        fields >> skipped >> skipped >> skipped >> hierarchy.root >> hierarchy.mounted_at;
-        while (fields >> skipped && skipped != "-") continue;
-        fields >> type >> skipped >> options;
-        hierarchy.unified = type == "cgroup2";
-        if (hierarchy.unified || (type == "cgroup" && has_word(options, "memory")))
-            found.push_back(std::move(hierarchy));
-    }
-    return found;
-}
-
-/// This process's group in a hierarchy. Lines are "4:memory:/group", or "0::/group" for version 2.
-std::optional<fs::path> own_group(const fs::path& proc, bool unified) {
-    std::ifstream file(proc / "self/cgroup");
-    for (std::string line; std::getline(file, line);) {
-        const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-        if (second == std::string::npos) continue;
-        const std::string controllers = line.substr(first + 1, second - first - 1);
-        if (unified ? controllers.empty() : has_word(controllers, "memory")) return line.substr(second + 1);
-    }
-    return std::nullopt;
-}
-
 std::optional<std::size_t> limit_in(const fs::path& file) {
     std::ifstream stream(file);
     std::size_t bytes = 0;
@@ -87,22 +41,9 @@ void lower(std::optional<std::size_t>& limit, std::optional<std::size_t> other) 
 }  // namespace
 
 std::optional<std::size_t> control_group_limit(const fs::path& root) {
-    const fs::path proc = root / "proc";
     std::optional<std::size_t> limit;
-    for (const Hierarchy& hierarchy : mounted_hierarchies(proc)) {
-        const fs::path top = root / hierarchy.mounted_at.relative_path();
-        lower(limit, limit_in(top / hierarchy.limit_file()));
-        const std::optional<fs::path> group = own_group(proc, hierarchy.unified);
-        if (!group) continue;
-        // A container may see its group under another name, or have it mounted as the top.
-        const fs::path below = group->lexically_relative(hierarchy.root);
-        fs::path folder = top;
-        for (const fs::path& name : below) {
-            if (name == ".." || name == ".") break;
-            folder /= name;
-            lower(limit, limit_in(folder / hierarchy.limit_file()));
-        }
-    }
+    for (const ControlGroup& group : control_groups("memory", root))
+        lower(limit, limit_in(group.folder / (group.unified ? "memory.max" : "memory.limit_in_bytes")));
     return limit;
 }
 

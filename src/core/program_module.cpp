@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
 #include <vector>
 
 #include "core/this_process.h"
@@ -46,15 +45,8 @@ std::string file_name_of(std::string_view module) {
     return fmt::format("drover_{}.so", module);
 }
 
-/// "DROVER_MPI_MODULE"
-std::string variable_of(std::string_view module) {
-    std::string name = fmt::format("drover_{}_module", module);
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
-    return name;
-}
-
 std::vector<fs::path> module_places(std::string_view module) {
-    if (const char* given = std::getenv(variable_of(module).c_str()); given != nullptr && *given != '\0')
+    if (const char* given = std::getenv(module_variable(module).c_str()); given != nullptr && *given != '\0')
         return {given};
     std::vector<fs::path> places;
     for (const fs::path& folder : module_folders())
@@ -65,6 +57,20 @@ std::vector<fs::path> module_places(std::string_view module) {
 }
 
 }  // namespace
+
+std::string module_variable(std::string_view name) {
+    std::string variable = fmt::format("drover_{}_module", name);
+    std::transform(variable.begin(), variable.end(), variable.begin(),
+                   [](unsigned char c) { return std::toupper(c); });
+    return variable;
+}
+
+fs::path find_module(std::string_view name) {
+    std::error_code ignored;
+    for (fs::path& place : module_places(name))
+        if (fs::exists(place, ignored)) return std::move(place);
+    return {};
+}
 
 LoadedModule load_module(std::string_view name) {
     std::vector<std::string> looked_at;

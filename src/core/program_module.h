@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,11 @@ struct LoadedModule {
     std::string place;       ///< the file that was loaded
     std::string reason;      ///< why it was not: "the module drover_mpi.so was not found (searched: …)"
 };
+
+/// The file of the module of this name, which is not loaded; empty when there is none.
+std::filesystem::path find_module(std::string_view name);
+/// "DROVER_MPI_MODULE", the variable that may name the file of the module "mpi".
+std::string module_variable(std::string_view name);
 
 /// Loads the module of this name and keeps it for the rest of the process.
 LoadedModule load_module(std::string_view name);

@@ -1,8 +1,6 @@
 #include "core/sha1.h"
 
-#include <algorithm>
 #include <bit>
-#include <cstring>
 
 namespace drover {
 
@@ -41,32 +39,14 @@ void Sha1::take_block(const unsigned char* block) {
 }
 
 Sha1& Sha1::add(std::string_view bytes) {
-    length_ += bytes.size();
-    while (!bytes.empty()) {
-        const std::size_t count = std::min(bytes.size(), block_.size() - held_);
-        std::memcpy(block_.data() + held_, bytes.data(), count);
-        held_ += count;
-        bytes.remove_prefix(count);
-        if (held_ < block_.size()) break;
-        take_block(block_.data());
-        held_ = 0;
-    }
+    blocks_.add(bytes, [&](const unsigned char* block) { take_block(block); });
     return *this;
 }
 
 Sha1Digest Sha1::digest() {
-    const std::uint64_t bits = length_ * 8;
-    block_[held_++] = 0x80;
-    if (held_ > 56) {
-        std::fill(block_.begin() + static_cast<std::ptrdiff_t>(held_), block_.end(), 0);
-        take_block(block_.data());
-        held_ = 0;
-    }
-    std::fill(block_.begin() + static_cast<std::ptrdiff_t>(held_), block_.end(), 0);
-    for (std::size_t i = 0; i < 8; ++i) block_[56 + i] = static_cast<unsigned char>(bits >> (8 * (7 - i)));
-    take_block(block_.data());
+    blocks_.finish([&](const unsigned char* block) { take_block(block); });
     Sha1Digest digest;
-    for (std::size_t i = 0; i < 20; ++i)
+    for (std::size_t i = 0; i < digest.size(); ++i)
         digest[i] = static_cast<unsigned char>(state_[i / 4] >> (8 * (3 - i % 4)));
     return digest;
 }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/hash_blocks.h"
+
 namespace drover {
 
 /// A SHA-1 digest.
@@ -21,9 +23,7 @@ class Sha1 {
     void take_block(const unsigned char* block);
 
     std::array<std::uint32_t, 5> state_{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
-    std::array<unsigned char, 64> block_{};
-    std::size_t held_ = 0;      // bytes in block_
-    std::uint64_t length_ = 0;  // of the message so far
+    HashBlocks blocks_;
 };
 
 }  // namespace drover

@@ -2,10 +2,8 @@
 
 #include <sys/random.h>
 
-#include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 
 #include "core/error.h"
 
@@ -54,26 +52,12 @@ void Sha256::take_block(const unsigned char* block) {
 }
 
 Sha256& Sha256::add(std::string_view bytes) {
-    length_ += bytes.size();
-    while (!bytes.empty()) {
-        const std::size_t count = std::min(bytes.size(), block_.size() - held_);
-        std::memcpy(block_.data() + held_, bytes.data(), count);
-        held_ += count;
-        bytes.remove_prefix(count);
-        if (held_ < block_.size()) break;
-        take_block(block_.data());
-        held_ = 0;
-    }
+    blocks_.add(bytes, [&](const unsigned char* block) { take_block(block); });
     return *this;
 }
 
 Sha256Digest Sha256::digest() {
-    const std::uint64_t bits = length_ * 8;
-    add("\x80");
-    while (held_ != 56) add(std::string_view("\0", 1));
-    std::array<char, 8> end;
-    for (std::size_t i = 0; i < 8; ++i) end[i] = static_cast<char>(bits >> (56 - 8 * i) & 0xff);
-    add({end.data(), end.size()});
+    blocks_.finish([&](const unsigned char* block) { take_block(block); });
     Sha256Digest digest;
     for (std::size_t i = 0; i < digest.size(); ++i)
         digest[i] = static_cast<unsigned char>(state_[i / 4] >> (24 - 8 * (i % 4)));

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/hash_blocks.h"
+
 namespace drover {
 
 /// A SHA-256 digest.
@@ -23,9 +25,7 @@ class Sha256 {
 
     std::array<std::uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                         0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    std::array<unsigned char, 64> block_{};
-    std::size_t held_ = 0;      // bytes in block_
-    std::uint64_t length_ = 0;  // of the message so far
+    HashBlocks blocks_;
 };
 
 /// HMAC-SHA-256 (RFC 2104): only a holder of the key can compute it.

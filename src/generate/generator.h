@@ -17,7 +17,8 @@ namespace drover {
 /// dtype. Error if a tensor is missing or has the wrong shape; unused tensors are in the report.
 LoadReport load_weights(InferenceModel& model, Backend& backend, const std::filesystem::path& path);
 
-/// The same, with adapters merged into the weights, one after the other.
+/// The same, with adapters merged into the weights, one after the other. The model was made from their
+/// merged_config().
 LoadReport load_weights(InferenceModel& model, Backend& backend, const std::filesystem::path& path,
                         std::span<const AdapterWeights> adapters);
 

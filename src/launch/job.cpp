@@ -34,13 +34,15 @@ Mpirun find_mpirun() {
             "mpirun, which starts the processes, is not in PATH.",
             "Install Open MPI: apt-get install openmpi-bin (Debian, Ubuntu), dnf install openmpi, or the "
             "module of your cluster.");
-    const std::string version = first_output_of(*file, {"mpirun", "--version"});
+    const std::string text = first_output_of(*file, {"mpirun", "--version"});
     constexpr std::string_view name = "(Open MPI) ";
-    const std::size_t place = version.find(name);
     Mpirun mpirun{.file = *file, .major_version = 0};
-    if (place != std::string::npos)
-        std::from_chars(version.data() + place + name.size(), version.data() + version.size(),
-                        mpirun.major_version);
+    if (const std::size_t place = text.find(name); place != std::string::npos) {
+        const std::size_t begin = place + name.size();
+        mpirun.version = text.substr(begin, text.find_first_of(" \r\n", begin) - begin);
+    }
+    std::from_chars(mpirun.version.data(), mpirun.version.data() + mpirun.version.size(),
+                    mpirun.major_version);
     if (mpirun.major_version < 4)
         throw Error(
             fmt::format("{} is not Open MPI 4 or newer.", file->native()),

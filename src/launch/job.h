@@ -15,6 +15,7 @@ namespace drover {
 struct Mpirun {
     std::filesystem::path file;
     int major_version;
+    std::string version{};  ///< "4.1.4"
 };
 Mpirun find_mpirun();
 

@@ -44,7 +44,12 @@ auto DecoderBlock::with_feed_forward(const Use& use) const {
 Tensor DecoderBlock::forward(const Tensor& stream, const Tensor& branch) const {
     WeightProduct::prepare_weights(c_, w_, a_);
     first_norm(stream, branch);
-    second_norm(attention());
+    project_heads();
+    if (c_.cache != nullptr)
+        attend_to_cache();
+    else
+        attend();
+    second_norm(attention_output());
     return with_feed_forward([](const auto& feed_forward) { return feed_forward.forward(); });
 }
 
@@ -59,7 +64,7 @@ void DecoderBlock::first_norm(const Tensor& stream, const Tensor& branch) const 
                    .eps = c_.norm_eps});
 }
 
-Tensor DecoderBlock::attention() const {
+void DecoderBlock::project_heads() const {
     const BlockShape& s = c_.shape;
     const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
     product(BlockStorage::qkv).forward(x, a_.qkv, w_[BlockStorage::qkv_bias]);
@@ -69,11 +74,9 @@ Tensor DecoderBlock::attention() const {
                 .cosine = c_.rope_cosine,
                 .sine = c_.rope_sine,
                 .positions = c_.batch.positions});
-    if (c_.cache != nullptr)
-        attend_to_cache();
-    else
-        attend();
+}
 
+Tensor DecoderBlock::attention_output() const {
     product(BlockStorage::attention_output)
         .forward(a_.attended, c_.scratch.branch, c_.on_one_rank(w_[BlockStorage::attention_output_bias]));
     if (a_.attention_output) c_.run.backend.copy(c_.run.stream, c_.scratch.branch, a_.attention_output);
@@ -162,8 +165,14 @@ void DecoderBlock::weight_gradients(const UnitGradients& g) const {
 
 void DecoderBlock::recompute(Recompute policy) const {
     if (policy == Recompute::none) return;
-    if (policy == Recompute::full) first_norm({}, {});
-    second_norm(policy == Recompute::full ? attention() : Tensor());
+    if (starts_at_input(policy)) {
+        first_norm({}, {});
+        project_heads();
+        if (policy == Recompute::full) attend();
+        second_norm(attention_output());
+    } else {
+        second_norm({});
+    }
     with_feed_forward([&](const auto& feed_forward) { feed_forward.recompute(policy); });
 }
 
@@ -277,7 +286,7 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
     qkv.begin_backward(g, dqkv, part, a_.qkv, w_[BlockStorage::qkv_bias], dqkv);
     qkv.data_gradient(dqkv, c_.scratch.branch);
 
-    const bool normed_is_there = policy == Recompute::none || policy == Recompute::full;
+    const bool normed_is_there = policy == Recompute::none || starts_at_input(policy);
     c_.run(RmsNormBackward{.dy = c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch),
                            .residual_out = a_.residual,
                            .weight = w_[BlockStorage::attention_norm],

@@ -30,10 +30,11 @@ class DecoderBlock {
 
   private:
     void first_norm(const Tensor& stream, const Tensor& branch) const;
-    Tensor attention() const;      ///< attention_normed → its branch [held,H]
-    void norm_heads() const;       ///< q and k of qkv → query_key; does nothing without head norms
-    void attend() const;           ///< q and k, rotated, and v → attended
-    void attend_to_cache() const;  ///< the same, with the past that the cache holds
+    void project_heads() const;       ///< attention_normed → q and k, normed and rotated, and v
+    Tensor attention_output() const;  ///< attended → attention's branch [held,H]
+    void norm_heads() const;          ///< q and k of qkv → query_key; does nothing without head norms
+    void attend() const;              ///< q and k, rotated, and v → attended
+    void attend_to_cache() const;     ///< the same, with the past that the cache holds
     void second_norm(const Tensor& branch) const;
     /// Multiplies the experts' input, or its gradient, [held,H], by this micro-batch's noise; does nothing
     /// without noise.

@@ -10,13 +10,14 @@ namespace {
 
 /// Whether a block does not keep the tensor for backward, which recomputes it or does not need it.
 struct Dropped {
-    bool normed, activated, gate_up, attention;
+    bool normed, activated, gate_up, projected, attended;
 
     Dropped(const KeptBlock& block, const BlockShape& shape)
         : normed(block.recompute != Recompute::none || block.keeps_fp8_inputs(shape)),
           activated(normed),
-          gate_up(block.recompute == Recompute::selective_mlp || block.recompute == Recompute::full),
-          attention(block.recompute == Recompute::full) {}
+          gate_up(block.recompute == Recompute::selective_mlp || starts_at_input(block.recompute)),
+          projected(starts_at_input(block.recompute)),
+          attended(block.recompute == Recompute::full) {}
 };
 
 std::int64_t output_columns(const BlockShape& shape, std::size_t matrix) {
@@ -39,6 +40,10 @@ std::int64_t input_columns(const BlockShape& shape, std::size_t matrix) {
         default:
             return shape.hidden;
     }
+}
+
+bool is_of_experts(const BlockShape& shape, std::size_t matrix) {
+    return shape.experts > 0 && matrix >= static_cast<std::size_t>(AdaptedMatrix::gate_up);
 }
 
 /// The rows of a matrix' input.
@@ -79,6 +84,7 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
     part.mlp_output = mlp_output.first_rows(shape.tokens);
     part.fp8 = fp8;
     part.fp8_inputs = fp8_inputs;
+    part.fp8_weights = fp8_weights;
     return part;
 }
 
@@ -124,22 +130,25 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
         scratch_.held_branch = arena.make(MemoryUse::scratch, compute, {largest.held, largest.hidden});
     blocks_.clear();
     for (const KeptBlock& block : blocks) blocks_.emplace_back(static_cast<std::size_t>(block.slots));
+    plan_fp8_weights(arena, largest, blocks);
     // The next block, or the head, still reads the last mid_residual: it cannot share the head's memory.
     Tensor shared_mid_residual;
     const auto plan_slot = [&](const Dropped& dropped, const KeptBlock& block, BlockActivations& kept) {
         kept.residual = residual();
         kept.attention_rstd = rstd();
         kept.mlp_rstd = rstd();
-        if (dropped.attention) {
+        if (dropped.projected) {
             if (!shared_mid_residual) shared_mid_residual = residual();
             kept.mid_residual = shared_mid_residual;
         } else {
             kept.qkv = attention(largest.tokens, largest.qkv_columns());
             if (largest.head_norms) kept.query_key = attention(largest.tokens, largest.query_key_columns());
+            kept.mid_residual = residual();
+        }
+        if (!dropped.attended) {
             kept.attended = attention(largest.tokens, largest.query_columns());
             kept.lse =
                 arena.make(MemoryUse::attention_activations, DType::f32, {largest.tokens * largest.heads});
-            kept.mid_residual = residual();
         }
         if (!dropped.normed) {
             kept.attention_normed = attention(largest.held, largest.hidden);
@@ -195,7 +204,30 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
         }
     };
     for (std::size_t i = 0; i < blocks.size(); ++i)
-        for (BlockActivations& slot : blocks_[i]) plan_slot(Dropped(blocks[i], largest), blocks[i], slot);
+        for (BlockActivations& slot : blocks_[i]) {
+            plan_slot(Dropped(blocks[i], largest), blocks[i], slot);
+            slot.fp8_weights = fp8_weights(static_cast<int>(i));
+        }
+}
+
+void ActivationBuffers::plan_fp8_weights(Arena& arena, const BlockShape& shape,
+                                         const std::vector<KeptBlock>& blocks) {
+    fp8_weights_.assign(blocks.size(), {});
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+        Fp8Copies& copies = fp8_weights_[i];
+        for (std::size_t matrix = 0; matrix < copies.weights.size(); ++matrix) {
+            if (!blocks[i].keeps_fp8_weights(matrix)) continue;
+            const std::int64_t in = input_columns(shape, matrix), out = output_columns(shape, matrix),
+                               matrices = is_of_experts(shape, matrix) ? shape.experts : 1;
+            const auto make = [&](std::int64_t rows, std::int64_t columns) {
+                return arena.make(MemoryUse::parameters, DType::f8, {matrices * rows, columns});
+            };
+            if (!copies.table)
+                copies.table.numbers = arena.make(MemoryUse::parameters, DType::f32, {Fp8Table::size});
+            copies.weights[matrix] = make(out, in);
+            copies.transposed[matrix] = make(in, out);
+        }
+    }
 }
 
 void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& largest,
@@ -217,10 +249,12 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
             share(&BlockActivations::attention_normed, largest.held, largest.hidden);
             share(&BlockActivations::mlp_normed, largest.held, largest.hidden);
         }
-        if (dropped.attention) {
+        if (dropped.projected) {
             share(&BlockActivations::qkv, largest.tokens, largest.qkv_columns());
             if (largest.head_norms)
                 share(&BlockActivations::query_key, largest.tokens, largest.query_key_columns());
+        }
+        if (dropped.attended) {
             share(&BlockActivations::attended, largest.tokens, largest.query_columns());
             if (!shared.lse)
                 shared.lse = arena.make(MemoryUse::scratch, DType::f32, {largest.tokens * largest.heads});
@@ -235,7 +269,7 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
     if (parallel.splits_tokens()) scratch_.gathered = make(largest.tokens, largest.hidden);
     plan_adapter_scratch(arena, largest, compute, blocks);
     if (std::any_of(blocks.begin(), blocks.end(), [](const KeptBlock& block) { return block.fp8; }))
-        plan_fp8_scratch(arena, largest);
+        plan_fp8_scratch(arena, largest, blocks);
     if (precision.residual != compute) scratch_.dresidual_compute = make(largest.held, largest.hidden);
     {
         const Arena::Scope feed_forward(arena);
@@ -276,24 +310,29 @@ void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& lar
     if (most_dropped > 0) scratch_.dropped = arena.make(MemoryUse::scratch, compute, {most_dropped});
 }
 
-void ActivationBuffers::plan_fp8_scratch(Arena& arena, const BlockShape& largest) {
+void ActivationBuffers::plan_fp8_scratch(Arena& arena, const BlockShape& largest,
+                                         const std::vector<KeptBlock>& blocks) {
     const auto make = [&](std::int64_t elements) {
-        return arena.make(MemoryUse::scratch, DType::f8, {elements});
+        return elements > 0 ? arena.make(MemoryUse::scratch, DType::f8, {elements}) : Tensor();
     };
-    std::int64_t most_input = 0, most_output = 0, most_weight = 0;
+    std::int64_t most_input = 0, most_output = 0, most_trained_output = 0, most_weight = 0;
     for (std::size_t i = 0; i < static_cast<std::size_t>(AdaptedMatrix::count); ++i) {
-        const bool of_experts = largest.experts > 0 && i >= static_cast<std::size_t>(AdaptedMatrix::gate_up);
-        const std::int64_t rows =
-            of_experts ? expert_columns(largest.expert_rows(), largest.experts) : fp8_rows(largest.tokens);
+        const std::int64_t matrices = is_of_experts(largest, i) ? largest.experts : 1;
+        const std::int64_t rows = is_of_experts(largest, i)
+                                      ? expert_columns(largest.expert_rows(), largest.experts)
+                                      : fp8_rows(largest.tokens);
         const std::int64_t input = input_columns(largest, i), output = output_columns(largest, i);
         most_input = std::max(most_input, rows * input);
         most_output = std::max(most_output, rows * output);
-        most_weight = std::max(most_weight, (of_experts ? largest.experts : 1) * input * output);
+        for (const KeptBlock& block : blocks) {
+            if (!block.frozen[i]) most_trained_output = std::max(most_trained_output, rows * output);
+            if (!block.keeps_fp8_weights(i)) most_weight = std::max(most_weight, matrices * input * output);
+        }
     }
     scratch_.fp8 = {.input = make(most_input),
                     .weight = make(most_weight),
                     .gradient = make(most_output),
-                    .transposed_gradient = make(most_output)};
+                    .transposed_gradient = make(most_trained_output)};
 }
 
 void ActivationBuffers::plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute,

@@ -56,6 +56,13 @@ struct BlockActivations {
         return fp8_inputs[static_cast<std::size_t>(matrix)];
     }
 
+    const Fp8Copies* fp8_weights = nullptr;  ///< of the block's frozen weights; null: none are kept
+
+    /// The copies of a matrix' weights, if they are kept.
+    const Fp8Copies* fp8_copies(AdaptedMatrix matrix) const {
+        return fp8_weights != nullptr && fp8_weights->has(matrix) ? fp8_weights : nullptr;
+    }
+
     // Where weight gradients wait (BackwardPart): what they will be computed from, beside the above.
     Tensor dmlp_branch;        ///< [N,H]: gradient of what the feed-forward added; absent with experts
     Tensor dattention_branch;  ///< [N,H]: gradient of what attention added
@@ -112,6 +119,12 @@ struct KeptBlock {
     bool adapters_drop = false;  ///< with dropout before A
     bool magnitudes = false;     ///< with DoRA
     bool fp8 = false;            ///< products in FP8
+    /// The matrices without a trained weight.
+    std::array<bool, static_cast<std::size_t>(AdaptedMatrix::count)> frozen{};
+    bool keeps_frozen_fp8 = false;  ///< copies of those in FP8
+
+    /// Whether a matrix' weights are quantised once and for all.
+    bool keeps_fp8_weights(std::size_t matrix) const { return fp8 && keeps_frozen_fp8 && frozen[matrix]; }
 
     /// Whether the inputs of products are kept in FP8 instead of their own format. Adapters need them as they
     /// are; and what a rank holds of the tokens is less than what it multiplies.
@@ -138,13 +151,21 @@ class ActivationBuffers {
     }
     const BlockScratch& scratch() const { return scratch_; }
 
+    /// The copies of frozen weights that a block keeps; null: none.
+    const Fp8Copies* fp8_weights(int index) const {
+        const Fp8Copies& copies = fp8_weights_[static_cast<std::size_t>(index)];
+        return copies.table ? &copies : nullptr;
+    }
+
   private:
+    void plan_fp8_weights(Arena& arena, const BlockShape& shape, const std::vector<KeptBlock>& blocks);
     void plan_adapter_scratch(Arena& arena, const BlockShape& largest, DType compute,
                               const std::vector<KeptBlock>& blocks);
-    void plan_fp8_scratch(Arena& arena, const BlockShape& largest);
+    void plan_fp8_scratch(Arena& arena, const BlockShape& largest, const std::vector<KeptBlock>& blocks);
     void plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute, MoeMode mode);
 
     std::vector<std::vector<BlockActivations>> blocks_;  // [block][slot]
+    std::vector<Fp8Copies> fp8_weights_;                 // [block]
     BlockScratch scratch_;
 };
 

@@ -6,6 +6,7 @@
 #include "core/counter_rng.h"
 #include "model/block.h"
 #include "model/rope_table.h"
+#include "model/weight_product.h"
 
 namespace drover {
 
@@ -72,13 +73,17 @@ std::vector<KeptBlock> CausalLm::kept_blocks() const {
                             .slots = chunk.slots,
                             .adapters_drop = options_.adapters.dropout > 0,
                             .magnitudes = options_.adapters.magnitudes,
-                            .fp8 = options_.fp8 != Fp8Recipe::none};
+                            .fp8 = options_.fp8 != Fp8Recipe::none,
+                            .keeps_frozen_fp8 = options_.keeps_frozen_fp8};
             const UnitSpec& unit = stage_.spec.units[static_cast<std::size_t>(chunk.first_block + i)];
             for (const AdapterStorages& storages : adapter_storages()) {
                 std::int64_t ranks = 0;
                 for (const LeafSpec& leaf : unit.storages[storages.a].leaves) ranks += leaf.shape[0];
                 if (storages.has_experts()) ranks /= config_.moe.experts;
-                if (ranks > 0) block.ranks[static_cast<std::size_t>(adapted_matrix(storages.weight))] = ranks;
+                const auto matrix = static_cast<std::size_t>(adapted_matrix(storages.weight));
+                if (ranks > 0) block.ranks[matrix] = ranks;
+                if (const StorageSpec& weight = unit.storages[storages.weight]; !weight.leaves.empty())
+                    block.frozen[matrix] = !weight.has_trained_leaf();
             }
             blocks.push_back(block);
         }
@@ -130,6 +135,21 @@ void CausalLm::initialize(Stream stream) {
                                        options_.rope_rounding.value_or(options_.precision.residual));
     backend_.copy(stream, Tensor::of(table.cosine.data(), rope_cosine_.shape()), rope_cosine_);
     backend_.copy(stream, Tensor::of(table.sine.data(), rope_sine_.shape()), rope_sine_);
+}
+
+void CausalLm::prepare(Stream stream) {
+    if (!frozen_changed_) return;
+    frozen_changed_ = false;
+    const Runner run{backend_, stream};
+    for (const StageChunk& chunk : stage_.chunks)
+        for (int i = 0; i < chunk.blocks(); ++i) {
+            const Fp8Copies* const copies = activations_.fp8_weights(chunk.blocks_before + i);
+            if (copies == nullptr) continue;
+            const int unit = chunk.first_block + i;
+            WeightProduct::copy_weights(run, parallel_, config_.moe.experts, store_.get(stream, unit),
+                                        *copies);
+            store_.release(stream, unit);
+        }
 }
 
 void CausalLm::clear_routing_sums(Stream stream) {

@@ -63,6 +63,12 @@ class CausalLm {
     /// Fills the constant tables; once, after the real plan.
     void initialize(Stream stream);
 
+    /// The frozen weights have been written.
+    void frozen_weights_changed() { frozen_changed_ = true; }
+    /// Before forwards and backwards that may be recorded: makes again what is kept of frozen weights, if
+    /// these have changed. Collective over tensor parallelism.
+    void prepare(Stream stream);
+
     /// Starts to bring the weights together that a chunk needs first, where they are sharded.
     void gather_ahead(Stream stream, int chunk, bool forward);
 
@@ -138,6 +144,7 @@ class CausalLm {
     Communicator& replicas_;
 
     AdapterSettings adapters_;
+    bool frozen_changed_ = false;
     BatchBuffers batch_buffers_;
     ActivationBuffers activations_;
     HeadBuffers head_;

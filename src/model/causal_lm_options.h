@@ -23,6 +23,9 @@ struct CausalLmOptions {
     Precision precision;
     RecomputePolicy recompute;
     Fp8Recipe fp8 = Fp8Recipe::none;
+    /// With FP8, frozen weights are quantised once, and two bytes per weight are kept; otherwise for every
+    /// product. The numbers are the same.
+    bool keeps_frozen_fp8 = true;
     MoeMode moe_mode = MoeMode::grouped;
     std::int64_t rows = 1;        ///< of the largest micro-batch
     std::int64_t row_length = 1;  ///< of the longest row

@@ -67,6 +67,23 @@ struct Fp8Scratch {
     }
 };
 
+/// A block's frozen weights in FP8, made once, both ways round.
+struct Fp8Copies {
+    using OfMatrices = std::array<Tensor, static_cast<std::size_t>(AdaptedMatrix::count)>;
+
+    Fp8Table table;         ///< of whose maxima and scales those of weights are used
+    OfMatrices weights;     ///< [out,in] f8; absent: the matrix is trained
+    OfMatrices transposed;  ///< [in,out] f8; of experts, one expert after the other
+
+    bool has(AdaptedMatrix matrix) const {
+        return static_cast<bool>(weights[static_cast<std::size_t>(matrix)]);
+    }
+    const Tensor& weight(AdaptedMatrix matrix) const { return weights[static_cast<std::size_t>(matrix)]; }
+    const Tensor& transpose(AdaptedMatrix matrix) const {
+        return transposed[static_cast<std::size_t>(matrix)];
+    }
+};
+
 /// Rows of a micro-batch, filled up with zeros, that weight gradients are summed over.
 constexpr std::int64_t fp8_rows(std::int64_t tokens) {
     return (tokens + 15) / 16 * 16;

@@ -91,6 +91,7 @@ StageTimes stage_times(const ModelConfig& config, const ModelChunk& chunk, const
         times.backward_input += flops.products + 2 * flops.attention + at_once;
         times.backward_weight += flops.products - at_once;
         if (recompute == Recompute::selective_mlp) times.backward_input += flops.gate_up;
+        if (recompute == Recompute::selective_attention) times.backward_input += flops.products;
         if (recompute == Recompute::full) times.backward_input += flops.all();
     }
     const auto hidden = static_cast<double>(config.hidden_size);

@@ -8,6 +8,13 @@ bool splits_input(AdaptedMatrix matrix) {
     return matrix == AdaptedMatrix::attention_output || matrix == AdaptedMatrix::down;
 }
 
+/// Calls use(weight, matrix) for the matrices that the block has.
+template <class Use>
+void for_each_weight(UnitTensors weights, const Use& use) {
+    for (const AdapterStorages& storages : adapter_storages())
+        if (const Tensor& weight = weights[storages.weight]) use(weight, adapted_matrix(storages.weight));
+}
+
 }  // namespace
 
 WeightProduct::WeightProduct(const BlockContext& context, const BlockActivations& activations,
@@ -51,11 +58,9 @@ void WeightProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias
         return c_.run(product);
     }
     const Tensor x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(0), x.size(1));
-    const Tensor weight8 = Fp8Scratch::matrix(c_.scratch.fp8.weight, weight_.size(0), weight_.size(1));
     find_maximum(x, Fp8Operand::input, splits_input(matrix_));
     quantise(x, Fp8Operand::input, x8, kept_input(x.size(0), x.size(1)));
-    quantise(weight_, Fp8Operand::weight, weight8, {});
-    multiply_fp8(GroupedGemm::Use::forward, x8, weight8, y, bias, accumulate);
+    multiply_fp8(GroupedGemm::Use::forward, x8, fp8_weight(), y, bias, accumulate);
 }
 
 void WeightProduct::begin_backward(const Tensor& dy, BackwardPart part, bool trained) const {
@@ -76,11 +81,7 @@ void WeightProduct::begin_backward(const Tensor& dy, BackwardPart part, bool tra
 void WeightProduct::data_gradient(const Tensor& dy, const Tensor& dx, bool accumulate) const {
     if (!in_fp8()) return multiply(GroupedGemm::Use::data_gradient, dy, weight_, dx, accumulate);
     const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.gradient, dy.size(0), dy.size(1));
-    const std::int64_t matrices = has_experts() ? c_.shape.experts : 1;
-    const Tensor transposed =
-        Fp8Scratch::matrix(c_.scratch.fp8.weight, matrices * weight_.size(1), weight_.size(0) / matrices);
-    quantise(weight_, Fp8Operand::weight, {}, transposed);
-    multiply_fp8(GroupedGemm::Use::data_gradient, dy8, transposed, dx, {}, accumulate);
+    multiply_fp8(GroupedGemm::Use::data_gradient, dy8, transposed_fp8_weight(), dx, {}, accumulate);
 }
 
 void WeightProduct::weight_gradient(const Tensor& dy, const Tensor& x, const Tensor& dweight,
@@ -101,11 +102,50 @@ void WeightProduct::weight_gradient(const Tensor& dy, const Tensor& x, const Ten
 void WeightProduct::prepare_weights(const BlockContext& c, UnitTensors weights, const BlockActivations& a) {
     if (!a.fp8) return;
     c.run(Fill{.x = a.fp8.maxima(), .value = 0});
-    for (const AdapterStorages& storages : adapter_storages())
-        if (const Tensor& weight = weights[storages.weight])
-            c.run(AbsoluteMaximum{
-                .x = weight, .maximum = a.fp8.maximum(adapted_matrix(storages.weight), Fp8Operand::weight)});
-    c.parallel.axis().all_reduce(c.run.stream, a.fp8.weight_maxima(), Reduction::max);
+    bool any = false;
+    for_each_weight(weights, [&](const Tensor& weight, AdaptedMatrix matrix) {
+        if (a.fp8_copies(matrix) != nullptr) return;
+        c.run(AbsoluteMaximum{.x = weight, .maximum = a.fp8.maximum(matrix, Fp8Operand::weight)});
+        any = true;
+    });
+    if (any) c.parallel.axis().all_reduce(c.run.stream, a.fp8.weight_maxima(), Reduction::max);
+}
+
+void WeightProduct::copy_weights(const Runner& run, const TensorParallel& parallel, std::int64_t experts,
+                                 UnitTensors weights, const Fp8Copies& copies) {
+    const Fp8Table& table = copies.table;
+    run(Fill{.x = table.maxima(), .value = 0});
+    for_each_weight(weights, [&](const Tensor& weight, AdaptedMatrix matrix) {
+        if (copies.has(matrix))
+            run(AbsoluteMaximum{.x = weight, .maximum = table.maximum(matrix, Fp8Operand::weight)});
+    });
+    parallel.axis().all_reduce(run.stream, table.weight_maxima(), Reduction::max);
+    for_each_weight(weights, [&](const Tensor& weight, AdaptedMatrix matrix) {
+        if (!copies.has(matrix)) return;
+        const bool of_experts = experts > 0 && matrix >= AdaptedMatrix::gate_up;
+        run(Quantise{.x = weight,
+                     .maximum = table.maximum(matrix, Fp8Operand::weight),
+                     .y = copies.weight(matrix),
+                     .transposed = copies.transpose(matrix),
+                     .scale = table.scale(matrix, Fp8Operand::weight),
+                     .groups = of_experts ? experts : 1});
+    });
+}
+
+Tensor WeightProduct::fp8_weight() const {
+    if (const Fp8Copies* kept = a_.fp8_copies(matrix_)) return kept->weight(matrix_);
+    const Tensor made = Fp8Scratch::matrix(c_.scratch.fp8.weight, weight_.size(0), weight_.size(1));
+    quantise(weight_, Fp8Operand::weight, made, {});
+    return made;
+}
+
+Tensor WeightProduct::transposed_fp8_weight() const {
+    if (const Fp8Copies* kept = a_.fp8_copies(matrix_)) return kept->transpose(matrix_);
+    const std::int64_t matrices = has_experts() ? c_.shape.experts : 1;
+    const Tensor made =
+        Fp8Scratch::matrix(c_.scratch.fp8.weight, matrices * weight_.size(1), weight_.size(0) / matrices);
+    quantise(weight_, Fp8Operand::weight, {}, made);
+    return made;
 }
 
 Tensor WeightProduct::kept_input(std::int64_t rows, std::int64_t columns) const {
@@ -149,9 +189,11 @@ void WeightProduct::quantise(const Tensor& x, Fp8Operand operand, const Tensor& 
 void WeightProduct::multiply_fp8(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c,
                                  const Tensor& bias, bool accumulate) const {
     using Use = GroupedGemm::Use;
+    const Fp8Copies* const kept = a_.fp8_copies(matrix_);
+    const Fp8Table& of_weight = kept != nullptr ? kept->table : a_.fp8;
     const Tensor of_a = a_.fp8.scale(matrix_, use == Use::forward ? Fp8Operand::input : Fp8Operand::gradient),
-                 of_b = a_.fp8.scale(matrix_,
-                                     use == Use::weight_gradient ? Fp8Operand::input : Fp8Operand::weight);
+                 of_b = use == Use::weight_gradient ? a_.fp8.scale(matrix_, Fp8Operand::input)
+                                                    : of_weight.scale(matrix_, Fp8Operand::weight);
     const bool fast = use == Use::forward;
     if (has_experts())
         return c_.run(GroupedFp8Gemm{.use = use,

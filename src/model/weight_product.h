@@ -9,7 +9,8 @@ namespace drover {
 ///
 /// Where the block has an Fp8Table, operands are quantised first: x and dy with the largest magnitude that
 /// they have now, on all ranks of tensor parallelism together. The weight's maximum is in the table from
-/// prepare_weights() on. Norms and activations find the maxima of what they make.
+/// prepare_weights() on. Norms and activations find the maxima of what they make. A frozen weight whose
+/// copies are kept (BlockActivations::fp8_weights) is not quantised again.
 class WeightProduct {
   public:
     WeightProduct(const BlockContext& context, const BlockActivations& activations, BlockStorage::Index index,
@@ -18,6 +19,9 @@ class WeightProduct {
     /// Before a block's forward: clears its table and finds the maxima of its weights.
     static void prepare_weights(const BlockContext& context, UnitTensors weights,
                                 const BlockActivations& activations);
+    /// Fills the copies of a block's frozen weights. Collective over tensor parallelism.
+    static void copy_weights(const Runner& run, const TensorParallel& parallel, std::int64_t experts,
+                             UnitTensors weights, const Fp8Copies& copies);
 
     /// x [N,in] → y [N,out].
     void forward(const Tensor& x, const Tensor& y, const Tensor& bias, bool accumulate) const;
@@ -40,6 +44,9 @@ class WeightProduct {
     /// Completes the maximum of an operand, of which each rank may have other columns.
     void find_maximum(const Tensor& x, Fp8Operand operand, bool ranks_differ) const;
     void quantise(const Tensor& x, Fp8Operand operand, const Tensor& y, const Tensor& transposed) const;
+    /// The weight in FP8, or its transpose: kept, or made in scratch memory.
+    Tensor fp8_weight() const;
+    Tensor transposed_fp8_weight() const;
     void multiply_fp8(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c,
                       const Tensor& bias, bool accumulate) const;
     /// Columns of a transpose that weight gradients are summed over.

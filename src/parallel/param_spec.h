@@ -59,6 +59,12 @@ struct LeafSpec {
 /// rows (q‖k‖v, gate‖up).
 struct StorageSpec {
     std::vector<LeafSpec> leaves;
+
+    bool has_trained_leaf() const {
+        for (const LeafSpec& leaf : leaves)
+            if (leaf.trained) return true;
+        return false;
+    }
 };
 
 /// A unit is gathered and released as a whole: the embedding, one decoder block, or the head.
@@ -74,8 +80,7 @@ struct UnitSpec {
 
     bool has_trained_leaf() const {
         for (const StorageSpec& storage : storages)
-            for (const LeafSpec& leaf : storage.leaves)
-                if (leaf.trained) return true;
+            if (storage.has_trained_leaf()) return true;
         return false;
     }
 };

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/arena.h"
+#include "core/existing_folder.h"
 #include "core/number_text.h"
 
 namespace drover {
@@ -89,10 +90,8 @@ void OutputFolder::release_at_once() noexcept {
 
 std::string space_warning(const fs::path& folder, std::uint64_t bytes, std::string_view purpose,
                           const SettingNames& names) {
-    fs::path existing = fs::absolute(folder);
     std::error_code failure;
-    while (!fs::exists(existing, failure) && existing.has_relative_path()) existing = existing.parent_path();
-    const fs::space_info space = fs::space(existing, failure);
+    const fs::space_info space = fs::space(existing_folder(folder), failure);
     if (failure || space.available >= bytes) return "";
     return fmt::format(
         "{} takes about {}, and the file system of {} has {} left. Free some space before it is written, or "

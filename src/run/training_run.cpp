@@ -140,7 +140,22 @@ void TrainingRun::choose_device() {
 void TrainingRun::plan() {
     mesh_.emplace(processes_.world, processes_.group, mesh_plan_, *backend_);
     together("planning the run", [&] { make_engine(); });
+    if (adapters_ && settings_.step.fp8 != Fp8Recipe::none) fit_frozen_copies();
     if (settings_.device.fit_batch && settings_.do_train) fit_batch();
+}
+
+void TrainingRun::fit_frozen_copies() {
+    const std::size_t kept = memory_[static_cast<std::size_t>(largest_rank(memory_))].device.total;
+    // Ranks must decide alike: they make the copies together.
+    if (processes_.group.largest(kept > limits().allowed_bytes() ? 1 : 0) == 0) return;
+    keeps_frozen_fp8_ = false;
+    together("planning the run", [&] { make_engine(); });
+    const std::size_t without = memory_[static_cast<std::size_t>(largest_rank(memory_))].device.total;
+    if (kept == without) return;  // sharded weights have no copies
+    messages().warning(
+        fmt::format("The copies of the frozen weights in FP8 ({}) do not fit into memory, so these weights "
+                    "are quantised for every product. The numbers are the same.",
+                    bytes_text(kept - without)));
 }
 
 void TrainingRun::fit_batch() {
@@ -171,6 +186,7 @@ void TrainingRun::make_engine() {
     engine_options_ = engine_options(settings_, precision_, model_.config, mesh_plan_, backend_->device(),
                                      rows, std::max<std::int64_t>(tokens_.row_length, 1));
     if (adapters_) engine_options_.model.adapters = adapters_->adapters;
+    engine_options_.model.keeps_frozen_fp8 = keeps_frozen_fp8_;
     engine_ = std::make_unique<TrainEngine>(model_.config, engine_options_, *backend_, **mesh_);
     if (mesh_plan_.shape.pp == 1)
         memory_ = {{.device = engine_->memory_plan(), .host = engine_->host_memory_plan()}};

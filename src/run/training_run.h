@@ -118,6 +118,8 @@ class TrainingRun {
     void make_engine();
     /// Reads the prompts of --eval_prompts, and adds the memory of the model that answers them to the plan.
     void plan_samples();
+    /// Where copies of frozen weights in FP8 are what does not fit, they are not kept. Collective.
+    void fit_frozen_copies();
     /// A training batch that does not fit becomes the largest that does. Collective.
     void fit_batch();
     void describe_steps() const;
@@ -177,6 +179,7 @@ class TrainingRun {
     std::optional<DeviceMesh> mesh_;
     Precision precision_;
     BatchLayout batches_;
+    bool keeps_frozen_fp8_ = true;
     TrainEngineOptions engine_options_;
     std::unique_ptr<TrainEngine> engine_;
     std::vector<RankMemory> memory_;  // of each pipeline rank

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "app/checkpoint_runs.h"
 
@@ -84,6 +85,53 @@ TEST_F(Fp8Command, SavesAModelThatIsEvaluatedAndGenerates) {
     const Outcome evaluated = test::run(fmt::format("eval --model '{}' --data '{}' --block_size 32", model,
                                                     test::golden_path("run_clm/train.txt").string()));
     EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+}
+
+/// The amount after `words`, in bytes; 0 if they are missing.
+double bytes_behind(const std::string& words, const std::string& text) {
+    const std::size_t at = text.find(words);
+    if (at == std::string::npos) return 0;
+    std::istringstream rest(text.substr(at + words.size()));
+    double amount = 0;
+    std::string unit;
+    rest >> amount >> unit;
+    for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+        amount *= 1024;
+        if (unit.starts_with(next)) return amount;
+    }
+    return 0;
+}
+
+/// Adapters beside frozen weights in FP8: resumed runs, and memory that has no room for the copies.
+TEST_F(Fp8Command, TrainsAdaptersOfAFrozenModel) {
+    const std::string base = (folder_ / "base").string();
+    ASSERT_EQ(train("base", config() + "--max_steps 1 --dtype bfloat16").exit_code, 0);
+    const std::string more = fmt::format(
+        " --config_name '{0}' --model_name_or_path '{0}' --fp8 tensorwise --use_peft --lora_r 4 "
+        "--lora_target_modules all-linear --learning_rate 1e-2 --max_steps 6 --save_steps 3 ",
+        base);
+    const Outcome whole = train("whole", more);
+    ASSERT_EQ(whole.exit_code, 0) << whole.output;
+    fs::create_directories(folder_ / "resumed");
+    fs::copy(checkpoint("whole", 3), checkpoint("resumed", 3), fs::copy_options::recursive);
+    const Outcome resumed = train("resumed", more);
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+    const auto adapter = [&](const std::string& run) {
+        return read_text_file(folder_ / run / "adapter_model.safetensors");
+    };
+    EXPECT_TRUE(adapter("resumed") == adapter("whole"));
+
+    const std::string copies = "The copies of the frozen weights in FP8 (";
+    EXPECT_EQ(whole.output.find(copies), std::string::npos) << whole.output;
+    const std::string refusal = train("none", more + "--memory_fraction 1e-9").output;
+    const double needed = bytes_behind("The run needs ", refusal), room = bytes_behind(copies, refusal),
+                 device = bytes_behind("bytes of the ", refusal);
+    ASSERT_TRUE(needed > 0 && room > 0 && device > 0) << refusal;
+    const Outcome tight =
+        train("tight", more + fmt::format("--memory_fraction {}", (needed + room / 2) / device));
+    ASSERT_EQ(tight.exit_code, 0) << tight.output;
+    EXPECT_NE(tight.output.find(copies), std::string::npos) << tight.output;
+    EXPECT_TRUE(adapter("tight") == adapter("whole"));
 }
 
 }  // namespace

@@ -3,32 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <fstream>
-
-#include "support/golden.h"
+#include "core/group_tree.h"
 
 namespace drover {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// A tree with /proc/self and mounted control groups, as a process might see them.
-class GroupTree {
-  public:
-    GroupTree(const std::string& own_groups, const std::string& mounts) {
-        write("proc/self/cgroup", own_groups);
-        write("proc/self/mountinfo", "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n" + mounts);
-    }
-    void write(const std::string& name, const std::string& text) {
-        const fs::path file = folder_ / name;
-        fs::create_directories(file.parent_path());
-        std::ofstream(file) << text;
-    }
-    std::optional<std::size_t> limit() const { return control_group_limit(folder_.path()); }
-
-  private:
-    test::TemporaryFolder folder_;
-};
+using test::GroupTree;
 
 TEST(MachineMemory, TheSmallestLimitUpTheTreeOfVersion2) {
     GroupTree tree("0::/user.slice/job/step\n",

@@ -216,10 +216,11 @@ TEST(GenerateWithAdapters, LogitsAreThoseOfPeft) {
         SCOPED_TRACE(name);
         const test::AdapterCase item(name);
         const std::unique_ptr<Backend> backend = test::make_test_backend();
-        InferenceModel model(item.model, {.capacity = 64, .new_tokens = 64}, *backend);
-        model.allocate();
         std::vector<AdapterWeights> adapters;
         adapters.emplace_back(item.folder, item.model);
+        InferenceModel model(merged_config(item.model, adapters), {.capacity = 64, .new_tokens = 64},
+                             *backend);
+        model.allocate();
         EXPECT_EQ(load_weights(model, *backend, item.base, adapters).text(), "");
         const auto prompt = item.expected.at("prompt").get<std::vector<std::int32_t>>();
         const std::vector<float> ours = model.logits(backend->main_stream(), tokens_of(prompt), 1);

@@ -120,6 +120,10 @@ TEST(Partition, RecomputingCostsAForwardPass) {
     const StageTimes full = stage_times(config, inner, {.row_length = 512, .recompute = {Recompute::full}});
     EXPECT_EQ(full.backward_input, kept.backward_input + kept.forward);
     EXPECT_EQ(full.forward, kept.forward);
+    const StageTimes products =
+        stage_times(config, inner, {.row_length = 512, .recompute = {Recompute::selective_attention}});
+    EXPECT_EQ(products.backward_input,
+              full.backward_input - inner.blocks.count * block_flops(config, 1, 512).attention);
     const StageTimes one = stage_times(config, inner, {.row_length = 512, .recompute = {Recompute::full, 2}});
     EXPECT_EQ(one.backward_input, kept.backward_input + kept.forward / 2);
 }

@@ -143,6 +143,7 @@ TEST(CommunicationPlan, IsWhatIsSent) {
         {"tp", {.tp = 2}},
         {"2d", {.data = 2, .tp = 2}, Sharding::zero3, true, Recompute::full, "adafactor"},
         {"copies", {.tp = 4}, Sharding::replicated, true, Recompute::selective_mlp},
+        {"attention kept", {.tp = 2}, Sharding::replicated, true, Recompute::selective_attention},
     };
     for (const test::MeshModel& model : test::mesh_models())
         for (const Case& mesh_case : cases) expect_plan_is_sent(model, mesh_case);

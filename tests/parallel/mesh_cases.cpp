@@ -205,9 +205,9 @@ std::string MeshCase::text() const {
            fmt::format("{}, dcn {} × data {} × tp {}{}, accumulation {}, {}{}", name_of(sharding), shape.dcn,
                        shape.data, shape.tp, sequence_parallel ? ", sequence parallel" : "", accumulation,
                        optimizer, precision.parameters == DType::bf16 ? ", bf16" : "") +
-           (recompute == Recompute::none   ? ""
-            : recompute == Recompute::full ? ", recompute"
-                                           : ", selective recompute") +
+           (recompute == Recompute::none
+                ? ""
+                : fmt::format(", recompute {}", recompute_names[static_cast<std::size_t>(recompute)])) +
            (last_rows > 0 ? fmt::format(", {} rows, sometimes {}", rows, last_rows) : "") +
            (planned > 0 ? fmt::format(", planned for {} micro-batches", planned) : "") +
            (last_accumulation > 0 ? fmt::format(", sometimes {} micro-batches", last_accumulation) : "") +

@@ -41,8 +41,8 @@ class SoakDraw {
             {PipelineScheduleKind::one_forward_one_backward, PipelineScheduleKind::zero_bubble});
         drawn.sharding = mode.sharding;
         drawn.sequence_parallel = mode.sequence_parallel;
-        drawn.recompute = one_of<Recompute>(
-            {Recompute::none, Recompute::selective, Recompute::selective_mlp, Recompute::full});
+        drawn.recompute = one_of<Recompute>({Recompute::none, Recompute::selective, Recompute::selective_mlp,
+                                             Recompute::selective_attention, Recompute::full});
         return drawn;
     }
     test::MeshCase alone() const { return work_.alone(); }

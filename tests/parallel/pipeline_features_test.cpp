@@ -149,7 +149,8 @@ TEST(PipelineFeatures, StagesOfDifferentLengths) {
 
 /// The first three blocks of the model, which are blocks of several stages.
 TEST(PipelineFeatures, SomeBlocksRecomputed) {
-    for (const Recompute recompute : {Recompute::selective_mlp, Recompute::full})
+    for (const Recompute recompute :
+         {Recompute::selective_mlp, Recompute::selective_attention, Recompute::full})
         expect_pipelines_as_one_process(pipeline_model("mixtral"), [&](test::MeshCase& mesh_case) {
             mesh_case.recompute = recompute;
             mesh_case.recomputed_blocks = 3;

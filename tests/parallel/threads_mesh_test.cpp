@@ -173,8 +173,8 @@ TEST(MixedMesh, TrainsAsOneProcessDoes) {
         if (model.name != "grouped-query" && model.name != "mixtral") continue;
         const test::MeshRun alone =
             test::train_on_mesh(model, {.precision = precision}, Mesh(), compared_steps);
-        for (const Recompute recompute :
-             {Recompute::none, Recompute::selective, Recompute::selective_mlp, Recompute::full})
+        for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::selective_mlp,
+                                          Recompute::selective_attention, Recompute::full})
             for (const bool sequence_parallel : {false, true}) {
                 const test::MeshCase mesh_case{.shape = {.tp = 2},
                                                .sequence_parallel = sequence_parallel,

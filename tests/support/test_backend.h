@@ -24,8 +24,11 @@ inline int& test_gpu() {
 }
 
 /// The backend that tests run on: the CPU unless DROVER_TEST_DEVICE says otherwise.
+/// DROVER_TEST_SHARED_MEMORY_KB limits a GPU's blocks unless the settings do.
 inline std::unique_ptr<Backend> make_test_backend(
-    const BackendSettings& settings = backend_settings_from_environment()) {
+    BackendSettings settings = backend_settings_from_environment()) {
+    const char* limit = std::getenv("DROVER_TEST_SHARED_MEMORY_KB");
+    if (limit != nullptr && !settings.gpu_shared_memory_kb) settings.gpu_shared_memory_kb = std::atoi(limit);
     return tests_use_cuda() ? make_cuda_backend(test_gpu(), settings) : make_cpu_backend(settings);
 }
 

@@ -15,6 +15,7 @@
 #include "backend/cuda/kernels.h"
 #include "backend/cuda/marks.h"
 #include "backend/cuda/module_interface.h"
+#include "backend/cuda/open_gpu.h"
 #include "backend/cuda/peaks.h"
 #include "core/console.h"
 #include "core/number_text.h"
@@ -30,13 +31,13 @@ class CudaBackend final : public Backend {
   public:
     CudaBackend(int ordinal, const BackendSettings& settings)
         : settings_(settings),
+          properties_(open_gpu(ordinal)),
+          gpu_(describe_gpu(properties_, settings)),
+          gemm_(gpu_),
           grouped_gemm_(settings.grouped_gemm),
-          cudnn_attention_(settings.attention_piece_mb << 20) {
-        cuda::check(cudaSetDevice(ordinal), fmt::format("device {} cannot be chosen", ordinal));
-        cuda::check(cudaGetDeviceProperties(&properties_, ordinal), "the GPU's properties cannot be read");
+          cudnn_attention_(gpu_.capability, settings.attention_piece_mb << 20) {
         for (cudaStream_t* stream : {&stream_, &copy_stream_})
             cuda::check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "a stream cannot be made");
-        check_architecture();
     }
     ~CudaBackend() override {
         cudaStreamDestroy(copy_stream_);
@@ -182,7 +183,7 @@ class CudaBackend final : public Backend {
         return {.stream = static_cast<cudaStream_t>(stream.handle),
                 .scratch = scratch_,
                 .table = tables_[typeid(Operation)],
-                .multiprocessors = properties_.multiProcessorCount};
+                .gpu = gpu_};
     }
 
     /// fp32 never goes to cuDNN. If cuDNN refuses a half precision, this is logged once, because the plain
@@ -199,24 +200,9 @@ class CudaBackend final : public Backend {
         return false;
     }
 
-    /// The machine code covers only the architectures selected at build time.
-    void check_architecture() {
-        cudaGetLastError();  // an earlier error would be taken for the probe's
-        void* probe = scratch_.take(256);
-        const Tensor zeros(probe, DType::f32, {1}, Device::cuda);
-        try {
-            fill(launch(Stream{stream_}), Fill{.x = zeros});
-        } catch (const Error&) {
-            throw Error(
-                fmt::format("This build has no code for the {} (compute capability {}.{}).", properties_.name,
-                            properties_.major, properties_.minor),
-                fmt::format("Build with -DDROVER_CUDA_ARCHITECTURES={}{}, or train on the CPU (--use_cpu).",
-                            properties_.major, properties_.minor));
-        }
-    }
-
     const BackendSettings settings_;
-    cudaDeviceProp properties_{};
+    const cudaDeviceProp properties_;
+    const Gpu gpu_;
     cudaStream_t stream_ = nullptr, copy_stream_ = nullptr;
     std::shared_ptr<std::size_t> allocated_ = std::make_shared<std::size_t>(0);
     Marks marks_;

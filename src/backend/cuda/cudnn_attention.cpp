@@ -33,7 +33,7 @@ struct Plan {
 
 class CudnnAttention::Plans {
   public:
-    explicit Plans(std::int64_t piece_bytes) : piece_bytes_(piece_bytes) {
+    Plans(Capability gpu, std::int64_t piece_bytes) : gpu_(gpu), piece_bytes_(piece_bytes) {
         const cudnnStatus_t status = cudnnCreate(&handle_);
         if (status != CUDNN_STATUS_SUCCESS) {
             handle_ = nullptr;
@@ -88,6 +88,11 @@ class CudnnAttention::Plans {
         if (problem.tensor[q].numel() == 0) return "there are no tokens";
         if (problem.head_size() % 8 != 0 || problem.head_size() > 256)
             return fmt::format("cuDNN's attention has no head size of {}", problem.head_size());
+        if (problem.backward() && problem.ragged() && !repeats_given_sequences(gpu_))
+            return fmt::format(
+                "cuDNN's attention gradient of given sequences differs from run to run on GPUs of compute "
+                "capability {}",
+                text_of(gpu_));
         for (int operand = 0; operand < problem.count; ++operand) {
             const Tensor& tensor = problem.tensor[operand];
             if (reinterpret_cast<std::uintptr_t>(tensor.raw()) % 16 != 0 || tensor.stride(0) % 8 != 0 ||
@@ -286,13 +291,15 @@ class CudnnAttention::Plans {
             }
     }
 
+    const Capability gpu_;
     const std::int64_t piece_bytes_;
     cudnnHandle_t handle_ = nullptr;
     std::string broken_;
     std::map<std::vector<std::int64_t>, Plan> plans_;
 };
 
-CudnnAttention::CudnnAttention(std::int64_t piece_bytes) : plans_(std::make_unique<Plans>(piece_bytes)) {}
+CudnnAttention::CudnnAttention(Capability gpu, std::int64_t piece_bytes)
+    : plans_(std::make_unique<Plans>(gpu, piece_bytes)) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::takes(const Attention& operation) const {

@@ -16,7 +16,7 @@ namespace drover::cuda {
 class CudnnAttention {
   public:
     /// `piece_bytes` bounds what a piece of backward takes.
-    explicit CudnnAttention(std::int64_t piece_bytes);
+    CudnnAttention(Capability gpu, std::int64_t piece_bytes);
     ~CudnnAttention();
     CudnnAttention(const CudnnAttention&) = delete;
     CudnnAttention& operator=(const CudnnAttention&) = delete;

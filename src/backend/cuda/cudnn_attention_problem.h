@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/cuda/gpu.h"
 #include "backend/ops/attention.h"
 
 /// The problem given to cuDNN's attention: both operations in one form, and the pieces that they are split
@@ -76,6 +77,12 @@ struct Chunk {
     std::int64_t queries() const { return end_query - first_query; }
     std::int64_t keys() const { return end_query - first_key; }
 };
+
+/// Whether cuDNN has a backward of given sequences that gives the same bits every time. For GPUs of the
+/// generations 8 and 12 it has none; versions before 9.18.1 do not refuse.
+inline bool repeats_given_sequences(Capability gpu) {
+    return gpu.major != 8 && gpu.major != 12;
+}
 
 /// Memory that deterministic backward on Hopper keeps for one head: the gradients of its scores.
 inline std::int64_t score_bytes(std::int64_t queries, std::int64_t keys) {

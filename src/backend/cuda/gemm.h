@@ -15,7 +15,7 @@ namespace drover::cuda {
 /// same on every run with the same library and GPU, so that a resumed run gives the same bits.
 class GemmEngine {
   public:
-    GemmEngine();
+    explicit GemmEngine(const Gpu& gpu);
     ~GemmEngine();
     GemmEngine(const GemmEngine&) = delete;
     GemmEngine& operator=(const GemmEngine&) = delete;
@@ -57,10 +57,10 @@ class GemmEngine {
     void run_ragged(cudaStream_t stream, void* workspace, const Gemm& operation, Description& description,
                     const Key& key, std::int64_t Key::*rows);
 
-    void check_fp8();
+    void check_fp8() const;
 
+    const Capability capability_;
     cublasLtHandle_t handle_ = nullptr;
-    bool fp8_checked_ = false;
     bool tf32_ = false;
     std::map<Key, cublasLtMatmulAlgo_t> algorithms_;
 };

@@ -24,18 +24,20 @@ GroupedGemmEngine::~GroupedGemmEngine() {
 
 /// cuBLASLt's kernels are better where an expert's product keeps the whole GPU busy for long; ours has
 /// neither gaps between experts nor a wait for the host.
-GroupedGemmMethod GroupedGemmEngine::choose(const GroupedGemm& op) {
+GroupedGemmMethod GroupedGemmEngine::choose(const Launch& launch, const GroupedGemm& op) {
     constexpr double much_work = 5e10;  // FLOP of an expert: some 80 µs
     const auto experts = static_cast<double>(op.offsets.size(0) - 1);
-    return op.cost().flops / experts < much_work && grouped_product_takes(op) ? GroupedGemmMethod::kernel
-                                                                              : GroupedGemmMethod::cublas;
+    return op.cost().flops / experts < much_work && grouped_product_takes(launch, op)
+               ? GroupedGemmMethod::kernel
+               : GroupedGemmMethod::cublas;
 }
 
 void GroupedGemmEngine::run(const Launch& launch, GemmEngine& products, ExpertOffsets& offsets,
                             const GroupedGemm& op) {
     if (op.c.numel() == 0) return;
-    const GroupedGemmMethod method = forced_.value_or(choose(op));
-    if (method == GroupedGemmMethod::kernel && grouped_product_takes(op)) return grouped_product(launch, op);
+    const GroupedGemmMethod method = forced_.value_or(choose(launch, op));
+    if (method == GroupedGemmMethod::kernel && grouped_product_takes(launch, op))
+        return grouped_product(launch, op);
     run_products(launch, products, offsets, op, method == GroupedGemmMethod::streams);
 }
 
@@ -119,7 +121,7 @@ void GroupedGemmEngine::run(const Launch& launch, GemmEngine& products, ExpertOf
                             const GroupedFp8Gemm& op) {
     if (op.c.numel() == 0) return;
     const GroupedGemmMethod method = forced_.value_or(GroupedGemmMethod::kernel);
-    if (method == GroupedGemmMethod::kernel && grouped_fp8_product_takes(op))
+    if (method == GroupedGemmMethod::kernel && grouped_fp8_product_takes(launch, op))
         return grouped_fp8_product(launch, op);
     run_products(launch, products, offsets, op, method == GroupedGemmMethod::streams);
 }

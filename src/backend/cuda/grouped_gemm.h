@@ -31,7 +31,7 @@ class GroupedGemmEngine {
   private:
     static constexpr std::size_t stream_count = 4;
 
-    static GroupedGemmMethod choose(const GroupedGemm& operation);
+    static GroupedGemmMethod choose(const Launch& launch, const GroupedGemm& operation);
     void run_products(const Launch& launch, GemmEngine& products, ExpertOffsets& offsets,
                       const GroupedGemm& operation, bool spread);
     void run_products(const Launch& launch, GemmEngine& products, ExpertOffsets& offsets,

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "backend/cuda/gpu.h"
 #include "backend/cuda/scratch.h"
 #include "backend/ops/list.h"
 
@@ -16,7 +17,7 @@ struct Launch {
     cudaStream_t stream;
     Scratch& scratch;    ///< valid until the function's last kernel has run
     DeviceTable& table;  ///< this operation's own
-    int multiprocessors;
+    const Gpu& gpu;
 };
 
 #define DROVER_DECLARE(name, Listed) void name(const Launch& launch, const Listed& operation);

@@ -29,10 +29,20 @@ constexpr int make_cuda_module_version() {
 }
 inline constexpr int cuda_module_version = make_cuda_module_version();
 
+/// What the module was built with and what it runs with, for reports. Versions are numbers as the libraries
+/// write them: CUDA 13.0 is 13000, cuDNN 9.14.0 is 91400.
+struct CudaModuleFacts {
+    const char* architectures;  ///< of its machine code, as CMake names them: "90a", "80,90a"
+    int runtime_version;        ///< of the CUDA libraries that were found
+    int cudnn_version;
+};
+
 }  // namespace drover
 
 extern "C" {
 int drover_cuda_module_version();
+/// Uses no GPU.
+drover::CudaModuleFacts drover_cuda_module_facts();
 /// Throws drover::Error; the caller owns what is returned.
 drover::Backend* drover_make_cuda_backend(int ordinal, const drover::BackendSettings& settings);
 }

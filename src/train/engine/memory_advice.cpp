@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "core/number_text.h"
@@ -13,8 +12,6 @@
 
 namespace drover {
 namespace {
-
-constexpr std::array recompute_names = {"none", "selective", "selective_mlp", "full"};
 
 /// Plans a run repeatedly with different options.
 class Planner {

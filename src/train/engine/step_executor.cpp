@@ -178,6 +178,7 @@ void StepExecutor::gather_for_next(Stream stream, const std::vector<PipelineActi
 
 void StepExecutor::run(Stream stream, const StepWork& work, const std::vector<PipelineAction>& actions,
                        bool trains) {
+    model_.prepare(stream);
     batches_.clear();
     for (std::size_t i = 0; i < actions.size(); ++i) {
         const PipelineAction& action = actions[i];

@@ -79,7 +79,8 @@ PipelineSettings planned_pipeline(const TrainEngineOptions& options) {
     return settings;
 }
 
-CausalLmOptions planned_model(CausalLmOptions options, const PipelinePlan& plan) {
+CausalLmOptions planned_model(CausalLmOptions options, const PipelinePlan& plan, bool gathers_weights) {
+    if (gathers_weights) options.keeps_frozen_fp8 = false;  // copies would keep what is not kept itself
     options.weight_gradients_wait = plan.weights_wait();
     options.batches = plan.batches();
     return options;
@@ -111,8 +112,10 @@ TrainEngine::TrainEngine(const ModelConfig& config, const TrainEngineOptions& op
           options.evaluation_only ? std::nullopt : std::optional(options_.model.precision.gradients),
           backend)),
       optimizer_(make_optimizer(options.optimizer, options_.model.precision, mesh)),
-      model_(config_, planned_model(options_.model, pipeline_), stage_, backend, *store_, parallel_,
-             mesh.replicas()),
+      model_(config_,
+             planned_model(options_.model, pipeline_,
+                           options.sharding == Sharding::zero3 && !mesh.data().idle()),
+             stage_, backend, *store_, parallel_, mesh.replicas()),
       executor_(model_, pipeline_, backend, mesh),
       readback_(backend),
       host_scalars_(StepScalar::count, 0.0f),

@@ -138,6 +138,7 @@ class TrainEngine {
     Tensor master_of(std::size_t index) const;  ///< absent if there is none
     void write_leaf(WeightUpload& upload, std::size_t index, std::span<const float> values);
     void initialize_magnitudes();
+    void all_weights_changed();
     LoadReport load_weights_of(const ModelConfig& config, const std::filesystem::path& path,
                                std::uint64_t seed);
     void upload_scalars();

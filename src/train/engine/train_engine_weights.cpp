@@ -74,7 +74,12 @@ void TrainEngine::initialize_weights(std::uint64_t seed) {
         if (!grown.fill(leaf, values)) init.fill(leaf, values);
         write_leaf(upload, i, values);
     }
+    all_weights_changed();
+}
+
+void TrainEngine::all_weights_changed() {
     store_->weights_changed(ParamStore::Written::all);
+    model_.frozen_weights_changed();
 }
 
 LoadReport TrainEngine::load_weights(const std::filesystem::path& path, std::uint64_t seed) {
@@ -201,7 +206,7 @@ LoadReport TrainEngine::load_weights_of(const ModelConfig& config, const std::fi
         }
         write_leaf(upload, i, values);
     }
-    store_->weights_changed(ParamStore::Written::all);
+    all_weights_changed();
     return report;
 }
 
@@ -227,7 +232,7 @@ void TrainEngine::take_weights(const std::function<std::vector<float>(const Leaf
                        Tensor::of(values.data(), {leaf.row_count, leaf.column_count}));
         write_leaf(upload, found->second, values);
     });
-    store_->weights_changed(ParamStore::Written::all);
+    all_weights_changed();
 }
 
 std::map<std::string, std::string> TrainEngine::saved_config_texts() const {

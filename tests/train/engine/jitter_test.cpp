@@ -110,7 +110,8 @@ TEST_F(RouterJitter, RecomputePoliciesGiveTheSameBits) {
         const std::vector<Batch> two = {random_batch(5), random_batch(6)};
         const auto plain = engine(0.1, Recompute::none, precision);
         const double loss = plain->accumulate_gradients(two).loss;
-        for (const Recompute recompute : {Recompute::selective, Recompute::selective_mlp, Recompute::full}) {
+        for (const Recompute recompute : {Recompute::selective, Recompute::selective_mlp,
+                                          Recompute::selective_attention, Recompute::full}) {
             const auto other = engine(0.1, recompute, precision);
             EXPECT_EQ(other->accumulate_gradients(two).loss, loss);
             EXPECT_EQ(gradients(*other), gradients(*plain));

@@ -111,7 +111,9 @@ TEST_P(Lora, EveryRecomputePolicyGivesTheSameBits) {
         const UpdateResult expected = plain->accumulate_gradients(batches);
         for (const RecomputePolicy policy :
              {RecomputePolicy{Recompute::selective}, RecomputePolicy{Recompute::selective_mlp},
-              RecomputePolicy{Recompute::full}, RecomputePolicy{Recompute::full, 1}}) {
+              RecomputePolicy{Recompute::selective_attention},
+              RecomputePolicy{Recompute::selective_attention, 1}, RecomputePolicy{Recompute::full},
+              RecomputePolicy{Recompute::full, 1}}) {
             const auto engine = make(policy);
             const UpdateResult result = engine->accumulate_gradients(batches);
             EXPECT_EQ(result.loss, expected.loss);

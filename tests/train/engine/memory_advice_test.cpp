@@ -74,6 +74,16 @@ TEST_F(MemoryAdvice, NamesTheSmallestChangeOfEachKind) {
         << text;
 }
 
+TEST_F(MemoryAdvice, OffersToKeepAttentionBeforeFullRecompute) {
+    TrainEngineOptions kept = options(), more = options();
+    kept.model.recompute = {Recompute::selective_attention};
+    more.model.recompute = {Recompute::selective_mlp};
+    ASSERT_LT(needed(kept), needed(more));
+    EXPECT_NE(advice(options(), needed(kept)).find("--recompute selective_attention"), std::string::npos);
+    EXPECT_NE(advice(options(), needed(kept) - 1).find("--recompute full"), std::string::npos);
+    EXPECT_NE(advice(kept, needed(kept) - 1).find("--recompute full"), std::string::npos);
+}
+
 TEST_F(MemoryAdvice, OffersOnlyWhatFits) {
     TrainEngineOptions full = options();
     full.model.recompute = {Recompute::full};

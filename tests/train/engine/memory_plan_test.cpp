@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string_view>
+
 #include "backend/backend.h"
+#include "backend/operation_profile.h"
 #include "support/test_backend.h"
 #include "train/engine/train_engine.h"
 #include "train/single_mesh.h"
@@ -39,8 +43,8 @@ TEST_F(MemoryPlanTest, PlanIsTheAllocationInEveryConfiguration) {
     // allocate() itself ends the program if a byte differs; it remains to show that the plan adds up.
     for (const Precision& precision :
          {Precision::fp32(), Precision::pure_bf16(), Precision::with_master(DType::bf16)})
-        for (const Recompute kind :
-             {Recompute::none, Recompute::selective, Recompute::selective_mlp, Recompute::full})
+        for (const Recompute kind : {Recompute::none, Recompute::selective, Recompute::selective_mlp,
+                                     Recompute::selective_attention, Recompute::full})
             for (const std::int64_t blocks : {std::int64_t{2}, INT64_MAX}) {
                 TrainEngine engine(config_,
                                    {.model = {.precision = precision,
@@ -86,8 +90,45 @@ TEST_F(MemoryPlanTest, EachPolicyKeepsLessThanTheOneBefore) {
     };
     EXPECT_LT(kept({Recompute::selective}), kept({Recompute::none}));
     EXPECT_LT(kept({Recompute::selective_mlp}), kept({Recompute::selective}));
-    EXPECT_LT(kept({Recompute::full}), kept({Recompute::selective_mlp}));
+    EXPECT_LT(kept({Recompute::selective_attention}), kept({Recompute::selective_mlp}));
+    EXPECT_LT(kept({Recompute::full}), kept({Recompute::selective_attention}));
     EXPECT_LT(kept({Recompute::full}), kept({Recompute::full, 1}));
+}
+
+TEST_F(MemoryPlanTest, SelectiveAttentionKeepsWhatAttentionGaveAndItsStatistics) {
+    const std::size_t tokens = 8 * 256, heads = 4, head_dim = 12, blocks = 3;
+    const MemoryPlan kept = plan(Precision::pure_bf16(), {Recompute::selective_attention}, 8, 256),
+                     full = plan(Precision::pure_bf16(), {Recompute::full}, 8, 256);
+    EXPECT_EQ(kept[MemoryUse::attention_activations], blocks * tokens * (heads * head_dim * 2 + heads * 4));
+    EXPECT_EQ(full[MemoryUse::attention_activations], 0u);
+    for (const MemoryUse use : {MemoryUse::residual_stream, MemoryUse::mlp_activations})
+        EXPECT_EQ(kept[use], full[use]);
+}
+
+/// What the policy is for: the products run again, attention does not.
+TEST_F(MemoryPlanTest, SelectiveAttentionComputesAttentionOnce) {
+    const auto calls = [&](Recompute kind) {
+        TrainEngine engine(config_,
+                           {.model = {.recompute = {kind}, .rows = 2, .row_length = 24},
+                            .max_gradient_norm = 1,
+                            .compat = {}},
+                           *backend_, test::single_mesh());
+        engine.allocate();
+        engine.initialize_weights(1);
+        const OperationProfile profile(*backend_);
+        engine.step(std::vector<Batch>{Batch::of_shape(2, 24)}, 0);
+        std::map<std::string_view, std::int64_t> counts;
+        for (const OperationTotal& total : profile.totals()) counts[total.cost.name] += total.calls;
+        return counts;
+    };
+    auto none = calls(Recompute::none), kept = calls(Recompute::selective_attention),
+         full = calls(Recompute::full);
+    constexpr std::int64_t blocks = 3, recomputed_products = 3;  // q‖k‖v, attention's output, gate‖up
+    EXPECT_EQ(none["attention"], blocks);
+    EXPECT_EQ(kept["attention"], blocks);
+    EXPECT_EQ(full["attention"], 2 * blocks);
+    EXPECT_EQ(kept["gemm forward"], none["gemm forward"] + recomputed_products * blocks);
+    EXPECT_EQ(full["gemm forward"], kept["gemm forward"]);
 }
 
 }  // namespace

@@ -70,8 +70,9 @@ TEST_P(OneStep, EveryRecomputePolicyGivesTheSameBits) {
         const UpdateResult expected = plain->accumulate_gradients(batches);
         for (const RecomputePolicy policy :
              {RecomputePolicy{Recompute::selective}, RecomputePolicy{Recompute::selective_mlp},
-              RecomputePolicy{Recompute::full}, RecomputePolicy{Recompute::full, 1},
-              RecomputePolicy{Recompute::selective, 1}}) {
+              RecomputePolicy{Recompute::selective_attention},
+              RecomputePolicy{Recompute::selective_attention, 1}, RecomputePolicy{Recompute::full},
+              RecomputePolicy{Recompute::full, 1}, RecomputePolicy{Recompute::selective, 1}}) {
             const auto engine = golden.engine(*backend_, precision, policy);
             const UpdateResult result = engine->accumulate_gradients(batches);
             EXPECT_EQ(result.loss, expected.loss);

@@ -29,7 +29,8 @@ __device__ void factors_of(const float* means, float scale, std::int64_t length,
 }
 
 /// One block per matrix. A thread reads only what it wrote itself, but for the sum.
-__global__ void make_factors(const Matrix* matrices, const float* scalars, float eps) {
+__global__ void __launch_bounds__(1024)
+    make_factors(const Matrix* matrices, const float* scalars, float eps) {
     if (scalars[StepScalar::skips] != 0) return;
     const Matrix matrix = matrices[blockIdx.x];
     const Shares shares(scalars);

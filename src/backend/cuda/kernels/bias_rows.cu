@@ -27,7 +27,7 @@ void bias_rows(const Launch& launch, const Tensor& c, const Tensor& product, con
     if (c.numel() == 0) return;
     constexpr int threads = 256;
     const std::int64_t blocks =
-        std::min(ceil_div(c.numel(), threads), std::int64_t{launch.multiprocessors} * 32);
+        std::min(ceil_div(c.numel(), threads), std::int64_t{launch.gpu.multiprocessors} * 32);
     with_floating(c.dtype(), [&]<class Result>() {
         with_floating(bias.dtype(), [&]<class Bias>() {
             add_bias_rows<<<static_cast<unsigned>(blocks), threads, 0, launch.stream>>>(

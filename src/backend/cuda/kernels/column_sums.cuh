@@ -40,9 +40,9 @@ inline void sum_slices_of_columns(const Launch& launch, const float* slices, std
                                   const Tensor& out, bool accumulate) {
     const std::int64_t columns = out.size(0);
     with_floating(out.dtype(), [&]<class Out>() {
-        launch_early("sum of columns", add_slices<Out>,
+        launch_early("sum of columns", launch, add_slices<Out>,
                      static_cast<unsigned>(ceil_div(columns, columns_per_block)), 32 * summing_warps, 0,
-                     launch.stream, slices, count, columns, elements<Out>(out), accumulate);
+                     slices, count, columns, elements<Out>(out), accumulate);
     });
 }
 

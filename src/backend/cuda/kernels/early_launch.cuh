@@ -23,26 +23,11 @@ __device__ inline void allow_next_kernel() {
 #endif
 }
 
-/// Code compiled for an older GPU does not wait, even on a newer one. If the build contains such code, no
-/// kernel is launched early.
-constexpr bool all_code_waits() {
-    for (const int architecture : {__CUDA_ARCH_LIST__})
-        if (architecture < 900) return false;
-    return true;
-}
-
-inline bool kernels_can_be_early() {
-    int device = 0, major = 0;
-    check(cudaGetDevice(&device), "the GPU in use");
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "the GPU's capability");
-    return all_code_waits() && major >= 9;
-}
-
-/// Like kernel<<<blocks, threads, shared_bytes, stream>>>(arguments…), and reports a launch that was refused.
-/// The kernel calls wait_for_earlier_kernels().
+/// Like kernel<<<blocks, threads, shared_bytes, launch.stream>>>(arguments…), and reports a launch that was
+/// refused. The kernel calls wait_for_earlier_kernels().
 template <class... Parameters, class... Arguments>
-void launch_early(const char* operation, void (*kernel)(Parameters...), dim3 blocks, int threads,
-                  std::size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
+void launch_early(const char* operation, const Launch& launch, void (*kernel)(Parameters...), dim3 blocks,
+                  int threads, std::size_t shared_bytes, const Arguments&... arguments) {
     cudaLaunchAttribute early{};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
@@ -50,9 +35,9 @@ void launch_early(const char* operation, void (*kernel)(Parameters...), dim3 blo
     config.gridDim = blocks;
     config.blockDim = dim3(static_cast<unsigned>(threads));
     config.dynamicSmemBytes = shared_bytes;
-    config.stream = stream;
+    config.stream = launch.stream;
     config.attrs = &early;
-    config.numAttrs = kernels_can_be_early() ? 1 : 0;
+    config.numAttrs = launch.gpu.code.starts_early ? 1 : 0;
     check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), operation);
 }
 

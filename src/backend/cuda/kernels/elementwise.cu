@@ -51,7 +51,7 @@ __global__ void fill_rows(Element* x, StridedRows rows, std::int64_t count, std:
 template <class Element>
 void fill_with(const Launch& launch, const Tensor& x, Element value) {
     auto* data = static_cast<Element*>(x.raw());
-    const std::int64_t most_blocks = std::int64_t{launch.multiprocessors} * 8;
+    const std::int64_t most_blocks = std::int64_t{launch.gpu.multiprocessors} * 8;
     if (x.packed()) {
         const std::int64_t blocks =
             ceil_div(x.numel(), std::int64_t{elementwise_threads} * (16 / sizeof(Element)));
@@ -206,7 +206,7 @@ __device__ double sum_of_threads(const T* x, std::int64_t count) {
 }
 
 template <class T>
-__global__ void sum_slices(const T* x, std::int64_t count, double* slices) {
+__global__ void __launch_bounds__(1024) sum_slices(const T* x, std::int64_t count, double* slices) {
     const std::int64_t begin = blockIdx.x * summed_by_one_block;
     const double sum =
         sum_of_threads(x + begin, begin + summed_by_one_block < count ? summed_by_one_block : count - begin);
@@ -214,7 +214,8 @@ __global__ void sum_slices(const T* x, std::int64_t count, double* slices) {
 }
 
 template <class T>
-__global__ void sum_all(const T* x, std::int64_t count, double* out, bool accumulate, double scale) {
+__global__ void __launch_bounds__(1024)
+    sum_all(const T* x, std::int64_t count, double* out, bool accumulate, double scale) {
     const double sum = sum_of_threads(x, count);
     if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + scale * sum;
 }

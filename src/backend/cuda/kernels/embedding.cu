@@ -60,9 +60,9 @@ void embedding(const Launch& launch, const Embedding& op) {
             "embedding: more elements than the kernel counts");
     with_floating(op.weight.dtype(), [&]<class W>() {
         with_floating(op.y.dtype(), [&]<class Y>() {
-            launch_early("embedding", wide ? copy_rows<W, Y, true> : copy_rows<W, Y, false>,
+            launch_early("embedding", launch, wide ? copy_rows<W, Y, true> : copy_rows<W, Y, false>,
                          static_cast<unsigned>(ceil_div(items, warps_of_block)), 32 * warps_of_block, 0,
-                         launch.stream, elements<const std::int32_t>(op.ids), elements<const W>(op.weight),
+                         elements<const std::int32_t>(op.ids), elements<const W>(op.weight),
                          elements<Y>(op.y), items, parts, groups_of_row, op.weight.size(0),
                          op.weight.stride(0), op.y.stride(0), op.first_id);
         });

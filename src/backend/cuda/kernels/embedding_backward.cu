@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backend/cuda/kernels/eight_elements.cuh"
+#include "backend/cuda/kernels/shared_memory.cuh"
 #include "backend/cuda/kernels/token_order.cuh"
 
 namespace drover::cuda {
@@ -156,11 +157,10 @@ void sort_and_clear_rows(const Launch& launch, const TokenKeys& order, bool sort
     const std::int64_t blocks = (sorts ? 1 : 0) + ceil_div(cleared.rows, ordering_threads / 32);
     if (blocks == 0) return;
     constexpr int bytes = sizeof(BlockSort::TempStorage);
-    static_assert(bytes <= 96 * 1024);  // available to a block on every GPU
-    check(cudaFuncSetAttribute(sort_and_clear, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-          "embedding_backward");
-    launch_early("embedding_backward", sort_and_clear, static_cast<unsigned>(blocks), ordering_threads, bytes,
-                 launch.stream, order, cleared, wide, sorts ? 1u : 0u);
+    static_assert(bytes <= least_shared_memory);
+    reserve_shared_memory(sort_and_clear, bytes, "embedding_backward");
+    launch_early("embedding_backward", launch, sort_and_clear, static_cast<unsigned>(blocks),
+                 ordering_threads, bytes, order, cleared, wide, sorts ? 1u : 0u);
 }
 
 }  // namespace
@@ -228,8 +228,8 @@ void embedding_backward(const Launch& launch, const EmbeddingBackward& op) {
                                         reinterpret_cast<float*>(scratch + partials)};
             const auto sum = wide ? sum_pieces<Y, W, 8> : sum_pieces<Y, W, 1>;
             const auto finish = wide ? finish_pieces<Y, W, 8> : finish_pieces<Y, W, 1>;
-            launch_early("embedding_backward", sum, grid, threads, 0, launch.stream, sums);
-            launch_early("embedding_backward", finish, grid, threads, 0, launch.stream, sums);
+            launch_early("embedding_backward", launch, sum, grid, threads, 0, sums);
+            launch_early("embedding_backward", launch, finish, grid, threads, 0, sums);
         });
     });
 }

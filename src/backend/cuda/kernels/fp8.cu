@@ -199,10 +199,10 @@ void absolute_maximum(const Launch& launch, const AbsoluteMaximum& op) {
     const bool wide = packed ? eights_fit(op.x, width, width) : eights_fit(op.x);
     const RowGroups groups(rows, width, wide);
     const std::int64_t blocks =
-        std::min(groups.blocks(groups_in_flight), std::int64_t{launch.multiprocessors} * 8);
+        std::min(groups.blocks(groups_in_flight), std::int64_t{launch.gpu.multiprocessors} * 8);
     with_floating(op.x.dtype(), [&]<class T>() {
-        launch_early("absolute_maximum", wide ? find_maximum<T, true> : find_maximum<T, false>,
-                     static_cast<unsigned>(blocks), threads_of_groups, 0, launch.stream, RowMatrix<T>(op.x),
+        launch_early("absolute_maximum", launch, wide ? find_maximum<T, true> : find_maximum<T, false>,
+                     static_cast<unsigned>(blocks), threads_of_groups, 0, RowMatrix<T>(op.x),
                      elements<float>(op.maximum), groups);
     });
 }
@@ -235,9 +235,8 @@ void quantise(const Launch& launch, const Quantise& op) {
     };
     with_floating(op.x.dtype(), [&]<class T>() {
         if (wide) {
-            launch_early("quantise", sorted ? quantise_square<T, true> : quantise_square<T, false>,
-                         blocks(square, square), square_threads, 0, launch.stream, elements<const T>(op.x),
-                         quantised);
+            launch_early("quantise", launch, sorted ? quantise_square<T, true> : quantise_square<T, false>,
+                         blocks(square, square), square_threads, 0, elements<const T>(op.x), quantised);
         } else {
             auto* const kernel = sorted ? quantise_any<T, true> : quantise_any<T, false>;
             kernel<<<blocks(threads_of_groups, 1), threads_of_groups, 0, launch.stream>>>(

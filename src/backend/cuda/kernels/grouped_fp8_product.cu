@@ -103,14 +103,14 @@ void launch_product(const Launch& launch, const GroupedFp8Gemm& op) {
 
 }  // namespace
 
-bool grouped_fp8_product_takes(const GroupedFp8Gemm& op) {
+bool grouped_fp8_product_takes(const Launch& launch, const GroupedFp8Gemm& op) {
     const auto fits = [](const Tensor& matrix) {
         return reinterpret_cast<std::uintptr_t>(matrix.raw()) % 16 == 0 && matrix.size(1) % 16 == 0 &&
                matrix.size(0) > 0 && matrix.size(1) > 0 && matrix.size(0) < most_rows &&
                matrix.size(1) < most_rows;
     };
     return fits(op.a) && fits(op.b) && result_fits(op.c) && tiles_fit(op.c, op.offsets.size(0) - 1) &&
-           is_hopper();
+           kernels_run(launch);
 }
 
 void grouped_fp8_product(const Launch& launch, const GroupedFp8Gemm& op) {

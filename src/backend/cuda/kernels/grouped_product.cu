@@ -90,11 +90,12 @@ void launch_product(const Launch& launch, const GroupedGemm& op) {
 
 }  // namespace
 
-bool grouped_product_takes(const GroupedGemm& op) {
+bool grouped_product_takes(const Launch& launch, const GroupedGemm& op) {
     const bool adds = op.accumulate && op.use != Use::weight_gradient;
     return !adds && op.a.dtype() != DType::f32 &&
            (op.c.dtype() == op.a.dtype() || op.c.dtype() == DType::f32) && result_fits(op.a) &&
-           result_fits(op.b) && result_fits(op.c) && tiles_fit(op.c, op.offsets.size(0) - 1) && is_hopper();
+           result_fits(op.b) && result_fits(op.c) && tiles_fit(op.c, op.offsets.size(0) - 1) &&
+           kernels_run(launch);
 }
 
 void grouped_product(const Launch& launch, const GroupedGemm& op) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/kernels/hopper.cuh"
+#include "backend/cuda/kernels/shared_memory.cuh"
 #include "backend/cuda/kernels/tensor_map.h"
 
 /// Products of groups of rows in tiles of 128 × 256 results, on Hopper. One block computes a tile's sums from
@@ -28,6 +29,10 @@ constexpr int stage_bytes = a_bytes + b_bytes;
 /// square and mostly in the cache.
 constexpr int strip = 8;
 constexpr int most_experts = 1024;
+/// Of shared memory: the steps' operands, aligned to 1024 bytes, and at most the barriers and the experts'
+/// tables.
+constexpr int dynamic_bytes = stages * stage_bytes + 1024;
+constexpr int static_bytes = 2 * stages * 8 + 2 * (most_experts + 1) * 4;
 
 struct Problem {
     const std::int32_t* offsets;
@@ -289,20 +294,10 @@ __device__ void multiply_groups(const CUtensorMap& a, const CUtensorMap& b, cons
 
 // ------------------------------------------------------------------------------------------------------ host
 
-/// Whether the GPU has the instructions, and this build the code.
-inline bool is_hopper() {
-#ifdef DROVER_HOPPER_CODE
-    static const bool hopper = [] {
-        int device = 0, major = 0, minor = 0;
-        return cudaGetDevice(&device) == cudaSuccess &&
-               cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-               cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess &&
-               major == 9 && minor == 0;
-    }();
-    return hopper;
-#else
-    return false;
-#endif
+/// Whether the GPU has the instructions and the memory, and the code that runs on it is for them. Without,
+/// the kernels are empty.
+inline bool kernels_run(const Launch& launch) {
+    return launch.gpu.code.hopper_products && shared_memory_fits(launch, dynamic_bytes + static_bytes);
 }
 
 /// Indices within a group are 32 bits wide.
@@ -355,11 +350,9 @@ template <class... Parameters, class... Arguments>
 void launch_tiles(const Launch& launch, void (*kernel)(Parameters...), const Problem& problem,
                   std::int64_t row_blocks, const Arguments&... arguments) {
     const std::int64_t most_tiles = row_blocks * ceil_div(problem.columns, tile_columns);
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(most_tiles, launch.multiprocessors));
-    constexpr int shared = stages * stage_bytes + 1024;
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared),
-          "a grouped product");
-    kernel<<<blocks, threads, shared, launch.stream>>>(arguments...);
+    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(most_tiles, launch.gpu.multiprocessors));
+    reserve_shared_memory(kernel, dynamic_bytes, "a grouped product");
+    kernel<<<blocks, threads, dynamic_bytes, launch.stream>>>(arguments...);
     check_launch("a grouped product");
 }
 

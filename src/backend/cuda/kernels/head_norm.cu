@@ -203,9 +203,9 @@ void head_norm(const Launch& launch, const HeadNorm& op) {
     const bool wide = heads_fit(op.x) && heads_fit(op.y) && eights_fit(op.weight, op.weight.size(0), 0);
     const NormedHeads heads(op.x, wide, op.eps);
     with_head_types(op.x, op.weight, [&]<class T, class W>() {
-        launch_early("head_norm", wide ? normalise_heads<T, W, true> : normalise_heads<T, W, false>,
-                     static_cast<unsigned>(heads.blocks(heads_of_team<T>)), head_threads, 0, launch.stream,
-                     heads, HeadRows<const T>(op.x), elements<const W>(op.weight), HeadRows<T>(op.y));
+        launch_early("head_norm", launch, wide ? normalise_heads<T, W, true> : normalise_heads<T, W, false>,
+                     static_cast<unsigned>(heads.blocks(heads_of_team<T>)), head_threads, 0, heads,
+                     HeadRows<const T>(op.x), elements<const W>(op.weight), HeadRows<T>(op.y));
     });
 }
 
@@ -218,11 +218,10 @@ void head_norm_backward(const Launch& launch, const HeadNormBackward& op) {
     if (heads.count > 0)
         with_head_types(op.dy, op.weight, [&]<class T, class W>() {
             blocks = std::min(most_blocks, heads.blocks(gradients_of_team));
-            launch_early("head_norm_backward",
+            launch_early("head_norm_backward", launch,
                          wide ? gradient_of_heads<T, W, true> : gradient_of_heads<T, W, false>,
-                         static_cast<unsigned>(blocks), head_threads, 0, launch.stream, heads,
-                         HeadRows<const T>(op.dy), HeadRows<const T>(op.x), elements<const W>(op.weight),
-                         HeadRows<T>(op.dx), slices);
+                         static_cast<unsigned>(blocks), head_threads, 0, heads, HeadRows<const T>(op.dy),
+                         HeadRows<const T>(op.x), elements<const W>(op.weight), HeadRows<T>(op.dx), slices);
         });
     if (op.dweight) sum_slices_of_columns(launch, slices, blocks, op.dweight, op.accumulate);
 }

@@ -144,12 +144,12 @@ void rms_norm(const Launch& launch, const RmsNorm& op) {
             if constexpr (held == 0)
                 normalise_any<<<rows, threads, 0, launch.stream>>>(operands);
             else if (threads == 32)
-                launch_early("rms_norm", normalise_held<Y, R, W, held, true>,
+                launch_early("rms_norm", launch, normalise_held<Y, R, W, held, true>,
                              static_cast<unsigned>(ceil_div(rows, warps_of_block)), 32 * warps_of_block, 0,
-                             launch.stream, operands);
+                             operands);
             else
-                launch_early("rms_norm", normalise_held<Y, R, W, held, false>, static_cast<unsigned>(rows),
-                             threads, 0, launch.stream, operands);
+                launch_early("rms_norm", launch, normalise_held<Y, R, W, held, false>,
+                             static_cast<unsigned>(rows), threads, 0, operands);
         });
     });
     check_launch("rms_norm");

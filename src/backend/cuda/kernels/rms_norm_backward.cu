@@ -1,6 +1,7 @@
 #include "backend/cuda/kernels/column_sums.cuh"
 #include "backend/cuda/kernels/rms_norm_ring.cuh"
 #include "backend/cuda/kernels/rms_norm_types.cuh"
+#include "backend/cuda/kernels/shared_memory.cuh"
 
 namespace drover::cuda {
 namespace {
@@ -57,14 +58,15 @@ __device__ inline void keep_packed(Eight<T>& eight) {
                        "+r"(eight.bits[0].w));
 }
 
-/// Where rows are `full`, each thread has `held` eights of them; elsewhere it may have fewer.
-template <class Y, class R, class W, int held, bool full>
+/// Where rows are `full`, each thread has `held` eights of them; elsewhere it may have fewer. The number of
+/// stages makes no difference to the results.
+template <class Y, class R, class W, int held, bool full, int stages>
 __global__ void __launch_bounds__(threads, 1)
     gradient_held(const Operands<Y, R, W> op, const int team_threads) {
-    using Places = Ring<Y, R, held, threads>;
+    using Places = Ring<Y, R, held, threads, stages>;
     constexpr int at_residual = Places::of_dy, at_arriving = Places::of_dy + Places::of_residual;
     extern __shared__ uint4 shared[];
-    __shared__ float of_warp[2][threads / 32];
+    __shared__ float of_warp[2][threads / 32];  // static_bytes
     const Places ring(shared);
     const int eights = static_cast<int>(op.width / 8), teams = threads / team_threads;
     const int team = threadIdx.x / team_threads, thread = threadIdx.x % team_threads;
@@ -219,14 +221,23 @@ __global__ void __launch_bounds__(most_threads) gradient_any(const Operands<Y, R
     }
 }
 
-/// Bytes of shared memory that a block may have at most on this GPU: 99 KiB on some, where a ring of rows may
-/// not fit.
-int largest_shared_memory() {
-    int device = 0, bytes = 0;
-    check(cudaGetDevice(&device), "the GPU in use");
-    check(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          "the GPU's shared memory");
-    return bytes;
+/// Static shared memory of gradient_held.
+constexpr int static_bytes = 2 * (threads / 32) * static_cast<int>(sizeof(float));
+
+/// Launches gradient_held with this many stages, if these fit.
+template <int held, int stages, class Y, class R, class W>
+bool launch_held(const Launch& launch, const Operands<Y, R, W>& operands, std::int64_t blocks,
+                 int team_threads) {
+    constexpr int bytes = Ring<Y, R, held, threads, stages>::bytes;
+    if (!shared_memory_fits(launch, bytes + static_bytes)) return false;
+    auto* kernel = gradient_held<Y, R, W, held, false, stages>;
+    // The usual widths. With more in fp32 there would not be enough registers.
+    if constexpr (held == 2 || (held == 3 && sizeof(R) == 2 && sizeof(W) == 2))
+        if (operands.width == held * team_threads * 8) kernel = gradient_held<Y, R, W, held, true, stages>;
+    reserve_shared_memory(kernel, bytes, "rms_norm_backward");
+    launch_early("rms_norm_backward", launch, kernel, static_cast<unsigned>(blocks), threads, bytes, operands,
+                 team_threads);
+    return true;
 }
 
 }  // namespace
@@ -258,21 +269,16 @@ void rms_norm_backward(const Launch& launch, const RmsNormBackward& op) {
                 .y_stride = op.y ? op.y.stride(0) : 0};
             // A thread has 128 registers; with an fp32 residual three eights take more.
             with_team(wide, width, sizeof(R) == 2 ? 3 : 2, [&]<int held>(int team_threads) {
-                constexpr int bytes = held > 0 ? Ring<Y, R, held, threads>::bytes : 0;
-                if (held == 0 || bytes > largest_shared_memory()) {
-                    blocks = std::min(most_blocks, rows);
-                    gradient_any<<<blocks, threads, 0, launch.stream>>>(operands);
-                } else if constexpr (held > 0) {
+                if constexpr (held > 0) {
                     blocks = std::min(most_blocks, ceil_div(rows, threads / team_threads));
-                    auto* kernel = gradient_held<Y, R, W, held, false>;
-                    // The usual widths. With more in fp32 there would not be enough registers.
-                    if constexpr (held == 2 || (held == 3 && sizeof(R) == 2 && sizeof(W) == 2))
-                        if (width == held * team_threads * 8) kernel = gradient_held<Y, R, W, held, true>;
-                    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-                          "rms_norm_backward");
-                    launch_early("rms_norm_backward", kernel, static_cast<unsigned>(blocks), threads, bytes,
-                                 launch.stream, operands, team_threads);
+                    constexpr auto stages_in = stages_within<Y, R, held, threads>;
+                    constexpr int most = stages_in(160 * 1024), fewest = stages_in(98 * 1024);
+                    if (launch_held<held, most>(launch, operands, blocks, team_threads)) return;
+                    if constexpr (fewest < most)
+                        if (launch_held<held, fewest>(launch, operands, blocks, team_threads)) return;
                 }
+                blocks = std::min(most_blocks, rows);
+                gradient_any<<<blocks, threads, 0, launch.stream>>>(operands);
             });
         });
         check_launch("rms_norm_backward");

@@ -6,15 +6,27 @@
 
 namespace drover::cuda {
 
-/// One thread's places in shared memory for `held` eights of dy, residual and dresidual_out in `stages` rows:
-/// the threads' 16-byte pieces are adjacent.
+/// What a thread has in a stage of its ring, in pieces of 16 bytes for each eight elements.
+template <class Y, class R>
+struct RingPieces {
+    static constexpr int of_dy = sizeof(Y) / 2, of_residual = sizeof(R) / 2, count = of_dy + 2 * of_residual;
+};
+
+/// As many stages as fit into `room` bytes, three at most; one, even where that does not fit.
 template <class Y, class R, int held, int threads>
+inline constexpr int stages_within(int room) {
+    constexpr int stage_bytes = held * RingPieces<Y, R>::count * threads * 16;
+    return stage_bytes * 2 > room ? 1 : stage_bytes * 3 > room ? 2 : 3;
+}
+
+/// One thread's places in shared memory for `held` eights of dy, residual and dresidual_out in as many rows
+/// as there are stages: the threads' 16-byte pieces are adjacent.
+template <class Y, class R, int held, int threads, int stages_>
 struct Ring {
-    static constexpr int of_dy = sizeof(Y) / 2, of_residual = sizeof(R) / 2, pieces = of_dy + 2 * of_residual;
-    static constexpr int stage_bytes = held * pieces * threads * 16;
-    static constexpr int room = 160 * 1024;
-    static constexpr int stages = stage_bytes * 2 > room ? 1 : stage_bytes * 3 > room ? 2 : 3;
-    static constexpr int bytes = stages * stage_bytes;
+    static constexpr int of_dy = RingPieces<Y, R>::of_dy, of_residual = RingPieces<Y, R>::of_residual,
+                         pieces = RingPieces<Y, R>::count;
+    static constexpr int stages = stages_;
+    static constexpr int bytes = stages * held * pieces * threads * 16;
 
     uint4* mine;
     /// Fetched data is read once; evicting it first leaves the cache to what the next operation reads.

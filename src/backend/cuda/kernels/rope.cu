@@ -97,11 +97,10 @@ void rope(const Launch& launch, const Rope& op) {
     const Angles angles{elements<const float>(op.cosine), elements<const float>(op.sine), op.cosine.stride(0),
                         op.sine.stride(0)};
     with_floating(op.x.dtype(), [&]<class T>() {
-        launch_early("rope", wide ? rotate_tokens<T, true> : rotate_tokens<T, false>,
-                     static_cast<unsigned>(ceil_div(items, rope_threads)), rope_threads, 0, launch.stream,
-                     elements<T>(op.x), angles, elements<const std::int32_t>(op.positions), items,
-                     groups_of_pairs, groups_of_heads, heads, pairs, op.x.stride(0), op.x.stride(1),
-                     op.inverse ? -1.f : 1.f);
+        launch_early("rope", launch, wide ? rotate_tokens<T, true> : rotate_tokens<T, false>,
+                     static_cast<unsigned>(ceil_div(items, rope_threads)), rope_threads, 0, elements<T>(op.x),
+                     angles, elements<const std::int32_t>(op.positions), items, groups_of_pairs,
+                     groups_of_heads, heads, pairs, op.x.stride(0), op.x.stride(1), op.inverse ? -1.f : 1.f);
     });
 }
 

@@ -97,8 +97,8 @@ void swiglu(const Launch& launch, const Swiglu& op) {
     const bool wide = eights_fit(op.y) && eights_fit(op.gate_up, width, op.gate_up.stride(0));
     const RowGroups groups(rows, width, wide);
     with_floating(op.y.dtype(), [&]<class T>() {
-        launch_early("swiglu", wide ? forward<T, true> : forward<T, false>,
-                     static_cast<unsigned>(groups.blocks(swiglu_unrolled)), threads_of_groups, 0, launch.stream,
+        launch_early("swiglu", launch, wide ? forward<T, true> : forward<T, false>,
+                     static_cast<unsigned>(groups.blocks(swiglu_unrolled)), threads_of_groups, 0,
                      RowMatrix<T>(op.gate_up), RowMatrix<T>(op.y), elements<float>(op.maximum), groups,
                      width);
     });
@@ -111,8 +111,8 @@ void swiglu_backward(const Launch& launch, const SwigluBackward& op) {
                       eights_fit(op.dgate_up, width, op.dgate_up.stride(0)) && eights_fit(op.y);
     const RowGroups groups(rows, width, wide);
     with_floating(op.dy.dtype(), [&]<class T>() {
-        launch_early("swiglu_backward", wide ? backward<T, true> : backward<T, false>,
-                     static_cast<unsigned>(groups.blocks(swiglu_unrolled)), threads_of_groups, 0, launch.stream,
+        launch_early("swiglu_backward", launch, wide ? backward<T, true> : backward<T, false>,
+                     static_cast<unsigned>(groups.blocks(swiglu_unrolled)), threads_of_groups, 0,
                      RowMatrix<T>(op.gate_up), RowMatrix<T>(op.dy), RowMatrix<T>(op.dgate_up),
                      RowMatrix<T>(op.y), elements<float>(op.maximum), groups, width);
     });
