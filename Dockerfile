@@ -22,7 +22,9 @@ RUN scripts/setup.sh && test -e /root/.cache/drover/pyarrow-*/pyarrow
 COPY . .
 # How many files are compiled at once; as many as there are processors if it is empty.
 ARG jobs=""
-RUN make deb SETUP=no JOBS="${jobs:-$(nproc)}"
+# What `drover --version` names; the checkout's own git is not copied.
+ARG commit=""
+RUN echo "$commit" >cmake/commit.txt && make deb SETUP=no JOBS="${jobs:-$(nproc)}"
 
 FROM run-${device}
 # tini passes signals on, and openmpi-bin starts several processes. The MPI operator of Kubernetes reaches them through the ssh server. The
