@@ -168,7 +168,7 @@ void check_streaming(const Arguments& arguments) {
                         "number, but it is {}.",
                         arguments.integer("max_steps")),
             "Give --max_steps.");
-    if (chosen_packing(arguments) == "none")
+    if (chosen_packing(arguments) == "none" && !is_sft(arguments))
         throw UsageError("--streaming does not know how long the longest row of --packing none is.",
                          "Pack the rows into blocks, or leave out --streaming.");
     if (arguments.text("train_sampling_strategy") == "group_by_length")

@@ -127,9 +127,12 @@ void check_sft(const Arguments& arguments) {
                 "--block_size is the length of blocks of text, but with --sft rows are examples.",
                 "Use --max_length.");
     }
-    if (arguments.flag("streaming"))
-        throw UsageError("Examples for supervised fine-tuning are not streamed here.",
-                         "Leave it out: rows are tokenized once and kept in the token cache.");
+    if (arguments.flag("streaming") && is_sft_command(arguments) && arguments.flag("shuffle_dataset"))
+        throw UsageError("--streaming reads the examples in order, and cannot shuffle them.",
+                         "Leave out --shuffle_dataset or --streaming.");
+    if (arguments.flag("streaming") && arguments.integer("max_length") == 0)
+        throw UsageError("--streaming does not know how long the longest example is, and --max_length is 0.",
+                         "Give the length of a row, or leave out --streaming.");
     if (arguments.text("loss_type") == "dft")
         throw UsageError("--loss_type dft (dynamic fine-tuning) is not available here.", "Use nll.");
     if (chosen_packing(arguments) != "none" && arguments.integer("max_length") == 0)

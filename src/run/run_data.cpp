@@ -66,6 +66,7 @@ std::unique_ptr<TrainingData> make_data(const TokenSplit& split, std::optional<s
     packing.max_rows = max_samples;
     return std::make_unique<TextStreamData>(TextStreamOptions{
         .datasets = split.streamed,
+        .examples = split.streamed_examples,
         .weights = weights,
         .tokenizer = model.tokenizer,
         .packing = packing,

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/number_text.h"
 #include "core/stopwatch.h"
+#include "data/conversation/example_stream.h"
 #include "data/conversation/sft_rows.h"
 #include "run/settings/run_settings.h"
 #include "text/chat/template_files.h"
@@ -31,9 +32,12 @@ TokenId sft_pad_id(const SftSettings& sft, const Tokenizer& tokenizer) {
 
 void check_sft_settings(const RunSettings& settings) {
     const SftSettings& sft = *settings.data.sft;
-    if (settings.data.streaming)
-        throw UsageError("--streaming does not go together with supervised fine-tuning.",
-                         "Leave it out: rows are tokenized once, and read when they are needed.");
+    if (settings.data.streaming && !sft.rows.max_length)
+        throw UsageError("--streaming does not know how long the longest example is.",
+                         "Give the length of a row with --max_length, or leave out --streaming.");
+    if (settings.data.streaming && sft.rows.shuffle_seed)
+        throw UsageError("--streaming reads the examples in order, and cannot shuffle them.",
+                         "Leave out --shuffle_dataset or --streaming.");
     if (sft.rows.max_length && *sft.rows.max_length < 2)
         throw UsageError(
             fmt::format("--max_length is {}, and one token alone predicts nothing.", *sft.rows.max_length),
@@ -85,19 +89,48 @@ SftRowFinder::SftRowFinder(const RunSettings& settings, const ModelSource& model
                                       *model.tokenizer);
 }
 
-TokenSplit SftRowFinder::find(const SharedRows& rows, std::string_view split, bool is_training) const {
+SftOptions SftRowFinder::options_of(bool is_training) const {
     const SftSettings& sft = *settings_.data.sft;
     SftOptions options = sft.rows;
     if (!is_training) options.packing = evaluation_packing(sft);
+    return options;
+}
+
+ExampleFormat SftRowFinder::format_of(const SharedRows& rows, std::string_view split) const {
+    const std::string& text_field = settings_.data.sft->rows.text_field;
+    const ExampleFormat format = find_example_format(rows->column_names(), text_field, split);
+    messages_.info(fmt::format("{}: {}", split, format_line(format, rows->column_names(), text_field)));
+    return format;
+}
+
+std::shared_ptr<const ExampleTokenizer> SftRowFinder::examples_of(ExampleFormat format,
+                                                                  const SftOptions& options,
+                                                                  bool is_training) const {
+    auto examples = std::make_shared<const ExampleTokenizer>(model_.tokenizer, template_, format, options);
+    if (const std::string warning = examples->warning(); !warning.empty() && is_training)
+        messages_.warning(warning);
+    return examples;
+}
+
+OpenTokenRows SftRowFinder::stream(const SharedRows& rows, std::string_view split, bool is_training) const {
+    if (const TokenForm* const form = rows->token_form())
+        throw Error(fmt::format("{} holds rows of token ids, which are not streamed here.", form->name),
+                    "Leave out --streaming: such rows are read when they are needed.");
+    const SftOptions options = options_of(is_training);
+    const ExampleFormat format = format_of(rows, split);
+    const auto examples = examples_of(format, options, is_training);
+    return [rows, format, examples, options](std::size_t threads) {
+        return std::make_unique<ExampleStream>(*rows, format, examples, options, threads);
+    };
+}
+
+TokenSplit SftRowFinder::find(const SharedRows& rows, std::string_view split, bool is_training) const {
+    const SftOptions options = options_of(is_training);
     if (rows->token_form() != nullptr) return take(rows, split, options);
 
-    const ExampleFormat format = find_example_format(rows->column_names(), options.text_field, split);
-    messages_.info(
-        fmt::format("{}: {}", split, format_line(format, rows->column_names(), options.text_field)));
-    const ExampleTokenizer examples(model_.tokenizer, template_, format, options);
-    if (const std::string warning = examples.warning(); !warning.empty() && is_training)
-        messages_.warning(warning);
-
+    const ExampleFormat format = format_of(rows, split);
+    const auto shared = examples_of(format, options, is_training);
+    const ExampleTokenizer& examples = *shared;
     const Stopwatch watch;
     TokenCache::Made entry =
         TokenCache(default_cache_folder())

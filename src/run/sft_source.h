@@ -24,9 +24,15 @@ class SftRowFinder {
 
     /// The rows of a split, which `split` names in messages.
     TokenSplit find(const SharedRows& rows, std::string_view split, bool is_training) const;
+    /// The same rows, without shuffling, made while the examples are read.
+    OpenTokenRows stream(const SharedRows& rows, std::string_view split, bool is_training) const;
     TokenId pad_id() const { return pad_id_; }
 
   private:
+    SftOptions options_of(bool is_training) const;
+    ExampleFormat format_of(const SharedRows& rows, std::string_view split) const;
+    std::shared_ptr<const ExampleTokenizer> examples_of(ExampleFormat format, const SftOptions& options,
+                                                        bool is_training) const;
     /// Uses rows of ids as they are, except for cutting those that are too long.
     TokenSplit take(const SharedRows& rows, std::string_view split, const SftOptions& options) const;
 

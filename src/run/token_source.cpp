@@ -283,6 +283,7 @@ std::vector<LoadedDataset> load_datasets(const RunSettings& settings) {
             splits = load_train_and_validation(
                 request, {.validation_percent = settings.data.validation_split_percentage,
                           .streaming = settings.data.streaming,
+                          .streams_every_row = settings.data.sft.has_value(),
                           .do_train = settings.do_train,
                           .do_eval = settings.do_eval});
             if (settings.do_train) check_split(splits.train, "train");
@@ -345,9 +346,20 @@ TokenSource find_tokens(const RunSettings& settings, const ModelSource& model, c
     source.validation.packing = final_validation.value_or(packing);
     if (settings.data.streaming) {
         messages.info("The text is read, tokenized and packed in order while it is used; nothing is kept.");
-        for (const std::vector<SharedRows>& split : {train, validation})
-            for (const SharedRows& rows : split)
-                if (const TokenForm* const form = rows->token_form()) check_ids(*form, settings, model);
+        const auto open = [&](std::string_view name, SharedRows TrainAndValidation::*rows,
+                              TokenSplit& split) {
+            for (const LoadedDataset& dataset : datasets)
+                dataset.with_name([&] {
+                    if (!(dataset.splits.*rows)) return;
+                    if (examples)
+                        split.streamed_examples.push_back(examples->stream(
+                            dataset.splits.*rows, dataset.split_name(name), &split == &source.train));
+                    else if (const TokenForm* const form = (dataset.splits.*rows)->token_form())
+                        check_ids(*form, settings, model);
+                });
+        };
+        open("train", &TrainAndValidation::train, source.train);
+        open("validation", &TrainAndValidation::validation, source.validation);
         if (!train.empty()) source.train_hash = "files " + hash_of(train, &RowDataset::quick_fingerprint);
         source.train.streamed = train;
         source.validation.streamed = validation;

@@ -9,6 +9,7 @@
 #include "data/rows/training_rows.h"
 #include "run/messages.h"
 #include "run/model_source.h"
+#include "train/loop/text_stream_data.h"
 
 namespace drover {
 
@@ -20,8 +21,10 @@ struct TokenSplit {
     std::shared_ptr<const TrainingRows> rows;
     std::vector<std::int64_t> dataset_rows{};  ///< how many of them each dataset has; empty: one dataset
     std::vector<SharedRows> streamed{};        ///< of each dataset: rows that are read while they are used
-    PackingOptions packing;                    ///< how the rows are, or will be, packed
-    std::string identity;                      ///< equal for equal rows
+    /// For each of these, how its examples become rows of tokens; empty: they are text.
+    std::vector<OpenTokenRows> streamed_examples{};
+    PackingOptions packing;  ///< how the rows are, or will be, packed
+    std::string identity;    ///< equal for equal rows
 };
 
 /// The rows of a run.

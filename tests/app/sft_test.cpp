@@ -271,6 +271,26 @@ TEST_F(SftCommand, RunClmTrainsOnTheSameRows) {
 }
 
 /// Whether a flag changes the losses, or what is evaluated.
+/// Streamed examples are those of the file in their order, also after a resumption.
+TEST_F(SftCommand, StreamsItsExamples) {
+    const std::string flags = "--packing --assistant_only_loss --chat_template_path " +
+                              test::example_path("tokenizers/chat-1k").string() +
+                              " --save_strategy steps --save_steps 2 ";
+    const test::Outcome cached = run(flags + "--train_sampling_strategy sequential --output_dir cached"),
+                        streamed = run(flags + "--streaming --output_dir streamed");
+    ASSERT_EQ(cached.exit_code, 0) << cached.output;
+    ASSERT_EQ(streamed.exit_code, 0) << streamed.output;
+    EXPECT_EQ(losses("streamed"), losses("cached"));
+    ASSERT_EQ(losses("streamed").size(), 4u);
+    fs::create_directories(folder_ / "resumed");
+    fs::copy(folder_ / "streamed/checkpoint-2", folder_ / "resumed/checkpoint-2",
+             fs::copy_options::recursive);
+    const test::Outcome resumed = run(flags + "--streaming --output_dir resumed");
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_TRUE(read_text_file(folder_ / "resumed/model.safetensors") ==
+                read_text_file(folder_ / "streamed/model.safetensors"));
+}
+
 TEST_F(SftCommand, EveryFlagOfTheRowsActs) {
     write_file_atomically(folder_ / "plain.jinja",
                           "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");

@@ -146,7 +146,10 @@ TEST(SftSettings, ExamplesAreShuffledByTheSeed) {
 
 TEST(SftSettings, RefuseWhatThereIsNot) {
     EXPECT_MENTIONS(refusal_of("--loss_type dft"), "--loss_type dft");
-    EXPECT_MENTIONS(refusal_of("--dataset_streaming --max_steps 3"), "not streamed");
+    EXPECT_MENTIONS(refusal_of("--dataset_streaming"), "--max_steps must be a positive number");
+    EXPECT_MENTIONS(refusal_of("--dataset_streaming --max_steps 3 --shuffle_dataset"), "cannot shuffle them");
+    EXPECT_MENTIONS(refusal_of("--dataset_streaming --max_steps 3 --max_length 0"), "--max_length is 0");
+    EXPECT_TRUE(settings_of("--dataset_streaming --max_steps 3").data.streaming);
     EXPECT_MENTIONS(refusal_of("--packing_strategy wrapped"), "Add --packing.");
     EXPECT_MENTIONS(refusal_of("--packing --max_length 0"), "--max_length");
     EXPECT_MENTIONS(refusal_of("--pad_to_multiple_of x"), "--pad_to_multiple_of is \"x\"");

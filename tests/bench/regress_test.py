@@ -158,6 +158,12 @@ class Regress(unittest.TestCase):
             self.program(figures={"large": [[1000, gib]]})
             self.assertEqual(self.regress(), status, self.output)
             self.assertIn("MORE MEMORY" if status else "same", self.output)
+        # A record allows for its own rounding.
+        for recorded, gib, status in [("0.5", 0.549, 0), ("0.500", 0.549, 1), ("0.500", 0.502, 0)]:
+            self.records(("large", "NVIDIA H200", 1000, recorded))
+            self.program(figures={"large": [[1000, gib]]})
+            self.assertEqual(self.regress(), status, self.output)
+        self.program(figures={"large": [[1000, 131]]})
         self.records(("large", "NVIDIA H200", 1000, ""))  # the memory was not recorded
         self.assertEqual(self.regress(), 0, self.output)
 
@@ -218,6 +224,9 @@ class Regress(unittest.TestCase):
         self.assertIn("SLOWER", self.row("small"))
         self.assertEqual(self.calls(), ["large"] * 3 + ["small"] * 3)
         self.assertEqual(self.calls("other"), ["large"] * 3 + ["small"] * 3)
+        other = self.program("other", figures={"large": ["unknown flag"]})
+        self.assertEqual(self.regress("--against", other, "--only", "large"), 1)
+        self.assertIn(f"{other}: exit status 1: drover: unknown flag", self.output)
 
     def test_a_case_that_fails_is_a_regression(self):
         self.records(("large", "NVIDIA H200", 1000, 10), ("small", "NVIDIA H200", 1000, 10))

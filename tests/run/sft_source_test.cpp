@@ -137,6 +137,41 @@ TEST_F(SftSource, RowsOfTokensAreUsedAsTheyAre) {
     test::expect_error([&] { find(); }, {"rows of token ids, which are not packed here"});
 }
 
+/// Batch by batch what the rows of the cache give in their order, pass after pass.
+TEST_F(SftSource, StreamedExamplesAreThoseOfTheCache) {
+    sft().rows.assistant_only_loss = true;
+    sft().rows.max_length = 500;
+    settings_.data.order = SampleOrder::sequential;
+    TrainerSettings loop;
+    loop.per_device_train_batch_size = 4;
+    for (const DocumentPacking packing : {DocumentPacking::none, DocumentPacking::bfd}) {
+        sft().rows.packing = packing;
+        settings_.data.streaming = false;
+        const TokenSource cached = find();
+        const auto expected = training_data(settings_, loop, model_, cached, {});
+        settings_.data.streaming = true;
+        const TokenSource streamed = find();
+        EXPECT_EQ(streamed.row_length, 500);
+        EXPECT_EQ(streamed.pad_id, cached.pad_id);
+        EXPECT_NE(log().find("Rows are conversations (column \"messages\")."), std::string::npos) << log();
+        const auto data = training_data(settings_, loop, model_, streamed, {});
+        const std::int64_t pass = cached.train.rows->size() / 4;
+        const auto batches = data->open({}), from_second = data->open({0, 2});
+        for (std::int64_t i = 0; i < pass + 1; ++i) {
+            const auto got = batches->next();
+            const auto wanted = expected->open({0, i % pass})->next();
+            ASSERT_TRUE(got && wanted);
+            EXPECT_EQ(got->ids, wanted->ids) << i;
+            EXPECT_EQ(got->labels, wanted->labels) << i;
+            EXPECT_EQ(got->sequence_begin, wanted->sequence_begin) << i;
+            EXPECT_EQ(got->sequence_length, wanted->sequence_length) << i;
+            if (i == 2 % pass) {
+                EXPECT_EQ(from_second->next()->ids, got->ids) << "where a resumed run begins";
+            }
+        }
+    }
+}
+
 TEST_F(SftSource, WhatDoesNotFitIsRefused) {
     const auto refused = [&](const char* words) {
         test::expect_error([&] { find(); }, {words});
@@ -144,7 +179,11 @@ TEST_F(SftSource, WhatDoesNotFitIsRefused) {
         settings_.data.streaming = false;
     };
     settings_.data.streaming = true;
-    refused("--streaming does not go together with supervised fine-tuning");
+    sft().rows.max_length = std::nullopt;
+    refused("--streaming does not know how long the longest example is.");
+    settings_.data.streaming = true;
+    sft().rows.shuffle_seed = 1;
+    refused("--streaming reads the examples in order, and cannot shuffle them.");
     sft().rows.packing = DocumentPacking::wrapped;
     sft().rows.max_length = std::nullopt;
     refused("Rows are packed, but --max_length is unset.");

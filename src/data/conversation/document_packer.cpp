@@ -16,7 +16,7 @@ struct Fragment {
     std::size_t begin, length;
 };
 
-void append(const TokenizedExample& example, std::size_t begin, std::size_t length, DocumentRow& row) {
+void append(const TokenizedExample& example, std::size_t begin, std::size_t length, TokenRow& row) {
     const auto first = static_cast<std::ptrdiff_t>(begin), last = static_cast<std::ptrdiff_t>(begin + length);
     row.ids.insert(row.ids.end(), example.ids.begin() + first, example.ids.begin() + last);
     row.labels.insert(row.labels.end(), example.labels.begin() + first, example.labels.begin() + last);
@@ -38,12 +38,12 @@ std::vector<Fragment> fragments_of(const std::vector<TokenizedExample>& examples
 
 /// Best fit decreasing: the longest first, each into the fullest row that has room for it; of equally full
 /// ones into the one that became so first.
-std::vector<DocumentRow> pack_best_fit(const std::vector<TokenizedExample>& examples, std::size_t most,
-                                       bool splits) {
+std::vector<TokenRow> pack_best_fit(const std::vector<TokenizedExample>& examples, std::size_t most,
+                                    bool splits) {
     std::vector<Fragment> fragments = fragments_of(examples, most, splits);
     std::stable_sort(fragments.begin(), fragments.end(),
                      [](const Fragment& a, const Fragment& b) { return a.length > b.length; });
-    std::vector<DocumentRow> rows;
+    std::vector<TokenRow> rows;
     std::map<std::size_t, std::deque<std::size_t>> open;  // by free space: rows
     for (const Fragment& fragment : fragments) {
         std::size_t space = most, row = rows.size();
@@ -62,8 +62,8 @@ std::vector<DocumentRow> pack_best_fit(const std::vector<TokenizedExample>& exam
     return rows;
 }
 
-std::vector<DocumentRow> pack_wrapped(const std::vector<TokenizedExample>& examples, std::size_t most) {
-    std::vector<DocumentRow> rows;
+std::vector<TokenRow> pack_wrapped(const std::vector<TokenizedExample>& examples, std::size_t most) {
+    std::vector<TokenRow> rows;
     for (const TokenizedExample& example : examples) {
         for (std::size_t begin = 0; begin < example.ids.size();) {
             if (rows.empty() || rows.back().ids.size() == most) rows.emplace_back();
@@ -72,14 +72,14 @@ std::vector<DocumentRow> pack_wrapped(const std::vector<TokenizedExample>& examp
             begin += length;
         }
     }
-    for (DocumentRow& row : rows) row.documents = {static_cast<std::int32_t>(row.ids.size())};
+    for (TokenRow& row : rows) row.documents = {static_cast<std::int32_t>(row.ids.size())};
     return rows;
 }
 
 }  // namespace
 
-std::vector<DocumentRow> pack_documents(DocumentPacking packing, std::int64_t max_length,
-                                        const std::vector<TokenizedExample>& examples) {
+std::vector<TokenRow> pack_documents(DocumentPacking packing, std::int64_t max_length,
+                                     const std::vector<TokenizedExample>& examples) {
     require(max_length >= 1 && packing != DocumentPacking::none, "rows that are packed have a length");
     const auto most = static_cast<std::size_t>(max_length);
     if (packing == DocumentPacking::wrapped) return pack_wrapped(examples, most);

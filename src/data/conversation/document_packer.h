@@ -6,20 +6,14 @@
 
 #include "data/conversation/example_tokenizer.h"
 #include "data/conversation/sft_options.h"
+#include "data/rows/token_row.h"
 
 namespace drover {
 
-/// A row to train on.
-struct DocumentRow {
-    std::vector<TokenId> ids;
-    std::vector<TokenId> labels;
-    std::vector<std::int32_t> documents;  ///< lengths of the examples in it, which do not see each other
-};
-
 /// Packs a group of examples into rows of at most `max_length` tokens, as TRL's pack_dataset packs a batch of
 /// its map. Under `wrapped` a row is one document, whatever it holds. Not for DocumentPacking::none.
-std::vector<DocumentRow> pack_documents(DocumentPacking packing, std::int64_t max_length,
-                                        const std::vector<TokenizedExample>& examples);
+std::vector<TokenRow> pack_documents(DocumentPacking packing, std::int64_t max_length,
+                                     const std::vector<TokenizedExample>& examples);
 
 /// Cuts an example to `max_length` tokens, keeping one end.
 void cut_example(TokenizedExample& example, std::int64_t max_length, KeptEnd kept);

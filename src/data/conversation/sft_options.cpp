@@ -22,8 +22,8 @@ std::string_view document_packing_name(DocumentPacking packing) {
 
 DocumentPacking document_packing_from_name(std::string_view name, std::string_view where) {
     if (name == "bfd-requeue") return DocumentPacking::bfd_split;
-    for (const DocumentPacking packing : {DocumentPacking::none, DocumentPacking::bfd,
-                                          DocumentPacking::bfd_split, DocumentPacking::wrapped})
+    for (const DocumentPacking packing :
+         {DocumentPacking::none, DocumentPacking::bfd, DocumentPacking::bfd_split, DocumentPacking::wrapped})
         if (name == document_packing_name(packing)) return packing;
     throw UsageError(fmt::format("{} is \"{}\".", where, name), "Use bfd, bfd_split or wrapped.");
 }

@@ -311,6 +311,7 @@ TrainAndValidation load_train_and_validation(const DatasetRequest& request, cons
     if (validation == nullptr) {
         check_shares_needed(rule);
         const SharedRows rows = open_split(*train, rule);
+        if (rule.streams_every_row && rule.streaming && rule.validation_percent == 0) return {rows, nullptr};
         if (rule.streaming) return split_streaming(rows, rule.validation_percent);
         const TrainAndValidation both = split_by_percent(rows, rule.validation_percent);
         check_share(rule.do_eval, *both.validation, "validation", rule, *rows);

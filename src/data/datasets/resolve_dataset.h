@@ -17,7 +17,7 @@ struct DatasetRequest {
         dataset_name;  ///< a local folder, a Hub id ("owner/name"), or an archive of the raw Wikicorpus
     std::string dataset_config_name;  ///< empty: the only one, or the one marked as default
     std::string revision = "main";
-    std::string token{};  ///< of the Hub; empty: that of HF_TOKEN or a login
+    std::string token{};              ///< of the Hub; empty: that of HF_TOKEN or a login
     std::filesystem::path cache_dir;  ///< of the datasets library; empty: HF_DATASETS_CACHE and its defaults
 
     std::vector<std::string> train_files;  ///< paths or patterns
@@ -48,14 +48,16 @@ struct ResolvedDataset {
     const DatasetSplit* find(std::string_view split) const;
 };
 
-/// Finds the files of a request without reading their rows: local ones, those of the caches, and at last those
-/// of the Hub, which are fetched. Error, listing where it looked, if there are none.
+/// Finds the files of a request without reading their rows: local ones, those of the caches, and at last
+/// those of the Hub, which are fetched. Error, listing where it looked, if there are none.
 ResolvedDataset resolve_dataset(const DatasetRequest& request);
 
 /// How run_clm.py gets its two splits from a request.
 struct SplitRule {
     int validation_percent = 5;  ///< used if there is no split "validation"
     bool streaming = false;
+    /// With a share of 0 a stream goes to training as a whole; run_clm.py leaves out a row of a hundred.
+    bool streams_every_row = false;
     bool do_train = true;  ///< false: the validation split determines the text column
     bool do_eval = false;  ///< a validation split without rows is an Error
 };

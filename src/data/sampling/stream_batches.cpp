@@ -17,10 +17,10 @@ StreamBatches::StreamBatches(NextRow next_row, StreamDealing dealing)
         throw UsageError(fmt::format("The batch size is {}.", dealing.batch_size), "Use at least 1.");
 }
 
-bool StreamBatches::next(std::vector<std::vector<TokenId>>& batch) {
+bool StreamBatches::next(std::vector<TokenRow>& batch) {
     batch.clear();
     rows_.clear();
-    std::vector<TokenId> row;
+    TokenRow row;
     const std::int64_t size = dealing_.batch_size, round = size * dealing_.ranks;
     while (!ended_ && std::ssize(rows_) < round) {
         if (next_row_(row))

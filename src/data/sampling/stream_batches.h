@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "text/tokenizer.h"
+#include "data/rows/token_row.h"
 
 namespace drover {
 
@@ -19,13 +19,13 @@ struct StreamDealing {
 /// rank's last batch is simply shorter. Memory: two rounds of rows.
 class StreamBatches {
   public:
-    using NextRow = std::function<bool(std::vector<TokenId>& row)>;
+    using NextRow = std::function<bool(TokenRow& row)>;
 
     /// UsageError for batches of less than one row.
     StreamBatches(NextRow next_row, StreamDealing dealing);
 
     /// Replaces `batch` by this rank's next rows; false at the end.
-    bool next(std::vector<std::vector<TokenId>>& batch);
+    bool next(std::vector<TokenRow>& batch);
     /// How many rows at the end of that batch are only filler.
     std::int64_t filler() const { return filler_; }
     /// How many rows all ranks together get in that round, without filler.
@@ -36,7 +36,7 @@ class StreamBatches {
     StreamDealing dealing_;
     bool ended_ = false;
     std::int64_t filler_ = 0, rows_of_all_ = 0;
-    std::vector<std::vector<TokenId>> first_round_, rows_;
+    std::vector<TokenRow> first_round_, rows_;
 };
 
 }  // namespace drover

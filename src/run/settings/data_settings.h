@@ -61,7 +61,7 @@ struct DataSettings {
     /// of an epoch, as with PyTorch's DistributedSampler and a loader of whole updates that drops the last.
     bool strided = false;
     /// Given: the rows are examples for supervised fine-tuning. Then `packing`, `block_size`, `pad_token` and
-    /// `text_column` have no meaning, and `streaming` is refused.
+    /// `text_column` have no meaning.
     std::optional<SftSettings> sft{};
 };
 

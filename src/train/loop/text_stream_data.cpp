@@ -14,7 +14,28 @@ namespace {
 
 constexpr std::size_t batches_ahead = 4;
 
-/// The blocks of one epoch.
+/// Text in blocks.
+class TextBlocks final : public TokenRowStream {
+  public:
+    TextBlocks(const TextStreamOptions& options, std::size_t dataset, std::size_t threads)
+        : stream_(*options.datasets[dataset], options.tokenizer, endless(options.packing), threads) {}
+
+    bool next(TokenRow& row) override {
+        row.labels.clear();
+        row.documents.clear();
+        return stream_.next(row.ids);
+    }
+
+  private:
+    static PackingOptions endless(PackingOptions packing) {
+        packing.max_rows.reset();
+        return packing;
+    }
+
+    TokenStream stream_;
+};
+
+/// The rows of one epoch.
 class EpochBlocks {
   public:
     explicit EpochBlocks(const TextStreamOptions& options)
@@ -22,7 +43,7 @@ class EpochBlocks {
         if (!options.weights.empty()) dealing_.emplace(options.weights);
     }
 
-    bool next(std::vector<TokenId>& block) {
+    bool next(TokenRow& block) {
         if (options_.packing.max_rows && given_ >= *options_.packing.max_rows) return false;
         if (dealing_)
             next_of(dealing_->draw(given_).dataset, block);
@@ -35,22 +56,26 @@ class EpochBlocks {
   private:
     void open(std::size_t dataset) {
         const std::size_t threads = std::max<std::size_t>(1, default_tokenize_threads() / streams_.size());
-        PackingOptions packing = options_.packing;
-        packing.max_rows.reset();
-        streams_[dataset].emplace(*options_.datasets[dataset], options_.tokenizer, packing, threads);
+        streams_[dataset] = options_.examples.empty()
+                                ? std::make_unique<TextBlocks>(options_, dataset, threads)
+                                : options_.examples[dataset](threads);
     }
 
-    void next_of(std::size_t dataset, std::vector<TokenId>& block) {
+    void next_of(std::size_t dataset, TokenRow& block) {
         if (streams_[dataset] && streams_[dataset]->next(block)) return;
         streams_[dataset].reset();
         open(dataset);
         if (!streams_[dataset]->next(block))
-            throw Error(fmt::format("Dataset {} of the mixture is too short for one block of {} tokens.",
-                                    dataset + 1, options_.packing.block_size),
-                        "Leave it out, or use a smaller --block_size.");
+            throw Error(
+                options_.examples.empty()
+                    ? fmt::format("Dataset {} of the mixture is too short for one block of {} tokens.",
+                                  dataset + 1, options_.packing.block_size)
+                    : fmt::format("Dataset {} of the mixture has no example to learn from.", dataset + 1),
+                options_.examples.empty() ? "Leave it out, or use a smaller --block_size."
+                                          : "Leave it out, or check its columns.");
     }
 
-    bool next_in_order(std::vector<TokenId>& block) {
+    bool next_in_order(TokenRow& block) {
         for (; current_ < streams_.size(); ++current_) {
             if (!streams_[current_]) open(current_);
             if (streams_[current_]->next(block)) return true;
@@ -61,7 +86,7 @@ class EpochBlocks {
 
     const TextStreamOptions& options_;
     std::optional<MixtureDealing> dealing_;
-    std::vector<std::optional<TokenStream>> streams_;  ///< absent: not begun, or ended
+    std::vector<std::unique_ptr<TokenRowStream>> streams_;  ///< null: not begun, or ended
     std::size_t current_ = 0;
     std::int64_t given_ = 0;
 };
@@ -73,7 +98,7 @@ class BatchMaker {
         : options_(options), collator_(options.collator), position_{start.epoch, 0}, to_pass_(start.step) {}
 
     std::optional<Batch> operator()() {
-        std::vector<std::vector<TokenId>> rows;
+        std::vector<TokenRow> rows;
         while (next(rows)) {
             const BatchPosition position = position_;
             ++position_.step;
@@ -83,7 +108,7 @@ class BatchMaker {
             }
             ++given_batches_;
             given_samples_ += batches_->rows_of_all();
-            Batch batch = collator_.collate(rows);
+            Batch batch = collate(rows);
             batch.position = position;
             batch.filler_rows = batches_->filler();
             return take_part(std::move(batch), options_.part);
@@ -97,7 +122,7 @@ class BatchMaker {
 
   private:
     /// The rows of the next batch, from the next epoch if this one is over.
-    bool next(std::vector<std::vector<TokenId>>& rows) {
+    bool next(std::vector<TokenRow>& rows) {
         if (!batches_) open_epoch();
         if (batches_->next(rows)) return true;
         if (position_.step == 0) nothing_to_train_on();
@@ -110,12 +135,24 @@ class BatchMaker {
     void open_epoch() {
         const auto blocks = std::make_shared<EpochBlocks>(options_);
         batches_.emplace(
-            [this, blocks](std::vector<TokenId>& row) {
+            [this, blocks](TokenRow& row) {
                 if (!blocks->next(row)) return false;
-                check_vocabulary(row);
+                check_vocabulary(row.ids);
                 return true;
             },
             options_.dealing);
+    }
+
+    Batch collate(std::vector<TokenRow>& rows) const {
+        std::vector<std::vector<TokenId>> ids, labels;
+        std::vector<std::vector<std::int32_t>> documents;
+        for (TokenRow& row : rows) {
+            ids.push_back(std::move(row.ids));
+            if (options_.examples.empty()) continue;
+            labels.push_back(std::move(row.labels));
+            documents.push_back(std::move(row.documents));
+        }
+        return collator_.collate(ids, labels, documents);
     }
 
     void check_vocabulary(const std::vector<TokenId>& row) const {
@@ -127,6 +164,9 @@ class BatchMaker {
     }
 
     [[noreturn]] void nothing_to_train_on() const {
+        if (!options_.examples.empty())
+            throw Error("In the dataset nothing is to be learned.",
+                        "Check the input files and their columns, or raise --max_length.");
         throw Error(fmt::format("The text is too short for one batch of blocks of {} tokens.",
                                 options_.packing.block_size),
                     "Use more text, a smaller --block_size, or --packing lossless.");
@@ -165,7 +205,10 @@ class TextStreamData::Stream final : public BatchStream {
 };
 
 TextStreamData::TextStreamData(TextStreamOptions options) : options_(std::move(options)) {
-    require(options_.packing.packing != Packing::none, "a stream of rows whose lengths are not known");
+    require(!options_.examples.empty() || options_.packing.packing != Packing::none,
+            "a stream of rows whose lengths are not known");
+    require(options_.examples.empty() || options_.examples.size() == options_.datasets.size(),
+            "a stream of examples, from every dataset");
     require(!options_.datasets.empty() &&
                 (options_.weights.empty() || options_.weights.size() == options_.datasets.size()),
             "a stream of datasets, with a weight for each or for none");

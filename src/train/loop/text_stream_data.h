@@ -1,14 +1,23 @@
 #pragma once
 
+#include <functional>
+
 #include "data/packing/token_stream.h"
 #include "data/rows/row_subsets.h"
+#include "data/rows/token_row.h"
 #include "data/sampling/stream_batches.h"
 #include "train/loop/training_data.h"
 
 namespace drover {
 
+/// Begins the rows of a dataset once more, with some threads.
+using OpenTokenRows = std::function<std::unique_ptr<TokenRowStream>(std::size_t threads)>;
+
 struct TextStreamOptions {
     std::vector<SharedRows> datasets;  ///< at least one
+    /// For each dataset, its rows, of up to packing.block_size tokens, in place of blocks of its text. Empty:
+    /// text.
+    std::vector<OpenTokenRows> examples{};
     /// One per dataset: they are mixed, and each is read again when it ends, so that the mixture never ends.
     /// Empty: they are read one after the other.
     std::vector<double> weights{};

@@ -3,6 +3,7 @@
 #include "core/batch.h"
 #include "core/json.h"
 #include "data/conversation/document_packer.h"
+#include "data/conversation/example_stream.h"
 #include "data/conversation/sft_rows.h"
 #include "data/datasets/file_rows.h"
 #include "data/packing/packing.h"
@@ -73,8 +74,8 @@ class SftGolden : public ::testing::TestWithParam<std::string> {
         rows_ = case_.contains("rows_of") ? named(case_["rows_of"])["rows"] : case_["rows"];
     }
 
-    /// Writes the token file of the case.
-    TokenFile make(std::size_t threads = 2) {
+    /// Writes the token file of the case. `streamed` gets the rows of a stream of the same examples.
+    TokenFile make(std::size_t threads = 2, std::vector<TokenRow>* streamed = nullptr) {
         const ModelFolder model(case_["tokenizer"]);
         const auto tokenizer = load_tokenizer(model.path());
         const SftOptions options = options_of(case_["options"]);
@@ -82,8 +83,15 @@ class SftGolden : public ::testing::TestWithParam<std::string> {
                                {.row_columns = example_columns(options.text_field)});
         const ExampleFormat format =
             find_example_format(dataset.column_names(), options.text_field, "the file");
-        const ExampleTokenizer examples(tokenizer, find_example_template({}, model.path(), *tokenizer),
-                                        format, options);
+        const auto shared = std::make_shared<const ExampleTokenizer>(
+            tokenizer, find_example_template({}, model.path(), *tokenizer), format, options);
+        const ExampleTokenizer& examples = *shared;
+        if (streamed != nullptr) {
+            ExampleStream stream(dataset, format, shared, options, threads);
+            for (TokenRow row; stream.next(row);) streamed->push_back(row);
+            TokenRow none;
+            EXPECT_FALSE(stream.next(none)) << "after its end";
+        }
         const auto path = folder_ / "rows.tokens";
         report_ = write_sft_file(path, dataset, format, examples, *tokenizer, options, threads);
         pad_id_ = tokenizer->pad() ? *tokenizer->pad() : *tokenizer->eos();
@@ -119,6 +127,27 @@ TEST_P(SftGolden, RowsAndLabelsEqualTrls) {
         EXPECT_EQ(labels, wanted);
         const std::vector<std::int32_t> whole{static_cast<std::int32_t>(ids.size())};
         EXPECT_EQ(documents, expected.value("documents", whole));
+    }
+}
+
+/// Cases that are not shuffled.
+class SftGoldenStream : public SftGolden {};
+
+/// Rows that are made while they are used are those of the file, whatever the threads.
+TEST_P(SftGoldenStream, GivesTheRowsOfTheFile) {
+    for (const std::size_t threads : {1, 3}) {
+        std::vector<TokenRow> streamed;
+        const TokenFile file = make(threads, &streamed);
+        ASSERT_EQ(std::ssize(streamed), file.rows().size());
+        for (std::int64_t row = 0; row < file.rows().size(); ++row) {
+            TokenRow expected;
+            file.rows().read(row, expected.ids, expected.labels);
+            file.rows().documents(row, expected.documents);
+            const TokenRow& got = streamed[static_cast<std::size_t>(row)];
+            EXPECT_EQ(got.ids, expected.ids);
+            EXPECT_EQ(got.labels, expected.labels);
+            EXPECT_EQ(got.documents, expected.documents);
+        }
     }
 }
 
@@ -181,11 +210,19 @@ std::vector<std::string> case_names(const char* key) {
     return names;
 }
 
+std::vector<std::string> unshuffled_cases() {
+    std::vector<std::string> names;
+    for (const Json& one : all_cases())
+        if (!one["options"].contains("shuffle_dataset")) names.push_back(one["name"]);
+    return names;
+}
+
 std::string name_of_case(const ::testing::TestParamInfo<std::string>& test) {
     return test.param;
 }
 
 INSTANTIATE_TEST_SUITE_P(Trl, SftGolden, ::testing::ValuesIn(case_names("name")), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Trl, SftGoldenStream, ::testing::ValuesIn(unshuffled_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Trl, SftGoldenBatch, ::testing::ValuesIn(case_names("batch")), name_of_case);
 
 TEST(DocumentPacker, RowsEqualPackDatasets) {
@@ -203,7 +240,7 @@ TEST(DocumentPacker, RowsEqualPackDatasets) {
             const bool ends = groups.left_in_group(i) == 1 || i + 1 == std::ssize(lengths);
             group.push_back({ids, ids});
             if (!ends) continue;
-            for (const DocumentRow& row : pack_documents(packing, one["max_length"], group)) {
+            for (const TokenRow& row : pack_documents(packing, one["max_length"], group)) {
                 std::vector<std::int64_t>& shape = shapes.emplace_back();
                 std::size_t begin = 0;
                 for (const std::int32_t length : row.documents) {

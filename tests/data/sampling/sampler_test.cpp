@@ -57,16 +57,16 @@ TEST(Sampler, StreamsAreDealtAsAccelerate) {
         for (; dealing.rank < dealing.ranks; ++dealing.rank) {
             TokenId next = 0;
             StreamBatches stream(
-                [&](std::vector<TokenId>& row) {
-                    row = {next};
+                [&](TokenRow& row) {
+                    row.ids = {next};
                     return next++ < test_case["samples"].get<TokenId>();
                 },
                 dealing);
             Batches got;
-            std::vector<std::vector<TokenId>> rows;
+            std::vector<TokenRow> rows;
             while (stream.next(rows)) {
                 got.emplace_back();
-                for (const auto& row : rows) got.back().push_back(row.at(0));
+                for (const TokenRow& row : rows) got.back().push_back(row.ids.at(0));
             }
             EXPECT_EQ(got, test_case["batches"][static_cast<std::size_t>(dealing.rank)].get<Batches>())
                 << test_case << " rank " << dealing.rank;

@@ -14,16 +14,16 @@ using DealtBatches = std::vector<std::vector<TokenId>>;
 DealtBatches dealt(TokenId rows, StreamDealing dealing) {
     TokenId next = 0;
     StreamBatches stream(
-        [&](std::vector<TokenId>& row) {
-            row = {next};
+        [&](TokenRow& row) {
+            row = {.ids = {next}};
             return next++ < rows;
         },
         dealing);
     DealtBatches batches;
-    std::vector<std::vector<TokenId>> batch;
+    std::vector<TokenRow> batch;
     while (stream.next(batch)) {
         batches.emplace_back();
-        for (const auto& row : batch) batches.back().push_back(row.at(0));
+        for (const auto& row : batch) batches.back().push_back(row.ids.at(0));
     }
     return batches;
 }
@@ -51,10 +51,10 @@ TEST(StreamBatches, CountsTheRowsThatFillUp) {
     };
     const auto counts_of = [](std::int64_t rank) {
         TokenId next = 0;
-        StreamBatches stream([&](std::vector<TokenId>& row) { return row = {next}, next++ < 5; },
+        StreamBatches stream([&](TokenRow& row) { return row.ids = {next}, next++ < 5; },
                              {.batch_size = 2, .ranks = 2, .rank = rank});
         std::vector<Counts> counts;
-        for (std::vector<std::vector<TokenId>> batch; stream.next(batch);)
+        for (std::vector<TokenRow> batch; stream.next(batch);)
             counts.push_back({stream.filler(), stream.rows_of_all()});
         return counts;
     };
