@@ -17,11 +17,14 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends binutils ca-certificates dpkg-dev make python3-pip
 # What is installed depends on these alone, so that a change of the program does not repeat it.
 COPY scripts/setup.sh scripts/wheel.sh scripts/fetch_arrow.sh scripts/fetch_cudnn_frontend.sh scripts/
-RUN scripts/setup.sh
+# setup.sh goes on without Arrow if pip cannot fetch it; an image is not made without.
+RUN scripts/setup.sh && test -e /root/.cache/drover/pyarrow-*/pyarrow
 COPY . .
 # How many files are compiled at once; as many as there are processors if it is empty.
 ARG jobs=""
-RUN make deb SETUP=no JOBS="${jobs:-$(nproc)}"
+# What `drover --version` names; the checkout's own git is not copied.
+ARG commit=""
+RUN echo "$commit" >cmake/commit.txt && make deb SETUP=no JOBS="${jobs:-$(nproc)}"
 
 FROM run-${device}
 # tini passes signals on, and openmpi-bin starts several processes. The MPI operator of Kubernetes reaches them through the ssh server. The

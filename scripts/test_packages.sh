@@ -46,6 +46,9 @@ test_deb() {
     root_apt install --no-install-recommends /drover.deb
     root_run '! command -v mpirun && ! command -v python3' >/dev/null || root_fail 'more is installed than is needed.'
     walk drover drover $examples
+    root_run 'cd /usr/share && ls man/man1/drover.1.gz man/man1/drover-run_clm.1.gz bash-completion/completions/drover \
+        zsh/vendor-completions/_drover fish/vendor_completions.d/drover.fish doc/drover/docs/install.md doc/drover/examples/configs/llama-5m.json' \
+        >/dev/null || root_fail 'the package lacks these.'
     if root_user "drover launch --nproc_per_node 2 run_clm --help" >"$root_folder/log" 2>&1; then
         root_fail 'launch succeeded without mpirun.'
     fi
