@@ -1,6 +1,7 @@
 #!/bin/sh
 # gpu_start.sh DROVER FAKE-GPU CHECKOUT
-# What drover says of GPUs that it cannot use, or whose driver has to compile its kernels, shown on one that is not there.
+# What drover says of GPUs that it cannot use, or whose driver has to compile its kernels, shown on one that is not
+# there.
 set -eu
 drover=$1 fake=$2 checkout=$3
 work=$(mktemp -d)
@@ -16,14 +17,14 @@ expect() {
     while [ "$1" != -- ]; do variables="$variables $1" && shift; done
     shift
     result=0
-    env $variables LD_LIBRARY_PATH="$work" LD_PRELOAD="$fake" "$drover" run_clm "$@" \
+    env $variables DROVER_CACHE="$work/cache" LD_LIBRARY_PATH="$work" LD_PRELOAD="$fake" "$drover" run_clm "$@" \
         --config_name "$checkout/examples/configs/llama-5m.json" \
         --tokenizer_name "$checkout/examples/tokenizers/shakespeare-4k" \
         --train_file "$checkout/examples/data/tinyshakespeare/text.txt" --do_train --block_size 256 --dry_run \
         --output_dir "$work/out" >"$work/log" 2>&1 || result=$?
     if [ $result -ne $status ] || ! tr '\n' ' ' <"$work/log" | grep -qF "$sentence"; then
         echo "$variables $*: exit status $result instead of $status, or not \"$sentence\", but:"
-        cat "$work/log"
+        tail -n 5 "$work/log"
         failed=1
     fi
 }
@@ -44,7 +45,7 @@ expect 1 'no machine code for the Fake GPU (compute capability 12.0), so its dri
     FAKE_CAPABILITY=120 FAKE_CODE=900 -- --device cuda
 expect 1 'cuBLASLt failed' FAKE_CAPABILITY=86 FAKE_CODE=860 -- --device cuda
 if grep -q compiles "$work/log"; then
-    echo 'machine code is taken for PTX:' && cat "$work/log"
+    echo 'machine code is taken for PTX:' && tail -n 5 "$work/log"
     failed=1
 fi
 exit $failed
