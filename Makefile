@@ -21,7 +21,7 @@ configure = cmake --preset $(1) -DDROVER_CUDA=$(DROVER_CUDA) >/dev/null
 build = cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo demo-time python test bundle test-kills test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo demo-time python test bundle test-kills test-slurm test-mesh test-profile test-gpu test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
 # Goals given together share build folders, and each build is parallel by itself.
 .NOTPARALLEL:
 
@@ -86,7 +86,7 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-kills test-slurm test-mesh test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
+test-full: test test-kills test-slurm test-mesh test-profile test-gpu test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
 
 test-kills: setup ## kill -9 a run KILLS times while it saves, and resume it each time
 	@$(call configure,release)
@@ -97,6 +97,11 @@ test-slurm: setup ## neuronx-distributed's guide, command by command, in a Slurm
 	@$(call configure,release)
 	@$(call build,release) --target drover
 	@tests/slurm/walk.sh build/release/drover || [ $$? -eq 77 ]
+
+test-profile: setup ## profile a run and open it with TensorBoard's profile plugin (python3, and the network once)
+	@$(call configure,release)
+	@$(call build,release) --target drover
+	@tests/profile/tensorboard.sh build/release/drover || [ $$? -eq 77 ]
 
 test-mesh: setup ## every combination of mesh, model and optimizer; then random ones, SOAK_SECONDS long
 	@$(call configure,release)
