@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "core/json.h"
@@ -25,6 +27,10 @@ std::string_view category(ProfileSpan::Kind kind) {
     bug("unknown kind of span");
 }
 
+std::int64_t in_nanoseconds(double seconds) {
+    return std::llround(std::max(seconds, 0.0) * 1e9);
+}
+
 class Events {
   public:
     explicit Events(int process) : process_(process) {}
@@ -43,11 +49,13 @@ class Events {
     }
     void span(int thread, const ProfileSpan& span) {
         next();
-        fmt::format_to(
-            out(),
-            "{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},\"name\":{},\"cat\":\"{}\"",
-            process_, thread, span.begin * trace_units_per_second, span.seconds() * trace_units_per_second,
-            Json(span.name).dump(), category(span.kind));
+        // Both ends are rounded, so that what lies in a span still does: viewers drop what overlaps its end.
+        const std::int64_t begin = in_nanoseconds(span.begin), length = in_nanoseconds(span.end) - begin;
+        fmt::format_to(out(),
+                       "{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03},\"name\":{},"
+                       "\"cat\":\"{}\"",
+                       process_, thread, begin / 1000, begin % 1000, length / 1000, length % 1000,
+                       Json(span.name).dump(), category(span.kind));
         if (span.kind == ProfileSpan::Kind::operation || span.kind == ProfileSpan::Kind::copy)
             fmt::format_to(out(), ",\"args\":{{\"flops\":{:.0f},\"bytes\":{:.0f},\"arithmetic\":\"{}\"}}",
                            span.flops, span.bytes, span.arithmetic);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -165,6 +166,7 @@ TEST(Profiler, WritesATraceForViewers) {
     std::map<int, std::string> lanes;
     double step_begin = -1, step_end = -1;
     std::size_t operations = 0;
+    std::map<int, std::vector<std::int64_t>> around;  // ends of the spans around the next one, in nanoseconds
     for (const Json& event : trace.at("traceEvents")) {
         if (event.at("ph") == "M" && event.at("name") == "thread_name")
             lanes[event.at("tid")] = event.at("args").at("name");
@@ -172,6 +174,11 @@ TEST(Profiler, WritesATraceForViewers) {
         EXPECT_EQ(event.at("pid"), 0);
         EXPECT_GE(event.at("dur").get<double>(), 0);
         const double begin = event.at("ts"), end = begin + event.at("dur").get<double>();
+        const std::int64_t begin_ns = std::llround(begin * 1e3), end_ns = std::llround(end * 1e3);
+        std::vector<std::int64_t>& open = around[event.at("tid")];
+        while (!open.empty() && open.back() <= begin_ns) open.pop_back();
+        EXPECT_TRUE(open.empty() || end_ns <= open.back()) << event.dump();
+        open.push_back(end_ns);
         if (event.at("name") == "step 3") {
             step_begin = begin;
             step_end = end;
