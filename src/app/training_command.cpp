@@ -53,7 +53,7 @@ void run_training_command(std::string_view command, const std::vector<std::strin
         refusal = std::current_exception();
     }
     SignalThread signals;  // before any thread is started
-    run_in_processes(launch, world_options(settings.device, launch), [&](Processes& processes) {
+    run_in_processes(launch, world_options(settings, launch), [&](Processes& processes) {
         processes.group.together([&] {
             if (refusal) std::rethrow_exception(refusal);
         });

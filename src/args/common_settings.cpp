@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "core/error.h"
 
 namespace drover {
@@ -47,6 +49,22 @@ DeviceSettings device_settings(const Arguments& arguments) {
             .timeout = std::chrono::seconds(arguments.integer("ddp_timeout")),
             .compare_collectives = arguments.flag("comm_debug"),
             .time_collectives = arguments.flag("comm_stats")};
+}
+
+ProfileSettings profile_settings(const Arguments& arguments) {
+    ProfileSettings settings{.seconds = static_cast<double>(arguments.integer("profile_duration_ms")) / 1e3,
+                             .folder = optional_path(arguments, "profile_logdir"),
+                             .pipeline_file = optional_path(arguments, "trace_file_path")};
+    if (const std::int64_t epoch = arguments.integer("profile_epoch"); epoch >= 0) settings.epoch = epoch;
+    if (const std::int64_t step = arguments.integer("profile_step"); step >= 0) settings.step = step;
+    settings.steps = arguments.optional_integer("profile_steps");
+    const bool begins_somewhere = settings.epoch || settings.step;
+    settings.on = begins_somewhere || settings.steps || arguments.flag("profile");
+    constexpr std::int64_t usual_steps = 3;
+    if (!begins_somewhere && !settings.steps) settings.steps = usual_steps;
+    if (settings.steps && !arguments.given("profile_duration_ms"))
+        settings.seconds = std::numeric_limits<double>::infinity();
+    return settings;
 }
 
 SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared,

@@ -332,7 +332,7 @@ RunSettings nxd_run_settings(const Arguments& arguments, bool list_all) {
             .mesh = nxd_mesh(arguments),
             .checkpoints = nxd_checkpoints(arguments),
             .logs = nxd_logs(arguments),
-            .profile = {.pipeline_file = optional_path(arguments, "trace_file_path")},
+            .profile = profile_settings(arguments),
             .device = device,
             .names = {.model = arguments.flag("pretrained_weight") ? "--pretrained_weight 1"
                                                                    : "--pretrained_weight_dir",

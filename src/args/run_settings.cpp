@@ -380,15 +380,6 @@ std::optional<SampleSettings> sample_settings(const Arguments& arguments) {
     return settings;
 }
 
-ProfileSettings profile_settings(const Arguments& arguments) {
-    ProfileSettings settings{.seconds = static_cast<double>(arguments.integer("profile_duration_ms")) / 1e3,
-                             .folder = optional_path(arguments, "profile_logdir"),
-                             .pipeline_file = optional_path(arguments, "trace_file_path")};
-    if (const std::int64_t epoch = arguments.integer("profile_epoch"); epoch >= 0) settings.epoch = epoch;
-    if (const std::int64_t step = arguments.integer("profile_step"); step >= 0) settings.step = step;
-    return settings;
-}
-
 // -------------------------------------------------------------------------------------------------------
 // record
 

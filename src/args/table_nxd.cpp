@@ -216,7 +216,13 @@ std::span<const Argument> nxd_own_arguments() {
                                        "spmd_debug",
                                        "ddp_timeout",
                                        "comm_debug",
-                                       "comm_stats"};
+                                       "comm_stats",
+                                       "profile",
+                                       "profile_steps",
+                                       "profile_epoch",
+                                       "profile_step",
+                                       "profile_duration_ms",
+                                       "profile_logdir"};
     static constexpr std::array own{
         flag("precompile", "no",
              "Train at most 10 steps, and neither load nor write a checkpoint nor results: a trial of mesh, "

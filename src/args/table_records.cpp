@@ -142,16 +142,26 @@ std::span<const Argument> saving_arguments() {
 std::span<const Argument> profile_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        integer("profile_epoch", "-1", "Epoch (from 0) of the step to trace; also PROFILE_EPOCH."),
+        flag("profile", "no",
+             "Profile steps after the first two, on all processes: operations, layers, collectives, data and "
+             "host; for TensorBoard and Perfetto (docs/profiling.md)."),
+        integer("profile_steps", "",
+                "Steps to profile, which also switches profiling on; unset: 3, or with --profile_epoch or "
+                "--profile_step those of --profile_duration_ms.")
+            .at_least(1),
+        integer("profile_epoch", "-1",
+                "Epoch (from 0) of the step after which profiling starts; also PROFILE_EPOCH."),
         integer("profile_step", "-1",
-                "Step of that epoch (from 0) after which tracing starts; also PROFILE_STEP."),
-        integer("profile_duration_ms", "20000", "How long to trace; also PROFILE_DURATION_MS.").at_least(1),
+                "Step of that epoch (from 0) after which profiling starts; also PROFILE_STEP."),
+        integer("profile_duration_ms", "20000",
+                "Profile no step after this time; the default does not count where steps are counted. Also "
+                "PROFILE_DURATION_MS.")
+            .at_least(1),
         text("profile_logdir", "",
-             "Folder for the trace; unset: profile/ in --output_dir; also PROFILE_LOGDIR.")
+             "Folder for the profile; unset: profile/ beside the checkpoints; also PROFILE_LOGDIR.")
             .own_of_process(),
         flag("scope_names", "no", "Name scopes in errors and traces.")
-            .explained(
-                "Errors name the layer and the weight, and traces the operations, with or without it."),
+            .explained("Errors name the layer and the weight, and profiles the scopes, with or without it."),
         text("tuning_cache", "", "Folder where compiled programs and tuning results are kept.")
             .own_of_process()
             .explained("Nothing is compiled at run time, so there is nothing to keep."),

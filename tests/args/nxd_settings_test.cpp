@@ -194,7 +194,8 @@ TEST(NxdSettings, ResumeComparesOrExcusesEverySetting) {
         "checkpoint_format", "qkv_linear", "fuse_qkv", "save_load_xser", "steal_lock", "save_buffer_gb",
         "logging_interval", "tb_dir", "metrics_file", "trace_file_path", "dry_run", "precompile", "log_level",
         "log_level_replica", "log_on_each_node", "rank_log_dir", "spmd_debug", "ddp_timeout", "comm_debug",
-        "comm_stats", "help", "help_markdown"};
+        "comm_stats", "profile", "profile_steps", "profile_epoch", "profile_step", "profile_duration_ms",
+        "profile_logdir", "help", "help_markdown"};
     const auto compared = nxd_arguments_compared_on_resume();
     for (const ArgumentGroup& group : run_llama_nxd_table().groups())
         for (const Argument& argument : group.arguments)
