@@ -67,10 +67,17 @@ ProfileSettings profile_settings(const Arguments& arguments) {
     return settings;
 }
 
-SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared,
-                               bool list_all) {
+/// What the log of a run begins with.
+static std::string listing_of(const Arguments& arguments) {
+    if (arguments.flag("verbose")) return "All settings:\n" + arguments.settings_text(true);
+    const std::string changed = arguments.settings_text(false);
+    if (changed.empty()) return "All settings have their defaults.";
+    return "Settings that differ from their defaults (--verbose shows all):\n" + changed;
+}
+
+SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared) {
     SettingsRecord record{.values = arguments.to_json(),
-                          .listing = arguments.settings_text(list_all),
+                          .listing = listing_of(arguments),
                           .explanations = arguments.explanations()};
     for (const std::string_view name : compared) record.compared_on_resume.emplace_back(name);
     for (const auto& [name, value] : record.values.items())

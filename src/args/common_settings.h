@@ -25,9 +25,7 @@ LogSettings message_settings(const Arguments& arguments);
 DeviceSettings device_settings(const Arguments& arguments);
 ProfileSettings profile_settings(const Arguments& arguments);
 
-/// The settings as given; `compared` are the names that a resumed run compares with its checkpoint. With
-/// `list_all` the listing for the log has every setting, not only those not at their default.
-SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared,
-                               bool list_all);
+/// The settings as given; `compared` are the names that a resumed run compares with its checkpoint.
+SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared);
 
 }  // namespace drover

@@ -133,6 +133,7 @@ const std::vector<ActingFlag> acting_flags{
 
 /// Arguments that have an effect that cannot be seen here.
 const std::map<std::string, std::string> shown_elsewhere{
+    {"verbose", "RunClmRefuses.NothingInADryRunThatListsSettings"},
     {"adapter_name_or_path", "LoraRun.GoesOnFromAdaptersOfPeft"},
     {"token", "HubCommands.ATokenOfTheCommandLineOpensAGatedModel"},
     {"push_to_hub", "HubCommands.ARunUploadsItsModel"},

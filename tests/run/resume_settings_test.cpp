@@ -23,6 +23,7 @@ const std::map<std::string, std::string>& not_compared() {
                                                                  "do_train",
                                                                  "do_eval",
                                                                  "dry_run",
+                                                                 "verbose",
                                                                  "help",
                                                                  "help_markdown",
                                                                  "cache_dir",
