@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "app/build_facts.h"
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "app/program_help.h"
@@ -14,7 +15,10 @@
 namespace drover {
 namespace {
 
-constexpr std::string_view source = "Drover " DROVER_VERSION;
+/// What a page says it belongs to.
+std::string source() {
+    return "Drover " + own_build_facts().version;
+}
 
 void add_flags(RoffPage& page, const Command& command) {
     for (const FlagDescription& flag : command.flags()) {
@@ -48,7 +52,7 @@ std::string command_page(const Command& command) {
     std::string name = command.full_name();
     for (char& letter : name)
         if (letter == ' ') letter = '-';
-    RoffPage page(name, source, summary_of(command));
+    RoffPage page(name, source(), summary_of(command));
     page.section("Synopsis");
     std::string words;
     for (const FlagDescription& flag : command.flags())
@@ -78,7 +82,7 @@ std::string command_page(const Command& command) {
 }
 
 std::string program_page(const Command& program) {
-    RoffPage page("drover", source, "trains, uses and converts language models");
+    RoffPage page("drover", source(), "trains, uses and converts language models");
     page.section("Synopsis");
     page.lines("drover COMMAND [--NAME VALUE ...]\ndrover help [COMMAND [TOPIC]]");
     page.section("Description");
@@ -108,7 +112,7 @@ std::string page_of(const Command& program, std::vector<std::string> words) {
         throw UsageError(fmt::format("\"{}\" is not expected.", words.front()),
                          "Give one command: drover man COMMAND.");
     if (const ArgumentTable* table = table_of_command(commands.back().name()))
-        return man_page(*table, DROVER_VERSION);
+        return man_page(*table, own_build_facts().version);
     return command_page(commands.back());
 }
 
