@@ -1,16 +1,12 @@
 #include "app/candidates.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
-#include <span>
 
 #include "app/command_words.h"
 #include "app/program_help.h"
 #include "args/argument_table.h"
 #include "args/command.h"
-#include "args/help_text.h"
 
 namespace drover {
 namespace {
@@ -25,6 +21,13 @@ std::optional<FlagDescription> find_flag(const Command& command, const std::stri
         for (const std::string& name : flag.names)
             if (!flag.is_word && same_name(name, written)) return std::move(flag);
     return std::nullopt;
+}
+
+/// The flag that the last of the words is, if its value follows.
+std::optional<FlagDescription> flag_before(const Command& command, const std::vector<std::string>& words) {
+    if (words.empty() || !words.back().starts_with('-')) return std::nullopt;
+    std::optional<FlagDescription> flag = find_flag(command, words.back());
+    return flag && flag->takes_value ? flag : std::nullopt;
 }
 
 void offer_values(Candidates& found, const FlagDescription& flag, const std::string& before,
@@ -51,14 +54,12 @@ void offer_commands(Candidates& found, const Command& command, const std::string
                     bool only_with_table = false) {
     for (const std::string& name : command.command_names()) {
         const Command inner = *command.find(name);
-        if (!inner.is_hidden() && (!only_with_table || table_of_command(name) != nullptr))
+        if (!only_with_table || table_of_command(name) != nullptr)
             found.offer(name, typed, summary_of(inner));
     }
 }
 
-Candidates topics(const Command& program, std::vector<std::string> words) {
-    const std::string typed = words.back();
-    words.pop_back();
+Candidates topics(const Command& program, std::vector<std::string> words, const std::string& typed) {
     const std::vector<Command> commands = take_command(program, words);
     Candidates found;
     if (!words.empty()) return found;  // the topic is there already
@@ -78,11 +79,10 @@ Candidates topics(const Command& program, std::vector<std::string> words) {
 Candidates of_command(const Command& command, const std::vector<std::string>& before,
                       const std::string& typed) {
     Candidates found;
-    if (!before.empty() && before.back().starts_with('-') && before.back().find('=') == std::string::npos)
-        if (const auto flag = find_flag(command, before.back()); flag && flag->takes_value) {
-            offer_values(found, *flag, "", typed);
-            return found;
-        }
+    if (const auto flag = flag_before(command, before)) {
+        offer_values(found, *flag, "", typed);
+        return found;
+    }
     if (const std::size_t equals = typed.find('='); equals != std::string::npos && typed.starts_with("--")) {
         if (const auto flag = find_flag(command, typed.substr(0, equals)))
             offer_values(found, *flag, typed.substr(0, equals + 1), typed);
@@ -107,16 +107,13 @@ Candidates candidates(const Command& program, std::vector<std::string> words) {
     Command command = program;
     std::vector<std::string> before;  // after the name of the command
     for (std::size_t i = 0; i < words.size(); ++i) {
-        const std::string& word = words[i];
-        const bool is_value = !before.empty() && before.back().starts_with('-') &&
-                              before.back().find('=') == std::string::npos &&
-                              find_flag(command, before.back()).value_or(FlagDescription{}).takes_value;
         // launch and precompile start other commands.
-        const std::optional<Command> inner = is_value || word.starts_with('-') ? std::nullopt
-                                             : command.takes_words() ? find_written_command(program, word)
-                                                                     : find_written_command(command, word);
+        const std::optional<Command> inner =
+            flag_before(command, before) || words[i].starts_with('-')
+                ? std::nullopt
+                : find_written_command(command.takes_words() ? program : command, words[i]);
         if (!inner) {
-            before.push_back(word);
+            before.push_back(words[i]);
             continue;
         }
         command = *inner;
@@ -124,17 +121,10 @@ Candidates candidates(const Command& program, std::vector<std::string> words) {
         const std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
         if (const ArgumentTable* table = table_of_command(command.name()))
             return argument_candidates(*table, rest, typed);
-        if (command.name() == "help" || command.name() == "man") {
-            std::vector<std::string> asked = rest;
-            asked.push_back(typed);
-            return topics(program, asked);
-        }
+        if (command.name() == "help" || command.name() == "man") return topics(program, rest, typed);
     }
     Candidates found = of_command(command, before, typed);
-    if (command.takes_words() && !typed.starts_with('-')) {
-        const bool is_value = !before.empty() && before.back().starts_with('-') &&
-                              find_flag(command, before.back()).value_or(FlagDescription{}).takes_value;
-        if (is_value) return found;
+    if (command.takes_words() && !typed.starts_with('-') && !flag_before(command, before)) {
         found.files = true;  // a program
         offer_commands(found, program, typed, true);
     }

@@ -104,9 +104,7 @@ UsageError no_such_command(const Command& program, const std::string& name) {
     std::string plain = lower_case(name);
     std::replace(plain.begin(), plain.end(), '-', '_');
     if (plain.ends_with(".py")) plain.resize(plain.size() - 3);
-    std::vector<std::string> names;
-    for (std::string& known : program.command_names())
-        if (!program.find(known)->is_hidden()) names.push_back(std::move(known));
+    std::vector<std::string> names = program.command_names();
     for (const OtherName& other : other_names) names.emplace_back(other.word);
     std::string meant = nearest_name(plain, names);
     if (std::find(names.begin(), names.end(), plain) != names.end()) meant = plain;

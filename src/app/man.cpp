@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/build_facts.h"
 #include "app/command_words.h"
@@ -22,10 +23,7 @@ std::string source() {
 
 void add_flags(RoffPage& page, const Command& command) {
     for (const FlagDescription& flag : command.flags()) {
-        std::string value;
-        if (!flag.is_word && flag.takes_value)
-            value = flag.usage().substr(flag.usage().find(flag.names.back()));
-        if (!value.empty()) value.erase(0, flag.names.back().size() + 1);
+        std::string value = flag.is_word ? "" : flag.value();
         if (!flag.default_text.empty()) value += fmt::format(" (default: {})", flag.default_text);
         page.item(fmt::format("{}", fmt::join(flag.names, ", ")), value, flag.help);
     }
@@ -90,9 +88,7 @@ std::string program_page(const Command& program) {
     page.section("Commands");
     std::string pages;
     for (const std::string& name : program.command_names()) {
-        const Command command = *program.find(name);
-        if (command.is_hidden()) continue;
-        page.item(name, "", summary_of(command) + ".");
+        page.item(name, "", summary_of(*program.find(name)) + ".");
         pages += fmt::format("{}drover-{}(1)", pages.empty() ? "" : ", ", name);
     }
     page.section("Exit status");

@@ -107,7 +107,7 @@ std::string program_help(const Command& program) {
         }
     }
     for (const std::string& name : program.command_names())
-        if (!shown.contains(name) && !program.find(name)->is_hidden()) text += command_line_of(program, name);
+        if (!shown.contains(name)) text += command_line_of(program, name);
     return text +
            "\ndrover COMMAND --help explains a command, drover --version says which drover this is.\n"
            "Start: drover help sft    drover help run_clm    drover help generate\n";
@@ -116,7 +116,7 @@ std::string program_help(const Command& program) {
 std::string help_of(const Command& program, std::vector<std::string> words) {
     if (words.empty()) return program_help(program);
     const std::vector<Command> commands = take_command(program, words);
-    if (commands.empty() || (commands.front().is_hidden())) throw no_such_command(program, words.front());
+    if (commands.empty() || commands.front().is_hidden()) throw no_such_command(program, words.front());
     const Command& command = commands.back();
     if (const ArgumentTable* table = table_of_command(command.name())) {
         words.insert(words.begin(), "--help");

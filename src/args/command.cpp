@@ -172,12 +172,16 @@ std::string Command::help() const {
     return app_->help(parent == nullptr ? "" : Command(parent).full_name());
 }
 
+std::string FlagDescription::value() const {
+    if (!takes_value) return "";
+    if (!choices.empty()) return fmt::format("{}", fmt::join(choices, "|"));
+    return is_number ? "N" : "TEXT";
+}
+
 std::string FlagDescription::usage() const {
     if (is_word) return is_required ? names.front() : fmt::format("[{}]", names.front());
-    std::string text = fmt::format("{}", fmt::join(names, ", "));
-    if (!takes_value) return text;
-    return text +
-           (choices.empty() ? (is_number ? " N" : " TEXT") : fmt::format(" {}", fmt::join(choices, "|")));
+    const std::string names_text = fmt::format("{}", fmt::join(names, ", "));
+    return takes_value ? fmt::format("{} {}", names_text, value()) : names_text;
 }
 
 namespace {
@@ -237,7 +241,8 @@ std::optional<Command> Command::find(std::string_view name) const {
 
 std::vector<std::string> Command::command_names() const {
     std::vector<std::string> names;
-    for (const CLI::App* command : app_->get_subcommands({})) names.push_back(command->get_name());
+    for (const CLI::App* command : app_->get_subcommands({}))
+        if (!command->get_group().empty()) names.push_back(command->get_name());
     return names;
 }
 

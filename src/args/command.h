@@ -63,7 +63,9 @@ struct FlagDescription {
     std::string default_text{};
     std::string help{};
 
-    /// "--device auto|cpu|cuda", "FILE", "--steps N"
+    /// What stands for its value: "N", "TEXT", "auto|cpu|cuda"; empty if it takes none.
+    std::string value() const;
+    /// "--device auto|cpu|cuda", "--steps N", "[files]"
     std::string usage() const;
 };
 
@@ -118,6 +120,7 @@ class Command {
     std::vector<std::string> flag_names() const;
     /// The command of that name in it.
     std::optional<Command> find(std::string_view name) const;
+    /// The commands in it that are not hidden.
     std::vector<std::string> command_names() const;
 
     /// Whether the command line that was parsed names it.

@@ -1,5 +1,8 @@
 #include "args/argument_file.h"
 
+#include <cstdlib>
+#include <utility>
+
 #include "args/file_of_test.h"
 #include "args/nxd_settings.h"
 #include "args/parse_line.h"
