@@ -32,6 +32,7 @@ struct Case {
     MeshShape shape;
     Sharding sharding = Sharding::replicated;
     int micro_batches = 2;
+    Recompute recompute = Recompute::none;
 };
 
 /// Trains on ranks that are threads, and profiles the third and the fourth step.
@@ -44,9 +45,11 @@ Ranks profiled(const test::MeshModel& model, const Case& mesh_case, const fs::pa
         omp_set_num_threads(1);
         const Mesh mesh(world, mesh_case.shape, key_value_copies(model.config, mesh_case.shape.tp));
         const auto backend = make_cpu_backend();
-        TrainEngineOptions options{
-            .model = {.precision = Precision::fp32(), .recompute = {}, .rows = 2, .row_length = 8},
-            .sharding = mesh_case.sharding};
+        TrainEngineOptions options{.model = {.precision = Precision::fp32(),
+                                             .recompute = {mesh_case.recompute},
+                                             .rows = 2,
+                                             .row_length = 8},
+                                   .sharding = mesh_case.sharding};
         options.pipeline.micro_batches = mesh_case.micro_batches;
         Traffic planned;
         for (const PlannedCollective& part :
@@ -128,6 +131,27 @@ TEST(ProfileOnAMesh, RanksAreOnOneClock) {
     for (const auto& [name, all] : sums)
         for (const auto& [latest_begin, first_end] : all)
             EXPECT_LE(latest_begin, first_end + clock_error) << name;
+}
+
+TEST(ProfileOnAMesh, EachRankShowsItsLayersAndWhatIsComputedAgain) {
+    const test::TemporaryFolder folder;
+    const test::MeshModel model = test::pipeline_models(4)[0];
+    const Ranks ranks = profiled(
+        model, {.shape = {.pp = 2}, .micro_batches = 2, .recompute = Recompute::full}, folder.path());
+    for (int rank = 0; rank < 2; ++rank) {
+        const ProfileLane& operations = ranks.profiles[static_cast<std::size_t>(rank)].lanes.front();
+        std::set<std::string> places;
+        for (const ProfileSpan& span : operations.spans)
+            if (span.kind == Kind::operation) places.insert(scopes_of(operations, span));
+        for (int layer = 0; layer < 4; ++layer)
+            for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
+                for (const char* place : {"forward {}/Model/DecoderLayer {}/Attention",
+                                          "backward {}/Model/DecoderLayer {}/Attention",
+                                          "backward {}/Model/DecoderLayer {}/recompute/Attention"}) {
+                    const std::string name = fmt::format(fmt::runtime(place), micro_batch, layer);
+                    EXPECT_EQ(places.contains(name), layer / 2 == rank) << name << " on rank " << rank;
+                }
+    }
 }
 
 TEST(ProfileOnAMesh, WritesAFilePerRankAndOneOfAll) {

@@ -99,11 +99,12 @@ bool Profiler::ends_here() const {
 
 void Profiler::on_train_end(TrainerView&) {
     if (profiling_) finish();
-    if (!finished_ && settings_.after)
-        say_(
-            fmt::format("Nothing was profiled: training ended before step {} of epoch {} was followed by "
-                        "another one.",
-                        settings_.after->step, settings_.after->epoch));
+    if (!finished_ && steps_of_run_ > 0)
+        say_(settings_.after
+                 ? fmt::format("Nothing was profiled: training ended before step {} of epoch {} was "
+                               "followed by another one.",
+                               settings_.after->step, settings_.after->epoch)
+                 : "Nothing was profiled: training ended within its first steps.");
     finished_ = true;
     thread_.reset();
 }

@@ -13,7 +13,8 @@
 namespace drover {
 namespace {
 
-/// The plugin takes the line with this number for a device's steps.
+/// The plugin takes the line with this number for a device's steps, and those after it for lines that are
+/// made from others: they do not count as work of the device.
 constexpr std::int64_t steps_line = 0xdeadbeef;
 constexpr double picoseconds = 1e12;
 
@@ -147,7 +148,7 @@ class Space {
                               device_.number("bytes_accessed", std::llround(span.bytes)));
         }
         device_.add_line(number, fmt::format("Stream #{}({})", number, lane.name), operations);
-        if (!scopes.empty()) device_.add_line(first_of_scopes + number, "scopes of the " + lane.name, scopes);
+        if (!scopes.empty()) device_.add_line(steps_line + number, "scopes of the " + lane.name, scopes);
     }
 
     void add_host_lane(const ProfileLane& lane, std::int64_t number) {
@@ -163,8 +164,6 @@ class Space {
         }
         host_.add_line(number, lane.name, line);
     }
-
-    static constexpr std::int64_t first_of_scopes = 1000;
 
     const RankProfile& profile_;
     Plane device_, host_;

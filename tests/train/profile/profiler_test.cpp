@@ -100,6 +100,14 @@ TEST(Profiler, SaysThatItNeverBegan) {
               "Nothing was profiled: training ended before step 5 of epoch 0 was followed by another one.");
 }
 
+TEST(Profiler, SaysThatARunEndedTooEarly) {
+    Profiled run("linear", {.steps = 3});
+    run.run(2);  // of 1500: it was stopped
+    run.profiler.on_train_end(run.steps.view);
+    ASSERT_EQ(run.said.size(), 1u);
+    EXPECT_EQ(run.said[0], "Nothing was profiled: training ended within its first steps.");
+}
+
 TEST(Profiler, ChangesNoNumber) {
     Profiled with("linear", {.steps = 2}), without("linear", {.after = After{.step = 100}});
     with.run(5);
