@@ -49,6 +49,7 @@ const std::array command_groups{
     CommandGroup{"Measure", {{"bench", "measure training steps and single operations on this machine"}}},
     CommandGroup{"Find your way",
                  {{"help", "explain a command, a group of flags, or a flag"},
+                  {"doctor", "say what this machine can do, and what to do about what is missing"},
                   {"completion", "print a script with which bash, zsh or fish completes words"},
                   {"man", "print a page of the manual"}}},
 };
