@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <initializer_list>
 #include <set>
 
 #include "app/command_words.h"
@@ -25,34 +23,37 @@ struct CommandLineOfHelp {
 
 struct CommandGroup {
     std::string_view title;
-    std::initializer_list<CommandLineOfHelp> commands;
+    std::vector<CommandLineOfHelp> commands;
 };
 
 /// A command that is in none of them is shown under the last heading.
-const std::array command_groups{
-    CommandGroup{"Train",
-                 {{"run_clm", "train or fine-tune on text, from a run_clm.py command line"},
-                  {"sft", "fine-tune on conversations or prompts, from a command line of TRL's sft"},
-                  {"run_llama_nxd",
-                   "train with tensor and pipeline parallelism, from a run_llama_nxd.py command line"},
-                  {"launch", "start one of these on several processes or machines, as torchrun does"},
-                  {"precompile", "rehearse one of these, as neuron_parallel_compile does"}}},
-    CommandGroup{"Use a model",
-                 {{"generate", "continue a prompt, or chat"},
-                  {"eval", "measure loss, perplexity and accuracy on a text"}}},
-    CommandGroup{"Prepare and move files",
-                 {{"tokenize", "turn text into token ids or token files"},
-                  {"convert", "convert checkpoints to other layouts, and to GGUF"},
-                  {"fetch", "download a model or dataset of the Hugging Face Hub"},
-                  {"login", "keep a token of the Hub"},
-                  {"cache", "show and clear the Hub's cache"}}},
-    CommandGroup{"Measure", {{"bench", "measure training steps and single operations on this machine"}}},
-    CommandGroup{"Find your way",
-                 {{"help", "explain a command, a group of flags, or a flag"},
-                  {"doctor", "say what this machine can do, and what to do about what is missing"},
-                  {"completion", "print a script with which bash, zsh or fish completes words"},
-                  {"man", "print a page of the manual"}}},
-};
+const std::vector<CommandGroup>& command_groups() {
+    static const std::vector<CommandGroup> groups{
+        CommandGroup{"Train",
+                     {{"run_clm", "train or fine-tune on text, from a run_clm.py command line"},
+                      {"sft", "fine-tune on conversations or prompts, from a command line of TRL's sft"},
+                      {"run_llama_nxd",
+                       "train with tensor and pipeline parallelism, from a run_llama_nxd.py command line"},
+                      {"launch", "start one of these on several processes or machines, as torchrun does"},
+                      {"precompile", "rehearse one of these, as neuron_parallel_compile does"}}},
+        CommandGroup{"Use a model",
+                     {{"generate", "continue a prompt, or chat"},
+                      {"eval", "measure loss, perplexity and accuracy on a text"}}},
+        CommandGroup{"Prepare and move files",
+                     {{"tokenize", "turn text into token ids or token files"},
+                      {"convert", "convert checkpoints to other layouts, and to GGUF"},
+                      {"fetch", "download a model or dataset of the Hugging Face Hub"},
+                      {"login", "keep a token of the Hub"},
+                      {"cache", "show and clear the Hub's cache"}}},
+        CommandGroup{"Measure", {{"bench", "measure training steps and single operations on this machine"}}},
+        CommandGroup{"Find your way",
+                     {{"help", "explain a command, a group of flags, or a flag"},
+                      {"doctor", "say what this machine can do, and what to do about what is missing"},
+                      {"completion", "print a script with which bash, zsh or fish completes words"},
+                      {"man", "print a page of the manual"}}},
+    };
+    return groups;
+}
 
 std::string command_line_of(const Command& program, const std::string& name) {
     return fmt::format("  {:<15}{}\n", name, summary_of(*program.find(name)));
@@ -85,7 +86,7 @@ std::string flag_help(const Command& command, const std::string& topic) {
 }  // namespace
 
 std::string summary_of(const Command& command) {
-    for (const CommandGroup& group : command_groups)
+    for (const CommandGroup& group : command_groups())
         for (const CommandLineOfHelp& line : group.commands)
             if (command.full_name() == fmt::format("drover {}", line.name)) return std::string(line.summary);
     const std::string text = command.description();
@@ -100,7 +101,7 @@ std::string program_help(const Command& program) {
     std::string text =
         wrapped_text(program.description(), 0, help_columns) + "\nUsage: drover COMMAND [--NAME VALUE ...]\n";
     std::set<std::string, std::less<>> shown;
-    for (const CommandGroup& group : command_groups) {
+    for (const CommandGroup& group : command_groups()) {
         text += fmt::format("\n{}\n", group.title);
         for (const CommandLineOfHelp& line : group.commands) {
             text += command_line_of(program, std::string(line.name));

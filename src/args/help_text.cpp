@@ -7,6 +7,7 @@
 
 #include "args/argument_description.h"
 #include "args/argument_table.h"
+#include "args/argument_value.h"
 #include "args/command_text.h"
 #include "args/environment_table.h"
 #include "core/error.h"
@@ -190,11 +191,19 @@ std::optional<HelpRequest> help_request(std::span<const std::string> words) {
     for (std::size_t i = 0; i < words.size(); ++i) {
         const std::string& word = words[i];
         if (word == "--help_markdown" || word == "--help-markdown") return HelpRequest{.is_page = true};
-        if (word.starts_with("--help=")) return HelpRequest{.topic = word.substr(7)};
-        if (word != "-h" && word != "--help") continue;
-        const bool has_topic =
-            i + 1 < words.size() && (!words[i + 1].starts_with('-') || i + 2 == words.size());
-        return HelpRequest{.topic = has_topic ? words[i + 1] : ""};
+        std::string topic;
+        if (word.starts_with("--help=")) {
+            topic = word.substr(7);
+        } else if (word == "-h" || word == "--help") {
+            const bool has_topic =
+                i + 1 < words.size() && (!words[i + 1].starts_with('-') || i + 2 == words.size());
+            if (has_topic) topic = words[i + 1];
+        } else {
+            continue;
+        }
+        // It is a boolean, too.
+        const std::optional<bool> is_wanted = boolean_from_word(topic);
+        if (is_wanted.value_or(true)) return HelpRequest{.topic = is_wanted ? "" : topic};
     }
     return std::nullopt;
 }

@@ -125,7 +125,9 @@ TEST(Help, IsAskedForAnywhere) {
     EXPECT_EQ(asked(run_clm_table(), {"--help", "--bogus", "3"}), screen);
     EXPECT_EQ(asked(run_clm_table(), {"run.yaml", "--help", "data"}), topic("data"));
     EXPECT_EQ(asked(run_clm_table(), {"--help_markdown"}), markdown_page(run_clm_table()));
+    EXPECT_EQ(asked(run_clm_table(), {"--help", "yes"}), screen);
     EXPECT_FALSE(help_request(std::vector<std::string>{"--do_train"}).has_value());
+    EXPECT_FALSE(help_request(std::vector<std::string>{"--help", "no", "--do_train"}).has_value());
 }
 
 TEST(Help, ThePagesInDocsAreTheTables) {

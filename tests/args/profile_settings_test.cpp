@@ -9,8 +9,7 @@ namespace drover {
 namespace {
 
 ProfileSettings settings_of(const std::string& line, Environment environment = {}) {
-    return run_settings(test::parse_line(test::plain_run + line, {.environment = std::move(environment)}),
-                        false)
+    return run_settings(test::parse_line(test::plain_run + line, {.environment = std::move(environment)}))
         .profile;
 }
 
