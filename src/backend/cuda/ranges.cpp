@@ -1,5 +1,7 @@
 #include "backend/cuda/ranges.h"
 
+#if __has_include(<nvtx3/nvToolsExt.h>)
+
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
@@ -48,3 +50,17 @@ bool tool_takes_ranges() {
 }
 
 }  // namespace drover::cuda
+
+#else  // built with a CUDA toolkit without NVTX; CMake has said so
+
+namespace drover::cuda {
+
+void push_range(std::string_view, int) {}
+void pop_range() {}
+bool tool_takes_ranges() {
+    return false;
+}
+
+}  // namespace drover::cuda
+
+#endif
