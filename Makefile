@@ -26,7 +26,7 @@ build = cmake --build --preset $(1) --parallel $(JOBS)
 version = "$$(sed -n 's/^project(drover VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)"
 
 .DEFAULT_GOAL := build
-.PHONY: build setup demo demo-time python test bundle deb wheel test-docs test-kills test-packages test-container test-slurm test-mesh test-gpu test-gpu-ptx test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
+.PHONY: build setup demo demo-time python test bundle deb wheel test-docs test-kills test-packages test-container test-slurm test-mesh test-profile test-gpu test-gpu-ptx test-gpu-ranks test-asan test-tsan test-full fuzz format clean help
 # Goals given together share build folders, and each build is parallel by itself.
 .NOTPARALLEL:
 
@@ -113,7 +113,7 @@ test-tsan: setup ## ranks as threads, communicators and training, under the thre
 	@$(call build,tsan)
 	@ctest --preset tsan
 
-test-full: test test-docs test-kills test-slurm test-mesh test-packages test-container test-gpu test-gpu-ptx test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
+test-full: test test-docs test-kills test-slurm test-mesh test-profile test-packages test-container test-gpu test-gpu-ptx test-gpu-ranks test-asan test-tsan fuzz ## all tests above and below, and fuzz
 
 test-docs: setup ## every command of README.md and docs/ at full length, where this machine can run it
 	@$(call configure,release)
@@ -139,6 +139,11 @@ test-packages: setup ## install deb, wheel and bundle in a Debian 12 with nothin
 
 test-container: setup ## carry out the Dockerfile without Docker, and run its image (a whole build; root; package debootstrap)
 	@scripts/test_container.sh build/packages || [ $$? -eq 77 ]
+
+test-profile: setup ## profile a run and open it with TensorBoard's profile plugin (python3, and the network once)
+	@$(call configure,release)
+	@$(call build,release) --target drover
+	@tests/profile/tensorboard.sh build/release/drover || [ $$? -eq 77 ]
 
 test-mesh: setup ## every combination of mesh, model and optimizer; then random ones, SOAK_SECONDS long
 	@$(call configure,release)

@@ -17,7 +17,7 @@ if(NOT CMAKE_SCRIPT_MODE_FILE)
     set(architectures "")
     if(DROVER_WITH_CUDA)
       set(cuda ${CUDAToolkit_VERSION_MAJOR}.${CUDAToolkit_VERSION_MINOR})
-      list(JOIN DROVER_CUDA_ARCHITECTURES "," architectures)
+      list(JOIN CMAKE_CUDA_ARCHITECTURES "," architectures)
     endif()
     find_package(Git QUIET)
     # Without a git there is nothing to ask, and GIT_EXECUTABLE says that it was not found.

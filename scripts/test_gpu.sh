@@ -1,8 +1,8 @@
 #!/bin/sh
 # scripts/test_gpu.sh BUNDLE [ptx]
 # Tests an unpacked bundle (make bundle BUNDLE=--tests) on this machine's GPU: every operation, gradients,
-# loss curves, generation, the C++ interface, equal bits of repeated and resumed runs, and, where compute-sanitizer is
-# installed, small operations under it. For several ranks see test_gpu_ranks.sh. Run it in a checkout.
+# loss curves, generation, the C++ interface, what drover doctor sees, equal bits of repeated and resumed runs, and, where
+# compute-sanitizer is installed, small operations under it. For several ranks see test_gpu_ranks.sh. Run it in a checkout.
 # DROVER_CUDA_MODULE names a module to test in place of the bundle's. With "ptx" it must be one whose kernels the driver
 # compiles, such as a build of drover_cuda with DROVER_CUDA_ARCHITECTURES=80-virtual (make test-gpu-ptx). It compiles during
 # the first tests and keeps the result; LIMIT is how many times as long as usual a part may take.
@@ -67,6 +67,10 @@ train() {
 same_weights() {
     cmp "$1/model.safetensors" "$2/model.safetensors"
 }
+doctor_sees_the_gpu() {
+    "$bundle/bin/drover" doctor --dir "$work" | tee "$work/doctor"
+    grep -Eq '^  train on a GPU +yes' "$work/doctor"
+}
 # Which code runs: the machine code of this kind of card, or PTX.
 code() {
     train --dtype float32 --output_dir "$work/code" --dry_run >"$logs/code.log" 2>&1 || return 1
@@ -116,6 +120,7 @@ cpu_run() {
 }
 cpu_to_gpu() { cpu_run && goes_on cpu cuda; }
 gpu_to_cpu() { goes_on float32-a cpu; }
+check 'doctor sees the GPU' doctor_sees_the_gpu
 check 'saved on the CPU, resumed here' cpu_to_gpu
 check 'saved here, resumed on the CPU' gpu_to_cpu
 exit $failed

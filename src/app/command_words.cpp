@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "args/command.h"
 #include "core/words.h"
@@ -27,6 +29,35 @@ std::string known_spelling(const Command& command, const std::string& written) {
     return written;
 }
 
+/// What people may call a thing that has another name here.
+struct OtherName {
+    std::string_view word, commands;
+};
+constexpr std::array other_names{
+    OtherName{"train", "run_clm or sft"},
+    OtherName{"pretrain", "run_clm"},
+    OtherName{"finetune", "sft or run_clm"},
+    OtherName{"fine_tune", "sft or run_clm"},
+    OtherName{"lora", "sft or run_clm"},
+    OtherName{"evaluate", "eval"},
+    OtherName{"chat", "generate --chat"},
+    OtherName{"infer", "generate"},
+    OtherName{"predict", "generate"},
+    OtherName{"complete", "generate"},
+    OtherName{"benchmark", "bench"},
+    OtherName{"download", "fetch"},
+    OtherName{"pull", "fetch"},
+    OtherName{"logout", "login --logout"},
+    OtherName{"whoami", "login --whoami"},
+    OtherName{"torchrun", "launch"},
+    OtherName{"mpirun", "launch"},
+    OtherName{"encode", "tokenize"},
+    OtherName{"export", "convert"},
+    OtherName{"merge", "convert"},
+    OtherName{"quantize", "convert"},
+    OtherName{"version", "--version"},
+};
+
 /// The innermost command that was named.
 Command named_command(const Command& program) {
     const std::optional<Command> inner = program.given_command();
@@ -42,16 +73,59 @@ std::vector<std::string> known_spellings(const Command& program, std::vector<std
         if (is_flag(word)) {
             const std::size_t end = std::min(word.find('='), word.size());
             word = known_spelling(command, word.substr(0, end)) + word.substr(end);
-        } else if (const std::optional<Command> inner = command.find(word)) {
+        } else if (const std::optional<Command> inner = find_written_command(command, word)) {
             command = *inner;
+            word = command.name();
         }
     }
     return words;
 }
 
+std::optional<Command> find_written_command(const Command& command, const std::string& name) {
+    if (std::optional<Command> found = command.find(name)) return found;
+    std::string other = name;
+    std::replace(other.begin(), other.end(), '-', '_');
+    return command.find(other);
+}
+
+std::vector<Command> take_command(const Command& program, std::vector<std::string>& words) {
+    std::vector<Command> commands;
+    while (!words.empty()) {
+        const std::optional<Command> inner =
+            find_written_command(commands.empty() ? program : commands.back(), words.front());
+        if (!inner) break;
+        commands.push_back(*inner);
+        words.erase(words.begin());
+    }
+    return commands;
+}
+
+UsageError no_such_command(const Command& program, const std::string& name) {
+    std::string plain = lower_case(name);
+    std::replace(plain.begin(), plain.end(), '-', '_');
+    if (plain.ends_with(".py")) plain.resize(plain.size() - 3);
+    std::vector<std::string> names;
+    for (std::string& known : program.command_names())
+        if (!program.find(known)->is_hidden()) names.push_back(std::move(known));
+    for (const OtherName& other : other_names) names.emplace_back(other.word);
+    std::string meant = nearest_name(plain, names);
+    if (std::find(names.begin(), names.end(), plain) != names.end()) meant = plain;
+    for (const OtherName& other : other_names)
+        if (meant == other.word) meant = other.commands;
+    return UsageError(fmt::format("There is no command \"{}\".", name),
+                      meant.empty() ? fmt::format("`{} --help` lists the commands.", program.full_name())
+                                    : fmt::format("Did you mean {}?", meant));
+}
+
 std::string nearest_flag(const Command& command, const std::string& flag) {
     const std::string nearest = nearest_name(flag.substr(2, flag.find('=') - 2), command.flag_names());
     return nearest.empty() ? nearest : "--" + nearest;
+}
+
+UsageError unknown_flag(const Command& command, const std::string& flag, const std::string& otherwise) {
+    const std::string meant = nearest_flag(command, flag);
+    return UsageError(fmt::format("The flag {} is unknown.", flag),
+                      meant.empty() ? otherwise : fmt::format("Did you mean {}?", meant));
 }
 
 UsageError not_expected(const Command& program) {

@@ -29,5 +29,11 @@ void add_sft_command(const Command& app);
 /// `drover launch`, and the internal commands it uses to start itself.
 void add_launch_command(const Command& app);
 void add_precompile_command(const Command& app);
+/// `drover help [COMMAND [TOPIC]]`.
+void add_help_command(const Command& app);
+/// `drover completion SHELL`, and the internal command that its scripts call.
+void add_completion_command(const Command& app);
+/// `drover man [COMMAND]`.
+void add_man_command(const Command& app);
 
 }  // namespace drover

@@ -110,9 +110,7 @@ void add_launch_command(const Command& app) {
     command.set_action([command, flags] {
         flags->words = command.words();
         if (!flags->words.empty() && flags->words.front().starts_with("--"))
-            if (const std::string meant = nearest_flag(command, flags->words.front()); !meant.empty())
-                throw UsageError(fmt::format("The flag {} is unknown.", flags->words.front()),
-                                 fmt::format("Did you mean {}?", meant));
+            throw unknown_flag(command, flags->words.front(), "Flags of run_clm belong after run_clm.");
         // A job's exit status can be any number, whereas errors of this program have fixed ones.
         std::exit(launch(*flags));
     });

@@ -9,6 +9,7 @@
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "app/process_start.h"
+#include "app/program_help.h"
 #include "args/command.h"
 #include "core/console.h"
 #include "core/error.h"
@@ -77,22 +78,27 @@ int main(int argc, char** argv) {
     drover::add_login_command(program);
     drover::add_cache_command(program);
     drover::add_doctor_command(program);
+    drover::add_help_command(program);
+    drover::add_completion_command(program);
+    drover::add_man_command(program);
+    program.replace_help([program] { return drover::program_help(program); });
 
-    if (argc > 1 && argv[1][0] != '-' && !program.find(argv[1])) {
-        drover::print_log(stderr,
-                          "drover: There is no command \"{}\".\nRun `drover --help` to see what is known.\n",
-                          argv[1]);
-        return 2;
-    }
     try {
+        if (argc > 1 && argv[1][0] != '-' && !drover::find_written_command(program, argv[1]))
+            throw drover::no_such_command(program, argv[1]);
+        if (const auto text = drover::help_on_topic(program, {argv + 1, argv + argc})) {
+            drover::write_result(*text);
+            return 0;
+        }
         const std::optional<std::string> problem =
             line.run(drover::known_spellings(program, {argv + 1, argv + argc}));
         if (!problem) return 0;
-        if (!program.all_words().empty()) {  // often the cause of other errors
+        const drover::Command given = program.given_command().value_or(program);
+        // Often the cause of other errors, unless the command passes words on.
+        if (!program.all_words().empty() && !given.takes_words()) {
             drover::show_end(drover::not_expected(program));
             return 2;
         }
-        const drover::Command given = program.given_command().value_or(program);
         drover::print_log(stderr, "drover: {}\nRun `{} --help` to see what is known.\n", *problem,
                           given.full_name());
         return 2;

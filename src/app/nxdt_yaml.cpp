@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "data/datasets/dataset_card.h"
+#include "core/simple_yaml.h"
 
 namespace drover {
 namespace {

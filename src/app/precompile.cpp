@@ -6,11 +6,13 @@
 #include <cstring>
 #include <memory>
 
+#include "app/command_words.h"
 #include "app/commands.h"
 #include "args/command.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/this_process.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -21,16 +23,18 @@ struct PrecompileOptions {
 };
 
 /// Becomes the command: its exit status and signals are its own.
-[[noreturn]] void become(std::vector<std::string> words) {
+[[noreturn]] void become(std::vector<std::string> words, const Command& app) {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     execvp(arguments[0], arguments.data());
     throw Error(fmt::format("{} cannot be started: {}.", words.front(), std::strerror(errno)),
-                "Name a program, a script that can be executed, or a command of drover.");
+                did_you_mean(words.front(), app.command_names(), "",
+                             "Name a program, a script that can be executed, or a command of drover."));
 }
 
-void precompile(const PrecompileOptions& options, std::vector<std::string> words, const Command& app) {
+void precompile(const PrecompileOptions& options, const Command& command, const Command& app) {
+    std::vector<std::string> words = command.words();
     if (!options.work_folder.empty())
         print_log(stderr, "drover: --compile_workdir has no effect: nothing is compiled into files.\n");
     if (options.part == "clean" || options.part == "clear-locks") {
@@ -46,13 +50,16 @@ void precompile(const PrecompileOptions& options, std::vector<std::string> words
         throw UsageError(
             "No command is given.",
             "Write the command that trains after precompile, as in: drover precompile bash run.sh");
+    if (words.front().starts_with("--"))
+        throw unknown_flag(command, words.front(),
+                           "Flags of the command that is rehearsed belong after its name.");
     setenv("NEURON_EXTRACT_GRAPHS_ONLY", "1", 1);
     print_log(
         stderr,
         "drover: A rehearsal: run_llama_nxd trains 10 steps and saves nothing, run_clm checks and plans "
         "(NEURON_EXTRACT_GRAPHS_ONLY=1).\n");
-    if (app.find(words.front())) words.insert(words.begin(), program_path().native());
-    become(std::move(words));
+    if (find_written_command(app, words.front())) words.insert(words.begin(), program_path().native());
+    become(std::move(words), app);
 }
 
 }  // namespace
@@ -72,7 +79,7 @@ void add_precompile_command(const Command& app) {
     command.add_option("--compile_workdir,--compile-workdir", options->work_folder, "has no effect here");
     command.set_footer("After the flags: a program or script, or a command of drover, and its arguments.");
     command.take_words();
-    command.set_action([=] { precompile(*options, command.words(), app); });
+    command.set_action([=] { precompile(*options, command, app); });
 }
 
 }  // namespace drover

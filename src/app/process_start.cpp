@@ -4,10 +4,12 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "core/this_process.h"
@@ -21,9 +23,9 @@ constexpr const char* spin_count = "2000";
 
 bool computes(const char* command) {
     constexpr std::array<std::string_view, 5> commands{"run_clm", "sft", "generate", "eval", "bench"};
-    for (const std::string_view name : commands)
-        if (command != nullptr && name == command) return true;
-    return false;
+    std::string written = command == nullptr ? "" : command;
+    std::replace(written.begin(), written.end(), '-', '_');
+    return std::find(commands.begin(), commands.end(), written) != commands.end();
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "app/commands.h"
 #include "app/training_command.h"
 #include "args/command.h"
-#include "args/help_text.h"
 #include "args/run_settings.h"
-#include "core/console.h"
 #include "core/this_process.h"
 #include "run/launch_environment.h"
 
@@ -16,17 +14,11 @@ std::filesystem::path arguments_file() {
 }
 
 void run_clm(const std::vector<std::string>& words) {
-    run_training_command(
-        "run_clm", words, [&](const LaunchEnvironment& launch) -> std::optional<RunSettings> {
-            const RunArguments run = parse_run_arguments(words, {.environment = read_environment(),
-                                                                 .args_file = arguments_file(),
-                                                                 .world_size = launch.processes});
-            if (!run.asks_for_help) return run_settings(run, run.arguments.flag("dry_run"));
-            const ArgumentTable& table = run_clm_table();
-            if (launch.rank == 0)
-                write_result(run.arguments.flag("help_markdown") ? markdown_page(table) : help_text(table));
-            return std::nullopt;
-        });
+    run_training_command(run_clm_table(), words, [&](const LaunchEnvironment& launch) {
+        return run_settings(parse_run_arguments(words, {.environment = read_environment(),
+                                                        .args_file = arguments_file(),
+                                                        .world_size = launch.processes}));
+    });
 }
 
 }  // namespace

@@ -1,29 +1,10 @@
 #include "app/commands.h"
 #include "app/training_command.h"
 #include "args/command.h"
-#include "args/help_text.h"
 #include "args/nxd_settings.h"
-#include "args/parse_words.h"
-#include "core/console.h"
 #include "run/launch_environment.h"
 
 namespace drover {
-namespace {
-
-std::optional<RunSettings> read_settings(const std::vector<std::string>& words,
-                                         const LaunchEnvironment& launch) {
-    const ArgumentTable& table = run_llama_nxd_table();
-    if (asks_for_help(words)) {
-        const bool page = help_arguments(table, words).flag("help_markdown");
-        if (launch.rank == 0) write_result(page ? markdown_page(table) : help_text(table));
-        return std::nullopt;
-    }
-    const Arguments arguments =
-        parse_nxd_arguments(words, {.environment = read_environment(), .world_size = launch.processes});
-    return nxd_run_settings(arguments, arguments.flag("dry_run"));
-}
-
-}  // namespace
 
 void add_run_llama_nxd_command(const Command& app) {
     const Command command = app.add_command(
@@ -35,8 +16,10 @@ void add_run_llama_nxd_command(const Command& app) {
     command.take_words();
     command.set_action([command] {
         const std::vector<std::string> words = command.words();
-        run_training_command("run_llama_nxd", words,
-                             [&](const LaunchEnvironment& launch) { return read_settings(words, launch); });
+        run_training_command(run_llama_nxd_table(), words, [&](const LaunchEnvironment& launch) {
+            return nxd_run_settings(parse_nxd_arguments(
+                words, {.environment = read_environment(), .world_size = launch.processes}));
+        });
     });
 }
 

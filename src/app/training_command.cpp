@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "args/parse_words.h"
+#include "args/argument_file.h"
+#include "args/help_text.h"
+#include "core/console.h"
 #include "core/failure.h"
 #include "run/launch_environment.h"
 #include "run/training_run.h"
@@ -34,26 +36,30 @@ void train_and_evaluate(const RunSettings& settings, const Processes& processes,
 
 }  // namespace
 
-void run_training_command(std::string_view command, const std::vector<std::string>& words,
+void run_training_command(const ArgumentTable& table, const std::vector<std::string>& words,
                           const ReadSettings& read) {
     const LaunchEnvironment launch = read_launch_environment();
+    if (const std::optional<HelpRequest> request = help_request(words)) {
+        const std::string text = help_answer(table, *request);
+        if (launch.rank == 0) write_result(text);
+        return;
+    }
     // Checked before the arguments, which are meant for all processes of that launcher together.
-    if (launch.foreign && !asks_for_help(words)) {
+    if (launch.foreign) {
         let_first_report(launch);
-        refuse_foreign_launcher(launch, fmt::format("{} …", command));
+        refuse_foreign_launcher(launch, fmt::format("{} …", table.command()));
     }
     RunSettings settings;
     std::exception_ptr refusal;  // of this process; the others may have been given something else
     try {
-        std::optional<RunSettings> asked = read(launch);
-        if (!asked) return;
-        settings = std::move(*asked);
+        set_variables_of_file(table, words);
+        settings = read(launch);
     } catch (const Error&) {
         if (!launch.has_others()) throw;
         refusal = std::current_exception();
     }
     SignalThread signals;  // before any thread is started
-    run_in_processes(launch, world_options(settings.device, launch), [&](Processes& processes) {
+    run_in_processes(launch, world_options(settings, launch), [&](Processes& processes) {
         processes.group.together([&] {
             if (refusal) std::rethrow_exception(refusal);
         });

@@ -39,6 +39,8 @@ struct Argument {
     /// It concerns paths or messages, not what is computed, so processes of a run may have different values.
     /// (Config and tokenizer are compared by content.)
     bool may_differ_between_processes = false;
+    /// Its text names a file or a folder (or a repository of the Hub).
+    bool is_path = false;
     /// Only the command uses it: a program that uses the library has its own objects or calls for it.
     bool is_for_command_only = false;
 
@@ -104,6 +106,13 @@ constexpr Argument number(std::string_view name, std::string_view default_text, 
 }
 constexpr Argument text(std::string_view name, std::string_view default_text, std::string_view help) {
     return {.name = name, .type = ArgumentType::text, .default_text = default_text, .help = help};
+}
+constexpr Argument path(std::string_view name, std::string_view default_text, std::string_view help) {
+    return {.name = name,
+            .type = ArgumentType::text,
+            .default_text = default_text,
+            .help = help,
+            .is_path = true};
 }
 constexpr Argument words(std::string_view name, std::string_view default_text, std::string_view help) {
     return {.name = name, .type = ArgumentType::words, .default_text = default_text, .help = help};

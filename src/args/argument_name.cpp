@@ -6,8 +6,8 @@
 #include <optional>
 #include <set>
 
-#include "core/words.h"
 #include "core/error.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -47,19 +47,23 @@ NamedArgument find_written_argument(const ArgumentTable& table, std::string_view
     if (meanings.size() > 1)
         throw UsageError(fmt::format("--{} could be {}.", written, either_of(candidates)),
                          "Write the name out.");
-    throw UsageError(
-        fmt::format("There is no flag --{}.", written),
-        did_you_mean(name, table.names(), "--",
-                     fmt::format("`drover {} --help` lists the flags.", table.command())));
+    throw UsageError(fmt::format("There is no flag --{}.", written),
+                     did_you_mean(name, table.names(), "--",
+                                  fmt::format("`drover {} --help all` lists the flags.", table.command())));
+}
+
+const Argument* argument_of_key(const ArgumentTable& table, std::string_view key) {
+    return table.find(table.first_name_of(with_underscores(key)));
 }
 
 const Argument& find_key_argument(const ArgumentTable& table, std::string_view key, std::string_view where) {
-    if (const std::string_view first = table.first_name_of(key); !first.empty()) return *table.find(first);
+    if (const Argument* argument = argument_of_key(table, key)) return *argument;
     throw UsageError(
         fmt::format("{} has the key \"{}\", which is no argument.", where, key),
-        did_you_mean(key, table.names(), "",
-                     fmt::format("`drover {} --help` lists the arguments; write keys without hyphens.",
-                                 table.command())));
+        did_you_mean(
+            with_underscores(key), table.names(), "",
+            fmt::format("`drover {} --help all` lists the arguments; keys have no hyphens before them.",
+                        table.command())));
 }
 
 }  // namespace drover

@@ -17,7 +17,10 @@ struct NamedArgument {
 /// nearest name if none does.
 NamedArgument find_written_argument(const ArgumentTable& table, std::string_view written);
 
-/// The same for a key of a JSON file, which must be a whole name.
+/// The argument that a key of a file names: a whole name or alias, with hyphens or underscores; nullptr if
+/// there is none.
+const Argument* argument_of_key(const ArgumentTable& table, std::string_view key);
+/// The same; UsageError, which begins with `where`, if there is none.
 const Argument& find_key_argument(const ArgumentTable& table, std::string_view key, std::string_view where);
 
 }  // namespace drover

@@ -58,6 +58,13 @@ const Argument* ArgumentTable::find(std::string_view name) const {
     return found == index_.end() || found->second->name != name ? nullptr : found->second;
 }
 
+const ArgumentGroup& ArgumentTable::group_of(const Argument& argument) const {
+    for (const ArgumentGroup& group : groups_)
+        for (const Argument& one : group.arguments)
+            if (one.name == argument.name) return group;
+    bug("an argument that is not in the table");
+}
+
 std::string_view ArgumentTable::first_name_of(std::string_view name) const {
     const auto found = index_.find(name);
     return found == index_.end() ? std::string_view{} : found->second->name;
@@ -65,43 +72,52 @@ std::string_view ArgumentTable::first_name_of(std::string_view name) const {
 
 const ArgumentTable& run_clm_table() {
     static const std::array groups{
-        ArgumentGroup{"Run", "What to do, and where to put it.", run_arguments()},
-        ArgumentGroup{"Model", "Which model, tokenizer and number format.", model_arguments()},
-        ArgumentGroup{"Adapters", "Train low-rank adapters (LoRA) beside weights that stay as they are.",
+        ArgumentGroup{"run", "Run", "What to do, and where to put it.", run_arguments()},
+        ArgumentGroup{"model", "Model", "Which model, tokenizer and number format.", model_arguments()},
+        ArgumentGroup{"adapters", "Adapters",
+                      "Train low-rank adapters (LoRA) beside weights that stay as they are.",
                       peft_arguments()},
-        ArgumentGroup{"Data", "Where the text comes from and how it becomes blocks of tokens.",
+        ArgumentGroup{"data", "Data", "Where the text comes from and how it becomes blocks of tokens.",
                       data_arguments()},
-        ArgumentGroup{"Supervised fine-tuning",
-                      "How examples become tokens, and what is learned. `drover sft` takes TRL's command lines "
-                      "as they are.",
-                      run_clm_sft_arguments()},
-        ArgumentGroup{"Optimization", "Batches, steps, optimizer and learning rate.",
+        ArgumentGroup{
+            "finetuning", "Supervised fine-tuning",
+            "How examples become tokens, and what is learned. `drover sft` takes TRL's command lines "
+            "as they are.",
+            run_clm_sft_arguments()},
+        ArgumentGroup{"optimization", "Optimization", "Batches, steps, optimizer and learning rate.",
                       optimization_arguments()},
-        ArgumentGroup{"Precision and memory", "Number formats of a run and what is recomputed.",
+        ArgumentGroup{"precision", "Precision and memory", "Number formats of a run and what is recomputed.",
                       precision_arguments()},
-        ArgumentGroup{"Evaluation", "When and how to evaluate.", evaluation_arguments()},
-        ArgumentGroup{"Logging", "What is printed and recorded.", logging_arguments()},
-        ArgumentGroup{"Saving and resuming", "Which files are kept.", saving_arguments()},
-        ArgumentGroup{"Uploads", "What is sent to the Hugging Face Hub (docs/hub.md).", hub_arguments()},
-        ArgumentGroup{"Data loading",
+        ArgumentGroup{"evaluation", "Evaluation", "When and how to evaluate.", evaluation_arguments()},
+        ArgumentGroup{"logging", "Logging", "What is printed and recorded.", logging_arguments()},
+        ArgumentGroup{"saving", "Saving and resuming", "Which files are kept.", saving_arguments()},
+        ArgumentGroup{"uploads", "Uploads", "What is sent to the Hugging Face Hub (docs/hub.md).",
+                      hub_arguments()},
+        ArgumentGroup{"loading", "Data loading",
                       "How batches reach the model; none of these changes a number unless "
                       "it says so.",
                       loading_arguments()},
-        ArgumentGroup{"Several processes", "Always checked; with one process there is nothing to split.",
-                      parallel_arguments()},
-        ArgumentGroup{"Profiling and diagnosis", "Traces, scope names and tuning files.",
+        ArgumentGroup{"parallel", "Several processes",
+                      "Always checked; with one process there is nothing to split.", parallel_arguments()},
+        ArgumentGroup{"profiling", "Profiling and diagnosis", "Traces, scope names and tuning files.",
                       profile_arguments()},
-        ArgumentGroup{"Names of run_llama_nxd.py",
+        ArgumentGroup{"nxd", "Names of run_llama_nxd.py",
                       "Flags of the tensor- and pipeline-parallel script, in this program's terms. `drover "
                       "run_llama_nxd` takes its "
                       "command lines as they are.",
                       neuron_arguments()},
-        ArgumentGroup{"Accepted and explained",
+        ArgumentGroup{"explained", "Accepted and explained",
                       "Flags of the original script that have no effect here; each prints one line.",
                       explained_arguments()},
     };
     static const ArgumentTable table("run_clm", groups, aliases);
     return table;
+}
+
+const ArgumentTable* table_of_command(std::string_view command) {
+    for (const ArgumentTable* table : {&run_clm_table(), &run_llama_nxd_table(), &sft_table()})
+        if (table->command() == command) return table;
+    return nullptr;
 }
 
 }  // namespace drover

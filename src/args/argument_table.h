@@ -12,6 +12,7 @@ namespace drover {
 
 /// Related arguments under one heading of the help text.
 struct ArgumentGroup {
+    std::string_view name;  ///< one word, for `--help NAME`; no argument has it
     std::string_view title;
     std::string_view introduction;
     std::span<const Argument> arguments;
@@ -35,6 +36,9 @@ class ArgumentTable {
     std::span<const ArgumentGroup> groups() const { return groups_; }
     std::span<const ArgumentAlias> aliases() const { return aliases_; }
 
+    /// The group that has the argument, which is in the table.
+    const ArgumentGroup& group_of(const Argument& argument) const;
+
     /// The row of an argument by its primary name; nullptr if there is none.
     const Argument* find(std::string_view name) const;
     /// The primary name for a name or alias; empty if there is none.
@@ -53,6 +57,8 @@ class ArgumentTable {
 const ArgumentTable& run_clm_table();
 const ArgumentTable& run_llama_nxd_table();
 const ArgumentTable& sft_table();
+/// The table of a command; nullptr if it has none.
+const ArgumentTable* table_of_command(std::string_view command);
 
 // The groups of run_clm, each in its own file.
 std::span<const Argument> model_arguments();

@@ -8,8 +8,9 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "core/words.h"
+#include "args/argument_description.h"
 #include "core/error.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -197,8 +198,8 @@ Json value_from_json(const Argument& argument, const Json& value, std::string_vi
     }
     if (argument.type == ArgumentType::choice && value.is_boolean())
         return read_choice(argument, value.get<bool>() ? "true" : "false", where);
-    throw UsageError(fmt::format("{} is {}, which is not of its kind.", where, value.dump()),
-                     "`drover run_clm --help` says what it takes.");
+    throw UsageError(fmt::format("{} is {}, but it takes {}.", where, value.dump(), type_text(argument)),
+                     fmt::format("`--help {}` of the command says what it means.", argument.name));
 }
 
 Json default_value(const Argument& argument) {

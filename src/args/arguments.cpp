@@ -147,17 +147,19 @@ Json Arguments::to_json() const {
 
 std::string Arguments::settings_text(bool all) const {
     std::size_t width = 0;
-    const auto shown = [&](const Setting& setting) {
-        return all || setting.source.kind != ArgumentSource::Kind::default_value;
+    const auto differs = [&](const std::string& name, const Setting& setting) {
+        return setting.value != default_value(*table_->find(name));
     };
     for (const auto& [name, setting] : settings_)
-        if (shown(setting)) width = std::max(width, name.size());
+        if (all || differs(name, setting)) width = std::max(width, name.size());
     std::string text;
     for (const auto& [name, setting] : settings_) {
-        if (!shown(setting)) continue;
+        const bool is_changed = differs(name, setting);
+        if (!all && !is_changed) continue;
         const bool hidden = is_secret(name) && !setting.value.is_null();
-        text += fmt::format("{:<{}} = {}  ({})\n", name, width,
-                            hidden ? "(hidden)" : value_text(setting.value), setting.source.text());
+        text += fmt::format("{:<{}} = {}  ({}{})\n", name, width,
+                            hidden ? "(hidden)" : value_text(setting.value), setting.source.text(),
+                            is_changed ? "; default " + value_text(default_value(*table_->find(name))) : "");
     }
     return text;
 }

@@ -62,7 +62,8 @@ class Arguments {
     /// All settings by name, sorted, for training_args.json, which can be given as the only argument. Access
     /// tokens are left out.
     Json to_json() const;
-    /// "name = value  (source)" per line, sorted; all settings, or only those not at their default.
+    /// "name = value  (source; default value)" per line, sorted; all settings, or only those that differ from
+    /// their defaults, which alone show them.
     std::string settings_text(bool all) const;
 
   private:

@@ -1,8 +1,13 @@
 #include "args/command.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+
+#include "core/words.h"
 
 namespace drover {
 
@@ -132,6 +137,11 @@ void Command::take_words() const {
     app_->prefix_command();
 }
 
+void Command::replace_help(std::function<std::string()> text) const {
+    app_->formatter_fn(
+        [text = std::move(text)](const CLI::App*, std::string, CLI::AppFormatMode) { return text(); });
+}
+
 void Command::set_action(std::function<void()> action) const {
     app_->callback(std::move(action));
 }
@@ -143,6 +153,66 @@ std::string Command::name() const {
 std::string Command::full_name() const {
     CLI::App* parent = app_->get_parent();
     return parent == nullptr ? name() : Command(parent).full_name() + " " + name();
+}
+
+std::string Command::description() const {
+    return app_->get_description();
+}
+
+std::string Command::footer() const {
+    return app_->get_footer();
+}
+
+bool Command::is_hidden() const {
+    return app_->get_group().empty();
+}
+
+std::string Command::help() const {
+    CLI::App* parent = app_->get_parent();
+    return app_->help(parent == nullptr ? "" : Command(parent).full_name());
+}
+
+std::string FlagDescription::usage() const {
+    if (is_word) return is_required ? names.front() : fmt::format("[{}]", names.front());
+    std::string text = fmt::format("{}", fmt::join(names, ", "));
+    if (!takes_value) return text;
+    return text +
+           (choices.empty() ? (is_number ? " N" : " TEXT") : fmt::format(" {}", fmt::join(choices, "|")));
+}
+
+namespace {
+
+/// The words of "TEXT:{a,b}", which is what CLI11 says of a choice.
+std::vector<std::string> choices_of(const std::string& type) {
+    const std::size_t begin = type.find('{'), end = type.find('}');
+    if (begin == std::string::npos || end == std::string::npos) return {};
+    return split_words(std::string_view(type).substr(begin + 1, end - begin - 1), ',');
+}
+
+FlagDescription described(const CLI::Option& option) {
+    const std::string type = option.get_type_name();
+    FlagDescription flag{
+        .names = {},
+        .is_word = option.get_positional() && !option.nonpositional(),
+        .takes_value = option.get_items_expected_max() > 0,
+        .is_required = option.get_required(),
+        .is_number = type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT"),
+        .choices = choices_of(type),
+        .default_text = option.get_default_str(),
+        .help = option.get_description()};
+    if (flag.is_word) flag.names.push_back(option.get_name());
+    for (const std::string& name : option.get_snames()) flag.names.push_back("-" + name);
+    for (const std::string& name : option.get_lnames()) flag.names.push_back("--" + name);
+    return flag;
+}
+
+}  // namespace
+
+std::vector<FlagDescription> Command::flags() const {
+    std::vector<FlagDescription> flags;
+    for (const CLI::Option* option : app_->get_options())
+        if (!option->get_group().empty()) flags.push_back(described(*option));
+    return flags;
 }
 
 bool Command::takes_words() const {

@@ -52,6 +52,21 @@ class Flag {
     CLI::Option* option_;
 };
 
+/// A flag, or a word at a fixed place, as help, man pages and shells present it.
+struct FlagDescription {
+    std::vector<std::string> names;  ///< with their hyphens; of a word its name
+    bool is_word = false;            ///< not a flag
+    bool takes_value = false;
+    bool is_required = false;
+    bool is_number = false;
+    std::vector<std::string> choices{};
+    std::string default_text{};
+    std::string help{};
+
+    /// "--device auto|cpu|cuda", "FILE", "--steps N"
+    std::string usage() const;
+};
+
 /// A command, or one inside another. Copies name the same command; it lives as long as its CommandLine.
 class Command {
   public:
@@ -82,12 +97,21 @@ class Command {
     void without_help() const;
     /// Its flags end at the first word that is none of them; that one and the rest are words().
     void take_words() const;
+    /// What --help prints. Commands that are added to it afterwards take this over.
+    void replace_help(std::function<std::string()> text) const;
     /// What it does, once the command line is parsed.
     void set_action(std::function<void()> action) const;
 
     std::string name() const;
     /// Example: "drover bench ops".
     std::string full_name() const;
+    std::string description() const;
+    std::string footer() const;
+    bool is_hidden() const;
+    /// What --help prints.
+    std::string help() const;
+    /// Flags and words that are not hidden, --help among them if it has that.
+    std::vector<FlagDescription> flags() const;
     bool takes_words() const;
     bool has_flag(const std::string& name) const;
     /// Of all flags, the long names without hyphens.

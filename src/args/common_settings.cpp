@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "core/error.h"
 
 namespace drover {
@@ -49,10 +51,33 @@ DeviceSettings device_settings(const Arguments& arguments) {
             .time_collectives = arguments.flag("comm_stats")};
 }
 
-SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared,
-                               bool list_all) {
+ProfileSettings profile_settings(const Arguments& arguments) {
+    ProfileSettings settings{.seconds = static_cast<double>(arguments.integer("profile_duration_ms")) / 1e3,
+                             .folder = optional_path(arguments, "profile_logdir"),
+                             .pipeline_file = optional_path(arguments, "trace_file_path")};
+    if (const std::int64_t epoch = arguments.integer("profile_epoch"); epoch >= 0) settings.epoch = epoch;
+    if (const std::int64_t step = arguments.integer("profile_step"); step >= 0) settings.step = step;
+    settings.steps = arguments.optional_integer("profile_steps");
+    const bool begins_somewhere = settings.epoch || settings.step;
+    settings.on = begins_somewhere || settings.steps || arguments.flag("profile");
+    constexpr std::int64_t usual_steps = 3;
+    if (!begins_somewhere && !settings.steps) settings.steps = usual_steps;
+    if (settings.steps && !arguments.given("profile_duration_ms"))
+        settings.seconds = std::numeric_limits<double>::infinity();
+    return settings;
+}
+
+/// What the log of a run begins with.
+static std::string listing_of(const Arguments& arguments) {
+    if (arguments.flag("verbose")) return "All settings:\n" + arguments.settings_text(true);
+    const std::string changed = arguments.settings_text(false);
+    if (changed.empty()) return "All settings have their defaults.";
+    return "Settings that differ from their defaults (--verbose shows all):\n" + changed;
+}
+
+SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared) {
     SettingsRecord record{.values = arguments.to_json(),
-                          .listing = arguments.settings_text(list_all),
+                          .listing = listing_of(arguments),
                           .explanations = arguments.explanations()};
     for (const std::string_view name : compared) record.compared_on_resume.emplace_back(name);
     for (const auto& [name, value] : record.values.items())

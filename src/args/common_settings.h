@@ -23,10 +23,9 @@ OnNonFinite on_non_finite(const Arguments& arguments);
 /// Who logs messages, where, and how much; nothing about records.
 LogSettings message_settings(const Arguments& arguments);
 DeviceSettings device_settings(const Arguments& arguments);
+ProfileSettings profile_settings(const Arguments& arguments);
 
-/// The settings as given; `compared` are the names that a resumed run compares with its checkpoint. With
-/// `list_all` the listing for the log has every setting, not only those not at their default.
-SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared,
-                               bool list_all);
+/// The settings as given; `compared` are the names that a resumed run compares with its checkpoint.
+SettingsRecord settings_record(const Arguments& arguments, std::span<const std::string_view> compared);
 
 }  // namespace drover

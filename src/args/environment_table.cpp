@@ -14,7 +14,7 @@ namespace drover {
 namespace {
 
 constexpr std::string_view scope_names =
-    "Errors name the layer and the weight, and traces the operations, with or without it.";
+    "Errors name the layer and the weight, and profiles the scopes, with or without it.";
 constexpr std::string_view by_block = "Gradients are reduced block by block, so there are no such buckets.";
 constexpr std::string_view no_nemo = "NeMo is not used.";
 constexpr std::string_view neuron_only = "It tunes another vendor's runtime, which is not used here.";
@@ -40,12 +40,11 @@ constexpr std::array variables{
                         "Largest share of the device's memory that the plan may take."},
     EnvironmentVariable{"XLA_PERSISTENT_CACHE_PATH", "", "Folder where compiled programs are kept.",
                         Standing::explained, "Nothing is compiled at run time, so there is nothing to keep."},
-    EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch", "Epoch (from 0) of the step to trace."}.of(
-        "run_clm"),
-    EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which tracing starts."}.of(
-        "run_clm"),
-    EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "How long to trace."}.of("run_clm"),
-    EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the trace."}.of("run_clm"),
+    EnvironmentVariable{"PROFILE_EPOCH", "profile_epoch",
+                        "Epoch (from 0) of the step after which profiling starts."},
+    EnvironmentVariable{"PROFILE_STEP", "profile_step", "Step of that epoch after which profiling starts."},
+    EnvironmentVariable{"PROFILE_DURATION_MS", "profile_duration_ms", "Profile no step after this time."},
+    EnvironmentVariable{"PROFILE_LOGDIR", "profile_logdir", "Folder for the profile."},
     EnvironmentVariable{"TENSORBOARD_LOGGING_DIR", "logging_dir", "Folder of the TensorBoard file."}.of(
         "run_clm"),
     EnvironmentVariable{"HF_TOKEN", "", "Access token of the Hub, before that of `drover login`."},

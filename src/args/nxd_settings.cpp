@@ -318,7 +318,7 @@ Arguments parse_nxd_arguments(std::span<const std::string> words, const ParseOpt
     return arguments;
 }
 
-RunSettings nxd_run_settings(const Arguments& arguments, bool list_all) {
+RunSettings nxd_run_settings(const Arguments& arguments) {
     DeviceSettings device = device_settings(arguments);
     device.plain_attention = !arguments.flag("use_flash_attention");
     return {.do_train = true,
@@ -332,7 +332,7 @@ RunSettings nxd_run_settings(const Arguments& arguments, bool list_all) {
             .mesh = nxd_mesh(arguments),
             .checkpoints = nxd_checkpoints(arguments),
             .logs = nxd_logs(arguments),
-            .profile = {.pipeline_file = optional_path(arguments, "trace_file_path")},
+            .profile = profile_settings(arguments),
             .device = device,
             .names = {.model = arguments.flag("pretrained_weight") ? "--pretrained_weight 1"
                                                                    : "--pretrained_weight_dir",
@@ -340,7 +340,7 @@ RunSettings nxd_run_settings(const Arguments& arguments, bool list_all) {
                       .block_size = "--seq_len",
                       .output_dir = "--checkpoint_dir",
                       .start_over = "give --loading_step -1 to start over"},
-            .record = settings_record(arguments, nxd_arguments_compared_on_resume(), list_all)};
+            .record = settings_record(arguments, nxd_arguments_compared_on_resume())};
 }
 
 }  // namespace drover

@@ -14,9 +14,8 @@ namespace drover {
 /// if something is wrong.
 Arguments parse_nxd_arguments(std::span<const std::string> words, const ParseOptions& options = {});
 
-/// The settings that the arguments ask for. With `list_all` the listing for the log has every setting, not
-/// only those not at their default.
-RunSettings nxd_run_settings(const Arguments& arguments, bool list_all);
+/// The settings that the arguments ask for.
+RunSettings nxd_run_settings(const Arguments& arguments);
 
 /// Arguments that change the run when they change: a resumed run compares them with those of its checkpoint.
 std::span<const std::string_view> nxd_arguments_compared_on_resume();

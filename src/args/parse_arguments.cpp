@@ -136,8 +136,6 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
 }
 
 RunArguments parse_run_arguments(std::span<const std::string> words, const ParseOptions& options) {
-    if (asks_for_help(words))
-        return {.arguments = help_arguments(run_clm_table(), words), .asks_for_help = true};
     return settle_run_arguments(read_arguments(run_clm_table(), words, options), options);
 }
 

@@ -23,13 +23,11 @@ struct RunArguments {
     /// Processes that see different batches, according to the arguments; a --deepspeed configuration is
     /// compared with it.
     std::int64_t replicas = 1;
-    /// --help or --help_markdown is set; nothing else was read or checked.
-    bool asks_for_help = false;
 };
 
-/// Reads the words after `drover run_clm`; a single word ending in .json names a file with all arguments.
-/// Derives settings from others, checks combinations, and collects explanations for the caller to print.
-/// UsageError if something is wrong.
+/// Reads the words after `drover run_clm`, of which the first may name a file of arguments. Derives settings
+/// from others, checks combinations, and collects explanations for the caller to print. UsageError if
+/// something is wrong.
 RunArguments parse_run_arguments(std::span<const std::string> words, const ParseOptions& options = {});
 
 /// The steps after reading: environment, derived settings, checks.

@@ -32,15 +32,13 @@ class WordParser {
 
   private:
     void parse_flag(const std::string& word) {
-        if (next_ == 1 && word.ends_with(".json") && !is_flag(word))
-            throw UsageError(
-                fmt::format(
-                    "{} is given together with other words, but a file of arguments must stand alone.", word),
-                fmt::format("Put the other settings into the file and give only the file: drover {} {}",
-                            arguments_.table().command(), word));
         if (!is_flag(word))
             throw UsageError(fmt::format("\"{}\" is given where a flag is expected.", word),
-                             "Flags start with two hyphens; quote values that hold spaces.");
+                             word.ends_with(".json") || word.ends_with(".yaml") || word.ends_with(".yml")
+                                 ? "A file of arguments stands before all flags."
+                                 : "Flags start with two hyphens; quote values that hold spaces.");
+        if (word == "-v" && arguments_.table().find("verbose") != nullptr)
+            return set(*arguments_.table().find("verbose"), true);
         if (!word.starts_with("--"))
             throw UsageError(fmt::format("{} is not a flag.", word), "Flags start with two hyphens.");
         const std::size_t equals = word.find('=');
@@ -102,34 +100,11 @@ void parse_words(Arguments& arguments, std::span<const std::string> words, const
     WordParser(arguments, words, source).parse();
 }
 
-void parse_json_arguments(Arguments& arguments, const Json& object, const std::string& file) {
-    if (!object.is_object())
-        throw UsageError(fmt::format("{} does not hold a JSON object.", file),
-                         "Write the arguments as {\"name\": value, …}.");
-    std::set<const Argument*> seen;
-    for (const auto& [key, value] : object.items()) {
-        const Argument& argument = find_key_argument(arguments.table(), key, file);
-        if (!seen.insert(&argument).second)
-            throw UsageError(fmt::format("{} gives {} twice, under two names.", file, argument.name),
-                             "Remove one of them.");
-        if (value.is_null()) continue;
-        Json read = value_from_json(argument, value, fmt::format("{}: {}", file, key));
-        if (read == default_value(argument)) continue;
-        arguments.set(argument.name, std::move(read), {ArgumentSource::Kind::file, file});
-    }
-}
-
 std::vector<std::string> words_of_file(const std::filesystem::path& path) {
     std::istringstream text(read_text_file(path));
     std::vector<std::string> words;
     for (std::string word; text >> word;) words.push_back(word);
     return words;
-}
-
-bool asks_for_help(std::span<const std::string> words) {
-    return std::any_of(words.begin(), words.end(), [](const std::string& word) {
-        return word == "-h" || word == "--help" || word == "--help_markdown" || word == "--help-markdown";
-    });
 }
 
 }  // namespace drover

@@ -9,18 +9,12 @@
 namespace drover {
 
 /// Sets arguments from the words of a command line. Conventions are those of Hugging Face's argument parser
-/// on argparse: `--x v`, `--x=v`, hyphens or underscores, unique prefixes, bare booleans, `--no_x`. The last
+/// on argparse: `--x v`, `--x=v`, hyphens or underscores, unique prefixes, bare booleans, `--no_x`; and `-v`
+/// for `--verbose`. The last
 /// of a repeated flag counts; lists are collected. UsageError names the word that is wrong.
 void parse_words(Arguments& arguments, std::span<const std::string> words, const ArgumentSource& source);
 
-/// Sets arguments from the JSON object of a file. A value that is null or equal to the default counts as not
-/// given, so that a training_args.json can be used.
-void parse_json_arguments(Arguments& arguments, const Json& object, const std::string& file);
-
 /// The words of an .args file: separated by white space, without quoting.
 std::vector<std::string> words_of_file(const std::filesystem::path& path);
-
-/// Whether the command line asks for help.
-bool asks_for_help(std::span<const std::string> words);
 
 }  // namespace drover

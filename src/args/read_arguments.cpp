@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "args/argument_value.h"
+#include "args/argument_file.h"
 #include "args/parse_words.h"
 
 namespace drover {
@@ -10,25 +10,14 @@ namespace drover {
 Arguments read_arguments(const ArgumentTable& table, std::span<const std::string> words,
                          const ParseOptions& options) {
     Arguments arguments(table);
+    std::vector<std::string> flags(words.begin(), words.end());
     std::error_code ignored;
-    if (words.size() == 1 && words[0].ends_with(".json") && !words[0].starts_with("--")) {
-        parse_json_arguments(arguments, read_json_file(with_home(words[0])), words[0]);
-        return arguments;
-    }
-    if (!options.args_file.empty() && std::filesystem::is_regular_file(options.args_file, ignored))
+    if (const std::optional<ArgumentFile> file = take_argument_file(table, flags))
+        set_from_file(arguments, *file);
+    else if (!options.args_file.empty() && std::filesystem::is_regular_file(options.args_file, ignored))
         parse_words(arguments, words_of_file(options.args_file),
                     {ArgumentSource::Kind::file, options.args_file.string()});
-    parse_words(arguments, words, {.kind = ArgumentSource::Kind::command_line});
-    return arguments;
-}
-
-Arguments help_arguments(const ArgumentTable& table, std::span<const std::string> words) {
-    Arguments arguments(table);
-    const ArgumentSource source{.kind = ArgumentSource::Kind::command_line};
-    for (const std::string& word : words) {
-        if (word == "-h" || word == "--help") arguments.set("help", true, source);
-        if (word.starts_with("--help") && word != "--help") arguments.set("help_markdown", true, source);
-    }
+    parse_words(arguments, flags, {.kind = ArgumentSource::Kind::command_line});
     return arguments;
 }
 

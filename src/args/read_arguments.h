@@ -12,18 +12,17 @@ namespace drover {
 
 struct ParseOptions {
     Environment environment{};
-    /// Its words precede those of the command line; ignored if the file does not exist.
+    /// Its words precede those of the command line; ignored if the file does not exist, or if the words name
+    /// a file of arguments.
     std::filesystem::path args_file{};
     std::int64_t world_size = 1;  ///< processes that were started together
 };
 
-/// The arguments of a command as the words after its name set them; a single word ending in .json names a
-/// file with all of them. Nothing is derived or checked yet. UsageError if a word is wrong.
+/// The arguments of a command as the words after its name set them. A file of arguments may stand first
+/// (argument_file.h); the words after it take precedence. Nothing is derived or checked yet. UsageError if a
+/// word is wrong.
 Arguments read_arguments(const ArgumentTable& table, std::span<const std::string> words,
                          const ParseOptions& options);
-
-/// Those of a command line that asks for help: only --help and --help_markdown are read.
-Arguments help_arguments(const ArgumentTable& table, std::span<const std::string> words);
 
 /// Adds the line of every argument that was given and is only explained.
 void explain_given(Arguments& arguments);

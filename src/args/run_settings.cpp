@@ -380,22 +380,13 @@ std::optional<SampleSettings> sample_settings(const Arguments& arguments) {
     return settings;
 }
 
-ProfileSettings profile_settings(const Arguments& arguments) {
-    ProfileSettings settings{.seconds = static_cast<double>(arguments.integer("profile_duration_ms")) / 1e3,
-                             .folder = optional_path(arguments, "profile_logdir"),
-                             .pipeline_file = optional_path(arguments, "trace_file_path")};
-    if (const std::int64_t epoch = arguments.integer("profile_epoch"); epoch >= 0) settings.epoch = epoch;
-    if (const std::int64_t step = arguments.integer("profile_step"); step >= 0) settings.step = step;
-    return settings;
-}
-
 // -------------------------------------------------------------------------------------------------------
 // record
 
-SettingsRecord run_clm_record(const RunArguments& run, bool list_all) {
+SettingsRecord run_clm_record(const RunArguments& run) {
     const bool sft = &run.arguments.table() == &sft_table();
     SettingsRecord record = settings_record(
-        run.arguments, sft ? sft_arguments_compared_on_resume() : arguments_compared_on_resume(), list_all);
+        run.arguments, sft ? sft_arguments_compared_on_resume() : arguments_compared_on_resume());
     if (!run.arguments.json("deepspeed").is_null())
         record.check_updates = [run](std::int64_t updates) {
             read_deepspeed_settings(run.arguments.json("deepspeed"), "--deepspeed", run.arguments,
@@ -482,7 +473,7 @@ std::span<const std::string_view> sft_arguments_compared_on_resume() {
     return names;
 }
 
-RunSettings run_settings(const RunArguments& run, bool list_all) {
+RunSettings run_settings(const RunArguments& run) {
     const Arguments& arguments = run.arguments;
     DeviceSettings device = device_settings(arguments);
     device.fit_batch = arguments.flag("auto_find_batch_size");
@@ -506,7 +497,7 @@ RunSettings run_settings(const RunArguments& run, bool list_all) {
             .profile = profile_settings(arguments),
             .device = device,
             .names = names,
-            .record = run_clm_record(run, list_all)};
+            .record = run_clm_record(run)};
 }
 
 }  // namespace drover

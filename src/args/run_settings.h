@@ -5,10 +5,9 @@
 
 namespace drover {
 
-/// The settings of a run from a command line of `drover run_clm`. With `list_all` the listing for the log has
-/// every setting, not only those not at their default. UsageError if the arguments request something
-/// unavailable.
-RunSettings run_settings(const RunArguments& run, bool list_all);
+/// The settings of a run from a command line of `drover run_clm`. UsageError if the arguments request
+/// something unavailable.
+RunSettings run_settings(const RunArguments& run);
 
 /// Arguments that change the run when they change: a resumed run compares them with those of its checkpoint.
 /// (Those kept in trainer_state.json are compared from there.)

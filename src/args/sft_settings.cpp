@@ -167,15 +167,8 @@ std::optional<SftSettings> sft_settings(const Arguments& arguments) {
                        .pad_to_multiple_of = padding_multiple(arguments)};
 }
 
-RunArguments parse_sft_arguments(std::span<const std::string> words, const ParseOptions& options,
-                                 const Json& file, const std::string& file_name) {
-    const ArgumentTable& table = sft_table();
-    if (asks_for_help(words)) return {.arguments = help_arguments(table, words), .asks_for_help = true};
-    if (file.is_null()) return settle_run_arguments(read_arguments(table, words, options), options);
-    Arguments arguments(table);
-    parse_json_arguments(arguments, file, file_name);
-    parse_words(arguments, words, {.kind = ArgumentSource::Kind::command_line});
-    return settle_run_arguments(std::move(arguments), options);
+RunArguments parse_sft_arguments(std::span<const std::string> words, const ParseOptions& options) {
+    return settle_run_arguments(read_arguments(sft_table(), words, options), options);
 }
 
 }  // namespace drover

@@ -10,11 +10,8 @@
 /// Supervised fine-tuning: `drover sft`, and `drover run_clm --sft`.
 namespace drover {
 
-/// Reads the words after `drover sft`, as parse_run_arguments() does for run_clm. `file` holds the arguments
-/// of a configuration file by name, which those of the words replace; null if there is none. `file_name` is
-/// for messages.
-RunArguments parse_sft_arguments(std::span<const std::string> words, const ParseOptions& options = {},
-                                 const Json& file = {}, const std::string& file_name = {});
+/// Reads the words after `drover sft`, as parse_run_arguments() does for run_clm.
+RunArguments parse_sft_arguments(std::span<const std::string> words, const ParseOptions& options = {});
 
 /// Whether the rows are examples for supervised fine-tuning.
 bool is_sft(const Arguments& arguments);

@@ -7,7 +7,7 @@ namespace drover {
 std::span<const Argument> model_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        text("model_name_or_path", "", "Folder or Hub name of a model whose weights training starts from.")
+        path("model_name_or_path", "", "Folder or Hub name of a model whose weights training starts from.")
             .of_command(),
         text("model_type", "",
              "Model class (llama, mixtral) whose default config is used when neither --config_name nor "
@@ -17,15 +17,15 @@ std::span<const Argument> model_arguments() {
              "Changes to the default config, \"key=value,key=value\"; not with --config_name or "
              "--model_name_or_path.")
             .of_command(),
-        text("config_name", "",
+        path("config_name", "",
              "Folder, JSON file or Hub name of the model's config; alone, the model starts from random "
              "weights.")
             .of_command()
             .own_of_process(),
-        text("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own.")
+        path("tokenizer_name", "", "Folder or Hub name of the tokenizer, when it is not the model's own.")
             .of_command()
             .own_of_process(),
-        text("cache_dir", "",
+        path("cache_dir", "",
              "Folder for models, tokenizers and datasets of the Hub, instead of its usual cache.")
             .own_of_process(),
         flag("use_fast_tokenizer", "yes", "Which Python tokenizer class to use.")
@@ -84,7 +84,7 @@ std::span<const Argument> model_arguments() {
 std::span<const Argument> data_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        text("dataset_name", "",
+        path("dataset_name", "",
              "Local folder or Hub name of a dataset, for example wikitext; a folder may hold input_ids. "
              "Several, separated by commas, are mixed.")
             .of_command(),
@@ -96,18 +96,19 @@ std::span<const Argument> data_arguments() {
              "Shares of the training examples (blocks) that come from the datasets of --dataset_name: "
              "positive numbers such as 3,1. Unset: an epoch has every block of every dataset once.")
             .of_command(),
-        text("train_file", "", "File of training text, a token file, or a folder with input_ids.")
+        path("train_file", "", "File of training text, a token file, or a folder with input_ids.")
             .of_command(),
-        text("validation_file", "", "File of evaluation text, a token file, or a folder with input_ids.")
+        path("validation_file", "", "File of evaluation text, a token file, or a folder with input_ids.")
             .of_command(),
         text("text_column", "",
              "Column that holds the text; unset: text, else the first column, but prompts with answers and "
              "chats are refused. Of several datasets one for all, or one for each, separated by commas.")
             .of_command(),
-        choice("packing", "hf|lossless|none|bfd|bfd_split|wrapped", "hf",
-               "hf: blocks as run_clm.py cuts them, which drops the tail of every 1000 rows; lossless: the "
-               "same without dropping; none: one row per sequence, padded, cut at the block size. With --sft: "
-               "none (if unset), or TRL's bfd, bfd_split and wrapped.")
+        choice(
+            "packing", "hf|lossless|none|bfd|bfd_split|wrapped", "hf",
+            "hf: blocks as run_clm.py cuts them, which drops the tail of every 1000 rows; lossless: the "
+            "same without dropping; none: one row per sequence, padded, cut at the block size. With --sft: "
+            "none (if unset), or TRL's bfd, bfd_split and wrapped.")
             .of_command(),
         text("pad_token", "", "With --packing none: eos, unk, or the token itself; unset: the tokenizer's.")
             .of_command(),

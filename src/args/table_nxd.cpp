@@ -13,7 +13,7 @@ std::span<const Argument> nxd_model_arguments() {
     constexpr std::string_view never_whole =
         "This is always so: no process ever creates a weight that it does not keep.";
     static constexpr std::array rows{
-        text("training_config", "", "Folder with the model's config.json, the file itself, or its Hub name.")
+        path("training_config", "", "Folder with the model's config.json, the file itself, or its Hub name.")
             .own_of_process(),
         integer("num_layer", "-1", "Number of layers, instead of the config's; -1: the config's.")
             .at_least(-1),
@@ -40,7 +40,7 @@ std::span<const Argument> nxd_model_arguments() {
 std::span<const Argument> nxd_data_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        text("training_dir", "",
+        path("training_dir", "",
              "Folder of tokenized blocks, as `drover tokenize --llama-version` writes it. It is read in "
              "order: "
              "data-parallel process r of n takes rows r, r + n, and so on; what does not fill an update is "
@@ -145,7 +145,7 @@ std::span<const Argument> nxd_parallel_arguments() {
 std::span<const Argument> nxd_checkpoint_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        text(
+        path(
             "checkpoint_dir", "",
             "Folder of the checkpoints step_N. Unset: none are written, and only --tb_dir and --metrics_file "
             "are."),
@@ -159,7 +159,7 @@ std::span<const Argument> nxd_checkpoint_arguments() {
         flag("pretrained_weight", "no",
              "Start from the weights in the folder pretrained_weight of --checkpoint_dir, if no step is "
              "loaded."),
-        text("pretrained_weight_dir", "",
+        path("pretrained_weight_dir", "",
              "Start from the weights in this folder, if no step is loaded: a model folder, or shards of "
              "neuronx-distributed."),
         choice(
@@ -183,10 +183,10 @@ std::span<const Argument> nxd_logging_arguments() {
     static constexpr std::array rows{
         integer("logging_interval", "1", "Updates between records; the first update is always recorded.")
             .at_least(1),
-        text("tb_dir", "output",
+        path("tb_dir", "output",
              "Folder in which TensorBoard's folder is created; empty: none. Nothing in it is deleted."),
-        text("metrics_file", "results.json", "File for results; what it holds already is kept."),
-        text("trace_file_path", "",
+        path("metrics_file", "results.json", "File for results; what it holds already is kept."),
+        path("trace_file_path", "",
              "File for a timeline of updates 2 to 4 in Chrome's trace format: what every process computes "
              "when, "
              "on one clock, and the pipeline's bubble."),
@@ -209,6 +209,7 @@ std::span<const Argument> nxd_own_arguments() {
                                        "steal_lock",
                                        "save_buffer_gb",
                                        "dry_run",
+                                       "verbose",
                                        "log_level",
                                        "log_level_replica",
                                        "log_on_each_node",
@@ -216,13 +217,21 @@ std::span<const Argument> nxd_own_arguments() {
                                        "spmd_debug",
                                        "ddp_timeout",
                                        "comm_debug",
-                                       "comm_stats"};
+                                       "comm_stats",
+                                       "profile",
+                                       "profile_steps",
+                                       "profile_epoch",
+                                       "profile_step",
+                                       "profile_duration_ms",
+                                       "profile_logdir"};
     static constexpr std::array own{
         flag("precompile", "no",
              "Train at most 10 steps, and neither load nor write a checkpoint nor results: a trial of mesh, "
              "data, "
              "files and memory. Also NEURON_EXTRACT_GRAPHS_ONLY=1."),
-        flag("help", "no", "Print this text and stop."),
+        flag("help", "no",
+             "Print the arguments that are used most and stop. A word after it asks for more: all, a group "
+             "such as data, or the name of an argument."),
         flag("help_markdown", "no", "Print the page docs/run_llama_nxd.md and stop."),
     };
     static const std::vector<Argument> rows = [] {
@@ -242,18 +251,20 @@ std::span<const Argument> nxd_own_arguments() {
 
 const ArgumentTable& run_llama_nxd_table() {
     static const std::array groups{
-        ArgumentGroup{"Model", "Which model.", nxd_model_arguments()},
-        ArgumentGroup{"Data", "Which rows, and how many at a time.", nxd_data_arguments()},
-        ArgumentGroup{"Optimization", "Steps, learning rate and optimizer.", nxd_optimization_arguments()},
-        ArgumentGroup{"Precision and memory", "Number formats and what is recomputed.",
+        ArgumentGroup{"model", "Model", "Which model.", nxd_model_arguments()},
+        ArgumentGroup{"data", "Data", "Which rows, and how many at a time.", nxd_data_arguments()},
+        ArgumentGroup{"optimization", "Optimization", "Steps, learning rate and optimizer.",
+                      nxd_optimization_arguments()},
+        ArgumentGroup{"precision", "Precision and memory", "Number formats and what is recomputed.",
                       nxd_precision_arguments()},
-        ArgumentGroup{"Several processes",
+        ArgumentGroup{"parallel", "Several processes",
                       "How the processes share the model; those left over are data-parallel.",
                       nxd_parallel_arguments()},
-        ArgumentGroup{"Checkpoints", "What is written, and what a run starts from.",
+        ArgumentGroup{"checkpoints", "Checkpoints", "What is written, and what a run starts from.",
                       nxd_checkpoint_arguments()},
-        ArgumentGroup{"Records", "What is printed and recorded.", nxd_logging_arguments()},
-        ArgumentGroup{"Of this program", "What the original script does not have.", nxd_own_arguments()},
+        ArgumentGroup{"records", "Records", "What is printed and recorded.", nxd_logging_arguments()},
+        ArgumentGroup{"own", "Of this program", "What the original script does not have.",
+                      nxd_own_arguments()},
     };
     static const ArgumentTable table("run_llama_nxd", groups, {});
     return table;

@@ -128,7 +128,7 @@ std::span<const Argument> neuron_arguments() {
         maybe("use_gpu_compatible_precision",
               "yes: fp32 master copy; no: bfloat16 weights with stochastic rounding."),
         integer("checkpoint_freq", "", "As --save_steps; below 1 no checkpoints are written."),
-        text("checkpoint_dir", "", "As --output_dir, unless that is given."),
+        path("checkpoint_dir", "", "As --output_dir, unless that is given."),
         integer("num_kept_checkpoint", "", "As --save_total_limit; below 1 all are kept."),
         text("loading_step", "",
              "Checkpoint of --output_dir to continue from: the number of its step; latest_if_exists: the "
@@ -161,11 +161,11 @@ std::span<const Argument> neuron_arguments() {
             .explained("There are no graphs to compile."),
         flag("deallocate_pipeline_outputs", "yes", "Free stage outputs after sending them.")
             .explained("All buffers are planned before the first step; none is freed or made later."),
-        text("trace_file_path", "",
+        path("trace_file_path", "",
              "File for a timeline of updates 2 to 4 in Chrome's trace format: what every process computes "
              "when, on one clock, and the pipeline's bubble."),
-        text("tb_dir", "", "Folder for TensorBoard's file: --report_to tensorboard with this --logging_dir."),
-        text("metrics_file", "results.json", "File for the results.")
+        path("tb_dir", "", "Folder for TensorBoard's file: --report_to tensorboard with this --logging_dir."),
+        path("metrics_file", "results.json", "File for the results.")
             .explained("Results are in all_results.json in --output_dir."),
     };
     return rows;

@@ -12,7 +12,7 @@ std::span<const Argument> peft_arguments() {
         flag("use_peft", "no",
              "Train low-rank adapters (LoRA) instead of the weights. Checkpoints and the output folder then "
              "hold adapters as PEFT saves them, and no weights of the model."),
-        text("adapter_name_or_path", "",
+        path("adapter_name_or_path", "",
              "Folder or Hub name of adapters that PEFT or an earlier run saved: training goes on from them. "
              "Implies --use_peft; their adapter_config.json says the rest.")
             .own_of_process(),

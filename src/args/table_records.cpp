@@ -30,7 +30,7 @@ std::span<const Argument> evaluation_arguments() {
         number("early_stopping_threshold", "0.0",
                "With --early_stopping_patience: by how much it must improve to count.")
             .at_least(0),
-        text(
+        path(
             "eval_prompts", "",
             "File of prompts that the model continues after each evaluation, greedily unless a temperature "
             "is given: a text per line, or .jsonl or .json of texts or messages. The texts go to the log, to "
@@ -84,7 +84,7 @@ std::span<const Argument> logging_arguments() {
         flag("log_on_each_node", "yes",
              "Whether the first process of every machine prints messages, or only the first of the run.")
             .parallel(),
-        text("rank_log_dir", "", "Folder where process N writes its messages and records to rank-N.log.")
+        path("rank_log_dir", "", "Folder where process N writes its messages and records to rank-N.log.")
             .own_of_process()
             .parallel(),
         maybe("disable_tqdm", "No progress bar; unset: a bar where standard error is a terminal.")
@@ -92,7 +92,7 @@ std::span<const Argument> logging_arguments() {
         words("report_to", "none",
               "Where records go besides the console and trainer_state.json: tensorboard (all means the "
               "same) or none."),
-        text("logging_dir", "",
+        path("logging_dir", "",
              "Folder of the TensorBoard file; unset: runs/, date and host in --output_dir."),
         flag("include_tokens_per_second", "no", "Add tokens per second to the results."),
         choice("include_num_input_tokens_seen", "no|all|non_padding", "no",
@@ -114,7 +114,7 @@ std::span<const Argument> saving_arguments() {
         integer("save_total_limit", "", "Number of checkpoints to keep."),
         flag("save_final_model", "yes", "Write the model when training ends; no skips it.").of_command(),
         flag("save_only_model", "no", "Checkpoints hold the model alone, so none can be resumed from."),
-        text("resume_from_checkpoint", "",
+        path("resume_from_checkpoint", "",
              "Checkpoint folder to continue from; True: the newest complete one of --output_dir, which is "
              "also used when the flag is not given; False: none.")
             .of_command(),
@@ -133,7 +133,7 @@ std::span<const Argument> saving_arguments() {
         flag("enable_jit_checkpoint", "no", "Write a checkpoint when the process is told to end.")
             .explained("SIGTERM and SIGINT always finish the step and write a checkpoint; SIGUSR1 writes one "
                        "and training continues. In programs of the C++ API this makes SIGTERM do so."),
-        text("checkpoint_manager_path", "", "Folder of the fork's own sharded checkpoints.")
+        path("checkpoint_manager_path", "", "Folder of the fork's own sharded checkpoints.")
             .explained("Checkpoints are Hugging Face folders in --output_dir, whatever the sharding."),
     };
     return rows;
@@ -142,17 +142,27 @@ std::span<const Argument> saving_arguments() {
 std::span<const Argument> profile_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        integer("profile_epoch", "-1", "Epoch (from 0) of the step to trace; also PROFILE_EPOCH."),
+        flag("profile", "no",
+             "Profile steps after the first two, on all processes: operations, layers, collectives, data and "
+             "host; for TensorBoard and Perfetto (docs/profiling.md)."),
+        integer("profile_steps", "",
+                "Steps to profile, which also switches profiling on; unset: 3, or with --profile_epoch or "
+                "--profile_step those of --profile_duration_ms.")
+            .at_least(1),
+        integer("profile_epoch", "-1",
+                "Epoch (from 0) of the step after which profiling starts; also PROFILE_EPOCH."),
         integer("profile_step", "-1",
-                "Step of that epoch (from 0) after which tracing starts; also PROFILE_STEP."),
-        integer("profile_duration_ms", "20000", "How long to trace; also PROFILE_DURATION_MS.").at_least(1),
-        text("profile_logdir", "",
-             "Folder for the trace; unset: profile/ in --output_dir; also PROFILE_LOGDIR.")
+                "Step of that epoch (from 0) after which profiling starts; also PROFILE_STEP."),
+        integer("profile_duration_ms", "20000",
+                "Profile no step after this time; the default does not count where steps are counted. Also "
+                "PROFILE_DURATION_MS.")
+            .at_least(1),
+        path("profile_logdir", "",
+             "Folder for the profile; unset: profile/ beside the checkpoints; also PROFILE_LOGDIR.")
             .own_of_process(),
         flag("scope_names", "no", "Name scopes in errors and traces.")
-            .explained(
-                "Errors name the layer and the weight, and traces the operations, with or without it."),
-        text("tuning_cache", "", "Folder where compiled programs and tuning results are kept.")
+            .explained("Errors name the layer and the weight, and profiles the scopes, with or without it."),
+        path("tuning_cache", "", "Folder where compiled programs and tuning results are kept.")
             .own_of_process()
             .explained("Nothing is compiled at run time, so there is nothing to keep."),
         integer("xla_execution_time_step", "-1", "Measure one step alone.")

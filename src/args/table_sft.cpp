@@ -74,12 +74,12 @@ std::span<const Argument> sft_data_arguments() {
     static const std::vector<Argument> rows = [] {
         std::vector<Argument> all = changed_rows(
             data_arguments(),
-            {text("dataset_name", "",
+            {path("dataset_name", "",
                   "File, local folder or Hub name of a dataset of conversations (messages), prompts with "
                   "completions, or text. Several, separated by commas, are mixed.")
                  .of_command(),
-             text("train_file", "", "File of training examples.").of_command(),
-             text("validation_file", "", "File of examples to evaluate on.").of_command(),
+             path("train_file", "", "File of training examples.").of_command(),
+             path("validation_file", "", "File of examples to evaluate on.").of_command(),
              integer("validation_split_percentage", "0",
                      "Share of the training rows to evaluate on when there is no data for it; 0: that is an "
                      "error.")
@@ -158,7 +158,7 @@ constexpr std::array sft_aliases{
 std::span<const Argument> sft_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        text("chat_template_path", "",
+        path("chat_template_path", "",
              "File of the chat template, or folder of a tokenizer that has one; unset: the tokenizer's."),
         integer("max_length", "1024", "Longest row, in tokens; what is longer is cut. 0: any length.")
             .at_least(0)
@@ -211,20 +211,21 @@ std::span<const Argument> run_clm_sft_arguments() {
 static std::vector<ArgumentGroup> sft_groups() {
     const auto shared = run_clm_table().groups();
     std::vector<ArgumentGroup> groups(shared.begin(), shared.end());
-    const auto group = [&](std::string_view title) -> ArgumentGroup& {
-        const auto found = std::ranges::find(groups, title, &ArgumentGroup::title);
+    const auto group = [&](std::string_view name) -> ArgumentGroup& {
+        const auto found = std::ranges::find(groups, name, &ArgumentGroup::name);
         require(found != groups.end(), "a group of arguments that run_clm does not have");
         return *found;
     };
-    group("Run").arguments = sft_run_arguments();
-    group("Model").arguments = sft_model_arguments();
-    group("Data") = {"Data", "Where the examples come from, and how they share rows.", sft_data_arguments()};
-    group("Supervised fine-tuning") = {"Supervised fine-tuning",
-                                       "How examples become tokens, and what is learned.", sft_arguments()};
-    group("Optimization").arguments = sft_optimization_arguments();
-    group("Precision and memory").arguments = sft_precision_arguments();
-    group("Logging").arguments = sft_logging_arguments();
-    group("Accepted and explained").arguments = sft_explained_arguments();
+    group("run").arguments = sft_run_arguments();
+    group("model").arguments = sft_model_arguments();
+    group("data") = {"data", "Data", "Where the examples come from, and how they share rows.",
+                     sft_data_arguments()};
+    group("finetuning") = {"finetuning", "Supervised fine-tuning",
+                           "How examples become tokens, and what is learned.", sft_arguments()};
+    group("optimization").arguments = sft_optimization_arguments();
+    group("precision").arguments = sft_precision_arguments();
+    group("logging").arguments = sft_logging_arguments();
+    group("explained").arguments = sft_explained_arguments();
     return groups;
 }
 

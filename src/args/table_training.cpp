@@ -8,7 +8,7 @@ namespace drover {
 std::span<const Argument> run_arguments() {
     using namespace table;
     static constexpr std::array rows{
-        text("output_dir", "trainer_output", "Folder for the model and the results."),
+        path("output_dir", "trainer_output", "Folder for the model and the results."),
         flag("overwrite_output_dir", "no",
              "Start from the beginning even if --output_dir holds files or checkpoints; nothing is deleted.")
             .of_command(),
@@ -21,8 +21,13 @@ std::span<const Argument> run_arguments() {
         integer("seed", "42", "Seed of weights, sample order and noise.").at_least(0),
         integer("data_seed", "", "Seed of the sample order alone; unset: --seed.").at_least(0),
         flag("dry_run", "no",
-             "Print settings, precisions, memory plan, steps, tokens and time, and stop before step 1.")
+             "Print the settings that differ from their defaults, precisions, memory plan, steps, tokens and "
+             "time, and stop before step 1.")
             .of_command(),
+        flag("verbose", "no",
+             "Print every setting before the run, not only those that differ from their defaults; also -v.")
+            .of_command()
+            .own_of_process(),
         choice("device", "auto|cpu|cuda", "auto", "Where to train; auto takes a GPU when there is one."),
         flag("use_cpu", "no", "Train on the CPU, as --device cpu."),
         integer("threads", "", "CPU threads; unset: one per core.")
@@ -37,7 +42,9 @@ std::span<const Argument> run_arguments() {
         choice("on_nan", "stop|skip|continue", "stop",
                "What to do when loss or gradient norm is not finite: stop and name the first bad tensor, "
                "skip the update, or continue as the original does."),
-        flag("help", "no", "Print this text and stop."),
+        flag("help", "no",
+             "Print the arguments that are used most and stop. A word after it asks for more: all, a group "
+             "such as data, or the name of an argument."),
         flag("help_markdown", "no", "Print the page docs/run_clm.md and stop."),
     };
     return rows;

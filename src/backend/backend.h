@@ -11,6 +11,7 @@
 #include "backend/recorder.h"
 #include "backend/stream.h"
 #include "core/arena.h"
+#include "core/error.h"
 
 namespace drover {
 
@@ -72,7 +73,12 @@ class Backend {
     /// Copies packed bytes between host and this device, or within it, in stream order. From pageable host
     /// memory the bytes are taken before the call returns; bytes copied to the host are there once the stream
     /// has passed the copy.
-    virtual void copy(Stream stream, const Tensor& from, const Tensor& to) = 0;
+    void copy(Stream stream, const Tensor& from, const Tensor& to) {
+        if (observer_ == nullptr) return execute_copy(stream, from, to);
+        observer_->begin_copy(to.bytes(), stream);
+        execute_copy(stream, from, to);
+        observer_->end_copy(to.bytes(), stream);
+    }
 
     /// Whether fp32 matrix products may use TF32 (10 bits of mantissa), where the device has it. Off by
     /// default.
@@ -90,6 +96,21 @@ class Backend {
     /// From now on `observer` is notified of every operation; it must outlive its use here. nullptr: no
     /// observer.
     void observe(OperationObserver* observer) { observer_ = observer; }
+
+    /// For Scope.
+    bool shows_scopes() const { return observer_ != nullptr || shows_ranges_; }
+    void begin_scope(Stream stream, std::string_view name, int number) {
+        if (observer_ != nullptr) observer_->begin_scope(name, number, stream);
+        if (shows_ranges_) begin_range(name, number);
+    }
+    /// A device that has failed says so at the next operation.
+    void end_scope(Stream stream) noexcept {
+        try {
+            if (shows_ranges_) end_range();
+            if (observer_ != nullptr) observer_->end_scope(stream);
+        } catch (const Error&) {
+        }
+    }
 
     template <class Operation>
     void run(Stream stream, const Operation& operation) {
@@ -115,6 +136,13 @@ class Backend {
 #define DROVER_EXECUTE(name, Listed) virtual void execute(Stream, const Listed&) = 0;
     DROVER_OPERATIONS(DROVER_EXECUTE)
 #undef DROVER_EXECUTE
+
+    virtual void execute_copy(Stream stream, const Tensor& from, const Tensor& to) = 0;
+
+    /// Where a tool of the device's vendor is attached: it is told of the host's scopes.
+    virtual void begin_range(std::string_view /*name*/, int /*number*/) {}
+    virtual void end_range() {}
+    bool shows_ranges_ = false;
 
   private:
     OperationObserver* observer_ = nullptr;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <string_view>
+
 #include "backend/ops/operation.h"
 #include "backend/stream.h"
 
@@ -15,6 +18,13 @@ class OperationObserver {
 
     virtual void begin(const OperationCost& cost, Stream stream) = 0;
     virtual void end(const OperationCost& cost, Stream stream) = 0;
+
+    /// Likewise for copies, which are not operations.
+    virtual void begin_copy(std::size_t /*bytes*/, Stream) {}
+    virtual void end_copy(std::size_t /*bytes*/, Stream) {}
+    /// And for the scopes around them (see Scope), which nest.
+    virtual void begin_scope(std::string_view /*name*/, int /*number*/, Stream) {}
+    virtual void end_scope(Stream) {}
 };
 
 }  // namespace drover

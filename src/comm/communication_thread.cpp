@@ -137,6 +137,11 @@ CommunicationTimes CommunicationThread::times() {
     return times_;
 }
 
+void CommunicationThread::observe(CollectiveObserver* observer) {
+    const std::lock_guard lock(observer_mutex_);
+    observer_ = observer;
+}
+
 void CommunicationThread::on_note(NoteHandler hear) {
     const std::lock_guard lock(note_mutex_);
     hear_note_ = std::move(hear);
@@ -347,7 +352,22 @@ std::string CommunicationThread::missing(const Operation& operation) const {
                                                        : fmt::format("received nothing from rank {}", peer);
 }
 
+void CommunicationThread::tell_observer(const Operation& operation) {
+    const std::lock_guard lock(observer_mutex_);
+    CollectiveObserver* const observer = observer_;
+    if (observer == nullptr || operation.call.only_compared) return;
+    const Group& group = *operation.group;
+    observer->done({.axis = group.axis,
+                    .kind = operation.call.kind,
+                    .sent_bytes = sent_bytes(operation.call, group.size(), group.rank),
+                    .ranks = group.size(),
+                    .peer = operation.call.is_message() ? operation.call.peer : -1,
+                    .begin = operation.began,
+                    .end = Operation::Clock::now()});
+}
+
 void CommunicationThread::finish(Operation& operation) {
+    if (observer_ != nullptr) tell_observer(operation);
     {
         const std::lock_guard lock(mutex_);
         operation.state = Operation::State::done;

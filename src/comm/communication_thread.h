@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "comm/call_check.h"
 #include "comm/collective_call.h"
+#include "comm/collective_observer.h"
 #include "comm/exchange.h"
 #include "comm/transport.h"
 #include "core/error.h"
@@ -130,6 +132,9 @@ class CommunicationThread {
     /// Throws when communication is broken, with the reason.
     void check();
     CommunicationTimes times();
+    /// From now on `observer` is told of everything that is done. Returns when the old one no longer is;
+    /// null: no observer.
+    void observe(CollectiveObserver* observer);
 
     /// Called on this thread with every note that arrives. Returns when the old function is no longer
     /// running; an empty function removes it.
@@ -164,6 +169,7 @@ class CommunicationThread {
     void check_deadline(const Operation& operation);
     std::string missing(const Operation& operation) const;
     void finish(Operation& operation);
+    void tell_observer(const Operation& operation);
     void break_down(Broken broken, std::string_view reason_to_tell);
 
     // With the mutex held.
@@ -194,6 +200,9 @@ class CommunicationThread {
     bool started_ = false;
     bool closing_ = false;
     bool closed_ = false;
+
+    std::mutex observer_mutex_;  // held while the observer is told
+    std::atomic<CollectiveObserver*> observer_ = nullptr;
 
     std::mutex note_mutex_;  // held while a note is heard; guards what follows
     NoteHandler hear_note_;

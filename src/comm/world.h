@@ -50,6 +50,9 @@ class World {
     /// Times of everything that went through this world's communicators.
     CommunicationTimes communication_times() { return thread_.times(); }
 
+    /// See CommunicationThread::observe().
+    void observe(CollectiveObserver* observer) { thread_.observe(observer); }
+
     /// A few numbers for another rank, which need no action by it: it receives them on its own thread, even
     /// while it works or hangs. One function receives all notes; an empty one removes it.
     void on_note(CommunicationThread::NoteHandler hear) { thread_.on_note(std::move(hear)); }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "core/error.h"
 
@@ -78,6 +79,20 @@ std::vector<std::pair<std::string, std::string>> key_values(std::string_view tex
                            trimmed(std::string_view(part).substr(equals + 1)));
     }
     return pairs;
+}
+
+std::string wrapped_text(std::string_view text, std::size_t margin, std::size_t columns) {
+    std::string lines, line(margin, ' ');
+    std::istringstream words{std::string(text)};
+    for (std::string word; words >> word;) {
+        if (line.size() > margin && line.size() + 1 + word.size() > columns) {
+            lines += line + "\n";
+            line.assign(margin, ' ');
+        }
+        if (line.size() > margin) line += ' ';
+        line += word;
+    }
+    return lines + line + "\n";
 }
 
 std::vector<std::string> split_words(std::string_view text, char separator) {

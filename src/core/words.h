@@ -29,6 +29,9 @@ std::string either_of(std::span<const std::string> words);
 /// `where`.
 std::vector<std::pair<std::string, std::string>> key_values(std::string_view text, std::string_view where);
 
+/// The words of a text on lines of at most `columns`, each after `margin` spaces.
+std::string wrapped_text(std::string_view text, std::size_t margin, std::size_t columns);
+
 /// The parts of "a|b|c".
 std::vector<std::string> split_words(std::string_view text, char separator);
 

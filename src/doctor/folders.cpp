@@ -145,13 +145,21 @@ void examine_cache(ReportSection& section, const std::string& key, const std::st
     section.stops_training = section.stops_training || (needed && !reason.empty());
 }
 
+/// The place of a folder that was named as "." or "out/".
+fs::path full_path(const fs::path& folder) {
+    std::error_code unknown;
+    const fs::path absolute = fs::absolute(folder, unknown).lexically_normal();
+    if (unknown) return folder;
+    return absolute.has_filename() || !absolute.has_relative_path() ? absolute : absolute.parent_path();
+}
+
 }  // namespace
 
 ReportSection disk_section(const DoctorSettings& settings) {
     ReportSection section{.key = "disk", .title = "Disk"};
     const ExaminedFolder output{
         .role = "output folder",
-        .folder = settings.output_folder,
+        .folder = full_path(settings.output_folder),
         .existing = existing_folder(settings.output_folder),
         .remedy = "Give a folder that you may write to as --output_dir, with space left."};
     examine_folder(section, output, "output", "");

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -111,19 +112,19 @@ GpuFacts facts_of(const OpenedLibrary& cuda, int device, const ManagementLibrary
 }
 
 /// Of "90a", "80-real" or "75-virtual".
-std::optional<bool> architecture_runs_on(std::string_view architecture, int major, int minor) {
+GpuCode code_of_architecture(std::string_view architecture, int major, int minor) {
     const std::string word(architecture);
     char* end = nullptr;
     const long number = std::strtol(word.c_str(), &end, 10);
-    if (end == word.c_str()) return std::nullopt;
-    const std::string_view kind(end);
+    if (end == word.c_str()) return GpuCode::unknown;
+    std::string_view kind(end);
     const long own_major = number / 10, own_minor = number % 10;
-    // Code for one kind of GPU alone.
-    if (kind.starts_with('a')) return own_major == major && own_minor == minor;
-    if (kind.starts_with('f')) return own_major == major && own_minor <= minor;
-    const bool binary = kind != "-virtual" && own_major == major && own_minor <= minor;
-    const bool compiled_on_loading = kind != "-real" && number <= major * 10 + minor;
-    return binary || compiled_on_loading;
+    const bool same_major = own_major == major && own_minor <= minor;
+    // Code for one kind of GPU alone, or for those of one major version.
+    if (kind.starts_with('a')) return same_major && own_minor == minor ? GpuCode::machine : GpuCode::none;
+    if (kind.starts_with('f')) return same_major ? GpuCode::machine : GpuCode::none;
+    if (kind != "-virtual" && same_major) return GpuCode::machine;
+    return kind != "-real" && number <= major * 10 + minor ? GpuCode::ptx : GpuCode::none;
 }
 
 }  // namespace
@@ -132,16 +133,14 @@ std::string cuda_version_text(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-std::optional<bool> code_runs_on(std::string_view architectures, int major, int minor) {
-    std::optional<bool> runs = false;
+GpuCode code_for(std::string_view architectures, int major, int minor) {
+    GpuCode best = GpuCode::none;
     while (!architectures.empty()) {
         const std::size_t end = std::min(architectures.find(','), architectures.size());
-        const auto one = architecture_runs_on(architectures.substr(0, end), major, minor);
-        if (one == true) return true;
-        if (!one) runs = std::nullopt;
+        best = std::max(best, code_of_architecture(architectures.substr(0, end), major, minor));
         architectures.remove_prefix(std::min(end + 1, architectures.size()));
     }
-    return runs;
+    return best;
 }
 
 GpuDriver ask_gpu_driver(const fs::path& root) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -35,8 +36,16 @@ GpuDriver ask_gpu_driver(const std::filesystem::path& root);
 /// "13.0" of 13000.
 std::string cuda_version_text(int version);
 
-/// Whether code that was compiled for `architectures` ("80,90a") runs on a GPU of this compute capability;
-/// absent for lists that do not tell ("native").
-std::optional<bool> code_runs_on(std::string_view architectures, int major, int minor);
+/// What a module has for a GPU.
+enum class GpuCode : std::uint8_t {
+    none,
+    unknown,  ///< the list of architectures does not tell ("native")
+    ptx,      ///< which the driver compiles when it is first used
+    machine,
+};
+
+/// For a GPU of this compute capability, of code that was compiled for `architectures`, which are named as
+/// CMake names them ("80-real,90a,90-virtual").
+GpuCode code_for(std::string_view architectures, int major, int minor);
 
 }  // namespace drover

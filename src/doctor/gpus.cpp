@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "backend/cuda/gpu.h"
 #include "core/number_text.h"
 #include "doctor/sections.h"
 
@@ -39,9 +40,9 @@ void explain_absence(ReportSection& section, const GpuDriver& driver) {
 }
 
 /// What keeps the module from this GPU; empty if nothing does.
-Finding obstacle_of(const GpuFacts& gpu, const GpuDriver& driver, const ExaminedModule& cuda) {
-    const std::string architectures = cuda.facts.value("architectures", "");
-    const int runtime = cuda.facts.value("runtime_version", 0);
+Finding obstacle_of(const GpuFacts& gpu, const GpuDriver& driver, const ExaminedModule& module) {
+    const std::string architectures = module.facts.value("architectures", "");
+    const int runtime = module.facts.value("runtime_version", 0);
     if (gpu.prohibited)
         return {Mark::problem, "its compute mode lets no program use it",
                 "As root: nvidia-smi --compute-mode DEFAULT"};
@@ -51,17 +52,22 @@ Finding obstacle_of(const GpuFacts& gpu, const GpuDriver& driver, const Examined
                 fmt::format("its driver knows CUDA up to {}, and the module needs {}",
                             cuda_version_text(driver.cuda_version), cuda_version_text(runtime)),
                 fmt::format("Install a newer driver, or build with CUDA {}.", driver.cuda_version / 1000)};
-    if (code_runs_on(architectures, gpu.major, gpu.minor) == false)
+    const cuda::Capability capability{gpu.major, gpu.minor};
+    if (capability < cuda::oldest_capability)
         return {Mark::problem,
-                fmt::format("the module has no code for compute capability {}.{}, only for {}", gpu.major,
-                            gpu.minor, architectures),
-                fmt::format("Build with -DDROVER_CUDA_ARCHITECTURES={}{}.", gpu.major, gpu.minor)};
+                fmt::format("it is too old: drover needs compute capability {} or later",
+                            cuda::text_of(cuda::oldest_capability)),
+                "Train on a newer GPU, or on the CPU."};
+    if (code_for(architectures, gpu.major, gpu.minor) == GpuCode::none)
+        return {Mark::problem, fmt::format("the module has no code for it, only for {}", architectures),
+                fmt::format("Build with -DDROVER_CUDA_ARCHITECTURES={}, or =release for all GPUs.",
+                            cuda::architecture_of(capability))};
     return {};
 }
 
 }  // namespace
 
-ReportSection gpu_section(const DoctorSettings&, const GpuDriver& driver, const ExaminedModule& cuda,
+ReportSection gpu_section(const DoctorSettings&, const GpuDriver& driver, const ExaminedModule& module,
                           const ExaminedModule& nccl) {
     ReportSection section{.key = "gpu", .title = "GPUs"};
     section.facts = {{"driver_installed", driver.installed},
@@ -73,11 +79,12 @@ ReportSection gpu_section(const DoctorSettings&, const GpuDriver& driver, const 
                      {"failure", driver.failure},
                      {"gpus", Json::array()}};
     std::size_t usable = 0;
+    std::string reason = driver.gpus.empty() ? "no GPU is seen" : "the module cuda cannot be used";
     if (driver.gpus.empty()) explain_absence(section, driver);
     for (std::size_t i = 0; i < driver.gpus.size(); ++i) {
         const GpuFacts& gpu = driver.gpus[i];
-        const Finding obstacle = cuda.loaded ? obstacle_of(gpu, driver, cuda) : Finding{};
-        const bool works = cuda.loaded && obstacle.text.empty();
+        const Finding obstacle = module.loaded ? obstacle_of(gpu, driver, module) : Finding{};
+        const bool works = module.loaded && obstacle.text.empty();
         usable += works ? 1 : 0;
         section.facts["gpus"].push_back({{"name", gpu.name},
                                          {"compute_capability", fmt::format("{}.{}", gpu.major, gpu.minor)},
@@ -89,10 +96,19 @@ ReportSection gpu_section(const DoctorSettings&, const GpuDriver& driver, const 
             fmt::format("{}: {}, compute capability {}.{}, {}{}", i, gpu.name, gpu.major, gpu.minor,
                         bytes_text(gpu.bytes),
                         gpu.free_bytes ? fmt::format(", {} free", bytes_text(*gpu.free_bytes)) : "");
-        if (obstacle.text.empty())
+        if (obstacle.text.empty()) {
             section.ok(text + ".");
-        else
+        } else {
+            reason = obstacle.text;
             section.problem(fmt::format("{}; {}.", text, obstacle.text), obstacle.remedy);
+        }
+        if (works && code_for(module.facts.value("architectures", ""), gpu.major, gpu.minor) == GpuCode::ptx)
+            section.note(
+                fmt::format("The module has no machine code for GPU {}, so its driver compiles the kernels: "
+                            "the first start is slow.",
+                            i),
+                fmt::format("Build with -DDROVER_CUDA_ARCHITECTURES={} on or for such a machine.",
+                            cuda::architecture_of({gpu.major, gpu.minor})));
         if (gpu.free_bytes && *gpu.free_bytes < gpu.bytes / 2)
             section.note(fmt::format("More than half of GPU {}'s memory is taken.", i),
                          "nvidia-smi shows by which programs.");
@@ -101,10 +117,7 @@ ReportSection gpu_section(const DoctorSettings&, const GpuDriver& driver, const 
         section.ok(fmt::format("Driver {}, for CUDA up to {}.",
                                driver.version.empty() ? "of unknown version" : driver.version,
                                cuda_version_text(driver.cuda_version)));
-    if (!driver.gpus.empty() && !cuda.loaded) section.problem(cuda.failure, cuda.remedy);
-    const std::string reason = driver.gpus.empty() ? "no GPU is seen"
-                               : !cuda.loaded      ? "the module cuda cannot be used"
-                                                   : "see below";
+    if (!driver.gpus.empty() && !module.loaded) section.problem(module.failure, module.remedy);
     section.abilities.push_back({"gpu", "train on a GPU", usable > 0,
                                  usable > 0 ? counted(static_cast<std::int64_t>(usable), "GPU") : reason});
     if (driver.gpus.size() > 1)

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/machine_identity.h"
+#include "io/protobuf_fields.h"
 
 namespace drover {
 namespace {
@@ -29,35 +30,6 @@ constexpr std::array<std::uint32_t, 256> make_crc_table() {
 std::uint32_t masked(std::uint32_t crc) {
     constexpr std::uint32_t offset = 0xA282EAD8;
     return std::rotr(crc, 15) + offset;
-}
-
-template <class Number>
-std::string little_endian(Number number) {
-    static_assert(std::endian::native == std::endian::little);
-    std::string bytes(sizeof number, '\0');
-    std::memcpy(bytes.data(), &number, sizeof number);
-    return bytes;
-}
-
-// Protocol buffers: a key (field number and wire type) before every value.
-
-std::string varint(std::uint64_t value) {
-    std::string bytes;
-    for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
-    return bytes += static_cast<char>(value);
-}
-
-std::string integer_field(unsigned number, std::int64_t value) {
-    return varint(number << 3 | 0) + varint(static_cast<std::uint64_t>(value));
-}
-std::string double_field(unsigned number, double value) {
-    return varint(number << 3 | 1) + little_endian(value);
-}
-std::string bytes_field(unsigned number, std::string_view value) {
-    return varint(number << 3 | 2) + varint(value.size()) + std::string(value);
-}
-std::string float_field(unsigned number, float value) {
-    return varint(number << 3 | 5) + little_endian(value);
 }
 
 std::string event(double seconds, std::int64_t step, std::string_view summary) {

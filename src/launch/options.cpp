@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/words.h"
 #include "launch/message.h"
 #include "launch/secret.h"
 
@@ -220,8 +221,9 @@ class Reader {
             return;
         }
         throw UsageError(fmt::format("\"{}\" is not a command that runs on several processes.", first),
-                         "run_clm, run_llama_nxd and sft do (run_clm.py and the like mean the same); "
-                         "--exec starts any program.");
+                         did_you_mean(first, std::vector<std::string>(commands.begin(), commands.end()), "",
+                                      "run_clm, run_llama_nxd and sft do (run_clm.py and the like mean the "
+                                      "same); --exec starts any program."));
     }
 
     static constexpr int most_nodes = 65536, most_processes = 65536, most_seconds = 10'000'000;

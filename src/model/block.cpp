@@ -1,6 +1,8 @@
 #include "model/block.h"
 
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "core/counter_rng.h"
 #include "model/config.h"
@@ -38,22 +40,23 @@ auto DecoderBlock::with_feed_forward(const Use& use) const {
     return use(DenseFeedForward(c_, w_, a_, index_));
 }
 
+Scope DecoderBlock::feed_forward_scope() const {
+    return c_.run.scope(w_[BlockStorage::router] ? "MixtralSparseMoeBlock" : "MLP");
+}
+
 // -----------------------------------------------------------------------------------------------------
 // forward
 
 Tensor DecoderBlock::forward(const Tensor& stream, const Tensor& branch) const {
     WeightProduct::prepare_weights(c_, w_, a_);
     first_norm(stream, branch);
-    project_heads();
-    if (c_.cache != nullptr)
-        attend_to_cache();
-    else
-        attend();
-    second_norm(attention_output());
+    second_norm(attention(true));
+    const Scope scope = feed_forward_scope();
     return with_feed_forward([](const auto& feed_forward) { return feed_forward.forward(); });
 }
 
 void DecoderBlock::first_norm(const Tensor& stream, const Tensor& branch) const {
+    const Scope scope = c_.run.scope("RMSNorm");
     c_.run(RmsNorm{.x = branch,
                    .residual_in = stream ? stream : a_.residual,
                    .residual_out = a_.residual,
@@ -64,23 +67,32 @@ void DecoderBlock::first_norm(const Tensor& stream, const Tensor& branch) const 
                    .eps = c_.norm_eps});
 }
 
-void DecoderBlock::project_heads() const {
+Tensor DecoderBlock::attention(bool attends) const {
+    const Scope scope = c_.run.scope("Attention");
     const BlockShape& s = c_.shape;
     const Tensor x = c_.parallel.enter(c_.run.stream, a_.attention_normed, c_.scratch.gathered);  // [N,H]
     product(BlockStorage::qkv).forward(x, a_.qkv, w_[BlockStorage::qkv_bias]);
 
     norm_heads();
-    c_.run(Rope{.x = QkvHeads(a_.qkv, s, a_.query_key).query_key,
-                .cosine = c_.rope_cosine,
-                .sine = c_.rope_sine,
-                .positions = c_.batch.positions});
-}
+    rotate(QkvHeads(a_.qkv, s, a_.query_key).query_key);
+    if (attends && c_.cache != nullptr)
+        attend_to_cache();
+    else if (attends)
+        attend();
 
-Tensor DecoderBlock::attention_output() const {
     product(BlockStorage::attention_output)
         .forward(a_.attended, c_.scratch.branch, c_.on_one_rank(w_[BlockStorage::attention_output_bias]));
     if (a_.attention_output) c_.run.backend.copy(c_.run.stream, c_.scratch.branch, a_.attention_output);
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
+}
+
+void DecoderBlock::rotate(const Tensor& x, bool back) const {
+    const Scope call = c_.run.scope("rotary_emb"), scope = c_.run.scope("RotaryEmbedding");
+    c_.run(Rope{.x = x,
+                .cosine = c_.rope_cosine,
+                .sine = c_.rope_sine,
+                .positions = c_.batch.positions,
+                .inverse = back});
 }
 
 void DecoderBlock::norm_heads() const {
@@ -120,6 +132,7 @@ void DecoderBlock::attend_to_cache() const {
 }
 
 void DecoderBlock::second_norm(const Tensor& branch) const {
+    const Scope scope = c_.run.scope("RMSNorm");
     c_.run(RmsNorm{
         .x = branch,
         .residual_in = branch ? a_.residual : a_.mid_residual,
@@ -156,7 +169,11 @@ void DecoderBlock::backward(const UnitGradients& gradients, const Tensor& dresid
 }
 
 void DecoderBlock::weight_gradients(const UnitGradients& g) const {
-    if (a_.dmlp_branch) DenseFeedForward(c_, w_, a_, index_).weight_gradients(g, a_.dmlp_branch);
+    if (a_.dmlp_branch) {
+        const Scope scope = feed_forward_scope();
+        DenseFeedForward(c_, w_, a_, index_).weight_gradients(g, a_.dmlp_branch);
+    }
+    const Scope scope = c_.run.scope("Attention");
     product(BlockStorage::attention_output).begin_weight_gradient(g, a_.dattention_branch);
     attention_output_gradient(g, a_.dattention_branch);
     product(BlockStorage::qkv).begin_weight_gradient(g, a_.dqkv);
@@ -165,14 +182,14 @@ void DecoderBlock::weight_gradients(const UnitGradients& g) const {
 
 void DecoderBlock::recompute(Recompute policy) const {
     if (policy == Recompute::none) return;
+    const Scope again = c_.run.scope("recompute");
     if (starts_at_input(policy)) {
         first_norm({}, {});
-        project_heads();
-        if (policy == Recompute::full) attend();
-        second_norm(attention_output());
+        second_norm(attention(policy == Recompute::full));
     } else {
         second_norm({});
     }
+    const Scope scope = feed_forward_scope();
     with_feed_forward([&](const auto& feed_forward) { feed_forward.recompute(policy); });
 }
 
@@ -190,12 +207,16 @@ Tensor DecoderBlock::branch_gradient(const Tensor& dresidual, const Tensor& kept
 
 void DecoderBlock::feed_forward_backward(const UnitGradients& g, const Tensor& dresidual, Recompute policy,
                                          BackwardPart part) const {
-    const Tensor kept = part == BackwardPart::input ? a_.dmlp_branch : Tensor();
-    const Tensor dy = branch_gradient(dresidual, kept);                       // [N,H]
-    const Tensor dnormed = with_feed_forward([&](const auto& feed_forward) {  // [held,H]
-        return feed_forward.backward(g, dy, policy, part);
-    });
-    jitter(dnormed);
+    Tensor dnormed;  // [held,H]
+    {
+        const Scope scope = feed_forward_scope();
+        const Tensor kept = part == BackwardPart::input ? a_.dmlp_branch : Tensor();
+        const Tensor dy = branch_gradient(dresidual, kept);  // [N,H]
+        dnormed = with_feed_forward(
+            [&](const auto& feed_forward) { return feed_forward.backward(g, dy, policy, part); });
+        jitter(dnormed);
+    }
+    const Scope scope = c_.run.scope("RMSNorm");
     c_.run(RmsNormBackward{.dy = dnormed,
                            .residual_out = a_.mid_residual,
                            .weight = w_[BlockStorage::mlp_norm],
@@ -244,6 +265,7 @@ void DecoderBlock::qkv_adapter_gradients(const UnitGradients& g, const Tensor& d
 void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dresidual, Recompute policy,
                                       BackwardPart part) const {
     const BlockShape& s = c_.shape;
+    std::optional<Scope> scope(std::in_place, c_.run.backend, c_.run.stream, "Attention");
     const bool weights_wait = part == BackwardPart::input;
     const Tensor dy = branch_gradient(dresidual, weights_wait ? a_.dattention_branch : Tensor());  // [N,H]
     const AdaptedProduct output = product(BlockStorage::attention_output);
@@ -269,25 +291,18 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                              .sequences = c_.batch.sequences,
                              .scale = attention_scale(s),
                              .window = c_.config.window_of(index_)});
-    c_.run(Rope{.x = dheads.query_key,
-                .cosine = c_.rope_cosine,
-                .sine = c_.rope_sine,
-                .positions = c_.batch.positions,
-                .inverse = true});
+    rotate(dheads.query_key, true);
     norm_heads_backward(g, dqkv);
     // What the product gave, for DoRA: forward has rotated it in place.
-    if (a_.adapted_lengths(AdaptedMatrix::qkv) && !a_.query_key)
-        c_.run(Rope{.x = heads.query_key,
-                    .cosine = c_.rope_cosine,
-                    .sine = c_.rope_sine,
-                    .positions = c_.batch.positions,
-                    .inverse = true});
+    if (a_.adapted_lengths(AdaptedMatrix::qkv) && !a_.query_key) rotate(heads.query_key, true);
     const AdaptedProduct qkv = product(BlockStorage::qkv);
     qkv.begin_backward(g, dqkv, part, a_.qkv, w_[BlockStorage::qkv_bias], dqkv);
     qkv.data_gradient(dqkv, c_.scratch.branch);
 
     const bool normed_is_there = policy == Recompute::none || starts_at_input(policy);
-    c_.run(RmsNormBackward{.dy = c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch),
+    const Tensor dnormed = c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);
+    scope.emplace(c_.run.backend, c_.run.stream, "RMSNorm");
+    c_.run(RmsNormBackward{.dy = dnormed,
                            .residual_out = a_.residual,
                            .weight = w_[BlockStorage::attention_norm],
                            .rstd = a_.attention_rstd,
@@ -296,6 +311,7 @@ void DecoderBlock::attention_backward(const UnitGradients& g, const Tensor& dres
                            .dweight = g.tensors[BlockStorage::attention_norm],
                            .y = normed_is_there ? Tensor() : a_.attention_normed,
                            .accumulate = g.accumulate});
+    scope.emplace(c_.run.backend, c_.run.stream, "Attention");
     qkv_adapter_gradients(g, dqkv);
     if (!weights_wait) qkv_gradient(g, dqkv);
 }

@@ -30,15 +30,18 @@ class DecoderBlock {
 
   private:
     void first_norm(const Tensor& stream, const Tensor& branch) const;
-    void project_heads() const;       ///< attention_normed → q and k, normed and rotated, and v
-    Tensor attention_output() const;  ///< attended → attention's branch [held,H]
-    void norm_heads() const;          ///< q and k of qkv → query_key; does nothing without head norms
-    void attend() const;              ///< q and k, rotated, and v → attended
-    void attend_to_cache() const;     ///< the same, with the past that the cache holds
+    /// attention_normed → its branch [held,H]. Without `attends` attended is there already.
+    Tensor attention(bool attends) const;
+    void norm_heads() const;       ///< q and k of qkv → query_key; does nothing without head norms
+    void attend() const;           ///< q and k, rotated, and v → attended
+    void attend_to_cache() const;  ///< the same, with the past that the cache holds
+    /// Rotates q and k by the tokens' positions, in place.
+    void rotate(const Tensor& x, bool back = false) const;
     void second_norm(const Tensor& branch) const;
     /// Multiplies the experts' input, or its gradient, [held,H], by this micro-batch's noise; does nothing
     /// without noise.
     void jitter(const Tensor& x) const;
+    Scope feed_forward_scope() const;
     /// Calls use(feed-forward) with the kind that this block has.
     template <class Use>
     auto with_feed_forward(const Use& use) const;

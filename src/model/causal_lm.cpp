@@ -242,6 +242,7 @@ struct CausalLm::Pass {
         if (input.routing_sums) context.run.backend.copy(stream, input.routing_sums, model.routing_sums_);
         Output output;
         for (int i = 0; i < chunk.blocks(); ++i) {
+            const Scope layer = context.run.scope("DecoderLayer", chunk.block(i));
             const int next = i + 1 < chunk.blocks() ? block_unit(i + 1) : chunk.head;
             if (ahead && next >= 0) store.gather(stream, next);
             const UnitTensors weights = store.get(stream, block_unit(i));
@@ -261,6 +262,7 @@ struct CausalLm::Pass {
     /// ids → the first block's residual. A rank that holds part of the vocabulary contributes its tokens'
     /// rows.
     void embed() {
+        const Scope scope = context.run.scope("Embedding");
         const UnitTensors weights = store.get(stream, chunk.embedding);
         const Tensor weight = weights[EmbeddingStorage::weight];
         const Tensor residual = activations(0).residual;
@@ -341,6 +343,7 @@ struct CausalLm::Pass {
     }
 
     void evaluate_loss(const Watch& watch) {
+        const Scope scope = context.run.scope("LmHead");
         norm();
         if (watch) watch(static_cast<int>(model.config_.num_hidden_layers), head_buffers.normed);
         head.evaluate(projection(store.get(stream, chunk.projection)));
@@ -353,6 +356,7 @@ struct CausalLm::Pass {
     }
 
     void loss_and_head_backward(const Tensor& loss_scale) {
+        const Scope scope = context.run.scope("LmHead");
         const Tensor norm_weight = norm();
         const Projection weights = projection(store.get(stream, chunk.projection));
         const UnitGradients head_gradients = store.grad(stream, chunk.head);
@@ -370,6 +374,7 @@ struct CausalLm::Pass {
         const int first = model.last_block_backward(chunk);
         if (first < chunk.blocks()) store.gather(stream, block_unit(chunk.blocks() - 1));
         for (int i = chunk.blocks() - 1; i >= first; --i) {
+            const Scope layer = context.run.scope("DecoderLayer", chunk.block(i));
             if (i > first && model.options_.gather_ahead.backward) store.gather(stream, block_unit(i - 1));
             const UnitTensors weights = store.get(stream, block_unit(i));
             DecoderBlock(context, weights, activations(i), chunk.block(i))
@@ -382,6 +387,7 @@ struct CausalLm::Pass {
 
     void embedding_backward() {
         if (!model.unit_is_trained(chunk.embedding)) return;
+        const Scope scope = context.run.scope("Embedding");
         const UnitGradients gradients = store.grad(stream, chunk.embedding);
         const bool adapts = static_cast<bool>(gradients.tensors[EmbeddingStorage::adapter_a]);
         const Tensor dy = embedding_gradient(adapts);
@@ -424,6 +430,7 @@ struct CausalLm::Pass {
     void weight_gradients(ParamStore::PlaceInStep place) {
         store.begin_backward(chunk.block_units(), place);
         for (int i = chunk.blocks() - 1; i >= 0; --i) {
+            const Scope layer = context.run.scope("DecoderLayer", chunk.block(i));
             DecoderBlock(context, store.get(stream, block_unit(i)), activations(i), chunk.block(i))
                 .weight_gradients(store.grad(stream, block_unit(i)));
             store.reduce(stream, block_unit(i));
@@ -453,16 +460,19 @@ void CausalLm::gather_ahead(Stream stream, int chunk, bool forward) {
 }
 
 void CausalLm::forward(Stream stream, const ChunkRun& run, const ChunkInput& input, const Watch& watch) {
+    const Scope scope(backend_, stream, "Model");
     Pass(*this, stream, run).forward(input, watch);
 }
 
 void CausalLm::put_output(Stream stream, const Tensor& to) const {
+    const Scope scope(backend_, stream, "Model");
     backend_.copy(stream, output_.residual, to);
     backend_.run(stream, Add{.into = to, .x = output_.branch});
 }
 
 void CausalLm::balance_experts(Stream stream, double scale) {
     if (!has_balance_loss()) return;
+    const Scope scope(backend_, stream, "BalanceLoss");
     const MoeConfig& moe = config_.moe;
     replicas_.all_reduce(stream, routing_sums_, Reduction::sum);
     backend_.run(
@@ -477,6 +487,7 @@ void CausalLm::balance_experts(Stream stream, double scale) {
 }
 
 void CausalLm::backward(Stream stream, const ChunkRun& run, const ChunkBackward& settings) {
+    const Scope scope(backend_, stream, "Model");
     if (settings.balance) backend_.copy(stream, settings.balance, balance_);
     Pass pass(*this, stream, run, balance_);
     if (settings.part == BackwardPart::weights)
@@ -490,6 +501,7 @@ Tensor CausalLm::input_gradient(const ChunkRun& run) const {
 }
 
 void CausalLm::evaluate_loss(Stream stream, const ChunkRun& run, const Watch& watch) {
+    const Scope scope(backend_, stream, "Model");
     Pass(*this, stream, run).evaluate_loss(watch);
 }
 

@@ -1,15 +1,21 @@
 #include "model/feed_forward.h"
 
+#include <optional>
+#include <utility>
+
 namespace drover {
 // M = N·W rows are the tokens' slots, sorted by expert.
 
 Tensor ExpertFeedForward::forward() const {
     const Tensor x = input();  // [N,H]
     route(x, true);
-    gate_and_up(x);
-    activation();
     const Tensor& out = c_.scratch.expert_rows;  // [M,H]
-    down().forward(a_.activated, out);
+    {
+        const Scope experts = c_.run.scope("MixtralGmmTop2MLP");
+        gate_and_up(x);
+        activation();
+        down().forward(a_.activated, out);
+    }
     c_.run(RowsToTokens{
         .rows = out, .row_of_slot = a_.row_of_slot, .weights = a_.slot_weights, .y = c_.scratch.branch});
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
@@ -64,6 +70,7 @@ Tensor ExpertFeedForward::down_weights() const {
 }
 
 void ExpertFeedForward::recompute(Recompute policy) const {
+    const Scope experts = c_.run.scope("MixtralGmmTop2MLP");
     // The routing is kept under every policy: it is small, and recomputing it gives the same.
     if (policy != Recompute::selective) gate_and_up(input());
     // Not left to SwigluBackward as in the dense feed-forward: the gradient of the slots' weights needs it
@@ -74,6 +81,7 @@ void ExpertFeedForward::recompute(Recompute policy) const {
 Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Recompute, BackwardPart) const {
     // At first without the routing weights: ⟨dy · W2, activated⟩ is the gradient of a slot's weight, so the
     // experts' outputs need not be kept.
+    std::optional<Scope> experts(std::in_place, c_.run.backend, c_.run.stream, "MixtralGmmTop2MLP");
     const Tensor& rows = c_.scratch.expert_rows;  // [M,H]
     c_.run(TokensToRows{.x = dy, .slot_of_row = a_.slot_of_row, .rows = rows});
     const AdaptedProduct down = this->down(), gate_up = this->gate_up();
@@ -103,6 +111,7 @@ Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Rec
     }
     gate_up.data_gradient(dgate_up, rows);
     c_.run(RowsToTokens{.rows = rows, .row_of_slot = a_.row_of_slot, .y = c_.scratch.branch});
+    experts.reset();
 
     // The router sees all tokens and all of a slot's gradient on every rank, so its own gradients are whole
     // everywhere, and only one rank may pass them on.

@@ -66,6 +66,7 @@ HeadBuffers HeadBuffers::prefix(const BlockShape& shape) const {
 }
 
 void Head::norm(const Tensor& norm_weight, const Tensor& stream, const Tensor& branch) const {
+    const Scope scope = run_.scope("RMSNorm");
     run_(RmsNorm{.x = branch,
                  .residual_in = stream,
                  .residual_out = b_.residual,
@@ -224,6 +225,7 @@ void Head::loss_and_gradient(const Projection& weights, const Projection& gradie
 
 void Head::norm_backward(const Tensor& norm_weight, const Tensor& dnorm_weight, bool accumulate,
                          const Tensor& dresidual) const {
+    const Scope scope = run_.scope("RMSNorm");
     run_(RmsNormBackward{.dy = parallel_.leave(run_.stream, b_.dnormed, b_.held_dnormed),
                          .residual_out = b_.residual,
                          .weight = norm_weight,

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/backend.h"
+#include "backend/scope.h"
 
 namespace drover {
 
@@ -13,6 +13,9 @@ struct Runner {
     void operator()(const Operation& operation) const {
         backend.run(stream, operation);
     }
+
+    /// A stretch of the operations, for profiles; see Scope.
+    Scope scope(std::string_view name, int number = -1) const { return {backend, stream, name, number}; }
 };
 
 }  // namespace drover

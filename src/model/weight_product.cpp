@@ -29,6 +29,10 @@ bool WeightProduct::in_fp8() const {
     return static_cast<bool>(a_.fp8);
 }
 
+Scope WeightProduct::experts_scope(GroupedGemm::Use use) const {
+    return c_.run.scope(use == GroupedGemm::Use::forward ? "gmm_forward" : "gmm_backward");
+}
+
 std::int64_t WeightProduct::summed_rows(std::int64_t rows) const {
     return has_experts() ? expert_columns(rows, c_.shape.experts) : fp8_rows(rows);
 }
@@ -36,13 +40,15 @@ std::int64_t WeightProduct::summed_rows(std::int64_t rows) const {
 void WeightProduct::multiply(GroupedGemm::Use use, const Tensor& left, const Tensor& right,
                              const Tensor& result, bool accumulate) const {
     using Use = GroupedGemm::Use;
-    if (has_experts())
+    if (has_experts()) {
+        const Scope scope = experts_scope(use);
         return c_.run(GroupedGemm{.use = use,
                                   .a = left,
                                   .b = right,
                                   .c = result,
                                   .offsets = a_.expert_offsets,
                                   .accumulate = accumulate});
+    }
     Gemm product = use == Use::forward         ? Gemm::forward(left, right, result)
                    : use == Use::data_gradient ? Gemm::data_gradient(left, right, result)
                                                : Gemm::weight_gradient(left, right, result, false);
@@ -195,7 +201,8 @@ void WeightProduct::multiply_fp8(GroupedGemm::Use use, const Tensor& a, const Te
                  of_b = use == Use::weight_gradient ? a_.fp8.scale(matrix_, Fp8Operand::input)
                                                     : of_weight.scale(matrix_, Fp8Operand::weight);
     const bool fast = use == Use::forward;
-    if (has_experts())
+    if (has_experts()) {
+        const Scope scope = experts_scope(use);
         return c_.run(GroupedFp8Gemm{.use = use,
                                      .a = a,
                                      .b = b,
@@ -205,6 +212,7 @@ void WeightProduct::multiply_fp8(GroupedGemm::Use use, const Tensor& a, const Te
                                      .offsets = a_.expert_offsets,
                                      .accumulate = accumulate,
                                      .fast = fast});
+    }
     c_.run(Fp8Gemm{.a = a,
                    .b = b,
                    .c = c,

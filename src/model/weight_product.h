@@ -39,6 +39,7 @@ class WeightProduct {
   private:
     bool has_experts() const;
     bool in_fp8() const;
+    Scope experts_scope(GroupedGemm::Use use) const;
     /// Whether the operation that makes an operand has put its maximum into the table.
     bool has_maximum(Fp8Operand operand) const;
     /// Completes the maximum of an operand, of which each rank may have other columns.

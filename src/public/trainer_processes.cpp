@@ -24,7 +24,7 @@ StartedRun start_run(const TrainerParts& parts) {
         if (!launch.has_others()) throw;
         refusal = std::current_exception();
     }
-    const WorldOptions waits = world_options(settings.device, launch);
+    const WorldOptions waits = world_options(settings, launch);
     const Processes& processes = program_processes(waits);
     processes.group.together([&] {
         if (refusal) std::rethrow_exception(refusal);

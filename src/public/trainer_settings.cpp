@@ -107,7 +107,7 @@ RunSettings settings_of(const TrainerParts& parts, int processes) {
     if (run.fsdp && run.fsdp->xla_fsdp_v2 && !fsdp_v2_enabled)
         throw Error("The training arguments ask for FSDP v2, which is not enabled.",
                     "Call use_fsdp_v2() before everything else.");
-    RunSettings settings = run_settings(run, false);
+    RunSettings settings = run_settings(run);
     std::erase_if(settings.record.explanations, [](const std::string& line) {
         return line.starts_with("--enable_jit_checkpoint:");  // here it is not only accepted
     });

@@ -9,7 +9,7 @@ void check_devices_alike(const ProcessGroup& ranks, Device device) {
 }
 
 DeviceMesh::DeviceMesh(World* world, const ProcessGroup& ranks, const MeshPlan& settings, Backend& backend)
-    : world_(world) {
+    : world_(world), stream_(backend.main_stream()) {
     if (world == nullptr) {
         mesh_ = std::make_unique<const Mesh>();
         return;
@@ -30,6 +30,11 @@ CommunicationTimes DeviceMesh::communication_times() {
     if (world_ != nullptr) times += world_->communication_times();
     if (gpus_) times += gpus_->times();
     return times;
+}
+
+void DeviceMesh::observe(CollectiveObserver* observer) {
+    if (world_ != nullptr) world_->observe(observer);
+    if (gpus_ && world_->options().gpu_times) gpus_->observe(observer, stream_);
 }
 
 }  // namespace drover

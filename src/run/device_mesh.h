@@ -28,11 +28,16 @@ class DeviceMesh {
     /// it; zero without a world.
     CommunicationTimes communication_times();
 
+    /// From now on `observer` is told of this rank's collectives and messages, those on its GPU if the
+    /// world's options ask for it; null: no observer.
+    void observe(CollectiveObserver* observer);
+
     const Mesh& operator*() const { return *mesh_; }
     const Mesh* operator->() const { return mesh_.get(); }
 
   private:
     World* world_;
+    Stream stream_;
     std::optional<NcclCommunicators> gpus_;
     std::unique_ptr<const Mesh> mesh_;
 };

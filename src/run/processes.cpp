@@ -91,13 +91,14 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
     if (end) throw QuietEnd(*end);
 }
 
-WorldOptions world_options(const DeviceSettings& settings, const LaunchEnvironment& launch) {
+WorldOptions world_options(const RunSettings& settings, const LaunchEnvironment& launch) {
     using std::chrono::milliseconds;
     // Ranks that wait for the same rank time out one after the other: the first one informs the others.
     const milliseconds later = milliseconds(1500) * std::min(launch.rank, 10);
-    return {.deadline = settings.timeout + later,
-            .comm_debug = settings.compare_collectives,
-            .gpu_times = settings.time_collectives};
+    const DeviceSettings& device = settings.device;
+    return {.deadline = device.timeout + later,
+            .comm_debug = device.compare_collectives,
+            .gpu_times = device.time_collectives || settings.profile.on};
 }
 
 void check_started_alike(const Processes& processes, const RunSettings& settings) {

@@ -10,7 +10,6 @@
 /// The processes of a run: how they find each other and how they end.
 namespace drover {
 
-struct DeviceSettings;
 struct RunSettings;
 
 /// Ends a process without a message: another process reports what happened.
@@ -54,7 +53,7 @@ void run_in_processes(const LaunchEnvironment& launch, const WorldOptions& waits
                       const std::function<void(Processes&)>& work);
 
 /// How long ranks wait for each other, and how their collectives are monitored.
-WorldOptions world_options(const DeviceSettings& settings, const LaunchEnvironment& launch);
+WorldOptions world_options(const RunSettings& settings, const LaunchEnvironment& launch);
 
 /// Error unless all ranks have the same program and the same settings (SettingsRecord::alike), and share the
 /// batch in the same way, which may depend on the environment.

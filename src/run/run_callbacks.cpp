@@ -35,6 +35,16 @@ NxdRecordSettings nxd_record_settings(const WatchedRun& run) {
     return settings;
 }
 
+ProfilerSettings profiler_settings(const RunSettings& settings) {
+    const ProfileSettings& profile = settings.profile;
+    ProfilerSettings made{.steps = profile.steps,
+                          .seconds = profile.seconds,
+                          .folder = profile.folder.value_or(settings.loop.output_dir / "profile")};
+    if (profile.epoch || profile.step)
+        made.after = {.epoch = profile.epoch.value_or(0), .step = profile.step.value_or(0)};
+    return made;
+}
+
 }  // namespace
 
 RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settings.step.on_non_finite) {
@@ -80,13 +90,9 @@ RunCallbacks::RunCallbacks(const WatchedRun& run) : non_finite_watch_(run.settin
             agree = [&group = run.processes.group](int own) { return group.largest(own); };
         signals_.emplace(*run.signals, std::move(agree), settings.checkpoints.save_on_signals);
     }
-    if (const ProfileSettings& profile = settings.profile; first && (profile.epoch || profile.step))
-        tracer_.emplace(
-            run.backend,
-            TraceSettings{.epoch = profile.epoch.value_or(0),
-                          .step = profile.step.value_or(0),
-                          .seconds = profile.seconds,
-                          .folder = profile.folder.value_or(settings.loop.output_dir / "profile")});
+    if (settings.profile.on)
+        profiler_.emplace(run.backend, run.mesh, profiler_settings(settings), run.observe_collectives,
+                          [&messages](const std::string& line) { messages.info(line); });
     if (const auto& file = settings.profile.pipeline_file)
         pipeline_trace_.emplace(run.engine, run.backend, run.mesh, *file,
                                 [&messages](const std::string& line) { messages.info(line); });
@@ -108,12 +114,12 @@ void RunCallbacks::add_to(Trainer& trainer) {
     add(nxd_records_);
     trainer.add_callback(checkpoint_report_);
     add(signals_);
-    add(tracer_);
+    add(profiler_);  // before others that put marks, which it forgets
     add(pipeline_trace_);
 }
 
-std::filesystem::path RunCallbacks::trace() const {
-    return tracer_ ? tracer_->written() : std::filesystem::path();
+std::filesystem::path RunCallbacks::profile() const {
+    return profiler_ ? profiler_->written() : std::filesystem::path();
 }
 
 std::filesystem::path RunCallbacks::tensor_board_file() const {

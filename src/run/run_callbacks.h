@@ -10,7 +10,6 @@
 #include "train/callbacks/log_printer.h"
 #include "train/callbacks/non_finite_watch.h"
 #include "train/callbacks/nxd_records.h"
-#include "train/callbacks/operation_trace.h"
 #include "train/callbacks/pipeline_trace.h"
 #include "train/callbacks/progress_bar.h"
 #include "train/callbacks/run_banner.h"
@@ -18,6 +17,7 @@
 #include "train/callbacks/signal_watch.h"
 #include "train/callbacks/tensor_board.h"
 #include "train/loop/trainer.h"
+#include "train/profile/profiler.h"
 
 namespace drover {
 
@@ -33,6 +33,7 @@ struct WatchedRun {
     TrainEngine& engine;
     const Mesh& mesh;
     CommunicationReport::ReadTimes communication_times;
+    Profiler::ObserveCollectives observe_collectives;
     std::function<double()> measure_peak;  ///< of all processes; takes a moment
     std::string config_text;               ///< as it is saved
     std::string model_type;
@@ -51,8 +52,8 @@ class RunCallbacks {
     int ended_by() const { return signals_ ? signals_->ended_by() : 0; }
     /// Signals act again as they do without a run. Returns a signal that came too late to end training, or 0.
     int release_signals() { return signals_ ? signals_->release() : 0; }
-    /// Where the trace is; empty: there is none.
-    std::filesystem::path trace() const;
+    /// Where the profile is, for viewers of traces; empty: there is none.
+    std::filesystem::path profile() const;
     /// Where TensorBoard's file is; empty: there is none.
     std::filesystem::path tensor_board_file() const;
     /// The last lines of a run.
@@ -71,7 +72,7 @@ class RunCallbacks {
     std::optional<NxdRecords> nxd_records_;
     CheckpointReport checkpoint_report_;
     std::optional<SignalWatch> signals_;
-    std::optional<StepTracer> tracer_;
+    std::optional<Profiler> profiler_;
     std::optional<PipelineTrace> pipeline_trace_;
 };
 

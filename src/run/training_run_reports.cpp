@@ -146,8 +146,10 @@ void TrainingRun::write_training_results(Json metrics) {
     if (const int late = processes_.group.largest(callbacks_->release_signals()); late != 0)
         throw StoppedBySignal(late, fmt::format("Stopped by {}, when training had ended.", signal_name(late)),
                               fmt::format("The model is in {}.", settings_.loop.output_dir.string()));
-    if (const fs::path trace = callbacks_->trace(); !trace.empty())
-        say(fmt::format("The trace is in {}.", trace.string()));
+    if (const fs::path profile = callbacks_->profile(); !profile.empty())
+        say(fmt::format("The profile is in {}, for ui.perfetto.dev; TensorBoard shows it with --logdir {}.",
+                        profile.string(),
+                        profile.parent_path().parent_path().parent_path().parent_path().string()));
 }
 
 void TrainingRun::write_evaluation_results(Json metrics) {

@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <regex>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "support/run_drover.h"
 
@@ -10,18 +14,187 @@ namespace {
 using test::Outcome;
 using test::run;
 
+/// The words that a shell is offered after those on a command line.
+std::vector<std::string> offered(const std::string& words) {
+    std::istringstream lines(test::run_drover("completion-candidates bash " + words).output);
+    std::vector<std::string> result;
+    for (std::string line; std::getline(lines, line);)
+        if (!line.starts_with(':')) result.push_back(line.substr(0, line.find('\t')));
+    return result;
+}
+
+/// Every command, nested ones too: "eval", "bench ops".
+const std::vector<std::string>& all_commands() {
+    static const std::vector<std::string> commands = [] {
+        std::vector<std::string> all = offered("''");
+        for (std::size_t i = 0; i < all.size(); ++i)
+            for (const std::string& name : offered(all[i] + " ''")) {
+                const std::string nested = all[i] + " " + name;
+                if (!name.starts_with("--") &&
+                    run("help " + nested).output.find("Usage: drover " + nested) != std::string::npos)
+                    all.push_back(nested);
+            }
+        return all;
+    }();
+    return commands;
+}
+
+bool has_table(const std::string& command) {
+    return command == "run_clm" || command == "sft" || command == "run_llama_nxd";
+}
+
+/// Its flags end at the first word that it does not know.
+bool passes_words_on(const std::string& command) {
+    for (const char* one : {"launch", "precompile", "help", "man"})
+        if (command == one) return true;
+    return has_table(command);
+}
+
+/// The flags of a command but --help.
+std::vector<std::string> flags_of(const std::string& command) {
+    std::vector<std::string> flags = offered(command + " --");
+    std::erase(flags, "--help");
+    return flags;
+}
+
+/// With a letter twice, in the middle.
+std::string misspelled(std::string word) {
+    const std::size_t middle = 2 + (word.size() - 2) / 2;
+    return word.insert(middle, 1, word[middle]);
+}
+
 TEST(CommandLine, HelpAndVersion) {
     const Outcome help = run("--help");
     EXPECT_EQ(help.exit_code, 0);
-    for (const char* command : {"run_clm", "tokenize", "bench", "Llama", "Mixtral"})
-        EXPECT_NE(help.output.find(command), std::string::npos) << help.output;
+    for (const char* part : {"Llama", "Mixtral", "\nTrain\n", "\nUse a model\n"})
+        EXPECT_NE(help.output.find(part), std::string::npos) << help.output;
+    for (const std::string& command : offered("''"))
+        EXPECT_NE(help.output.find("\n  " + command + " "), std::string::npos) << command;
+    EXPECT_LE(test::count_of(help.output, "\n"), 40u);
     EXPECT_NE(run("run_clm --help").output.find("--learning_rate"), std::string::npos);
-    EXPECT_EQ(run("--version").exit_code, 0);
+    const Outcome version = run("--version");
+    EXPECT_EQ(version.exit_code, 0);
+    const std::regex form(R"(drover \d+\.\d+\.\d+ \(commit ([0-9a-f]{12,}(, modified)?|unknown)\)
+\w+( \(with sanitizers\))? build, [\w.+ ]+, (without CUDA|CUDA \d+\.\d+ for [\w,-]+)
+modules: .*\bmpi\b.*
+)");
+    EXPECT_TRUE(std::regex_match(version.output, form)) << version.output;
+    EXPECT_EQ(run("help").output, help.output);
+}
+
+TEST(CommandLine, HelpOfEveryCommand) {
+    EXPECT_GE(all_commands().size(), 20u);
+    for (const std::string& command : all_commands()) {
+        const Outcome help = run(command + " --help");
+        EXPECT_EQ(help.exit_code, 0) << command;
+        EXPECT_NE(help.output.find("Usage: drover " + command), std::string::npos) << help.output;
+        EXPECT_EQ(run("help " + command).output, help.output);
+        if (has_table(command)) {
+            EXPECT_LE(test::count_of(help.output, "\n"), 40u) << command;
+        }
+    }
+}
+
+TEST(CommandLine, HelpOnATopic) {
+    EXPECT_EQ(run("run_clm --help lr").output, run("help run-clm learning_rate").output);
+    EXPECT_NE(run("sft --help data").output.find("--dataset_text_field"), std::string::npos);
+    EXPECT_EQ(run("help run_llama_nxd all").output, run("run_llama_nxd --help all").output);
+    const std::string one = run("help generate top-k").output;
+    EXPECT_NE(one.find("--top_k N"), std::string::npos) << one;
+    EXPECT_NE(one.find("likeliest tokens"), std::string::npos) << one;
+    EXPECT_EQ(run("generate --help top_k").output, one);
+    for (const auto& [words, part] : {std::pair{"run_clm --help learning_rt", "Did you mean learning_rate?"},
+                                      std::pair{"help sft max_lenght", "Did you mean max_length?"},
+                                      std::pair{"help generate topk", "Did you mean top_k?"},
+                                      std::pair{"generate --help topk", "Did you mean top_k?"},
+                                      std::pair{"help trian", "Did you mean run_clm or sft?"}}) {
+        const Outcome outcome = run(words);
+        EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+        EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
+    }
+}
+
+TEST(CommandLine, MisspelledCommandsAreNamedWithTheNearest) {
+    for (const std::string& command : all_commands()) {
+        const std::size_t last = command.rfind(' ') == std::string::npos ? 0 : command.rfind(' ') + 1;
+        std::string name = command.substr(last);
+        name.insert(name.size() / 2, 1, name[name.size() / 2]);
+        const Outcome outcome = run(command.substr(0, last) + name);
+        EXPECT_EQ(outcome.exit_code, 2) << command;
+        EXPECT_NE(outcome.output.find("\"" + name + "\""), std::string::npos) << outcome.output;
+        EXPECT_NE(outcome.output.find("Did you mean " + command.substr(last) + "?"), std::string::npos)
+            << outcome.output;
+    }
+    for (const auto& [words, meant] :
+         {std::pair{"trian", "run_clm or sft"}, std::pair{"train x.json", "run_clm or sft"},
+          std::pair{"fine-tune", "sft or run_clm"}, std::pair{"run_clm.py", "run_clm"},
+          std::pair{"chat", "generate --chat"}, std::pair{"download x", "fetch"},
+          std::pair{"lunch --nproc_per_node 2", "launch"}, std::pair{"launch run_cml", "run_clm"},
+          std::pair{"precompile run_cml", "run_clm"}}) {
+        const Outcome outcome = run(words);
+        EXPECT_NE(outcome.exit_code, 0);
+        EXPECT_NE(outcome.output.find(std::string("Did you mean ") + meant + "?"), std::string::npos)
+            << outcome.output;
+    }
+}
+
+TEST(CommandLine, MisspelledFlagsOfEveryCommandAreNamedWithTheNearest) {
+    for (const std::string& command : all_commands()) {
+        if (passes_words_on(command)) continue;
+        std::string words;
+        for (const std::string& flag : flags_of(command))
+            if (flag.size() >= 6) words += " " + misspelled(flag) + "=1";
+        const Outcome outcome = run(command + words + " --zzzqqq");
+        EXPECT_EQ(outcome.exit_code, 2) << command;
+        if (words.empty()) continue;
+        const std::size_t meant = outcome.output.find("Did you mean ");
+        ASSERT_NE(meant, std::string::npos) << outcome.output;
+        for (const std::string& flag : flags_of(command))
+            if (flag.size() >= 6) {
+                EXPECT_NE(outcome.output.find(flag, meant), std::string::npos) << flag << "\n"
+                                                                               << outcome.output;
+            }
+    }
+    // What a command passes on is not what is wrong with its own flags.
+    EXPECT_NE(run("precompile --command=x bash run.sh").output.find("--command: x not in "),
+              std::string::npos);
+    // These stop at the first word that they do not know.
+    for (const char* words :
+         {"launch --nnoodes=1", "launch --nnoodes 2 run_clm", "precompile --comand=collect x",
+          "run_clm --learning_ratee=1", "sft --max_lengthh 3", "run_llama_nxd --trainin_dir x"}) {
+        const Outcome outcome = run(words);
+        EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+        EXPECT_NE(outcome.output.find("Did you mean --"), std::string::npos) << outcome.output;
+    }
+}
+
+TEST(CommandLine, EveryFlagIsKnownInBothSpellingsAndTakesItsValueBehindEquals) {
+    for (const std::string& command : all_commands()) {
+        if (has_table(command)) continue;  // tests/args/parse_test.cpp
+        for (const auto& [from, to] : {std::pair{'_', '-'}, std::pair{'-', '_'}}) {
+            std::string words;
+            for (std::string flag : flags_of(command)) {
+                std::replace(flag.begin() + 2, flag.end(), from, to);
+                words += " " + flag + "=1";
+            }
+            // The last flag is the only one that is unknown. (precompile has a flag that takes no 1.)
+            const Outcome outcome = run(command + words + " --zzzqqq");
+            const auto says = [&](const char* text) {
+                return outcome.output.find(text) != std::string::npos;
+            };
+            EXPECT_EQ(outcome.exit_code, 2) << command << words;
+            EXPECT_TRUE(passes_words_on(command)
+                            ? says("The flag --zzzqqq is unknown.") || says("--command: 1 not in ")
+                            : says("no flag --zzzqqq."))
+                << command << words << "\n"
+                << outcome.output;
+        }
+    }
 }
 
 TEST(CommandLine, UsageErrorsExitWithTwo) {
-    for (const auto& [arguments, part] : {std::pair{"", "subcommand"}, std::pair{"dance", "dance"},
-                                          std::pair{"bench --stepz 3", "--stepz"}}) {
+    for (const auto& [arguments, part] :
+         {std::pair{"", "command"}, std::pair{"dance", "dance"}, std::pair{"bench --stepz 3", "--stepz"}}) {
         const Outcome outcome = run(arguments);
         EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
         EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;

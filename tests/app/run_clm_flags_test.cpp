@@ -102,9 +102,11 @@ const std::vector<ActingFlag> acting_flags{
     {"load_in_4bit", "yes", {}, true},
     {"load_in_8bit", "yes", {}, true},
     {"peft_lora", "yes", {}, true},
+    {"profile", "yes"},
     {"profile_epoch", "0"},
     {"profile_logdir", "{folder}/out/traces", {{"profile_step", "1"}}},
     {"profile_step", "1"},
+    {"profile_steps", "1"},
     {"recompute", "full"},
     {"recompute_blocks", "1", {{"recompute", "full"}}},
     {"report_to", "tensorboard"},
@@ -131,6 +133,7 @@ const std::vector<ActingFlag> acting_flags{
 
 /// Arguments that have an effect that cannot be seen here.
 const std::map<std::string, std::string> shown_elsewhere{
+    {"verbose", "RunClmRefuses.NothingInADryRunThatListsSettings"},
     {"adapter_name_or_path", "LoraRun.GoesOnFromAdaptersOfPeft"},
     {"token", "HubCommands.ATokenOfTheCommandLineOpensAGatedModel"},
     {"push_to_hub", "HubCommands.ARunUploadsItsModel"},
@@ -179,7 +182,7 @@ const std::map<std::string, std::string> shown_elsewhere{
     {"steal_lock", "OutputFolderOfRuns.IsTakenWithStealLockAndTheOtherRunWritesNoMore"},
     {"ignore_data_skip", "needs a checkpoint to resume from; the loop's tests resume with it"},
     {"overwrite_output_dir", "RunClmFlags.AFolderWithAModelIsNotWrittenOver"},
-    {"profile_duration_ms", "a time; tests/train/loop/trainer_parts_test.cpp ends traces with it"},
+    {"profile_duration_ms", "a time; tests/train/profile/profiler_test.cpp ends profiles with it"},
     {"resume_from_checkpoint", "needs a checkpoint to resume from"},
     {"tf32", "needs a GPU"},
 };

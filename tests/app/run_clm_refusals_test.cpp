@@ -4,6 +4,7 @@
 #include <fstream>
 #include <string>
 
+#include "core/json.h"
 #include "support/golden.h"
 #include "support/run_drover.h"
 
@@ -134,9 +135,43 @@ TEST_F(RunClmRefuses, AFolderThatHoldsAModel) {
 TEST_F(RunClmRefuses, NothingInADryRunButSaysThePlan) {
     const Outcome outcome = run("--dry_run");
     EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-    for (const char* words : {"Memory:", "total", "learning_rate  ", "1 update of ", "weights float32"})
+    for (const char* words : {"Memory:", "total", "1 update of ", "weights float32"})
         EXPECT_NE(outcome.output.find(words), std::string::npos) << words << "\n" << outcome.output;
     EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(RunClmRefuses, NothingInADryRunThatListsSettings) {
+    const Outcome changed = run("--dry_run --learning_rate 1e-4 --seed 42"), all = run("--dry_run -v");
+    const auto has = [](const Outcome& outcome, const char* words) {
+        return outcome.output.find(words) != std::string::npos;
+    };
+    EXPECT_TRUE(has(changed, "Settings that differ from their defaults")) << changed.output;
+    EXPECT_TRUE(has(changed, "= 0.0001  (command line; default 5e-05)")) << changed.output;
+    EXPECT_FALSE(has(changed, "\nseed ")) << "it was given its default";
+    EXPECT_FALSE(has(changed, "\nweight_decay "));
+    for (const char* words : {"All settings:\n", "\nseed ", "\nweight_decay ", "\nlearning_rate "})
+        EXPECT_TRUE(has(all, words)) << words << "\n" << all.output;
+    EXPECT_TRUE(has(all, "(command line; default -1)")) << "max_steps";
+}
+
+TEST_F(RunClmRefuses, NothingOfAFileThatFlagsChange) {
+    const std::string file = write("run.yaml", "max_steps: 9\nlearning_rate: 3e-4\noutput_dir: elsewhere\n");
+    const Outcome outcome = test::run_in(
+        folder_.path().string(),
+        "run_clm" + file + " --config_name " + test::golden_path("run_clm/configs/llama.json").string() +
+            " --tokenizer_name " + std::string(DROVER_SOURCE_DIR) +
+            "/examples/tokenizers/shakespeare-4k --train_file " +
+            test::golden_path("run_clm/train.txt").string() +
+            " --do_train --block_size 64 --max_steps 1 --output_dir out --save_strategy no");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    const Json arguments = read_json_file(folder_ / "out/training_args.json");
+    EXPECT_EQ(arguments.at("max_steps"), 1);
+    EXPECT_EQ(arguments.at("learning_rate"), 3e-4);
+    EXPECT_FALSE(fs::exists(folder_ / "elsewhere"));
+    const Outcome unknown = test::run("run_clm" + write("y.json", "{\n\"lerning_rate\": 1}"));
+    EXPECT_EQ(unknown.exit_code, 2);
+    EXPECT_NE(unknown.output.find("y.json:2 has the key \"lerning_rate\""), std::string::npos)
+        << unknown.output;
 }
 
 TEST_F(RunClmRefuses, NothingButWarnsOfMorePositionsThanTheModelHas) {

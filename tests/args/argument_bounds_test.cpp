@@ -40,6 +40,7 @@ TEST(ArgumentBounds, ThereIsAtLeastOneOfWhatIsCounted) {
                              "lora_r",
                              "lora_alpha",
                              "profile_duration_ms",
+                             "profile_steps",
                              "torch_empty_cache_steps"})
         expect_bound(name, "1", "0");
 }

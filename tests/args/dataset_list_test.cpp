@@ -13,7 +13,7 @@ using test::parse_line;
 const std::string named_run = "--do_train --config_name c --dataset_name ";
 
 DataSettings data_of(const std::string& flags) {
-    return run_settings(parse_line(named_run + flags), false).data;
+    return run_settings(parse_line(named_run + flags)).data;
 }
 
 TEST(DatasetList, NamesDatasetsWithTheirConfigsColumnsAndWeights) {

@@ -1,5 +1,5 @@
-#include <fstream>
-
+#include "args/argument_name.h"
+#include "args/file_of_test.h"
 #include "args/parse_line.h"
 #include "args/parse_words.h"
 #include "support/errors.h"
@@ -20,20 +20,6 @@ Arguments words_only(const std::vector<std::string>& words) {
 std::string words_error(const std::vector<std::string>& words) {
     return test::error_of<UsageError>([&] { words_only(words); });
 }
-
-/// A file that is removed at the end of the test.
-class FileOfTest {
-  public:
-    FileOfTest(const std::string& name, std::string_view content)
-        : path_(std::filesystem::path(testing::TempDir()) / name) {
-        std::ofstream(path_) << content;
-    }
-    ~FileOfTest() { std::filesystem::remove(path_); }
-    std::string path() const { return path_.string(); }
-
-  private:
-    std::filesystem::path path_;
-};
 
 TEST(ParseWords, ValueBehindSpaceOrEquals) {
     const Arguments arguments = words_only({"--block_size", "128", "--learning_rate=1e-3", "--run_name=a=b"});
@@ -58,14 +44,6 @@ TEST(ParseWords, UniqueBeginningsAreEnough) {
     EXPECT_MENTIONS(error, "--warmup_steps");
 }
 
-TEST(ParseWords, AFileOfArgumentsStandsAlone) {
-    EXPECT_MENTIONS(words_error({"cfg.json", "--learning_rate", "2e-3"}),
-                    "give only the file: drover run_clm cfg.json");
-    // After a flag it is a second value.
-    EXPECT_MENTIONS(words_error({"--train_file", "a.json", "b.json", "--do_train"}),
-                    "\"b.json\" is given where a flag is expected.");
-}
-
 TEST(ParseWords, BooleanWords) {
     for (const char* yes : {"yes", "true", "t", "y", "1", "TRUE", "Yes"})
         EXPECT_TRUE(words_only({"--do_train", yes}).flag("do_train")) << yes;
@@ -85,6 +63,12 @@ TEST(ParseWords, BooleansThatMayBeUnsetNeedAValue) {
     EXPECT_EQ(words_only({"--tf32", "no"}).optional_flag("tf32"), false);
     EXPECT_MENTIONS(words_error({"--tf32", "--do_train"}), "--tf32 needs a value");
     EXPECT_MENTIONS(words_error({"--tf32"}), "yes or no");
+}
+
+TEST(ParseWords, VIsVerbose) {
+    EXPECT_TRUE(words_only({"-v", "--seed", "3"}).flag("verbose"));
+    EXPECT_EQ(words_only({"-v", "--seed", "3"}).integer("seed"), 3);
+    EXPECT_FALSE(words_only({"--seed", "3"}).flag("verbose"));
 }
 
 TEST(ParseWords, NegativeNumbersAreValues) {
@@ -109,6 +93,22 @@ TEST(ParseWords, UnknownFlagsAreNamedWithTheNearest) {
     EXPECT_MENTIONS(words_error({"stray"}), "\"stray\"");
     EXPECT_MENTIONS(words_error({"-x"}), "-x");
     EXPECT_MENTIONS(words_error({"--"}), "There is no flag --.");
+}
+
+TEST(ParseWords, EveryNameIsKnownInBothSpellingsAndMisspelledIsSuggested) {
+    for (const ArgumentTable* table : {&run_clm_table(), &run_llama_nxd_table(), &sft_table()})
+        for (const std::string& name : table->names()) {
+            SCOPED_TRACE(name);
+            const NamedArgument meant = find_written_argument(*table, name);
+            std::string hyphens = name;
+            std::replace(hyphens.begin(), hyphens.end(), '_', '-');
+            EXPECT_EQ(find_written_argument(*table, hyphens).argument, meant.argument);
+            if (name.size() < 6) continue;
+            std::string wrong = name;
+            wrong.insert(name.size() / 2, 1, name[name.size() / 2]);
+            EXPECT_MENTIONS(test::error_of<UsageError>([&] { find_written_argument(*table, wrong); }),
+                            "Did you mean --" + name + "?");
+        }
 }
 
 TEST(ParseWords, WrongValuesAreNamedWithWhatIsAllowed) {
@@ -141,7 +141,7 @@ TEST(ParseWords, ObjectsAsTextOrFile) {
             .json("lr_scheduler_kwargs");
     EXPECT_EQ(inline_object,
               Json::parse(R"({"a": 1, "b": 0.5, "c": true, "d": "x", "e": [2], "f": "1.2.3"})"));
-    const FileOfTest file("scheduler.json", R"({"num_cycles": 2})");
+    const test::FileOfTest file("scheduler.json", R"({"num_cycles": 2})");
     EXPECT_EQ(words_only({"--lr_scheduler_kwargs", file.path()}).json("lr_scheduler_kwargs").at("num_cycles"),
               2);
     EXPECT_MENTIONS(words_error({"--lr_scheduler_kwargs", "{\"a\": }"}),
@@ -153,51 +153,15 @@ TEST(ParseWords, ObjectsAsTextOrFile) {
         {"--deepspeed", "/nowhere/ds.json"});
 }
 
-TEST(ParseLine, ASingleJsonFileHoldsAllArguments) {
-    const FileOfTest file("run.json",
-                          R"({"do_train": true, "train_file": "a.txt", "config_name": "c", "max_steps": 5,
-        "learning_rate": "2e-4", "torch_dtype": "bfloat16", "num_train_epochs": 1, "fsdp": ["full_shard"],
-        "lr_scheduler_kwargs": {"num_cycles": 2}, "seed": 42, "block_size": null})");
-    const RunArguments run = parse_line(file.path());
-    EXPECT_EQ(run.arguments.integer("max_steps"), 5);
-    EXPECT_EQ(run.arguments.number("learning_rate"), 2e-4);
-    EXPECT_EQ(run.arguments.text("dtype"), "bfloat16");
-    EXPECT_EQ(run.arguments.source("max_steps").text(), "file " + file.path());
-    EXPECT_EQ(run.arguments.source("seed").text(), "default");
-    EXPECT_FALSE(run.arguments.has("block_size"));
-    EXPECT_TRUE(run.fsdp.has_value());
-}
-
-TEST(ParseLine, BadJsonFiles) {
-    const FileOfTest unknown("unknown.json", R"({"do_train": true, "max_step": 5})");
-    EXPECT_MENTIONS(error_of_line(unknown.path()), "max_steps");
-    const FileOfTest wrong("wrong.json", R"({"max_steps": [1]})");
-    EXPECT_MENTIONS(error_of_line(wrong.path()), "max_steps is [1]");
-    const FileOfTest fraction("fraction.json", R"({"max_steps": 1.5})");
-    EXPECT_MENTIONS(error_of_line(fraction.path()), "max_steps is 1.5");
-    const FileOfTest list("list.json", R"(["--do_train"])");
-    EXPECT_MENTIONS(error_of_line(list.path()), "JSON object");
-    const FileOfTest twice("twice.json", R"({"dtype": "float32", "torch_dtype": "float16"})");
-    EXPECT_MENTIONS(error_of_line(twice.path()), "twice");
-    test::expect_error([&] { parse_line("/nowhere/run.json"); }, {"/nowhere/run.json"});
-}
-
 TEST(ParseLine, TheArgsFileStandsBeforeTheCommandLine) {
-    const FileOfTest file("run_clm.args",
-                          "--do_train\n--train_file a.txt --config_name c\n--seed 7 --max_steps 3\n");
+    const test::FileOfTest file("run_clm.args",
+                                "--do_train\n--train_file a.txt --config_name c\n--seed 7 --max_steps 3\n");
     const RunArguments run = parse_line("--seed 8", {.args_file = file.path()});
     EXPECT_EQ(run.arguments.integer("seed"), 8);
     EXPECT_EQ(run.arguments.source("seed").text(), "command line");
     EXPECT_EQ(run.arguments.integer("max_steps"), 3);
     EXPECT_EQ(run.arguments.source("max_steps").text(), "file " + file.path());
     EXPECT_EQ(parse_line(plain_run, {.args_file = "/nowhere/run_clm.args"}).arguments.integer("seed"), 42);
-}
-
-TEST(ParseLine, HelpComesBeforeEverything) {
-    EXPECT_TRUE(parse_line("--bogus -h").asks_for_help);
-    EXPECT_TRUE(parse_line("--help").arguments.flag("help"));
-    EXPECT_TRUE(parse_line("--help_markdown").arguments.flag("help_markdown"));
-    EXPECT_FALSE(parse_line(plain_run).asks_for_help);
 }
 
 TEST(ParseLine, SettingsSurviveTrainingArgsJson) {
@@ -207,7 +171,7 @@ TEST(ParseLine, SettingsSurviveTrainingArgsJson) {
                    "--fsdp full_shard --warmup_steps 0.1 --report_to wandb tensorboard --label_names x");
     const std::string text = sorted_json_text(run.arguments.to_json(), 2);
     EXPECT_EQ(text.find("secret"), std::string::npos);
-    const FileOfTest file("training_args.json", text);
+    const test::FileOfTest file("training_args.json", text);
     const RunArguments again = parse_line(file.path());
     EXPECT_EQ(sorted_json_text(again.arguments.to_json(), 2), text);
 }
@@ -223,11 +187,14 @@ TEST(Arguments, SourcesAndSettingsText) {
     EXPECT_EQ(arguments.source("threads").text(), "environment variable OMP_NUM_THREADS");
     EXPECT_EQ(arguments.integer("threads"), 4);
     const std::string changed = arguments.settings_text(false);
-    EXPECT_MENTIONS(changed, "= 5e-05  (command line)");
-    EXPECT_MENTIONS(changed, "= (hidden)  (command line)");
+    EXPECT_MENTIONS(changed, "= full  (implied by --gradient_checkpointing; default none)");
+    EXPECT_MENTIONS(changed, "= 4  (environment variable OMP_NUM_THREADS; default unset)");
+    EXPECT_MENTIONS(changed, "= (hidden)  (command line; default unset)");
+    EXPECT_EQ(changed.find("learning_rate"), std::string::npos) << "it was given its default";
     EXPECT_EQ(changed.find("secret"), std::string::npos);
     EXPECT_EQ(changed.find("weight_decay"), std::string::npos);
-    EXPECT_MENTIONS(arguments.settings_text(true), "weight_decay");
+    EXPECT_MENTIONS(arguments.settings_text(true), "weight_decay ");
+    EXPECT_MENTIONS(arguments.settings_text(true), "= 5e-05  (command line)\n");
 }
 
 TEST(ArgumentsDeathTest, AskingForWhatIsNotThereIsABug) {

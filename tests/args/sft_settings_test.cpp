@@ -17,11 +17,11 @@ namespace {
 
 const std::string plain_sft = "--model_name_or_path m --dataset_name d.jsonl ";
 
-RunArguments parsed(const std::string& line, const Json& file = {}) {
-    return parse_sft_arguments(split_words(plain_sft + line, ' '), {}, file, "c.yaml");
+RunArguments parsed(const std::string& line) {
+    return parse_sft_arguments(split_words(plain_sft + line, ' '));
 }
-RunSettings settings_of(const std::string& line, const Json& file = {}) {
-    return run_settings(parsed(line, file), false);
+RunSettings settings_of(const std::string& line) {
+    return run_settings(parsed(line));
 }
 std::string refusal_of(const std::string& line) {
     return test::error_of<UsageError>([&] { parsed(line); });
@@ -57,17 +57,14 @@ TEST(SftTable, HasEveryFieldOfTrlWithItsDefault) {
     }
 }
 
-TEST(SftTable, RowsAreCompleteAndThePageIsTheirs) {
+TEST(SftTable, RowsAreComplete) {
     for (const ArgumentGroup& group : sft_table().groups())
         for (const Argument& argument : group.arguments) {
             SCOPED_TRACE(argument.name);
             EXPECT_TRUE(argument.help.ends_with('.'));
             EXPECT_EQ(argument.note.empty(), argument.standing != Standing::explained);
         }
-    const std::string page = read_text_file(std::filesystem::path(DROVER_SOURCE_DIR) / "docs/sft.md");
-    EXPECT_TRUE(page == markdown_page(sft_table()))
-        << "Write it again: drover sft --help_markdown > docs/sft.md";
-    EXPECT_MENTIONS(help_text(sft_table()), "drover sft --config");
+    EXPECT_MENTIONS(help_text(sft_table()), "--config FILE");
 }
 
 TEST(SftSettings, AreTrlsByDefault) {
@@ -127,17 +124,6 @@ TEST(SftSettings, ADefaultGivesWayToWhatIsGiven) {
     EXPECT_MENTIONS(refusal_of("--gradient_checkpointing --recompute none"), "contradict");
 }
 
-TEST(SftSettings, AFileStandsBehindTheWords) {
-    const Json file = {
-        {"learning_rate", "1e-3"}, {"max_length", "32"}, {"packing", "true"}, {"bf16", "false"}};
-    const RunSettings settings = settings_of("--max_length 16", file);
-    EXPECT_EQ(settings.loop.learning_rate, 1e-3);
-    EXPECT_EQ(settings.data.sft->rows.max_length, 16);
-    EXPECT_EQ(settings.data.sft->rows.packing, DocumentPacking::bfd);
-    EXPECT_FALSE(settings.precision.bf16);
-    EXPECT_MENTIONS(test::error_of<UsageError>([] { parsed("", Json{{"nonsense", "1"}}); }), "c.yaml");
-}
-
 TEST(SftSettings, ExamplesAreShuffledByTheSeed) {
     EXPECT_EQ(settings_of("").data.sft->rows.shuffle_seed, std::nullopt);
     EXPECT_EQ(settings_of("--shuffle_dataset").data.sft->rows.shuffle_seed, 42u);
@@ -164,7 +150,7 @@ TEST(SftSettings, RefuseWhatThereIsNot) {
 
 TEST(SftSettings, RunClmTakesTheGroup) {
     const auto clm = [](const std::string& line) {
-        return run_settings(test::parse_line(test::plain_run + line), false);
+        return run_settings(test::parse_line(test::plain_run + line));
     };
     const RunSettings settings =
         clm("--sft --packing bfd --max_length 64 --assistant_only_loss --text_column t");

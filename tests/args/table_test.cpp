@@ -1,11 +1,6 @@
-#include <fmt/format.h>
-
-#include <sstream>
-
 #include "args/argument_table.h"
 #include "args/argument_value.h"
 #include "args/environment_table.h"
-#include "args/help_text.h"
 #include "args/parse_line.h"
 #include "core/json.h"
 
@@ -53,27 +48,6 @@ TEST(ArgumentTable, KnowsEveryFieldOfTransformers) {
     EXPECT_GT(count, 250u);
 }
 
-TEST(Help, IsGroupedAndFitsTheScreen) {
-    const std::string text = help_text(run_clm_table());
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
-    for (const ArgumentGroup& group : run_clm_table().groups()) {
-        EXPECT_MENTIONS(text, fmt::format("\n{}\n", group.title));
-        for (const Argument& argument : group.arguments)
-            EXPECT_MENTIONS(text, fmt::format("\n  --{} ", argument.name));
-    }
-    EXPECT_MENTIONS(text, "--learning_rate number (default: 5e-05)");
-    EXPECT_MENTIONS(text, "Also --torch_dtype.");
-    EXPECT_MENTIONS(text, "PJRT_DEVICE");
-}
-
-TEST(Help, ThePageInDocsIsTheTables) {
-    const std::string page = read_text_file(std::filesystem::path(DROVER_SOURCE_DIR) / "docs/run_clm.md");
-    EXPECT_TRUE(page == markdown_page(run_clm_table()))
-        << "docs/run_clm.md is not what the tables give. Write it again: "
-           "drover run_clm --help_markdown > docs/run_clm.md";
-}
-
 TEST(Words, NearestNames) {
     EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
     EXPECT_EQ(edit_distance("abcd", "abdc"), 1u);
@@ -87,6 +61,11 @@ TEST(Words, NearestNames) {
     EXPECT_EQ(nearest_name("alhpha", names), "alpha");
     EXPECT_EQ(key_values("a=1, b = 2", "x"),
               (std::vector<std::pair<std::string, std::string>>{{"a", "1"}, {"b", "2"}}));
+}
+
+TEST(Words, WrapsLines) {
+    EXPECT_EQ(wrapped_text("one two  three", 2, 9), "  one two\n  three\n");
+    EXPECT_EQ(wrapped_text("longerthanthat x", 1, 5), " longerthanthat\n x\n");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <latch>
+#include <mutex>
 
 #include "comm/collective_checks.h"
 #include "comm/fake_links.h"
@@ -139,6 +140,70 @@ TEST(Nccl, TimesCountCollectivesAndWaits) {
         for (int i = 0; i < 10; ++i) test::check_times(rank.carrier(), rank.communicators);
         // At most two for each of its three operations and of their waits: they are reused.
         EXPECT_LE(rank.links.timed_events_made(), 12);
+    });
+}
+
+/// Keeps what it is told.
+class Listener final : public CollectiveObserver {
+  public:
+    struct Heard {
+        std::string text;
+        std::chrono::steady_clock::time_point begin, end;
+    };
+
+    void done(const ObservedCollective& told) override {
+        const std::lock_guard lock(mutex_);
+        heard_.push_back({fmt::format("{} {} x{} {} bytes{}", name_of(told.kind), told.axis, told.calls,
+                                      told.sent_bytes, told.on_device ? " on the GPU" : ""),
+                          told.begin, told.end});
+    }
+    std::vector<Heard> heard() {
+        const std::lock_guard lock(mutex_);
+        return heard_;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<Heard> heard_;
+};
+
+TEST(Nccl, AnObserverIsToldOfGroupsAndMessages) {
+    WorldOptions options = ordinary;
+    options.gpu_times = true;
+    on_ranks(2, options, [](const Rank& rank) {
+        const auto axis = rank.everyone();
+        std::vector<float> x(8, 1.f), y(4, 2.f);
+        const auto use_all = [&] {
+            std::vector<Pending> pending;
+            axis->together({}, [&] {
+                pending.push_back(axis->start_all_reduce({}, of(x), Reduction::sum));
+                pending.push_back(axis->start_all_reduce({}, of(y), Reduction::sum));
+            });
+            for (Pending& sum : pending) sum.wait({});
+            if (rank.world.rank() == 0)
+                axis->send({}, of(x), 1);
+            else
+                axis->receive({}, of(x), 0);
+        };
+        use_all();
+        Listener listener;
+        const auto before = std::chrono::steady_clock::now();
+        rank.communicators.observe(&listener, {});
+        use_all();
+        rank.communicators.observe(nullptr, {});
+        const auto after = std::chrono::steady_clock::now();
+        use_all();
+
+        const std::vector<Listener::Heard> heard = listener.heard();
+        ASSERT_EQ(heard.size(), 2u);
+        EXPECT_EQ(heard[0].text, "all_reduce data x2 48 bytes on the GPU");
+        EXPECT_EQ(heard[1].text, rank.world.rank() == 0 ? "send data x1 32 bytes on the GPU"
+                                                        : "receive data x1 0 bytes on the GPU");
+        for (const Listener::Heard& each : heard) {
+            EXPECT_LE(before, each.begin);
+            EXPECT_LE(each.begin, each.end);
+            EXPECT_LE(each.end, after);
+        }
     });
 }
 

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What run_page.py reads before a page's commands, and the functions for comments of pages (<!-- test: … -->).
 
 set -o pipefail
@@ -24,7 +25,7 @@ page_is_done() { : >"$WORLD/done"; }
 says() {
     head -c "$page_end" "$WORLD/log" | tail -c +"$((page_begin + 1))" | grep -F -- "$1" >/dev/null && return
     echo "The command did not print: $1"
-    return 1
+    exit 1
 }
 
 # What would build or test: only whether there is such a target.
@@ -44,7 +45,7 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 wrote() {
     local file
     for file; do
-        [ -s "$file" ] || { echo "The commands did not write $file"; return 1; }
+        [ -s "$file" ] || { echo "The commands did not write $file"; exit 1; }
     done
 }
 

@@ -34,6 +34,7 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
 COMMENT = re.compile(r"^ {0,3}<!-- *(test|test with|quick test with): ?(.*?)-->", re.S | re.M)
 BLOCK = re.compile(r"^( *)```(?:sh|bash) *\n(.*?)^\1```", re.S | re.M)
+DOTS = re.compile(r"(?<!\S)…(?!\S)")
 ANY_BLOCK = re.compile(r"^( *)```.*?^\1```", re.S | re.M)
 
 
@@ -112,14 +113,16 @@ def read_exemptions(path):
     return exemptions
 
 
-def can_run(condition, full):
-    """Whether commands with this condition are run now."""
+def can_run(condition, full, build):
+    """Whether commands with this condition are run now. $BUILD is the folder of the program."""
     if condition.startswith("if "):
-        return subprocess.run(["bash", "-c", condition[3:]], cwd=SOURCE, capture_output=True, check=False).returncode == 0
+        checked = subprocess.run(["bash", "-c", condition[3:]], env={**os.environ, "BUILD": str(build)},
+                                 capture_output=True, check=False)
+        return checked.returncode == 0
     return condition == "full" and full
 
 
-def steps_of(page, text, exemptions, full):
+def steps_of(page, text, exemptions, full, build):
     """The steps of a page, in order, with what stands for what done. Checks that all comments and exemptions are used."""
     blocks = [match.span() for match in ANY_BLOCK.finditer(text)]
     found = [(m.start(), m) for m in COMMENT.finditer(text) if not any(a < m.start() < b for a, b in blocks)]
@@ -131,7 +134,7 @@ def steps_of(page, text, exemptions, full):
         if match.re is COMMENT:
             kind, body = match.groups()
             if kind == "test":
-                steps.append(Step(f"{page}:{line}", body.strip(), hidden=True))
+                steps += [Step(f"{page}:{line + offset}", command, hidden=True) for offset, command in commands_of(body)]
                 continue
             for offset, rule in enumerate(body.strip().splitlines()):
                 this, arrow, that = rule.partition(" => ")
@@ -146,14 +149,14 @@ def steps_of(page, text, exemptions, full):
             for exemption in own:
                 if command.startswith(exemption.beginning):
                     exemption.used = True
-                    step.why = "" if can_run(exemption.condition, full) else f"{exemption.condition}: {exemption.reason}"
+                    step.why = "" if can_run(exemption.condition, full, build) else f"{exemption.condition}: {exemption.reason}"
                     break
             for replacement in replacements:
                 changed = replacement.applied_to(step.text)
                 replacement.used = replacement.used or changed != step.text
                 if not (full and replacement.quick):
                     step.text = changed
-            if "…" in step.text and not step.why:
+            if DOTS.search(step.text) and not step.why:
                 raise PageError(f"{step.place}: no comment of the page says what stands for … in: {command}")
             steps.append(step)
     for unused in [*replacements, *own]:
@@ -183,7 +186,7 @@ def environment_of(world, drover, hub, full):
     path = f"{drover.parent}:{kept.get('PATH', '/usr/bin:/bin')}"
     return {**kept, "PATH": path, "HOME": str(world / "home"), "TMPDIR": str(world / "tmp"), "WORLD": str(world),
             "DOCS_TESTS": str(HERE), "HF_ENDPOINT": hub, "no_proxy": "127.0.0.1", "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            **({} if full else {"OMP_NUM_THREADS": "1"}), "PYTHONDONTWRITEBYTECODE": "1",
+            **({} if full else {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}), "PYTHONDONTWRITEBYTECODE": "1",
             # Containers are root, and have fewer cores than the commands have processes.
             "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
@@ -263,6 +266,21 @@ def all_pages():
     return [page for page in pages if BLOCK.search(page.read_text())]
 
 
+def take(page, steps, options):
+    """Runs a page, or lists it; returns whether all is well."""
+    for step in steps:
+        if step.why or options.list and not step.hidden:
+            how = f"not run, {step.why}" if step.why else "run"
+            print(f"{step.place}: {how}: {step.text.splitlines()[0]}", flush=True)
+    if options.list:
+        return True
+    if not run(page, steps, options.drover.resolve(), options.keep, options.full):
+        return False
+    count = sum(1 for step in steps if not step.hidden and not step.why)
+    print(f"{page}: {count} commands passed.", flush=True)
+    return True
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pages", nargs="*", type=Path)
@@ -273,28 +291,23 @@ def main():
     parser.add_argument("--list", action="store_true", help="run nothing; show what would be, and what not and why")
     options = parser.parse_args()
     pages = [page.resolve() for page in options.pages] or all_pages()
-    wrong = 0
     try:
         exemptions = read_exemptions(options.not_run)
-        if not options.pages:
-            for lost in {e.page for e in exemptions} - {str(page.relative_to(SOURCE)) for page in pages}:
-                print(f"{options.not_run.name}: there is no page with commands of this name: {lost}")
-                wrong += 1
-        for path in pages:
-            page = str(path.relative_to(SOURCE)) if path.is_relative_to(SOURCE) else path.name
-            steps = steps_of(page, path.read_text(), exemptions, options.full)
-            for step in steps:
-                if step.why or options.list and not step.hidden:
-                    how = f"not run, {step.why}" if step.why else "run"
-                    print(f"{step.place}: {how}: {step.text.splitlines()[0]}", flush=True)
-            if not options.list and not run(page, steps, options.drover.resolve(), options.keep, options.full):
-                wrong += 1
-            elif not options.list:
-                count = sum(1 for step in steps if not step.hidden and not step.why)
-                print(f"{page}: {count} commands passed.", flush=True)
     except PageError as error:
-        print(error)
-        return 1
+        sys.exit(error)
+    wrong = 0
+    if not options.pages:
+        for lost in sorted({e.page for e in exemptions} - {str(page.relative_to(SOURCE)) for page in pages}):
+            print(f"{options.not_run.name}: there is no page with commands of this name: {lost}")
+            wrong += 1
+    for path in pages:
+        page = str(path.relative_to(SOURCE)) if path.is_relative_to(SOURCE) else path.name
+        try:
+            steps = steps_of(page, path.read_text(), exemptions, options.full, options.drover.resolve().parent)
+            wrong += not take(page, steps, options)
+        except PageError as error:
+            print(error)
+            wrong += 1
     return 1 if wrong else 0
 
 

@@ -29,7 +29,7 @@ class RunPage(unittest.TestCase):
     def expect_failed(self, message, *arguments, **more):
         done = self.run_page(*arguments, **more)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn(message, done.stdout)
+        self.assertIn(message, done.stdout + done.stderr)
         return done.stdout
 
     def block(self, *lines):
@@ -69,7 +69,8 @@ class RunPage(unittest.TestCase):
         page = "<!-- test:\nname=moon\n-->\n" + self.block("echo hello $name") + "<!-- test: says 'hello moon' -->\n"
         self.assertIn("1 commands passed", self.expect_passed(page))
         self.expect_failed("did not print: hello sun", page.replace("says 'hello moon'", "says 'hello sun'"))
-        self.expect_failed("did not write none", "<!-- test: wrote none -->\n")
+        self.expect_failed("did not write none", "<!-- test: wrote none; true -->\n")
+        self.expect_failed("page.md:2", "<!-- test:\n[ 1 = 2 ]\ntrue\n-->\n")
 
     def test_says_looks_at_the_last_command_alone(self):
         self.expect_failed("did not print: one", self.block("echo one", "echo two") + "<!-- test: says one -->\n")
@@ -88,6 +89,7 @@ class RunPage(unittest.TestCase):
 
     def test_dots_without_a_meaning_are_refused(self):
         self.expect_failed("what stands for …", self.block("echo a …"))
+        self.expect_passed(self.block("echo file-….txt  # writes file-….txt"))
 
     def test_what_no_command_has_is_refused(self):
         self.expect_failed("no command of page.md has this: blue", "<!-- test with: blue => red -->\n" + self.block("echo green"))

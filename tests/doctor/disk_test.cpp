@@ -67,8 +67,9 @@ TEST(Disk, AFolderThatCannotBeWrittenToStopsTraining) {
 
 TEST(Disk, OneFileSystemIsMeasuredOnceAndNothingIsMade) {
     const Places places;
-    const ReportSection section = disk_section({.output_folder = places.folder / "out"});
+    const ReportSection section = disk_section({.output_folder = places.folder / "a/../out/"});
     EXPECT_EQ(section.first_problem(), "");
+    EXPECT_EQ(section.facts["output"]["folder"], (places.folder / "out").string());
     EXPECT_TRUE(section.facts["output"].contains("write_bytes_per_second"));
     EXPECT_FALSE(section.facts["tokens"].contains("write_bytes_per_second"));
     EXPECT_TRUE(fs::is_empty(places.folder.path()));

@@ -7,28 +7,34 @@ namespace drover {
 namespace {
 
 TEST(GpuCode, RunsOnWhatItWasCompiledFor) {
-    EXPECT_EQ(code_runs_on("90a", 9, 0), true);
-    EXPECT_EQ(code_runs_on("90a", 10, 0), false);
-    EXPECT_EQ(code_runs_on("90a", 8, 6), false);
-    EXPECT_EQ(code_runs_on("80,90a", 8, 6), true);   // the same major version
-    EXPECT_EQ(code_runs_on("80,90a", 12, 0), true);  // compiled on loading
-    EXPECT_EQ(code_runs_on("80-real", 8, 6), true);
-    EXPECT_EQ(code_runs_on("80-real", 9, 0), false);
-    EXPECT_EQ(code_runs_on("80-real", 7, 5), false);
-    EXPECT_EQ(code_runs_on("86-real", 8, 0), false);
-    EXPECT_EQ(code_runs_on("75-virtual", 8, 0), true);
-    EXPECT_EQ(code_runs_on("120-virtual", 9, 0), false);
-    EXPECT_EQ(code_runs_on("native", 9, 0), std::nullopt);
-    EXPECT_EQ(code_runs_on("80-real,all", 9, 0), std::nullopt);
-    EXPECT_EQ(code_runs_on("", 9, 0), false);
+    EXPECT_EQ(code_for("90a", 9, 0), GpuCode::machine);
+    EXPECT_EQ(code_for("90a-real", 9, 0), GpuCode::machine);
+    EXPECT_EQ(code_for("90a", 10, 0), GpuCode::none);
+    EXPECT_EQ(code_for("90a", 8, 6), GpuCode::none);
+    EXPECT_EQ(code_for("100f", 10, 3), GpuCode::machine);
+    EXPECT_EQ(code_for("80,90a", 8, 6), GpuCode::machine);  // the same major version
+    EXPECT_EQ(code_for("80,90a", 12, 0), GpuCode::ptx);
+    EXPECT_EQ(code_for("80-real", 8, 6), GpuCode::machine);
+    EXPECT_EQ(code_for("80-real", 9, 0), GpuCode::none);
+    EXPECT_EQ(code_for("80-real", 7, 5), GpuCode::none);
+    EXPECT_EQ(code_for("86-real", 8, 0), GpuCode::none);
+    EXPECT_EQ(code_for("75-virtual", 8, 0), GpuCode::ptx);
+    EXPECT_EQ(code_for("120-virtual", 9, 0), GpuCode::none);
+    EXPECT_EQ(code_for("80-real,86-real,89-real,90a-real,90-virtual", 9, 0), GpuCode::machine);
+    EXPECT_EQ(code_for("80-real,86-real,89-real,90a-real,90-virtual", 10, 0), GpuCode::ptx);
+    EXPECT_EQ(code_for("native", 9, 0), GpuCode::unknown);
+    EXPECT_EQ(code_for("80-real,all", 9, 0), GpuCode::unknown);
+    EXPECT_EQ(code_for("", 9, 0), GpuCode::none);
 }
 
 ExaminedModule loaded_module(const std::string& library) {
-    return {.kind = {},
-            .file = "/x/module.so",
-            .loaded = true,
-            .library = library,
-            .facts = {{"architectures", "90a"}, {"runtime_version", 13000}, {"cudnn_version", 91400}}};
+    return {
+        .kind = {},
+        .file = "/x/module.so",
+        .loaded = true,
+        .library = library,
+        .facts = {
+            {"architectures", "90a-real,90-virtual"}, {"runtime_version", 13000}, {"cudnn_version", 91400}}};
 }
 
 GpuDriver driver_with(std::vector<GpuFacts> gpus) {
@@ -64,13 +70,33 @@ TEST(Gpus, WithoutCodeInTheModuleAreAProblem) {
     old.major = 8;
     old.minor = 6;
     const ReportSection section = examined(driver_with({old}));
-    EXPECT_NE(section.first_problem().find("the module has no code for compute capability 8.6, only for 90a"),
+    EXPECT_NE(section.first_problem().find("the module has no code for it, only for 90a-real,90-virtual"),
               std::string::npos)
         << section.first_problem();
-    EXPECT_EQ(first_remedy(section), "Build with -DDROVER_CUDA_ARCHITECTURES=86.");
+    EXPECT_EQ(first_remedy(section), "Build with -DDROVER_CUDA_ARCHITECTURES=86, or =release for all GPUs.");
     EXPECT_FALSE(section.abilities[0].possible);
+    EXPECT_TRUE(section.abilities[0].how.starts_with("the module has no code for"));
     EXPECT_EQ(section.facts["gpus"][0]["usable"], false);
     EXPECT_FALSE(section.stops_training);
+}
+
+TEST(Gpus, ThatAreTooOldAreAProblem) {
+    GpuFacts old = h100;
+    old.major = 7;
+    old.minor = 5;
+    const ReportSection section = examined(driver_with({old}));
+    EXPECT_NE(section.first_problem().find("it is too old: drover needs compute capability 8.0 or later"),
+              std::string::npos)
+        << section.first_problem();
+}
+
+TEST(Gpus, WhoseDriverCompilesTheCodeAreUsable) {
+    GpuFacts newer = h100;
+    newer.major = 12;
+    const ReportSection section = examined(driver_with({newer}));
+    EXPECT_TRUE(section.abilities[0].possible);
+    EXPECT_EQ(section.findings[1].mark, Mark::note);
+    EXPECT_NE(section.findings[1].text.find("its driver compiles the kernels"), std::string::npos);
 }
 
 TEST(Gpus, OfAnOldDriverAreAProblem) {

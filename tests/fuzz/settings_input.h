@@ -3,17 +3,17 @@
 #include <string>
 #include <string_view>
 
+#include "args/argument_file.h"
 #include "args/argument_table.h"
 #include "args/parse_arguments.h"
-#include "args/parse_words.h"
 #include "fuzz/accepts.h"
 
 namespace drover::test {
 
 /// The settings of a JSON file of arguments, whose --fsdp_config and --deepspeed are objects in it.
-inline RunArguments read_settings(const Json& object) {
+inline RunArguments read_settings(std::string_view text) {
     Arguments arguments;
-    parse_json_arguments(arguments, object, "input");
+    set_from_file(arguments, parse_argument_file(run_clm_table(), text, "input.json"));
     return settle_run_arguments(std::move(arguments), {});
 }
 
@@ -32,8 +32,8 @@ inline bool accepts_settings(std::string_view text) {
     return accepts([&] {
         const Json object = parse_json(text, "input");
         if (names_a_file(object)) throw Error("The input names a file.", "Leave it out.");
-        const std::string saved = sorted_json_text(read_settings(object).arguments.to_json(), 1);
-        const RunArguments again = read_settings(parse_json(saved, "saved input"));
+        const std::string saved = sorted_json_text(read_settings(text).arguments.to_json(), 1);
+        const RunArguments again = read_settings(saved);
         require(sorted_json_text(again.arguments.to_json(), 1) == saved,
                 "saved arguments read back as others");
     });

@@ -26,7 +26,7 @@ RunSettings parse(const std::string& flags, int processes) {
         if (end > begin) words.push_back(flags.substr(begin, end - begin));
         begin = end + 1;
     }
-    return run_settings(parse_run_arguments(words, {.world_size = processes}), false);
+    return run_settings(parse_run_arguments(words, {.world_size = processes}));
 }
 
 MeshPlan settings(const std::string& flags, int processes, const MachinePlace& machine = {},

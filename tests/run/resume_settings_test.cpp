@@ -23,6 +23,7 @@ const std::map<std::string, std::string>& not_compared() {
                                                                  "do_train",
                                                                  "do_eval",
                                                                  "dry_run",
+                                                                 "verbose",
                                                                  "help",
                                                                  "help_markdown",
                                                                  "cache_dir",
@@ -40,6 +41,8 @@ const std::map<std::string, std::string>& not_compared() {
                                                                  "auto_find_batch_size",
                                                                  "resume_from_checkpoint",
                                                                  "loading_step",
+                                                                 "profile",
+                                                                 "profile_steps",
                                                                  "profile_epoch",
                                                                  "profile_step",
                                                                  "profile_duration_ms",
@@ -62,8 +65,8 @@ const std::map<std::string, std::string>& not_compared() {
                 "use_gpu_compatible_precision", "checkpoint_freq", "checkpoint_dir", "num_kept_checkpoint",
                 "tb_dir", "deepspeed", "accelerator_config", "split_batches"});
         excuse("equal numbers",
-               {"loss_type", "pad_to_multiple_of", "gmm", "gmm_stack", "recompute", "recompute_blocks", "gradient_checkpointing",
-                "spmd_grad_chkpt", "use_selective_checkpoint", "threads"});
+               {"loss_type", "pad_to_multiple_of", "gmm", "gmm_stack", "recompute", "recompute_blocks",
+                "gradient_checkpointing", "spmd_grad_chkpt", "use_selective_checkpoint", "threads"});
         excuse("refused", {"load_in_4bit", "load_in_8bit"});
         excuse("others than the checkpoint's are refused (RunAdapters::check_same)",
                {"use_peft", "peft_lora", "adapter_name_or_path", "lora_r", "lora_alpha", "lora_dropout",

@@ -85,7 +85,8 @@ class CpuBackend final : public Backend {
     }
     void forget_marks() override { marks_.clear(); }
 
-    void copy(Stream, const Tensor& from, const Tensor& to) override {
+  protected:
+    void execute_copy(Stream, const Tensor& from, const Tensor& to) override {
         require(from.device() == Device::cpu && to.device() == Device::cpu,
                 "copy: operand on another device");
         require(from.packed() && to.packed(), "copy: operand is strided");
@@ -94,7 +95,6 @@ class CpuBackend final : public Backend {
         if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), from.bytes());
     }
 
-  protected:
     void execute(Stream, const Gemm& op) override {
         if (tiles_ && tiles_->takes(op))
             tiles_->run(op);

@@ -17,6 +17,7 @@
 #include "backend/cuda/module_interface.h"
 #include "backend/cuda/open_gpu.h"
 #include "backend/cuda/peaks.h"
+#include "backend/cuda/ranges.h"
 #include "core/console.h"
 #include "core/number_text.h"
 
@@ -38,6 +39,7 @@ class CudaBackend final : public Backend {
           cudnn_attention_(gpu_.capability, settings.attention_piece_mb << 20) {
         for (cudaStream_t* stream : {&stream_, &copy_stream_})
             cuda::check(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "a stream cannot be made");
+        shows_ranges_ = tool_takes_ranges();
     }
     ~CudaBackend() override {
         cudaStreamDestroy(copy_stream_);
@@ -106,14 +108,6 @@ class CudaBackend final : public Backend {
         return marks_.seconds_between(first, second);
     }
     void forget_marks() override { marks_.forget(); }
-    void copy(Stream stream, const Tensor& from, const Tensor& to) override {
-        require(from.bytes() == to.bytes() && from.packed() && to.packed(),
-                "a copy of unequal or strided tensors");
-        cuda::check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault,
-                                    static_cast<cudaStream_t>(stream.handle)),
-                    "a copy");
-        expert_offsets_.overwritten(to.raw(), to.bytes());
-    }
 
     void use_tf32(bool tf32) override { gemm_.use_tf32(tf32); }
     MachinePeaks measure_peaks() override {
@@ -130,6 +124,18 @@ class CudaBackend final : public Backend {
     std::size_t reserved_bytes() const override { return library_bytes; }
 
   protected:
+    void execute_copy(Stream stream, const Tensor& from, const Tensor& to) override {
+        require(from.bytes() == to.bytes() && from.packed() && to.packed(),
+                "a copy of unequal or strided tensors");
+        cuda::check(cudaMemcpyAsync(to.raw(), from.raw(), from.bytes(), cudaMemcpyDefault,
+                                    static_cast<cudaStream_t>(stream.handle)),
+                    "a copy");
+        expert_offsets_.overwritten(to.raw(), to.bytes());
+    }
+
+    void begin_range(std::string_view name, int number) override { push_range(name, number); }
+    void end_range() override { pop_range(); }
+
     void execute(Stream stream, const Gemm& op) override { gemm_.run(launch<Gemm>(stream), op); }
     void execute(Stream stream, const Fp8Gemm& op) override { gemm_.run(launch<Fp8Gemm>(stream), op); }
     void execute(Stream stream, const GroupedGemm& op) override {

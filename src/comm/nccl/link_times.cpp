@@ -1,19 +1,67 @@
 #include "comm/nccl/link_times.h"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
+
+#include "comm/collectives.h"
 
 namespace drover {
 
 LinkTimes::~LinkTimes() {
+    if (reference_ != nullptr) gpu_.free_event(reference_);
     for (const Wait& wait : waits_)
         for (const GpuEvent event : {wait.before, wait.after})
             if (event != nullptr) gpu_.free_event(event);
 }
 
+void LinkTimes::observe(CollectiveObserver* observer, Stream stream) {
+    require(measured_, "collectives on a GPU are observed without being measured");
+    const std::lock_guard lock(mutex_);
+    observer_ = observer;
+    if (observer == nullptr) return;
+    if (reference_ == nullptr) reference_ = gpu_.make_timed_event();
+    gpu_.record(stream, reference_);
+    while (!gpu_.passed(reference_)) std::this_thread::yield();
+    reference_time_ = LinkOperation::Clock::now();
+}
+
+/// With the mutex held.
+void LinkTimes::tell_observer(const LinkOperation& operation, double seconds) {
+    using Clock = LinkOperation::Clock;
+    const auto of = [](double time) {
+        return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time));
+    };
+    const Group& group = *operation.group;
+    const Clock::time_point begin = reference_time_ + of(gpu_.seconds_between(reference_, operation.began));
+    // Calls that run together have one begin and one end.
+    std::vector<CollectiveKind> told;
+    for (const CollectiveCall& first : operation.calls) {
+        if (std::find(told.begin(), told.end(), first.kind) != told.end()) continue;
+        told.push_back(first.kind);
+        ObservedCollective collective{.axis = group.axis,
+                                      .kind = first.kind,
+                                      .calls = 0,
+                                      .ranks = group.size(),
+                                      .peer = first.is_message() ? first.peer : -1,
+                                      .on_device = true,
+                                      .begin = begin,
+                                      .end = begin + of(seconds)};
+        for (const CollectiveCall& call : operation.calls)
+            if (call.kind == first.kind) {
+                ++collective.calls;
+                collective.sent_bytes += sent_bytes(call, group.size(), group.rank);
+            }
+        observer_->done(collective);
+    }
+}
+
 void LinkTimes::add(const LinkOperation& operation) {
-    if (!measured_ || operation.calls.front().is_message()) return;
+    if (!measured_) return;
     const double seconds = gpu_.seconds_between(operation.began, operation.done);
     const std::lock_guard lock(mutex_);
+    if (observer_ != nullptr) tell_observer(operation, seconds);
+    if (operation.calls.front().is_message()) return;
     sums_.collectives += static_cast<std::int64_t>(operation.calls.size());
     sums_.busy_seconds += seconds;
 }

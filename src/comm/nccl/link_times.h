@@ -21,6 +21,8 @@ class LinkTimes {
 
     /// For the begin or the end of operations.
     GpuEvent make_event() { return measured_ ? gpu_.make_timed_event() : gpu_.make_event(); }
+    /// From now on `observer` is told of everything that add() is; null: no observer. Waits for the stream.
+    void observe(CollectiveObserver* observer, Stream stream);
     /// The GPU has passed the operation's end. A message is not a collective.
     void add(const LinkOperation& operation);
 
@@ -39,11 +41,15 @@ class LinkTimes {
         GpuEvent after = nullptr;
     };
     Wait* take();
+    void tell_observer(const LinkOperation& operation, double seconds);
 
     GpuLinks& gpu_;
     const bool measured_;
     std::mutex mutex_;  // guards what follows
     CommunicationTimes sums_;
+    CollectiveObserver* observer_ = nullptr;
+    GpuEvent reference_ = nullptr;  // passed at reference_time_
+    LinkOperation::Clock::time_point reference_time_;
     std::deque<Wait> waits_;  // all that were ever needed at once
     std::vector<Wait*> free_;
     std::deque<Wait*> under_way_;

@@ -385,6 +385,16 @@ CommunicationTimes LinkWatch::times() {
     }
 }
 
+void LinkWatch::observe(CollectiveObserver* observer, Stream stream) {
+    try {
+        static_cast<void>(times());
+    } catch (...) {
+        times_.observe(nullptr, stream);  // the old observer may not live on
+        throw;
+    }
+    times_.observe(observer, stream);
+}
+
 bool LinkWatch::has_passed(LinkOperation& operation) noexcept {
     try {
         {

@@ -34,6 +34,10 @@ class NcclCommunicators {
     /// Times of the collectives on the GPU, if the world's options request them. Waits for those in progress.
     CommunicationTimes times() { return watch_.times(); }
 
+    /// From now on `observer` is told of everything that is done on the GPU, which the world's options must
+    /// request to be timed; null: no observer. Waits for those in progress and for the stream.
+    void observe(CollectiveObserver* observer, Stream stream) { watch_.observe(observer, stream); }
+
   private:
     WatchedLink& link_of(const Group& group, Communicator& connection);
     void tell_apart_ranks_of_one_gpu();

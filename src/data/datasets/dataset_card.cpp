@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "core/simple_yaml.h"
 
 namespace drover {
 namespace {
@@ -116,7 +117,14 @@ class CardReader {
 std::vector<CardConfig> read_dataset_card(const std::filesystem::path& readme) {
     const Section section = configs_section(read_text_file(readme));
     if (section.text.empty()) return {};
-    const Json top = parse_simple_yaml(section.text, readme.string(), section.first_line);
+    const Json top = [&] {
+        try {
+            return parse_simple_yaml(section.text, readme.string(), section.first_line);
+        } catch (const Error& error) {
+            throw Error(error.cause(),
+                        "Write the configs as plain YAML, or name the data files on the command line.");
+        }
+    }();
     const CardReader reader(readme.string());
     if (!top["configs"].is_array()) reader.fail("\"configs\" is not a list");
     std::vector<CardConfig> configs;

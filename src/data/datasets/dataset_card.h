@@ -5,8 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json.h"
-
 namespace drover {
 
 /// One entry of `configs:` in the front matter of a dataset's README.md.
@@ -27,10 +25,5 @@ struct CardConfig {
 /// The configs of a README.md; empty when it lists none. Error for unknown settings, because they could
 /// select other rows, and for unsupported YAML.
 std::vector<CardConfig> read_dataset_card(const std::filesystem::path& readme);
-
-/// The subset of YAML that dataset cards use: mappings and lists on separate lines, lists in brackets, plain
-/// and quoted strings, comments. All values are strings. `first_line` is the number of the first line in the
-/// file, for errors.
-Json parse_simple_yaml(std::string_view text, std::string_view file, int first_line);
 
 }  // namespace drover

@@ -10,6 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/host_spans.h"
+
 namespace drover {
 
 /// Makes items on its own thread, at most `capacity` ahead of the consumer. An exception reaches the consumer
@@ -19,7 +21,10 @@ class Prefetcher {
   public:
     /// `make` returns nothing at the end; it runs on the prefetcher's thread only.
     Prefetcher(std::size_t capacity, std::function<std::optional<Item>()> make)
-        : capacity_(capacity), make_(std::move(make)), thread_([this] { run(); }) {}
+        : capacity_(capacity), make_(std::move(make)), thread_([this, rank = HostThread::rank()] {
+              const HostThread here(rank, "data loading");
+              run();
+          }) {}
     Prefetcher(const Prefetcher&) = delete;
     Prefetcher& operator=(const Prefetcher&) = delete;
     ~Prefetcher() {
@@ -68,6 +73,7 @@ class Prefetcher {
     }
 
     std::optional<Item> make_or_fail(std::exception_ptr& error) {
+        const HostSpan span("batch");
         try {
             return make_();
         } catch (...) {

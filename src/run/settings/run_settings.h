@@ -177,10 +177,13 @@ struct SampleSettings {
     SamplingSettings sampling{};
 };
 
-/// A trace of one step; both absent: none.
+/// Which steps are profiled.
 struct ProfileSettings {
+    bool on = false;
+    /// Begin after this step of this epoch, where one of them is given; otherwise after the warm-up.
     std::optional<std::int64_t> epoch{};
     std::optional<std::int64_t> step{};
+    std::optional<std::int64_t> steps{};  ///< how many; absent: what `seconds` allow
     double seconds = 0;
     std::optional<std::filesystem::path> folder{};
     std::optional<std::filesystem::path> pipeline_file{};  ///< a timeline of what all ranks compute

@@ -11,16 +11,13 @@
 
 #include "core/console.h"
 #include "core/text_file.h"
-#include "train/callbacks/chrome_trace.h"
+#include "train/profile/rank_clock.h"
+#include "train/profile/trace_events.h"
 
 namespace drover {
 namespace {
 
 constexpr std::int64_t first_traced = 2, last_traced = 4;
-
-double now() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string_view kind_text(PipelineActionKind kind) {
     switch (kind) {
@@ -171,44 +168,13 @@ PipelineTrace::PipelineTrace(TrainEngine& engine, Backend& backend, const Mesh& 
       say_(std::move(say)),
       log_(backend) {}
 
-double PipelineTrace::clock_ahead() const {
-    constexpr int rounds = 8;
-    Communicator& everyone = mesh_.everyone_on_host();
-    double time = 0, ahead = 0;
-    const Tensor message = Tensor::of(&time, {1}), answer = Tensor::of(&ahead, {1});
-    for (int rank = 1; rank < everyone.size(); ++rank) {
-        if (everyone.rank() == 0) {
-            // The shorter the way there and back, the less its middle can be off.
-            double shortest = std::numeric_limits<double>::infinity();
-            for (int round = 0; round < rounds; ++round) {
-                const double left = now();
-                everyone.send({}, message, rank);
-                everyone.receive({}, message, rank);
-                const double arrived = now();
-                if (arrived - left >= shortest) continue;
-                shortest = arrived - left;
-                ahead = time - (left + arrived) / 2;
-            }
-            everyone.send({}, answer, rank);
-        } else if (everyone.rank() == rank) {
-            for (int round = 0; round < rounds; ++round) {
-                everyone.receive({}, message, 0);
-                time = now();
-                everyone.send({}, message, 0);
-            }
-            everyone.receive({}, answer, 0);
-        }
-    }
-    return everyone.rank() == 0 ? 0 : ahead;
-}
-
 void PipelineTrace::on_step_begin(TrainerView& view) {
     const std::int64_t step = view.state.global_step + 1;
     if (finished_ || step < first_traced || step > last_traced) return;
-    if (steps_.empty()) clock_ahead_ = clock_ahead();
+    if (steps_.empty()) clock_ahead_ = seconds_ahead_of_first(mesh_.everyone_on_host());
     const Stream stream = backend_.main_stream();
     backend_.synchronize(stream);
-    began_ = now() - clock_ahead_;
+    began_ = steady_seconds() - clock_ahead_;
     log_.clear(stream);
     engine_.observe_actions(&log_);
     observing_ = true;

@@ -46,8 +46,6 @@ class PipelineTrace final : public TrainerCallback {
     void on_train_end(TrainerView& view) override;
 
   private:
-    /// How far the steady clock of this rank is ahead of the first rank's, in seconds.
-    double clock_ahead() const;
     StepTimeline gather(std::int64_t step, const std::vector<TimedAction>& own) const;
     void say_bubble(const StepTimeline& step) const;
     void finish();

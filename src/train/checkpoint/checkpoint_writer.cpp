@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "core/host_spans.h"
 #include "io/checkpoint_manifest.h"
 #include "io/model_folder.h"
 
@@ -51,6 +52,7 @@ void CheckpointWriter::begin(CheckpointJob job) {
     }
     if (job_.tensors.part_bytes() <= buffer_bytes_) {
         try {
+            const HostSpan span("checkpoint snapshot");
             take_snapshot();
         } catch (const std::exception& failure) {
             error_ = failure.what();
@@ -75,7 +77,9 @@ void CheckpointWriter::begin(CheckpointJob job) {
 void CheckpointWriter::start(std::function<void()> work) {
     if (thread_.joinable()) thread_.join();
     done_ = false;
-    thread_ = std::thread([this, work = std::move(work)] {
+    thread_ = std::thread([this, work = std::move(work), rank = HostThread::rank()] {
+        const HostThread here(rank, "checkpoint writing");
+        const HostSpan span("checkpoint write");
         try {
             work();
         } catch (const std::exception& failure) {

@@ -8,6 +8,13 @@ namespace {
 /// The ends of a link: activations leave the first rank, gradients the second.
 constexpr int before_link = 0, after_link = 1;
 
+std::string_view scope_name(PipelineActionKind kind) {
+    return kind == PipelineActionKind::forward          ? "forward"
+           : kind == PipelineActionKind::backward       ? "backward"
+           : kind == PipelineActionKind::backward_input ? "backward of inputs"
+                                                        : "backward of weights";
+}
+
 }  // namespace
 
 StepExecutor::StepExecutor(CausalLm& model, PipelinePlan& plan, Backend& backend, const Mesh& mesh)
@@ -57,6 +64,7 @@ void StepExecutor::send(Stream stream, const StepWork& work, const PipelineActio
 
     const Message message = part_of(buffer, work, action.micro_batch);
     const ChunkRun run = run_of(action);
+    const Scope scope(backend_, stream, "send", action.micro_batch);
     if (forward)
         model_.put_output(stream, message.residual);
     else
@@ -107,15 +115,22 @@ ChunkRun StepExecutor::run_of(const PipelineAction& action) const {
         .chunk = chunk, .slot = action.micro_batch % plan_.slots(chunk), .batch = batch(action.micro_batch)};
 }
 
+void StepExecutor::begin(Stream stream, const PipelineAction& action, std::optional<Scope>& scope,
+                         bool trains) {
+    if (log_) log_->begin(stream);
+    scope.emplace(backend_, stream, trains ? scope_name(action.kind) : "evaluation", action.micro_batch);
+}
+
 void StepExecutor::forward(Stream stream, const StepWork& work, const PipelineAction& action, bool trains) {
     const ChunkRun run = run_of(action);
+    std::optional<Scope> scope;
     if (action.stage == 0) {
-        if (log_) log_->begin(stream);
+        begin(stream, action, scope, trains);
         if (trains) model_.clear_routing_sums(stream);
         model_.forward(stream, run, {}, work.watch);
     } else {
         const Message message = part_of(read(stream, activations_, action), work, action.micro_batch);
-        if (log_) log_->begin(stream);  // waiting does not count
+        begin(stream, action, scope, trains);  // waiting does not count
         model_.forward(stream, run,
                        {.residual = message.residual, .routing_sums = trains ? message.balance : Tensor()},
                        work.watch);
@@ -134,18 +149,20 @@ void StepExecutor::backward(Stream stream, const StepWork& work, const PipelineA
     const ChunkRun run = run_of(action);
     ChunkBackward settings{
         .place = {.first = action.micro_batch == 0, .last = action.micro_batch + 1 == work.micro_batches}};
-    if (log_) log_->begin(stream);
+    std::optional<Scope> scope;
     if (action.kind == PipelineActionKind::backward_weight) {
+        begin(stream, action, scope);
         settings.part = BackwardPart::weights;
         return model_.backward(stream, run, settings);
     }
     if (action.kind == PipelineActionKind::backward_input) settings.part = BackwardPart::input;
     if (is_last_stage(action.stage)) {
+        begin(stream, action, scope);
         settings.loss_scale = work.loss_scale;
         return model_.backward(stream, run, settings);
     }
     const Message message = part_of(read(stream, gradients_, action), work, action.micro_batch);
-    if (log_) log_->begin(stream);
+    begin(stream, action, scope);
     settings.dresidual = message.residual;
     settings.balance = message.balance;
     model_.backward(stream, run, settings);

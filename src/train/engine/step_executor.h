@@ -3,9 +3,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "backend/scope.h"
 #include "model/causal_lm.h"
 #include "parallel/mesh.h"
 #include "train/engine/action_log.h"
@@ -70,6 +72,8 @@ class StepExecutor {
     };
 
     void run(Stream stream, const StepWork& work, const std::vector<PipelineAction>& actions, bool trains);
+    /// The computation begins here: for the log and for profiles.
+    void begin(Stream stream, const PipelineAction& action, std::optional<Scope>& scope, bool trains = true);
     void forward(Stream stream, const StepWork& work, const PipelineAction& action, bool trains);
     void backward(Stream stream, const StepWork& work, const PipelineAction& action);
     void forward_and_backward(Stream stream, const StepWork& work, const PipelineAction& forward,

@@ -8,7 +8,9 @@
 #include <map>
 #include <numeric>
 
+#include "backend/scope.h"
 #include "core/convert.h"
+#include "core/host_spans.h"
 #include "model/params.h"
 #include "train/engine/new_weights.h"
 #include "train/engine/weight_upload.h"
@@ -219,6 +221,7 @@ std::optional<TokenNoise> TrainEngine::noise_of(const Batch& batch, std::size_t 
 }
 
 void TrainEngine::upload_scalars() {
+    const Scope scope(backend_, stream_, "upload");
     backend_.copy(stream_, Tensor::of(host_scalars_.data(), scalars_.shape()), scalars_);
 }
 
@@ -236,6 +239,7 @@ bool TrainEngine::is_recorded(const DeviceBatch& micro) const {
 /// Adds a micro-batch's loss, and that of its experts, to the step's.
 void TrainEngine::add_loss(const Batch& batch, double scale, const Tensor& balance_loss, double balance_scale,
                            bool first) {
+    const Scope scope(backend_, stream_, "loss");
     backend_.run(stream_, Sum{.x = model_.loss().rows(0, batch.tokens()),
                               .out = loss_sum_,
                               .accumulate = !first,
@@ -261,6 +265,7 @@ std::vector<double> TrainEngine::prediction_scales(std::span<const Batch> micro_
 /// Adds what a micro-batch's predictions were like to the step's sums.
 void TrainEngine::add_predictions(const Batch& batch, double scale, bool first) {
     using StepSum = StepReadback::StepSum;
+    const Scope scope(backend_, stream_, "loss");
     for (const auto& [sum, of] :
          {std::pair(StepSum::entropy, model_.entropy()), std::pair(StepSum::accuracy, model_.correct())})
         backend_.run(stream_, Sum{.x = of.rows(0, batch.tokens()),
@@ -299,11 +304,16 @@ void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
     host_scalars_[StepScalar::step] = static_cast<float>(updates_done_ + 1);
     // A whole micro-batch at a time uploads them with its loss scale, before its forward.
     if (pipeline_.ranks() > 1 || executor_.is_observed()) upload_scalars();
-    if (!stage_.head_chunk()) backend_.run(stream_, Fill{step_sums_, 0});
+    if (!stage_.head_chunk()) {
+        const Scope scope(backend_, stream_, "loss");
+        backend_.run(stream_, Fill{step_sums_, 0});
+    }
     executor_.train(stream_, {.micro_batches = static_cast<int>(micro_batches.size()),
                               .tokens = [&](int i) { return of(micro_batches, i).tokens(); },
                               .upload =
                                   [&](int i) {
+                                      const HostSpan span("upload", i);
+                                      const Scope scope(backend_, stream_, "upload", i);
                                       DeviceBatch micro = model_.batch_buffers().upload(
                                           backend_, stream_, of(micro_batches, i), config_.vocab_size);
                                       micro.noise = of(noise, i);
@@ -325,8 +335,12 @@ void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
                               .loss_scale = scalars_.rows(StepScalar::loss_scale, 1),
                               .balance_scale = balance_scale * gradient_scale(),
                               .is_recorded = [&](const DeviceBatch& micro) { return is_recorded(micro); }});
-    store_->finish_gradients(stream_);
-    add_up_tied_gradients();
+    {
+        const Scope scope(backend_, stream_, "gradients");
+        store_->finish_gradients(stream_);
+        add_up_tied_gradients();
+    }
+    const Scope scope(backend_, stream_, "gradient norm");
     mesh_.replicas().all_reduce(stream_, step_sums_, Reduction::sum);
     mesh_.pp().all_reduce(stream_, step_sums_, Reduction::sum);
     gradient_norm_.run(backend_, stream_, mesh_.everyone(),
@@ -340,6 +354,7 @@ void TrainEngine::enqueue_gradients(std::span<const Batch> micro_batches) {
 
 /// Waits for the results of enqueue_gradients(), but for nothing enqueued after them.
 UpdateResult TrainEngine::read_gradients() {
+    const HostSpan span("wait for the device");
     readback_.wait();
     mesh_.everyone().check_unbroken();
     using StepSum = StepReadback::StepSum;
@@ -357,15 +372,20 @@ UpdateResult TrainEngine::accumulate_gradients(std::span<const Batch> micro_batc
     return read_gradients();
 }
 
+void TrainEngine::update_weights() {
+    const Scope scope(backend_, stream_, "optimizer");
+    optimizer_->update(backend_, stream_, scalars_);
+    store_->weights_changed(ParamStore::Written::trained);
+}
+
 UpdateResult TrainEngine::step(std::span<const Batch> micro_batches, double learning_rate) {
+    const HostSpan span("update");
     host_scalars_[StepScalar::learning_rate] = static_cast<float>(learning_rate);
     optimizer_->set_scalars(host_scalars_, updates_done_ + 1);
     enqueue_gradients(micro_batches);
     // The device itself skips the update when a number is not finite, so it has work while the host reads
     // loss and norm.
-    optimizer_->update(backend_, stream_, scalars_);
-    store_->weights_changed(ParamStore::Written::trained);
-
+    update_weights();
     UpdateResult result = read_gradients();
     // Loss and norm are those of all ranks, so every rank decides alike.
     const bool loss_finite = std::isfinite(result.loss),
@@ -379,8 +399,7 @@ UpdateResult TrainEngine::step(std::span<const Batch> micro_batches, double lear
             return result;
         }
         backend_.run(stream_, Fill{.x = scalars_.rows(StepScalar::skips, 1), .value = 0});
-        optimizer_->update(backend_, stream_, scalars_);
-        store_->weights_changed(ParamStore::Written::trained);
+        update_weights();
     }
     ++updates_done_;
     return result;
@@ -466,6 +485,7 @@ void TrainEngine::add_evaluation(const Batch& batch, std::array<double, evaluate
                       Tensor::of(entropy.data(), {batch.tokens()}));
     }
     std::vector<std::int32_t> argmax(targets.size());
+    const Scope scope(backend_, stream_, "loss");
     backend_.copy(stream_, model_.loss().rows(0, batch.tokens()), Tensor::of(loss.data(), {batch.tokens()}));
     backend_.copy(stream_, model_.argmax().rows(0, batch.tokens()),
                   Tensor::of(argmax.data(), {batch.tokens()}));
@@ -488,6 +508,7 @@ EvaluationResult TrainEngine::evaluate(const Batch& batch) {
         row += count;
     } while (row < batch.rows);
 
+    const HostSpan whole("evaluate");
     std::array<double, evaluated_sums> found{};  // of the rank with the head
     model_.clear_routing_sums(stream_);
     const auto at_once = static_cast<std::size_t>(pipeline_.most_evaluated());
@@ -498,6 +519,8 @@ EvaluationResult TrainEngine::evaluate(const Batch& batch) {
                                      .tokens = [&](int i) { return piece(i).tokens(); },
                                      .upload =
                                          [&](int i) {
+                                             const HostSpan span("upload", i);
+                                             const Scope scope(backend_, stream_, "upload", i);
                                              return model_.batch_buffers().upload(backend_, stream_, piece(i),
                                                                                   config_.vocab_size);
                                          },

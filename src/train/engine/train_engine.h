@@ -144,6 +144,7 @@ class TrainEngine {
     void upload_scalars();
     void enqueue_gradients(std::span<const Batch> micro_batches);
     UpdateResult read_gradients();
+    void update_weights();
     double gradient_scale() const { return loss_scaler_ ? static_cast<double>(loss_scaler_->scale()) : 1.0; }
     std::vector<double> leaf_sums() const;
     std::string find_non_finite(std::span<const Batch> micro_batches);

@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "core/host_spans.h"
+
 namespace drover {
 namespace {
 
@@ -46,7 +48,11 @@ EvaluationSummary evaluate_all(TrainingModel& model, TrainingData& data, const E
     std::int64_t targets = 0, correct = 0;
     const auto stream = data.open({});
     double accuracies = 0, entropies = 0;
-    while (const std::optional<Batch> batch = stream->next()) {
+    const auto next = [&] {
+        const HostSpan span("wait for data");
+        return stream->next();
+    };
+    while (const std::optional<Batch> batch = next()) {
         const std::int64_t targets_before = targets, correct_before = correct;
         double entropy = 0;
         for (const BatchEvaluation& result : model.evaluate(*batch)) {

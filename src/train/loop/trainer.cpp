@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/host_spans.h"
 #include "core/python_text.h"
 #include "train/loop/evaluation.h"
 #include "train/state/agreed_error.h"
@@ -45,9 +46,14 @@ Json Trainer::train(const TrainerState* resumed, const LoopState* loop) {
     tell(&TrainerCallback::on_train_begin);
     if (settings_.eval_on_start) evaluate();
 
-    if (plan_.streamed && !control_.should_training_stop) first_epoch = peek().position.epoch;
-    for (std::int64_t epoch = first_epoch; epoch < plan_.epochs && !control_.should_training_stop; ++epoch)
-        run_epoch(epoch, epoch == first_epoch ? first_update : 0);
+    {
+        const HostSpan span("Train loop");
+        if (plan_.streamed && !control_.should_training_stop) first_epoch = peek().position.epoch;
+        for (std::int64_t epoch = first_epoch; epoch < plan_.epochs && !control_.should_training_stop;
+             ++epoch)
+            run_epoch(epoch, epoch == first_epoch ? first_update : 0);
+    }
+    const HostSpan span("Post train loop");
     batches_.reset();
     ahead_.reset();
     settle_checkpoint(true);
@@ -183,7 +189,10 @@ std::vector<Batch> Trainer::next_window(std::int64_t epoch, std::int64_t update,
 }
 
 const Batch& Trainer::peek() {
-    if (!ahead_) ahead_ = batches_->next();
+    if (!ahead_) {
+        const HostSpan span("wait for data");
+        ahead_ = batches_->next();
+    }
     require(ahead_.has_value(), "training data that ends");
     return *ahead_;
 }
@@ -291,6 +300,7 @@ void Trainer::log(Json& record, bool with_token_speed) {
     kept["step"] = state_.global_step;
     state_.log_history.push_back(std::move(kept));
     control_.should_log = false;
+    const HostSpan span("log");
     tell(&TrainerCallback::on_log, record);
 }
 
@@ -301,6 +311,7 @@ void Trainer::store_flos() {
 
 Json Trainer::evaluate() {
     require(evaluation_ != nullptr, "an evaluation without data");
+    const HostSpan span("evaluation");
     tell(&TrainerCallback::on_evaluate_begin, evaluation_->samples());
     const Stopwatch watch;
     const EvaluationSummary summary =
@@ -351,6 +362,7 @@ bool Trainer::note_best(const Json& metrics) {
 // checkpoints
 
 void Trainer::save_checkpoint() {
+    const HostSpan span("checkpoint");
     settle_checkpoint(true);
     options_.before_writing();
     store_flos();

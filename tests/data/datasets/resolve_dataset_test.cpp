@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/program_module.h"
-#include "data/datasets/dataset_card.h"
 #include "data/datasets/glob.h"
 #include "data/read_all.h"
 #include "support/errors.h"
@@ -244,28 +243,6 @@ TEST_F(ResolveDataset, Globs) {
     EXPECT_EQ(names("__*/*"), TextRows{"__p/a5.txt"});
     EXPECT_EQ(names("a1.txt"), TextRows{"a1.txt"});
     EXPECT_EQ(names("none/**"), TextRows{});
-}
-
-TEST(SimpleYaml, TheFormsThatDatasetCardsUse) {
-    const Json value = parse_simple_yaml(
-        "a:\n  - b: 1 # one\n    c: 'it''s'\n  -\n    d: \"x\\ty\"\n  - [p, \"q, r\"]\n"
-        "e:\n- f\n- g: http://h\nk:\nl: '# no comment'\n",
-        "card", 1);
-    EXPECT_EQ(value, Json::parse(R"({"a": [{"b": "1", "c": "it's"}, {"d": "x\ty"}, ["p", "q, r"]],
-                                     "e": ["f", {"g": "http://h"}], "k": null, "l": "# no comment"})"));
-}
-
-TEST(SimpleYaml, OtherFormsAreErrorsWithTheirLine) {
-    const auto error = [](std::string_view text) {
-        return cause_of([&] { parse_simple_yaml(text, "card", 11); });
-    };
-    for (const std::string_view text : {"a:\n  b: {c: d}", "a:\n  b: |", "a:\n  b: 'open", "a:\n  b: [open",
-                                        "a:\n  b", "a: 1\na: 2", "a: x\n   b: y", "a: 'x' y", "a: [[b]]"}) {
-        const std::string message = error(text);
-        EXPECT_TRUE(message.starts_with("card, line 1")) << text << ": " << message;
-    }
-    EXPECT_EQ(error("a:\n  b: &x y"),
-              "card, line 12 cannot be understood: values that begin with & are not understood.");
 }
 
 }  // namespace

@@ -1,13 +1,9 @@
 #include <gtest/gtest.h>
-#include <zlib.h>
 
-#include "backend/backend.h"
 #include "train/callbacks/communication_report.h"
-#include "train/callbacks/operation_trace.h"
 #include "train/callbacks/progress_bar.h"
 #include "train/callbacks/run_banner.h"
 #include "train/callbacks/run_summary.h"
-#include "train/golden_run.h"
 #include "train/state/trainer_settings.h"
 
 namespace drover {
@@ -142,49 +138,6 @@ TEST(RunBanner, CountsWithThousands) {
               "  Number of trainable parameters = 1,234,567\n");
     EXPECT_EQ(evaluation_banner(run.view, 12345),
               "\n***** Running Evaluation *****\n  Num examples = 12345\n  Batch size = 8\n");
-}
-
-std::string unzipped(const std::filesystem::path& path) {
-    std::string text;
-    const gzFile file = gzopen(path.c_str(), "rb");
-    char buffer[4096];
-    for (int bytes; (bytes = gzread(file, buffer, sizeof buffer)) > 0;)
-        text.append(buffer, static_cast<std::size_t>(bytes));
-    gzclose(file);
-    return text;
-}
-
-TEST(StepTracer, WritesTheOperationsOfTheChosenSteps) {
-    const Json golden = read_json_file(test::golden_path("curve/linear.json"));
-    test::GoldenRun model(golden, Precision::fp32());
-    const std::vector<Batch> batches = {test::batch_of_samples({0, 1}, 16, 64)};
-    const test::TemporaryFolder folder;
-    StepTracer tracer(*model.backend, {.epoch = 0, .step = 1, .seconds = 0, .folder = folder.path()});
-    PlayedRun run;
-    tracer.on_epoch_begin(run.view);
-    for (int step = 0; step < 4; ++step) {
-        EXPECT_EQ(tracer.written().empty(), step < 3);
-        tracer.on_step_begin(run.view);
-        model.engine->step(batches, 1e-3);
-        ++run.state.global_step;
-        tracer.on_step_end(run.view, {});
-    }
-    ASSERT_TRUE(tracer.written().string().ends_with(".trace.json.gz"));
-    const Json trace = parse_json(unzipped(tracer.written()), "trace");
-    std::size_t steps = 0, products = 0;
-    double last = -1;
-    for (const Json& event : trace.at("traceEvents")) {
-        if (event.at("ph") != "X") continue;
-        if (event.at("name") == "step 3") {
-            ++steps;
-            continue;
-        }
-        EXPECT_GE(event.at("ts").get<double>(), last);
-        last = event.at("ts").get<double>();
-        products += event.at("args").at("flops").get<double>() > 0;
-    }
-    EXPECT_EQ(steps, 1u);
-    EXPECT_GE(products, 2u * 2u * 7u);  // at least the products of two blocks, forward and backward
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ __global__ void tell(Report* report) {
 
 }  // namespace
 
-std::optional<RunningCode> find_running_code() {
+cudaError_t find_running_code(RunningCode& code) {
     cudaGetLastError();  // an earlier error would be taken for the kernel's
     Report* on_device = nullptr;
     check(cudaMalloc(&on_device, sizeof(Report)), "a few bytes");
@@ -35,11 +35,10 @@ std::optional<RunningCode> find_running_code() {
     if (status == cudaSuccess)
         status = cudaMemcpy(&report, on_device, sizeof(Report), cudaMemcpyDeviceToHost);
     cudaFree(on_device);
-    if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction)
-        return std::nullopt;
-    check(status, "its code cannot be started");
-    return RunningCode{.compiled_for = {report.architecture / 100, report.architecture / 10 % 10},
-                       .hopper_products = report.hopper_products};
+    cudaGetLastError();  // returned here, so the next launch must not report it again
+    code = {.compiled_for = {report.architecture / 100, report.architecture / 10 % 10},
+            .hopper_products = report.hopper_products};
+    return status;
 }
 
 }  // namespace drover::cuda

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string_view>
+
+#include "comm/collective_call.h"
+
+namespace drover {
+
+/// Collectives of one kind that ran together, or a message, as one rank saw them.
+struct ObservedCollective {
+    std::string_view axis;
+    CollectiveKind kind = CollectiveKind::barrier;
+    int calls = 1;
+    std::size_t sent_bytes = 0;  ///< by this rank
+    int ranks = 0;               ///< of the axis
+    int peer = -1;               ///< the other end of a message, within the axis
+    bool on_device = false;      ///< on a GPU's stream; otherwise by the communication thread
+    /// From its turn to its end: moving, adding, and waiting for ranks that arrive later.
+    std::chrono::steady_clock::time_point begin, end;
+};
+
+/// Is told of every collective and message that is done. From any thread, one at a time for each transport.
+class CollectiveObserver {
+  public:
+    virtual ~CollectiveObserver() = default;
+    virtual void done(const ObservedCollective& collective) = 0;
+};
+
+}  // namespace drover

@@ -1,0 +1,199 @@
+#include "train/profile/profiler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/console.h"
+#include "core/machine_identity.h"
+#include "train/profile/rank_clock.h"
+
+namespace drover {
+namespace {
+
+constexpr std::int64_t warm_up_steps = 2;
+
+std::int64_t nanoseconds_since_1970() {
+    using namespace std::chrono;
+    return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+Profiler::Profiler(Backend& backend, const Mesh& mesh, ProfilerSettings settings, ObserveCollectives observe,
+                   Say say)
+    : backend_(backend),
+      mesh_(mesh),
+      settings_(std::move(settings)),
+      observe_(std::move(observe)),
+      say_(std::move(say)),
+      device_(backend) {
+    thread_.emplace(spans_, "main thread");
+}
+
+Profiler::~Profiler() {
+    if (!profiling_) return;
+    try {
+        observe_(nullptr);
+    } catch (const std::exception&) {
+        // The run has failed and says so itself.
+    }
+}
+
+double Profiler::now() const {
+    return steady_seconds() + offset_;
+}
+
+double Profiler::on_clock(std::chrono::steady_clock::time_point time) const {
+    const double seconds = std::chrono::duration<double>(time.time_since_epoch()).count() + offset_;
+    return std::max(seconds, 0.0);
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// when
+
+void Profiler::on_epoch_begin(TrainerView& view) {
+    // A resumed run may begin within an epoch.
+    steps_in_epoch_ = view.plan.streamed || view.plan.updates_per_epoch == 0
+                          ? 0
+                          : view.state.global_step % view.plan.updates_per_epoch;
+}
+
+bool Profiler::begins_here(const TrainerView& view) const {
+    if (settings_.after) return armed_;
+    const std::int64_t left = view.plan.max_steps - view.state.global_step;
+    return steps_of_run_ == warm_up_steps || (steps_of_run_ < warm_up_steps && left == 1);
+}
+
+void Profiler::on_step_begin(TrainerView& view) {
+    // Others may have read their marks after the profile ended.
+    if (std::exchange(marks_are_left_, false)) backend_.forget_marks();
+    if (!profiling_ && !finished_ && begins_here(view)) start();
+    if (!profiling_) return;
+    device_.synchronize([this] { return now(); });
+    steps_.push_back({.number = view.state.global_step + 1, .begin = now()});
+}
+
+void Profiler::on_step_end(TrainerView& view, const StepReport&) {
+    if (settings_.after) {
+        const std::int64_t epoch =
+            view.plan.updates_per_epoch == 0 ? 0 : (view.state.global_step - 1) / view.plan.updates_per_epoch;
+        armed_ = epoch == settings_.after->epoch && steps_in_epoch_ == settings_.after->step;
+    }
+    ++steps_in_epoch_;
+    ++steps_of_run_;
+    if (!profiling_) return;
+    steps_.back().end = now();
+    if (ends_here()) finish();
+}
+
+/// The ranks' clocks and spans differ, so they decide together.
+bool Profiler::ends_here() const {
+    std::int64_t ends = since_start_.seconds() >= settings_.seconds || device_.size() > most_spans ||
+                        (settings_.steps && std::ssize(steps_) >= *settings_.steps);
+    mesh_.everyone_on_host().all_reduce({}, Tensor::of(&ends, {1}), Reduction::max);
+    return ends != 0;
+}
+
+void Profiler::on_train_end(TrainerView&) {
+    if (profiling_) finish();
+    if (!finished_ && settings_.after)
+        say_(
+            fmt::format("Nothing was profiled: training ended before step {} of epoch {} was followed by "
+                        "another one.",
+                        settings_.after->step, settings_.after->epoch));
+    finished_ = true;
+    thread_.reset();
+}
+
+// ---------------------------------------------------------------------------------------------------------
+// what
+
+void Profiler::start() {
+    Communicator& everyone = mesh_.everyone_on_host();
+    const double ahead = seconds_ahead_of_first(everyone);
+    // The first rank's clock when it begins is the profile's zero.
+    double zero = steady_seconds();
+    place_ = {.folder = settings_.folder, .zero = nanoseconds_since_1970()};
+    everyone.broadcast({}, Tensor::of(&zero, {1}), 0);
+    everyone.broadcast({}, Tensor::of(&place_.zero, {1}), 0);
+    offset_ = -ahead - zero;
+    since_start_ = Stopwatch();
+    steps_.clear();
+    {
+        const std::lock_guard lock(mutex_);
+        collectives_.clear();
+    }
+    profiling_ = true;
+    device_.start();
+    observe_(this);
+    spans_->start();
+}
+
+void Profiler::done(const ObservedCollective& collective) {
+    const bool message = collective.peer >= 0;
+    std::string lane = collective.on_device || backend_.device() == Device::cpu ? "" : "host's ";
+    lane += message ? fmt::format("messages {}, {}", collective.axis, name_of(collective.kind))
+                    : fmt::format("collectives {}", collective.axis);
+    ProfileSpan span{.name = fmt::format("{} {}", name_of(collective.kind), collective.axis),
+                     .kind = ProfileSpan::Kind::collective,
+                     .begin = on_clock(collective.begin),
+                     .end = on_clock(collective.end),
+                     .bytes = static_cast<double>(collective.sent_bytes),
+                     .calls = collective.calls};
+    const std::lock_guard lock(mutex_);
+    ProfileLane& to = collectives_[lane];
+    to.name = lane;
+    to.on_device = collective.on_device;
+    to.spans.push_back(std::move(span));
+}
+
+RankProfile Profiler::collect() {
+    device_.stop();
+    observe_(nullptr);
+    RankProfile profile{.rank = mesh_.rank(),
+                        .place = mesh_.place(),
+                        .device = backend_.device(),
+                        .machine = host_name(),
+                        .steps = std::exchange(steps_, {}),
+                        .lanes = device_.take()};
+    marks_are_left_ = true;
+    const auto add = [&](ProfileLane lane) {
+        for (ProfileLane& part : separate_overlaps(std::move(lane))) profile.lanes.push_back(std::move(part));
+    };
+    {
+        const std::lock_guard lock(mutex_);
+        for (auto& [name, lane] : collectives_) add(std::move(lane));
+        collectives_.clear();
+    }
+    std::map<std::string, ProfileLane> threads;
+    for (HostSpans::Span& span : spans_->stop()) {
+        ProfileLane& lane = threads[span.thread];
+        lane.name = span.thread;
+        lane.spans.push_back({.name = std::move(span.name),
+                              .kind = ProfileSpan::Kind::host,
+                              .begin = on_clock(span.begin),
+                              .end = on_clock(span.end)});
+    }
+    for (auto& [name, lane] : threads) add(std::move(lane));
+    return profile;
+}
+
+void Profiler::finish() {
+    profiling_ = false;
+    finished_ = true;
+    profile_ = collect();
+    const ProfileFiles files = write_profile(*profile_, place_, mesh_.everyone_on_host());
+    if (files.error.empty()) {
+        if (mesh_.rank() == 0) written_ = files.for_viewers;
+    } else if (mesh_.rank() == 0) {
+        print_log(stderr, "The run continues without its trace. {}\n", files.error);
+    }
+    std::string summary = profile_summary(*profile_);
+    summary.pop_back();
+    say_(summary);
+}
+
+}  // namespace drover
