@@ -4,12 +4,6 @@
 
 cmake_policy(VERSION 3.25)
 
-execute_process(COMMAND "${program}" man OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE status)
-if(NOT status EQUAL 0)
-  message(STATUS "Without manual pages and completions: ${program} does not write them")
-  return()
-endif()
-
 file(REMOVE_RECURSE "${work_folder}")
 file(MAKE_DIRECTORY "${work_folder}/man" "${work_folder}/bash" "${work_folder}/zsh" "${work_folder}/fish")
 function(write_output file)

@@ -13,12 +13,17 @@ root_skip() {
     exit 77
 }
 
-# root_open FOLDER: makes FOLDER/bookworm, the untouched system, unless it is there.
-root_open() {
-    root_folder=$1
+# root_possible: skips the test where there can be no such system.
+root_possible() {
     [ "$(id -u)" -eq 0 ] || root_skip 'it needs root, to make a system in a folder (debootstrap, chroot).'
     command -v debootstrap >/dev/null || root_skip 'debootstrap is not installed (package debootstrap).'
     unshare --mount true 2>/dev/null || root_skip 'this machine does not allow mount namespaces.'
+}
+
+# root_open FOLDER: makes FOLDER/bookworm, the untouched system, unless it is there.
+root_open() {
+    root_possible
+    root_folder=$1
     root_base=$root_folder/bookworm
     [ ! -f "$root_base.complete" ] || return 0
     root_say 'making a Debian 12 (once)'
