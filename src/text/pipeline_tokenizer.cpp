@@ -269,8 +269,7 @@ std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_sp
         } else if (const auto own = parts_.model->vocabulary().token(id)) {
             token = *own;
         } else {
-            throw Error(fmt::format("Token id {} is not in the vocabulary of {} tokens.", id, size()),
-                        "Use the tokenizer that the ids were made with.");
+            continue;
         }
         if (!skip_special || !parts_.added.is_special(token)) tokens.emplace_back(token);
     }

@@ -35,8 +35,8 @@ class Tokenizer {
 
     /// Appends the ids of `text` to `ids`. Error when `text` is not UTF-8.
     virtual void encode(std::string_view text, SpecialTokens special, std::vector<TokenId>& ids) const = 0;
-    /// The text of `ids`; with `skip_special`, tokens marked as special are left out. Error if an id is not
-    /// in the vocabulary.
+    /// The text of `ids`; with `skip_special`, tokens marked as special are left out. Ids without a token, which
+    /// a model makes whose vocabulary is larger than the tokenizer's, have no text.
     virtual std::string decode(std::span<const TokenId> ids, bool skip_special) const = 0;
 
     /// Number of ids, including added tokens: Python's len(tokenizer).

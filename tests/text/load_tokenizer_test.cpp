@@ -135,11 +135,17 @@ TEST(LoadTokenizer, BadFilesAreErrors) {
     expect_error([&] { load_tokenizer(folder.path()); }, {"rank 1"});
 }
 
-TEST(LoadTokenizer, WhatCannotBeEncodedOrDecodedIsAnError) {
+TEST(LoadTokenizer, WhatCannotBeEncodedIsAnError) {
     const auto tokenizer = load_text(small_tokenizer);
     expect_error([&] { encoded(*tokenizer, "ab\xFF"); }, {"UTF-8", "byte 2"});
-    for (const TokenId id : {3, -1, 1 << 30})
-        expect_error([&] { tokenizer->decode(std::vector{id}, false); }, {std::to_string(id)});
+}
+
+/// As in Hugging Face's tokenizers.
+TEST(LoadTokenizer, IdsWithoutATokenHaveNoText) {
+    const auto tokenizer = load_text(small_tokenizer);
+    const std::vector<TokenId> known = {0, 1}, with_others = {0, 3, -1, 1 << 30, 1};
+    EXPECT_NE(tokenizer->decode(known, false), "");
+    EXPECT_EQ(tokenizer->decode(with_others, false), tokenizer->decode(known, false));
 }
 
 // A small version of Llama-3's ranks: every byte, then two merges.
