@@ -29,7 +29,7 @@ python3 tests/packages/kubernetes.py examples/kubernetes/*.yaml
 docker() { python3 tests/packages/dockerfile.py "$@"; }
 
 image=$work/image
-rm -rf "$image"
+root_remove "$image"
 mkdir "$image"
 docker build . "$image" --image debian:12-slim="$root_base" \
     --build-arg train_config=examples/configs/llama-5m.json --build-arg global_batch_size=4 \
@@ -60,5 +60,5 @@ grep -q '"train_batch_size": 4' "$saved/checkpoint-3/trainer_state.json" || root
 root_say 'a job of the MPI operator'
 tests/packages/mpijob.sh "$image" || [ $? -eq 77 ] || exit 1
 
-rm -rf "$image"
+root_remove "$image"
 root_say 'works'

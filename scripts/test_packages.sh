@@ -1,25 +1,21 @@
 #!/usr/bin/env bash
 # scripts/test_packages.sh BUILD-FOLDER [deb|wheel|bundle]...
-# scripts/test_packages.sh possible
-# Installs the Debian package, the wheel and the bundle, each in a Debian 12 that has nothing else, and trains there as
-# an ordinary user. Without names all three; they must have been made (make deb wheel bundle).
-# Needs root, debootstrap and the network; exits with 77 where it cannot run, after saying why. "possible" only looks
-# whether it can, before anything is made.
+# Makes the Debian package, the wheel and the bundle, or those named, installs each in a Debian 12 that has nothing
+# else, and trains there as an ordinary user.
+# Needs root, debootstrap and the network; exits with 77 where it cannot run, after saying why.
 # DEBIAN_MIRROR is where Debian comes from; otherwise debootstrap's own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root_test=test-packages
 . tests/packages/root.sh
 
-if [ "$1" = possible ]; then
-    root_possible
-    command -v dpkg-shlibdeps >/dev/null || root_skip 'dpkg-shlibdeps is not installed (package dpkg-dev).'
-    python3 -m pip --version >/dev/null 2>&1 || root_skip 'pip is not installed (package python3-pip).'
-    exit 0
-fi
+root_possible
+command -v dpkg-shlibdeps >/dev/null || root_skip 'dpkg-shlibdeps is not installed (package dpkg-dev).'
+python3 -m pip --version >/dev/null 2>&1 || root_skip 'pip is not installed (package python3-pip).'
 build=$(realpath "$1")
 shift
 [ $# -gt 0 ] || set -- deb wheel bundle
+make "$@"
 root_open "$(dirname "$build")/packages"
 
 # The one file of these names.
@@ -117,4 +113,4 @@ for kind in "$@"; do
     "test_$kind"
     root_say "$kind: works"
 done
-rm -rf "$root"
+root_remove "$root"

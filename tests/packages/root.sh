@@ -20,17 +20,23 @@ root_possible() {
     unshare --mount true 2>/dev/null || root_skip 'this machine does not allow mount namespaces.'
 }
 
-# root_open FOLDER: makes FOLDER/bookworm, the untouched system, unless it is there.
+# root_remove FOLDER: never what is mounted in it, such as /proc.
+root_remove() { rm -rf --one-file-system "$1"; }
+
+# root_open FOLDER: makes FOLDER/bookworm, the untouched system, unless it is there. One test at a time uses FOLDER.
 root_open() {
     root_possible
     root_folder=$1
     root_base=$root_folder/bookworm
+    mkdir -p "$root_folder"
+    exec 9>"$root_folder/lock"
+    flock --nonblock 9 || root_fail "another test uses $root_folder now. Wait until it has ended."
     [ ! -f "$root_base.complete" ] || return 0
     root_say 'making a Debian 12 (once)'
-    mkdir -p "$root_folder"
-    rm -rf "$root_base"
+    root_remove "$root_base"
+    # debootstrap mounts /proc, also where it is killed before it unmounts it.
     # shellcheck disable=SC2086  # nothing where DEBIAN_MIRROR is not set
-    debootstrap --variant=minbase bookworm "$root_base" ${DEBIAN_MIRROR-} >"$root_folder/debootstrap.log" 2>&1 || {
+    unshare --mount debootstrap --variant=minbase bookworm "$root_base" ${DEBIAN_MIRROR-} >"$root_folder/debootstrap.log" 2>&1 || {
         tail "$root_folder/debootstrap.log" >&2
         root_fail 'debootstrap failed, see above.'
     }
@@ -40,7 +46,7 @@ root_open() {
 # root_fresh: a new copy, with the ordinary user "someone"; $root is its folder.
 root_fresh() {
     root=$root_folder/root
-    rm -rf "$root"
+    root_remove "$root"
     cp -a --reflink=auto "$root_base" "$root"
     root_run 'useradd --create-home someone'
 }
