@@ -185,5 +185,5 @@ clean: ## remove every build folder, and dist
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
-	    printf '  make %-10s %s\n' "$$target" "$$text"; done
+	    printf '  make %-14s %s\n' "$$target" "$$text"; done
 	@echo 'Variables: JOBS=$(JOBS) DROVER_CUDA=$(DROVER_CUDA) SETUP=$(SETUP) FUZZ_SECONDS=$(FUZZ_SECONDS) KILLS=$(KILLS) SOAK_SECONDS=$(SOAK_SECONDS) BUNDLE=$(BUNDLE) CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)'
