@@ -79,7 +79,7 @@ std::vector<KeptBlock> CausalLm::kept_blocks() const {
             for (const AdapterStorages& storages : adapter_storages()) {
                 std::int64_t ranks = 0;
                 for (const LeafSpec& leaf : unit.storages[storages.a].leaves) ranks += leaf.shape[0];
-                if (storages.has_experts()) ranks /= config_.moe.experts;
+                if (storages.has_experts() && config_.has_experts()) ranks /= config_.moe.experts;
                 const auto matrix = static_cast<std::size_t>(adapted_matrix(storages.weight));
                 if (ranks > 0) block.ranks[matrix] = ranks;
                 if (const StorageSpec& weight = unit.storages[storages.weight]; !weight.leaves.empty())
