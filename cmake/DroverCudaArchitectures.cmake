@@ -45,6 +45,8 @@ function(drover_native_architectures result nvcc)
           list(APPEND native 90a-real)
         elseif("${known}" MATCHES "sm_${number}([^0-9]|$)")
           list(APPEND native ${number}-real)
+        elseif(number LESS 90)
+          list(APPEND native 80-virtual)  # PTX runs on GPUs that are newer than it is for, never on older ones
         else()
           list(APPEND native 90-virtual)
         endif()

@@ -15,11 +15,18 @@ file(CREATE_LINK ../configs ${links}/configs SYMBOLIC)
 install(FILES ${links}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(FILES ${links}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/drover/examples COMPONENT program)
 
-# The program itself writes its manual pages and completions.
+# The program itself writes its manual pages and completions. Their folders may be absolute, as distributions give them.
+set(man_folder ${CMAKE_INSTALL_MANDIR}/man1)
+set(data_folder ${CMAKE_INSTALL_DATADIR})
+foreach(folder IN ITEMS man_folder data_folder)
+  if(NOT IS_ABSOLUTE ${${folder}})
+    string(PREPEND ${folder} "\${CMAKE_INSTALL_PREFIX}/")
+  endif()
+endforeach()
 install(CODE "
   set(program \"$<TARGET_FILE:drover>\")
   set(work_folder \"${CMAKE_BINARY_DIR}/manuals\")
-  set(man_folder \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1\")
-  set(data_folder \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+  set(man_folder \"${man_folder}\")
+  set(data_folder \"${data_folder}\")
   include(\"${CMAKE_SOURCE_DIR}/cmake/InstallManuals.cmake\")
 " COMPONENT program)

@@ -4,6 +4,7 @@
 #include "app/commands.h"
 #include "args/command.h"
 #include "core/console.h"
+#include "core/error.h"
 #include "doctor/examine.h"
 #include "run/processes.h"
 
@@ -16,6 +17,7 @@ struct DoctorOptions {
 };
 
 void examine(const DoctorOptions& options) {
+    if (options.folder.empty()) throw UsageError("--dir is empty.", "Name a folder, or leave it out.");
     const Report report = examine_machine(
         {.build = own_build_facts(), .output_folder = options.folder, .network = options.network});
     if (options.json)

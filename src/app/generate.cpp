@@ -96,10 +96,23 @@ class TextPrinter {
     explicit TextPrinter(const std::shared_ptr<const Tokenizer>& tokenizer) : decoder_(tokenizer, true) {}
     void push(TokenId id) { print(decoder_.push(id)); }
     void finish() { print(decoder_.finish() + "\n"); }
+    /// For an error's message, which shall not stand on the line of the text.
+    void break_off() {
+        if (!printed_) return;
+        try {
+            finish();
+        } catch (const Error&) {
+            // The output itself may be what failed.
+        }
+    }
 
   private:
-    static void print(const std::string& text) { write_result(text); }
+    void print(const std::string& text) {
+        printed_ = printed_ || !text.empty();
+        write_result(text);
+    }
     StreamingDecoder decoder_;
+    bool printed_ = false;
 };
 
 /// An answer is often longer than the continuation of a prompt.
@@ -204,14 +217,19 @@ void generate(GenerateOptions options) {
         return;
     }
     TextPrinter printer(tokenizer);
-    if (!chat)
-        for (const TokenId id : prompt) printer.push(id);
     const auto is_hidden = [&](TokenId id) {  // the end of an answer is no part of it
         return chat && std::find(settings.ends.begin(), settings.ends.end(), id) != settings.ends.end();
     };
-    generator.generate(prompt, settings, [&](TokenId id) {
-        if (!is_hidden(id)) printer.push(id);
-    });
+    try {
+        if (!chat)
+            for (const TokenId id : prompt) printer.push(id);
+        generator.generate(prompt, settings, [&](TokenId id) {
+            if (!is_hidden(id)) printer.push(id);
+        });
+    } catch (const Error&) {
+        printer.break_off();
+        throw;
+    }
     printer.finish();
 }
 
@@ -273,9 +291,8 @@ void add_generate_command(const Command& app) {
         .between(0, 4096);
     command.add_flag("--json", options->json,
                      "print {\"ids\": new ids, \"text\": their text, \"prompt_ids\": ids of the prompt}");
-    command.add_flag(
-        "--logits", options->logits,
-        "with --json: also \"logits\", those behind the prompt, one per token of the vocabulary");
+    command.add_flag("--logits", options->logits,
+                     "with --json: also \"logits\", those after the prompt, one per token of the vocabulary");
     command.set_action([options, prompt, max_new_tokens] {
         options->has_max_new_tokens = max_new_tokens.is_given();
         options->has_prompt = prompt.is_given();

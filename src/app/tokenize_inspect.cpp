@@ -27,7 +27,7 @@ void print_header(const TokenFile& file) {
     else
         print_result("block size:      none, rows have lengths of their own\n");
     print_result("packing:         {}", packing_name(header.packing));
-    if (header.packing == Packing::hf) print_result(", for {} workers", header.workers);
+    if (header.packing == Packing::hf) print_result(", for {}", counted(header.workers, "worker"));
     print_result("\nvocabulary:      {} ids, largest used {}\n", header.vocabulary, header.largest_id);
     print_result("tokenizer:       {}\n", header.tokenizer);
     print_result("checksum:        {}", hex(header.data_checksum));

@@ -16,6 +16,7 @@ namespace {
 void train_and_evaluate(const RunSettings& settings, const Processes& processes, SignalThread& signals) {
     check_started_alike(processes, settings);
     TrainingRun run(settings, processes, &signals);
+    if (!settings.do_train && !settings.do_eval && !settings.dry_run) return;  // it has said so
     if (!settings.dry_run) run.lock_output_folder();
     run.read();
     run.choose_device();

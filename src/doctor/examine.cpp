@@ -36,6 +36,7 @@ Report examine_machine(const DoctorSettings& settings) {
         report.sections.push_back(guarded(key, title, look));
     };
     add("program", "Program", [&] { return program_section(settings); });
+    add("variables", "Environment variables", [] { return variables_section(); });
     add("cpu", "CPU", [&] { return cpu_section(settings); });
     add("memory", "Memory", [&] { return memory_section(settings); });
     add("gpu", "GPUs", [&] { return gpu_section(settings, driver, module("cuda"), module("nccl")); });

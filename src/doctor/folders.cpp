@@ -50,6 +50,10 @@ void examine_space(ReportSection& section, const ExaminedFolder& folder, std::ui
 void examine_folder(ReportSection& section, const ExaminedFolder& folder, std::string_view key,
                     const std::string& measured_before) {
     std::error_code unknown;
+    const std::string not_made =
+        folder.existing == folder.folder
+            ? ""
+            : fmt::format(" (not made yet; measured in {})", folder.existing.string());
     const fs::space_info space = fs::space(folder.existing, unknown);
     const std::string kind = file_system_name(folder.existing);
     Json& facts = section.facts[std::string(key)];
@@ -69,7 +73,8 @@ void examine_folder(ReportSection& section, const ExaminedFolder& folder, std::s
     const std::string free = unknown ? "" : fmt::format(": {} free", bytes_text(space.available));
     const std::string on = kind.empty() ? "" : fmt::format(" on {}", kind);
     if (!measured_before.empty()) {
-        section.ok(fmt::format("{}{}{}; the same disk as the {}.", where, free, on, measured_before));
+        section.ok(
+            fmt::format("{}{}{}{}; the same disk as the {}.", where, not_made, free, on, measured_before));
         return;
     }
     facts["write_bytes_per_second"] = speed.write_rate;
@@ -78,8 +83,8 @@ void examine_folder(ReportSection& section, const ExaminedFolder& folder, std::s
         return section.stopper(fmt::format("{} gives back other bytes than were written.", where),
                                "Use another disk, and check this one (dmesg).");
     const auto rate = [](double bytes) { return bytes_text(static_cast<std::size_t>(bytes)) + "/s"; };
-    section.ok(fmt::format("{}{}{}; it wrote {} and read {} ({}).", where, free, on, rate(speed.write_rate),
-                           rate(speed.read_rate), bytes_text(speed.bytes)));
+    section.ok(fmt::format("{}{}{}{}; it wrote {} and read {} ({}).", where, not_made, free, on,
+                           rate(speed.write_rate), rate(speed.read_rate), bytes_text(speed.bytes)));
     constexpr double slow = 50e6;
     if (speed.write_rate < slow)
         section.note(fmt::format("The disk of the {} is slow: a checkpoint of 10 GB takes {:.0f} minutes.",
@@ -138,7 +143,9 @@ void examine_cache(ReportSection& section, const std::string& key, const std::st
         fmt::format("{}: {}, {}", name, folder.string(),
                     !exists ? "not made yet"
                             : fmt::format("{}{}", size.complete ? "" : "more than ", bytes_text(size.bytes)));
-    if (reason.empty())
+    if (!folder.is_absolute() && !needed)
+        section.note(text + "; that is in the folder in which a run is started.", remedy);
+    else if (reason.empty())
         section.ok(text + ".");
     else
         section.problem(fmt::format("{}; it cannot be written to: {}.", text, reason), remedy);
@@ -160,16 +167,18 @@ ReportSection disk_section(const DoctorSettings& settings) {
     const ExaminedFolder output{
         .role = "output folder",
         .folder = full_path(settings.output_folder),
-        .existing = existing_folder(settings.output_folder),
-        .remedy = "Give a folder that you may write to as --output_dir, with space left."};
+        .existing = full_path(existing_folder(settings.output_folder)),
+        .remedy =
+            "Give a folder that you may write to, with space left: as --dir here, as --output_dir of "
+            "a run."};
     examine_folder(section, output, "output", "");
     examine_file_limit(section);
     const fs::path folder = default_notes_folder().parent_path();
     // The section of caches says whether there is such a folder that can be written to.
     if (folder.empty() || !why_not_writable(existing_folder(folder)).empty()) return section;
     const ExaminedFolder tokens{.role = "folder of token files",
-                                .folder = folder,
-                                .existing = existing_folder(folder),
+                                .folder = full_path(folder),
+                                .existing = full_path(existing_folder(folder)),
                                 .remedy = "Set DROVER_CACHE to a folder that you may write to."};
     const auto device = device_of(tokens.existing);
     const bool same = device && device == device_of(output.existing);
@@ -186,12 +195,10 @@ ReportSection caches_section() {
     else
         examine_cache(section, "tokens", "Token files", true, tokens,
                       "Set DROVER_CACHE to a folder that you may write to.");
-    if (!hub_cache_folder().is_absolute())
-        section.note(fmt::format("The Hub's cache would be {} of the folder that a run is started in.",
-                                 hub_cache_folder().string()),
-                     "Set HOME or HF_HOME to a folder.");
     examine_cache(section, "hub", "Hub", false, hub_cache_folder(),
-                  "Set HF_HOME or HF_HUB_CACHE to a folder that you may write to.");
+                  hub_cache_folder().is_absolute()
+                      ? "Set HF_HOME or HF_HUB_CACHE to a folder that you may write to."
+                      : "Set HOME or HF_HOME to a folder.");
     return section;
 }
 

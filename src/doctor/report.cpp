@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "core/number_text.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -24,24 +24,9 @@ std::string_view mark_name(Mark mark) {
     bug("a mark");
 }
 
-/// Breaks a text between words; the lines after the first are indented. A word that is longer than a line,
-/// such as a path, stays whole.
-std::string wrapped(std::string_view start, const std::string& text) {
-    const std::string indent(start.size(), ' ');
-    std::string page, line(start);
-    bool begun = false;
-    std::istringstream words(text);
-    for (std::string word; words >> word;) {
-        if (begun && line.size() + 1 + word.size() > page_width) {
-            page += line + "\n";
-            line = indent;
-            begun = false;
-        }
-        if (begun) line += ' ';
-        line += word;
-        begun = true;
-    }
-    return page + line + "\n";
+/// The text after `start`; the lines after the first are indented by as much.
+std::string wrapped(std::string_view start, std::string_view text) {
+    return wrapped_text(text, start.size(), page_width).replace(0, start.size(), start);
 }
 
 std::string without_full_stop(std::string text) {

@@ -23,6 +23,8 @@ struct DoctorSettings {
 
 /// The program and the system that it runs on.
 ReportSection program_section(const DoctorSettings& settings);
+/// The environment variables that a run reads, as `drover run_clm` reads them.
+ReportSection variables_section();
 ReportSection cpu_section(const DoctorSettings& settings);
 ReportSection memory_section(const DoctorSettings& settings);
 /// `cuda` and `nccl` are the modules of these names.

@@ -81,9 +81,10 @@ std::vector<UnitPlacement> place_parameters(const ParamSpec& spec, const Mesh& m
 
 std::string placement_table(const ParamSpec& spec, const Mesh& mesh, Sharding sharding, DType param_dtype) {
     const MeshShape& shape = mesh.shape();
-    std::string text = fmt::format(
-        "Mesh: pp {} × dcn {} × data {} × cp {} × tp {} = {} ranks; this is rank {}; {}\n", shape.pp,
-        shape.dcn, shape.data, shape.cp, shape.tp, shape.ranks(), mesh.rank(), name_of(sharding));
+    std::string text =
+        fmt::format("Mesh: pp {} × dcn {} × data {} × {}tp {} = {} ranks; this is rank {}; {}\n", shape.pp,
+                    shape.dcn, shape.data, shape.cp > 1 ? fmt::format("cp {} × ", shape.cp) : "", shape.tp,
+                    shape.ranks(), mesh.rank(), name_of(sharding));
     text += fmt::format("  {:<50}{:>18}  {:<10}{:>18}{:>18}{:>12}\n", "parameter", "global", "tp split",
                         "held here", "owned here", "bytes");
     const bool sharded = sharding != Sharding::replicated;
@@ -97,8 +98,10 @@ std::string placement_table(const ParamSpec& spec, const Mesh& mesh, Sharding sh
         blocks += is_block;
         for (const StoragePlacement& storage : placement[unit].storages)
             for (const LeafPlacement& leaf : storage.leaves) {
-                const Shape held{leaf.rows.count, leaf.columns.count},
-                    owned{leaf.owned.count, leaf.columns.count};
+                const auto shape_of = [&](std::int64_t rows) {
+                    return leaf.spec->shape.rank() == 1 ? Shape{rows} : Shape{rows, leaf.columns.count};
+                };
+                const Shape held = shape_of(leaf.rows.count), owned = shape_of(leaf.owned.count);
                 const Shape& kept = sharding == Sharding::zero3 ? owned : held;
                 const std::size_t bytes = static_cast<std::size_t>(kept.numel()) * size_of(param_dtype);
                 total += bytes;

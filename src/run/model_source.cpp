@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "core/content_hash.h"
 #include "core/error.h"
 #include "core/python_text.h"
 #include "hub/client.h"
+#include "hub/places.h"
+#include "hub/repository.h"
 #include "model/saved_config.h"
 #include "peft/peft_config.h"
 #include "run/settings/run_settings.h"
@@ -87,6 +92,32 @@ void refuse_adapter_folder(const ModelSettings& settings, const SettingNames& na
                             names.model));
 }
 
+/// Whether a name ends like that of a file, which no repository's does.
+bool names_a_file(std::string_view name) {
+    constexpr std::array endings{".json", ".yaml", ".yml", ".txt", ".safetensors", ".bin", ".pt"};
+    return std::any_of(endings.begin(), endings.end(),
+                       [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+/// "out" of "out/checkpoint-3"; empty where there is no slash.
+std::string owner_of(const std::string& name) {
+    const std::size_t slash = name.find('/');
+    return slash == std::string::npos ? std::string() : name.substr(0, slash);
+}
+
+/// A checkpoint whose number is wrong looks like a name of the Hub.
+bool is_below_a_folder(const std::string& name) {
+    std::error_code unknown;
+    return !owner_of(name).empty() && fs::is_directory(owner_of(name), unknown);
+}
+
+bool is_in_hub_cache(const ModelRequest& request) {
+    const fs::path cache = request.cache.empty() ? hub_cache_folder() : request.cache;
+    const Repository repository{.kind = RepositoryKind::model, .id = request.id};
+    std::error_code unknown;
+    return fs::is_directory(cache / repository.folder_name(), unknown);
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> find_tokenizer(const ModelSettings& settings, const SettingNames& names,
@@ -123,19 +154,29 @@ void check_models_alike(const Processes& processes, const ModelSource& model) {
 }
 
 std::filesystem::path find_pretrained(const std::string& name, std::string_view what, ModelRequest request) {
-    if (std::filesystem::exists(name)) return name;
+    std::error_code unknown;
+    if (fs::exists(name, unknown)) return name;
     if (!is_hub_id(name))
         throw Error(fmt::format("{} is \"{}\": there is no such file or folder, and it is not a name of the "
                                 "Hub either.",
                                 what, name),
                     "Check the path.");
+    if (names_a_file(name))
+        throw Error(fmt::format("{} is \"{}\": there is no such file.", what, name), "Check the path.");
     request.id = name;
+    if (is_below_a_folder(name) && !is_in_hub_cache(request))
+        throw Error(
+            fmt::format("{} is \"{}\": there is a folder {}, and nothing of this name in it.", what, name,
+                        owner_of(name)),
+            fmt::format("Check the path. If you mean the repository of the Hub, fetch it first: drover fetch "
+                        "{}",
+                        name));
     try {
         return find_hub_model(request);
     } catch (const HubError& error) {
         throw Error(
             fmt::format("{} is \"{}\", and there is no such file or folder. {}", what, name, error.cause()),
-            error.remedy());
+            error.remedy() + " If it is a path, check its spelling.");
     }
 }
 

@@ -59,6 +59,12 @@ TEST_F(Doctor, DescribesThisMachineOnOnePage) {
     EXPECT_TRUE(fs::is_empty(folder_.path())) << "it leaves something behind";
 }
 
+TEST_F(Doctor, RefusesAFolderWithoutAName) {
+    const Outcome outcome = run("", "--dir ''");
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.output.find("--dir is empty."), std::string::npos) << outcome.output;
+}
+
 TEST_F(Doctor, SaysWhyAModuleIsNotLoaded) {
     const Json absent = examined("DROVER_CURL_MODULE=/nonexistent/file.so");
     EXPECT_NE(

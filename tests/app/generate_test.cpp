@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "core/json.h"
 #include "support/golden.h"
@@ -85,6 +87,24 @@ TEST(GenerateCommand, PrintsPromptAndText) {
     EXPECT_NE(json_of(with_tokenizer("llama", flags + "6 --json")).at("ids"), found.at("ids"));
 }
 
+TEST(GenerateCommand, AnErrorBeginsItsOwnLine) {
+    const test::TemporaryFolder folder;
+    const std::filesystem::path model = folder / "model";
+    std::filesystem::copy(golden("generate/llama"), model);
+    const std::filesystem::path weights = model / "model.safetensors";
+    constexpr int damaged = 64;  // bytes, of values that are not numbers
+    std::fstream file(weights, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-damaged, std::ios::end);
+    file << std::string(damaged, '\xff');
+    file.close();
+    const test::Outcome outcome =
+        run("generate --model " + model.string() + " --tokenizer " + golden("trainer_checkpoint/tokenizer") +
+            " --prompt 'Now is' --max_new_tokens 4");
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_NE(outcome.output.find("Now is\ndrover: The model's logits are not numbers."), std::string::npos)
+        << outcome.output;
+}
+
 TEST(GenerateCommand, StopsAtTheLastPosition) {
     const std::string prompt = std::string(100, 'x');
     const Json found = json_of(with_tokenizer("llama", "--max_new_tokens 100 --json --prompt " + prompt));
@@ -114,7 +134,7 @@ TEST(GenerateCommand, RefusesWhatMakesNoSense) {
     for (const char* seed : {"-1", "18446744073709551616", "1.5", "''"})
         expect_refusal(generate("llama", std::string("--prompt_ids 1 --seed ") + seed), 2, "--seed: ");
     expect_refusal("generate --model /nowhere --prompt a", 1, "/nowhere");
-    expect_refusal(generate("llama", "--prompt_ids 1 --device cuda"), 1, "CUDA");
+    expect_refusal(generate("llama", "--prompt_ids 1 --device cuda"), 1, "train on the CPU (--device cpu).");
 }
 
 class EvalCommand : public ::testing::Test {

@@ -73,10 +73,32 @@ TEST_F(HubCommands, ARunFetchesWhatItNames) {
                             server_.address() + " has no model org/none"),
         std::string::npos)
         << missing.output;
+    EXPECT_NE(missing.output.find("If it is a path, check its spelling."), std::string::npos)
+        << missing.output;
     const Outcome path =
         run("run_clm --model_name_or_path ./no/such/folder --dataset_name org/lines --do_train "
             "--output_dir other");
     EXPECT_NE(path.output.find("not a name of the Hub either"), std::string::npos) << path.output;
+}
+
+TEST_F(HubCommands, AMisspelledPathIsNotAskedFor) {
+    fs::create_directories(folder_ / "configs");
+    fs::create_directories(folder_ / "org");
+    const auto expect_refusal = [&](const std::string& model, const std::string& text) {
+        const Outcome outcome =
+            run("run_clm " + model + " --dataset_name org/lines --do_train --output_dir out");
+        EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+        EXPECT_NE(outcome.output.find(text), std::string::npos) << outcome.output;
+    };
+    expect_refusal("--config_name elsewhere/llama.json",
+                   "--config_name is \"elsewhere/llama.json\": there is no such file.");
+    expect_refusal("--model_name_or_path configs/checkpoint-99",
+                   "there is a folder configs, and nothing of this name in it. Check the path.");
+    EXPECT_EQ(server_.requests().size(), 0u);
+    // A repository that was fetched is found, whatever folders there are.
+    ASSERT_EQ(run("fetch org/tiny").exit_code, 0);
+    const Outcome fetched = run(training(""));
+    EXPECT_EQ(fetched.exit_code, 0) << fetched.output;
 }
 
 TEST_F(HubCommands, ATokenOfTheCommandLineOpensAGatedModel) {

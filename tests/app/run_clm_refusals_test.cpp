@@ -52,6 +52,14 @@ class RunClmRefuses : public ::testing::Test {
     test::TemporaryFolder folder_;
 };
 
+TEST_F(RunClmRefuses, NothingWhenThereIsNothingToDo) {
+    const Outcome outcome =
+        test::run("run_clm --model_name_or_path /nowhere --output_dir " + (folder_ / "out").string());
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_EQ(outcome.output, "Neither --do_train nor --do_eval is given, so there is nothing to do.\n");
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
 TEST_F(RunClmRefuses, WrongCommandLines) {
     expect_refused("--learning_rte 1e-3", 2, "learning_rate");
     expect_refused("--learning_rate fast", 2, "learning_rate");

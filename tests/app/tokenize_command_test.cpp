@@ -94,7 +94,7 @@ TEST_F(TokenizeCommand, ACorpusBecomesATokenFile) {
 
     const Outcome shown = run("tokenize --rows 1 --inspect " + file + tokenizer);
     EXPECT_EQ(shown.exit_code, 0) << shown.output;
-    for (const char* part : {"block size:      128", "packing:         hf, for 1 workers", "verified",
+    for (const char* part : {"block size:      128", "packing:         hf, for 1 worker\n", "verified",
                              "row 0: \"<|begin_of_text|>First Citizen:\\n<|begin_of_text|>Before we proceed"})
         EXPECT_NE(shown.output.find(part), std::string::npos) << part << "\n" << shown.output;
     EXPECT_EQ(shown.output.find("row 1"), std::string::npos);

@@ -34,6 +34,7 @@ expect(native "-- 86-real;89-real " "8.6\\n8.9\\n" 0)
 expect(native "-- 120-real " "12.0\\n" 0)
 # One that nvcc does not know, one that is too old, none, and a driver that does not answer.
 expect(native "-- 90-virtual " "13.0\\n" 0)
+expect(native "-- 80-virtual " "8.7\\n" 0)
 expect(native "-- 90a-real " "7.5\\n" 0)
 expect(native "too old for Drover -- 80-real " "7.0\\n8.0\\n" 0)
 expect(native "-- 90a-real " "No devices were found\\n" 6)

@@ -70,6 +70,10 @@ TEST(Disk, OneFileSystemIsMeasuredOnceAndNothingIsMade) {
     const ReportSection section = disk_section({.output_folder = places.folder / "a/../out/"});
     EXPECT_EQ(section.first_problem(), "");
     EXPECT_EQ(section.facts["output"]["folder"], (places.folder / "out").string());
+    EXPECT_NE(section.findings.front().text.find(" (not made yet; measured in " +
+                                                 places.folder.path().string() + ")"),
+              std::string::npos)
+        << section.findings.front().text;
     EXPECT_TRUE(section.facts["output"].contains("write_bytes_per_second"));
     EXPECT_FALSE(section.facts["tokens"].contains("write_bytes_per_second"));
     EXPECT_TRUE(fs::is_empty(places.folder.path()));
@@ -84,6 +88,41 @@ TEST(Caches, AreCountedWithoutLinks) {
     EXPECT_EQ(section.facts["hub"]["bytes"], 1000);
     EXPECT_EQ(section.facts["tokens"]["exists"], false);
     EXPECT_EQ(section.first_problem(), "");
+}
+
+TEST(Disk, AFolderThatIsThereIsMeasuredItself) {
+    const Places places;
+    EXPECT_EQ(
+        disk_section({.output_folder = places.folder.path()}).findings.front().text.find("not made yet"),
+        std::string::npos);
+}
+
+TEST(Caches, OneThatDependsOnTheFolderOfARunIsNamedOnce) {
+    const test::Variables variables({{"HOME", ""},
+                                     {"XDG_CACHE_HOME", ""},
+                                     {"HF_HOME", ""},
+                                     {"HF_HUB_CACHE", ""},
+                                     {"HUGGINGFACE_HUB_CACHE", ""},
+                                     {"TRANSFORMERS_CACHE", ""},
+                                     {"DROVER_CACHE", "/tmp"}});
+    std::vector<Finding> of_hub;
+    for (const Finding& finding : caches_section().findings)
+        if (finding.text.starts_with("Hub: ")) of_hub.push_back(finding);
+    ASSERT_EQ(of_hub.size(), 1u);
+    EXPECT_EQ(of_hub[0].mark, Mark::note);
+    EXPECT_EQ(of_hub[0].remedy, "Set HOME or HF_HOME to a folder.");
+}
+
+TEST(Variables, ThoseThatARunRefusesStopTraining) {
+    for (const auto& [name, value] : {std::pair("OMP_NUM_THREADS", "abc"), std::pair("PJRT_DEVICE", "foo")}) {
+        const test::Variables variables(name, value);
+        const ReportSection section = variables_section();
+        EXPECT_TRUE(section.stops_training) << name;
+        EXPECT_NE(section.first_problem().find(name), std::string::npos) << section.first_problem();
+        EXPECT_NE(section.first_problem().find(value), std::string::npos) << section.first_problem();
+    }
+    const test::Variables sound("OMP_NUM_THREADS", "4,2");
+    EXPECT_FALSE(variables_section().stops_training);
 }
 
 TEST(Caches, WithoutAPlaceForTokensNothingIsTrained) {

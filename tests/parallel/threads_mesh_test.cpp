@@ -267,6 +267,9 @@ TEST(Mesh, TableShowsEveryLeafsPlaceAndBytes) {
         EXPECT_NE(table.find("model.layers.0.self_attn.k_proj.weight"), std::string::npos) << table;
         EXPECT_NE(table.find("[16, 32]"), std::string::npos) << table;  // q held here: half of 32 rows
         EXPECT_NE(table.find("[8, 32]"), std::string::npos) << table;   // and owned: half of them
+        EXPECT_NE(table.find("[16] "), std::string::npos) << table;     // a norm owned: half of 32 values
+        EXPECT_EQ(table.find(", 1]"), std::string::npos) << table;
+        EXPECT_EQ(table.find("cp 1"), std::string::npos) << table;
         EXPECT_NE(table.find("and 2 more blocks"), std::string::npos) << table;
     });
 }

@@ -10,6 +10,7 @@ namespace drover {
 namespace {
 
 constexpr std::int64_t least = 2;
+constexpr double no_limit = 1e18;  // if there is no limit, Hugging Face's tokenizers have 1e30
 
 }  // namespace
 
@@ -35,9 +36,13 @@ BlockSizeChoice choose_block_size(std::optional<std::int64_t> requested, double 
     if (model_max_length <= static_cast<double>(max_positions))
         return {static_cast<std::int64_t>(model_max_length), {}};
     const std::int64_t chosen = max_positions > 0 ? std::min(usual, max_positions) : usual;
+    if (model_max_length >= no_limit)
+        return {chosen, fmt::format("The tokenizer sets no limit; blocks of {} tokens are used (--block_size "
+                                    "changes that).",
+                                    chosen)};
     return {chosen,
             fmt::format("The tokenizer's model_max_length ({}) is more than the model's {} positions; blocks "
-                        "of {} tokens are used. Choose others with block_size.",
+                        "of {} tokens are used (--block_size changes that).",
                         model_max_length, max_positions, chosen)};
 }
 
@@ -46,7 +51,6 @@ BlockSizeChoice choose_longest_row(std::optional<std::int64_t> requested, double
     if (requested) return choose_block_size(requested, model_max_length, max_positions);
     const double positions = max_positions > 0 ? static_cast<double>(max_positions) : model_max_length;
     const double longest = std::min(model_max_length, positions);
-    constexpr double no_limit = 1e18;  // if there is no limit, Hugging Face's tokenizers have 1e30
     return {longest < no_limit ? static_cast<std::int64_t>(longest) : 0, {}};
 }
 

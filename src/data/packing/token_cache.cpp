@@ -104,11 +104,11 @@ TokenFileHeader write_token_file(const std::filesystem::path& path, const RowDat
 
 TokenCache::TokenCache(std::filesystem::path folder)
     : folder_(std::move(folder)), notes_(cache_notes_folder(folder_)) {
-    std::error_code failure;
+    std::error_code failure, unknown;
     std::filesystem::create_directories(folder_, failure);
-    if (!std::filesystem::is_directory(folder_))
+    if (!std::filesystem::is_directory(folder_, unknown))
         throw Error(
-            fmt::format("The cache folder {} cannot be made: {}.", folder_.string(), failure.message()),
+            fmt::format("The cache folder {} cannot be used: {}.", folder_.string(), failure.message()),
             "Set DROVER_CACHE to a folder that can be written.");
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <optional>
 
 #include "core/content_hash.h"
 #include "core/error.h"
@@ -36,6 +37,17 @@ struct stat status_of(const std::filesystem::path& file) {
     return status;
 }
 
+/// The text of a note; absent where there is none, or where this user may not look for one.
+std::optional<std::string> read(const std::filesystem::path& note) {
+    std::error_code unknown;
+    if (!std::filesystem::exists(note, unknown)) return std::nullopt;
+    try {
+        return read_text_file(note);
+    } catch (const Error&) {
+        return std::nullopt;  // notes are only a cache: without one the file is read again
+    }
+}
+
 }  // namespace
 
 std::filesystem::path FileNotes::place(const std::filesystem::path& file, const std::string& kind) const {
@@ -63,7 +75,7 @@ std::string FileNotes::remember(const std::filesystem::path& file, const std::st
                                 const std::function<std::string()>& find_out) const {
     if (folder_.empty()) return find_out();
     const std::filesystem::path noted = place(file, kind);
-    if (std::filesystem::exists(noted)) return read_text_file(noted);
+    if (std::optional<std::string> text = read(noted)) return *std::move(text);
     std::string text = find_out();
     // Not if the file changed in the meantime, nor if it could still change without changing its timestamps.
     if (is_settled(status_of(file)) && place(file, kind) == noted) write(noted, text);

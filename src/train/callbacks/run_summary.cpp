@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "core/number_text.h"
@@ -24,16 +25,25 @@ double RunSummary::median_step_seconds() const {
     return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
+namespace {
+
+/// "0.8712", "14,050".
+std::string rate_text(double rate) {
+    return rate < 1000 ? fmt::format("{:.4g}", rate) : with_thousands(std::llround(rate));
+}
+
+}  // namespace
+
 std::string RunSummary::text() const {
     if (seconds_.empty()) return {};
     const double total = std::max(std::accumulate(seconds_.begin(), seconds_.end(), 0.0), 1e-9);
     return fmt::format(
         "Parameters: {} in total, {} active per token.\n"
         "Steps: {}, median {:.4g} s per step.\n"
-        "Speed: {:.4g} sequences/s, {:.4g} tokens/s (time in steps only).\n",
+        "Speed: {} sequences/s, {} tokens/s (time in steps only).\n",
         with_thousands(parameters_.total), with_thousands(parameters_.active),
         with_thousands(static_cast<std::int64_t>(seconds_.size())), median_step_seconds(),
-        static_cast<double>(samples_) / total, static_cast<double>(tokens_) / total);
+        rate_text(static_cast<double>(samples_) / total), rate_text(static_cast<double>(tokens_) / total));
 }
 
 }  // namespace drover

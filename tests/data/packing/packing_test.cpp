@@ -101,13 +101,18 @@ TEST(BlockSize, FollowsRunClm) {
     // Llama-2, Llama-3: the tokenizer sets no length.
     EXPECT_EQ(choose_block_size({}, 1e30, 4096).block_size, 1024);
     const std::string shortened = choose_block_size({}, 1e30, 4096).warning;
-    EXPECT_NE(shortened.find("4096 positions; blocks of 1024 tokens"), std::string::npos) << shortened;
+    EXPECT_EQ(shortened,
+              "The tokenizer sets no limit; blocks of 1024 tokens are used (--block_size changes that).");
     EXPECT_EQ(choose_block_size({}, 1e30, 512).block_size, 512);
     EXPECT_EQ(choose_block_size({}, 1e30, 0).block_size, 1024);
     // Llama-3.1.
     EXPECT_EQ(choose_block_size({}, 131072, 131072).block_size, 131072);
     EXPECT_EQ(choose_block_size({}, 131072, 131072).warning, "");
     EXPECT_EQ(choose_block_size({}, 2048, 1024).block_size, 1024);
+    const std::string longer = choose_block_size({}, 2048, 1024).warning;
+    EXPECT_NE(longer.find("(2048) is more than the model's 1024 positions; blocks of 1024 tokens"),
+              std::string::npos)
+        << longer;
     // A requested size is limited only by the tokenizer.
     EXPECT_EQ(choose_block_size(8192, 1e30, 4096).block_size, 8192);
     EXPECT_EQ(choose_block_size(8192, 1e30, 4096).warning, "");

@@ -38,6 +38,14 @@ class Notes : public ::testing::Test {
     int age_ = 0;
 };
 
+TEST_F(Notes, AFolderThatCannotBeLookedIntoIsAsGoodAsNone) {
+    write("a\nb\nc\n");
+    // Users other than root meet it as a folder of another user; every user meets this one.
+    std::filesystem::create_symlink("notes", folder_ / "notes");
+    EXPECT_EQ(rows().row_count(), 3);
+    EXPECT_EQ(rows().fingerprint(), FileRows({file_}, {}).fingerprint());
+}
+
 TEST_F(Notes, RowsOfAFileAreCountedOnce) {
     write("a\nb\nc\n");
     EXPECT_EQ(rows().row_count(), 3);

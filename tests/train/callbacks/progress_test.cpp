@@ -119,7 +119,7 @@ TEST(RunSummary, HasMedianAndRates) {
     EXPECT_EQ(summary.text(),
               "Parameters: 1,234,567 in total, 1,000,000 active per token.\n"
               "Steps: 5, median 1.75 s per step.\n"
-              "Speed: 2 sequences/s, 2048 tokens/s (time in steps only).\n");
+              "Speed: 2 sequences/s, 2,048 tokens/s (time in steps only).\n");
     run.step(summary, 9.0);
     EXPECT_EQ(summary.median_step_seconds(), 2.0);
 }
