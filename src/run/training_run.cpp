@@ -365,7 +365,8 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
         .engine = *engine_,
         .mesh = mesh(),
         .communication_times = [this] { return mesh_->communication_times(); },
-        .observe_collectives = [this](CollectiveObserver* observer) { mesh_->observe(observer); },
+        .observe_collectives = [this](CollectiveObserver* observer,
+                                      UnderWay under_way) { mesh_->observe(observer, under_way); },
         .measure_peak =
             [this] {
                 return limits().peak_of_all(backend_->measure_peaks().reference_flops(precision_.parameters));

@@ -60,7 +60,8 @@ Ranks profiled(const test::MeshModel& model, const Case& mesh_case, const fs::pa
         engine.initialize_weights(1);
         Profiler profiler(
             *backend, mesh, {.steps = 2, .folder = folder},
-            [&](CollectiveObserver* observer) { world.observe(observer); }, [](const std::string&) {});
+            [&](CollectiveObserver* observer, UnderWay) { world.observe(observer); },
+            [](const std::string&) {});
         test::ProfiledSteps steps;
         const std::vector<Batch> batches(
             static_cast<std::size_t>(mesh_case.micro_batches),

@@ -36,7 +36,8 @@ Profiler::Profiler(Backend& backend, const Mesh& mesh, ProfilerSettings settings
 Profiler::~Profiler() {
     if (!profiling_) return;
     try {
-        observe_(nullptr);
+        // Another rank may wait for this one to say why it fails.
+        observe_(nullptr, UnderWay::left);
     } catch (const std::exception&) {
         // The run has failed and says so itself.
     }
@@ -129,7 +130,7 @@ void Profiler::start() {
     }
     profiling_ = true;
     device_.start();
-    observe_(this);
+    observe_(this, UnderWay::told);
     spans_->start();
 }
 
@@ -153,7 +154,7 @@ void Profiler::done(const ObservedCollective& collective) {
 
 RankProfile Profiler::collect() {
     device_.stop();
-    observe_(nullptr);
+    observe_(nullptr, UnderWay::told);
     RankProfile profile{.rank = mesh_.rank(),
                         .place = mesh_.place(),
                         .device = backend_.device(),

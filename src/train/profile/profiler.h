@@ -40,7 +40,7 @@ struct ProfilerSettings {
 class Profiler final : public TrainerCallback, private CollectiveObserver {
   public:
     /// Tells an observer of this rank's collectives from now on; null: no longer.
-    using ObserveCollectives = std::function<void(CollectiveObserver*)>;
+    using ObserveCollectives = std::function<void(CollectiveObserver*, UnderWay)>;
     using Say = std::function<void(const std::string&)>;
 
     /// `backend` and `mesh` must outlive this object, and the backend has no other observer while steps are

@@ -31,7 +31,8 @@ struct Profiled {
           model(golden, Precision::fp32()),
           batches{batch_of_samples({0, 1}, golden.at("sample_length"), golden.at("config").at("vocab_size"))},
           profiler(
-              *model.backend, single_mesh(), in(folder, std::move(settings)), [](CollectiveObserver*) {},
+              *model.backend, single_mesh(), in(folder, std::move(settings)),
+              [](CollectiveObserver*, UnderWay) {},
               [this](const std::string& line) { said.push_back(line); }) {}
 
     static ProfilerSettings in(const TemporaryFolder& folder, ProfilerSettings settings) {
