@@ -55,13 +55,6 @@ double Profiler::on_clock(std::chrono::steady_clock::time_point time) const {
 // ---------------------------------------------------------------------------------------------------------
 // when
 
-void Profiler::on_epoch_begin(TrainerView& view) {
-    // A resumed run may begin within an epoch.
-    steps_in_epoch_ = view.plan.streamed || view.plan.updates_per_epoch == 0
-                          ? 0
-                          : view.state.global_step % view.plan.updates_per_epoch;
-}
-
 bool Profiler::begins_here(const TrainerView& view) const {
     if (settings_.after) return armed_;
     const std::int64_t left = view.plan.max_steps - view.state.global_step;
@@ -77,13 +70,9 @@ void Profiler::on_step_begin(TrainerView& view) {
     steps_.push_back({.number = view.state.global_step + 1, .begin = now()});
 }
 
-void Profiler::on_step_end(TrainerView& view, const StepReport&) {
-    if (settings_.after) {
-        const std::int64_t epoch =
-            view.plan.updates_per_epoch == 0 ? 0 : (view.state.global_step - 1) / view.plan.updates_per_epoch;
-        armed_ = epoch == settings_.after->epoch && steps_in_epoch_ == settings_.after->step;
-    }
-    ++steps_in_epoch_;
+void Profiler::on_step_end(TrainerView&, const StepReport& step) {
+    if (settings_.after)
+        armed_ = step.epoch == settings_.after->epoch && step.step_in_epoch == settings_.after->step;
     ++steps_of_run_;
     if (!profiling_) return;
     steps_.back().end = now();
@@ -101,11 +90,9 @@ bool Profiler::ends_here() const {
 void Profiler::on_train_end(TrainerView&) {
     if (profiling_) finish();
     if (!finished_ && steps_of_run_ > 0)
-        say_(settings_.after
-                 ? fmt::format("Nothing was profiled: training ended before step {} of epoch {} was "
-                               "followed by another one.",
-                               settings_.after->step, settings_.after->epoch)
-                 : "Nothing was profiled: training ended within its first steps.");
+        say_(settings_.after ? fmt::format("Nothing was profiled: training ended before step {} of epoch {}.",
+                                           settings_.after->step, settings_.after->epoch)
+                             : "Nothing was profiled: training ended within its first steps.");
     finished_ = true;
     thread_.reset();
 }

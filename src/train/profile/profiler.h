@@ -49,7 +49,6 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
              Say say);
     ~Profiler() override;
 
-    void on_epoch_begin(TrainerView& view) override;
     void on_step_begin(TrainerView& view) override;
     void on_step_end(TrainerView& view, const StepReport& step) override;
     void on_train_end(TrainerView& view) override;
@@ -78,7 +77,7 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
     ObserveCollectives observe_;
     Say say_;
 
-    std::int64_t steps_of_run_ = 0, steps_in_epoch_ = 0;
+    std::int64_t steps_of_run_ = 0;
     bool armed_ = false, profiling_ = false, finished_ = false, marks_are_left_ = false;
     double offset_ = 0;  ///< what to add to this rank's steady clock for the profile's
     Stopwatch since_start_;
