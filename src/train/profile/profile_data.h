@@ -47,6 +47,7 @@ struct RankProfile {
     MeshPlace place;
     Device device = Device::cpu;
     std::string machine;
+    double clock_error = 0;          ///< how far its times may be from the first rank's clock, in seconds
     std::vector<ProfileStep> steps;  ///< one after the other
     std::vector<ProfileLane> lanes;
 };

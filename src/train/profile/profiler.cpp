@@ -102,13 +102,14 @@ void Profiler::on_train_end(TrainerView&) {
 
 void Profiler::start() {
     Communicator& everyone = mesh_.everyone_on_host();
-    const double ahead = seconds_ahead_of_first(everyone);
+    const ClockOffset clock = compare_with_first(everyone);
+    clock_error_ = clock.error;
     // The first rank's clock when it begins is the profile's zero.
     double zero = steady_seconds();
     place_ = {.folder = settings_.folder, .zero = nanoseconds_since_1970()};
     everyone.broadcast({}, Tensor::of(&zero, {1}), 0);
     everyone.broadcast({}, Tensor::of(&place_.zero, {1}), 0);
-    offset_ = -ahead - zero;
+    offset_ = -clock.ahead - zero;
     since_start_ = Stopwatch();
     steps_.clear();
     {
@@ -146,6 +147,7 @@ RankProfile Profiler::collect() {
                         .place = mesh_.place(),
                         .device = backend_.device(),
                         .machine = host_name(),
+                        .clock_error = clock_error_,
                         .steps = std::exchange(steps_, {}),
                         .lanes = device_.take()};
     marks_are_left_ = true;

@@ -80,6 +80,7 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
     std::int64_t steps_of_run_ = 0;
     bool armed_ = false, profiling_ = false, finished_ = false, marks_are_left_ = false;
     double offset_ = 0;  ///< what to add to this rank's steady clock for the profile's
+    double clock_error_ = 0;
     Stopwatch since_start_;
     ProfilePlace place_;
     DeviceTrace device_;
