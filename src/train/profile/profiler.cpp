@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <iterator>
 #include <utility>
 
@@ -18,6 +19,13 @@ constexpr std::int64_t warm_up_steps = 2;
 std::int64_t nanoseconds_since_1970() {
     using namespace std::chrono;
     return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+std::int64_t local_seconds_east() {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    return local.tm_gmtoff;
 }
 
 }  // namespace
@@ -54,6 +62,10 @@ double Profiler::on_clock(std::chrono::steady_clock::time_point time) const {
 
 // ---------------------------------------------------------------------------------------------------------
 // when
+
+void Profiler::on_train_begin(TrainerView&) {
+    say_not_written(prepare_profile_folder(settings_.folder, mesh_.everyone_on_host()));
+}
 
 bool Profiler::begins_here(const TrainerView& view) const {
     if (settings_.after) return armed_;
@@ -106,9 +118,11 @@ void Profiler::start() {
     clock_error_ = clock.error;
     // The first rank's clock when it begins is the profile's zero.
     double zero = steady_seconds();
-    place_ = {.folder = settings_.folder, .zero = nanoseconds_since_1970()};
+    place_ = {
+        .folder = settings_.folder, .zero = nanoseconds_since_1970(), .seconds_east = local_seconds_east()};
     everyone.broadcast({}, Tensor::of(&zero, {1}), 0);
     everyone.broadcast({}, Tensor::of(&place_.zero, {1}), 0);
+    everyone.broadcast({}, Tensor::of(&place_.seconds_east, {1}), 0);
     offset_ = -clock.ahead - zero;
     since_start_ = Stopwatch();
     steps_.clear();
@@ -172,16 +186,22 @@ RankProfile Profiler::collect() {
     return profile;
 }
 
+/// A reason that was said when the run began is not said again.
+void Profiler::say_not_written(const std::string& reason) {
+    if (reason.empty() || reason == std::exchange(reason_said_, reason) || mesh_.rank() > 0) return;
+    print_log(
+        stderr,
+        "The profile could not be written to {}: {}. The run continues. Give another --profile_logdir.\n",
+        settings_.folder.string(), reason);
+}
+
 void Profiler::finish() {
     profiling_ = false;
     finished_ = true;
     profile_ = collect();
     const ProfileFiles files = write_profile(*profile_, place_, mesh_.everyone_on_host());
-    if (files.error.empty()) {
-        if (mesh_.rank() == 0) written_ = files.for_viewers;
-    } else if (mesh_.rank() == 0) {
-        print_log(stderr, "The run continues without its trace. {}\n", files.error);
-    }
+    if (files.error.empty() && mesh_.rank() == 0) written_ = files.for_viewers;
+    say_not_written(files.error);
     std::string summary = profile_summary(*profile_);
     summary.pop_back();
     say_(summary);

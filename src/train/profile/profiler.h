@@ -49,6 +49,7 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
              Say say);
     ~Profiler() override;
 
+    void on_train_begin(TrainerView& view) override;
     void on_step_begin(TrainerView& view) override;
     void on_step_end(TrainerView& view, const StepReport& step) override;
     void on_train_end(TrainerView& view) override;
@@ -67,6 +68,7 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
     bool ends_here() const;
     void start();
     void finish();
+    void say_not_written(const std::string& reason);
     RankProfile collect();
     double now() const;
     double on_clock(std::chrono::steady_clock::time_point time) const;
@@ -93,6 +95,7 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
 
     std::optional<RankProfile> profile_;
     std::filesystem::path written_;
+    std::string reason_said_;  ///< why the files cannot be written
 };
 
 }  // namespace drover
