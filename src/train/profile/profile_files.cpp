@@ -47,8 +47,8 @@ class NewFile {
         if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) throw_reason();
     }
     void close() {
-        if (std::fflush(file_) != 0) throw_reason();
-        std::fclose(std::exchange(file_, nullptr));
+        if (std::fflush(file_) != 0 || fsync(fileno(file_)) != 0) throw_reason();
+        std::fclose(std::exchange(file_, nullptr));  // everything is on the disk
     }
 
   private:
