@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 #include "comm/collective_call.h"
@@ -19,6 +20,12 @@ struct ObservedCollective {
     bool on_device = false;      ///< on a GPU's stream; otherwise by the communication thread
     /// From its turn to its end: moving, adding, and waiting for ranks that arrive later.
     std::chrono::steady_clock::time_point begin, end;
+};
+
+/// What becomes of collectives that are under way when the observer changes.
+enum class UnderWay : std::uint8_t {
+    told,  ///< they are told to the old observer: the host waits for their end
+    left,  ///< nobody is told, and nothing waits: other ranks may never come to them
 };
 
 /// Is told of every collective and message that is done. From any thread, one at a time for each transport.

@@ -22,6 +22,7 @@ Here& here() {
 
 void HostSpans::start() {
     const std::lock_guard lock(mutex_);
+    stopped_ = false;
     keeps_ = true;
     started_ = Clock::now();
     closed_.clear();
@@ -38,6 +39,7 @@ std::vector<HostSpans::Span> HostSpans::stop() {
     }
     closed_.clear();
     keeps_ = false;
+    stopped_ = true;
     return spans;
 }
 
@@ -73,7 +75,7 @@ std::shared_ptr<HostSpans> HostThread::rank() {
 
 HostSpan::HostSpan(std::string_view name, std::int64_t number) {
     const Here& thread = here();
-    if (!thread.spans) return;
+    if (!thread.spans || thread.spans->stopped()) return;
     spans_ = thread.spans;
     std::string text(name);
     if (number >= 0) text += ' ' + std::to_string(number);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <list>
@@ -24,17 +25,19 @@ class HostSpans {
 
     /// Spans are kept from now on.
     void start();
-    /// Those since start(), in no order, and no longer kept. Those that were open then begin there; those
-    /// that are still open end now.
+    /// Those since start(), in no order. Those that were open then begin there; those that are still open end
+    /// now. From here on spans cost a test, and none is kept.
     std::vector<Span> stop();
 
   private:
     friend class HostSpan;
     using Open = std::list<Span>::iterator;
 
+    bool stopped() const { return stopped_.load(std::memory_order_relaxed); }
     Open open(std::string_view thread, std::string name);
     void close(Open span);
 
+    std::atomic<bool> stopped_ = false;
     std::mutex mutex_;  // guards what follows
     std::list<Span> open_, closed_;
     bool keeps_ = false;
@@ -58,7 +61,7 @@ class HostThread {
 };
 
 /// A stretch of work of this thread, from here to the end of the object: "wait for data". Where nobody
-/// profiles it costs a test.
+/// profiles, or no longer, it costs a test.
 class [[nodiscard]] HostSpan {
   public:
     /// Below 0: no number.

@@ -32,9 +32,9 @@ CommunicationTimes DeviceMesh::communication_times() {
     return times;
 }
 
-void DeviceMesh::observe(CollectiveObserver* observer) {
+void DeviceMesh::observe(CollectiveObserver* observer, UnderWay under_way) {
     if (world_ != nullptr) world_->observe(observer);
-    if (gpus_ && world_->options().gpu_times) gpus_->observe(observer, stream_);
+    if (gpus_ && world_->options().gpu_times) gpus_->observe(observer, stream_, under_way);
 }
 
 }  // namespace drover

@@ -29,8 +29,8 @@ class DeviceMesh {
     CommunicationTimes communication_times();
 
     /// From now on `observer` is told of this rank's collectives and messages, those on its GPU if the
-    /// world's options ask for it; null: no observer.
-    void observe(CollectiveObserver* observer);
+    /// world's options ask for it; null: no observer. `under_way`: those that are in progress on the GPU.
+    void observe(CollectiveObserver* observer, UnderWay under_way);
 
     const Mesh& operator*() const { return *mesh_; }
     const Mesh* operator->() const { return mesh_.get(); }

@@ -119,8 +119,11 @@ OpenTokenRows SftRowFinder::stream(const SharedRows& rows, std::string_view spli
     const SftOptions options = options_of(is_training);
     const ExampleFormat format = format_of(rows, split);
     const auto examples = examples_of(format, options, is_training);
-    return [rows, format, examples, options](std::size_t threads) {
-        return std::make_unique<ExampleStream>(*rows, format, examples, options, threads);
+    const auto warnings = std::make_shared<FirstWarnings>(
+        std::string(split), options,
+        [messages = messages_](const std::string& sentence) { messages.warning(sentence); });
+    return [rows, format, examples, options, warnings](std::size_t threads) {
+        return std::make_unique<ExampleStream>(*rows, format, examples, options, threads, warnings);
     };
 }
 

@@ -140,22 +140,28 @@ void TrainingRun::choose_device() {
 void TrainingRun::plan() {
     mesh_.emplace(processes_.world, processes_.group, mesh_plan_, *backend_);
     together("planning the run", [&] { make_engine(); });
-    if (adapters_ && settings_.step.fp8 != Fp8Recipe::none) fit_frozen_copies();
-    if (settings_.device.fit_batch && settings_.do_train) fit_batch();
-}
-
-void TrainingRun::fit_frozen_copies() {
-    const std::size_t kept = memory_[static_cast<std::size_t>(largest_rank(memory_))].device.total;
-    // Ranks must decide alike: they make the copies together.
-    if (processes_.group.largest(kept > limits().allowed_bytes() ? 1 : 0) == 0) return;
+    const bool fits_batch = settings_.device.fit_batch && settings_.do_train;
+    if (fits_batch) fit_batch();
+    if (!adapters_ || settings_.step.fp8 == Fp8Recipe::none || plan_fits()) return;
+    const std::size_t kept = planned_bytes();
     keeps_frozen_fp8_ = false;
     together("planning the run", [&] { make_engine(); });
-    const std::size_t without = memory_[static_cast<std::size_t>(largest_rank(memory_))].device.total;
+    const std::size_t without = planned_bytes();
     if (kept == without) return;  // sharded weights have no copies
+    if (fits_batch) fit_batch();  // beside the copies there was no room for one row
+    if (!plan_fits()) return;     // check_memory() says so
     messages().warning(
         fmt::format("The copies of the frozen weights in FP8 ({}) do not fit into memory, so these weights "
                     "are quantised for every product. The numbers are the same.",
                     bytes_text(kept - without)));
+}
+
+std::size_t TrainingRun::planned_bytes() const {
+    return memory_[static_cast<std::size_t>(largest_rank(memory_))].device.total;
+}
+
+bool TrainingRun::plan_fits() const {
+    return processes_.group.largest(planned_bytes() > limits().allowed_bytes() ? 1 : 0) == 0;
 }
 
 void TrainingRun::fit_batch() {
@@ -365,7 +371,8 @@ void TrainingRun::prepare(const ReadWeight& in_memory) {
         .engine = *engine_,
         .mesh = mesh(),
         .communication_times = [this] { return mesh_->communication_times(); },
-        .observe_collectives = [this](CollectiveObserver* observer) { mesh_->observe(observer); },
+        .observe_collectives = [this](CollectiveObserver* observer,
+                                      UnderWay under_way) { mesh_->observe(observer, under_way); },
         .measure_peak =
             [this] {
                 return limits().peak_of_all(backend_->measure_peaks().reference_flops(precision_.parameters));

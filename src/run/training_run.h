@@ -118,8 +118,10 @@ class TrainingRun {
     void make_engine();
     /// Reads the prompts of --eval_prompts, and adds the memory of the model that answers them to the plan.
     void plan_samples();
-    /// Where copies of frozen weights in FP8 are what does not fit, they are not kept. Collective.
-    void fit_frozen_copies();
+    /// Of the process that needs most.
+    std::size_t planned_bytes() const;
+    /// Whether the plan fits into the devices' memory on every rank, which decide alike. Collective.
+    bool plan_fits() const;
     /// A training batch that does not fit becomes the largest that does. Collective.
     void fit_batch();
     void describe_steps() const;

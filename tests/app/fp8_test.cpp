@@ -124,14 +124,21 @@ TEST_F(Fp8Command, TrainsAdaptersOfAFrozenModel) {
     const std::string copies = "The copies of the frozen weights in FP8 (";
     EXPECT_EQ(whole.output.find(copies), std::string::npos) << whole.output;
     const std::string refusal = train("none", more + "--memory_fraction 1e-9").output;
-    const double needed = bytes_behind("The run needs ", refusal), room = bytes_behind(copies, refusal),
+    EXPECT_EQ(refusal.find(copies), std::string::npos) << "they are not why it does not fit\n" << refusal;
+    const double needed = bytes_behind("The run needs ", refusal),
                  device = bytes_behind("bytes of the ", refusal);
-    ASSERT_TRUE(needed > 0 && room > 0 && device > 0) << refusal;
-    const Outcome tight =
-        train("tight", more + fmt::format("--memory_fraction {}", (needed + room / 2) / device));
+    ASSERT_TRUE(needed > 0 && device > 0) << refusal;
+    // Enough without the copies.
+    const std::string little = fmt::format("--memory_fraction {} ", 1.02 * needed / device);
+    const Outcome tight = train("tight", more + little);
     ASSERT_EQ(tight.exit_code, 0) << tight.output;
     EXPECT_NE(tight.output.find(copies), std::string::npos) << tight.output;
     EXPECT_TRUE(adapter("tight") == adapter("whole"));
+    // A smaller batch leaves room for them.
+    const Outcome smaller = train("smaller", more + little + "--auto_find_batch_size ");
+    ASSERT_EQ(smaller.exit_code, 0) << smaller.output;
+    EXPECT_NE(smaller.output.find("--auto_find_batch_size takes "), std::string::npos) << smaller.output;
+    EXPECT_EQ(smaller.output.find(copies), std::string::npos) << smaller.output;
 }
 
 }  // namespace

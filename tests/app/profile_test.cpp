@@ -84,9 +84,10 @@ TEST_F(ProfileRuns, AFullDiskDoesNotStopTheRun) {
     umount(disk.c_str());
     EXPECT_EQ(run.exit_code, 0) << run.output;
     EXPECT_EQ(losses("out").size(), 4u);
-    const std::string line = "The run continues without its trace. ";
+    const std::string line = "The profile could not be written to ";
     const std::size_t found = run.output.find(line);
     ASSERT_NE(found, std::string::npos) << run.output;
+    EXPECT_NE(run.output.find(": No space left on device (rank ", found), std::string::npos) << run.output;
     EXPECT_EQ(run.output.find(line, found + 1), std::string::npos) << "said twice\n" << run.output;
     EXPECT_EQ(run.output.find("The profile is in "), std::string::npos) << run.output;
 }

@@ -207,6 +207,36 @@ TEST(Nccl, AnObserverIsToldOfGroupsAndMessages) {
     });
 }
 
+/// When an exception ends a rank, others may never send what it waits for.
+TEST(Nccl, AnObserverLeavesWithoutWaiting) {
+    WorldOptions options = ordinary;
+    options.gpu_times = true;
+    std::latch has_left(1);
+    on_ranks(2, options, [&](const Rank& rank) {
+        const auto axis = rank.everyone();
+        axis->barrier({});
+        std::vector<float> x(8, static_cast<float>(1 + rank.world.rank()));
+        if (rank.world.rank() == 1) {
+            has_left.wait();
+            axis->send({}, of(x), 0);
+            static_cast<void>(rank.communicators.times());
+            return;
+        }
+        {
+            Listener listener;
+            rank.communicators.observe(&listener, {});
+            Pending pending = axis->start_receive({}, of(x), 1);
+            rank.communicators.observe(nullptr, {}, UnderWay::left);
+            EXPECT_TRUE(listener.heard().empty());
+            has_left.count_down();
+            pending.wait({});
+        }
+        // What ends later is not told to the listener, which is gone.
+        static_cast<void>(rank.communicators.times());
+        EXPECT_EQ(x, std::vector<float>(8, 2.f));
+    });
+}
+
 TEST(Nccl, NothingIsTimedUnlessAskedFor) {
     on_ranks(2, ordinary, [](const Rank& rank) {
         rank.everyone()->barrier({});

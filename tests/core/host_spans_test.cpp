@@ -38,9 +38,9 @@ TEST(HostSpans, AreKeptFromStartToStop) {
     EXPECT_EQ(find("open").end, find("across 3").end) << "both end where the profile does";
     open.reset();
     across.reset();
-    { const HostSpan late("late"); }
+    const std::optional<HostSpan> late(std::in_place, "late");
     spans->start();
-    EXPECT_TRUE(spans->stop().empty());
+    EXPECT_TRUE(spans->stop().empty()) << "what begins after the end is not even noted";
 }
 
 /// Ranks may be threads of one process.

@@ -60,7 +60,8 @@ Ranks profiled(const test::MeshModel& model, const Case& mesh_case, const fs::pa
         engine.initialize_weights(1);
         Profiler profiler(
             *backend, mesh, {.steps = 2, .folder = folder},
-            [&](CollectiveObserver* observer) { world.observe(observer); }, [](const std::string&) {});
+            [&](CollectiveObserver* observer, UnderWay) { world.observe(observer); },
+            [](const std::string&) {});
         test::ProfiledSteps steps;
         const std::vector<Batch> batches(
             static_cast<std::size_t>(mesh_case.micro_batches),
@@ -113,7 +114,10 @@ TEST(ProfileOnAMesh, RanksAreOnOneClock) {
     const Ranks ranks =
         profiled(test::mesh_models()[1], {.shape = {.data = 3}, .sharding = Sharding::zero3}, folder.path());
     // The clocks are compared by messages, which take a while on a busy machine.
-    constexpr double clock_error = 0.02;
+    double clock_errors = 0;
+    for (const RankProfile& profile : ranks.profiles) clock_errors += profile.clock_error;
+    EXPECT_EQ(ranks.profiles[0].clock_error, 0);
+    EXPECT_GT(clock_errors, 0);
     std::map<std::string, std::vector<std::pair<double, double>>> sums;  // latest begin, first end
     for (const RankProfile& profile : ranks.profiles) {
         std::map<std::string, std::size_t> number;
@@ -130,7 +134,7 @@ TEST(ProfileOnAMesh, RanksAreOnOneClock) {
     ASSERT_FALSE(sums.empty());
     for (const auto& [name, all] : sums)
         for (const auto& [latest_begin, first_end] : all)
-            EXPECT_LE(latest_begin, first_end + clock_error) << name;
+            EXPECT_LE(latest_begin, first_end + clock_errors) << name;
 }
 
 TEST(ProfileOnAMesh, EachRankShowsItsLayersAndWhatIsComputedAgain) {

@@ -39,21 +39,21 @@ class SftSource : public ::testing::Test {
 
     TokenSource find() {
         model_ = find_model_source(settings_.model, settings_.names);
-        std::FILE* const out = std::fopen((folder_ / "log").c_str(), "w");
-        try {
-            TokenSource tokens = find_tokens_together({}, settings_, model_, Messages("info", out));
-            std::fclose(out);
-            return tokens;
-        } catch (...) {
-            std::fclose(out);
-            throw;
-        }
+        log_.reset(std::fopen((folder_ / "log").c_str(), "w"));
+        return find_tokens_together({}, settings_, model_, Messages("info", log_.get()));
     }
-    std::string log() const { return read_text_file(folder_ / "log"); }
+    std::string log() const {
+        std::fflush(log_.get());
+        return read_text_file(folder_ / "log");
+    }
 
     test::TemporaryFolder folder_;
     RunSettings settings_;
     ModelSource model_;
+    struct Close {
+        void operator()(std::FILE* file) const { std::fclose(file); }
+    };
+    std::unique_ptr<std::FILE, Close> log_;  ///< streams warn while they are read
 };
 
 TEST_F(SftSource, ConversationsBecomeBatches) {
@@ -169,6 +169,32 @@ TEST_F(SftSource, StreamedExamplesAreThoseOfTheCache) {
                 EXPECT_EQ(from_second->next()->ids, got->ids) << "where a resumed run begins";
             }
         }
+    }
+}
+
+TEST_F(SftSource, StreamsWarnOfTheFirstExampleOfEachKind) {
+    sft().rows.assistant_only_loss = true;
+    sft().rows.max_length = 20;
+    const TokenSource cached = find();
+    const std::string counted_once = log();
+    ASSERT_NE(counted_once.find("have more than --max_length 20 tokens and are cut."), std::string::npos)
+        << counted_once;
+    ASSERT_NE(counted_once.find("left out"), std::string::npos) << counted_once;
+    settings_.data.streaming = true;
+    const TokenSource streamed = find();
+    const auto data = training_data(settings_, {}, model_, streamed, {});
+    EXPECT_EQ(log().find("max_length"), std::string::npos) << "before anything is read";
+    for (int opened = 0; opened < 2; ++opened) {
+        const auto batches = data->open({});
+        for (std::int64_t i = 0; i < 3 * cached.train.rows->size(); ++i) ASSERT_TRUE(batches->next());
+    }
+    const std::string text = log();
+    for (const char* words :
+         {" has more than --max_length 20 tokens and is cut. Further ones are not reported.",
+          " is left out, because nothing in its first 20 tokens is to be learned. "}) {
+        const std::size_t found = text.find(words);
+        ASSERT_NE(found, std::string::npos) << words << "\n" << text;
+        EXPECT_EQ(text.find(words, found + 1), std::string::npos) << "said twice\n" << text;
     }
 }
 

@@ -15,7 +15,7 @@ class Backend;
 /// Changes with the list of operations, with the sizes of the types that are passed, and with the first
 /// number, which is incremented when anything else in Backend changes.
 constexpr int make_cuda_module_version() {
-    std::uint32_t hash = 6;
+    std::uint32_t hash = 7;
     const auto mix = [&](std::uint64_t value) {
         hash = (hash ^ static_cast<std::uint32_t>(value)) * 0x01000193u;  // FNV
     };

@@ -58,9 +58,8 @@ class LinkWatch {
     void hold_stream(Stream stream, LinkOperation& operation) { times_.hold_stream(stream, operation); }
     /// Times of everything so far; the host waits for its end. See WorldOptions::gpu_times.
     CommunicationTimes times();
-    /// See LinkTimes. Everything that was enqueued before is told to the old observer, for which the host
-    /// waits.
-    void observe(CollectiveObserver* observer, Stream stream);
+    /// See LinkTimes. `under_way`: what was enqueued before.
+    void observe(CollectiveObserver* observer, Stream stream, UnderWay under_way);
     /// Returns when the GPU has done the work that the operation comes after.
     void wait_ready(LinkOperation& operation);
     /// Returns when the operation has been enqueued.

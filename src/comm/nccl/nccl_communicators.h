@@ -35,8 +35,10 @@ class NcclCommunicators {
     CommunicationTimes times() { return watch_.times(); }
 
     /// From now on `observer` is told of everything that is done on the GPU, which the world's options must
-    /// request to be timed; null: no observer. Waits for those in progress and for the stream.
-    void observe(CollectiveObserver* observer, Stream stream) { watch_.observe(observer, stream); }
+    /// request to be timed; null: no observer. An observer waits for the stream.
+    void observe(CollectiveObserver* observer, Stream stream, UnderWay under_way = UnderWay::told) {
+        watch_.observe(observer, stream, under_way);
+    }
 
   private:
     WatchedLink& link_of(const Group& group, Communicator& connection);

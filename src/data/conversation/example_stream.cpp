@@ -8,9 +8,10 @@ namespace drover {
 
 ExampleStream::ExampleStream(const RowDataset& dataset, ExampleFormat format,
                              std::shared_ptr<const ExampleTokenizer> examples, SftOptions options,
-                             std::size_t threads)
+                             std::size_t threads, std::shared_ptr<FirstWarnings> warnings)
     : examples_(std::move(examples)),
       options_(std::move(options)),
+      warnings_(std::move(warnings)),
       maker_(options_, report_, [this](TokenRow&& row) { rows_.push_back(std::move(row)); }) {
     require(!options_.shuffle_seed, "a stream of shuffled examples");
     require(options_.packing == DocumentPacking::none || options_.max_length,
@@ -26,6 +27,7 @@ bool ExampleStream::next(TokenRow& row) {
             for (TokenizedExample& example : piece->examples) {
                 maker_.count(example);
                 maker_.place(example);
+                if (warnings_) warnings_->look(report_);
             }
         if (ended_ || piece->ends_group) maker_.end_group();
     }

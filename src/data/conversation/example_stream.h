@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "data/conversation/example_pipeline.h"
+#include "data/conversation/first_warnings.h"
 #include "data/conversation/row_maker.h"
 
 namespace drover {
@@ -12,9 +13,11 @@ namespace drover {
 /// Memory: the pieces of the pipeline and, with packing, a thousand examples.
 class ExampleStream final : public TokenRowStream {
   public:
-    /// `dataset` must outlive the stream. Rows of options.packing have options.max_length.
+    /// `dataset` must outlive the stream. Rows of options.packing have options.max_length. `warnings` may be
+    /// null.
     ExampleStream(const RowDataset& dataset, ExampleFormat format,
-                  std::shared_ptr<const ExampleTokenizer> examples, SftOptions options, std::size_t threads);
+                  std::shared_ptr<const ExampleTokenizer> examples, SftOptions options, std::size_t threads,
+                  std::shared_ptr<FirstWarnings> warnings = nullptr);
 
     bool next(TokenRow& row) override;
 
@@ -22,6 +25,7 @@ class ExampleStream final : public TokenRowStream {
     std::shared_ptr<const ExampleTokenizer> examples_;
     SftOptions options_;
     SftReport report_;
+    std::shared_ptr<FirstWarnings> warnings_;
     std::deque<TokenRow> rows_;
     RowMaker maker_;
     bool ended_ = false;

@@ -171,7 +171,7 @@ PipelineTrace::PipelineTrace(TrainEngine& engine, Backend& backend, const Mesh& 
 void PipelineTrace::on_step_begin(TrainerView& view) {
     const std::int64_t step = view.state.global_step + 1;
     if (finished_ || step < first_traced || step > last_traced) return;
-    if (steps_.empty()) clock_ahead_ = seconds_ahead_of_first(mesh_.everyone_on_host());
+    if (steps_.empty()) clock_ahead_ = compare_with_first(mesh_.everyone_on_host()).ahead;
     const Stream stream = backend_.main_stream();
     backend_.synchronize(stream);
     began_ = steady_seconds() - clock_ahead_;

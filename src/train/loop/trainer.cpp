@@ -36,7 +36,7 @@ Json Trainer::train(const TrainerState* resumed, const LoopState* loop) {
     begin_state(resumed, loop);
     next_batch_ = first_batch(loop);
     std::int64_t first_epoch = next_batch_.epoch;
-    const std::int64_t first_update = next_batch_.step / settings_.gradient_accumulation_steps;
+    std::int64_t first_update = next_batch_.step / settings_.gradient_accumulation_steps;
     batches_ = training_->open(next_batch_);
     ahead_.reset();  // of a run that ended with an error
 
@@ -48,7 +48,10 @@ Json Trainer::train(const TrainerState* resumed, const LoopState* loop) {
 
     {
         const HostSpan span("Train loop");
-        if (plan_.streamed && !control_.should_training_stop) first_epoch = peek().position.epoch;
+        if (plan_.streamed && !control_.should_training_stop) {
+            first_epoch = peek().position.epoch;
+            first_update = peek().position.step / settings_.gradient_accumulation_steps;
+        }
         for (std::int64_t epoch = first_epoch; epoch < plan_.epochs && !control_.should_training_stop;
              ++epoch)
             run_epoch(epoch, epoch == first_epoch ? first_update : 0);
@@ -142,7 +145,8 @@ StepReport Trainer::run_step(std::int64_t epoch, std::int64_t update) {
     control_.should_save = control_.should_evaluate = control_.should_log = false;
     tell(&TrainerCallback::on_step_begin);
     const Stopwatch watch;
-    StepReport report{.learning_rate = learning_rate_->rate(schedule_steps_)};
+    StepReport report{
+        .epoch = epoch, .step_in_epoch = update, .learning_rate = learning_rate_->rate(schedule_steps_)};
     const std::vector<Batch> window = next_window(epoch, update, report);
     report.update = model_.update(window, report.learning_rate);
     add_loss(report.update.loss);

@@ -23,6 +23,8 @@ struct TrainerView {
 /// One step as the loop reports it: what the model's update did, and what the loop counted and timed.
 struct StepReport {
     UpdateResult update{};
+    std::int64_t epoch = 0;          ///< from 0, as the loop counts
+    std::int64_t step_in_epoch = 0;  ///< from 0
     double learning_rate = 0;
     double seconds = 0;        ///< from the first micro-batch to the end of the update
     std::int64_t tokens = 0;   ///< over all replicas

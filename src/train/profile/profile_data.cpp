@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace drover {
 
@@ -29,6 +30,14 @@ std::vector<ProfileLane> separate_overlaps(ProfileLane lane) {
         lanes[place].spans.push_back(std::move(span));
     }
     return lanes;
+}
+
+std::int64_t step_of(const RankProfile& profile, const ProfileSpan& span) {
+    const auto next =
+        std::upper_bound(profile.steps.begin(), profile.steps.end(), span.begin,
+                         [](double time, const ProfileStep& step) { return time < step.begin; });
+    if (next == profile.steps.begin() || span.begin >= std::prev(next)->end) return -1;
+    return std::prev(next) - profile.steps.begin();
 }
 
 std::string_view without_number(std::string_view name) {

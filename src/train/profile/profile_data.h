@@ -47,7 +47,8 @@ struct RankProfile {
     MeshPlace place;
     Device device = Device::cpu;
     std::string machine;
-    std::vector<ProfileStep> steps;
+    double clock_error = 0;          ///< how far its times may be from the first rank's clock, in seconds
+    std::vector<ProfileStep> steps;  ///< one after the other
     std::vector<ProfileLane> lanes;
 };
 
@@ -56,6 +57,9 @@ std::vector<ProfileLane> separate_overlaps(ProfileLane lane);
 
 /// "forward 0/Model/DecoderLayer 3/MLP", the scopes around a span; empty: there are none.
 std::string scopes_of(const ProfileLane& lane, const ProfileSpan& span);
+
+/// The number of the step, from 0, in which a span begins; −1: between steps.
+std::int64_t step_of(const RankProfile& profile, const ProfileSpan& span);
 
 /// "forward", of "forward 0".
 std::string_view without_number(std::string_view name);

@@ -28,18 +28,12 @@ double covered(std::vector<Interval> intervals) {
     return sum;
 }
 
-bool in_a_step(const RankProfile& profile, const ProfileSpan& span) {
-    return std::any_of(profile.steps.begin(), profile.steps.end(), [&](const ProfileStep& step) {
-        return span.begin >= step.begin && span.begin < step.end;
-    });
-}
-
 /// use(lane, span) for what began within a step.
 template <class Use>
 void for_each_of_steps(const RankProfile& profile, const Use& use) {
     for (const ProfileLane& lane : profile.lanes)
         for (const ProfileSpan& span : lane.spans)
-            if (in_a_step(profile, span)) use(lane, span);
+            if (step_of(profile, span) >= 0) use(lane, span);
 }
 
 struct Total {

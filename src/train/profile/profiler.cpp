@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <iterator>
 #include <utility>
 
@@ -18,6 +19,13 @@ constexpr std::int64_t warm_up_steps = 2;
 std::int64_t nanoseconds_since_1970() {
     using namespace std::chrono;
     return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
+}
+
+std::int64_t local_seconds_east() {
+    const std::time_t now = std::time(nullptr);
+    std::tm local{};
+    localtime_r(&now, &local);
+    return local.tm_gmtoff;
 }
 
 }  // namespace
@@ -36,7 +44,8 @@ Profiler::Profiler(Backend& backend, const Mesh& mesh, ProfilerSettings settings
 Profiler::~Profiler() {
     if (!profiling_) return;
     try {
-        observe_(nullptr);
+        // Another rank may wait for this one to say why it fails.
+        observe_(nullptr, UnderWay::left);
     } catch (const std::exception&) {
         // The run has failed and says so itself.
     }
@@ -54,11 +63,8 @@ double Profiler::on_clock(std::chrono::steady_clock::time_point time) const {
 // ---------------------------------------------------------------------------------------------------------
 // when
 
-void Profiler::on_epoch_begin(TrainerView& view) {
-    // A resumed run may begin within an epoch.
-    steps_in_epoch_ = view.plan.streamed || view.plan.updates_per_epoch == 0
-                          ? 0
-                          : view.state.global_step % view.plan.updates_per_epoch;
+void Profiler::on_train_begin(TrainerView&) {
+    say_not_written(prepare_profile_folder(settings_.folder, mesh_.everyone_on_host()));
 }
 
 bool Profiler::begins_here(const TrainerView& view) const {
@@ -76,13 +82,9 @@ void Profiler::on_step_begin(TrainerView& view) {
     steps_.push_back({.number = view.state.global_step + 1, .begin = now()});
 }
 
-void Profiler::on_step_end(TrainerView& view, const StepReport&) {
-    if (settings_.after) {
-        const std::int64_t epoch =
-            view.plan.updates_per_epoch == 0 ? 0 : (view.state.global_step - 1) / view.plan.updates_per_epoch;
-        armed_ = epoch == settings_.after->epoch && steps_in_epoch_ == settings_.after->step;
-    }
-    ++steps_in_epoch_;
+void Profiler::on_step_end(TrainerView&, const StepReport& step) {
+    if (settings_.after)
+        armed_ = step.epoch == settings_.after->epoch && step.step_in_epoch == settings_.after->step;
     ++steps_of_run_;
     if (!profiling_) return;
     steps_.back().end = now();
@@ -100,11 +102,9 @@ bool Profiler::ends_here() const {
 void Profiler::on_train_end(TrainerView&) {
     if (profiling_) finish();
     if (!finished_ && steps_of_run_ > 0)
-        say_(settings_.after
-                 ? fmt::format("Nothing was profiled: training ended before step {} of epoch {} was "
-                               "followed by another one.",
-                               settings_.after->step, settings_.after->epoch)
-                 : "Nothing was profiled: training ended within its first steps.");
+        say_(settings_.after ? fmt::format("Nothing was profiled: training ended before step {} of epoch {}.",
+                                           settings_.after->step, settings_.after->epoch)
+                             : "Nothing was profiled: training ended within its first steps.");
     finished_ = true;
     thread_.reset();
 }
@@ -114,13 +114,16 @@ void Profiler::on_train_end(TrainerView&) {
 
 void Profiler::start() {
     Communicator& everyone = mesh_.everyone_on_host();
-    const double ahead = seconds_ahead_of_first(everyone);
+    const ClockOffset clock = compare_with_first(everyone);
+    clock_error_ = clock.error;
     // The first rank's clock when it begins is the profile's zero.
     double zero = steady_seconds();
-    place_ = {.folder = settings_.folder, .zero = nanoseconds_since_1970()};
+    place_ = {
+        .folder = settings_.folder, .zero = nanoseconds_since_1970(), .seconds_east = local_seconds_east()};
     everyone.broadcast({}, Tensor::of(&zero, {1}), 0);
     everyone.broadcast({}, Tensor::of(&place_.zero, {1}), 0);
-    offset_ = -ahead - zero;
+    everyone.broadcast({}, Tensor::of(&place_.seconds_east, {1}), 0);
+    offset_ = -clock.ahead - zero;
     since_start_ = Stopwatch();
     steps_.clear();
     {
@@ -129,7 +132,7 @@ void Profiler::start() {
     }
     profiling_ = true;
     device_.start();
-    observe_(this);
+    observe_(this, UnderWay::told);
     spans_->start();
 }
 
@@ -153,11 +156,12 @@ void Profiler::done(const ObservedCollective& collective) {
 
 RankProfile Profiler::collect() {
     device_.stop();
-    observe_(nullptr);
+    observe_(nullptr, UnderWay::told);
     RankProfile profile{.rank = mesh_.rank(),
                         .place = mesh_.place(),
                         .device = backend_.device(),
                         .machine = host_name(),
+                        .clock_error = clock_error_,
                         .steps = std::exchange(steps_, {}),
                         .lanes = device_.take()};
     marks_are_left_ = true;
@@ -182,16 +186,22 @@ RankProfile Profiler::collect() {
     return profile;
 }
 
+/// A reason that was said when the run began is not said again.
+void Profiler::say_not_written(const std::string& reason) {
+    if (reason.empty() || reason == std::exchange(reason_said_, reason) || mesh_.rank() > 0) return;
+    print_log(
+        stderr,
+        "The profile could not be written to {}: {}. The run continues. Give another --profile_logdir.\n",
+        settings_.folder.string(), reason);
+}
+
 void Profiler::finish() {
     profiling_ = false;
     finished_ = true;
     profile_ = collect();
     const ProfileFiles files = write_profile(*profile_, place_, mesh_.everyone_on_host());
-    if (files.error.empty()) {
-        if (mesh_.rank() == 0) written_ = files.for_viewers;
-    } else if (mesh_.rank() == 0) {
-        print_log(stderr, "The run continues without its trace. {}\n", files.error);
-    }
+    if (files.error.empty() && mesh_.rank() == 0) written_ = files.for_viewers;
+    say_not_written(files.error);
     std::string summary = profile_summary(*profile_);
     summary.pop_back();
     say_(summary);

@@ -40,7 +40,7 @@ struct ProfilerSettings {
 class Profiler final : public TrainerCallback, private CollectiveObserver {
   public:
     /// Tells an observer of this rank's collectives from now on; null: no longer.
-    using ObserveCollectives = std::function<void(CollectiveObserver*)>;
+    using ObserveCollectives = std::function<void(CollectiveObserver*, UnderWay)>;
     using Say = std::function<void(const std::string&)>;
 
     /// `backend` and `mesh` must outlive this object, and the backend has no other observer while steps are
@@ -49,7 +49,7 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
              Say say);
     ~Profiler() override;
 
-    void on_epoch_begin(TrainerView& view) override;
+    void on_train_begin(TrainerView& view) override;
     void on_step_begin(TrainerView& view) override;
     void on_step_end(TrainerView& view, const StepReport& step) override;
     void on_train_end(TrainerView& view) override;
@@ -68,6 +68,7 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
     bool ends_here() const;
     void start();
     void finish();
+    void say_not_written(const std::string& reason);
     RankProfile collect();
     double now() const;
     double on_clock(std::chrono::steady_clock::time_point time) const;
@@ -78,9 +79,10 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
     ObserveCollectives observe_;
     Say say_;
 
-    std::int64_t steps_of_run_ = 0, steps_in_epoch_ = 0;
+    std::int64_t steps_of_run_ = 0;
     bool armed_ = false, profiling_ = false, finished_ = false, marks_are_left_ = false;
     double offset_ = 0;  ///< what to add to this rank's steady clock for the profile's
+    double clock_error_ = 0;
     Stopwatch since_start_;
     ProfilePlace place_;
     DeviceTrace device_;
@@ -93,6 +95,7 @@ class Profiler final : public TrainerCallback, private CollectiveObserver {
 
     std::optional<RankProfile> profile_;
     std::filesystem::path written_;
+    std::string reason_said_;  ///< why the files cannot be written
 };
 
 }  // namespace drover

@@ -37,9 +37,9 @@ class Events {
 
     void name(std::string_view what, int thread, const std::string& value) {
         next();
-        fmt::format_to(out(),
-                       "{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"args\":{{\"name\":{}}}}}",
-                       process_, thread, what, Json(value).dump());
+        fmt::format_to(out(), "{{\"ph\":\"M\",\"pid\":{},\"tid\":{},\"name\":\"{}\",\"args\":{{\"{}\":{}}}}}",
+                       process_, thread, what, what == "process_labels" ? "labels" : "name",
+                       Json(value).dump());
     }
     void order(std::string_view what, int thread, int place) {
         next();
@@ -84,6 +84,9 @@ std::string trace_events(const RankProfile& profile) {
         "process_name", 0,
         fmt::format("rank {}: pp {}, dcn {}, data {}, tp {} ({}, {})", profile.rank, place.pp, place.dcn,
                     place.data, place.tp, profile.machine, profile.device == Device::cpu ? "CPU" : "GPU"));
+    if (profile.rank > 0)
+        events.name("process_labels", 0,
+                    fmt::format("times within {:.3f} ms of rank 0's", 1e3 * profile.clock_error));
     events.order("process_sort_index", 0, profile.rank);
     int thread = 0;
     const auto begin_lane = [&](const std::string& name) {

@@ -71,14 +71,6 @@ class Plane {
     std::map<std::string, std::int64_t> stats_;
 };
 
-/// Which step a span belongs to, from 0; −1: none.
-std::int64_t step_of(const RankProfile& profile, const ProfileSpan& span) {
-    for (std::size_t i = 0; i < profile.steps.size(); ++i)
-        if (span.begin >= profile.steps[i].begin && span.begin < profile.steps[i].end)
-            return static_cast<std::int64_t>(i);
-    return -1;
-}
-
 /// "forward/Model/DecoderLayer_3/MLP/gemm:Gemm": scopes, name and type, as TensorFlow names operations.
 /// Micro-batches are not told apart, so that tables add them up.
 std::string framework_name(const ProfileLane& lane, const ProfileSpan& span) {

@@ -6,7 +6,10 @@
 #include "data/fakes.h"
 #include "data/sampling/mixture.h"
 #include "support/errors.h"
+#include "support/test_backend.h"
 #include "train/loop/trainer.h"
+#include "train/profile/profiled_run.h"
+#include "train/single_mesh.h"
 
 namespace drover {
 namespace {
@@ -274,6 +277,37 @@ TEST(TextStreamData, ARunIsResumedInTheMiddleOfAPass) {
             << done;
         EXPECT_EQ(rest.saved.back().json(), whole.saved.back().json()) << done;
     }
+}
+
+/// A stream's epochs end where it shows.
+TEST(TextStreamData, AProfileBeginsAfterAStepOfALaterPass) {
+    TextStreamOptions text = options(300);
+    text.packing.max_rows = 18;  // five batches
+    TextStreamData data(text);
+    TrainerSettings settings;
+    settings.max_steps = 9;
+    settings.per_device_train_batch_size = 4;
+    settings.save_steps = 1;
+    settings.finish();
+    WindowModel model;
+    const auto backend = test::make_test_backend();
+    const auto profiled_after = [&](std::int64_t step, const LoopState* loop) {
+        const test::TemporaryFolder folder;
+        Profiler profiler(
+            *backend, test::single_mesh(),
+            {.after = ProfilerSettings::After{.epoch = 1, .step = step}, .steps = 1, .folder = folder.path()},
+            [](CollectiveObserver*, UnderWay) {}, [](const std::string&) {});
+        TrainerState state = TrainerState::begin(settings, 9, 1);
+        if (loop != nullptr) state.global_step = loop->step;
+        Trainer trainer(settings, model, &data, nullptr);
+        trainer.add_callback(profiler);
+        trainer.train(loop == nullptr ? nullptr : &state, loop);
+        return test::steps_of(profiler);
+    };
+    using Steps = std::vector<std::int64_t>;
+    EXPECT_EQ(profiled_after(0, nullptr), Steps{7});
+    const LoopState after_six = model.saved.at(5);
+    EXPECT_EQ(profiled_after(2, &after_six), Steps{9}) << "resumed";
 }
 
 }  // namespace

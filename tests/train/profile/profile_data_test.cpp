@@ -52,6 +52,19 @@ RankProfile example() {
             {.name = "main thread", .spans = {{.name = "wait for data", .begin = 20, .end = 21}}}}};
 }
 
+TEST(StepOf, IsTheStepInWhichASpanBegins) {
+    const RankProfile profile = example();
+    const auto step_at = [&](double begin) { return step_of(profile, {.begin = begin, .end = 99}); };
+    EXPECT_EQ(step_at(-1), -1);
+    EXPECT_EQ(step_at(0), 0);
+    EXPECT_EQ(step_at(9.5), 0);
+    EXPECT_EQ(step_at(10), -1) << "where the step ends";
+    EXPECT_EQ(step_at(15), -1);
+    EXPECT_EQ(step_at(20), 1);
+    EXPECT_EQ(step_at(30), -1);
+    EXPECT_EQ(step_of({}, {.begin = 1}), -1) << "without steps";
+}
+
 TEST(ProfileSummary, CommunicationIsExposedWhereNothingIsComputed) {
     const ProfileWaits waits = waits_of(example());
     EXPECT_DOUBLE_EQ(waits.step, 10);

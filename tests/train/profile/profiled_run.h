@@ -25,13 +25,12 @@ struct ProfiledSteps {
 
     template <class Step>
     void run(Profiler& profiler, int steps, const Step& step) {
-        if (state.global_step % plan.updates_per_epoch == 0 || state.global_step == 0)
-            profiler.on_epoch_begin(view);
         for (int i = 0; i < steps; ++i) {
             profiler.on_step_begin(view);
             step();
             ++state.global_step;
-            profiler.on_step_end(view, {});
+            profiler.on_step_end(view, {.epoch = (state.global_step - 1) / plan.updates_per_epoch,
+                                        .step_in_epoch = (state.global_step - 1) % plan.updates_per_epoch});
         }
     }
 };
