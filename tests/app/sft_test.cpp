@@ -368,6 +368,10 @@ TEST_F(SftCommand, BalancesExpertsAsTrlDoes) {
     const test::Outcome dense = run("--router_aux_loss_coef 1 --output_dir out");
     EXPECT_EQ(dense.exit_code, 2);
     EXPECT_NE(dense.output.find("the model has no experts"), std::string::npos) << dense.output;
+    const test::Outcome unused = run("--gmm --dry_run --output_dir unused");
+    EXPECT_EQ(unused.exit_code, 0) << unused.output;
+    EXPECT_NE(unused.output.find("--gmm is not used, because the model has no experts."), std::string::npos)
+        << unused.output;
 }
 
 TEST_F(SftCommand, ReadsAYamlFile) {
