@@ -363,7 +363,7 @@ void add_bench_command(const Command& app) {
     auto options = std::make_shared<BenchOptions>();
     const Command command = app.add_command(
         "bench",
-        "Runs whole training steps (forward, backward, clipping at 1.0, update) on random tokens and prints\n"
+        "Run whole training steps (forward, backward, clipping at 1.0, update) on random tokens and print\n"
         "tokens and FLOP per second, MFU, the time of each operation with its rate and its share of what "
         "this\n"
         "machine can do at best (measured), the memory plan, peak resident memory, and the seconds from the\n"

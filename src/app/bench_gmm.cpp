@@ -230,8 +230,8 @@ Command add_bench_gmm_command(const Command& bench) {
     auto options = std::make_shared<GmmOptions>();
     const Command command = bench.add_command(
         "gmm",
-        "Runs the products of experts alone, with groups of uneven sizes, in every way that the device has\n"
-        "(on a GPU: as chosen by itself, and each value of DROVER_GROUPED_GEMM), and prints TFLOP/s.\n"
+        "Run the products of experts alone, with groups of uneven sizes, in every way that the device has\n"
+        "(on a GPU: as chosen by itself, and each value of DROVER_GROUPED_GEMM), and print TFLOP/s.\n"
         "Example: drover bench gmm --mixture 64,2048,1408,6 --tokens 16384");
     command.show_defaults();
     command.add_option("--mixture", options->mixtures,

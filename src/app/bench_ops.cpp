@@ -455,7 +455,7 @@ Command add_bench_ops_command(const Command& bench) {
     auto options = std::make_shared<BenchShape>();
     const Command command = bench.add_command(
         "ops",
-        "Runs each operation of a model alone at the model's shapes, warm, and prints its median time, its "
+        "Run each operation of a model alone at the model's shapes, warm, and print its median time, its "
         "rate\n"
         "(GFLOP/s for products and attention, GB/s for what is bound by memory) and its share of what this "
         "machine\n"

@@ -83,9 +83,7 @@ std::vector<std::string> known_spellings(const Command& program, std::vector<std
 
 std::optional<Command> find_written_command(const Command& command, const std::string& name) {
     if (std::optional<Command> found = command.find(name)) return found;
-    std::string other = name;
-    std::replace(other.begin(), other.end(), '-', '_');
-    return command.find(other);
+    return command.find(with_underscores(name));
 }
 
 std::vector<Command> take_command(const Command& program, std::vector<std::string>& words) {
@@ -101,8 +99,7 @@ std::vector<Command> take_command(const Command& program, std::vector<std::strin
 }
 
 UsageError no_such_command(const Command& program, const std::string& name) {
-    std::string plain = lower_case(name);
-    std::replace(plain.begin(), plain.end(), '-', '_');
+    std::string plain = with_underscores(lower_case(name));
     if (plain.ends_with(".py")) plain.resize(plain.size() - 3);
     std::vector<std::string> names = program.command_names();
     for (const OtherName& other : other_names) names.emplace_back(other.word);

@@ -52,7 +52,7 @@ void add_completion_command(const Command& app) {
     auto shell = std::make_shared<std::string>();
     const Command command =
         app.add_command("completion",
-                        "Prints a script with which a shell completes commands, flags and values.\n"
+                        "Print a script with which a shell completes commands, flags and values.\n"
                         "Example: echo 'source <(drover completion bash)' >> ~/.bashrc");
     command.add_option("shell", *shell, "the shell that reads the script")
         .required()

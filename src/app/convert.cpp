@@ -442,7 +442,7 @@ void add_convert_command(const Command& app) {
     auto options = std::make_shared<ConvertOptions>();
     const Command command = app.add_command(
         "convert",
-        "Converts checkpoints: full models (safetensors, pytorch_model.bin, checkpoint.pt) to each other, to "
+        "Convert checkpoints: full models (safetensors, pytorch_model.bin, checkpoint.pt) to each other, to "
         "GGUF, and to and from the files per rank of neuronx-distributed.\n"
         "Example: drover convert --tp_size 8 --pp_size 4 --input_dir Llama-3.1-70B --output_dir sharded "
         "--convert_from_full_state");

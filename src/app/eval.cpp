@@ -174,7 +174,7 @@ void add_eval_command(const Command& app) {
     auto options = std::make_shared<EvalOptions>();
     const Command command = app.add_command(
         "eval",
-        "Measures a model on a text: loss, perplexity and accuracy, as run_clm's evaluation has them.\n"
+        "Measure a model on a text: loss, perplexity and accuracy, as run_clm's evaluation has them.\n"
         "Example: drover eval --model out --data held-out.txt --block_size 1024");
     command.show_defaults();
     constexpr std::int64_t largest_count = std::int64_t{1} << 30;

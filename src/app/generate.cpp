@@ -239,7 +239,7 @@ void add_generate_command(const Command& app) {
     auto options = std::make_shared<GenerateOptions>();
     const Command command =
         app.add_command("generate",
-                        "Continues a prompt with a trained model and prints the text as it is made.\n"
+                        "Continue a prompt with a trained model and print the text as it is made.\n"
                         "Example: drover generate --model out --prompt \"Once upon a time\" "
                         "--max_new_tokens 64 --temperature 0.8\n"
                         "With --chat it talks: drover generate --model out --chat");

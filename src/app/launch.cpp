@@ -94,7 +94,7 @@ void add_launch_command(const Command& app) {
     auto flags = std::make_shared<LaunchFlags>();
     const Command command =
         app.add_command("launch",
-                        "Starts run_clm, run_llama_nxd or sft on several processes, as torchrun does: on "
+                        "Start run_clm, run_llama_nxd or sft on several processes, as torchrun does: on "
                         "this machine, on those "
                         "of a hostfile, or on "
                         "nodes that each start it.\nExample: drover launch --nproc_per_node 2 run_clm "

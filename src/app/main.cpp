@@ -58,9 +58,8 @@ int main(int argc, char** argv) {
     std::set_terminate(end_by_terminate);
     drover::name_shortened_files();
     const drover::CommandLine line(
-        "Trains Llama, Mistral, Mixtral and Qwen models from the configs, data and checkpoints that Hugging "
-        "Face users "
-        "have.",
+        "Train Llama, Mistral, Mixtral and Qwen models from the configs, data and checkpoints that Hugging "
+        "Face users have.",
         "drover");
     line.expect_command([] { return drover::version_text(drover::own_build_facts()); });
     const drover::Command& program = line.program();
@@ -90,7 +89,7 @@ int main(int argc, char** argv) {
             drover::write_result(*text);
             return 0;
         }
-        const std::optional<std::string> problem =
+        const std::optional<drover::UsageError> problem =
             line.run(drover::known_spellings(program, {argv + 1, argv + argc}));
         if (!problem) return 0;
         const drover::Command given = program.given_command().value_or(program);
@@ -99,9 +98,8 @@ int main(int argc, char** argv) {
             drover::show_end(drover::not_expected(program));
             return 2;
         }
-        drover::print_log(stderr, "drover: {}\nRun `{} --help` to see what is known.\n", *problem,
-                          given.full_name());
-        return 2;
+        drover::show_end(*problem);
+        return problem->exit_code();
     } catch (const drover::QuietEnd& end) {
         return end.exit_code();
     } catch (const drover::Error& error) {

@@ -80,7 +80,7 @@ std::string command_page(const Command& command) {
 }
 
 std::string program_page(const Command& program) {
-    RoffPage page("drover", source(), "trains, uses and converts language models");
+    RoffPage page("drover", source(), "train, use and convert language models");
     page.section("Synopsis");
     page.lines("drover COMMAND [--NAME VALUE ...]\ndrover help [COMMAND [TOPIC]]");
     page.section("Description");
@@ -116,9 +116,9 @@ std::string page_of(const Command& program, std::vector<std::string> words) {
 
 void add_man_command(const Command& app) {
     const Command command = app.add_command("man",
-                                            "Prints a page of the manual, for man and packages.\n"
+                                            "Print a page of the manual, for man and packages.\n"
                                             "Example: drover man run_clm | man -l -");
-    command.set_footer("After it: a command; without one the page drover(1) is printed.");
+    command.set_footer("Arguments: [COMMAND]. Without one the page drover(1) is printed.");
     command.take_words();
     command.set_action([command, app] {
         const std::vector<std::string> words = command.words();

@@ -68,7 +68,7 @@ void add_precompile_command(const Command& app) {
     auto options = std::make_shared<PrecompileOptions>();
     const Command command = app.add_command(
         "precompile",
-        "Rehearses a training command, as neuron_parallel_compile does: drover's commands inside it check "
+        "Rehearse a training command, as neuron_parallel_compile does: drover's commands inside it check "
         "files, data, mesh and memory; run_llama_nxd also trains 10 steps, without checkpoints.\n"
         "Example: drover precompile bash run_llama3_70B_tp_pp.sh");
     command

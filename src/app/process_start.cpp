@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "core/this_process.h"
+#include "core/words.h"
 
 namespace drover {
 namespace {
@@ -23,8 +24,7 @@ constexpr const char* spin_count = "2000";
 
 bool computes(const char* command) {
     constexpr std::array<std::string_view, 5> commands{"run_clm", "sft", "generate", "eval", "bench"};
-    std::string written = command == nullptr ? "" : command;
-    std::replace(written.begin(), written.end(), '-', '_');
+    const std::string written = with_underscores(command == nullptr ? "" : command);
     return std::find(commands.begin(), commands.end(), written) != commands.end();
 }
 

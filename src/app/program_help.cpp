@@ -1,6 +1,7 @@
 #include "app/program_help.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -29,13 +30,14 @@ struct CommandGroup {
 /// A command that is in none of them is shown under the last heading.
 const std::vector<CommandGroup>& command_groups() {
     static const std::vector<CommandGroup> groups{
-        CommandGroup{"Train",
-                     {{"run_clm", "train or fine-tune on text, from a run_clm.py command line"},
-                      {"sft", "fine-tune on conversations or prompts, from a command line of TRL's sft"},
-                      {"run_llama_nxd",
-                       "train with tensor and pipeline parallelism, from a run_llama_nxd.py command line"},
-                      {"launch", "start one of these on several processes or machines, as torchrun does"},
-                      {"precompile", "rehearse one of these, as neuron_parallel_compile does"}}},
+        CommandGroup{
+            "Train",
+            {{"run_clm", "train or fine-tune on text, from a run_clm.py command line"},
+             {"sft", "fine-tune on conversations or prompts, from a command line of TRL's sft"},
+             {"run_llama_nxd",
+              "train with tensor and pipeline parallelism, from a run_llama_nxd.py command line"},
+             {"launch", "start a training command on several processes or machines, as torchrun does"},
+             {"precompile", "rehearse a training command, as neuron_parallel_compile does"}}},
         CommandGroup{"Use a model",
                      {{"generate", "continue a prompt, or chat"},
                       {"eval", "measure loss, perplexity and accuracy on a text"}}},
@@ -67,20 +69,63 @@ std::string flag_lines(const FlagDescription& flag) {
     return wrapped_text(head, 2, help_columns) + wrapped_text(flag.help, 6, help_columns);
 }
 
+/// Without hyphens before it, and with underscores in it.
+std::string plain_name(const std::string& written) {
+    return with_underscores(
+        std::string_view(written).substr(std::min(written.find_first_not_of('-'), written.size())));
+}
+
+bool has_name(const FlagDescription& flag, const std::string& name) {
+    return std::ranges::any_of(flag.names,
+                               [&](const std::string& written) { return plain_name(written) == name; });
+}
+
+/// A flag, or all those whose names begin so.
 std::string flag_help(const Command& command, const std::string& topic) {
-    std::string name = topic.substr(std::min(topic.find_first_not_of('-'), topic.size()));
-    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string name = plain_name(topic);
     std::vector<std::string> known;
-    for (const FlagDescription& flag : command.flags())
+    std::string of_beginning;
+    for (const FlagDescription& flag : command.flags()) {
+        if (has_name(flag, name)) return flag_lines(flag);
+        bool begins_so = false;
         for (const std::string& written : flag.names) {
-            std::string other = written.substr(std::min(written.find_first_not_of('-'), written.size()));
-            std::replace(other.begin(), other.end(), '-', '_');
-            if (other == name) return flag_lines(flag);
-            known.push_back(std::move(other));
+            known.push_back(plain_name(written));
+            begins_so = begins_so || (!name.empty() && known.back().starts_with(name));
         }
+        if (begins_so) of_beginning += flag_lines(flag);
+    }
+    if (!of_beginning.empty()) return of_beginning;
     throw UsageError(
         fmt::format("`{}` has no flag \"{}\".", command.full_name(), topic),
         did_you_mean(name, known, "", fmt::format("`{} --help` lists its flags.", command.full_name())));
+}
+
+/// The error for a first word of `drover help` that is no command: perhaps it is a flag of some.
+UsageError no_such_topic(const Command& program, const std::string& topic) {
+    const std::string name = plain_name(topic);
+    std::vector<std::string> with_group, with_flag;
+    for (const std::string& command : program.command_names()) {
+        if (const ArgumentTable* table = table_of_command(command)) {
+            if (std::ranges::find(table->groups(), name, &ArgumentGroup::name) != table->groups().end())
+                with_group.push_back(command);
+            else if (!table->first_name_of(name).empty())
+                with_flag.push_back(command);
+        } else if (std::ranges::any_of(program.find(command)->flags(), [&](const FlagDescription& flag) {
+                       return !flag.is_word && has_name(flag, name);
+                   })) {
+            with_flag.push_back(command);
+        }
+    }
+    const std::vector<std::string>& commands = with_group.empty() ? with_flag : with_group;
+    if (commands.empty()) return no_such_command(program, topic);
+    return UsageError(fmt::format("{} is a {} of {}.", name, with_group.empty() ? "flag" : "group of flags",
+                                  fmt::join(commands, ", ")),
+                      fmt::format("Write drover help {} {}.", commands.front(), name));
+}
+
+[[noreturn]] void refuse_more(const std::string& word) {
+    throw UsageError(fmt::format("\"{}\" is not expected.", word),
+                     "Give a command and at most one topic: drover help COMMAND [FLAG|GROUP].");
 }
 
 }  // namespace
@@ -118,12 +163,12 @@ std::string program_help(const Command& program) {
 std::string help_of(const Command& program, std::vector<std::string> words) {
     if (words.empty()) return program_help(program);
     const std::vector<Command> commands = take_command(program, words);
-    if (commands.empty() || commands.front().is_hidden()) throw no_such_command(program, words.front());
+    if (commands.empty()) throw no_such_topic(program, words.front());
+    if (commands.front().is_hidden()) throw no_such_command(program, commands.front().name());
+    if (words.size() > 1) refuse_more(words[1]);
     const Command& command = commands.back();
-    if (const ArgumentTable* table = table_of_command(command.name())) {
-        words.insert(words.begin(), "--help");
-        return help_answer(*table, *help_request(words));
-    }
+    if (const ArgumentTable* table = table_of_command(command.name()))
+        return help_answer(*table, HelpRequest{.topic = words.empty() ? "" : words.front()});
     if (words.empty()) return command.help();
     return flag_help(command, words.front());
 }
@@ -137,11 +182,11 @@ std::optional<std::string> help_on_topic(const Command& program, std::vector<std
 
 void add_help_command(const Command& app) {
     const Command command = app.add_command("help",
-                                            "Explains a command, a group of flags, or a flag.\n"
+                                            "Explain a command, a group of flags, or a flag.\n"
                                             "Example: drover help run_clm learning_rate");
     command.set_footer(
-        "After it: a command, and what of it: a flag, or of run_clm, sft and run_llama_nxd also "
-        "all, or a group of arguments such as data.");
+        "Arguments: COMMAND [FLAG|GROUP]. run_clm, sft and run_llama_nxd have groups of flags, such as data; "
+        "all shows every flag.");
     command.take_words();
     command.set_action([command, app] {
         const std::vector<std::string> words = command.words();

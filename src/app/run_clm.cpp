@@ -3,7 +3,6 @@
 #include "args/command.h"
 #include "args/run_settings.h"
 #include "core/this_process.h"
-#include "run/launch_environment.h"
 
 namespace drover {
 namespace {
@@ -14,18 +13,18 @@ std::filesystem::path arguments_file() {
 }
 
 void run_clm(const std::vector<std::string>& words) {
-    run_training_command(run_clm_table(), words, [&](const LaunchEnvironment& launch) {
-        return run_settings(parse_run_arguments(words, {.environment = read_environment(),
-                                                        .args_file = arguments_file(),
-                                                        .world_size = launch.processes}));
-    });
+    run_training_command(run_clm_table(), words,
+                         [](std::span<const std::string> flags, ParseOptions options) {
+                             options.args_file = arguments_file();
+                             return run_settings(parse_run_arguments(flags, options));
+                         });
 }
 
 }  // namespace
 
 void add_run_clm_command(const Command& app) {
     const Command command = app.add_command("run_clm",
-                                            "Trains or fine-tunes a model from a run_clm.py command line.\n"
+                                            "Train or fine-tune a model from a run_clm.py command line.\n"
                                             "Example: drover run_clm --config_name config.json "
                                             "--tokenizer_name tokenizer/ --train_file text.txt --do_train "
                                             "--output_dir out");

@@ -43,7 +43,7 @@ void add_tokenize_command(const Command& app) {
     auto options = std::make_shared<TokenizeOptions>();
     const Command command = app.add_command(
         "tokenize",
-        "Turns text into token ids: line by line, or a corpus into a token file that training maps into "
+        "Turn text into token ids: line by line, or a corpus into a token file that training maps into "
         "memory.\nExample: drover tokenize --tokenizer my-model --input corpus.txt --block_size 1024 "
         "--output corpus.tokens");
     command.show_defaults();

@@ -53,8 +53,13 @@ void run_training_command(const ArgumentTable& table, const std::vector<std::str
     RunSettings settings;
     std::exception_ptr refusal;  // of this process; the others may have been given something else
     try {
-        set_variables_of_file(table, words);
-        settings = read(launch);
+        // Read once: it may be a pipe.
+        std::vector<std::string> flags = words;
+        const std::optional<ArgumentFile> file = take_argument_file(table, flags);
+        if (file) set_variables(*file);
+        settings = read(flags, {.environment = read_environment(),
+                                .file = file ? &*file : nullptr,
+                                .world_size = launch.processes});
     } catch (const Error&) {
         if (!launch.has_others()) throw;
         refusal = std::current_exception();

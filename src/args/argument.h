@@ -43,6 +43,8 @@ struct Argument {
     bool is_path = false;
     /// Only the command uses it: a program that uses the library has its own objects or calls for it.
     bool is_for_command_only = false;
+    /// For those who work on the program: help, man pages, completion and docs do not show it.
+    bool is_hidden = false;
 
     constexpr bool is_boolean() const {
         return type == ArgumentType::boolean || type == ArgumentType::optional_boolean;
@@ -67,6 +69,11 @@ struct Argument {
     constexpr Argument of_command() const {
         Argument copy = *this;
         copy.is_for_command_only = true;
+        return copy;
+    }
+    constexpr Argument hidden() const {
+        Argument copy = *this;
+        copy.is_hidden = true;
         return copy;
     }
     constexpr Argument at_least(double value) const {

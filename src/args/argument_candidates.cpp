@@ -47,7 +47,7 @@ void offer_flags(Candidates& found, const ArgumentTable& table, std::string_view
     for (const ArgumentGroup& group : table.groups())
         for (const Argument& argument : group.arguments) {
             const std::string name(argument.name);
-            if (!has_begun && argument.standing == Standing::explained) continue;
+            if (argument.is_hidden || (!has_begun && argument.standing == Standing::explained)) continue;
             found.offer(spelled_as(name, typed), typed, first_clause(argument.help));
             if (typed.starts_with("--no") && argument.type == ArgumentType::boolean)
                 found.offer(spelled_as("no_" + name, typed), typed, "not --" + name);
@@ -62,7 +62,8 @@ void offer_topics(Candidates& found, const ArgumentTable& table, std::string_vie
     for (std::string& topic : help_topics(table)) found.offer(std::move(topic), typed);
     for (const ArgumentGroup& group : table.groups())
         for (const Argument& argument : group.arguments)
-            found.offer(std::string(argument.name), typed, first_clause(argument.help));
+            if (!argument.is_hidden)
+                found.offer(std::string(argument.name), typed, first_clause(argument.help));
 }
 
 }  // namespace

@@ -48,8 +48,13 @@ void require_utf8(std::string_view text, const std::string& name) {
     try {
         Json(text).dump();
     } catch (const Json::type_error&) {
-        throw Error(fmt::format("{} is not UTF-8.", name), "Write it as UTF-8 text.");
+        throw UsageError(fmt::format("{} is not UTF-8.", name), "Write it as UTF-8 text.");
     }
+}
+
+std::string place_of(const ArgumentFile& file, std::string_view key) {
+    const auto line = file.lines.find(key);
+    return line == file.lines.end() ? file.name : fmt::format("{}:{}", file.name, line->second);
 }
 
 /// Takes the variables out of a YAML file, as TRL's parser does.
@@ -57,11 +62,11 @@ void take_variables(ArgumentFile& file) {
     const auto env = file.values.find("env");
     if (env == file.values.end()) return;
     if (!env->is_object() && !env->is_null())
-        throw UsageError(fmt::format("{}: env is not a list of variables.", file.name),
+        throw UsageError(fmt::format("{}: env is not a list of variables.", place_of(file, "env")),
                          "Write them as NAME: value, indented below env.");
     for (const auto& [name, value] : env->items()) {
         if (name.empty() || name.find('=') != std::string::npos || value.is_structured())
-            throw UsageError(fmt::format("{}: env: \"{}\" is no variable.", file.name, name),
+            throw UsageError(fmt::format("{}: env: \"{}\" is no variable.", place_of(file, "env"), name),
                              "Write NAME: value, indented below env.");
         file.variables[name] = value.is_string() ? value.get<std::string>() : "";
     }
@@ -86,11 +91,6 @@ void translate_for_sft(Json& values) {
     if (values.contains("datasets")) values["datasets"] = Json::array({"given"});
 }
 
-std::string place_of(const ArgumentFile& file, std::string_view key) {
-    const auto line = file.lines.find(key);
-    return line == file.lines.end() ? file.name : fmt::format("{}:{}", file.name, line->second);
-}
-
 /// Takes `--config FILE` out of the words, as TRL's parser has it.
 std::optional<std::string> take_config_flag(std::vector<std::string>& words) {
     const auto flag = std::find_if(words.begin(), words.end(), [](const std::string& word) {
@@ -99,15 +99,13 @@ std::optional<std::string> take_config_flag(std::vector<std::string>& words) {
     if (flag == words.end()) return std::nullopt;
     const bool joined = *flag != "--config";
     if (!joined && flag + 1 == words.end())
-        throw UsageError("--config needs a value.", "Write the name of a YAML file behind it.");
+        throw UsageError("--config needs a value.", "Write the name of a YAML file after it.");
     const std::string name = joined ? flag->substr(9) : *(flag + 1);
     words.erase(flag, flag + (joined ? 1 : 2));
     return name;
 }
 
-}  // namespace
-
-ArgumentFile parse_argument_file(const ArgumentTable& table, std::string_view text, const std::string& name) {
+ArgumentFile read_argument_text(const ArgumentTable& table, std::string_view text, const std::string& name) {
     ArgumentFile file{.name = name, .values = Json::object(), .lines = {}};
     if (is_json(name)) {
         file.values = parse_json(text, name);
@@ -131,6 +129,16 @@ ArgumentFile parse_argument_file(const ArgumentTable& table, std::string_view te
     return file;
 }
 
+}  // namespace
+
+ArgumentFile parse_argument_file(const ArgumentTable& table, std::string_view text, const std::string& name) {
+    try {
+        return read_argument_text(table, text, name);
+    } catch (const Error& error) {  // the file is a part of the command line
+        throw UsageError(error.cause(), error.remedy());
+    }
+}
+
 std::optional<ArgumentFile> take_argument_file(const ArgumentTable& table, std::vector<std::string>& words) {
     std::vector<std::string> names;
     if (&table == &sft_table())
@@ -152,7 +160,7 @@ void set_from_file(Arguments& arguments, const ArgumentFile& file) {
         const std::string place = place_of(file, key);
         const Argument& argument = find_key_argument(arguments.table(), key, place);
         if (!seen.insert(&argument).second)
-            throw UsageError(fmt::format("{} gives {} twice, under two names.", place, argument.name),
+            throw UsageError(fmt::format("{}: {} is given twice, under two names.", place, argument.name),
                              "Remove one of them.");
         if (value.is_null()) continue;
         Json read = value_from_json(argument, value, fmt::format("{}: {}", place, key));
@@ -161,11 +169,8 @@ void set_from_file(Arguments& arguments, const ArgumentFile& file) {
     }
 }
 
-void set_variables_of_file(const ArgumentTable& table, std::span<const std::string> words) {
-    std::vector<std::string> copy(words.begin(), words.end());
-    const std::optional<ArgumentFile> file = take_argument_file(table, copy);
-    if (!file) return;
-    for (const auto& [name, value] : file->variables) setenv(name.c_str(), value.c_str(), 1);
+void set_variables(const ArgumentFile& file) {
+    for (const auto& [name, value] : file.variables) setenv(name.c_str(), value.c_str(), 1);
 }
 
 }  // namespace drover

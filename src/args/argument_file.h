@@ -2,7 +2,6 @@
 
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +20,8 @@ struct ArgumentFile {
     std::map<std::string, std::string> variables{};  ///< environment variables: `env` of a YAML file
 };
 
-/// Reads a file's text; `name` ends in .json for JSON, and anything else is YAML. Error, UsageError for what
-/// is no list of arguments.
+/// Reads a file's text; `name` ends in .json for JSON, and anything else is YAML. UsageError for what is no
+/// list of arguments.
 ArgumentFile parse_argument_file(const ArgumentTable& table, std::string_view text, const std::string& name);
 
 /// Takes the name of a file out of the words of a command, of which it is the first, and reads the file.
@@ -33,7 +32,7 @@ std::optional<ArgumentFile> take_argument_file(const ArgumentTable& table, std::
 /// training_args.json can be used. UsageError names file, line and key.
 void set_from_file(Arguments& arguments, const ArgumentFile& file);
 
-/// Sets the variables of the file that the words name, if they name one, in this process.
-void set_variables_of_file(const ArgumentTable& table, std::span<const std::string> words);
+/// Sets the environment variables of the file in this process.
+void set_variables(const ArgumentFile& file);
 
 }  // namespace drover

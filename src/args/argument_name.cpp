@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -11,12 +10,6 @@
 
 namespace drover {
 namespace {
-
-std::string with_underscores(std::string_view written) {
-    std::string name(written);
-    std::replace(name.begin(), name.end(), '-', '_');
-    return name;
-}
 
 std::optional<NamedArgument> find_exact(const ArgumentTable& table, std::string_view name) {
     if (const std::string_view first = table.first_name_of(name); !first.empty())
@@ -59,7 +52,7 @@ const Argument* argument_of_key(const ArgumentTable& table, std::string_view key
 const Argument& find_key_argument(const ArgumentTable& table, std::string_view key, std::string_view where) {
     if (const Argument* argument = argument_of_key(table, key)) return *argument;
     throw UsageError(
-        fmt::format("{} has the key \"{}\", which is no argument.", where, key),
+        fmt::format("{}: \"{}\" is no argument.", where, key),
         did_you_mean(
             with_underscores(key), table.names(), "",
             fmt::format("`drover {} --help all` lists the arguments; keys have no hyphens before them.",

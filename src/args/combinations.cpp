@@ -109,10 +109,6 @@ void check_samples(const Arguments& arguments) {
 
 void check_schedule(const Arguments& arguments) {
     const std::string& type = arguments.text("lr_scheduler_type");
-    if (type == "greedy")
-        throw UsageError(
-            "--lr_scheduler_type greedy is a schedule of transformers 5 that is not available here.",
-            "Use reduce_lr_on_plateau, or any other schedule of --help.");
     if (type == "reduce_lr_on_plateau" && arguments.text("eval_strategy") == "no")
         throw UsageError("--lr_scheduler_type reduce_lr_on_plateau needs evaluations during training.",
                          "Give --eval_strategy steps or epoch.");

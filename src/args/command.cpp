@@ -280,12 +280,108 @@ void CommandLine::expect_command(std::function<std::string()> version) const {
     program_.expect_command();
 }
 
-std::optional<std::string> CommandLine::run(std::vector<std::string> words) const {
+namespace {
+
+/// The rest of a text after a mark; empty if the mark is not there.
+std::string after(const std::string& text, std::string_view mark) {
+    const std::size_t at = text.find(mark);
+    return at == std::string::npos ? "" : text.substr(at + mark.size());
+}
+
+/// A library's complaint about a command line, in the words that run_clm has for its own.
+class Complaint {
+  public:
+    Complaint(const CLI::ParseError& error, CLI::App& app)
+        : said_(error.what()), kind_(error.get_name()), app_(app), name_(Command(&app).full_name()) {}
+
+    UsageError error() const {
+        if (kind_ == "ConversionError") return of_type();
+        if (kind_ == "ValidationError") return of_value();
+        if (kind_ == "RequiredError") return of_missing();
+        const std::string first = said_.substr(0, said_.find_first_of(": "));
+        if (kind_ == "ArgumentMismatch" && said_.ends_with(" missing"))
+            return with_help(fmt::format("{} needs a value.", first), "Write it after the flag.");
+        if (kind_ == "RequiresError")
+            return with_help(fmt::format("{} is given without {}.", first, after(said_, " requires ")),
+                             "Give both.");
+        if (kind_ == "ExcludesError")
+            return with_help(fmt::format("{} and {} exclude each other.", first, after(said_, " excludes ")),
+                             "Keep one of them.");
+        return with_help(said_ + ".", "");
+    }
+
+  private:
+    UsageError with_help(std::string cause, const std::string& remedy) const {
+        return UsageError(std::move(cause), fmt::format("{}{}Run `{} --help` for its flags.", remedy,
+                                                        remedy.empty() ? "" : " ", name_));
+    }
+
+    /// "Could not convert: --steps = abc"
+    UsageError of_type() const {
+        const std::string given = after(said_, ": ");
+        const std::string flag = given.substr(0, given.find(" = "));
+        const CLI::Option* option = app_.get_option_no_throw(flag);
+        const bool is_real = option != nullptr && option->get_type_name().starts_with("FLOAT");
+        return with_help(fmt::format("{} is \"{}\", which is not a {}number.", flag, after(given, " = "),
+                                     is_real ? "" : "whole "),
+                         is_real ? "Write it as 3, 0.5 or 5e-5." : "Write digits only, for example 8.");
+    }
+
+    /// "--device: gpu not in {auto,cpu}", "--steps: Value 0 not in range 3 to 8", or what a check has said.
+    UsageError of_value() const {
+        const std::string flag = said_.substr(0, said_.find(": ")), problem = after(said_, ": ");
+        if (const std::size_t at = problem.find(" not in {"); at != std::string::npos)
+            return with_help(
+                fmt::format("{} is \"{}\", which is not one of its choices.", flag, problem.substr(0, at)),
+                fmt::format("Use {}.", either_of(choices_of(problem.substr(at)))));
+        if (const std::size_t at = problem.find(" not in range "); at != std::string::npos)
+            return with_help(fmt::format("{} is {}, which is out of its range.", flag,
+                                         after(problem.substr(0, at), "Value ")),
+                             fmt::format("Use a number from {}.", after(problem, " not in range ")));
+        if (problem.starts_with("Path does not exist: "))
+            return with_help(fmt::format("{} is {}, which does not exist.", flag, after(problem, ": ")),
+                             "Check the path.");
+        return with_help(fmt::format("{}: {}.", flag, problem), "");
+    }
+
+    /// "A subcommand is required", "--model is required"
+    UsageError of_missing() const {
+        const std::vector<std::string> commands = Command(&app_).command_names();
+        constexpr std::size_t most = 5;  // that fit into a sentence
+        if (said_ == "A subcommand is required")
+            return UsageError(fmt::format("`{}` needs a command.", name_),
+                              commands.size() > most
+                                  ? fmt::format("`{} --help` lists them.", name_)
+                                  : fmt::format("Write {} after it; `{} --help` explains them.",
+                                                either_of(commands), name_));
+        const std::string missing = said_.substr(0, said_.find(" is required"));
+        std::string choices;
+        if (const CLI::Option* option = app_.get_option_no_throw(missing))
+            choices = either_of(choices_of(option->get_type_name()));
+        return with_help(
+            fmt::format("`{}` needs {}{}.", name_, missing.starts_with('-') ? "" : "a ", missing),
+            choices.empty() ? "" : fmt::format("Use {}.", choices));
+    }
+
+    std::string said_, kind_;
+    CLI::App& app_;
+    std::string name_;
+};
+
+/// The innermost command that the words named.
+CLI::App& named_app(CLI::App& app) {
+    const auto given = app.get_subcommands();
+    return given.empty() ? app : named_app(*given.front());
+}
+
+}  // namespace
+
+std::optional<UsageError> CommandLine::run(std::vector<std::string> words) const {
     std::reverse(words.begin(), words.end());  // the order that CLI11 expects
     try {
         app_->parse(words);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() != 0) return error.what();
+        if (error.get_exit_code() != 0) return Complaint(error, named_app(*app_)).error();
         app_->exit(error);  // prints the help or the version
     }
     return std::nullopt;

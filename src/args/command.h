@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -149,9 +151,8 @@ class CommandLine {
     /// on.
     void expect_command(std::function<std::string()> version) const;
     /// Parses the words after the program's name and does what the commands that they name do, or prints the
-    /// help or the version that they ask for. Returns what is wrong with the words, in a sentence, if
-    /// anything is.
-    std::optional<std::string> run(std::vector<std::string> words) const;
+    /// help or the version that they ask for. Returns what is wrong with the words, if anything is.
+    std::optional<UsageError> run(std::vector<std::string> words) const;
 
   private:
     std::unique_ptr<CLI::App> app_;

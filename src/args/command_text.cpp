@@ -46,7 +46,7 @@ constexpr std::array clm_common{
 
 constexpr CommandText run_clm_text{
     .usage = "--NAME VALUE ...\nARGUMENTS.yaml [--NAME VALUE ...]     (or .json; flags take precedence)\n",
-    .summary = "Trains and evaluates causal language models with the command lines of run_clm.py.",
+    .summary = "Train and evaluate causal language models with the command lines of run_clm.py.",
     .examples =
         "drover run_clm --config_name config.json --tokenizer_name tokenizer/ \\\n"
         "    --train_file text.txt --do_train --output_dir out\n"
@@ -102,7 +102,7 @@ constexpr std::array nxd_common{
 constexpr CommandText run_llama_nxd_text{
     .usage = "--NAME VALUE ...\nARGUMENTS.yaml [--NAME VALUE ...]     (or .json; flags take precedence)\n",
     .summary =
-        "Trains a Llama model with tensor, pipeline and sequence parallelism and ZeRO-1, from the "
+        "Train a Llama model with tensor, pipeline and sequence parallelism and ZeRO-1, from the "
         "command lines of neuronx-distributed's run_llama_nxd.py.",
     .examples =
         "drover launch --nproc_per_node 8 run_llama_nxd --training_config 70B_config_llama3 \\\n"
@@ -157,7 +157,7 @@ constexpr std::array sft_common{
 constexpr CommandText sft_text{
     .usage = "--NAME VALUE ...\nARGUMENTS.yaml [--NAME VALUE ...]     (or .json, or --config FILE)\n",
     .summary =
-        "Fine-tunes a causal language model on conversations, prompts with completions, or text, with "
+        "Fine-tune a causal language model on conversations, prompts with completions, or text, with "
         "the command lines of TRL's sft.",
     .examples =
         "drover sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name conversations.jsonl \\\n"

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "args/argument_value.h"
 #include "core/error.h"
 
 namespace drover {
@@ -59,7 +60,8 @@ ProfileSettings profile_settings(const Arguments& arguments) {
     if (const std::int64_t step = arguments.integer("profile_step"); step >= 0) settings.step = step;
     settings.steps = arguments.optional_integer("profile_steps");
     const bool begins_somewhere = settings.epoch || settings.step;
-    settings.on = begins_somewhere || settings.steps || arguments.flag("profile");
+    const bool refused = arguments.given("profile") && !arguments.flag("profile");
+    settings.on = !refused && (begins_somewhere || settings.steps || arguments.flag("profile"));
     constexpr std::int64_t usual_steps = 3;
     if (!begins_somewhere && !settings.steps) settings.steps = usual_steps;
     if (settings.steps && !arguments.given("profile_duration_ms"))
@@ -83,6 +85,10 @@ SettingsRecord settings_record(const Arguments& arguments, std::span<const std::
     for (const auto& [name, value] : record.values.items())
         if (!arguments.table().find(name)->may_differ_between_processes)
             record.alike.emplace_back("--" + name, value.dump());
+    // What the environment says of this machine is not for the next run, which may be on another one.
+    for (const char* name : {"device", "threads"})
+        if (arguments.source(name).kind == ArgumentSource::Kind::environment)
+            record.values[name] = default_value(*arguments.table().find(name));
     return record;
 }
 

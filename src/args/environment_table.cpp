@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "args/argument_file.h"
 #include "args/argument_table.h"
 #include "args/argument_value.h"
 #include "core/error.h"
@@ -199,7 +200,7 @@ Environment read_environment() {
     return environment;
 }
 
-void apply_environment(Arguments& arguments, const Environment& environment) {
+void apply_environment(Arguments& arguments, const Environment& environment, const ArgumentFile* file) {
     for (const EnvironmentVariable& variable : variables) {
         // Variables of one family share a line.
         for (const auto& [name, value] : environment) {
@@ -208,8 +209,11 @@ void apply_environment(Arguments& arguments, const Environment& environment) {
             if (!variable.note.empty())
                 arguments.explain(fmt::format("{}: {}", variable.name, variable.note));
             if (arguments.table().find(variable.sets) == nullptr || arguments.given(variable.sets)) continue;
+            const bool is_of_file = file != nullptr && file->variables.contains(name);
             if (auto read = value_of_variable(variable, arguments, value))
-                arguments.set(variable.sets, std::move(*read), {ArgumentSource::Kind::environment, name});
+                arguments.set(variable.sets, std::move(*read),
+                              {ArgumentSource::Kind::environment,
+                               is_of_file ? fmt::format("{} of {}", name, file->name) : name});
         }
     }
 }

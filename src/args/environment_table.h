@@ -10,6 +10,8 @@
 
 namespace drover {
 
+struct ArgumentFile;
+
 /// A row of the table of environment variables.
 struct EnvironmentVariable {
     std::string_view name;    ///< a final '*' matches any ending
@@ -40,8 +42,10 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 Environment read_environment();
 
 /// Sets the arguments of the variables that neither command line nor file has set, and adds the explanations.
-/// UsageError names a variable whose value is invalid.
-void apply_environment(Arguments& arguments, const Environment& environment);
+/// `file`: that whose variables are among them, if there is one. UsageError names a variable whose value is
+/// invalid.
+void apply_environment(Arguments& arguments, const Environment& environment,
+                       const ArgumentFile* file = nullptr);
 
 /// Whether a variable is set to a nonzero number or a word for yes.
 bool is_on(const Environment& environment, std::string_view name);

@@ -43,7 +43,8 @@ std::string argument_lines(const ArgumentTable& table, const Argument& argument)
 
 std::string group_lines(const ArgumentTable& table, const ArgumentGroup& group) {
     std::string lines = fmt::format("{}\n{}", group.title, wrapped(group.introduction, 2));
-    for (const Argument& argument : group.arguments) lines += argument_lines(table, argument);
+    for (const Argument& argument : group.arguments)
+        if (!argument.is_hidden) lines += argument_lines(table, argument);
     return lines;
 }
 
@@ -62,21 +63,22 @@ std::string environment_lines(const ArgumentTable& table) {
     return lines;
 }
 
-std::string_view standing_sentence(Standing standing) {
+/// Of an argument that does not simply act.
+std::string_view effect_sentence(Standing standing) {
     switch (standing) {
         case Standing::acts:
-            return "acts: it does what it says";
+            return "";
         case Standing::parallel:
-            return "several processes: it acts when several processes train together";
+            return "when several processes train together";
         case Standing::explained:
-            return "explained: it is accepted, but has no effect here";
+            return "none; it is accepted, so that command lines that have it can be used";
     }
     return "";
 }
 
 /// Everything about one argument.
 std::string argument_page(const ArgumentTable& table, const Argument& argument) {
-    std::string page = fmt::format("--{}\n{}", argument.name, wrapped(meaning_text(argument), 2));
+    std::string page = fmt::format("--{}\n{}", argument.name, wrapped(argument.help, 2));
     if (!argument.note.empty()) page += wrapped(argument.note, 2);
     page += '\n';
     const auto line = [&](std::string_view label, std::string_view value) {
@@ -97,7 +99,7 @@ std::string argument_page(const ArgumentTable& table, const Argument& argument) 
         if (variable.sets == argument.name && variable.is_for(table.command()))
             variables += fmt::format("{}{}", variables.empty() ? "" : ", ", variable.name);
     line("Environment", variables);
-    line("Standing", standing_sentence(argument.standing));
+    line("Effect", effect_sentence(argument.standing));
     const ArgumentGroup& group = table.group_of(argument);
     line("Group", fmt::format("{}: drover {} --help {}", group.title, table.command(), group.name));
     return page;
@@ -142,15 +144,18 @@ std::string topic_text(const ArgumentTable& table, std::string_view topic) {
         if (topic == group.name) return group_lines(table, group);
     for (const EnvironmentVariable& variable : environment_table())
         if (topic == variable.name && variable.is_for(table.command())) return variable_lines(variable);
-    std::string name(topic.substr(std::min(topic.find_first_not_of('-'), topic.size())));
-    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string name =
+        with_underscores(topic.substr(std::min(topic.find_first_not_of('-'), topic.size())));
     if (const Argument* argument = named_argument(table, name)) return argument_page(table, *argument);
     std::string pages;
     std::set<const Argument*> shown;
     if (!name.empty())
-        for (const std::string& longer : names_with(table, name, true))
+        for (const std::string& longer : names_with(table, name, true)) {
+            // The beginning of "no_" fits every boolean.
+            if (name.size() < 3 && table.first_name_of(longer).empty()) continue;
             if (const Argument* argument = named_argument(table, longer); shown.insert(argument).second)
                 pages += (pages.empty() ? "" : "\n") + argument_page(table, *argument);
+        }
     if (pages.empty()) refuse_topic(table, topic, name);
     return pages;
 }

@@ -53,7 +53,8 @@ void explain_uploads(Arguments& arguments) {
         if (argument.name != "push_to_hub" && arguments.given(argument.name))
             names.push_back(fmt::format("--{}", argument.name));
     if (!names.empty())
-        arguments.explain(fmt::format("{}: nothing is uploaded without --push_to_hub.", fmt::join(names, ", ")));
+        arguments.explain(
+            fmt::format("{}: nothing is uploaded without --push_to_hub.", fmt::join(names, ", ")));
 }
 
 void imply_recompute(Arguments& arguments) {
@@ -178,6 +179,7 @@ void settle_trackers(Arguments& arguments) {
                         left_out));
     if (arguments.has("logging_dir") && kept.empty())
         arguments.explain("--logging_dir: nothing is written there without --report_to tensorboard.");
+    if (kept.empty()) kept.push_back("none");
     if (arguments.given("report_to"))
         arguments.set("report_to", std::move(kept), arguments.source("report_to"));
 }
@@ -231,6 +233,7 @@ void apply_implications(Arguments& arguments) {
     imply_evaluation(arguments);
     imply_recompute(arguments);
     explain_what_wins(arguments);
+    explain_unused(arguments);
     settle_trackers(arguments);
     settle_optimizer(arguments);
     arguments.set("output_dir", with_home(arguments.text("output_dir")), arguments.source("output_dir"));

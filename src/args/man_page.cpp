@@ -56,7 +56,8 @@ std::string man_page(const ArgumentTable& table, std::string_view version) {
     for (const ArgumentGroup& group : table.groups()) {
         page.subsection(group.title);
         page.paragraph(group.introduction);
-        for (const Argument& argument : group.arguments) add_argument(page, table, argument);
+        for (const Argument& argument : group.arguments)
+            if (!argument.is_hidden) add_argument(page, table, argument);
     }
     page.section("Environment");
     for (const EnvironmentVariable& variable : environment_table()) {

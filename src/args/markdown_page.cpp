@@ -70,6 +70,7 @@ std::string markdown_page(const ArgumentTable& table) {
             "\n## {}\n\n{}\n\n| argument | kind | default | standing | meaning |\n|---|---|---|---|---|\n",
             group.title, group.introduction);
         for (const Argument& argument : group.arguments) {
+            if (argument.is_hidden) continue;
             std::string meaning = cell(meaning_text(argument));
             if (const std::string aliases = aliases_text(table, argument, "`"); !aliases.empty())
                 meaning += " Also " + aliases + ".";

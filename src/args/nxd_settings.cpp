@@ -306,7 +306,7 @@ std::span<const std::string_view> nxd_arguments_compared_on_resume() {
 Arguments parse_nxd_arguments(std::span<const std::string> words, const ParseOptions& options) {
     Arguments arguments = read_arguments(run_llama_nxd_table(), words, options);
     explain_given(arguments);
-    apply_environment(arguments, options.environment);
+    apply_environment(arguments, options.environment, options.file);
     explain_lone_process(arguments, options);
     settle_trial(arguments);
     explain_differences(arguments);

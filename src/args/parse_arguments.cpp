@@ -119,7 +119,7 @@ bool apply_accelerator_config(Arguments& arguments) {
 RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& options) {
     RunArguments run{.arguments = std::move(arguments)};
     explain_given(run.arguments);
-    apply_environment(run.arguments, options.environment);
+    apply_environment(run.arguments, options.environment, options.file);
     apply_implications(run.arguments);
     explain_lone_process(run.arguments, options);
     run.replicas =

@@ -37,6 +37,9 @@ RunArguments settle_run_arguments(Arguments arguments, const ParseOptions& optio
 /// model, recompute, device, optimizer, and the meaning of the older names.
 void apply_implications(Arguments& arguments);
 
+/// Explains flags that have no effect beside others that are given.
+void explain_unused(Arguments& arguments);
+
 /// UsageError for the first invalid combination.
 void check_combinations(const Arguments& arguments);
 

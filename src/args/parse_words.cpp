@@ -45,6 +45,7 @@ class WordParser {
         const std::string written = word.substr(2, equals == std::string::npos ? equals : equals - 2);
         std::optional<std::string> value;
         if (equals != std::string::npos) value = word.substr(equals + 1);
+        refuse_config(written, value);
         const NamedArgument named = find_written_argument(arguments_.table(), written);
         const std::string where = "--" + written;
         if (named.negated) {
@@ -60,9 +61,19 @@ class WordParser {
                 throw UsageError(fmt::format("{} needs a value.", where),
                                  named.argument->type == ArgumentType::optional_boolean
                                      ? "Write yes or no after it."
-                                     : "Write it behind the flag.");
+                                     : "Write it after the flag.");
             set(*named.argument, value_from_text(*named.argument, *value, where));
         }
+    }
+
+    /// Only TRL's script has --config FILE.
+    void refuse_config(const std::string& written, const std::optional<std::string>& value) const {
+        if (written != "config") return;
+        const std::string file = value ? *value : next_ < words_.size() ? words_[next_] : "";
+        if (file.ends_with(".yaml") || file.ends_with(".yml"))
+            throw UsageError(
+                fmt::format("`drover {}` has no flag --config.", arguments_.table().command()),
+                fmt::format("Write the file first: drover {} {}.", arguments_.table().command(), file));
     }
 
     void set_words(const Argument& argument, const std::optional<std::string>& first,

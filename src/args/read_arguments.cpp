@@ -12,7 +12,9 @@ Arguments read_arguments(const ArgumentTable& table, std::span<const std::string
     Arguments arguments(table);
     std::vector<std::string> flags(words.begin(), words.end());
     std::error_code ignored;
-    if (const std::optional<ArgumentFile> file = take_argument_file(table, flags))
+    std::optional<ArgumentFile> named;
+    if (options.file == nullptr) named = take_argument_file(table, flags);
+    if (const ArgumentFile* file = named ? &*named : options.file)
         set_from_file(arguments, *file);
     else if (!options.args_file.empty() && std::filesystem::is_regular_file(options.args_file, ignored))
         parse_words(arguments, words_of_file(options.args_file),

@@ -10,10 +10,14 @@
 /// What the commands that train have in common: from words to arguments.
 namespace drover {
 
+struct ArgumentFile;
+
 struct ParseOptions {
     Environment environment{};
-    /// Its words precede those of the command line; ignored if the file does not exist, or if the words name
-    /// a file of arguments.
+    /// A file of arguments that was taken out of the words already (take_argument_file()).
+    const ArgumentFile* file = nullptr;
+    /// Its words precede those of the command line; ignored if the file does not exist, or if there is a file
+    /// of arguments.
     std::filesystem::path args_file{};
     std::int64_t world_size = 1;  ///< processes that were started together
 };

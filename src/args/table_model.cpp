@@ -10,7 +10,8 @@ std::span<const Argument> model_arguments() {
         path("model_name_or_path", "", "Folder or Hub name of a model whose weights training starts from.")
             .of_command(),
         text("model_type", "",
-             "Model class (llama, mixtral) whose default config is used when neither --config_name nor "
+             "Model class (llama, mistral, mixtral, qwen2 or qwen3) whose default config is used when "
+             "neither --config_name nor "
              "--model_name_or_path is given.")
             .of_command(),
         text("config_overrides", "",
@@ -39,7 +40,7 @@ std::span<const Argument> model_arguments() {
         maybe("use_auth_token", "Use the token that was stored by a login.")
             .explained("The token of HF_TOKEN or of a login is used in any case; --token names another."),
         flag("trust_remote_code", "no", "Allow Python code that comes with a model.")
-            .explained("Code that comes with a model is never run; Llama and Mixtral need none."),
+            .explained("Code that comes with a model is never run; no supported model needs any."),
         choice("dtype", "auto|bfloat16|float16|float32", "",
                "Number format of the weights, also of a model that starts from random ones; auto, or unset: "
                "what config.json says, else float32. --hf_compat changes what unset means."),

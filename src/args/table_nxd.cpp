@@ -232,7 +232,7 @@ std::span<const Argument> nxd_own_arguments() {
         flag("help", "no",
              "Print the arguments that are used most and stop. A word after it asks for more: all, a group "
              "such as data, or the name of an argument."),
-        flag("help_markdown", "no", "Print the page docs/run_llama_nxd.md and stop."),
+        flag("help_markdown", "no", "Print the page docs/run_llama_nxd.md and stop.").hidden(),
     };
     static const std::vector<Argument> rows = [] {
         std::vector<Argument> all;

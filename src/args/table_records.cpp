@@ -154,7 +154,7 @@ std::span<const Argument> profile_arguments() {
         integer("profile_step", "-1",
                 "Step of that epoch (from 0) after which profiling starts; also PROFILE_STEP."),
         integer("profile_duration_ms", "20000",
-                "Profile no step after this time; the default does not count where steps are counted. Also "
+                "Profile no step after this time; ignored by default when a number of steps is given. Also "
                 "PROFILE_DURATION_MS.")
             .at_least(1),
         path("profile_logdir", "",

@@ -26,9 +26,9 @@ std::vector<Argument> changed_rows(std::span<const Argument> rows, std::initiali
 
 std::span<const Argument> sft_run_arguments() {
     using namespace table;
-    static const std::vector<Argument> rows =
-        changed_rows(run_arguments(), {flag("do_train", "yes", "Train; no: only evaluate."),
-                                       flag("help_markdown", "no", "Print the page docs/sft.md and stop.")});
+    static const std::vector<Argument> rows = changed_rows(
+        run_arguments(), {flag("do_train", "yes", "Train; no: only evaluate."),
+                          flag("help_markdown", "no", "Print the page docs/sft.md and stop.").hidden()});
     return rows;
 }
 
@@ -144,6 +144,7 @@ constexpr std::array sft_aliases{
     ArgumentAlias{"per_gpu_eval_batch_size", "per_device_eval_batch_size"},
     ArgumentAlias{"push_to_hub_token", "hub_token"},
     ArgumentAlias{"push_to_hub_model_id", "hub_model_id"},
+    ArgumentAlias{"lr", "learning_rate"},
     ArgumentAlias{"activation_checkpointing", "gradient_checkpointing"},
     ArgumentAlias{"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"},
     ArgumentAlias{"dataset_config", "dataset_config_name"},

@@ -45,7 +45,7 @@ std::span<const Argument> run_arguments() {
         flag("help", "no",
              "Print the arguments that are used most and stop. A word after it asks for more: all, a group "
              "such as data, or the name of an argument."),
-        flag("help_markdown", "no", "Print the page docs/run_clm.md and stop."),
+        flag("help_markdown", "no", "Print the page docs/run_clm.md and stop.").hidden(),
     };
     return rows;
 }
@@ -70,8 +70,8 @@ std::span<const Argument> optimization_arguments() {
         number("learning_rate", "5e-05", "Highest learning rate.").at_least(0),
         choice("lr_scheduler_type",
                "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|"
-               "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|greedy",
-               "linear", "How the learning rate changes; greedy is known but not available."),
+               "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay",
+               "linear", "How the learning rate changes."),
         json("lr_scheduler_kwargs", "Settings of the schedule, for example {\"num_cycles\": 2}."),
         number("warmup_ratio", "0.0",
                "Share of the updates used for warm-up; --warmup_steps takes precedence.")

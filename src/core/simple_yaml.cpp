@@ -35,7 +35,8 @@ class Parser {
         if (lines_.size() > at_ && lines_.back().text == "...") lines_.pop_back();
         SimpleYaml result;
         if (at_ < lines_.size()) result.value = block(lines_[at_].indent);
-        if (at_ < lines_.size()) fail("its indentation fits nothing before it");
+        if (at_ < lines_.size())
+            fail("the indentation fits nothing before it", "Indent the lines of one block alike.");
         result.lines = std::move(key_lines_);
         return result;
     }
@@ -48,7 +49,7 @@ class Parser {
         if (text.front() == '\t') {
             lines_.push_back({indent, std::string(text), number});
             at_ = lines_.size() - 1;
-            fail("it is indented with a tab");
+            fail("the line is indented with a tab", "Indent with spaces.");
         }
         text = text.substr(0, comment_begin(text));
         while (!text.empty() && (text.back() == ' ' || text.back() == '\r' || text.back() == '\t'))
@@ -78,7 +79,7 @@ class Parser {
     static bool is_item(const std::string& text) { return text == "-" || text.starts_with("- "); }
 
     Json block(std::size_t indent) {
-        if (++depth_ > 100) fail("it nests too deep");
+        if (++depth_ > 100) fail("it nests too deeply");
         const std::string& first = lines_[at_].text;
         Json value;
         if (is_item(first)) {
@@ -125,10 +126,11 @@ class Parser {
         while (here(indent) && !is_item(lines_[at_].text)) {
             const std::string text = lines_[at_].text;
             const std::size_t colon = key_end(text);
-            if (text == "---") fail("a second document begins");
-            if (colon == std::string::npos) fail("it is neither \"key: value\" nor an item of a list");
+            if (text == "---") fail("a second document begins", "Write one document.");
+            if (colon == std::string::npos) fail("the line is neither \"key: value\" nor an item of a list");
             const std::string key = key_of(std::string_view(text).substr(0, colon));
-            if (map.contains(key)) fail(fmt::format("the key \"{}\" is there twice", key));
+            if (map.contains(key))
+                fail(fmt::format("the key \"{}\" is there twice", key), "Remove one of them.");
             if (depth_ == 1) key_lines_[key] = lines_[at_].number;
             const std::size_t value = text.find_first_not_of(' ', colon + 1);
             if (value != std::string::npos) {
@@ -189,7 +191,23 @@ class Parser {
 
     void check_begin(std::string_view text) const {
         if (std::string_view("|>&*!%@`{}[],").find(text.front()) != std::string_view::npos)
-            fail(fmt::format("values that begin with {} are not understood", text.front()));
+            fail(fmt::format("values that begin with {} are not understood", text.front()),
+                 remedy_for_begin(text.front()));
+    }
+
+    static std::string_view remedy_for_begin(char first) {
+        switch (first) {
+            case '&':
+            case '*':
+                return "Anchors are not read: write the value itself in each place.";
+            case '|':
+            case '>':
+                return "Write the text on one line, in quotes.";
+            case '!':
+                return "Leave out the type.";
+            default:
+                return "Put the value in quotes.";
+        }
     }
 
     Json plain(std::string_view text) const {
@@ -233,19 +251,20 @@ class Parser {
             }
             value.push_back(text[at]);
         }
-        fail("a quote is never closed");
+        fail("a quote is never closed", "Close it on the same line.");
     }
 
     /// The list or mapping in brackets at `at`, which is advanced past it.
     Json flow(std::string_view text, std::size_t& at) {
-        if (++depth_ > 100) fail("it nests too deep");
+        if (++depth_ > 100) fail("it nests too deeply");
         const bool is_list = text[at] == '[';
         const char closing = is_list ? ']' : '}';
         Json value = is_list ? Json::array() : Json::object();
         ++at;
         const auto pass_blanks = [&] {
             while (at < text.size() && text[at] == ' ') ++at;
-            if (at == text.size()) fail("a bracket is not closed at the end of the line");
+            if (at == text.size())
+                fail("a bracket is not closed at the end of the line", "Close it on the same line.");
         };
         for (pass_blanks(); text[at] != closing; pass_blanks()) {
             if (is_list) {
@@ -257,7 +276,8 @@ class Parser {
                 if (text[at] != ':') fail("a key in brackets has no colon after it");
                 ++at;
                 pass_blanks();
-                if (value.contains(key)) fail(fmt::format("the key \"{}\" is there twice", key));
+                if (value.contains(key))
+                    fail(fmt::format("the key \"{}\" is there twice", key), "Remove one of them.");
                 value[key] = text[at] == ',' || text[at] == closing ? Json() : flow_value(text, at);
             }
             pass_blanks();
@@ -291,10 +311,11 @@ class Parser {
         return plain(item);
     }
 
-    [[noreturn]] void fail(std::string_view what) const {
+    [[noreturn]] void fail(
+        std::string_view what,
+        std::string_view remedy = "Write it as plain YAML: name: value on a line each.") const {
         const int number = lines_[std::min(at_, lines_.size() - 1)].number;
-        throw Error(fmt::format("{}, line {} cannot be understood: {}.", file_, number, what),
-                    "Write it as plain YAML: name: value on a line each.");
+        throw Error(fmt::format("{}:{}: {}.", file_, number, what), std::string(remedy));
     }
 
     std::string_view file_;

@@ -56,6 +56,12 @@ std::string lower_case(std::string_view text) {
     return lower;
 }
 
+std::string with_underscores(std::string_view name) {
+    std::string changed(name);
+    std::replace(changed.begin(), changed.end(), '-', '_');
+    return changed;
+}
+
 std::string either_of(std::span<const std::string> words) {
     std::string text;
     for (std::size_t i = 0; i < words.size(); ++i)

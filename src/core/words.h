@@ -22,6 +22,9 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> nam
 /// ASCII letters only.
 std::string lower_case(std::string_view text);
 
+/// Names of flags and commands may be written with hyphens or underscores: those with underscores.
+std::string with_underscores(std::string_view name);
+
 /// Example: "a, b or c".
 std::string either_of(std::span<const std::string> words);
 

@@ -157,6 +157,9 @@ class Reader {
             options_.processes.kind = Kind::cpu;
         else if (processes.text == "auto")
             options_.processes.kind = Kind::automatic;
+        else if (processes.text.find_first_not_of("0123456789") != std::string::npos)
+            throw UsageError(fmt::format("{} is \"{}\".", processes.source, processes.text),
+                             "Give a number, gpu, cpu or auto.");
         else
             options_.processes.number = whole_number(processes, 1, most_processes);
     }

@@ -97,6 +97,10 @@ void TrainingRun::read() {
                         "Name a model with --model_name_or_path, or leave --use_peft out.");
         find_adapters();
     });
+    if (!model_.config.has_experts())
+        for (const char* name : {"gmm", "gmm_stack", "static"})
+            if (settings_.record.values.value(name, false))
+                messages().warning(fmt::format("--{} is not used, because the model has no experts.", name));
     explain_failures("reading the data", [&] {
         check_models_alike(processes_, model_);
         if (settings_.do_train || settings_.do_eval)

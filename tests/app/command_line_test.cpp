@@ -103,11 +103,34 @@ TEST(CommandLine, HelpOnATopic) {
     EXPECT_NE(one.find("--top_k N"), std::string::npos) << one;
     EXPECT_NE(one.find("likeliest tokens"), std::string::npos) << one;
     EXPECT_EQ(run("generate --help top_k").output, one);
-    for (const auto& [words, part] : {std::pair{"run_clm --help learning_rt", "Did you mean learning_rate?"},
-                                      std::pair{"help sft max_lenght", "Did you mean max_length?"},
-                                      std::pair{"help generate topk", "Did you mean top_k?"},
-                                      std::pair{"generate --help topk", "Did you mean top_k?"},
-                                      std::pair{"help trian", "Did you mean run_clm or sft?"}}) {
+    const Outcome begins_with_no = run("help run_clm no");
+    EXPECT_EQ(begins_with_no.exit_code, 0);
+    EXPECT_NE(begins_with_no.output.find("--use_cpu\n"), std::string::npos) << begins_with_no.output;
+    EXPECT_EQ(begins_with_no.output.find("--bf16"), std::string::npos);
+    // The beginning of one name, or of several.
+    const std::string processes = run("help launch nproc").output;
+    EXPECT_NE(processes.find("--nproc_per_node"), std::string::npos) << processes;
+    EXPECT_EQ(processes.find("--hostfile"), std::string::npos) << processes;
+    const std::string several = run("help generate top").output;
+    EXPECT_NE(several.find("--top_k N"), std::string::npos) << several;
+    EXPECT_NE(several.find("--top_p N"), std::string::npos) << several;
+    EXPECT_NE(run("sft --help lr").output.find("--learning_rate\n"), std::string::npos);
+    for (const auto& [words, part] :
+         {std::pair{"run_clm --help learning_rt", "Did you mean learning_rate?"},
+          std::pair{"help sft max_lenght", "Did you mean max_length?"},
+          std::pair{"help generate topk", "Did you mean top_k?"},
+          std::pair{"generate --help topk", "Did you mean top_k?"},
+          std::pair{"help trian", "Did you mean run_clm or sft?"},
+          // Words for yes and no are topics like others here.
+          std::pair{"help run_clm yes", "no argument and no group"},
+          std::pair{"help run_clm 0", "no argument and no group"},
+          std::pair{"help run_clm data junk", "\"junk\" is not expected"},
+          std::pair{"help generate top_k junk", "\"junk\" is not expected"},
+          std::pair{"help lr",
+                    "lr is a flag of run_clm, run_llama_nxd, sft. Write "
+                    "drover help run_clm lr."},
+          std::pair{"help data", "data is a group of flags of run_clm, run_llama_nxd, sft."},
+          std::pair{"help top-k", "Write drover help generate top_k."}}) {
         const Outcome outcome = run(words);
         EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
         EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
@@ -156,8 +179,9 @@ TEST(CommandLine, MisspelledFlagsOfEveryCommandAreNamedWithTheNearest) {
             }
     }
     // What a command passes on is not what is wrong with its own flags.
-    EXPECT_NE(run("precompile --command=x bash run.sh").output.find("--command: x not in "),
-              std::string::npos);
+    EXPECT_NE(
+        run("precompile --command=x bash run.sh").output.find("--command is \"x\", which is not one of"),
+        std::string::npos);
     // These stop at the first word that they do not know.
     for (const char* words :
          {"launch --nnoodes=1", "launch --nnoodes 2 run_clm", "precompile --comand=collect x",
@@ -183,9 +207,9 @@ TEST(CommandLine, EveryFlagIsKnownInBothSpellingsAndTakesItsValueBehindEquals) {
                 return outcome.output.find(text) != std::string::npos;
             };
             EXPECT_EQ(outcome.exit_code, 2) << command << words;
-            EXPECT_TRUE(passes_words_on(command)
-                            ? says("The flag --zzzqqq is unknown.") || says("--command: 1 not in ")
-                            : says("no flag --zzzqqq."))
+            EXPECT_TRUE(passes_words_on(command) ? says("The flag --zzzqqq is unknown.") ||
+                                                       says("--command is \"1\", which is not one of")
+                                                 : says("no flag --zzzqqq."))
                 << command << words << "\n"
                 << outcome.output;
         }
@@ -199,6 +223,30 @@ TEST(CommandLine, UsageErrorsExitWithTwo) {
         EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
         EXPECT_NE(outcome.output.find(part), std::string::npos) << outcome.output;
         EXPECT_TRUE(outcome.output.starts_with("drover: ")) << outcome.output;
+    }
+}
+
+TEST(CommandLine, WrongValuesAreNamedWithWhatToWrite) {
+    for (const auto& [arguments, said] :
+         {std::pair{
+              "generate --temperature abc",
+              "--temperature is \"abc\", which is not a number. Write it as 3, 0.5 or 5e-5. Run `drover "
+              "generate --help` for its flags."},
+          std::pair{"generate --top_k 1.5", "--top_k is \"1.5\", which is not a whole number."},
+          std::pair{"generate --device gpu",
+                    "--device is \"gpu\", which is not one of its choices. Use auto, cpu or cuda."},
+          std::pair{"bench --steps 0", "--steps is 0, which is out of its range. Use a number from 3 to"},
+          std::pair{"eval --data /nowhere", "--data is /nowhere, which does not exist. Check the path."},
+          std::pair{"generate --model", "--model needs a value. Write it after the flag."},
+          std::pair{"generate", "`drover generate` needs --model. Run `drover generate --help`"},
+          std::pair{"bench --lora_dropout 0.1", "--lora_dropout is given without --lora_r. Give both."},
+          std::pair{"completion", "`drover completion` needs a shell. Use bash, zsh or fish."},
+          std::pair{"cache", "`drover cache` needs a command. Write list"},
+          std::pair{"launch --nproc_per_node x run_clm", "Give a number, gpu, cpu or auto."}}) {
+        const Outcome outcome = run(arguments);
+        EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+        EXPECT_TRUE(outcome.output.starts_with("drover: ")) << outcome.output;
+        EXPECT_NE(outcome.output.find(said), std::string::npos) << outcome.output;
     }
 }
 

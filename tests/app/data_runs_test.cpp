@@ -70,7 +70,8 @@ TEST_F(DataRuns, BlocksOfOneTokenAreRefused) {
     const std::string eval = "eval --model " + model() + " --tokenizer " + tokenizer_ + " --data " +
                              test::golden_path("run_clm/validation.txt").string();
     expect_refusal(test::run(eval + " --block_size 1"), 2, "Use at least 2.");
-    expect_refusal(test::run(eval + " --block_size -1"), 2, "Value -1 not in range");
+    expect_refusal(test::run(eval + " --block_size -1"), 2,
+                   "--block_size is -1, which is out of its range. Use a number from 0 to ");
     EXPECT_EQ(test::run(eval + " --block_size -1").output.find("00000"), std::string::npos);
 }
 

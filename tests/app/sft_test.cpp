@@ -368,6 +368,10 @@ TEST_F(SftCommand, BalancesExpertsAsTrlDoes) {
     const test::Outcome dense = run("--router_aux_loss_coef 1 --output_dir out");
     EXPECT_EQ(dense.exit_code, 2);
     EXPECT_NE(dense.output.find("the model has no experts"), std::string::npos) << dense.output;
+    const test::Outcome unused = run("--gmm --dry_run --output_dir unused");
+    EXPECT_EQ(unused.exit_code, 0) << unused.output;
+    EXPECT_NE(unused.output.find("--gmm is not used, because the model has no experts."), std::string::npos)
+        << unused.output;
 }
 
 TEST_F(SftCommand, ReadsAYamlFile) {
@@ -384,6 +388,13 @@ TEST_F(SftCommand, ReadsAYamlFile) {
     const Json arguments = read_json_file(folder_ / "out/training_args.json");
     EXPECT_EQ(arguments.at("learning_rate"), 1e-3);  // of the words
     EXPECT_EQ(arguments.at("packing"), true);
+    // A pipe can be read once.
+    const test::Outcome piped = test::run_shell(
+        fmt::format("mkfifo pipe && (timeout 60 cat run.yaml > pipe &) && timeout 60 {} {} 2>&1",
+                    DROVER_BINARY, command("--config pipe --dry_run --output_dir piped")),
+        folder_.path().string());
+    ASSERT_EQ(piped.exit_code, 0) << piped.output;
+    EXPECT_NE(piped.output.find("(file pipe;"), std::string::npos) << piped.output;
     write_file_atomically(folder_ / "wrong.yaml", "no_such_flag: 1\n");
     const test::Outcome refused = run("--config wrong.yaml");
     EXPECT_EQ(refused.exit_code, 2);

@@ -97,7 +97,7 @@ TEST(ArgumentFile, ReplacesTheArgsFile) {
 
 TEST(ArgumentFile, ErrorsNameFileLineAndKey) {
     const std::string unknown = refusal_of_yaml("do_train: yes\n\nmax_step: 5\n");
-    EXPECT_MENTIONS(unknown, "refused.yaml:3 has the key \"max_step\", which is no argument.");
+    EXPECT_MENTIONS(unknown, "refused.yaml:3: \"max_step\" is no argument.");
     EXPECT_MENTIONS(unknown, "Did you mean max_steps?");
     EXPECT_MENTIONS(refusal_of_yaml("do_train: yes\nmax_steps: [1]\n"),
                     "refused.yaml:2: max_steps is [\"1\"], but it takes a whole number");
@@ -105,14 +105,23 @@ TEST(ArgumentFile, ErrorsNameFileLineAndKey) {
                     "refused.yaml:1: max_steps is \"many\", which is not a whole number.");
     EXPECT_MENTIONS(refusal_of_yaml("bf16: perhaps\n"), "refused.yaml:1: bf16");
     EXPECT_MENTIONS(refusal_of_yaml("dtype: float32\ntorch_dtype: float16\n"),
-                    "refused.yaml:2 gives dtype twice");
+                    "refused.yaml:2: dtype is given twice");
     EXPECT_MENTIONS(refusal_of_yaml("- do_train\n"), "does not hold arguments");
-    EXPECT_MENTIONS(refusal_of_yaml("env: x\n"), "env is not a list of variables");
+    EXPECT_MENTIONS(refusal_of_yaml("env: x\n"), "refused.yaml:1: env is not a list of variables");
     const FileOfTest broken("broken.yaml", "a: 1\nseed: 1\n  b: 2\n");
-    test::expect_error([&] { parse_line(broken.path()); }, {"broken.yaml, line 3"});
+    test::expect_error<UsageError>(
+        [&] { parse_line(broken.path()); },
+        {"broken.yaml:3: the indentation", "Indent the lines of one block alike."});
+    EXPECT_MENTIONS(refusal_of_yaml("a:\n\tb: 1\n"),
+                    "refused.yaml:2: the line is indented with a tab. Indent with spaces.");
+    EXPECT_MENTIONS(refusal_of_yaml("seed: 1\nseed: 2\n"),
+                    "refused.yaml:2: the key \"seed\" is there twice. Remove one of them.");
+    EXPECT_MENTIONS(refusal_of_yaml("seed: &a 1\n"), "Anchors are not read");
+    EXPECT_MENTIONS(refusal_of_yaml("output_dir: caf\xe9\n"), "refused.yaml is not UTF-8.");
+    EXPECT_MENTIONS(error_of_line("--config run.yaml"), "Write the file first: drover run_clm run.yaml.");
 
     const FileOfTest json("wrong.json", "{\n  \"do_train\": true,\n  \"max_step\": 5\n}");
-    EXPECT_MENTIONS(error_of_line(json.path()), "wrong.json:3 has the key \"max_step\"");
+    EXPECT_MENTIONS(error_of_line(json.path()), "wrong.json:3: \"max_step\" is no argument.");
     const FileOfTest list("wrong.json", "{\n\"max_steps\": [\n1]}");
     EXPECT_MENTIONS(error_of_line(list.path()),
                     "wrong.json:2: max_steps is [1], but it takes a whole number");
@@ -138,12 +147,25 @@ TEST(ArgumentFile, IsOneAndStandsFirst) {
 
 TEST(ArgumentFile, VariablesAreSet) {
     const FileOfTest file("variables.yaml", std::string(plain_yaml) + "env:\n  VARIABLE_OF_THIS_TEST: 1.0\n");
-    const std::vector<std::string> words{file.path(), "--seed", "3"};
+    std::vector<std::string> words{file.path(), "--seed", "3"};
     EXPECT_EQ(parse_line(file.path()).arguments.integer("seed"), 42);  // the key is no argument
     EXPECT_EQ(std::getenv("VARIABLE_OF_THIS_TEST"), nullptr);
-    set_variables_of_file(run_clm_table(), words);
+    set_variables(*take_argument_file(run_clm_table(), words));
     EXPECT_STREQ(std::getenv("VARIABLE_OF_THIS_TEST"), "1.0");
     unsetenv("VARIABLE_OF_THIS_TEST");
+}
+
+TEST(ArgumentFile, VariablesHaveTheFileAsTheirSource) {
+    const FileOfTest text("variables.yaml", std::string(plain_yaml) + "env:\n  OMP_NUM_THREADS: 3\n");
+    std::vector<std::string> words{text.path()};
+    const std::optional<ArgumentFile> file = take_argument_file(run_clm_table(), words);
+    const Arguments arguments =
+        parse_run_arguments(
+            words, {.environment = {{"OMP_NUM_THREADS", "3"}, {"PJRT_DEVICE", "CPU"}}, .file = &*file})
+            .arguments;
+    EXPECT_EQ(arguments.integer("threads"), 3);
+    EXPECT_EQ(arguments.source("threads").text(), "environment variable OMP_NUM_THREADS of " + text.path());
+    EXPECT_EQ(arguments.source("device").text(), "environment variable PJRT_DEVICE");
 }
 
 }  // namespace

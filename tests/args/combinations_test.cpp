@@ -150,10 +150,13 @@ TEST(Implications, AsTransformersFillsThemIn) {
     EXPECT_EQ(
         parse_line(plain_run + "--gradient_checkpointing --recompute selective").arguments.text("recompute"),
         "selective");
+    const std::vector<std::string> none{"none"};
     EXPECT_EQ(parse_line(plain_run + "--report_to all wandb").arguments.words("report_to"),
               std::vector<std::string>{"tensorboard"});
-    EXPECT_TRUE(parse_line(plain_run + "--report_to wandb").arguments.words("report_to").empty());
-    EXPECT_TRUE(parse_line(plain_run + "--report_to none").arguments.words("report_to").empty());
+    EXPECT_EQ(parse_line(plain_run + "--report_to wandb").arguments.words("report_to"), none);
+    EXPECT_EQ(parse_line(plain_run + "--report_to none").arguments.words("report_to"), none);
+    EXPECT_EQ(parse_line(plain_run + "--report_to wandb").arguments.settings_text(false).find("report_to"),
+              std::string::npos);
 }
 
 TEST(Implications, SayWhichOfTwoSettingsCounts) {
@@ -167,6 +170,18 @@ TEST(Implications, SayWhichOfTwoSettingsCounts) {
     EXPECT_TRUE(says("--streaming --max_steps 5 --overwrite_cache", "--overwrite_cache"));
     EXPECT_TRUE(says("--logging_dir board", "--report_to tensorboard"));
     EXPECT_FALSE(says("--max_steps 5 --save_steps 5 --warmup_ratio 0.1", "count"));
+    EXPECT_TRUE(says("--gradient_checkpointing --recompute selective",
+                     "--recompute selective is given, so --gradient_checkpointing is ignored."));
+    EXPECT_FALSE(says("--gradient_checkpointing --recompute full", "is ignored"));
+    // As in run_clm.py, a dataset by name takes precedence over files.
+    EXPECT_TRUE(says("--dataset_name d", "--train_file is not used, because --dataset_name is given."));
+    EXPECT_TRUE(says("--dataset_name d --validation_file v.txt", "--validation_file is not used"));
+    EXPECT_TRUE(says("--dataset_config_name c", "--dataset_config_name is not used"));
+    EXPECT_FALSE(says("--validation_file v.txt", "is not used"));
+    EXPECT_TRUE(says("--profile_logdir t", "--profile_logdir: nothing is profiled without --profile."));
+    EXPECT_TRUE(says("--profile_duration_ms 5", "--profile_duration_ms: nothing is profiled"));
+    EXPECT_TRUE(says("--no_profile --profile_steps 2", "nothing is profiled because of --no_profile."));
+    EXPECT_FALSE(says("--profile --profile_logdir t", "nothing is profiled"));
 }
 
 TEST(Implications, NamesOfTheTensorParallelScript) {
@@ -229,7 +244,7 @@ TEST(Implications, AFolderForTensorBoardAsksForItsFile) {
     EXPECT_EQ(beside_variable.text("logging_dir"), "board");
     EXPECT_EQ(beside_variable.source("logging_dir").text(), "implied by --tb_dir");
     const Arguments without = with("--tb_dir board --report_to none");
-    EXPECT_TRUE(without.words("report_to").empty());
+    EXPECT_EQ(without.words("report_to"), std::vector<std::string>{"none"});
     EXPECT_TRUE(has_line(without, "nothing is written there"));
 }
 

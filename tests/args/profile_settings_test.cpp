@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "args/parse_line.h"
@@ -16,6 +17,8 @@ ProfileSettings settings_of(const std::string& line, Environment environment = {
 TEST(ProfileSettings, AreOffUnlessAskedFor) {
     EXPECT_FALSE(settings_of("").on);
     EXPECT_FALSE(settings_of("--profile_logdir traces").on);
+    EXPECT_FALSE(settings_of("--no_profile --profile_steps 2").on);
+    EXPECT_FALSE(settings_of("--no_profile", {{"PROFILE_STEP", "3"}}).on);
     EXPECT_FALSE(settings_of("", {{"PROFILE_EPOCH", "-1"}, {"PROFILE_STEP", "-1"}}).on);
 }
 
@@ -41,6 +44,25 @@ TEST(ProfileSettings, BeginAfterAStepAndLastAWhile) {
     EXPECT_EQ(settings.seconds, 20);
     EXPECT_EQ(settings.folder, std::filesystem::path("/tmp/traces"));
     EXPECT_EQ(settings_of("--profile_step 3 --profile_steps 2").steps, 2);
+}
+
+TEST(SettingsRecord, LeavesOutWhatTheEnvironmentSaysOfTheMachine) {
+    const auto recorded = [](const std::string& flags) {
+        return run_settings(
+                   test::parse_line(test::plain_run + flags, {.environment = {{"OMP_NUM_THREADS", "3"},
+                                                                              {"PJRT_DEVICE", "CPU"},
+                                                                              {"PROFILE_STEP", "7"}}}))
+            .record;
+    };
+    const SettingsRecord record = recorded("");
+    EXPECT_TRUE(record.values.at("threads").is_null());
+    EXPECT_EQ(record.values.at("device"), "auto");
+    EXPECT_EQ(record.values.at("profile_step"), 7);
+    // Its processes must still agree about them.
+    EXPECT_NE(std::ranges::find(record.alike, std::pair<std::string, std::string>("--device", "\"cpu\"")),
+              record.alike.end());
+    EXPECT_EQ(recorded("--threads 3 --device cpu").values.at("threads"), 3);
+    EXPECT_EQ(recorded("--threads 3 --device cpu").values.at("device"), "cpu");
 }
 
 }  // namespace

@@ -61,12 +61,10 @@ TEST(SimpleYaml, OtherFormsAreErrorsWithTheirLine) {
           "a: 'x' y", "a: {b: c, b: d}", "a: {b c}", "a: [b] c", "a: [b c: [", "a: [,]", ": b", "a: ]",
           "a: 1\n---\nb: 2", "a:\n\tb: 1", "a: {: b}", "a: [b {c}]"}) {
         const std::string message = refusal(text);
-        EXPECT_TRUE(message.starts_with("card, line 1")) << text << ": " << message;
+        EXPECT_TRUE(message.starts_with("card:1")) << text << ": " << message;
     }
-    EXPECT_EQ(refusal("a:\n  b: &x y"),
-              "card, line 12 cannot be understood: values that begin with & are not understood.");
-    EXPECT_EQ(refusal("a: 1\nb: {c: 1\n"),
-              "card, line 12 cannot be understood: a bracket is not closed at the end of the line.");
+    EXPECT_EQ(refusal("a:\n  b: &x y"), "card:12: values that begin with & are not understood.");
+    EXPECT_EQ(refusal("a: 1\nb: {c: 1\n"), "card:12: a bracket is not closed at the end of the line.");
     EXPECT_NE(refusal("a: " + std::string(200, '[')), "accepted");
 }
 
