@@ -200,7 +200,8 @@ TEST(Fp8, TrainsLikeBfloat16) {
     };
     const std::vector<double> plain = losses(Fp8Recipe::none), fp8 = losses(Fp8Recipe::tensorwise);
     EXPECT_LT(fp8.back(), fp8.front() - 1);
-    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(fp8[i], plain[i], 0.05 * plain[i] + 0.03) << i;
+    // Twice the largest difference on processors with AVX2 and AVX-512, which round sums differently.
+    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(fp8[i], plain[i], 0.06 * plain[i] + 0.04) << i;
     EXPECT_NE(fp8, plain);
 }
 

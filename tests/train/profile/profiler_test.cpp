@@ -58,6 +58,31 @@ std::vector<std::int64_t> numbers(std::int64_t first, std::int64_t last) {
     return list;
 }
 
+/// What a profiler asks of the collectives' observation in some steps, and when it is destroyed after them.
+std::vector<std::string> observed_in(int steps) {
+    const auto backend = make_test_backend();
+    const TemporaryFolder folder;
+    std::vector<std::string> asked;
+    {
+        Profiler profiler(
+            *backend, single_mesh(), {.steps = 2, .folder = folder.path()},
+            [&](CollectiveObserver* observer, UnderWay under_way) {
+                asked.push_back(observer != nullptr           ? "begin"
+                                : under_way == UnderWay::left ? "leave"
+                                                              : "end");
+            },
+            [](const std::string&) {});
+        ProfiledSteps().run(profiler, steps, [] {});
+    }
+    return asked;
+}
+
+TEST(Profiler, WaitsForCollectivesUnlessAnErrorEndsIt) {
+    EXPECT_EQ(observed_in(2), (std::vector<std::string>{}));
+    EXPECT_EQ(observed_in(3), (std::vector<std::string>{"begin", "leave"}));
+    EXPECT_EQ(observed_in(4), (std::vector<std::string>{"begin", "end"}));
+}
+
 TEST(Profiler, TakesThreeStepsAfterTheFirstTwo) {
     Profiled run("linear", {.steps = 3});
     run.run(7);
