@@ -26,7 +26,7 @@ std::vector<std::string> joined(const std::vector<std::string>& words) {
 }
 
 /// A line for every candidate, "word<tab>meaning", and ":files" if the names of files fit, too. The first of
-/// the words is the shell; bash and zsh replace what is behind the "=" of a flag, fish the whole word.
+/// the words is the shell; bash and zsh replace what follows the "=" of a flag, fish the whole word.
 void print_candidates(const Command& program, std::vector<std::string> words) {
     if (words.empty()) return;
     const std::string shell = words.front();

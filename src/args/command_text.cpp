@@ -169,7 +169,7 @@ constexpr CommandText sft_text{
 command lines of TRL's `trl sft` (1.16). It has the arguments of TRL's scripts, of SFTConfig and
 ModelConfig and of the Trainer, with TRL's defaults where these differ from
 [run_clm](run_clm.md)'s: learning rate 2e-5, bf16, gradient checkpointing, a record every 10 updates,
-float32 weights. [guides/finetune.md](guides/finetune.md) shows the whole way, from a file of
+float32 master weights. [guides/finetune.md](guides/finetune.md) shows the whole way, from a file of
 conversations to talking with the result.
 
 Records have what TRL's have: `entropy` (of the predictions, in nats), `mean_token_accuracy` and

@@ -193,7 +193,7 @@ void DcpCheckpoint::add_tensor(const std::string& name, const std::string& publi
             file = data_files_.emplace(place->second.file, MappedFile(folder_ / place->second.file)).first;
         const std::uint64_t size = file->second.bytes().size();
         if (place->second.offset > size || place->second.bytes > size - place->second.offset)
-            throw damaged(fmt::format("has a chunk behind the end of {}", place->second.file));
+            throw damaged(fmt::format("has a chunk beyond the end of {}", place->second.file));
         const std::size_t item = add_item(name, *dtype, sizes, folder_ / place->second.file);
         chunks_.push_back(place->second);
         entry.parts.push_back({item, std::move(offsets)});

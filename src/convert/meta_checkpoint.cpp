@@ -17,7 +17,7 @@ std::string part_name(std::size_t part) {
     return fmt::format("consolidated.{:02}.pth", part);
 }
 
-/// Names outside the layers, and inside them behind "layers.N.".
+/// Names outside the layers, and inside them after "layers.N.".
 constexpr std::pair<std::string_view, std::string_view> meta_names[] = {
     {"tok_embeddings.weight", "model.embed_tokens.weight"},
     {"norm.weight", "model.norm.weight"},

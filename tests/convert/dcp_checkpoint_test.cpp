@@ -55,7 +55,7 @@ TEST(DcpCheckpoint, SaysWhatIsMissingOrDamaged) {
     fs::copy(golden / "__0_0.distcp", folder / "__0_0.distcp");
     test::write_raw(folder / "__1_0.distcp", "short");
     test::expect_error([&] { DcpCheckpoint(folder.path(), "model"); },
-                       {"a chunk behind the end of __1_0.distcp"});
+                       {"a chunk beyond the end of __1_0.distcp"});
     test::write_raw(folder / ".metadata", "\x80\x04N.");
     test::expect_error([&] { DcpCheckpoint(folder.path(), "model"); }, {"not the metadata of a checkpoint"});
 }

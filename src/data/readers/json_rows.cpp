@@ -44,7 +44,7 @@ bool JsonRows::next(std::string_view& row) {
         if (!first_ && start == ',') {
             drop(1);
             start = peek();
-            if (start == ']') fail("a member is missing behind a comma of the list");
+            if (start == ']') fail("a member is missing after a comma of the list");
         } else if (!first_ && start != ']' && start != '\0') {
             fail("a comma is missing between two members of the list");
         }
@@ -75,7 +75,7 @@ void JsonRows::find_list(const std::string& field) {
         std::string key;
         JsonScanner(window_.bytes().substr(0, size), place()).string(key);
         drop(size);
-        if (peek() != ':') fail("a colon is missing behind a key");
+        if (peek() != ':') fail("a colon is missing after a key");
         drop(1);
         peek();
         if (key == field) return;

@@ -45,7 +45,7 @@ RowFormat format_of(const std::filesystem::path& path) {
     if (const auto format = known_format(path)) return *format;
     throw Error(
         fmt::format("The name of {} does not end like a format that can be read.", path.string()),
-        "Use .txt, .json, .jsonl, .ndjson, .csv or .tsv (also with .gz or .zst behind), .parquet, .arrow, or "
+        "Use .txt, .json, .jsonl, .ndjson, .csv or .tsv (also with .gz or .zst after it), .parquet, .arrow, or "
         "the raw Wikicorpus as .tgz.");
 }
 
