@@ -44,8 +44,8 @@ demo: demo-time build ## train a small Llama on Shakespeare's plays, on the CPU;
 
 # Said before the build, which is the longer part the first time.
 demo-time:
-	@[ -x build/release/drover ] || echo 'demo: the first build takes about 11 minutes of processor time, so about' \
-	    "$$(((11 + $(JOBS) - 1) / $(JOBS))) minutes with JOBS=$(JOBS); the demo then takes two to three."
+	@[ -x build/release/drover ] || echo 'demo: the first build takes about 10 minutes of processor time, so about' \
+	    "$$(((10 + $(JOBS) - 1) / $(JOBS))) minutes with JOBS=$(JOBS); the demo then takes two to three."
 
 python: setup ## build the Python module, build/release/python (for PYTHONPATH), with MPI and what else it can load
 	@[ '$(SETUP)' = no ] || scripts/setup.sh python
