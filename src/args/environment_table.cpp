@@ -76,6 +76,9 @@ constexpr std::array variables{
         "DROVER_GROUPED_GEMM", "",
         "cublas, streams or kernel: how a GPU multiplies experts' matrices, where their sizes "
         "allow it; unset: by their sizes."},
+    EnvironmentVariable{
+        "DROVER_ATTENTION_BACKWARD", "",
+        "cudnn or kernel: how a GPU computes attention's gradients, where it can; unset: cudnn."},
     EnvironmentVariable{"DROVER_ATTENTION_PIECE_MB", "",
                         "MiB that a piece of attention's backward may take on a GPU; unset: 4096."},
     EnvironmentVariable{

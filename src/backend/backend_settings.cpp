@@ -49,6 +49,15 @@ std::optional<GroupedGemmMethod> grouped_gemm() {
                 "Use cublas, streams or kernel, or unset it.");
 }
 
+std::optional<AttentionBackwardMethod> attention_backward() {
+    const std::string name = variable("DROVER_ATTENTION_BACKWARD").value_or("");
+    if (name.empty()) return std::nullopt;
+    if (name == "cudnn") return AttentionBackwardMethod::cudnn;
+    if (name == "kernel") return AttentionBackwardMethod::kernel;
+    throw Error(fmt::format("DROVER_ATTENTION_BACKWARD is \"{}\".", name),
+                "Use cudnn or kernel, or unset it.");
+}
+
 std::int64_t attention_piece_mb() {
     constexpr const char* name = "DROVER_ATTENTION_PIECE_MB";
     constexpr std::int64_t most = BackendSettings::default_attention_piece_mb;
@@ -76,6 +85,7 @@ BackendSettings backend_settings_from_environment() {
     return {.cpu_instructions = cpu_instructions(),
             .onednn_instructions = onednn_instructions(),
             .grouped_gemm = grouped_gemm(),
+            .attention_backward = attention_backward(),
             .attention_piece_mb = attention_piece_mb(),
             .cuda_graphs = cuda_graphs()};
 }

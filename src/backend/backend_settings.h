@@ -16,6 +16,12 @@ enum class GroupedGemmMethod : std::uint8_t {
     kernel,   ///< all in one kernel of our own
 };
 
+/// How a GPU computes attention's gradients.
+enum class AttentionBackwardMethod : std::uint8_t {
+    cudnn,
+    kernel,  ///< a kernel of our own, for Hopper
+};
+
 /// Settings of the backends. Results depend on them only through rounding.
 struct BackendSettings {
     std::optional<CpuInstructions> cpu_instructions{};  ///< absent: the best that the processor has
@@ -23,6 +29,8 @@ struct BackendSettings {
         onednn_instructions{};  ///< the best that oneDNN may use, as its own variable names it; "": any
     std::optional<GroupedGemmMethod>
         grouped_gemm{};  ///< absent: chosen by size. Sizes that a method does not support go to cuBLASLt
+    /// Absent: cuDNN. What a method does not support goes to the other, then to the plain kernel.
+    std::optional<AttentionBackwardMethod> attention_backward{};
     /// Memory that a piece of attention's backward may take on a GPU.
     std::int64_t attention_piece_mb = default_attention_piece_mb;
     bool plain_attention = false;  ///< on a GPU, even where cuDNN's fused attention could be used
@@ -34,9 +42,9 @@ struct BackendSettings {
     static constexpr std::int64_t default_attention_piece_mb = 4096;
 };
 
-/// The settings in the variables DROVER_CPU_ISA, DROVER_GROUPED_GEMM, DROVER_ATTENTION_PIECE_MB and
-/// DROVER_CUDA_GRAPHS (docs/environment.md), and in oneDNN's own. Error names a variable whose value is
-/// wrong.
+/// The settings in the variables DROVER_CPU_ISA, DROVER_GROUPED_GEMM, DROVER_ATTENTION_BACKWARD,
+/// DROVER_ATTENTION_PIECE_MB and DROVER_CUDA_GRAPHS (docs/environment.md), and in oneDNN's own. Error names a
+/// variable whose value is wrong.
 BackendSettings backend_settings_from_environment();
 
 }  // namespace drover

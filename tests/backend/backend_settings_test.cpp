@@ -49,13 +49,16 @@ std::string refusal_of(const char* name, const char* value) {
 }
 
 TEST(BackendSettings, NothingIsForcedWhereNoVariableIsSet) {
-    const ForcedVariable none[] = {{"DROVER_CPU_ISA", nullptr},     {"ONEDNN_MAX_CPU_ISA", nullptr},
-                                   {"DNNL_MAX_CPU_ISA", nullptr},   {"DROVER_GROUPED_GEMM", nullptr},
-                                   {"DROVER_CUDA_GRAPHS", nullptr}, {"DROVER_ATTENTION_PIECE_MB", nullptr}};
+    const ForcedVariable none[] = {
+        {"DROVER_CPU_ISA", nullptr},           {"ONEDNN_MAX_CPU_ISA", nullptr},
+        {"DNNL_MAX_CPU_ISA", nullptr},         {"DROVER_GROUPED_GEMM", nullptr},
+        {"DROVER_CUDA_GRAPHS", nullptr},       {"DROVER_ATTENTION_PIECE_MB", nullptr},
+        {"DROVER_ATTENTION_BACKWARD", nullptr}};
     const BackendSettings settings = backend_settings_from_environment();
     EXPECT_EQ(settings.cpu_instructions, std::nullopt);
     EXPECT_EQ(settings.onednn_instructions, "");
     EXPECT_EQ(settings.grouped_gemm, std::nullopt);
+    EXPECT_EQ(settings.attention_backward, std::nullopt);
     EXPECT_EQ(settings.attention_piece_mb, 4096);
     EXPECT_TRUE(settings.cuda_graphs);
 }
@@ -69,6 +72,10 @@ TEST(BackendSettings, ComeFromTheEnvironment) {
     EXPECT_EQ(settings_with("DROVER_GROUPED_GEMM", "cublas").grouped_gemm, GroupedGemmMethod::cublas);
     EXPECT_EQ(settings_with("DROVER_GROUPED_GEMM", "streams").grouped_gemm, GroupedGemmMethod::streams);
     EXPECT_EQ(settings_with("DROVER_GROUPED_GEMM", "kernel").grouped_gemm, GroupedGemmMethod::kernel);
+    EXPECT_EQ(settings_with("DROVER_ATTENTION_BACKWARD", "cudnn").attention_backward,
+              AttentionBackwardMethod::cudnn);
+    EXPECT_EQ(settings_with("DROVER_ATTENTION_BACKWARD", "kernel").attention_backward,
+              AttentionBackwardMethod::kernel);
     EXPECT_EQ(settings_with("DROVER_ATTENTION_PIECE_MB", "17").attention_piece_mb, 17);
     EXPECT_FALSE(settings_with("DROVER_CUDA_GRAPHS", "0").cuda_graphs);
     EXPECT_TRUE(settings_with("DROVER_CUDA_GRAPHS", "1").cuda_graphs);
@@ -80,6 +87,8 @@ TEST(BackendSettings, WrongValuesAreNamed) {
               "Set it to avx2, avx512 or amx, or leave it unset.");
     EXPECT_EQ(refusal_of("DROVER_GROUPED_GEMM", "fastest"),
               "DROVER_GROUPED_GEMM is \"fastest\". Use cublas, streams or kernel, or unset it.");
+    EXPECT_EQ(refusal_of("DROVER_ATTENTION_BACKWARD", "fastest"),
+              "DROVER_ATTENTION_BACKWARD is \"fastest\". Use cudnn or kernel, or unset it.");
     for (const char* wrong : {"", "0", "4097", "1x", "-1"})
         EXPECT_EQ(refusal_of("DROVER_ATTENTION_PIECE_MB", wrong),
                   "DROVER_ATTENTION_PIECE_MB is '" + std::string(wrong) +

@@ -13,6 +13,7 @@
 #include "backend/cuda/graph_recorder.h"
 #include "backend/cuda/grouped_gemm.h"
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/kernels/attention_gradient.h"
 #include "backend/cuda/marks.h"
 #include "backend/cuda/module_interface.h"
 #include "backend/cuda/open_gpu.h"
@@ -165,7 +166,12 @@ class CudaBackend final : public Backend {
         run_with_cudnn_or(kernel, launch, op);
     }
     void run_kernel(Kernel<AttentionBackward> kernel, const Launch& launch, const AttentionBackward& op) {
-        run_with_cudnn_or(kernel, launch, op);
+        const std::int64_t most_bytes = settings_.attention_piece_mb << 20;
+        if (settings_.attention_backward == AttentionBackwardMethod::kernel && !settings_.plain_attention &&
+            hopper_attention_backward_takes(launch, op, most_bytes))
+            hopper_attention_backward(launch, op, most_bytes);
+        else
+            run_with_cudnn_or(kernel, launch, op);
     }
     void run_kernel(Kernel<SortByExpert> kernel, const Launch& launch, const SortByExpert& op) {
         kernel(launch, op);

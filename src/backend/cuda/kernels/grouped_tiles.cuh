@@ -5,6 +5,7 @@
 #include "backend/cuda/kernels/hopper.cuh"
 #include "backend/cuda/kernels/shared_memory.cuh"
 #include "backend/cuda/kernels/tensor_map.h"
+#include "backend/cuda/kernels/tile_results.cuh"
 
 /// Products of groups of rows in tiles of 128 × 256 results, on Hopper. One block computes a tile's sums from
 /// beginning to end, so their order does not depend on which block it is. One thread keeps the copy engine
@@ -117,28 +118,6 @@ __device__ void sum_before(const Problem& problem, std::int32_t* before, const O
     if (lane == 0) before[problem.experts] = sum;
 }
 
-/// The words of four neighbouring lanes exchanged: lane t gets word t of all four, in their order.
-__device__ inline void exchange_in_four(std::uint32_t (&word)[4]) {
-    const int lane = threadIdx.x % 4;
-#pragma unroll
-    for (int bit = 1; bit <= 2; bit *= 2) {
-        const bool upper = lane & bit;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            if (i & bit) continue;
-            const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, upper ? word[i] : word[i | bit], bit);
-            word[i] = upper ? got : word[i];
-            word[i | bit] = upper ? word[i | bit] : got;
-        }
-    }
-}
-
-/// Two neighbours in a row, read and written at once.
-template <class T>
-struct alignas(2 * sizeof(T)) Pair {
-    T element[2];
-};
-
 /// Rounds a warpgroup's 64 × 256 results and stores those that are in the matrix of `rows` × `columns` that
 /// begins at `c`; `row` and `column` are those of the first. Columns are a multiple of 8.
 template <class Out>
@@ -170,20 +149,7 @@ __device__ void store_results(float (&sum)[128], Out* c, std::int64_t stride, in
                                                                   sum[4 * i + 2 * half + 1]};
             }
         } else {
-#pragma unroll
-            for (int four = 0; four < 8; ++four) {
-                std::uint32_t word[4];
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    const int at = 4 * (4 * four + i) + 2 * half;
-                    word[i] = __builtin_bit_cast(
-                        std::uint32_t, Pair<Out>{from_float<Out>(sum[at]), from_float<Out>(sum[at + 1])});
-                }
-                exchange_in_four(word);
-                const int at = 32 * four + 8 * (lane % 4);
-                if (in_rows && at < left)
-                    *reinterpret_cast<uint4*>(line + at) = make_uint4(word[0], word[1], word[2], word[3]);
-            }
+            store_rounded<256>(sum, half, line, in_rows ? left : 0);
         }
     }
 }
@@ -234,12 +200,11 @@ __device__ void sum_steps(float (&sum)[128], Ring& ring, int steps, int own_bloc
 template <class Product>
 __device__ void multiply_groups(const CUtensorMap& a, const CUtensorMap& b, const Problem& problem,
                                 const Product& product) {
-    extern __shared__ unsigned char memory[];
     __shared__ std::uint64_t full[stages], empty[stages];
     __shared__ std::int32_t first_tile[most_experts + 1];
     constexpr bool aligned = Product::summed == Summed::aligned_rows;
     __shared__ std::int32_t first_step[aligned ? most_experts + 1 : 1];
-    unsigned char* const buffers = memory + (1024 - shared_address(memory) % 1024) % 1024;
+    unsigned char* const buffers = aligned_shared_memory();
     const TileOrder<Product::summed, Product::depth> order{problem, first_tile, first_step};
     if (threadIdx.x < 32) sum_before(problem, first_tile, [&](int rows) { return order.tiles_of(rows); });
     if (aligned && threadIdx.x / 32 == 1)

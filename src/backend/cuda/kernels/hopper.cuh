@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include "backend/cuda/kernels/device_code.cuh"
+#include "backend/cuda/kernels/hopper_operands.cuh"
 
 /// Features of Hopper only (sm_90a): barriers in shared memory that count bytes, copies of boxes of a tensor
 /// by the copy engine, and products of a warpgroup (128 threads) whose operands lie in shared memory.
@@ -10,6 +11,13 @@ namespace drover::cuda {
 
 __device__ inline std::uint32_t shared_address(const void* pointer) {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+/// The block's dynamic shared memory from the first multiple of 1024 on, which operands have to begin at. So
+/// as many bytes more have to be asked for.
+__device__ inline unsigned char* aligned_shared_memory() {
+    extern __shared__ unsigned char memory[];
+    return memory + (1024 - shared_address(memory) % 1024) % 1024;
 }
 
 // ----------------------------------------------------------------------------------------------------
@@ -48,21 +56,37 @@ __device__ inline void barrier_wait(std::uint64_t* barrier, std::uint32_t parity
             : "memory");
 }
 
-/// A position in a ring of `stages` buffers.
-template <int stages>
-struct RingPlace {
-    int stage = 0;
-    std::uint32_t parity = 0;
+/// Waits until `threads` threads of the block, whole warps, have come to barrier `number` (1 to 15).
+template <int number, int threads>
+__device__ inline void meet() {
+    asm volatile("bar.sync %0, %1;" ::"n"(number), "n"(threads) : "memory");
+}
 
-    __device__ void next() {
-        if (++stage < stages) return;
-        stage = 0;
-        parity ^= 1;
-    }
-};
+// ----------------------------------------------------------------------------------------------------
+// one block waits for another
 
-// ------------------------------------------------------------------------------------------------------
+/// What another block published, and with it all that it had written before.
+__device__ inline int load_published(const int* from) {
+    int value;
+    asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+    return value;
+}
+__device__ inline void publish(int* to, int value) {
+    asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+/// Waits until another block has published `value`, which takes about a microsecond to be seen.
+__device__ inline void wait_until_published(const int* from, int value) {
+    while (load_published(from) != value) __nanosleep(20);
+}
+
+// ----------------------------------------------------------------------------------------------------
 // copies
+
+/// Between ordinary reads and writes of memory and those of the copy engine and of products, in this thread's
+/// order.
+__device__ inline void order_with_copy_engine() {
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
 
 /// Copies the box at (x, y, z) of a tensor to shared memory; what lies outside the tensor becomes zero. The
 /// barrier counts the bytes of the whole box.
@@ -74,6 +98,35 @@ __device__ inline void load_box(void* to, const CUtensorMap& map, int x, int y, 
         "[%5];" ::"r"(shared_address(to)),
         "l"(&map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
         : "memory");
+}
+/// Copies a piece of memory to shared memory. Places and bytes are multiples of 16.
+__device__ inline void load_bytes(void* to, const void* from, std::uint32_t bytes, std::uint64_t* barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            shared_address(to)),
+        "l"(from), "r"(bytes), "r"(shared_address(barrier))
+        : "memory");
+}
+/// Copies a piece of shared memory to memory, or adds it there, as fp32.
+__device__ inline void store_bytes(void* to, const void* from, std::uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+}
+__device__ inline void add_floats(float* to, const void* from, std::uint32_t bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+                 "r"(shared_address(from)), "r"(bytes)
+                 : "memory");
+}
+__device__ inline void stores_commit() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/// Waits until what this thread committed has been read from shared memory, or also been written.
+__device__ inline void stores_wait_until_read() {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+__device__ inline void stores_wait_until_written() {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 __device__ inline void prefetch_map(const CUtensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
@@ -92,24 +145,10 @@ __device__ inline void give_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
-/// Which dimension of an operand is contiguous: the one that is summed over, or the other.
-enum class Contiguous { depth, breadth };
-
-/// An operand's place in shared memory, where rows of 128 bytes lie in groups of eight with their 16-byte
-/// pieces exchanged as the copy engine does it (SWIZZLE_128B). Groups of rows follow each other; with
-/// Contiguous::breadth, which only 16-bit elements have, a row has 64 elements of the breadth, and the next
-/// 64 begin `block_bytes` later.
 template <Contiguous contiguous>
 __device__ inline std::uint64_t operand_at(const void* start, std::uint32_t block_bytes) {
-    constexpr std::uint64_t group_bytes = 1024, exchanged_in_128_bytes = 1;
-    const std::uint64_t blocks = contiguous == Contiguous::depth ? 1 : block_bytes >> 4;
-    return (shared_address(start) & 0x3FFFFu) >> 4 | blocks << 16 | group_bytes >> 4 << 32 |
-           exchanged_in_128_bytes << 62;
+    return operand_place<contiguous>(shared_address(start), block_bytes);
 }
-/// How far an operand's place advances from one product to the next, of 16 elements of 16 bits in depth, or
-/// of 32 FP8 numbers.
-template <Contiguous contiguous>
-inline constexpr std::uint64_t product_step = (contiguous == Contiguous::depth ? 32 : 16 * 128) >> 4;
 
 /// Registers and shared memory that were written before may be read by products from here on.
 __device__ inline void products_begin() {
@@ -134,12 +173,15 @@ __device__ inline void products_are_in(float (&sum)[count]) {
 #define DROVER_FLOATS_4(at) "+f"(sum[at]), "+f"(sum[at + 1]), "+f"(sum[at + 2]), "+f"(sum[at + 3])
 #define DROVER_FLOATS_16(at) \
     DROVER_FLOATS_4(at), DROVER_FLOATS_4(at + 4), DROVER_FLOATS_4(at + 8), DROVER_FLOATS_4(at + 12)
+#define DROVER_FLOATS_32(at) DROVER_FLOATS_16(at), DROVER_FLOATS_16(at + 16)
 #define DROVER_FLOATS_64(at) \
     DROVER_FLOATS_16(at), DROVER_FLOATS_16(at + 16), DROVER_FLOATS_16(at + 32), DROVER_FLOATS_16(at + 48)
-#define DROVER_PLACES_64                                                               \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+#define DROVER_PLACES_32                                                     \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define DROVER_PLACES_64                                                                 \
+    DROVER_PLACES_32                                                                     \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define DROVER_PLACES_128                                                                          \
     DROVER_PLACES_64                                                                               \
@@ -187,11 +229,72 @@ __device__ inline void multiply_64_128_32(float (&sum)[64], std::uint64_t a, std
                  : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
+/// sum (+)= a [64,16] · b [16,columns] of 64 or 128 columns, by the warpgroup; sum is laid out as above.
+template <class T, int columns, Contiguous contiguous_a, Contiguous contiguous_b>
+__device__ inline void multiply_64_16(float (&sum)[columns / 2], std::uint64_t a, std::uint64_t b, bool add) {
+    static_assert(columns == 64 || columns == 128);
+#define DROVER_WGMMA_SHARED(shape_and_type, type, places, sums, a_at, b_at, add_at, ta, tb)               \
+    asm volatile(                                                                                         \
+        DROVER_WGMMA(shape_and_type "." type, places, add_at, a_at ", " b_at ", adds, 1, 1, " ta ", " tb) \
+        : sums                                                                                            \
+        : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(static_cast<int>(contiguous_a)),                \
+          "n"(static_cast<int>(contiguous_b)))
+#define DROVER_WGMMA_SHARED_64(type)                                                                      \
+    DROVER_WGMMA_SHARED("m64n64k16.f32." type, type, DROVER_PLACES_32, DROVER_FLOATS_32(0), "%32", "%33", \
+                        "%34", "%35", "%36")
+#define DROVER_WGMMA_SHARED_128(type)                                                                      \
+    DROVER_WGMMA_SHARED("m64n128k16.f32." type, type, DROVER_PLACES_64, DROVER_FLOATS_64(0), "%64", "%65", \
+                        "%66", "%67", "%68")
+    if constexpr (columns == 64 && std::is_same_v<T, bfloat_t>)
+        DROVER_WGMMA_SHARED_64("bf16");
+    else if constexpr (columns == 64)
+        DROVER_WGMMA_SHARED_64("f16");
+    else if constexpr (std::is_same_v<T, bfloat_t>)
+        DROVER_WGMMA_SHARED_128("bf16");
+    else
+        DROVER_WGMMA_SHARED_128("f16");
+#undef DROVER_WGMMA_SHARED_128
+#undef DROVER_WGMMA_SHARED_64
+#undef DROVER_WGMMA_SHARED
+}
+
+/// The same with a in registers: thread t has in a[2 · k + h] the pair of elements of row
+/// 16 · (t / 32) + t % 32 / 4 + 8h and columns 8k + 2 · (t % 4) and the next. That is how sums lie, rounded:
+/// a product's sums are the a of another. The registers must not change before the products are in.
+template <class T, int columns, Contiguous contiguous_b>
+__device__ inline void multiply_64_16(float (&sum)[columns / 2], const std::uint32_t (&a)[4],
+                                      std::uint64_t b) {
+    static_assert(columns == 64 || columns == 128);
+#define DROVER_WGMMA_REGISTERS(shape_and_type, type, places, sums, operands)                              \
+    asm volatile("wgmma.mma_async.sync.aligned." shape_and_type "." type " {" places "}, " operands ";\n" \
+                 : sums                                                                                   \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(static_cast<int>(contiguous_b)))
+#define DROVER_WGMMA_REGISTERS_64(type)                                                        \
+    DROVER_WGMMA_REGISTERS("m64n64k16.f32." type, type, DROVER_PLACES_32, DROVER_FLOATS_32(0), \
+                           "{%32, %33, %34, %35}, %36, 1, 1, 1, %37")
+#define DROVER_WGMMA_REGISTERS_128(type)                                                        \
+    DROVER_WGMMA_REGISTERS("m64n128k16.f32." type, type, DROVER_PLACES_64, DROVER_FLOATS_64(0), \
+                           "{%64, %65, %66, %67}, %68, 1, 1, 1, %69")
+    if constexpr (columns == 64 && std::is_same_v<T, bfloat_t>)
+        DROVER_WGMMA_REGISTERS_64("bf16");
+    else if constexpr (columns == 64)
+        DROVER_WGMMA_REGISTERS_64("f16");
+    else if constexpr (std::is_same_v<T, bfloat_t>)
+        DROVER_WGMMA_REGISTERS_128("bf16");
+    else
+        DROVER_WGMMA_REGISTERS_128("f16");
+#undef DROVER_WGMMA_REGISTERS_128
+#undef DROVER_WGMMA_REGISTERS_64
+#undef DROVER_WGMMA_REGISTERS
+}
+
 #undef DROVER_WGMMA_64_256_16
 #undef DROVER_WGMMA
 #undef DROVER_PLACES_128
 #undef DROVER_PLACES_64
+#undef DROVER_PLACES_32
 #undef DROVER_FLOATS_64
+#undef DROVER_FLOATS_32
 #undef DROVER_FLOATS_16
 #undef DROVER_FLOATS_4
 

@@ -1,0 +1,488 @@
+#pragma once
+
+#include "backend/cuda/kernels/eight_elements.cuh"
+#include "backend/cuda/kernels/exponentials.cuh"
+#include "backend/cuda/kernels/hopper.cuh"
+#include "backend/cuda/kernels/tile_results.cuh"
+
+/// Attention's gradients on Hopper, in one pass over the scores.
+///
+/// A block of threads has 128 keys of one key/value head. It goes through the blocks of queries that see
+/// them, the last first, for one query head of the group after the other, and sums up dk and dv in registers.
+/// What it finds for dq is added to sums in memory (fp32). The tiles of a sequence add to a block's sums in
+/// their order, first the tile of the first keys, so the bits are the same every time. The last one, which
+/// has the queries' own keys, rounds the sums instead and writes dq.
+///
+/// Tiles are taken in order, and a tile waits only for earlier ones of its sequence and head, which were
+/// taken before, so nothing waits for ever. An earlier tile has more queries, goes through them in the same
+/// order and began before, so hardly anything waits at all.
+///
+/// Scores are transposed, [keys,queries], so that they are operands in registers for dk and dv. Two
+/// warpgroups have 64 keys each. For dq each needs the gradients of all scores, which go through shared
+/// memory, and computes half of it: half of a head (of 128 columns), or half of the queries.
+namespace drover::cuda::attention_gradient {
+
+constexpr int tile_keys = 128;
+constexpr int multiplying_groups = 2;
+constexpr int multiplying_threads = 128 * multiplying_groups;
+constexpr int threads = 128 + multiplying_threads;
+/// Steps whose queries are in shared memory at a time.
+constexpr int stages = 2;
+
+/// `head` columns, 64 or 128; smaller heads are filled up with zeros.
+template <int head>
+struct TileSizes {
+    static constexpr int step_queries = head == 64 ? 128 : 64;
+    static constexpr int blocks_of_tile = tile_keys / step_queries;
+    /// Operands lie in blocks of 64 columns.
+    static constexpr int key_block_bytes = tile_keys * 128, query_block_bytes = step_queries * 128;
+    static constexpr int column_blocks = head / 64;
+    static constexpr int key_bytes = column_blocks * key_block_bytes;
+    static constexpr int query_bytes = column_blocks * query_block_bytes;
+    static constexpr int sums_of_step = step_queries * head;
+    static constexpr int statistics_of_step = 2 * step_queries;
+
+    struct Memory {
+        unsigned char k[key_bytes], v[key_bytes];
+        unsigned char q[stages][query_bytes], dout[stages][query_bytes];
+        /// Gradients of the scores, in rows of keys; of two steps, so that one may be written while products
+        /// of the one before still read it.
+        unsigned char dscores[2][step_queries / 64 * key_block_bytes];
+        float dq[sums_of_step];
+        float statistics[stages][statistics_of_step];
+        std::uint64_t keys_full, full[stages], empty[stages], dq_full, dq_empty;
+        int ticket;
+    };
+    static constexpr int dynamic_bytes = sizeof(Memory) + 1024;
+};
+
+/// Of a tile of keys: its sequence's tokens, and the first of its sequence's tiles. No tokens where there is
+/// no such tile.
+struct SequenceTile {
+    int begin, length, first_tile;
+};
+
+/// A tensor [N,heads,D].
+struct Place {
+    void* start;
+    std::int64_t token_stride, head_stride;
+
+    template <class T>
+    __device__ T* at(std::int64_t token, int head) const {
+        return static_cast<T*>(start) + token * token_stride + head * head_stride;
+    }
+};
+
+struct Problem {
+    const SequenceTile* tiles;
+    int first_key_head = 0, key_heads = 0;  ///< those that are worked on
+    int group;                              ///< query heads of a key/value head
+    int head_size;
+    int window;  ///< 0: none
+    float scale;
+    Place dq, dk, dv;
+
+    // By block of queries and, within, query head (of those that are worked on).
+    float* statistics;  ///< of each query log2 of the sum of exponentials; then of each Σ dout · out
+    float* sums;        ///< dq as far as it is added up, as the warpgroups' registers hold it
+    int* turns;         ///< how many tiles have added to the sums
+    int* tickets;       ///< how many tiles were taken
+
+    __device__ int heads() const { return key_heads * group; }
+};
+
+/// A tile of one key/value head, and the blocks of queries that see some of its keys.
+template <int head>
+struct Task {
+    using Sizes = TileSizes<head>;
+
+    int begin = 0, length = 0;         ///< of the sequence
+    int index = 0;                     ///< of the tile in its sequence
+    int key_head = 0;                  ///< of those that are worked on
+    int first_query_block = 0;         ///< of the sequence, among all
+    int from_block = 0, to_block = 0;  ///< of the sequence's blocks, [from, to)
+
+    /// Ticket numbers go through the tiles of a head of a sequence, then through its heads.
+    __device__ static Task of_ticket(const Problem& problem, int ticket) {
+        const SequenceTile tile = problem.tiles[ticket / problem.key_heads];
+        const int tiles = (tile.length + tile_keys - 1) / tile_keys;
+        Task task;
+        task.begin = tile.begin;
+        task.length = tile.length;
+        if (tiles == 0) return task;
+        const int within = ticket - tile.first_tile * problem.key_heads;
+        task.index = within % tiles;
+        task.key_head = within / tiles;
+        task.first_query_block = tile.first_tile * Sizes::blocks_of_tile;
+        task.from_block = task.index * Sizes::blocks_of_tile;
+        int last_query = task.length - 1;
+        if (problem.window > 0)
+            last_query = min(last_query, (task.index + 1) * tile_keys - 1 + problem.window - 1);
+        task.to_block = last_query / Sizes::step_queries + 1;
+        return task;
+    }
+
+    __device__ int first_key() const { return index * tile_keys; }
+    /// How many tiles add to a block of queries before this one.
+    __device__ int turn(const Problem& problem, int block) const {
+        const int seen = problem.window > 0 ? max(0, block * Sizes::step_queries - problem.window + 1) : 0;
+        return index - seen / tile_keys;
+    }
+    /// Whether no tile after this one adds to it.
+    __device__ bool is_last(int block) const { return block / Sizes::blocks_of_tile == index; }
+    /// Whether some of the block's queries do not see some of the tile's keys.
+    __device__ bool is_cut(const Problem& problem, int block) const {
+        const int first_query = block * Sizes::step_queries;
+        return first_query < first_key() + tile_keys - 1 ||
+               (problem.window > 0 && first_query + Sizes::step_queries - 1 - first_key() >= problem.window);
+    }
+    __device__ std::int64_t place(const Problem& problem, int block, int of_group) const {
+        return std::int64_t{first_query_block + block} * problem.heads() + key_head * problem.group +
+               of_group;
+    }
+    /// Calls body(block, query head of the group) for every step.
+    template <class Body>
+    __device__ void for_each_step(const Problem& problem, const Body& body) const {
+        for (int of_group = 0; of_group < problem.group; ++of_group)
+            for (int block = to_block - 1; block >= from_block; --block) body(block, of_group);
+    }
+};
+
+struct Maps {
+    CUtensorMap q, k, v, dout;
+};
+
+/// One thread: brings keys, values and then each step's queries into shared memory.
+template <int head>
+__device__ void load(const Maps& maps, const Problem& problem, const Task<head>& task,
+                     typename TileSizes<head>::Memory& memory) {
+    using Sizes = TileSizes<head>;
+    const int key_head = problem.first_key_head + task.key_head;
+    barrier_arrive_expecting(&memory.keys_full, 2 * Sizes::key_bytes);
+#pragma unroll
+    for (int i = 0; i < Sizes::column_blocks; ++i) {
+        const int token = task.begin + task.first_key(), at = i * Sizes::key_block_bytes;
+        load_box(memory.k + at, maps.k, 64 * i, token, key_head, &memory.keys_full);
+        load_box(memory.v + at, maps.v, 64 * i, token, key_head, &memory.keys_full);
+    }
+    RingPlace<stages> place;
+    task.for_each_step(problem, [&](int block, int of_group) {
+        std::uint64_t* const full = &memory.full[place.stage];
+        constexpr int statistics_bytes = Sizes::statistics_of_step * sizeof(float);
+        barrier_wait(&memory.empty[place.stage], place.parity ^ 1);
+        barrier_arrive_expecting(full, 2 * Sizes::query_bytes + statistics_bytes);
+#pragma unroll
+        for (int i = 0; i < Sizes::column_blocks; ++i) {
+            const int token = task.begin + block * Sizes::step_queries, at = i * Sizes::query_block_bytes;
+            const int own_head = key_head * problem.group + of_group;
+            load_box(memory.q[place.stage] + at, maps.q, 64 * i, token, own_head, full);
+            load_box(memory.dout[place.stage] + at, maps.dout, 64 * i, token, own_head, full);
+        }
+        load_bytes(memory.statistics[place.stage],
+                   problem.statistics + task.place(problem, block, of_group) * Sizes::statistics_of_step,
+                   statistics_bytes, full);
+        place.next();
+    });
+}
+
+/// One thread: adds what the warpgroups found for dq to the sums in memory, in turn with other tiles.
+template <int head>
+__device__ void add_up(const Problem& problem, const Task<head>& task,
+                       typename TileSizes<head>::Memory& memory) {
+    using Sizes = TileSizes<head>;
+    constexpr int bytes = Sizes::sums_of_step * sizeof(float);
+    RingPlace<1> place;
+    task.for_each_step(problem, [&](int block, int of_group) {
+        if (task.is_last(block)) return;
+        const std::int64_t at = task.place(problem, block, of_group);
+        const int turn = task.turn(problem, block);
+        float* const sums = problem.sums + at * Sizes::sums_of_step;
+        barrier_wait(&memory.dq_full, place.parity);
+        if (turn == 0) {
+            store_bytes(sums, memory.dq, bytes);
+        } else {
+            wait_until_published(problem.turns + at, turn);
+            order_with_copy_engine();
+            add_floats(sums, memory.dq, bytes);
+        }
+        stores_commit();
+        stores_wait_until_read();
+        barrier_arrive(&memory.dq_empty);
+        stores_wait_until_written();
+        order_with_copy_engine();
+        publish(problem.turns + at, turn + 1);
+        place.next();
+    });
+}
+
+/// A warpgroup's share.
+template <class T, int head>
+__device__ void multiply(const Problem& problem, const Task<head>& task,
+                         typename TileSizes<head>::Memory& memory) {
+    using Sizes = TileSizes<head>;
+    using enum Contiguous;
+    constexpr int queries = Sizes::step_queries;
+    constexpr std::uint64_t key_block = Sizes::key_block_bytes >> 4;
+    constexpr std::uint64_t query_block = Sizes::query_block_bytes >> 4;
+    const int group = threadIdx.x / 128 - 1, thread = threadIdx.x % 128, lane = thread % 32;
+    // Of the scores that a thread has: sum[4i + 2h + j] is that of key own_key + 8h and query
+    // 8i + own_query + j.
+    const int own_key = 64 * group + thread / 32 * 16 + lane / 4, own_query = 2 * (lane % 4);
+
+    float dk[head / 2], dv[head / 2];
+#pragma unroll
+    for (int i = 0; i < head / 2; ++i) dk[i] = dv[i] = 0;
+    const std::uint64_t own_k = operand_at<depth>(memory.k + 64 * 128 * group, 0);
+    const std::uint64_t own_v = operand_at<depth>(memory.v + 64 * 128 * group, 0);
+    // For dq: all keys, and half of the columns or of the queries.
+    const std::uint64_t k_columns =
+        operand_at<breadth>(memory.k + (head == 128 ? group * Sizes::key_block_bytes : 0), 0);
+    const float scale_of_power = problem.scale * log2_of_e;
+
+    RingPlace<stages> place;
+    RingPlace<1> dq_place;
+    int buffer = 0;  // of the scores' gradients
+    barrier_wait(&memory.keys_full, 0);
+    task.for_each_step(problem, [&](int block, int of_group) {
+        const unsigned char* const q = memory.q[place.stage];
+        const unsigned char* const dout = memory.dout[place.stage];
+        const float* const statistics = memory.statistics[place.stage];
+        unsigned char* const dscores = memory.dscores[buffer];
+
+        // ------------------------------------------------------------------ scores, and gradients of weights
+        float score[queries / 2], dweight[queries / 2];
+        const std::uint64_t q_rows = operand_at<depth>(q, 0), dout_rows = operand_at<depth>(dout, 0);
+        barrier_wait(&memory.full[place.stage], place.parity);
+        products_begin();
+#pragma unroll
+        for (int i = 0; i < head / 16; ++i)
+            multiply_64_16<T, queries, depth, depth>(
+                score, own_k + i / 4 * key_block + i % 4 * product_step<depth>,
+                q_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
+        products_commit();
+#pragma unroll
+        for (int i = 0; i < head / 16; ++i)
+            multiply_64_16<T, queries, depth, depth>(
+                dweight, own_v + i / 4 * key_block + i % 4 * product_step<depth>,
+                dout_rows + i / 4 * query_block + i % 4 * product_step<depth>, i > 0);
+        products_commit();
+        products_wait<1>();
+        products_are_in(score);
+
+        // ------------------------------------------------------------------------------------ weights and dv
+#pragma unroll
+        for (int i = 0; i < queries / 8; ++i) {
+            const float2 sum = *reinterpret_cast<const float2*>(statistics + 8 * i + own_query);
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                float* const pair = score + 4 * i + 2 * h;
+                pair[0] = power_of_two(fmaf(pair[0], scale_of_power, -sum.x));
+                pair[1] = power_of_two(fmaf(pair[1], scale_of_power, -sum.y));
+            }
+        }
+        if (task.is_cut(problem, block)) {
+            // From the first key to the query.
+            const int distance = block * queries + own_query - task.first_key() - own_key;
+#pragma unroll
+            for (int i = 0; i < queries / 2; ++i) {
+                const int past = distance + i / 4 * 8 + i % 2 - i % 4 / 2 * 8;
+                if (past < 0 || (problem.window > 0 && past >= problem.window)) score[i] = 0;
+            }
+        }
+        std::uint32_t weights[queries / 16][4];
+#pragma unroll
+        for (int i = 0; i < queries / 4; ++i)
+            weights[i / 4][i % 4] = rounded_pair<T>(score[2 * i], score[2 * i + 1]);
+        products_begin();
+#pragma unroll
+        for (int i = 0; i < queries / 16; ++i)
+            multiply_64_16<T, head, breadth>(
+                dv, weights[i],
+                operand_at<breadth>(dout, Sizes::query_block_bytes) + i * product_step<breadth>);
+        products_commit();
+        products_wait<1>();
+        products_are_in(dweight);
+
+        // --------------------------------------------------------------------------- gradients of the scores
+        std::uint32_t dscore[queries / 16][4];
+#pragma unroll
+        for (int i = 0; i < queries / 8; ++i) {
+            const float2 delta = *reinterpret_cast<const float2*>(statistics + queries + 8 * i + own_query);
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const int at = 4 * i + 2 * h;
+                const std::uint32_t word = rounded_pair<T>(score[at] * (dweight[at] - delta.x),
+                                                           score[at + 1] * (dweight[at + 1] - delta.y));
+                dscore[i / 2][i % 2 * 2 + h] = word;
+                const std::uint32_t to = i / 8 * Sizes::key_block_bytes +
+                                         exchanged_place(own_key + 8 * h, i % 8 * 16 + 2 * own_query);
+                *reinterpret_cast<std::uint32_t*>(dscores + to) = word;
+            }
+        }
+        order_with_copy_engine();
+        meet<1, multiplying_threads>();
+
+        // -------------------------------------------------------------------------------------------- dq, dk
+        float dq[32];
+        const std::uint64_t dscore_columns =
+            operand_at<breadth>(dscores + (head == 64 ? group * Sizes::key_block_bytes : 0), 0);
+        products_begin();
+#pragma unroll
+        for (int i = 0; i < tile_keys / 16; ++i)
+            multiply_64_16<T, 64, breadth, breadth>(dq, dscore_columns + i * product_step<breadth>,
+                                                    k_columns + i * product_step<breadth>, i > 0);
+        products_commit();
+#pragma unroll
+        for (int i = 0; i < queries / 16; ++i)
+            multiply_64_16<T, head, breadth>(
+                dk, dscore[i], operand_at<breadth>(q, Sizes::query_block_bytes) + i * product_step<breadth>);
+        products_commit();
+        products_wait<1>();
+        products_are_in(dq);
+
+        constexpr int quarters = 32 / 4;  // of the registers: four at a time
+        if (!task.is_last(block)) {
+            float4* const to = reinterpret_cast<float4*>(memory.dq) + group * quarters * 128 + thread;
+            barrier_wait(&memory.dq_empty, dq_place.parity ^ 1);
+#pragma unroll
+            for (int i = 0; i < quarters; ++i)
+                to[i * 128] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
+            order_with_copy_engine();
+            __syncwarp();
+            if (lane == 0) barrier_arrive(&memory.dq_full);
+            dq_place.next();
+        } else {
+            if (const int turn = task.turn(problem, block); turn > 0) {
+                const std::int64_t at = task.place(problem, block, of_group);
+                if (thread == 0) {
+                    wait_until_published(problem.turns + at, turn);
+                    order_with_copy_engine();
+                }
+                group == 0 ? meet<2, 128>() : meet<3, 128>();
+                const float4* const from =
+                    reinterpret_cast<const float4*>(problem.sums + at * Sizes::sums_of_step) +
+                    group * quarters * 128 + thread;
+#pragma unroll
+                for (int i = 0; i < quarters; ++i) {
+                    const float4 sum = __ldcg(from + i * 128);
+                    dq[4 * i] += sum.x;
+                    dq[4 * i + 1] += sum.y;
+                    dq[4 * i + 2] += sum.z;
+                    dq[4 * i + 3] += sum.w;
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 32; ++i) dq[i] *= problem.scale;
+            const int first_column = head == 128 ? 64 * group : 0;
+            const int own_head = (problem.first_key_head + task.key_head) * problem.group + of_group;
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                const int query =
+                    block * queries + (head == 64 ? 64 * group : 0) + thread / 32 * 16 + lane / 4 + 8 * h;
+                store_rounded<64>(dq, h, problem.dq.at<T>(task.begin + query, own_head) + first_column,
+                                  query < task.length ? problem.head_size - first_column : 0);
+            }
+        }
+
+        products_wait<0>();
+        products_are_in(dk);
+        products_are_in(dv);
+        if (lane == 0) barrier_arrive(&memory.empty[place.stage]);
+        place.next();
+        buffer ^= 1;
+    });
+
+#pragma unroll
+    for (int i = 0; i < head / 2; ++i) dk[i] *= problem.scale;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+        const int key = task.first_key() + own_key + 8 * h, key_head = problem.first_key_head + task.key_head;
+        const int left = key < task.length ? problem.head_size : 0;
+        store_rounded<head>(dk, h, problem.dk.at<T>(task.begin + key, key_head), left);
+        store_rounded<head>(dv, h, problem.dv.at<T>(task.begin + key, key_head), left);
+    }
+}
+
+/// The whole of the kernel, by a block of `threads`.
+template <class T, int head>
+__device__ void compute_gradients(const Maps& maps, const Problem& problem) {
+    auto& memory = *reinterpret_cast<typename TileSizes<head>::Memory*>(aligned_shared_memory());
+    if (threadIdx.x == 0) {
+        for (const CUtensorMap* map : {&maps.q, &maps.k, &maps.v, &maps.dout}) prefetch_map(*map);
+        barrier_init(&memory.keys_full, 1);
+        barrier_init(&memory.dq_full, 4 * multiplying_groups);
+        barrier_init(&memory.dq_empty, 1);
+        for (int i = 0; i < stages; ++i) {
+            barrier_init(&memory.full[i], 1);
+            barrier_init(&memory.empty[i], 4 * multiplying_groups);
+        }
+        barrier_init_fence();
+        memory.ticket = atomicAdd(problem.tickets, 1);
+    }
+    __syncthreads();
+    const auto task = Task<head>::of_ticket(problem, memory.ticket);
+    if (task.length == 0) return;
+    if (threadIdx.x < 128) {
+        give_registers<24>();
+        if (threadIdx.x == 0) load(maps, problem, task, memory);
+        if (threadIdx.x == 32) add_up(problem, task, memory);
+    } else {
+        take_registers<240>();
+        multiply<T>(problem, task, memory);
+    }
+}
+
+constexpr int preparing_threads = 256;
+
+struct StatisticsInputs {
+    Place out, dout;
+    const float* lse;  ///< [rows,heads,row_length]
+    int heads, row_length;
+};
+
+/// Writes the statistics of one query head at a tile's positions, and that nothing has been added to its
+/// sums, by a block of `preparing_threads`. The grid has a block for every tile and head.
+template <class T, int head>
+__device__ void prepare(const Problem& problem, const StatisticsInputs& inputs) {
+    using Sizes = TileSizes<head>;
+    constexpr int lanes = head / 8;  // for a query
+    const int tile_number = blockIdx.x, own_head = blockIdx.y;
+    const SequenceTile tile = problem.tiles[tile_number];
+    if (tile.length == 0) return;
+    const int first_query = (tile_number - tile.first_tile) * tile_keys;
+    const int any_head = problem.first_key_head * problem.group + own_head;
+    const auto place_of = [&](int block) {
+        return std::int64_t{tile_number * Sizes::blocks_of_tile + block} * problem.heads() + own_head;
+    };
+    if (threadIdx.x < Sizes::blocks_of_tile) problem.turns[place_of(threadIdx.x)] = 0;
+    for (int within = threadIdx.x / lanes; within < tile_keys; within += preparing_threads / lanes) {
+        const int query = first_query + within, column = threadIdx.x % lanes * 8;
+        const std::int64_t token = tile.begin + query;
+        float sum = 0;
+        if (query < tile.length && column < problem.head_size) {
+            float x[8], y[8];
+            to_floats(load_eight(inputs.out.at<const T>(token, any_head) + column), x);
+            to_floats(load_eight(inputs.dout.at<const T>(token, any_head) + column), y);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) sum = fmaf(x[i], y[i], sum);
+        }
+#pragma unroll
+        for (int distance = lanes / 2; distance > 0; distance /= 2)
+            sum += __shfl_xor_sync(0xFFFFFFFFu, sum, distance);
+        if (column > 0) continue;
+        float* const statistics = problem.statistics +
+                                  place_of(within / Sizes::step_queries) * Sizes::statistics_of_step +
+                                  within % Sizes::step_queries;
+        // A query beyond the sequence gives no key any weight.
+        float log_of_sum = __int_as_float(0x7F800000);
+        if (query < tile.length)
+            log_of_sum =
+                log2_of_e *
+                inputs.lse[(token / inputs.row_length * inputs.heads + any_head) * inputs.row_length +
+                           token % inputs.row_length];
+        statistics[0] = log_of_sum;
+        statistics[Sizes::step_queries] = sum;
+    }
+}
+
+}  // namespace drover::cuda::attention_gradient

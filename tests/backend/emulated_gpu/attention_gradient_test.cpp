@@ -1,0 +1,197 @@
+#include "backend/cuda/kernels/attention_gradient.cuh"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "backend/attention_expectations.h"
+#include "backend/run_settings.h"
+
+/// The kernels of attention's gradients on Hopper, on the emulated GPU.
+namespace drover::test::attention_gradient_test {
+namespace {
+
+using namespace cuda::attention_gradient;
+using emulated_gpu::Schedule;
+
+struct Case {
+    AttentionBatch batch;
+    Schedule schedule{};
+    DType dtype = DType::bf16;
+    int key_heads = 0;  ///< that are worked on at a time; 0: all
+
+    friend void PrintTo(const Case& own, std::ostream* out) {
+        *out << testing::PrintToString(own.batch) << (own.schedule.late ? ", late" : "") << ", "
+             << own.schedule.resident << " blocks, " << name_of(own.dtype);
+    }
+};
+
+std::vector<SequenceTile> tiles_of(const AttentionBatch& batch) {
+    Ranges sequences = batch.sequences;
+    if (sequences.empty())
+        for (std::int64_t row = 0; row < batch.rows; ++row)
+            sequences.emplace_back(row * batch.row_length, batch.row_length);
+    std::vector<SequenceTile> tiles;
+    for (auto [begin, length] : sequences) {
+        const auto first = static_cast<int>(tiles.size());
+        for (int at = 0; at < length; at += tile_keys)
+            tiles.push_back({.begin = begin, .length = length, .first_tile = first});
+    }
+    tiles.push_back({});  // the grid may be larger
+    return tiles;
+}
+
+Place place_of(const Tensor& tensor) {
+    return {.start = tensor.raw(), .token_stride = tensor.stride(0), .head_stride = tensor.stride(1)};
+}
+
+CUtensorMap map_of(const Tensor& x, std::int64_t tokens) {
+    return cuda::emulated_map(2, {.start = x.raw(),
+                                  .sizes = {x.size(2), x.size(0), x.size(1)},
+                                  .byte_strides = {2 * x.stride(0), 2 * x.stride(1)},
+                                  .box = {64, tokens}});
+}
+
+struct Gradients {
+    OwnedTensor dq, dk, dv;
+};
+
+/// dq, dk and dv on the emulated GPU; `out` and `lse` are those of the reference.
+template <class T, int head>
+Gradients compute(const Case& own, const AttentionInputs& in, const AttentionReference& reference) {
+    using Sizes = TileSizes<head>;
+    const AttentionBatch& batch = own.batch;
+    const std::vector<float> exact_out(reference.out.begin(), reference.out.end()),
+        lse(reference.lse.begin(), reference.lse.end());
+    const OwnedTensor out =
+        OwnedTensor::converted(Tensor::of(exact_out.data(), batch.query_shape()), own.dtype);
+    // Nothing is written at tokens in no sequence.
+    const auto zeros = [&](const drover::Shape& shape) {
+        OwnedTensor made(own.dtype, shape);
+        std::memset(made.tensor().raw(), 0, made.tensor().bytes());
+        return made;
+    };
+    Gradients found{zeros(batch.query_shape()), zeros(batch.key_shape()), zeros(batch.key_shape())};
+
+    const std::vector<SequenceTile> tiles = tiles_of(batch);
+    const int key_heads = own.key_heads > 0 ? own.key_heads : static_cast<int>(batch.kv_heads);
+    const int group = static_cast<int>(batch.heads / batch.kv_heads);
+    const std::size_t blocks =
+        tiles.size() * Sizes::blocks_of_tile * static_cast<std::size_t>(key_heads * group);
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> statistics(blocks * Sizes::statistics_of_step + 4, nan),
+        sums(blocks * Sizes::sums_of_step + 4, nan);
+    std::vector<int> turns(blocks, 77);
+    const auto aligned = [](float* start) {
+        return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(start) + 15) / 16 * 16);
+    };
+    int tickets = 0;
+    Problem problem{.tiles = tiles.data(),
+                    .first_key_head = 0,
+                    .key_heads = key_heads,
+                    .group = group,
+                    .head_size = static_cast<int>(batch.head_size),
+                    .window = static_cast<int>(batch.window),
+                    .scale = batch.scale(),
+                    .dq = place_of(found.dq),
+                    .dk = place_of(found.dk),
+                    .dv = place_of(found.dv),
+                    .statistics = aligned(statistics.data()),
+                    .sums = aligned(sums.data()),
+                    .turns = turns.data(),
+                    .tickets = &tickets};
+    const StatisticsInputs inputs{.out = place_of(out),
+                                  .dout = place_of(in.dout),
+                                  .lse = lse.data(),
+                                  .heads = static_cast<int>(batch.heads),
+                                  .row_length = static_cast<int>(batch.row_length)};
+    const Maps maps{.q = map_of(in.q, Sizes::step_queries),
+                    .k = map_of(in.k, tile_keys),
+                    .v = map_of(in.v, tile_keys),
+                    .dout = map_of(in.dout, Sizes::step_queries)};
+    const auto tile_count = static_cast<unsigned>(tiles.size());
+    for (; problem.first_key_head < batch.kv_heads; problem.first_key_head += key_heads) {
+        tickets = 0;
+        emulated_gpu::run({tile_count, static_cast<unsigned>(problem.heads())}, preparing_threads, 0,
+                          own.schedule, [&] { prepare<T, head>(problem, inputs); });
+        emulated_gpu::run({tile_count * static_cast<unsigned>(key_heads)}, threads,
+                          sizeof(typename Sizes::Memory), own.schedule,
+                          [&] { compute_gradients<T, head>(maps, problem); });
+    }
+    return found;
+}
+
+Gradients compute(const Case& own, const AttentionInputs& in, const AttentionReference& reference) {
+    const bool narrow = own.batch.head_size <= 64;
+    if (own.dtype == DType::f16)
+        return narrow ? compute<cuda::half_t, 64>(own, in, reference)
+                      : compute<cuda::half_t, 128>(own, in, reference);
+    return narrow ? compute<cuda::bfloat_t, 64>(own, in, reference)
+                  : compute<cuda::bfloat_t, 128>(own, in, reference);
+}
+
+class AttentionGradient : public testing::TestWithParam<Case> {};
+
+TEST_P(AttentionGradient, IsRight) {
+    const Case& own = GetParam();
+    const AttentionInputs inputs(own.batch, own.dtype, 11);
+    const AttentionReference expected(own.batch, inputs);
+    fill_gaps(own.batch, inputs);
+    const Gradients found = compute(own, inputs, expected);
+    const double tolerance = attention_tolerance(own.dtype);
+    expect_close(own.batch, found.dq, expected.dq, tolerance, "dq");
+    expect_close(own.batch, found.dk, expected.dk, tolerance, "dk");
+    expect_close(own.batch, found.dv, expected.dv, tolerance, "dv");
+}
+
+/// Whatever runs first, and however many blocks run at a time.
+TEST(AttentionGradientOrder, DoesNotChangeABit) {
+    Case own{{.rows = 1, .row_length = 700, .heads = 2, .kv_heads = 1, .head_size = 64}};
+    const AttentionInputs inputs(own.batch, own.dtype, 13);
+    const AttentionReference reference(own.batch, inputs);
+    const Gradients once = compute(own, inputs, reference);
+    for (const Schedule schedule :
+         {Schedule{.seed = 5, .resident = 6}, Schedule{.seed = 6, .late = true, .resident = 6}}) {
+        own.schedule = schedule;
+        const Gradients again = compute(own, inputs, reference);
+        EXPECT_TRUE(same_bits(once.dq, again.dq));
+        EXPECT_TRUE(same_bits(once.dk, again.dk) && same_bits(once.dv, again.dv));
+    }
+}
+
+constexpr Schedule late{.seed = 2, .late = true, .resident = 3};
+INSTANTIATE_TEST_SUITE_P(
+    Batches, AttentionGradient,
+    testing::Values(
+        Case{{.rows = 1, .row_length = 128, .heads = 1, .kv_heads = 1, .head_size = 128}},
+        Case{{.rows = 1, .row_length = 128, .heads = 1, .kv_heads = 1, .head_size = 64}},
+        Case{{.rows = 2, .row_length = 300, .heads = 2, .kv_heads = 1, .head_size = 128}, late},
+        Case{{.rows = 2, .row_length = 300, .heads = 2, .kv_heads = 1, .head_size = 64}, late},
+        Case{{.rows = 1, .row_length = 513, .heads = 2, .kv_heads = 2, .head_size = 96}, {.resident = 4}},
+        Case{{.rows = 1, .row_length = 400, .heads = 4, .kv_heads = 2, .head_size = 128, .window = 130},
+             late},
+        Case{{.rows = 1, .row_length = 640, .heads = 1, .kv_heads = 1, .head_size = 64, .window = 70}, late},
+        Case{{.rows = 2,
+              .row_length = 256,
+              .heads = 4,
+              .kv_heads = 2,
+              .head_size = 40,
+              .sequences = {{0, 1}, {3, 140}, {150, 100}, {256, 129}, {390, 122}}},
+             late},
+        Case{{.rows = 1,
+              .row_length = 320,
+              .heads = 2,
+              .kv_heads = 1,
+              .head_size = 128,
+              .sequences = {{10, 200}, {210, 7}, {217, 90}}},
+             late,
+             DType::f16},
+        Case{{.rows = 1, .row_length = 200, .heads = 4, .kv_heads = 4, .head_size = 64},
+             late,
+             DType::f16,
+             2}));
+
+}  // namespace
+}  // namespace drover::test::attention_gradient_test
