@@ -202,14 +202,14 @@ __device__ void add_up(const Problem& problem, const Task<head>& task,
             store_bytes(sums, memory.dq, bytes);
         } else {
             wait_until_published(problem.turns + at, turn);
-            order_with_copy_engine();
+            order_with_copies();
             add_floats(sums, memory.dq, bytes);
         }
         stores_commit();
         stores_wait_until_read();
         barrier_arrive(&memory.dq_empty);
         stores_wait_until_written();
-        order_with_copy_engine();
+        order_with_copies();
         publish(problem.turns + at, turn + 1);
         place.next();
     });
@@ -319,7 +319,7 @@ __device__ void multiply(const Problem& problem, const Task<head>& task,
                 *reinterpret_cast<std::uint32_t*>(dscores + to) = word;
             }
         }
-        order_with_copy_engine();
+        order_shared_with_copies();
         meet<1, multiplying_threads>();
 
         // -------------------------------------------------------------------------------------------- dq, dk
@@ -347,7 +347,7 @@ __device__ void multiply(const Problem& problem, const Task<head>& task,
 #pragma unroll
             for (int i = 0; i < quarters; ++i)
                 to[i * 128] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
-            order_with_copy_engine();
+            order_shared_with_copies();
             __syncwarp();
             if (lane == 0) barrier_arrive(&memory.dq_full);
             dq_place.next();
@@ -356,7 +356,7 @@ __device__ void multiply(const Problem& problem, const Task<head>& task,
                 const std::int64_t at = task.place(problem, block, of_group);
                 if (thread == 0) {
                     wait_until_published(problem.turns + at, turn);
-                    order_with_copy_engine();
+                    order_with_copies();
                 }
                 group == 0 ? meet<2, 128>() : meet<3, 128>();
                 const float4* const from =

@@ -82,10 +82,14 @@ __device__ inline void wait_until_published(const int* from, int value) {
 // ----------------------------------------------------------------------------------------------------
 // copies
 
-/// Between ordinary reads and writes of memory and those of the copy engine and of products, in this thread's
-/// order.
-__device__ inline void order_with_copy_engine() {
-    asm volatile("fence.proxy.async;" ::: "memory");
+/// Between ordinary reads and writes of shared memory and those of the copy engine and of products, in this
+/// thread's order.
+__device__ inline void order_shared_with_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/// The same for memory, which takes much longer.
+__device__ inline void order_with_copies() {
+    asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 /// Copies the box at (x, y, z) of a tensor to shared memory; what lies outside the tensor becomes zero. The

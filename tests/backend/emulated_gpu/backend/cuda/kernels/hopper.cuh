@@ -43,7 +43,8 @@ inline void wait_until_published(const int* from, int value) {
     emulated::wait_until([&] { return *from == value; });
 }
 
-inline void order_with_copy_engine() {}
+inline void order_shared_with_copies() {}
+inline void order_with_copies() {}
 
 /// What a CUtensorMap holds here.
 struct EmulatedMap {
