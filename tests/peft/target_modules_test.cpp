@@ -28,7 +28,12 @@ TEST(TargetModules, AreThoseThatPeftChooses) {
         SCOPED_TRACE(item.at("config").dump());
         const ModelConfig model = model_of(item.at("base").get<std::string>());
         if (item.contains("error")) {
-            EXPECT_THROW(resolve(config_of(item.at("config")), model, "f"), Error);
+            const bool none = item.at("error") == "NoMatchingPeftModuleError";
+            const std::string error =
+                test::error_of([&] { resolve(config_of(item.at("config")), model, "f"); });
+            EXPECT_TRUE(error.starts_with("f: target_modules ")) << error;
+            EXPECT_TRUE(error.find(none ? "no module of the model" : "neither a linear layer") != error.npos)
+                << error;
             continue;
         }
         const Adapters adapters = resolve(config_of(item.at("config")), model, "f");
