@@ -18,8 +18,8 @@ struct CheckpointPlace {
     std::filesystem::path folder;
     std::string prefix{default_checkpoint_prefix};
 
-    CheckpointPlace(std::filesystem::path folder, std::string_view prefix = default_checkpoint_prefix)
-        : folder(std::move(folder)), prefix(prefix) {}
+    CheckpointPlace(std::filesystem::path in, std::string_view begun_with = default_checkpoint_prefix)
+        : folder(std::move(in)), prefix(begun_with) {}
 };
 
 /// Returns output_dir/checkpoint-N.
