@@ -41,6 +41,9 @@ struct TileSizes {
     static constexpr int query_bytes = column_blocks * query_block_bytes;
     static constexpr int sums_of_step = step_queries * head;
     static constexpr int statistics_of_step = 2 * step_queries;
+    /// Steps whose dq waits in shared memory, as many as there is room for. Each buffer has a thread that
+    /// adds it to the sums: an addition takes about as long as a step until others may see it.
+    static constexpr int dq_buffers = head == 64 ? 1 : 2;
 
     struct Memory {
         unsigned char k[key_bytes], v[key_bytes];
@@ -48,9 +51,9 @@ struct TileSizes {
         /// Gradients of the scores, in rows of keys; of two steps, so that one may be written while products
         /// of the one before still read it.
         unsigned char dscores[2][step_queries / 64 * key_block_bytes];
-        float dq[sums_of_step];
+        float dq[dq_buffers][sums_of_step];
         float statistics[stages][statistics_of_step];
-        std::uint64_t keys_full, full[stages], empty[stages], dq_full, dq_empty;
+        std::uint64_t keys_full, full[stages], empty[stages], dq_full[dq_buffers], dq_empty[dq_buffers];
         int ticket;
     };
     static constexpr int dynamic_bytes = sizeof(Memory) + 1024;
@@ -185,33 +188,36 @@ __device__ void load(const Maps& maps, const Problem& problem, const Task<head>&
     });
 }
 
-/// One thread: adds what the warpgroups found for dq to the sums in memory, in turn with other tiles.
+/// The thread of a buffer: adds what the warpgroups found for dq to the sums in memory, in turn with other
+/// tiles.
 template <int head>
 __device__ void add_up(const Problem& problem, const Task<head>& task,
-                       typename TileSizes<head>::Memory& memory) {
+                       typename TileSizes<head>::Memory& memory, int own_buffer) {
     using Sizes = TileSizes<head>;
     constexpr int bytes = Sizes::sums_of_step * sizeof(float);
-    RingPlace<1> place;
+    RingPlace<Sizes::dq_buffers> place;
     task.for_each_step(problem, [&](int block, int of_group) {
         if (task.is_last(block)) return;
+        const auto [buffer, parity] = place;
+        place.next();
+        if (buffer != own_buffer) return;
         const std::int64_t at = task.place(problem, block, of_group);
         const int turn = task.turn(problem, block);
         float* const sums = problem.sums + at * Sizes::sums_of_step;
-        barrier_wait(&memory.dq_full, place.parity);
+        barrier_wait(&memory.dq_full[buffer], parity);
         if (turn == 0) {
-            store_bytes(sums, memory.dq, bytes);
+            store_bytes(sums, memory.dq[buffer], bytes);
         } else {
             wait_until_published(problem.turns + at, turn);
             order_with_copies();
-            add_floats(sums, memory.dq, bytes);
+            add_floats(sums, memory.dq[buffer], bytes);
         }
         stores_commit();
         stores_wait_until_read();
-        barrier_arrive(&memory.dq_empty);
+        barrier_arrive(&memory.dq_empty[buffer]);
         stores_wait_until_written();
         order_with_copies();
         publish(problem.turns + at, turn + 1);
-        place.next();
     });
 }
 
@@ -240,7 +246,7 @@ __device__ void multiply(const Problem& problem, const Task<head>& task,
     const float scale_of_power = problem.scale * log2_of_e;
 
     RingPlace<stages> place;
-    RingPlace<1> dq_place;
+    RingPlace<Sizes::dq_buffers> dq_place;
     int buffer = 0;  // of the scores' gradients
     barrier_wait(&memory.keys_full, 0);
     task.for_each_step(problem, [&](int block, int of_group) {
@@ -342,14 +348,15 @@ __device__ void multiply(const Problem& problem, const Task<head>& task,
 
         constexpr int quarters = 32 / 4;  // of the registers: four at a time
         if (!task.is_last(block)) {
-            float4* const to = reinterpret_cast<float4*>(memory.dq) + group * quarters * 128 + thread;
-            barrier_wait(&memory.dq_empty, dq_place.parity ^ 1);
+            float4* const to =
+                reinterpret_cast<float4*>(memory.dq[dq_place.stage]) + group * quarters * 128 + thread;
+            barrier_wait(&memory.dq_empty[dq_place.stage], dq_place.parity ^ 1);
 #pragma unroll
             for (int i = 0; i < quarters; ++i)
                 to[i * 128] = make_float4(dq[4 * i], dq[4 * i + 1], dq[4 * i + 2], dq[4 * i + 3]);
             order_shared_with_copies();
             __syncwarp();
-            if (lane == 0) barrier_arrive(&memory.dq_full);
+            if (lane == 0) barrier_arrive(&memory.dq_full[dq_place.stage]);
             dq_place.next();
         } else {
             if (const int turn = task.turn(problem, block); turn > 0) {
@@ -410,8 +417,10 @@ __device__ void compute_gradients(const Maps& maps, const Problem& problem) {
     if (threadIdx.x == 0) {
         for (const CUtensorMap* map : {&maps.q, &maps.k, &maps.v, &maps.dout}) prefetch_map(*map);
         barrier_init(&memory.keys_full, 1);
-        barrier_init(&memory.dq_full, 4 * multiplying_groups);
-        barrier_init(&memory.dq_empty, 1);
+        for (int i = 0; i < TileSizes<head>::dq_buffers; ++i) {
+            barrier_init(&memory.dq_full[i], 4 * multiplying_groups);
+            barrier_init(&memory.dq_empty[i], 1);
+        }
         for (int i = 0; i < stages; ++i) {
             barrier_init(&memory.full[i], 1);
             barrier_init(&memory.empty[i], 4 * multiplying_groups);
@@ -425,7 +434,8 @@ __device__ void compute_gradients(const Maps& maps, const Problem& problem) {
     if (threadIdx.x < 128) {
         give_registers<24>();
         if (threadIdx.x == 0) load(maps, problem, task, memory);
-        if (threadIdx.x == 32) add_up(problem, task, memory);
+        for (unsigned i = 0; i < TileSizes<head>::dq_buffers; ++i)
+            if (threadIdx.x == 32 * (i + 1)) add_up(problem, task, memory, static_cast<int>(i));
     } else {
         take_registers<240>();
         multiply<T>(problem, task, memory);
