@@ -354,6 +354,16 @@ TEST_F(HubTransfers, LargeUploadsGoInParts) {
     EXPECT_EQ(hub.requests("/upload/").size(), 4u) << "three parts, one of them twice";
 }
 
+TEST_F(HubTransfers, ARefusedUploadSaysWhyWithoutControlCharacters) {
+    server_.set_faults({{{"path", "/api/repos/create"},
+                         {"do", "status"},
+                         {"status", 403},
+                         {"headers", {{"X-Error-Message", "No\x1b[31m way"}}}}});
+    HubClient client(settings("hf_right"));
+    expect_error<HubError>([&] { make_model_repository(client, "other/made", {}); },
+                           {"refuses uploads to other/made (403, No [31m way)"});
+}
+
 TEST_F(HubTransfers, UploadsElsewhereDoNotCarryTheToken) {
     test::HubServer elsewhere(folder_ / "elsewhere");
     test::HubServer hub(folder_ / "hub-server", {"--elsewhere", elsewhere.address()});
