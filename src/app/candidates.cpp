@@ -81,7 +81,7 @@ Candidates of_command(const Command& command, const std::vector<std::string>& be
     Candidates found;
     if (const auto flag = flag_before(command, before)) {
         offer_values(found, *flag, "", typed);
-        return found;
+        if (!flag->value_may_be_missing) return found;
     }
     if (const std::size_t equals = typed.find('='); equals != std::string::npos && typed.starts_with("--")) {
         if (const auto flag = find_flag(command, typed.substr(0, equals)))

@@ -433,7 +433,7 @@ void add_boolean(const Command& command, const std::string& names, bool& value, 
                 value = yes;
             },
             help)
-        .with_optional_value("[BOOL]");
+        .with_optional_boolean();
 }
 
 }  // namespace

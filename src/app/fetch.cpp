@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -18,11 +19,60 @@
 namespace drover {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct FetchOptions {
     std::string id, revision = "main", kind = "model", folder, cache, token;
     std::vector<std::string> files, include, exclude;
     bool dry_run = false;
 };
+
+/// Those of the repository's files that are asked for.
+std::vector<RepositoryFile> wanted_files(const FetchOptions& options, const Repository& repository,
+                                         const RepositoryListing& listing) {
+    std::vector<std::string> include = options.include;
+    for (const std::string& file : options.files) {
+        if (listing.find(file) == nullptr)
+            throw Error(fmt::format("The {} has no file {}.", repository.shown(), file),
+                        "Check the name, or give a pattern with --include.");
+        include.push_back(file);
+    }
+    std::vector<RepositoryFile> files = matching_files(listing, include, options.exclude);
+    if (files.empty())
+        throw Error(fmt::format("No file of the {} matches.", repository.shown()),
+                    "Check --include and --exclude.");
+    return files;
+}
+
+/// Without a network: the cache's snapshot, if it has all that is asked for.
+fs::path find_in_cache(const FetchOptions& options, const RepositoryCache& cache) {
+    const auto snapshot = cache.snapshot();
+    const auto listing = snapshot ? cache.listing(snapshot->filename().string()) : std::nullopt;
+    const auto is_there = [&](const RepositoryFile& file) {
+        std::error_code ignored;
+        return fs::exists(*snapshot / file.path, ignored);
+    };
+    if (listing && std::ranges::all_of(wanted_files(options, cache.repository(), *listing), is_there))
+        return *snapshot;
+    throw HubError(
+        HubError::Reason::offline,
+        fmt::format("The {} is {}in the cache, and HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids the "
+                    "network.",
+                    cache.repository().shown(), snapshot ? "only in parts " : "not "),
+        "Unset it, or copy the cache of a machine that has it.");
+}
+
+RepositoryListing listing_of(HubClient& client, const Repository& repository) {
+    try {
+        return client.list(repository);
+    } catch (const HubError& error) {
+        if (error.reason() != HubError::Reason::missing_repository ||
+            repository.kind == RepositoryKind::dataset)
+            throw;
+        throw HubError(error.reason(), error.cause(),
+                       error.remedy() + " For a dataset, add --repo_type dataset.");
+    }
+}
 
 void fetch(const FetchOptions& options) {
     if (!is_hub_id(options.id))
@@ -34,19 +84,15 @@ void fetch(const FetchOptions& options) {
         .kind = options.kind == "model" ? RepositoryKind::model : RepositoryKind::dataset,
         .id = options.id,
         .revision = options.revision};
+    const RepositoryCache cache(options.cache.empty() ? hub_cache_folder() : fs::path(options.cache),
+                                repository);
     HubClient client(HubSettings::from_environment(options.token));
-    const RepositoryListing listing = client.list(repository);
-    std::vector<std::string> include = options.include;
-    for (const std::string& file : options.files) {
-        if (listing.find(file) == nullptr)
-            throw Error(fmt::format("The {} has no file {}.", repository.shown(), file),
-                        "Check the name, or give a pattern with --include.");
-        include.push_back(file);
+    if (client.settings().offline && options.folder.empty() && !options.dry_run) {
+        print_result("{}\n", find_in_cache(options, cache).string());
+        return;
     }
-    const std::vector<RepositoryFile> files = matching_files(listing, include, options.exclude);
-    if (files.empty())
-        throw Error(fmt::format("No file of the {} matches.", repository.shown()),
-                    "Check --include and --exclude.");
+    const RepositoryListing listing = listing_of(client, repository);
+    const std::vector<RepositoryFile> files = wanted_files(options, repository, listing);
     if (options.dry_run) {
         std::uint64_t bytes = 0;
         for (const RepositoryFile& file : files) {
@@ -58,14 +104,14 @@ void fetch(const FetchOptions& options) {
     }
     if (!options.folder.empty()) {
         std::error_code failure;
-        std::filesystem::create_directories(options.folder, failure);
-        if (failure) fail_to_write(options.folder, failure.message());
+        fs::create_directories(options.folder, failure);
+        if (failure)
+            throw Error(fmt::format("{} cannot be made: {}.", options.folder, failure.message()),
+                        "Name another folder with --local_dir.");
         fetch_to_folder(client, repository, listing, files, options.folder);
-        print_result("{}\n", std::filesystem::absolute(options.folder).lexically_normal().string());
+        print_result("{}\n", fs::absolute(options.folder).lexically_normal().string());
         return;
     }
-    const RepositoryCache cache(
-        options.cache.empty() ? hub_cache_folder() : std::filesystem::path(options.cache), repository);
     print_result("{}\n", fetch_to_cache(client, cache, listing, files).string());
 }
 
@@ -75,9 +121,9 @@ void add_fetch_command(const Command& app) {
     const Command command = app.add_command(
         "fetch",
         "Download a model or a dataset of the Hugging Face Hub into its cache, which other programs share, "
-        "or "
-        "into a folder. Prints the folder. What is there already is not fetched again, and what was "
-        "interrupted continues.");
+        "or into a folder. Prints the folder. What is there already is not fetched again, and what was "
+        "interrupted continues.\n"
+        "Example: drover fetch meta-llama/Llama-3.2-1B --include \"*.json\" \"*.safetensors\"");
     auto options = std::make_shared<FetchOptions>();
     command.add_option("repository", options->id, "owner/name").required();
     command.add_option("files", options->files, "files of it; none: all that --include names, or all");

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "app/build_facts.h"
+#include "app/command_help.h"
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "app/process_start.h"
@@ -63,6 +64,7 @@ int main(int argc, char** argv) {
         "drover");
     line.expect_command([] { return drover::version_text(drover::own_build_facts()); });
     const drover::Command& program = line.program();
+    program.replace_help(drover::command_help);
     drover::add_run_clm_command(program);
     drover::add_run_llama_nxd_command(program);
     drover::add_sft_command(program);
@@ -80,7 +82,7 @@ int main(int argc, char** argv) {
     drover::add_help_command(program);
     drover::add_completion_command(program);
     drover::add_man_command(program);
-    program.replace_help([program] { return drover::program_help(program); });
+    program.replace_help(drover::program_help);
 
     try {
         if (argc > 1 && argv[1][0] != '-' && !drover::find_written_command(program, argv[1]))

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "app/build_facts.h"
+#include "app/command_help.h"
 #include "app/command_words.h"
 #include "app/commands.h"
 #include "app/program_help.h"
@@ -25,25 +25,13 @@ void add_flags(RoffPage& page, const Command& command) {
     for (const FlagDescription& flag : command.flags()) {
         std::string value = flag.is_word ? "" : flag.value();
         if (!flag.default_text.empty()) value += fmt::format(" (default: {})", flag.default_text);
-        page.item(fmt::format("{}", fmt::join(flag.names, ", ")), value, flag.help);
+        page.item(flag.names_text(), value, flag.help);
     }
 }
 
-/// A description's paragraphs, which end where a line ends with a full stop, and examples as they are.
 void add_description(RoffPage& page, const Command& command) {
-    std::string paragraph;
-    for (const std::string& line : split_words(command.description(), '\n')) {
-        const bool is_example = line.starts_with("Example: ");
-        if (!paragraph.empty() && (is_example || paragraph.ends_with('.'))) {
-            page.paragraph(paragraph);
-            paragraph.clear();
-        }
-        if (is_example)
-            page.example(line.substr(9));
-        else
-            paragraph += (paragraph.empty() ? "" : " ") + line;
-    }
-    if (!paragraph.empty()) page.paragraph(paragraph);
+    for (const DescriptionPart& part : description_parts(command))
+        part.is_example ? page.example(part.text) : page.paragraph(part.text);
 }
 
 std::string command_page(const Command& command) {

@@ -80,8 +80,9 @@ bool has_name(const FlagDescription& flag, const std::string& name) {
                                [&](const std::string& written) { return plain_name(written) == name; });
 }
 
-/// A flag, or all those whose names begin so.
+/// A flag, all those whose names begin so, or "all".
 std::string flag_help(const Command& command, const std::string& topic) {
+    if (topic == "all") return command.help();  // as where --help alone is an excerpt
     const std::string name = plain_name(topic);
     std::vector<std::string> known;
     std::string of_beginning;

@@ -10,6 +10,12 @@
 #include "core/words.h"
 
 namespace drover {
+namespace {
+
+/// CLI11's name for it.
+constexpr std::string_view boolean_type = "BOOLEAN";
+
+}  // namespace
 
 Flag Flag::required() const {
     option_->required();
@@ -61,8 +67,8 @@ Flag Flag::separated_by(char delimiter) const {
     return *this;
 }
 
-Flag Flag::with_optional_value(const std::string& type) const {
-    option_->expected(0, 1)->type_name(type);
+Flag Flag::with_optional_boolean() const {
+    option_->expected(0, 1)->type_name(std::string(boolean_type));
     return *this;
 }
 
@@ -137,9 +143,10 @@ void Command::take_words() const {
     app_->prefix_command();
 }
 
-void Command::replace_help(std::function<std::string()> text) const {
-    app_->formatter_fn(
-        [text = std::move(text)](const CLI::App*, std::string, CLI::AppFormatMode) { return text(); });
+void Command::replace_help(std::function<std::string(const Command&)> text) const {
+    app_->formatter_fn([text = std::move(text)](const CLI::App* app, std::string, CLI::AppFormatMode) {
+        return text(Command(const_cast<CLI::App*>(app)));
+    });
 }
 
 void Command::set_action(std::function<void()> action) const {
@@ -174,14 +181,25 @@ std::string Command::help() const {
 
 std::string FlagDescription::value() const {
     if (!takes_value) return "";
-    if (!choices.empty()) return fmt::format("{}", fmt::join(choices, "|"));
-    return is_number ? "N" : "TEXT";
+    const std::string words = fmt::format("{}", fmt::join(choices, "|"));
+    if (value_may_be_missing) return fmt::format("[{}]", words);
+    return !words.empty() ? words : is_number ? "N" : "TEXT";
+}
+
+std::string FlagDescription::names_text() const {
+    std::string text;
+    for (const std::string& name : names) {
+        const std::size_t hyphens = std::min(name.find_first_not_of('-'), name.size());
+        const std::string other = name.substr(0, hyphens) + with_underscores(name.substr(hyphens));
+        if (other == name || std::ranges::find(names, other) == names.end())
+            text += (text.empty() ? "" : ", ") + name;
+    }
+    return text;
 }
 
 std::string FlagDescription::usage() const {
     if (is_word) return is_required ? names.front() : fmt::format("[{}]", names.front());
-    const std::string names_text = fmt::format("{}", fmt::join(names, ", "));
-    return takes_value ? fmt::format("{} {}", names_text, value()) : names_text;
+    return takes_value ? fmt::format("{} {}", names_text(), value()) : names_text();
 }
 
 namespace {
@@ -204,6 +222,16 @@ FlagDescription described(const CLI::Option& option) {
         .choices = choices_of(type),
         .default_text = option.get_default_str(),
         .help = option.get_description()};
+    flag.value_may_be_missing = flag.takes_value && option.get_items_expected_min() == 0;
+    if (type == boolean_type && flag.takes_value) {
+        flag.choices = {"yes", "no"};
+        if (!flag.default_text.empty()) flag.default_text = flag.default_text == "1" ? "yes" : "no";
+    }
+    if (const std::string& list = flag.default_text; list.starts_with('['))
+        flag.default_text = fmt::format(
+            "{}", fmt::join(split_words(std::string_view(list).substr(1, list.size() - 2), ','), ", "));
+    for (const CLI::Option* other : option.get_needs())
+        flag.help += fmt::format(" (with {})", other->get_name());
     if (flag.is_word) flag.names.push_back(option.get_name());
     for (const std::string& name : option.get_snames()) flag.names.push_back("-" + name);
     for (const std::string& name : option.get_lnames()) flag.names.push_back("--" + name);
@@ -221,6 +249,10 @@ std::vector<FlagDescription> Command::flags() const {
 
 bool Command::takes_words() const {
     return app_->get_prefix_command();
+}
+
+bool Command::needs_command() const {
+    return app_->get_require_subcommand_min() > 0;
 }
 
 bool Command::has_flag(const std::string& name) const {

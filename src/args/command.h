@@ -41,8 +41,8 @@ class Flag {
     Flag hidden() const;
     /// Of a list that may be one word.
     Flag separated_by(char delimiter) const;
-    /// The value may be missing; `type` is what --help says in its place.
-    Flag with_optional_value(const std::string& type) const;
+    /// yes or no, and it may be missing.
+    Flag with_optional_boolean() const;
     /// `changed` is applied to a value before it is checked and read.
     Flag changed_by(std::function<std::string(std::string)> changed) const;
     /// `problem` returns what is wrong with a value; empty: nothing.
@@ -59,13 +59,16 @@ struct FlagDescription {
     std::vector<std::string> names;  ///< with their hyphens; of a word its name
     bool is_word = false;            ///< not a flag
     bool takes_value = false;
+    bool value_may_be_missing = false;
     bool is_required = false;
     bool is_number = false;
     std::vector<std::string> choices{};
     std::string default_text{};
-    std::string help{};
+    std::string help{};  ///< its meaning, and the flags without which it is an error
 
-    /// What stands for its value: "N", "TEXT", "auto|cpu|cuda"; empty if it takes none.
+    /// Those that differ from others in hyphens alone are left out.
+    std::string names_text() const;
+    /// What stands for its value: "N", "TEXT", "auto|cpu|cuda", "[yes|no]"; empty if it takes none.
     std::string value() const;
     /// "--device auto|cpu|cuda", "--steps N", "[files]"
     std::string usage() const;
@@ -101,8 +104,8 @@ class Command {
     void without_help() const;
     /// Its flags end at the first word that is none of them; that one and the rest are words().
     void take_words() const;
-    /// What --help prints. Commands that are added to it afterwards take this over.
-    void replace_help(std::function<std::string()> text) const;
+    /// What --help prints for a command: this one, and those that are added to it afterwards.
+    void replace_help(std::function<std::string(const Command&)> text) const;
     /// What it does, once the command line is parsed.
     void set_action(std::function<void()> action) const;
 
@@ -117,6 +120,8 @@ class Command {
     /// Flags and words that are not hidden, --help among them if it has that.
     std::vector<FlagDescription> flags() const;
     bool takes_words() const;
+    /// Words without a command in it are an error.
+    bool needs_command() const;
     bool has_flag(const std::string& name) const;
     /// Of all flags, the long names without hyphens.
     std::vector<std::string> flag_names() const;

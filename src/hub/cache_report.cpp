@@ -53,6 +53,14 @@ std::vector<fs::directory_entry> entries_below(const fs::path& folder) {
     return found;
 }
 
+/// Whether a file or folder has changed in this time, or is gone. Of a folder what counts is which files it
+/// has.
+bool is_recent(const fs::path& path, fs::file_time_type now, std::chrono::seconds age) {
+    std::error_code unknown;
+    const auto changed = fs::last_write_time(path, unknown);
+    return unknown || now - changed < age;
+}
+
 /// What of a repository nothing refers to.
 struct Unused {
     std::vector<fs::path> snapshots, files;
@@ -69,24 +77,29 @@ Unused find_unused(const fs::path& repository, std::chrono::seconds age) {
             named.insert(commit);
         }
     std::set<std::string> used;
+    const auto now = fs::file_time_type::clock::now();
     for (const fs::directory_entry& snapshot : entries(repository / "snapshots")) {
-        // A commit that was asked for by its hash has no name: it is kept if nothing else is.
-        const bool is_named = named.empty() || named.contains(snapshot.path().filename().string());
-        if (!is_named) unused.snapshots.push_back(snapshot.path());
-        for (const fs::directory_entry& file : entries_below(snapshot.path())) {
-            if (file.is_symlink() && is_named)
+        const std::vector<fs::directory_entry> files = entries_below(snapshot.path());
+        // A commit that was asked for by its hash has no name: it is kept if nothing else is. One that is
+        // being fetched gets its name last.
+        const bool is_kept = named.empty() || named.contains(snapshot.path().filename().string()) ||
+                             is_recent(snapshot.path(), now, age) ||
+                             std::ranges::any_of(files, [&](const fs::directory_entry& file) {
+                                 std::error_code unknown;
+                                 return !file.is_symlink(unknown) && file.is_directory(unknown) &&
+                                        is_recent(file.path(), now, age);
+                             });
+        if (!is_kept) unused.snapshots.push_back(snapshot.path());
+        for (const fs::directory_entry& file : files) {
+            if (file.is_symlink() && is_kept)
                 used.insert(fs::read_symlink(file.path()).filename().string());
-            else if (!file.is_symlink() && file.is_regular_file() && !is_named)
+            else if (!file.is_symlink() && file.is_regular_file() && !is_kept)
                 unused.bytes += size_of(file.path());
         }
     }
-    const auto now = fs::file_time_type::clock::now();
     for (const fs::directory_entry& blob : entries(repository / "blobs")) {
-        const std::string name = blob.path().filename().string();
-        std::error_code unknown;
-        const auto changed = fs::last_write_time(blob.path(), unknown);
         // A blob without a link may be one whose link is made next.
-        if (used.contains(name) || unknown || now - changed < age) continue;
+        if (used.contains(blob.path().filename().string()) || is_recent(blob.path(), now, age)) continue;
         unused.files.push_back(blob.path());
         unused.bytes += size_of(blob.path());
     }
@@ -115,8 +128,17 @@ class TriedLock {
     bool held_ = false;
 };
 
-fs::path lock_of(const fs::path& cache, const fs::path& repository) {
-    return cache / ".locks" / repository.filename() / "drover.lock";
+/// Where the locks of a repository and of its blobs are.
+fs::path locks_of(const fs::path& cache, const fs::path& repository) {
+    return cache / ".locks" / repository.filename();
+}
+
+/// Whether a process holds the lock of a blob. huggingface_hub knows no other locks.
+bool blob_is_being_fetched(const fs::path& locks) {
+    return std::ranges::any_of(entries(locks), [](const fs::directory_entry& lock) {
+        return lock.path().filename() != "drover.lock" && lock.path().extension() == ".lock" &&
+               !TriedLock(lock.path()).held();
+    });
 }
 
 }  // namespace
@@ -146,8 +168,9 @@ std::vector<CachedRepository> list_cache(const fs::path& cache) {
 std::uint64_t prune_cache(const fs::path& cache, std::chrono::seconds age) {
     std::uint64_t freed = 0;
     for (const CachedRepository& repository : list_cache(cache)) {
-        const TriedLock lock(lock_of(cache, repository.folder));
-        if (!lock.held()) continue;
+        const fs::path locks = locks_of(cache, repository.folder);
+        const TriedLock lock(locks / "drover.lock");
+        if (!lock.held() || blob_is_being_fetched(locks)) continue;
         const Unused unused = find_unused(repository.folder, age);
         std::error_code failure;
         for (const fs::path& snapshot : unused.snapshots) fs::remove_all(snapshot, failure);
@@ -164,8 +187,9 @@ std::uint64_t prune_cache(const fs::path& cache, std::chrono::seconds age) {
 bool remove_from_cache(const fs::path& cache, const std::string& name) {
     for (const CachedRepository& repository : list_cache(cache)) {
         if (repository.name != name) continue;
-        const TriedLock lock(lock_of(cache, repository.folder));
-        if (!lock.held())
+        const fs::path locks = locks_of(cache, repository.folder);
+        const TriedLock lock(locks / "drover.lock");
+        if (!lock.held() || blob_is_being_fetched(locks))
             throw Error(fmt::format("The {} is being fetched by another process.", name),
                         "Wait until it is done.");
         std::error_code failure;

@@ -19,7 +19,8 @@ bool is_redirect(int status) {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-/// What a server says about an error, for a message: one line of printable characters.
+}  // namespace
+
 std::string server_words(const HttpAnswer& answer) {
     std::string text(answer.header("x-error-message"));
     if (text.empty()) {
@@ -33,8 +34,6 @@ std::string server_words(const HttpAnswer& answer) {
     text.erase(text.find_last_not_of(" .") + 1);
     return text;
 }
-
-}  // namespace
 
 BackOff::BackOff(const RetryRule& rule, Sleep sleep)
     : rule_(rule), sleep_(sleep ? std::move(sleep) : [](std::chrono::milliseconds time) {

@@ -37,6 +37,9 @@ class HubError : public Error {
     Reason reason_;
 };
 
+/// What a server says about an error, for a message: one line of printable characters; empty if nothing.
+std::string server_words(const HttpAnswer& answer);
+
 /// Waits between tries that fail in a row.
 class BackOff {
   public:

@@ -53,6 +53,15 @@ void finish(RepositoryListing& listing, std::string_view where) {
                            [](const RepositoryFile& a, const RepositoryFile& b) { return a.path == b.path; });
     if (twice != listing.files.end())
         throw Error(fmt::format("{} lists {} twice.", where, twice->path), strange_server);
+    const auto is_folder = std::find_if(listing.files.begin(), listing.files.end(), [&](const auto& file) {
+        const auto below = std::lower_bound(
+            listing.files.begin(), listing.files.end(), file.path + "/",
+            [](const RepositoryFile& other, const std::string& path) { return other.path < path; });
+        return below != listing.files.end() && below->path.starts_with(file.path + "/");
+    });
+    if (is_folder != listing.files.end())
+        throw Error(fmt::format("{} lists {} as a file and as a folder.", where, is_folder->path),
+                    strange_server);
 }
 
 }  // namespace

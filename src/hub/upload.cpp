@@ -32,10 +32,8 @@ bool succeeded(const HttpAnswer& answer) {
         throw HubError(Reason::unreachable,
                        fmt::format("The upload to {} at {} failed: {}.", id, hub, answer.failure),
                        "Check the network and its proxy (https_proxy), and upload the folder again.");
-    std::string words;
-    if (const Json body = Json::parse(answer.body, nullptr, false);
-        body.is_object() && body.contains("error") && body["error"].is_string())
-        words = ", " + body["error"].get<std::string>().substr(0, 300);
+    std::string words = server_words(answer);
+    if (!words.empty()) words.insert(0, ", ");
     if (answer.status == 401 || answer.status == 403)
         throw HubError(Reason::refused,
                        fmt::format("{} refuses uploads to {} ({}{}).", hub, id, answer.status, words),

@@ -23,6 +23,13 @@ std::vector<std::string> offered(const std::string& words) {
     return result;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+}
+
 /// Every command, nested ones too: "eval", "bench ops".
 const std::vector<std::string>& all_commands() {
     static const std::vector<std::string> commands = [] {
@@ -89,10 +96,33 @@ TEST(CommandLine, HelpOfEveryCommand) {
         EXPECT_EQ(help.exit_code, 0) << command;
         EXPECT_NE(help.output.find("Usage: drover " + command), std::string::npos) << help.output;
         EXPECT_EQ(run("help " + command).output, help.output);
-        if (has_table(command)) {
+        for (const std::string& line : lines_of(help.output)) EXPECT_LE(line.size(), 100u) << line;
+        if (has_table(command))
             EXPECT_LE(test::count_of(help.output, "\n"), 40u) << command;
-        }
+        else
+            EXPECT_EQ(run("help " + command + " all").output, help.output);
     }
+}
+
+TEST(CommandLine, HelpHasFlagsWithTheirValuesAndMeanings) {
+    const std::string convert = run("convert --help").output;
+    for (const char* part : {"Usage: drover convert [--NAME VALUE ...]\n",
+                             "\n  --output_dir TEXT             where the result", "complete (required)\n",
+                             "\n  --hw_backend trn1|trn2 ", "\n  --convert_to_xser [yes|no]    the other",
+                             "\n  --virtual_pp_size N           stages of each pipeline rank (1)\n"})
+        EXPECT_NE(convert.find(part), std::string::npos) << part << convert;
+    EXPECT_EQ(convert.find("[]"), std::string::npos) << convert;
+    const std::string bench = run("bench --help").output;
+    for (const char* part : {"\nUsage: drover bench [COMMAND] [--NAME VALUE ...]\n",
+                             " (with --example_length)\n", "\nCommands\n  ops  "})
+        EXPECT_NE(bench.find(part), std::string::npos) << part << bench;
+    EXPECT_NE(run("fetch --help").output.find("Usage: drover fetch repository [files] [--NAME"),
+              std::string::npos);
+    EXPECT_NE(run("cache --help").output.find("Usage: drover cache COMMAND\n"), std::string::npos);
+    const std::string launch = run("launch --help").output;
+    EXPECT_NE(launch.find("\n  --node_rank TEXT "), std::string::npos) << launch;
+    EXPECT_EQ(launch.find("--node-rank"), std::string::npos) << launch;
+    EXPECT_NE(launch.find(" \\\n      "), std::string::npos) << "an example over several lines" << launch;
 }
 
 TEST(CommandLine, HelpOnATopic) {

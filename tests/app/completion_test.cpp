@@ -97,6 +97,8 @@ TEST_F(BashCompletion, Values) {
     EXPECT_TRUE(offers("run_clm --bf16 ''", "--output_dir")) << "the bare flag is enough";
     EXPECT_EQ(offered("run_clm --bf16 --devi"), Words{"--device"});
     EXPECT_EQ(offered("run_clm --seed ''"), Words{}) << "there is nothing to say of a number";
+    EXPECT_EQ(offered("convert --fuse_qkv ''"), (Words{"no", "yes"}));
+    EXPECT_EQ(offered("convert --fuse_qkv --tp"), Words{"--tp_size"}) << "a value may follow, but need not";
     EXPECT_EQ(offered("eval --device c"), (Words{"cpu", "cuda"}));
     EXPECT_EQ(offered("eval --device = cu"), Words{"cuda"});
     EXPECT_EQ(offered("bench ops --steps ''"), Words{});

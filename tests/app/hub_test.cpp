@@ -194,6 +194,24 @@ TEST_F(HubCommands, FetchPrintsTheFolder) {
     refused("fetch org/tiny --include 'x*'", 1, "No file of the model org/tiny matches");
     refused("fetch org/tiny --local_dir a --cache_dir b", 2, "Both --local_dir and --cache_dir");
     refused("fetch org/tiny --revision v9", 1, "has no revision v9");
+    refused("fetch org/lines", 1, "For a dataset, add --repo_type dataset.");
+    refused("fetch org/tiny --local_dir /proc/here", 1, "Name another folder with --local_dir.");
+}
+
+TEST_F(HubCommands, AFetchOfflineFindsWhatIsInTheCache) {
+    const std::string fetched = run("fetch org/tiny config.json").output;
+    const std::string offline = "HF_HUB_OFFLINE=1";
+    const Outcome again = run("fetch org/tiny config.json", offline);
+    EXPECT_EQ(again.exit_code, 0) << again.output;
+    EXPECT_NE(fetched.find(again.output), std::string::npos) << again.output;
+    for (const auto& [arguments, words] :
+         {std::pair{"fetch org/tiny", "The model org/tiny is only in parts in the cache, and HF_HUB_OFFLINE"},
+          std::pair{"fetch org/none", "The model org/none is not in the cache, and HF_HUB_OFFLINE"},
+          std::pair{"fetch org/tiny --local_dir here", "The network may not be used"}}) {
+        const Outcome refused = run(arguments, offline);
+        EXPECT_EQ(refused.exit_code, 1) << arguments;
+        EXPECT_NE(refused.output.find(words), std::string::npos) << refused.output;
+    }
 }
 
 TEST_F(HubCommands, AnInterruptedFetchContinues) {

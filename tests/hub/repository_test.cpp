@@ -91,9 +91,14 @@ TEST(Repository, RefusesTreesOfHostileServers) {
     refused("{}", "no list of files");
     refused("[1]", "something else");
     refused("<html>", "not JSON");
-    RepositoryListing listing;
-    parse_tree_page(page("a", small, "1"), "the page", listing);
-    expect_error([&] { parse_tree_page(page("a", small, "1"), "the page", listing); }, {"twice"});
+    const auto refused_after_a = [&](const std::string& path, std::string_view why) {
+        RepositoryListing listing;
+        parse_tree_page(page("a", small, "1"), "the page", listing);
+        parse_tree_page(page("a.b", small, "1"), "the page", listing);
+        expect_error([&] { parse_tree_page(page(path, small, "1"), "the page", listing); }, {why});
+    };
+    refused_after_a("a", "twice");
+    refused_after_a("a/b", "lists a as a file and as a folder");
     expect_error([] { parse_commit(R"({"sha": "../x"})", "here"); }, {"here", "names no commit"});
     expect_error([] { parse_commit("[]", "here"); }, {"names no commit"});
 }

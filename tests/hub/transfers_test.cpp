@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "core/file_lock.h"
 #include "core/text_file.h"
 #include "hub/blob_hash.h"
 #include "hub/cache_report.h"
@@ -257,14 +258,34 @@ TEST_F(HubTransfers, ThePrunedCacheKeepsWhatIsNamed) {
     EXPECT_GT(bytes, weights_.size());
     EXPECT_EQ(list_cache(cache_).at(0).name, "model org/tiny");
     std::ofstream(cache_ / "models--org--tiny/blobs/abc.drover-1.incomplete") << "piece";
-    fs::create_directories(cache_ / "models--org--tiny/snapshots" / std::string(40, 'f'));
+    const fs::path unnamed = cache_ / "models--org--tiny/snapshots" / std::string(40, 'f');
+    fs::create_directories(unnamed);
+    EXPECT_EQ(prune_cache(cache_, std::chrono::hours(1)), 0u);
+    EXPECT_TRUE(fs::exists(unnamed)) << "a process may be fetching it, and names it when it is complete";
     EXPECT_EQ(prune_cache(cache_, std::chrono::seconds(0)), 5u);
     EXPECT_EQ(pieces_left(), 0u);
-    EXPECT_FALSE(fs::exists(cache_ / "models--org--tiny/snapshots" / std::string(40, 'f')));
+    EXPECT_FALSE(fs::exists(unnamed));
     EXPECT_EQ(read_text_file(snapshot / "model.safetensors"), weights_);
     EXPECT_TRUE(remove_from_cache(cache_, "model org/tiny"));
     EXPECT_FALSE(remove_from_cache(cache_, "model org/tiny"));
     EXPECT_FALSE(fs::exists(snapshot));
+}
+
+TEST_F(HubTransfers, WhatIsBeingFetchedIsNotRemoved) {
+    const fs::path snapshot = fetch();
+    const std::string blob = fs::read_symlink(snapshot / "model.safetensors").filename().string();
+    std::ofstream(cache_ / "models--org--tiny/blobs/abc.drover-1.incomplete") << "piece";
+    {
+        // As huggingface_hub holds it.
+        const FileLock lock(cache_ / ".locks/models--org--tiny" / (blob + ".lock"),
+                            FileLock::Afterwards::left);
+        EXPECT_EQ(prune_cache(cache_, std::chrono::seconds(0)), 0u);
+        expect_error([&] { remove_from_cache(cache_, "model org/tiny"); },
+                     {"model org/tiny is being fetched by another process", "Wait"});
+    }
+    EXPECT_EQ(read_text_file(snapshot / "model.safetensors"), weights_);
+    EXPECT_EQ(prune_cache(cache_, std::chrono::seconds(0)), 5u);
+    EXPECT_TRUE(remove_from_cache(cache_, "model org/tiny"));
 }
 
 TEST_F(HubTransfers, TheTokenOfALoginIsTheUsersAlone) {
@@ -331,6 +352,16 @@ TEST_F(HubTransfers, LargeUploadsGoInParts) {
     upload_files(client, {.id = id, .revision = "trial"}, {{"model.safetensors", weights}}, "In parts");
     EXPECT_EQ(hub.content("models/tester/made/trial/model.safetensors"), weights_);
     EXPECT_EQ(hub.requests("/upload/").size(), 4u) << "three parts, one of them twice";
+}
+
+TEST_F(HubTransfers, ARefusedUploadSaysWhyWithoutControlCharacters) {
+    server_.set_faults({{{"path", "/api/repos/create"},
+                         {"do", "status"},
+                         {"status", 403},
+                         {"headers", {{"X-Error-Message", "No\x1b[31m way"}}}}});
+    HubClient client(settings("hf_right"));
+    expect_error<HubError>([&] { make_model_repository(client, "other/made", {}); },
+                           {"refuses uploads to other/made (403, No [31m way)"});
 }
 
 TEST_F(HubTransfers, UploadsElsewhereDoNotCarryTheToken) {

@@ -125,10 +125,8 @@ std::string profile_summary(const RankProfile& profile) {
         const bool computes = total.flops > 0;
         const double rate =
             total.seconds > 0 ? (computes ? total.flops : total.bytes) / total.seconds / 1e9 : 0;
-        text += fmt::format("  {:<44}{:>11.1f}{:>11.3f}{:>9.1f}{:>11}{:>9}\n", total.name,
-                            total.calls / steps, 1e3 * total.seconds, share(total.seconds),
-                            computes ? fmt::format("{:.1f}", rate) : "",
-                            computes ? "" : fmt::format("{:.1f}", rate));
+        text += fmt::format("  {:<44}{:>11.1f}{:>11.3f}{:>9.1f}{:>{}.1f}\n", total.name, total.calls / steps,
+                            1e3 * total.seconds, share(total.seconds), rate, computes ? 11 : 20);
     }
     text += fmt::format("  {:<44}{:>11}{:>11}{:>9}\n", "scope", "times/step", "ms/step", "share %");
     std::size_t shown = 0;
