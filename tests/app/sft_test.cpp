@@ -270,7 +270,6 @@ TEST_F(SftCommand, RunClmTrainsOnTheSameRows) {
     EXPECT_EQ(losses("clm"), losses("out"));
 }
 
-/// Whether a flag changes the losses, or what is evaluated.
 /// Streamed examples are those of the file in their order, also after a resumption.
 TEST_F(SftCommand, StreamsItsExamples) {
     const std::string flags = "--packing --assistant_only_loss --chat_template_path " +
@@ -291,6 +290,7 @@ TEST_F(SftCommand, StreamsItsExamples) {
                 read_text_file(folder_ / "streamed/model.safetensors"));
 }
 
+/// Whether a flag changes the losses, or what is evaluated.
 TEST_F(SftCommand, EveryFlagOfTheRowsActs) {
     write_file_atomically(folder_ / "plain.jinja",
                           "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
@@ -413,6 +413,18 @@ TEST_F(SftCommand, SaysWhatIsMissing) {
         test::run_drover("sft --model_name_or_path model --output_dir out 2>&1", folder_.path().string());
     EXPECT_EQ(nothing.exit_code, 2);
     EXPECT_NE(nothing.output.find("There is no data to train on."), std::string::npos) << nothing.output;
+}
+
+/// A run whose rows have no target would end well and have trained nothing.
+TEST_F(SftCommand, RefusesDataFromWhichNothingIsLearned) {
+    write_file_atomically(folder_ / "rows.jsonl",
+                          R"({"prompt": "one two three four five six seven", "completion": " eight"})"
+                          "\n");
+    for (const char* rows : {"", "--packing ", "--streaming ", "--streaming --packing "}) {
+        const test::Outcome outcome = run(std::string(rows) + "--max_length 4 --output_dir out");
+        EXPECT_EQ(outcome.exit_code, 1) << rows << outcome.output;
+        EXPECT_NE(outcome.output.find("nothing is to be learned"), std::string::npos) << outcome.output;
+    }
 }
 
 }  // namespace
