@@ -259,6 +259,23 @@ TEST_F(SftCommand, SamplesOnAMeshAreThoseOfOneProcess) {
     }
 }
 
+TEST_F(SftCommand, EvalMeasuresTheSameRows) {
+    const std::string loss =
+        "--assistant_only_loss --chat_template_path " + test::example_path("tokenizers/chat-1k").string();
+    ASSERT_EQ(run("--bf16 no --do_eval --validation_file rows.jsonl --output_dir out " + loss).exit_code, 0);
+    const auto eval = [&](const std::string& rest) {
+        return test::run_drover("eval --model out --data rows.jsonl --json " + rest, folder_.path().string());
+    };
+    const test::Outcome measured = eval("--sft --max_length 64 " + loss + " 2>/dev/null");
+    ASSERT_EQ(measured.exit_code, 0) << measured.output;
+    const Json results = read_json_file(folder_ / "out/eval_results.json");
+    EXPECT_NEAR(parse_json(measured.output, "eval").at("loss").get<double>(),
+                results.at("eval_loss").get<double>(), 1e-6);
+    EXPECT_NE(eval("2>&1").output.find("eval with --sft"), std::string::npos);
+    EXPECT_EQ(eval("--max_length 64 2>&1").exit_code, 2);
+    EXPECT_EQ(eval("--sft --block_size 64 2>&1").exit_code, 2);
+}
+
 TEST_F(SftCommand, RunClmTrainsOnTheSameRows) {
     ASSERT_EQ(run("--bf16 no --output_dir out").exit_code, 0);
     std::string words = command("--validation_split_percentage 0 --output_dir clm");
