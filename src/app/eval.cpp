@@ -25,6 +25,10 @@ struct EvalOptions {
     std::vector<std::string> adapters;
     std::int64_t block_size = 0, batch_size = 8, max_samples = 0, threads = 0;
     bool json = false;
+    bool sft = false;  ///< the rows are conversations, or prompts with completions
+    bool assistant_only_loss = false;
+    std::string chat_template_path;
+    std::int64_t max_length = 1024;  ///< 0: rows are not cut
 };
 
 /// The settings of a run that only evaluates.
@@ -48,6 +52,13 @@ RunSettings eval_settings(const EvalOptions& options) {
     settings.device.device = options.device;
     if (options.threads > 0) settings.device.threads = options.threads;
     settings.names = {.model = "--model", .tokenizer = "--tokenizer"};
+    if (!options.sft) return settings;
+    SftSettings& sft = settings.data.sft.emplace();
+    if (!options.text_column.empty()) sft.rows.text_field = options.text_column;
+    sft.rows.max_length = options.max_length > 0 ? std::optional(options.max_length) : std::nullopt;
+    sft.rows.assistant_only_loss = options.assistant_only_loss;
+    sft.chat_template_path = options.chat_template_path;
+    settings.names.block_size = "--max_length";
     return settings;
 }
 
@@ -155,7 +166,7 @@ void evaluate(EvalOptions options) {
         load_for_eval(engine, source, turns[turn], settings.loop.seed);
         TokenFileData data(*tokens.validation.rows,
                            {.sampler = evaluation_sampler(settings.loop),
-                            .collator = {.pad_id = 0, .ignore_every_pad_id = false},
+                            .collator = {.pad_id = tokens.pad_id.value_or(0), .ignore_every_pad_id = false},
                             .max_samples = settings.data.max_eval_samples},
                            StreamEnd::after_one_epoch);
         const EvaluationSummary summary = evaluate_all(model, data, [](std::int64_t, std::int64_t) {});
@@ -174,7 +185,8 @@ void add_eval_command(const Command& app) {
     auto options = std::make_shared<EvalOptions>();
     const Command command = app.add_command(
         "eval",
-        "Measure a model on a text: loss, perplexity and accuracy, as run_clm's evaluation has them.\n"
+        "Measure a model on a text: loss, perplexity and accuracy, as run_clm's evaluation has them; with "
+        "--sft on conversations, as drover sft has them.\n"
         "Example: drover eval --model out --data held-out.txt --block_size 1024");
     command.show_defaults();
     constexpr std::int64_t largest_count = std::int64_t{1} << 30;
@@ -194,7 +206,28 @@ void add_eval_command(const Command& app) {
                        "folder or file of the tokenizer; that of the model when empty");
     command.add_option("--text_column", options->text_column,
                        "column of a JSON or CSV file; \"text\" or the first");
-    command.add_option("--block_size", options->block_size, "tokens per row; 0: as run_clm chooses")
+    const Flag block_size =
+        command.add_option("--block_size", options->block_size, "tokens per row; 0: as run_clm chooses")
+            .between(0, largest_count);
+    const Flag sft =
+        command
+            .add_flag(
+                "--sft", options->sft,
+                "rows are conversations, prompts with completions, Alpaca's or ShareGPT's, and only what "
+                "drover sft would learn of them counts")
+            .excludes(block_size);
+    command
+        .add_flag("--assistant_only_loss", options->assistant_only_loss,
+                  "only what the assistant says counts; the template must mark it with {% generation %}")
+        .needs(sft);
+    command
+        .add_option("--chat_template_path", options->chat_template_path,
+                    "file or folder of the chat template; that of the tokenizer when empty")
+        .needs(sft);
+    command
+        .add_option("--max_length", options->max_length,
+                    "with --sft: longest row, in tokens; what is longer is cut. 0: any length")
+        .needs(sft)
         .between(0, largest_count);
     command.add_option("--batch_size", options->batch_size, "rows per batch").between(1, largest_count);
     command.add_option("--max_samples", options->max_samples, "only the first rows; 0: all")

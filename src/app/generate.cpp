@@ -172,9 +172,12 @@ void generate(GenerateOptions options) {
     std::int64_t positions = config.max_position_embeddings;
     if (options.chat.context_length > 0) positions = std::min(positions, options.chat.context_length);
     if (length >= positions)
-        throw Error(fmt::format("The prompt has {} tokens, but the model's max_position_embeddings is {}.",
-                                length, positions),
-                    "Shorten the prompt; new tokens need positions, too.");
+        throw Error(
+            fmt::format("The prompt has {} tokens, but {} is {}.", length,
+                        positions < config.max_position_embeddings ? "--context_length"
+                                                                   : "the model's max_position_embeddings",
+                        positions),
+            "Shorten the prompt; new tokens need positions, too.");
     GenerationSettings settings = options.generation;
     if (chat && !options.has_max_new_tokens) settings.max_new_tokens = default_answer_tokens;
     if (!converses && length + settings.max_new_tokens > positions) {

@@ -1,6 +1,6 @@
 #include "model/adapted_product.h"
 
-#include "core/counter_rng.h"
+#include "model/adapter_dropout.h"
 #include "model/config.h"
 
 namespace drover {
@@ -66,11 +66,10 @@ void AdaptedProduct::scale_parts(const std::vector<Part>& parts, const Tensor& t
 // ------------------------------------------------------------------------------------------------- dropout
 
 bool AdaptedProduct::drops() const {
-    return c_.adapters->dropout > 0 && c_.batch.noise;
+    return adapters_drop(c_);
 }
 
 void AdaptedProduct::drop(const Tensor& x, const Tensor& y) const {
-    const TokenNoise& noise = *c_.batch.noise;
     const int ranks = c_.parallel.axis().size(), rank = c_.parallel.axis().rank();
     std::int64_t first_column = 0, columns = x.size(1);
     if (matrix_ == AdaptedMatrix::attention_output) {
@@ -80,21 +79,14 @@ void AdaptedProduct::drop(const Tensor& x, const Tensor& y) const {
         columns = c_.config.intermediate_size;
         first_column = split_range(columns, ranks, rank).begin;
     }
-    std::uint64_t name = leaf_hash("lora_dropout");
-    for (const std::uint64_t part :
-         {static_cast<std::uint64_t>(matrix_), static_cast<std::uint64_t>(block_), noise.micro_batch})
-        name = philox_stream(name, part);
     const bool slots = storages_.has_experts();
-    c_.run(DropElements{.x = x,
+    drop_adapter_input(c_, block_, storages_.weight,
+                       {.x = x,
                         .y = y,
-                        .scalars = noise.scalars,
                         .number_of_row = slots ? a_.slot_of_row : Tensor(),
-                        .first_row = noise.first_token * (slots ? c_.shape.slots : 1),
+                        .first_row = c_.batch.noise->first_token * (slots ? c_.shape.slots : 1),
                         .first_column = first_column,
-                        .columns = columns,
-                        .rate = c_.adapters->dropout,
-                        .seed = noise.seed,
-                        .leaf = name});
+                        .columns = columns});
 }
 
 Tensor AdaptedProduct::adapter_input(const Tensor& x) const {

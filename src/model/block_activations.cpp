@@ -286,7 +286,7 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
 void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& largest, DType compute,
                                              const std::vector<KeptBlock>& blocks) {
     std::int64_t most_adapted = 0, most_dropped = 0, most_lengths = 0;
-    for (const KeptBlock& block : blocks)
+    for (const KeptBlock& block : blocks) {
         for (std::size_t i = 0; i < block.ranks.size(); ++i)
             if (block.ranks[i] > 0) {
                 most_adapted = std::max(most_adapted, rows_of(largest, i) * block.ranks[i]);
@@ -296,6 +296,10 @@ void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& lar
                 if (block.adapters_drop)
                     most_dropped = std::max(most_dropped, rows_of(largest, i) * input_columns(largest, i));
             }
+        if (block.router_rank == 0) continue;
+        most_adapted = std::max(most_adapted, 2 * largest.tokens * block.router_rank);
+        if (block.adapters_drop) most_dropped = std::max(most_dropped, largest.tokens * largest.hidden);
+    }
     if (most_adapted == 0) return;
     scratch_.dadapter_inputs = arena.make(MemoryUse::scratch, compute, {most_adapted});
     if (most_lengths > 0) {

@@ -86,7 +86,7 @@ struct BlockScratch {
     Tensor dqkv;               ///< [N,(heads + 2·kv_heads)·D]
 
     // With adapters.
-    Tensor dadapter_inputs;  ///< flat: the gradient of a matrix' t
+    Tensor dadapter_inputs;  ///< flat: the gradient of a matrix' t; the router's t and its gradient
     Tensor dropped;          ///< flat: what dropout leaves of a matrix' input, if there is dropout
     Tensor row_lengths;      ///< flat, f32, with DoRA: room to compute the lengths of rows
     Tensor dgate_up;         ///< [N,2I], with DoRA: otherwise the gradient takes gate_up's place
@@ -116,9 +116,10 @@ struct KeptBlock {
     /// R of each matrix' adapters; 0: none.
     std::array<std::int64_t, static_cast<std::size_t>(AdaptedMatrix::count)> ranks{};
     std::int64_t rank_of(AdaptedMatrix matrix) const { return ranks[static_cast<std::size_t>(matrix)]; }
-    bool adapters_drop = false;  ///< with dropout before A
-    bool magnitudes = false;     ///< with DoRA
-    bool fp8 = false;            ///< products in FP8
+    std::int64_t router_rank = 0;  ///< likewise of the router's adapter
+    bool adapters_drop = false;    ///< with dropout before A
+    bool magnitudes = false;       ///< with DoRA
+    bool fp8 = false;              ///< products in FP8
     /// The matrices without a trained weight.
     std::array<bool, static_cast<std::size_t>(AdaptedMatrix::count)> frozen{};
     bool keeps_frozen_fp8 = false;  ///< copies of those in FP8

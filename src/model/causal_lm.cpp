@@ -80,6 +80,10 @@ std::vector<KeptBlock> CausalLm::kept_blocks() const {
                 std::int64_t ranks = 0;
                 for (const LeafSpec& leaf : unit.storages[storages.a].leaves) ranks += leaf.shape[0];
                 if (storages.has_experts() && config_.has_experts()) ranks /= config_.moe.experts;
+                if (storages.weight == BlockStorage::router) {
+                    block.router_rank = ranks;
+                    continue;
+                }
                 const auto matrix = static_cast<std::size_t>(adapted_matrix(storages.weight));
                 if (ranks > 0) block.ranks[matrix] = ranks;
                 if (const StorageSpec& weight = unit.storages[storages.weight]; !weight.leaves.empty())

@@ -1,7 +1,7 @@
-#include "model/feed_forward.h"
-
 #include <optional>
 #include <utility>
+
+#include "model/feed_forward.h"
 
 namespace drover {
 // M = N·W rows are the tokens' slots, sorted by expert.
@@ -22,7 +22,7 @@ Tensor ExpertFeedForward::forward() const {
 }
 
 void ExpertFeedForward::route(const Tensor& x, bool count_choices) const {
-    c_.run(Gemm::forward(x, w_[BlockStorage::router], c_.scratch.router_logits));  // [N,E] f32
+    router_.forward(x, c_.scratch.router_logits);  // [N,E] f32
     c_.run(Router{.logits = c_.scratch.router_logits,
                   .counts = c_.batch.counts,
                   .probabilities = a_.router_probabilities,
@@ -124,13 +124,8 @@ Tensor ExpertFeedForward::backward(const UnitGradients& g, const Tensor& dy, Rec
                           .counts = c_.batch.counts,
                           .balance = c_.balance,
                           .dlogits = dlogits});
-    if (const Tensor& dweight = g.tensors[BlockStorage::router])
-        c_.run(Gemm::weight_gradient(dlogits, x, dweight, g.accumulate));
-    if (c_.is_first_rank()) {
-        Gemm to_tokens = Gemm::data_gradient(dlogits, w_[BlockStorage::router], c_.scratch.branch);
-        to_tokens.accumulate = true;
-        c_.run(to_tokens);
-    }
+    router_.weight_gradients(g, dlogits, x);
+    if (c_.is_first_rank()) router_.add_data_gradient(dlogits, c_.scratch.branch);
     return c_.parallel.leave(c_.run.stream, c_.scratch.branch, c_.scratch.held_branch);  // [held,H]
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "model/adapted_product.h"
+#include "model/router_product.h"
 
 namespace drover {
 
@@ -47,7 +48,7 @@ class ExpertFeedForward {
   public:
     ExpertFeedForward(const BlockContext& context, UnitTensors weights, const BlockActivations& activations,
                       int block)
-        : c_(context), w_(weights), a_(activations), block_(block) {}
+        : c_(context), w_(weights), a_(activations), router_(context, weights, block), block_(block) {}
 
     Tensor forward() const;
     void recompute(Recompute policy) const;
@@ -70,6 +71,7 @@ class ExpertFeedForward {
     const BlockContext& c_;
     UnitTensors w_;
     const BlockActivations& a_;
+    RouterProduct router_;
     int block_;
 };
 

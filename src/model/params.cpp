@@ -106,10 +106,10 @@ class UnitAdapters {
     /// Error when something was asked for that no unit has.
     void check_all_found() const {
         if (!wanted_.empty())
-            cannot_adapt(
-                wanted_.begin()->first, "",
-                "Choose the embedding, the head, or matrices of attention, feed-forward or experts as "
-                "target_modules.");
+            cannot_adapt(wanted_.begin()->first, "",
+                         "Choose the embedding, the head, or matrices of attention, feed-forward, router or "
+                         "experts as "
+                         "target_modules.");
         if (!trained_.empty())
             throw Error(fmt::format("The model has no weight {} to train whole.", *trained_.begin()),
                         "Correct modules_to_save.");
@@ -164,7 +164,8 @@ class UnitAdapters {
             if (adapted == nullptr) continue;
             wanted_.erase(found);
             if (adapters_.magnitudes && to.magnitudes.empty())
-                cannot_adapt(leaves[i].name, " with DoRA", "Use LoRA, or leave the experts out.");
+                cannot_adapt(leaves[i].name, " with DoRA",
+                             "Use LoRA, or leave the experts and their router out.");
             const auto put = [&](BlockStorage::Index storage, LeafSpec leaf) {
                 unit.storages[storage].leaves.push_back(std::move(leaf));
             };
@@ -202,6 +203,7 @@ const std::vector<AdapterStorages>& adapter_storages() {
          {S::attention_output_magnitudes}},
         {S::gate_up, S::gate_up_a, {S::gate_b, S::up_b}, {S::gate_magnitudes, S::up_magnitudes}},
         {S::down, S::down_a, {S::down_b}, {S::down_magnitudes}},
+        {S::router, S::router_a, {S::router_b}, {}},
         {S::experts_gate_up, S::experts_gate_up_a, {S::experts_gate_b, S::experts_up_b}, {}},
         {S::experts_down, S::experts_down_a, {S::experts_down_b}, {}}};
     return all;

@@ -44,6 +44,8 @@ struct BlockStorage {
         up_b,               ///< [I, r]
         down_a,             ///< [r, I]
         down_b,             ///< [H, r]
+        router_a,           ///< [r, H]
+        router_b,           ///< [E, r]
         experts_gate_up_a,  ///< [E·R, H], one expert after the other
         experts_gate_b,
         experts_up_b,      ///< [E·I, r]
@@ -78,7 +80,7 @@ enum class AdaptedMatrix : std::uint8_t { qkv, attention_output, gate_up, down, 
 
 /// Of the two kinds of feed-forward, the one that `weight` is part of.
 AdaptedMatrix adapted_matrix(BlockStorage::Index weight);
-/// All of them.
+/// All of them, and the router's (RouterProduct).
 const std::vector<AdapterStorages>& adapter_storages();
 /// Those of one matrix.
 const AdapterStorages& adapter_storages(BlockStorage::Index weight);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "model/adapters.h"
@@ -54,6 +55,17 @@ AdapterWeights::AdapterWeights(const fs::path& folder, const ModelConfig& model,
     resolved_ = resolve_adapter(config_, model, where());
     weights_ = std::make_unique<ModelWeights>(weights_in(folder));
     plan(model);
+    for (const std::string& name : used_) check_numbers(name);
+}
+
+void AdapterWeights::check_numbers(const std::string& name) const {
+    for (const float value : read(name).values)
+        if (!std::isfinite(value))
+            throw Error(
+                fmt::format("{}: the tensor {} holds a number that is not finite ({}).", file().string(),
+                            name, value),
+                "The training that made it went wrong, or the file is damaged: take an earlier checkpoint.");
+    weights_->forget();
 }
 
 std::vector<std::string> AdapterWeights::changed_leaves() const {

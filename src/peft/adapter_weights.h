@@ -27,7 +27,7 @@ std::string name_in_adapter_file(std::string_view leaf);
 class AdapterWeights {
   public:
     /// Error when the folder has no adapter, it does not fit the model, or a tensor is missing, has another
-    /// shape, or belongs to nothing.
+    /// shape, belongs to nothing, or holds numbers that are not finite.
     AdapterWeights(const std::filesystem::path& folder, const ModelConfig& model,
                    const PeftWarning& warn = {});
 
@@ -72,6 +72,7 @@ class AdapterWeights {
     void share_replacement();
     void use(const std::string& name, const std::vector<std::int64_t>& shape);
     bool has(const std::string& name) const { return weights_->entry(name) != nullptr; }
+    void check_numbers(const std::string& name) const;
     Matrix read(const std::string& name) const;
     Matrix read_a(const Change& change) const;
     Matrix read_b(const Change& change, std::int64_t rows) const;

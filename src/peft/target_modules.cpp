@@ -108,8 +108,7 @@ class TargetRules {
         if (excluded_.matches(name)) return false;
         if (std::ranges::any_of(saved_, [&](const NamePattern& saved) { return saved.matches(name); }))
             return false;
-        if (everything_)
-            return module.kind == ModelModule::Kind::linear && !module.is_head && !module.is_router;
+        if (everything_) return module.kind == ModelModule::Kind::linear && !module.is_head;
         if (!targets_.matches(name)) return false;
         return !layers_ || targets_.lists(name) || is_wanted_layer(name);
     }
@@ -182,6 +181,8 @@ std::vector<std::string> linear_names(const std::vector<ModelModule>& modules) {
             "A single text is a regular expression for the whole name, such as .*\\.{}; several names, or "
             "a list in a file, are endings.",
             *text);
+    else if (text != nullptr && text->find(',') != std::string::npos)
+        remedy = fmt::format("Several names are separated by spaces, not commas. {}", remedy);
     throw Error(
         fmt::format("{}: target_modules {} no module of the model{}.", where,
                     text != nullptr ? fmt::format("\"{}\" matches", *text)
@@ -315,8 +316,7 @@ std::vector<ModelModule> modules_of(const ModelConfig& config) {
                            .kind = leaf == embedding_leaf ? ModelModule::Kind::embedding
                                    : shape.rank() == 1    ? ModelModule::Kind::norm
                                                           : ModelModule::Kind::linear,
-                           .is_head = leaf == head_leaf,
-                           .is_router = name.ends_with(".block_sparse_moe.gate")});
+                           .is_head = leaf == head_leaf});
     }
     return modules;
 }

@@ -19,8 +19,7 @@ struct ModelModule {
 
     std::string name;  ///< "model.layers.0.self_attn.q_proj"
     Kind kind = Kind::container;
-    bool is_head = false;    ///< the output head, also where it is the embedding under another name
-    bool is_router = false;  ///< of experts; transformers 5.x no longer has it as a linear layer
+    bool is_head = false;  ///< the output head, also where it is the embedding under another name
 };
 
 /// All modules that have weights, and those that hold them, in PyTorch's order.

@@ -94,13 +94,13 @@ RunAdapters RunAdapters::find(const LoraSettings& settings, const ModelSettings&
     if (!base.empty()) run.config.set_base_model(base);
     run.adapters = resolve(run.config, model, where);
     const ResolvedAdapter resolved = resolve_adapter(run.config, model, where);
-    const auto is_expert = [](const AdaptedWeight& weight) {
-        return weight.leaf.find(".experts.") != std::string::npos;
+    const auto is_sparse = [](const AdaptedWeight& weight) {
+        return weight.leaf.find(".block_sparse_moe.") != std::string::npos;
     };
-    if (run.adapters.dropout > 0 && std::ranges::any_of(run.adapters.weights, is_expert) && warn)
+    if (run.adapters.dropout > 0 && std::ranges::any_of(run.adapters.weights, is_sparse) && warn)
         warn(
-            "PEFT with transformers 5 does not load adapters of experts that have dropout: --lora_dropout 0 "
-            "avoids that.");
+            "PEFT with transformers 5 does not load adapters of experts or of the router that have dropout: "
+            "--lora_dropout 0 avoids that.");
     if (resolved.is_shorthand) run.config.set_targets(resolved.target_names);
     return run;
 }

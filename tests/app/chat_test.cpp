@@ -92,6 +92,8 @@ TEST_F(ChatCommand, RefusesWhatMakesNoSense) {
     write_file_atomically(path("wrong.json"), "{\"messages\": 1}");
     expect_refusal(command("--messages " + path("wrong.json")), 1, "wrong.json has no messages.");
     write_file_atomically(path("question.txt"), "Hello!\n");
+    expect_refusal(command("--chat --context_length 4 < ") + path("question.txt"), 1,
+                   "tokens, but --context_length is 4.");
     expect_refusal(command("--chat --tokenizer " DROVER_SOURCE_DIR "/examples/tokenizers/shakespeare-4k < ") +
                        path("question.txt"),
                    1, "has no chat template.");

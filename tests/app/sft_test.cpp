@@ -259,6 +259,23 @@ TEST_F(SftCommand, SamplesOnAMeshAreThoseOfOneProcess) {
     }
 }
 
+TEST_F(SftCommand, EvalMeasuresTheSameRows) {
+    const std::string loss =
+        "--assistant_only_loss --chat_template_path " + test::example_path("tokenizers/chat-1k").string();
+    ASSERT_EQ(run("--bf16 no --do_eval --validation_file rows.jsonl --output_dir out " + loss).exit_code, 0);
+    const auto eval = [&](const std::string& rest) {
+        return test::run_drover("eval --model out --data rows.jsonl --json " + rest, folder_.path().string());
+    };
+    const test::Outcome measured = eval("--sft --max_length 64 " + loss + " 2>/dev/null");
+    ASSERT_EQ(measured.exit_code, 0) << measured.output;
+    const Json results = read_json_file(folder_ / "out/eval_results.json");
+    EXPECT_NEAR(parse_json(measured.output, "eval").at("loss").get<double>(),
+                results.at("eval_loss").get<double>(), 1e-6);
+    EXPECT_NE(eval("2>&1").output.find("eval with --sft"), std::string::npos);
+    EXPECT_EQ(eval("--max_length 64 2>&1").exit_code, 2);
+    EXPECT_EQ(eval("--sft --block_size 64 2>&1").exit_code, 2);
+}
+
 TEST_F(SftCommand, RunClmTrainsOnTheSameRows) {
     ASSERT_EQ(run("--bf16 no --output_dir out").exit_code, 0);
     std::string words = command("--validation_split_percentage 0 --output_dir clm");
@@ -270,7 +287,6 @@ TEST_F(SftCommand, RunClmTrainsOnTheSameRows) {
     EXPECT_EQ(losses("clm"), losses("out"));
 }
 
-/// Whether a flag changes the losses, or what is evaluated.
 /// Streamed examples are those of the file in their order, also after a resumption.
 TEST_F(SftCommand, StreamsItsExamples) {
     const std::string flags = "--packing --assistant_only_loss --chat_template_path " +
@@ -291,6 +307,7 @@ TEST_F(SftCommand, StreamsItsExamples) {
                 read_text_file(folder_ / "streamed/model.safetensors"));
 }
 
+/// Whether a flag changes the losses, or what is evaluated.
 TEST_F(SftCommand, EveryFlagOfTheRowsActs) {
     write_file_atomically(folder_ / "plain.jinja",
                           "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
@@ -413,6 +430,18 @@ TEST_F(SftCommand, SaysWhatIsMissing) {
         test::run_drover("sft --model_name_or_path model --output_dir out 2>&1", folder_.path().string());
     EXPECT_EQ(nothing.exit_code, 2);
     EXPECT_NE(nothing.output.find("There is no data to train on."), std::string::npos) << nothing.output;
+}
+
+/// A run whose rows have no target would end well and have trained nothing.
+TEST_F(SftCommand, RefusesDataFromWhichNothingIsLearned) {
+    write_file_atomically(folder_ / "rows.jsonl",
+                          R"({"prompt": "one two three four five six seven", "completion": " eight"})"
+                          "\n");
+    for (const char* rows : {"", "--packing ", "--streaming ", "--streaming --packing "}) {
+        const test::Outcome outcome = run(std::string(rows) + "--max_length 4 --output_dir out");
+        EXPECT_EQ(outcome.exit_code, 1) << rows << outcome.output;
+        EXPECT_NE(outcome.output.find("nothing is to be learned"), std::string::npos) << outcome.output;
+    }
 }
 
 }  // namespace

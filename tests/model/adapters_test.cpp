@@ -94,7 +94,8 @@ TEST(Adapters, RefuseWhatTheyCannotAdapt) {
             {.weights = {}, .trained_leaves = {"model.layers.0.self_attn.q_proj.bias"}, .magnitudes = true},
             {"q_proj.bias", "DoRA"});
     const std::string moe = "model.layers.0.block_sparse_moe.";
-    refused(small_mixtral(), {.weights = {{.leaf = moe + "gate.weight", .rank = 2}}}, {"gate.weight"});
+    refused(small_mixtral(), {.weights = {{.leaf = moe + "gate.weight", .rank = 2}}, .magnitudes = true},
+            {"gate.weight with DoRA"});
     refused(small_mixtral(), {.weights = {{.leaf = moe + "experts.0.w1.weight", .rank = 2}}},
             {"experts.1.w1.weight", "all experts"});
     Adapters all;

@@ -58,8 +58,8 @@ std::vector<test::MeshModel> lora_models() {
     test::MeshModel& dropping = models.emplace_back(models[0]);
     dropping.name = "dropout";
     dropping.adapters.dropout = 0.25;
-    test::MeshModel& experts =
-        models.emplace_back(with_adapters(test::model_named("mixtral"), {"q_proj", "w1", "w2", "w3"}));
+    test::MeshModel& experts = models.emplace_back(
+        with_adapters(test::model_named("mixtral"), {"q_proj", "gate", "w1", "w2", "w3"}));
     experts.name = "experts";
     experts.adapters.dropout = 0.25;
     test::MeshModel& some = models.emplace_back(with_adapters(test::model_named("mixtral"), {"w3"}));

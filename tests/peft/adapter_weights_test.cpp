@@ -132,5 +132,18 @@ TEST(AdapterWeights, RefusesAnAdapterOfAnotherModel) {
                        {"holds no weights of an adapter"});
 }
 
+TEST(AdapterWeights, RefusesNumbersThatAreNotFinite) {
+    const test::AdapterCase item("llama_default");
+    const test::TemporaryFolder folder;
+    fs::copy(item.folder, folder.path(), fs::copy_options::recursive);
+    const fs::path file = folder.path() / adapter_weights_file;
+    std::string bytes = read_text_file(file);
+    bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xC0\x7F", 4));
+    write_file_atomically(file, bytes);
+    test::expect_error([&] { AdapterWeights(folder.path(), item.model); },
+                       {"adapter_model.safetensors: the tensor base_model.model.",
+                        "holds a number that is not finite (nan)"});
+}
+
 }  // namespace
 }  // namespace drover

@@ -60,11 +60,11 @@ TEST(TargetModules, AreInModuleOrder) {
 }
 
 TEST(TargetModules, AllLinearOfMixtralAreRouterAndExperts) {
-    // Per layer: q, k, v, o, and three matrices of each of four experts; not the router.
-    EXPECT_EQ(resolved("mixtral", {{"target_modules", "all-linear"}}).weights.size(), 2 * (4 + 12));
+    // Per layer: q, k, v, o, the router, and three matrices of each of four experts.
+    EXPECT_EQ(resolved("mixtral", {{"target_modules", "all-linear"}}).weights.size(), 2 * (4 + 1 + 12));
     EXPECT_EQ(
         resolve_adapter(config_of({{"target_modules", "all-linear"}}), model_of("mixtral"), "f").target_names,
-        (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "w1", "w2", "w3"}));
+        (std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "gate", "w1", "w2", "w3"}));
 }
 
 TEST(TargetModules, SayWhatThereIsWhenNothingMatches) {
@@ -82,6 +82,11 @@ TEST(TargetModules, SayWhatThereIsWhenNothingMatches) {
         {"\"q_proj\" matches no module",
          "a regular expression for the whole name, such as "
          ".*\\.q_proj"});
+    test::expect_error(
+        [] {
+            resolved("llama", {{"target_modules", "q_proj,v_proj"}});
+        },
+        {"\"q_proj,v_proj\" matches no module", "separated by spaces, not commas. There are q_proj"});
     test::expect_error(
         [] {
             resolved("llama", {{"target_modules", {"q_proj"}}, {"layers_to_transform", {9}}});

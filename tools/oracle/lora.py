@@ -84,8 +84,9 @@ def make_model(config, settings):
     return get_peft_model(model, LoraConfig(**settings, lora_dropout=0.0, bias="none"))
 
 
-def experts_case():
-    """Adapters of experts. transformers fuses these, so PEFT cannot adapt each: the same by its formulas."""
+def published_case(name, targets):
+    """Adapters of Mixtral's linear layers as they are published. transformers fuses the experts, and has no linear layer as
+    their router, so PEFT cannot adapt these: the same by its formulas."""
     config = mixtral(vocab_size=61, intermediate_size=24)
     rank, scale = 4, 2.0
     model = build_model(config, "float32")
@@ -94,15 +95,14 @@ def experts_case():
         parameter.requires_grad_(False)
     base = dict(model.named_parameters())
     published = published_names(base)
-    targets = ("q_proj.weight", "w1.weight", "w2.weight", "w3.weight")
     # In the order of the modules as they are published.
     leaves = []
     for layer in range(config["num_hidden_layers"]):
-        names = [f"model.layers.{layer}.self_attn.q_proj.weight"]
+        names = [f"model.layers.{layer}.self_attn.q_proj.weight", f"model.layers.{layer}.block_sparse_moe.gate.weight"]
         for expert in range(config["num_local_experts"]):
             names += [f"model.layers.{layer}.block_sparse_moe.experts.{expert}.{w}.weight" for w in ("w1", "w2", "w3")]
-        leaves += names
-    assert all(leaf.endswith(targets) and leaf in published for leaf in leaves)
+        leaves += [leaf for leaf in names if leaf.split(".")[-2] in targets]
+    assert all(leaf in published for leaf in leaves)
 
     def draw():
         torch.manual_seed(SEED)
@@ -133,6 +133,8 @@ def experts_case():
                 )
             elif leaf == "experts.down_proj":
                 whole[name] = torch.stack([adapted(f"{e}.w2.weight") for e in experts])
+            elif leaf == "gate.weight":
+                whole[name] = adapted(f"{layer}.block_sparse_moe.gate.weight")
             elif name in leaves:
                 whole[name] = adapted(name)
         return torch.func.functional_call(model, whole, kwargs=inputs).loss
@@ -161,7 +163,7 @@ def experts_case():
         curve.append(loss.item())
     tensors["curve"] = torch.tensor(curve)
     write_tensors(
-        GOLDEN / "lora" / "mixtral_experts.safetensors",
+        GOLDEN / "lora" / f"{name}.safetensors",
         tensors,
         config=config,
         adapters={
@@ -175,7 +177,8 @@ def experts_case():
 
 
 def main():
-    experts_case()
+    published_case("mixtral_experts", ("q_proj", "w1", "w2", "w3"))
+    published_case("mixtral_router", ("q_proj", "gate", "w2"))
     for name, (config, settings) in CASES.items():
         model = make_model(config, settings)
         base = {

@@ -27,10 +27,18 @@ const Json& at(const Json& row, const char* column) {
     return found == row.end() ? none : *found;
 }
 
+std::string_view kind_of(const Json& value) {
+    if (value.is_null()) return "missing";
+    if (value.is_boolean()) return "true or false";
+    return value.is_string()   ? "a text"
+           : value.is_number() ? "a number"
+           : value.is_array()  ? "a list"
+                               : "an object";
+}
+
 [[noreturn]] void fail_value(std::string_view column, const Json& value, std::string_view wanted) {
-    throw Error(
-        fmt::format("\"{}\" is {}, not {}.", column, value.is_null() ? "missing" : value.type_name(), wanted),
-        "Mend the row, or take it out.");
+    throw Error(fmt::format("\"{}\" is {}, not {}.", column, kind_of(value), wanted),
+                "Mend the row, or take it out.");
 }
 
 /// A text that may be missing, as empty.

@@ -64,8 +64,8 @@ void for_each_shuffled(const std::filesystem::path& path, std::uint64_t seed, co
     }
 }
 
-void require_rows(const SftReport& report) {
-    if (report.rows > 0) return;
+void require_labels(const SftReport& report) {
+    if (report.rows > 0 && report.labels > 0) return;
     throw Error(
         report.examples == 0
             ? std::string("The dataset has no rows.")
@@ -112,7 +112,7 @@ SftReport write_sft_file(const std::filesystem::path& path, const RowDataset& da
                 keeper.add(example.ids, example.labels, document);
             },
             [] {});
-        if (report.examples == 0) require_rows(report);
+        if (report.examples == 0) require_labels(report);
         keeper.finish();
         std::int64_t placed = 0;
         for_each_shuffled(kept.path(), *options.shuffle_seed, [&](auto& ids, auto& labels, auto&) {
@@ -131,7 +131,7 @@ SftReport write_sft_file(const std::filesystem::path& path, const RowDataset& da
             },
             [&] { maker.end_group(); });
     }
-    require_rows(report);
+    require_labels(report);
     writer.finish();
     if (options.shuffle_seed) {
         TokenFileWriter shuffled = rows_writer(path, tokenizer);

@@ -44,8 +44,10 @@ void refuse_conversations(const std::vector<std::string>& columns, std::string_v
         if (has(asked) && has(answered))
             found = fmt::format("the columns \"{}\" and \"{}\"", asked, answered);
     if (found.empty()) return;
-    throw Error(fmt::format("{} has {}, and no single one of its columns is the whole text.", file, found),
-                "Name the column to train on with --text_column, or join the columns to one named \"text\".");
+    throw Error(
+        fmt::format("{} has {}, and no single one of its columns is the whole text.", file, found),
+        "`drover sft` takes such rows as they are, as do run_clm and eval with --sft. Otherwise name the "
+        "column that is the text with --text_column, or join the columns to one named \"text\".");
 }
 
 std::string columns_line(const std::vector<std::string>& columns, std::string_view column) {

@@ -236,7 +236,7 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
         if (!item.is_text())
             runtime.fail(
                 fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
-        runtime.step(container.text().size() / 32);
+        runtime.search(container.text().size(), item.text().size());
         return container.text().find(item.text()) != std::string::npos;
     }
     if (container.is_dict()) {
@@ -368,7 +368,10 @@ bool is_hashable(const Value& value) {
 namespace {
 
 std::size_t entry_position(Runtime& runtime, const DictObject& dict, const Value& key) {
-    if (key.is_text()) return dict.position(key.text());
+    if (key.is_text()) {
+        runtime.step(key.text().size() / 32);
+        return dict.position(key.text());
+    }
     runtime.step(dict.entries.size());
     for (std::size_t i = 0; i < dict.entries.size(); ++i)
         if (!dict.entries[i].first.is_text() && equal(runtime, dict.entries[i].first, key)) return i;
@@ -429,6 +432,7 @@ Value sliced(Runtime& runtime, const Value& value, const Value& start, const Val
     if (text) {
         const std::string& bytes = value.text();
         const bool single_bytes = bytes.size() == static_cast<std::size_t>(size);
+        if (!single_bytes) runtime.step(bytes.size() / 16);
         const std::vector<std::size_t> offsets =
             single_bytes ? std::vector<std::size_t>() : character_offsets(bytes);
         std::string result;

@@ -32,6 +32,11 @@ void Runtime::step(std::size_t count) {
                              with_thousands(static_cast<std::int64_t>(limits_.steps))));
 }
 
+void Runtime::search(std::size_t size, std::size_t wanted) {
+    const std::size_t places = size < wanted ? 0 : size - wanted + 1;
+    step(size / 8 + places * (wanted / 64));
+}
+
 void Runtime::expect_room(std::size_t bytes) {
     if (bytes > limits_.bytes - bytes_)
         too_much(fmt::format("rendering made more than {} of values", bytes_text(limits_.bytes)));

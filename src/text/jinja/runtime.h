@@ -35,6 +35,9 @@ class Runtime {
 
     /// Counts work; Error past the limit.
     void step(std::size_t count = 1);
+    /// Counts the work of looking for a text of `wanted` bytes in one of `size`, where each place may agree
+    /// with all of it but the end.
+    void search(std::size_t size, std::size_t wanted);
     /// Error if a text of this size would be too long; for use before it is made.
     void expect_room(std::size_t bytes);
 

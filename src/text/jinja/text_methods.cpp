@@ -56,12 +56,14 @@ Value split(Runtime& runtime, const Value& self, const Arguments& arguments) {
     const auto [separator, limit] = bound<2>(runtime, "str.split", arguments, {"sep", "maxsplit"}, 0);
     const std::size_t cuts = most_cuts(runtime, limit);
     const std::string_view text = self.text();
-    runtime.step(text.size() / 16);
-    if (separator.is_missing() || separator.is_none())
+    if (separator.is_missing() || separator.is_none()) {
+        runtime.step(text.size() / 16);
         return texts(runtime, self,
                      from_right ? split_at_spaces_from_right(text, cuts) : split_at_spaces(text, cuts));
+    }
     const std::string& at = expect_text(runtime, separator, "the separator of str.split");
     if (at.empty()) runtime.fail("empty separator");
+    runtime.search(text.size(), at.size());
     std::vector<std::string_view> parts;
     std::string_view rest = text;
     while (parts.size() < cuts) {
@@ -87,6 +89,7 @@ Value partition(Runtime& runtime, const Value& self, const Arguments& arguments)
     const std::string& at = expect_text(runtime, separator, "the separator of str.partition");
     if (at.empty()) runtime.fail("empty separator");
     const std::string_view text = self.text();
+    runtime.search(text.size(), at.size());
     const std::size_t found = from_right ? text.rfind(at) : text.find(at);
     if (found == std::string_view::npos) {
         const Value nothing = runtime.text("");
@@ -130,6 +133,7 @@ Value begins_or_ends(Runtime& runtime, const Value& self, const Arguments& argum
     const Window part = window(runtime, self, start, end);
     const auto matches = [&](const Value& value) {
         const std::string& affix = expect_text(runtime, value, fmt::format("the argument of {}", name));
+        runtime.step(1 + affix.size() / 64);
         return part.valid && (at_end ? part.text.ends_with(affix) : part.text.starts_with(affix));
     };
     if (!wanted.is(Kind::tuple)) return Value::boolean(matches(wanted));
@@ -143,7 +147,7 @@ Value find(Runtime& runtime, const Value& self, const Arguments& arguments) {
     const auto [wanted, start, end] = bound<3>(runtime, "str.find", arguments, {"sub", "start", "end"}, 1);
     const std::string& sub = expect_text(runtime, wanted, "the argument of str.find");
     const Window part = window(runtime, self, start, end);
-    runtime.step(part.text.size() / 16);
+    runtime.search(part.text.size(), sub.size());
     const std::size_t found = !part.valid  ? std::string_view::npos
                               : from_right ? part.text.rfind(sub)
                                            : part.text.find(sub);
@@ -159,7 +163,7 @@ Value count(Runtime& runtime, const Value& self, const Arguments& arguments) {
     const auto [wanted, start, end] = bound<3>(runtime, "str.count", arguments, {"sub", "start", "end"}, 1);
     const std::string& sub = expect_text(runtime, wanted, "the argument of str.count");
     const Window part = window(runtime, self, start, end);
-    runtime.step(part.text.size() / 16);
+    runtime.search(part.text.size(), sub.size());
     if (!part.valid) return Value::integer(0);
     if (sub.empty()) return Value::integer(static_cast<std::int64_t>(character_count(part.text)) + 1);
     std::int64_t found = 0;
@@ -176,7 +180,7 @@ Value replace(Runtime& runtime, const Value& self, const Arguments& arguments) {
     const std::string& to = expect_text(runtime, replacement, "the second argument of str.replace");
     std::size_t left = most_cuts(runtime, limit);
     const std::string_view text = self.text();
-    runtime.step(text.size() / 16);
+    runtime.search(text.size(), from.size());
     std::string result;
     if (from.empty()) {  // before every character, and at the end
         const std::vector<std::size_t> offsets = character_offsets(text);

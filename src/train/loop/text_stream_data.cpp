@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/batch.h"
 #include "core/error.h"
 #include "data/sampling/mixture.h"
 #include "data/sampling/prefetcher.h"
@@ -125,7 +126,7 @@ class BatchMaker {
     bool next(std::vector<TokenRow>& rows) {
         if (!batches_) open_epoch();
         if (batches_->next(rows)) return true;
-        if (position_.step == 0) nothing_to_train_on();
+        if (position_.step == 0 || !has_targets_) nothing_to_train_on();
         if (options_.end == StreamEnd::after_one_epoch) return false;
         position_ = {position_.epoch + 1, 0};
         open_epoch();
@@ -138,6 +139,7 @@ class BatchMaker {
             [this, blocks](TokenRow& row) {
                 if (!blocks->next(row)) return false;
                 check_vocabulary(row.ids);
+                has_targets_ = has_targets_ || has_target(row.labels);
                 return true;
             },
             options_.dealing);
@@ -153,6 +155,13 @@ class BatchMaker {
             documents.push_back(std::move(row.documents));
         }
         return collator_.collate(ids, labels, documents);
+    }
+
+    /// Whether a row teaches anything. Plain text has no labels: each token but the first is a target.
+    bool has_target(const std::vector<TokenId>& labels) const {
+        if (options_.examples.empty()) return true;
+        return labels.size() > 1 &&
+               std::any_of(labels.begin() + 1, labels.end(), [](TokenId label) { return label != no_label; });
     }
 
     void check_vocabulary(const std::vector<TokenId>& row) const {
@@ -177,6 +186,7 @@ class BatchMaker {
     BatchPosition position_;
     std::int64_t to_pass_;
     std::int64_t given_batches_ = 0, given_samples_ = 0;
+    bool has_targets_ = false;  // of the rows so far
     std::optional<StreamBatches> batches_;
 };
 

@@ -91,17 +91,17 @@ TEST(Example, ErrorsSayWhatIsWrong) {
     };
     refused("[1]", ExampleFormat::text, "The row is not a JSON object.");
     refused(R"({"text": null})", ExampleFormat::text, "\"text\" is missing, not a text.");
-    refused(R"({"text": 3})", ExampleFormat::text, "\"text\" is number, not a text.");
+    refused(R"({"text": 3})", ExampleFormat::text, "\"text\" is a number, not a text.");
     refused(R"({"messages": []})", ExampleFormat::messages, "\"messages\" has no messages.");
     refused(R"({"messages": [{"content": "a"}]})", ExampleFormat::messages,
             "Message 1 of \"messages\" has no \"role\".");
     refused(R"({"conversations": [{"from": "function_call", "value": "f of 1"}]})", ExampleFormat::share_gpt,
             "a function call");
     refused(R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})",
-            ExampleFormat::prompt_completion, "\"prompt\" is string, not a list of messages.");
+            ExampleFormat::prompt_completion, "\"prompt\" is a text, not a list of messages.");
     refused(R"({"instruction": "a", "output": "b", "history": [["c"]]})", ExampleFormat::alpaca, "history");
     refused(R"({"messages": [{"role": "user", "content": "a"}], "tools": 3})", ExampleFormat::messages,
-            "\"tools\" is number, not a list of functions.");
+            "\"tools\" is a number, not a list of functions.");
 }
 
 }  // namespace

@@ -176,8 +176,12 @@ TEST_F(SftFile, ExamplesWithoutALabelAreLeftOutAndCounted) {
               "(first row 2).");
     EXPECT_EQ(SftReport::from_text(report.to_text()).to_text(), report.to_text());
     EXPECT_EQ(SftReport::from_text("").rows, 0);
-    test::expect_error([&] { write_rows({longer}, ExampleFormat::prompt_completion, {.max_length = 4}); },
-                       {"In 1 example nothing is to be learned."});
+    for (const DocumentPacking packing : {DocumentPacking::none, DocumentPacking::bfd})
+        test::expect_error(
+            [&] {
+                write_rows({longer}, ExampleFormat::prompt_completion, {.max_length = 4, .packing = packing});
+            },
+            {"In 1 example nothing is to be learned."});
 }
 
 TEST_F(SftFile, APromptThatIsNoPrefixIsSaid) {

@@ -47,6 +47,21 @@ TEST(JinjaLimits, TextsThatDouble) {
             {"test.jinja, line 1"});
 }
 
+TEST(JinjaLimits, SearchesInLongTexts) {
+    const std::string texts = "{% set s = 'a' * 1000000 %}{% set other = 'a' * 100000 ~ 'b' %}";
+    for (const char* search :
+         {"other in s", "s.find(other)", "s.count(other)", "s.split(other)", "s.rsplit(other)",
+          "s.partition(other)", "s.replace(other, '')", "s | replace(other, '')"})
+        expect_error([&] { rendered(texts + "{{ " + search + " }}"); }, {"50,000,000 steps"});
+    EXPECT_EQ(rendered(texts + "{{ 'ab' in s }} {{ other in other }} {{ s.find('ab') }}"), "False True -1");
+    const std::string loops =
+        "{% set s = 'é' * 100000 %}{% set d = {s: 1} %}{% for a in range(99) %}{% for b in range(99) %}";
+    for (const char* use : {"s[99999:]", "d[s]", "s in d", "s.startswith((s, s))"})
+        expect_error(
+            [&] { rendered(loops + "{% if " + use + " %}{% endif %}{% endfor %}{% endfor %}", small); },
+            {"200,000 steps"});
+}
+
 TEST(JinjaLimits, ListsThatDouble) {
     const std::string source =
         "{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}{% endfor %}";
