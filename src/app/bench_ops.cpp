@@ -107,7 +107,7 @@ class ModelOperations {
         Quantise quantise{.x = x, .maximum = maximum, .y = timer_.zeros(DType::f8, {n, in}), .scale = scale};
         timer_.time("", quantise);
         const Tensor x8 = quantise.y, weight8 = timer_.zeros(DType::f8, {out, in});
-        quantise.transposed = timer_.zeros(DType::f8, {in, fp8_rows(n)});
+        quantise.transposed = timer_.zeros(DType::f8, {in, fp8_rows(n, Fp8Recipe::tensorwise)});
         timer_.time("", quantise);
         timer_.run(Quantise{.x = normal(out, in), .maximum = maximum, .y = weight8, .scale = scale});
         timer_.time(
@@ -125,7 +125,7 @@ class ModelOperations {
         };
         const std::int64_t n = x.size(0), in = x.size(1);
         const auto [y, scales] = matrix(Fp8Scales::rows, rows_of_operand(Fp8Scales::rows, n), in);
-        const auto [turned, turned_scales] = matrix(Fp8Scales::rows, in, fp8_rows(n));
+        const auto [turned, turned_scales] = matrix(Fp8Scales::rows, in, fp8_rows(n, Fp8Recipe::blockwise));
         const auto [weight8, weight_scales] = matrix(Fp8Scales::squares, weight.size(0), in);
         timer_.time("", QuantiseBlocks{.x = x,
                                        .blocks = Fp8Scales::rows,

@@ -259,13 +259,13 @@ struct Matrix {
     DType dtype;
     OwnedTensor x, dy, weight, bias;
 
-    Matrix(const Sizes& sizes, DType type)
-        : size(sizes),
+    Matrix(const Sizes& of, DType type)
+        : size(of),
           dtype(type),
-          x(varied(type, {sizes.tokens, sizes.in}, 1)),
-          dy(varied(type, {sizes.tokens, sizes.out}, 2)),
-          weight(varied(type, {sizes.out, sizes.in}, 3)),
-          bias(random_normal(type, {sizes.out}, 4)) {}
+          x(varied(type, {of.tokens, of.in}, 1)),
+          dy(varied(type, {of.tokens, of.out}, 2)),
+          weight(varied(type, {of.out, of.in}, 3)),
+          bias(random_normal(type, {of.out}, 4)) {}
 
     /// What a result is added to.
     OwnedTensor before(std::int64_t rows, std::int64_t columns) const {

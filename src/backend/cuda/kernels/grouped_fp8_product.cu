@@ -16,9 +16,7 @@ using namespace grouped;
 using Use = GroupedFp8Gemm::Use;
 
 constexpr int depth = step_bytes;  // of a step
-static_assert(depth == expert_alignment);
-
-static_assert(depth == fp8_block);
+static_assert(depth == expert_alignment && depth == fp8_block);
 
 /// What FP8 products have in common.
 template <bool sums_rows, class Result>
