@@ -197,23 +197,40 @@ void GemmEngine::check_fp8(Fp8Scales scales) const {
 void GemmEngine::run(const Launch& launch, const Fp8Gemm& op) {
     check_fp8(op.scales_a);
     if (op.c.numel() == 0) return;
+    if (op.a.size(0) != op.c.size(0)) return run_filled_up(launch, op);
     Fp8Gemm product = op;
     product.bias = {};
-    if (const std::int64_t rows = op.a.size(0); rows != op.c.size(0)) {
-        // The rows that fill up the operand have results, too.
-        const auto bytes = static_cast<std::size_t>(rows * op.c.size(1)) * sizeof(float);
-        auto* memory = static_cast<std::byte*>(launch.scratch.take(workspace_bytes + bytes));
-        product.c = Tensor(memory + workspace_bytes, DType::f32, {rows, op.c.size(1)}, Device::cuda);
-        product.accumulate = false;
-        run_without_bias(launch, product);
-        return bias_rows(launch, op.c, product.c.rows(0, op.c.size(0)), op.bias, op.accumulate);
-    }
     if (op.bias) {
         // The product is added to rows of the bias, which is exact: see run_with_bias().
         bias_rows(launch, op.c, {}, op.bias, op.accumulate);
         product.accumulate = true;
     }
     run_without_bias(launch, product);
+}
+
+/// The rows that fill up the first operand have results, too, for which c has no room. Some columns at a time
+/// go through scratch memory, so that it need not be large.
+void GemmEngine::run_filled_up(const Launch& launch, const Fp8Gemm& op) {
+    constexpr std::int64_t most_results = 16 << 20;  // 64 MiB
+    const std::int64_t rows = op.a.size(0), columns = op.b.size(0);
+    const std::int64_t step = op.scales_b == Fp8Scales::squares
+                                  ? std::max(most_results / rows / fp8_block, std::int64_t{1}) * fp8_block
+                                  : columns;
+    const auto bytes = static_cast<std::size_t>(rows * std::min(step, columns)) * sizeof(float);
+    auto* memory = static_cast<std::byte*>(launch.scratch.take(workspace_bytes + bytes));
+    for (std::int64_t first = 0; first < columns; first += step) {
+        const std::int64_t count = std::min(step, columns - first);
+        Fp8Gemm part = op;
+        part.b = op.b.rows(first, count);
+        if (op.scales_b == Fp8Scales::squares)
+            part.scale_b = op.scale_b.rows(first / fp8_block, (count + fp8_block - 1) / fp8_block);
+        part.c = Tensor(memory + workspace_bytes, DType::f32, {rows, count}, Device::cuda);
+        part.bias = {};
+        part.accumulate = false;
+        run_without_bias(launch, part);
+        bias_rows(launch, op.c.columns(first, count), part.c.rows(0, op.c.size(0)),
+                  op.bias ? op.bias.rows(first, count) : Tensor(), op.accumulate);
+    }
 }
 
 void GemmEngine::run_without_bias(const Launch& launch, const Fp8Gemm& op) {

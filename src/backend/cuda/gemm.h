@@ -59,6 +59,7 @@ class GemmEngine {
                     const Key& key, std::int64_t Key::*rows);
 
     void check_fp8(Fp8Scales scales) const;
+    void run_filled_up(const Launch& launch, const Fp8Gemm& operation);
     void run_without_bias(const Launch& launch, const Fp8Gemm& operation);
 
     const Capability capability_;
