@@ -3,8 +3,8 @@
 
     bench/fp8_loss.py TEXT [--program build/release/drover] [--hidden 768] [--layers 12] [--steps 2000] …
 
-Trains a Llama on TEXT, once with bf16 and once with bf16 and --fp8 tensorwise for every seed, and evaluates each on
-the end of TEXT, which is not trained on. Prints a line per run as soon as it is done, then the means, the spread
+Trains a Llama on TEXT, once with bf16 and once with bf16 and --fp8 for every seed, and evaluates each on the end of
+TEXT, which is not trained on. Prints a line per run as soon as it is done, then the means, the spread
 between seeds (largest less smallest) and the gap between the two: the mean of FP8 less that of bf16, and the same for
 each seed. A gap within the spread is one that another seed would make, too. Each run keeps its log in OUTPUT, and one
 that is there already is not run again.
@@ -26,7 +26,6 @@ import sys
 import time
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-RECIPES = {"bf16": [], "fp8": ["--fp8", "tensorwise"]}
 
 
 def arguments():
@@ -36,6 +35,7 @@ def arguments():
     parser.add_argument("--tokenizer", type=pathlib.Path, default=CHECKOUT / "examples/tokenizers/mistral-v1")
     parser.add_argument("--vocab", type=int, default=32000, help="at least the tokenizer's")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("fp8_loss"))
+    parser.add_argument("--fp8", choices=["tensorwise", "blockwise"], default="tensorwise")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--hidden", type=int, default=768, help="a multiple of 64; heads have 64 columns")
     parser.add_argument("--layers", type=int, default=12)
@@ -90,32 +90,33 @@ def write_inputs(given):
 
 
 def held_out_loss(command, folder, recipe, seed):
-    """The loss of a run, which is started unless its results are there."""
+    """The loss of a run of bf16 or of an FP8 recipe, which is started unless its results are there."""
     results = folder / "all_results.json"
     begin = time.monotonic()
     if not results.exists():
-        words = [*command, *RECIPES[recipe], "--seed", str(seed), "--output_dir", str(folder)]
+        fp8 = [] if recipe == "bf16" else ["--fp8", recipe]
+        words = [*command, *fp8, "--seed", str(seed), "--output_dir", str(folder)]
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / "log.txt", "w", encoding="utf-8") as log:
             if subprocess.run(words, stdout=log, stderr=log, check=False).returncode != 0:
                 sys.exit(f"{recipe}, seed {seed} failed: see {folder / 'log.txt'}")
     loss = json.loads(results.read_text())["eval_loss"]
-    print(f"{recipe:<5} seed {seed}: held-out loss {loss:.5f}  ({time.monotonic() - begin:.0f} s)", flush=True)
+    print(f"{recipe:<10} seed {seed}: held-out loss {loss:.5f}  ({time.monotonic() - begin:.0f} s)", flush=True)
     return loss
 
 
 def main():
     given = arguments()
     command = write_inputs(given)
-    losses = {recipe: [] for recipe in RECIPES}
+    losses = {recipe: [] for recipe in ("bf16", given.fp8)}
     for seed in given.seeds:
-        for recipe in RECIPES:
+        for recipe in losses:
             losses[recipe].append(held_out_loss(command, given.output / f"{recipe}-{seed}", recipe, seed))
     for recipe, found in losses.items():
-        print(f"{recipe:<5} mean {statistics.mean(found):.5f}, spread {max(found) - min(found):.5f}")
-    gaps = [fp8 - bf16 for fp8, bf16 in zip(losses["fp8"], losses["bf16"])]
+        print(f"{recipe:<10} mean {statistics.mean(found):.5f}, spread {max(found) - min(found):.5f}")
+    gaps = [fp8 - bf16 for fp8, bf16 in zip(losses[given.fp8], losses["bf16"])]
     each = ", ".join(f"{gap:+.5f}" for gap in gaps)
-    print(f"gap   {statistics.mean(gaps):+.5f} (per seed {each})")
+    print(f"gap        {statistics.mean(gaps):+.5f} (per seed {each})")
 
 
 if __name__ == "__main__":

@@ -381,7 +381,7 @@ void add_bench_command(const Command& app) {
     command.add_option("--optim", options->optimizer, "adamw_torch, adafactor, sgd, adagrad or rmsprop");
     command.add_option("--recompute", options->recompute,
                        "none, selective, selective_mlp, selective_attention or full");
-    command.add_option("--fp8", options->fp8, "none or tensorwise");
+    command.add_option("--fp8", options->fp8, "none, tensorwise or blockwise");
     command
         .add_option("--moe", options->moe,
                     "gmm: experts' products over their own tokens; gmm_stack: the same with the experts' "

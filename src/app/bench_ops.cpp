@@ -107,13 +107,35 @@ class ModelOperations {
         Quantise quantise{.x = x, .maximum = maximum, .y = timer_.zeros(DType::f8, {n, in}), .scale = scale};
         timer_.time("", quantise);
         const Tensor x8 = quantise.y, weight8 = timer_.zeros(DType::f8, {out, in});
-        quantise.transposed = timer_.zeros(DType::f8, {in, fp8_rows(n)});
+        quantise.transposed = timer_.zeros(DType::f8, {in, fp8_rows(n, Fp8Recipe::tensorwise)});
         timer_.time("", quantise);
         timer_.run(Quantise{.x = normal(out, in), .maximum = maximum, .y = weight8, .scale = scale});
         timer_.time(
             "gate, up",
             Fp8Gemm{
                 .a = x8, .b = weight8, .c = empty(n, out), .scale_a = scale, .scale_b = scale, .fast = true});
+        fp8_blocks(x, normal(out, in));
+    }
+
+    /// With scales of blocks: an input both ways, and a weight.
+    void fp8_blocks(const Tensor& x, const Tensor& weight) {
+        const auto matrix = [&](Fp8Scales kind, std::int64_t rows, std::int64_t columns) {
+            return std::pair{timer_.zeros(DType::f8, {rows, columns}),
+                             floats(shape_of_scales(kind, rows, columns))};
+        };
+        const std::int64_t n = x.size(0), in = x.size(1);
+        const auto [y, scales] = matrix(Fp8Scales::rows, rows_of_operand(Fp8Scales::rows, n), in);
+        const auto [turned, turned_scales] = matrix(Fp8Scales::rows, in, fp8_rows(n, Fp8Recipe::blockwise));
+        const auto [weight8, weight_scales] = matrix(Fp8Scales::squares, weight.size(0), in);
+        timer_.time("", QuantiseBlocks{.x = x,
+                                       .blocks = Fp8Scales::rows,
+                                       .y = y,
+                                       .scales = scales,
+                                       .transposed = turned,
+                                       .transposed_scales = turned_scales});
+        timer_.time(
+            "",
+            QuantiseBlocks{.x = weight, .blocks = Fp8Scales::squares, .y = weight8, .scales = weight_scales});
     }
 
     /// So small that many rounds leave the values unchanged.

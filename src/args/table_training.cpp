@@ -118,9 +118,11 @@ std::span<const Argument> precision_arguments() {
         flag("fp16_full_eval", "no", "Evaluate with weights rounded to float16, outside training.")
             .explained("Evaluation uses the number format of training."),
         maybe("tf32", "Allow TF32 in fp32 matrix products of a GPU; a CPU multiplies fp32 numbers as fp32."),
-        choice("fp8", "none|tensorwise", "none",
-               "Multiply the blocks' matrices in FP8 (E4M3), each tensor with one scale. Weights, "
-               "gradients, optimizer and checkpoints keep their formats. A CPU emulates it."),
+        choice(
+            "fp8", "none|tensorwise|blockwise", "none",
+            "Multiply the blocks' matrices in FP8 (E4M3), with one scale for each tensor, or for every 128 "
+            "numbers. Weights, gradients, optimizer and checkpoints keep their formats. A CPU emulates "
+            "it."),
         maybe(
             "master_weights",
             "Keep an fp32 copy of the weights; unset: with --bf16 where the weights are float32, and always "

@@ -53,6 +53,24 @@ std::int64_t rows_of(const BlockShape& shape, std::size_t matrix) {
                                                                            : shape.tokens;
 }
 
+/// The largest of the matrices that share an Fp8Room.
+struct RoomSize {
+    std::int64_t numbers = 0, scales = 0;
+
+    /// `groups` matrices, one below the other.
+    void hold(Fp8Scales kind, std::int64_t rows, std::int64_t columns, std::int64_t groups = 1) {
+        numbers = std::max(numbers, rows * columns);
+        if (kind != Fp8Scales::one)
+            scales = std::max(scales, shape_of_scales(kind, rows, columns, groups).numel());
+    }
+    Fp8Room make(Arena& arena, MemoryUse use) const {
+        const auto flat = [&](DType dtype, std::int64_t elements) {
+            return elements > 0 ? arena.make(use, dtype, {elements}) : Tensor();
+        };
+        return {.numbers = flat(DType::f8, numbers), .scales = flat(DType::f32, scales)};
+    }
+};
+
 }  // namespace
 
 BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
@@ -82,6 +100,7 @@ BlockActivations BlockActivations::prefix(const BlockShape& shape) const {
     part.magnitude_factors = magnitude_factors;
     part.attention_output = attention_output.first_rows(shape.tokens);
     part.mlp_output = mlp_output.first_rows(shape.tokens);
+    part.fp8_recipe = fp8_recipe;
     part.fp8 = fp8;
     part.fp8_inputs = fp8_inputs;
     part.fp8_weights = fp8_weights;
@@ -184,15 +203,19 @@ void ActivationBuffers::plan_kept(Arena& arena, const BlockShape& largest, const
                 kept.attention_output = attention(largest.tokens, largest.hidden);
             if (block.rank_of(AdaptedMatrix::down) > 0) kept.mlp_output = mlp(largest.tokens, largest.hidden);
         }
-        if (block.fp8) kept.fp8.numbers = arena.make(MemoryUse::scratch, DType::f32, {Fp8Table::size});
+        kept.fp8_recipe = block.fp8;
+        if (block.fp8 == Fp8Recipe::tensorwise)
+            kept.fp8.numbers = arena.make(MemoryUse::scratch, DType::f32, {Fp8Table::size});
         if (block.keeps_fp8_inputs(largest))
             for (const AdaptedMatrix matrix :
                  {AdaptedMatrix::qkv, AdaptedMatrix::gate_up, AdaptedMatrix::down}) {
                 const auto i = static_cast<std::size_t>(matrix);
+                RoomSize size;
+                size.hold(fp8_scales(block.fp8, Fp8Operand::input), input_columns(largest, i),
+                          fp8_rows(largest.tokens, block.fp8));
                 kept.fp8_inputs[i] =
-                    arena.make(matrix == AdaptedMatrix::qkv ? MemoryUse::attention_activations
-                                                            : MemoryUse::mlp_activations,
-                               DType::f8, {fp8_rows(largest.tokens) * input_columns(largest, i)});
+                    size.make(arena, matrix == AdaptedMatrix::qkv ? MemoryUse::attention_activations
+                                                                  : MemoryUse::mlp_activations);
             }
         if (weight_gradients_wait) {
             const auto waiting = [&](std::int64_t columns) {
@@ -219,11 +242,19 @@ void ActivationBuffers::plan_fp8_weights(Arena& arena, const BlockShape& shape,
             if (!blocks[i].keeps_fp8_weights(matrix)) continue;
             const std::int64_t in = input_columns(shape, matrix), out = output_columns(shape, matrix),
                                matrices = is_of_experts(shape, matrix) ? shape.experts : 1;
-            const auto make = [&](std::int64_t rows, std::int64_t columns) {
-                return arena.make(MemoryUse::parameters, DType::f8, {matrices * rows, columns});
-            };
-            if (!copies.table)
+            const bool has_one_scale = blocks[i].fp8 == Fp8Recipe::tensorwise;
+            if (has_one_scale && !copies.table)
                 copies.table.numbers = arena.make(MemoryUse::parameters, DType::f32, {Fp8Table::size});
+            const auto make = [&](std::int64_t rows, std::int64_t columns) {
+                const Fp8Scales kind = fp8_scales(blocks[i].fp8, Fp8Operand::weight);
+                RoomSize size;
+                size.hold(kind, matrices * rows, columns, matrices);
+                Fp8Matrix made =
+                    size.make(arena, MemoryUse::parameters).matrix(kind, matrices * rows, columns, matrices);
+                if (has_one_scale)
+                    made.scales = copies.table.scale(static_cast<AdaptedMatrix>(matrix), Fp8Operand::weight);
+                return made;
+            };
             copies.weights[matrix] = make(out, in);
             copies.transposed[matrix] = make(in, out);
         }
@@ -268,7 +299,7 @@ void ActivationBuffers::plan_block_scratch(Arena& arena, const BlockShape& large
 
     if (parallel.splits_tokens()) scratch_.gathered = make(largest.tokens, largest.hidden);
     plan_adapter_scratch(arena, largest, compute, blocks);
-    if (std::any_of(blocks.begin(), blocks.end(), [](const KeptBlock& block) { return block.fp8; }))
+    if (std::ranges::any_of(blocks, [](const KeptBlock& block) { return block.fp8 != Fp8Recipe::none; }))
         plan_fp8_scratch(arena, largest, blocks);
     if (precision.residual != compute) scratch_.dresidual_compute = make(largest.held, largest.hidden);
     {
@@ -316,27 +347,29 @@ void ActivationBuffers::plan_adapter_scratch(Arena& arena, const BlockShape& lar
 
 void ActivationBuffers::plan_fp8_scratch(Arena& arena, const BlockShape& largest,
                                          const std::vector<KeptBlock>& blocks) {
-    const auto make = [&](std::int64_t elements) {
-        return elements > 0 ? arena.make(MemoryUse::scratch, DType::f8, {elements}) : Tensor();
-    };
-    std::int64_t most_input = 0, most_output = 0, most_trained_output = 0, most_weight = 0;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(AdaptedMatrix::count); ++i) {
-        const std::int64_t matrices = is_of_experts(largest, i) ? largest.experts : 1;
-        const std::int64_t rows = is_of_experts(largest, i)
-                                      ? expert_columns(largest.expert_rows(), largest.experts)
-                                      : fp8_rows(largest.tokens);
-        const std::int64_t input = input_columns(largest, i), output = output_columns(largest, i);
-        most_input = std::max(most_input, rows * input);
-        most_output = std::max(most_output, rows * output);
-        for (const KeptBlock& block : blocks) {
-            if (!block.frozen[i]) most_trained_output = std::max(most_trained_output, rows * output);
-            if (!block.keeps_fp8_weights(i)) most_weight = std::max(most_weight, matrices * input * output);
+    RoomSize input_room, weight_room, gradient_room, transposed_gradient_room;
+    for (const KeptBlock& block : blocks) {
+        const Fp8Scales of_rows = fp8_scales(block.fp8, Fp8Operand::input),
+                        of_weights = fp8_scales(block.fp8, Fp8Operand::weight);
+        for (std::size_t i = 0; i < static_cast<std::size_t>(AdaptedMatrix::count); ++i) {
+            const std::int64_t matrices = is_of_experts(largest, i) ? largest.experts : 1;
+            const std::int64_t rows = is_of_experts(largest, i)
+                                          ? expert_columns(largest.expert_rows(), largest.experts)
+                                          : fp8_rows(largest.tokens, block.fp8);
+            const std::int64_t input = input_columns(largest, i), output = output_columns(largest, i);
+            input_room.hold(of_rows, rows, input);
+            input_room.hold(of_rows, input, rows);
+            gradient_room.hold(of_rows, rows, output);
+            if (!block.frozen[i]) transposed_gradient_room.hold(of_rows, output, rows);
+            if (block.keeps_fp8_weights(i)) continue;
+            weight_room.hold(of_weights, matrices * output, input, matrices);
+            weight_room.hold(of_weights, matrices * input, output, matrices);
         }
     }
-    scratch_.fp8 = {.input = make(most_input),
-                    .weight = make(most_weight),
-                    .gradient = make(most_output),
-                    .transposed_gradient = make(most_trained_output)};
+    scratch_.fp8 = {.input = input_room.make(arena, MemoryUse::scratch),
+                    .weight = weight_room.make(arena, MemoryUse::scratch),
+                    .gradient = gradient_room.make(arena, MemoryUse::scratch),
+                    .transposed_gradient = transposed_gradient_room.make(arena, MemoryUse::scratch)};
 }
 
 void ActivationBuffers::plan_expert_scratch(Arena& arena, const BlockShape& largest, DType compute,

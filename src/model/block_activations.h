@@ -47,12 +47,13 @@ struct BlockActivations {
     Tensor row_of_slot;           ///< [M] i32
     Tensor slot_of_row;           ///< [M] i32
 
-    Fp8Table fp8;  ///< absent without FP8
-    /// The transposes of matrices' inputs in FP8, flat, for the weight gradients: instead of the inputs
+    Fp8Recipe fp8_recipe = Fp8Recipe::none;
+    Fp8Table fp8;  ///< present where tensors have one scale
+    /// The transposes of matrices' inputs in FP8, for the weight gradients: instead of the inputs
     /// themselves, which only forward needs then. Absent: made from the inputs in backward.
-    std::array<Tensor, static_cast<std::size_t>(AdaptedMatrix::count)> fp8_inputs;
+    std::array<Fp8Room, static_cast<std::size_t>(AdaptedMatrix::count)> fp8_inputs;
 
-    const Tensor& fp8_input(AdaptedMatrix matrix) const {
+    const Fp8Room& fp8_input(AdaptedMatrix matrix) const {
         return fp8_inputs[static_cast<std::size_t>(matrix)];
     }
 
@@ -119,18 +120,21 @@ struct KeptBlock {
     std::int64_t router_rank = 0;  ///< likewise of the router's adapter
     bool adapters_drop = false;    ///< with dropout before A
     bool magnitudes = false;       ///< with DoRA
-    bool fp8 = false;              ///< products in FP8
+    Fp8Recipe fp8 = Fp8Recipe::none;
     /// The matrices without a trained weight.
     std::array<bool, static_cast<std::size_t>(AdaptedMatrix::count)> frozen{};
     bool keeps_frozen_fp8 = false;  ///< copies of those in FP8
 
     /// Whether a matrix' weights are quantised once and for all.
-    bool keeps_fp8_weights(std::size_t matrix) const { return fp8 && keeps_frozen_fp8 && frozen[matrix]; }
+    bool keeps_fp8_weights(std::size_t matrix) const {
+        return fp8 != Fp8Recipe::none && keeps_frozen_fp8 && frozen[matrix];
+    }
 
     /// Whether the inputs of products are kept in FP8 instead of their own format. Adapters need them as they
     /// are; and what a rank holds of the tokens is less than what it multiplies.
     bool keeps_fp8_inputs(const BlockShape& shape) const {
-        return fp8 && recompute == Recompute::none && shape.experts == 0 && shape.held == shape.tokens &&
+        return fp8 != Fp8Recipe::none && recompute == Recompute::none && shape.experts == 0 &&
+               shape.held == shape.tokens &&
                std::ranges::all_of(ranks, [](std::int64_t rank) { return rank == 0; });
     }
 };
@@ -155,7 +159,7 @@ class ActivationBuffers {
     /// The copies of frozen weights that a block keeps; null: none.
     const Fp8Copies* fp8_weights(int index) const {
         const Fp8Copies& copies = fp8_weights_[static_cast<std::size_t>(index)];
-        return copies.table ? &copies : nullptr;
+        return copies.any() ? &copies : nullptr;
     }
 
   private:

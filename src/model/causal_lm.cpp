@@ -73,7 +73,7 @@ std::vector<KeptBlock> CausalLm::kept_blocks() const {
                             .slots = chunk.slots,
                             .adapters_drop = options_.adapters.dropout > 0,
                             .magnitudes = options_.adapters.magnitudes,
-                            .fp8 = options_.fp8 != Fp8Recipe::none,
+                            .fp8 = options_.fp8,
                             .keeps_frozen_fp8 = options_.keeps_frozen_fp8};
             const UnitSpec& unit = stage_.spec.units[static_cast<std::size_t>(chunk.first_block + i)];
             for (const AdapterStorages& storages : adapter_storages()) {

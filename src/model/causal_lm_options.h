@@ -6,7 +6,7 @@
 #include "core/precision.h"
 #include "model/adapters.h"
 #include "model/block_shape.h"
-#include "model/fp8.h"
+#include "model/fp8_recipe.h"
 #include "model/recompute.h"
 
 namespace drover {

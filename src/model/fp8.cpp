@@ -10,7 +10,18 @@ namespace drover {
 Fp8Recipe fp8_recipe_from_name(std::string_view name, std::string_view what) {
     if (name == "none") return Fp8Recipe::none;
     if (name == "tensorwise") return Fp8Recipe::tensorwise;
-    throw UsageError(fmt::format("{} is \"{}\".", what, name), "Use none or tensorwise.");
+    if (name == "blockwise") return Fp8Recipe::blockwise;
+    throw UsageError(fmt::format("{} is \"{}\".", what, name), "Use none, tensorwise or blockwise.");
+}
+
+Fp8Matrix Fp8Room::matrix(Fp8Scales kind, std::int64_t rows, std::int64_t columns,
+                          std::int64_t groups) const {
+    Fp8Matrix made{.numbers = numbers.rows(0, rows * columns).view({rows, columns}), .scales = {}};
+    if (kind != Fp8Scales::one) {
+        const Shape shape = shape_of_scales(kind, rows, columns, groups);
+        made.scales = scales.rows(0, shape.numel()).view(shape);
+    }
+    return made;
 }
 
 void check_fp8(const ModelConfig& config, int ranks) {

@@ -1,20 +1,14 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
-#include <string_view>
 
+#include "backend/ops/fp8.h"
+#include "model/fp8_recipe.h"
 #include "model/params.h"
 
 namespace drover {
-
-/// How the products of the blocks' matrices are computed (docs/design/fp8.md).
-enum class Fp8Recipe : std::uint8_t {
-    none,        ///< in the weights' own format
-    tensorwise,  ///< operands in FP8, with one scale for each tensor, made of its present maximum
-};
-
-/// "none" or "tensorwise"; Error naming `what` otherwise.
-Fp8Recipe fp8_recipe_from_name(std::string_view name, std::string_view what);
 
 struct ModelConfig;
 
@@ -25,8 +19,14 @@ void check_fp8(const ModelConfig& config, int ranks);
 /// What a matrix' three products are made of.
 enum class Fp8Operand : std::uint8_t { weight, input, gradient, count };
 
-/// The largest magnitudes and the scales of a block's FP8 tensors, for one micro-batch: f32, all maxima, then
-/// all scales, each of these at a multiple of 16 bytes, as cuBLASLt wants them.
+/// The scales of an operand, and of its transpose.
+constexpr Fp8Scales fp8_scales(Fp8Recipe recipe, Fp8Operand operand) {
+    if (recipe != Fp8Recipe::blockwise) return Fp8Scales::one;
+    return operand == Fp8Operand::weight ? Fp8Scales::squares : Fp8Scales::rows;
+}
+
+/// The largest magnitudes and the scales of a block's tensors with one scale each, for one micro-batch: f32,
+/// all maxima, then all scales, each of these at a multiple of 16 bytes, as cuBLASLt wants them.
 struct Fp8Table {
     static constexpr std::int64_t matrices = static_cast<std::int64_t>(AdaptedMatrix::count);
     static constexpr std::int64_t tensors = matrices * static_cast<std::int64_t>(Fp8Operand::count);
@@ -34,13 +34,13 @@ struct Fp8Table {
     static constexpr std::int64_t first_scale = (tensors + scale_step - 1) / scale_step * scale_step;
     static constexpr std::int64_t size = first_scale + tensors * scale_step;
 
-    Tensor numbers{};  ///< [size]; absent: no FP8
+    Tensor numbers{};  ///< [size]; absent: no such tensors
 
     explicit operator bool() const { return static_cast<bool>(numbers); }
     Tensor maxima() const { return numbers.rows(0, tensors); }
     /// Of all weights, which are adjacent.
     Tensor weight_maxima() const { return numbers.rows(0, matrices); }
-    /// Absent without FP8.
+    /// Absent without a table.
     Tensor maximum(AdaptedMatrix matrix, Fp8Operand operand) const {
         return numbers ? numbers.rows(index(matrix, operand), 1) : Tensor();
     }
@@ -54,39 +54,54 @@ struct Fp8Table {
     }
 };
 
-/// Room for one matrix' FP8 tensors, flat f8.
-struct Fp8Scratch {
-    Tensor input;     ///< a matrix' input, or its transpose
-    Tensor weight;    ///< a weight, or its transpose
-    Tensor gradient;  ///< the gradient of a matrix' output
-    Tensor transposed_gradient;
+/// A matrix in FP8, or several one below the other.
+struct Fp8Matrix {
+    Tensor numbers;  ///< [rows,columns] f8
+    Tensor scales;   ///< f32, of some Fp8Scales
 
-    /// A matrix in such a room.
-    static Tensor matrix(const Tensor& room, std::int64_t rows, std::int64_t columns) {
-        return room.rows(0, rows * columns).view({rows, columns});
-    }
+    explicit operator bool() const { return static_cast<bool>(numbers); }
+};
+
+/// Room for one such matrix at a time.
+struct Fp8Room {
+    Tensor numbers;  ///< flat, f8
+    Tensor scales;   ///< flat, f32; absent where matrices have one scale, which is in an Fp8Table
+
+    explicit operator bool() const { return static_cast<bool>(numbers); }
+    /// A matrix, or `groups` of them one below the other. Without the scale, if it is one.
+    Fp8Matrix matrix(Fp8Scales kind, std::int64_t rows, std::int64_t columns, std::int64_t groups = 1) const;
+};
+
+/// Room for one matrix' FP8 tensors.
+struct Fp8Scratch {
+    Fp8Room input;     ///< a matrix' input, or its transpose
+    Fp8Room weight;    ///< a weight, or its transpose
+    Fp8Room gradient;  ///< the gradient of a matrix' output
+    Fp8Room transposed_gradient;
 };
 
 /// A block's frozen weights in FP8, made once, both ways round.
 struct Fp8Copies {
-    using OfMatrices = std::array<Tensor, static_cast<std::size_t>(AdaptedMatrix::count)>;
+    using OfMatrices = std::array<Fp8Matrix, static_cast<std::size_t>(AdaptedMatrix::count)>;
 
-    Fp8Table table;         ///< of whose maxima and scales those of weights are used
-    OfMatrices weights;     ///< [out,in] f8; absent: the matrix is trained
-    OfMatrices transposed;  ///< [in,out] f8; of experts, one expert after the other
+    Fp8Table table;         ///< has the maxima and scales of weights with one scale each
+    OfMatrices weights;     ///< [out,in]; absent: the matrix is trained
+    OfMatrices transposed;  ///< [in,out]; of experts, one expert after the other
 
+    bool any() const { return std::ranges::any_of(weights, &Fp8Matrix::operator bool); }
     bool has(AdaptedMatrix matrix) const {
         return static_cast<bool>(weights[static_cast<std::size_t>(matrix)]);
     }
-    const Tensor& weight(AdaptedMatrix matrix) const { return weights[static_cast<std::size_t>(matrix)]; }
-    const Tensor& transpose(AdaptedMatrix matrix) const {
+    const Fp8Matrix& weight(AdaptedMatrix matrix) const { return weights[static_cast<std::size_t>(matrix)]; }
+    const Fp8Matrix& transpose(AdaptedMatrix matrix) const {
         return transposed[static_cast<std::size_t>(matrix)];
     }
 };
 
 /// Rows of a micro-batch, filled up with zeros, that weight gradients are summed over.
-constexpr std::int64_t fp8_rows(std::int64_t tokens) {
-    return (tokens + 15) / 16 * 16;
+constexpr std::int64_t fp8_rows(std::int64_t tokens, Fp8Recipe recipe) {
+    const std::int64_t step = recipe == Fp8Recipe::blockwise ? fp8_block : 16;
+    return (tokens + step - 1) / step * step;
 }
 
 }  // namespace drover

@@ -15,6 +15,30 @@ void for_each_weight(UnitTensors weights, const Use& use) {
         if (const Tensor& weight = weights[storages.weight]) use(weight, adapted_matrix(storages.weight));
 }
 
+/// Quantises a matrix, or `groups` of them one below the other: with `maximum`, if that is given, and one
+/// scale, otherwise in such blocks.
+void quantise_matrix(const Runner& run, const Tensor& x, const Tensor& maximum, Fp8Scales blocks,
+                     const Fp8Matrix& y, const Fp8Matrix& transposed, std::int64_t groups,
+                     const Tensor& offsets) {
+    if (maximum)
+        run(Quantise{.x = x,
+                     .maximum = maximum,
+                     .y = y.numbers,
+                     .transposed = transposed.numbers,
+                     .scale = y ? y.scales : transposed.scales,
+                     .groups = groups,
+                     .offsets = offsets});
+    else
+        run(QuantiseBlocks{.x = x,
+                           .blocks = blocks,
+                           .y = y.numbers,
+                           .scales = y.scales,
+                           .transposed = transposed.numbers,
+                           .transposed_scales = transposed.scales,
+                           .groups = groups,
+                           .offsets = offsets});
+}
+
 }  // namespace
 
 WeightProduct::WeightProduct(const BlockContext& context, const BlockActivations& activations,
@@ -25,16 +49,12 @@ bool WeightProduct::has_experts() const {
     return index_ == BlockStorage::experts_gate_up || index_ == BlockStorage::experts_down;
 }
 
-bool WeightProduct::in_fp8() const {
-    return static_cast<bool>(a_.fp8);
-}
-
 Scope WeightProduct::experts_scope(GroupedGemm::Use use) const {
     return c_.run.scope(use == GroupedGemm::Use::forward ? "gmm_forward" : "gmm_backward");
 }
 
 std::int64_t WeightProduct::summed_rows(std::int64_t rows) const {
-    return has_experts() ? expert_columns(rows, c_.shape.experts) : fp8_rows(rows);
+    return has_experts() ? expert_columns(rows, c_.shape.experts) : fp8_rows(rows, a_.fp8_recipe);
 }
 
 void WeightProduct::multiply(GroupedGemm::Use use, const Tensor& left, const Tensor& right,
@@ -63,8 +83,8 @@ void WeightProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias
         product.accumulate = accumulate;
         return c_.run(product);
     }
-    const Tensor x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(0), x.size(1));
-    find_maximum(x, Fp8Operand::input, splits_input(matrix_));
+    const Fp8Matrix x8 = place_rows(c_.scratch.fp8.input, Fp8Operand::input, x.size(0), x.size(1));
+    if (has_one_scale()) find_maximum(x, Fp8Operand::input, splits_input(matrix_));
     quantise(x, Fp8Operand::input, x8, kept_input(x.size(0), x.size(1)));
     multiply_fp8(GroupedGemm::Use::forward, x8, fp8_weight(), y, bias, accumulate);
 }
@@ -72,21 +92,25 @@ void WeightProduct::forward(const Tensor& x, const Tensor& y, const Tensor& bias
 void WeightProduct::begin_backward(const Tensor& dy, BackwardPart part, bool trained) const {
     if (!in_fp8()) return;
     const std::int64_t rows = dy.size(0), columns = dy.size(1);
-    Tensor dy8, transposed;
-    if (part != BackwardPart::weights) dy8 = Fp8Scratch::matrix(c_.scratch.fp8.gradient, rows, columns);
+    Fp8Matrix dy8, transposed;
+    if (part != BackwardPart::weights)
+        dy8 = place_rows(c_.scratch.fp8.gradient, Fp8Operand::gradient, rows, columns);
     if (part != BackwardPart::input && trained)
-        transposed = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, columns, summed_rows(rows));
-    // An expert's weight gradient has a dy of its own, with the routing weights.
-    const bool is_another = part == BackwardPart::weights && transposed && has_experts();
-    if (is_another) c_.run(Fill{.x = maximum(Fp8Operand::gradient), .value = 0});
-    if (part != BackwardPart::weights || is_another)
-        find_maximum(dy, Fp8Operand::gradient, !splits_input(matrix_));
+        transposed =
+            place(c_.scratch.fp8.transposed_gradient, Fp8Operand::gradient, columns, summed_rows(rows));
+    if (has_one_scale()) {
+        // An expert's weight gradient has a dy of its own, with the routing weights.
+        const bool is_another = part == BackwardPart::weights && transposed && has_experts();
+        if (is_another) c_.run(Fill{.x = maximum(Fp8Operand::gradient), .value = 0});
+        if (part != BackwardPart::weights || is_another)
+            find_maximum(dy, Fp8Operand::gradient, !splits_input(matrix_));
+    }
     quantise(dy, Fp8Operand::gradient, dy8, transposed);
 }
 
 void WeightProduct::data_gradient(const Tensor& dy, const Tensor& dx, bool accumulate) const {
     if (!in_fp8()) return multiply(GroupedGemm::Use::data_gradient, dy, weight_, dx, accumulate);
-    const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.gradient, dy.size(0), dy.size(1));
+    const Fp8Matrix dy8 = place_rows(c_.scratch.fp8.gradient, Fp8Operand::gradient, dy.size(0), dy.size(1));
     multiply_fp8(GroupedGemm::Use::data_gradient, dy8, transposed_fp8_weight(), dx, {}, accumulate);
 }
 
@@ -94,10 +118,10 @@ void WeightProduct::weight_gradient(const Tensor& dy, const Tensor& x, const Ten
                                     bool accumulate) const {
     if (!in_fp8()) return multiply(GroupedGemm::Use::weight_gradient, dy, x, dweight, accumulate);
     const std::int64_t rows = summed_rows(x.size(0));
-    const Tensor dy8 = Fp8Scratch::matrix(c_.scratch.fp8.transposed_gradient, dy.size(1), rows);
-    Tensor x8 = kept_input(x.size(0), x.size(1));
+    const Fp8Matrix dy8 = place(c_.scratch.fp8.transposed_gradient, Fp8Operand::gradient, dy.size(1), rows);
+    Fp8Matrix x8 = kept_input(x.size(0), x.size(1));
     if (!x8) {
-        x8 = Fp8Scratch::matrix(c_.scratch.fp8.input, x.size(1), rows);
+        x8 = place(c_.scratch.fp8.input, Fp8Operand::input, x.size(1), rows);
         quantise(x, Fp8Operand::input, {}, x8);
     }
     multiply_fp8(GroupedGemm::Use::weight_gradient, dy8, x8, dweight, {}, accumulate);
@@ -120,43 +144,53 @@ void WeightProduct::prepare_weights(const BlockContext& c, UnitTensors weights, 
 void WeightProduct::copy_weights(const Runner& run, const TensorParallel& parallel, std::int64_t experts,
                                  UnitTensors weights, const Fp8Copies& copies) {
     const Fp8Table& table = copies.table;
-    run(Fill{.x = table.maxima(), .value = 0});
-    for_each_weight(weights, [&](const Tensor& weight, AdaptedMatrix matrix) {
-        if (copies.has(matrix))
-            run(AbsoluteMaximum{.x = weight, .maximum = table.maximum(matrix, Fp8Operand::weight)});
-    });
-    parallel.axis().all_reduce(run.stream, table.weight_maxima(), Reduction::max);
+    if (table) {
+        run(Fill{.x = table.maxima(), .value = 0});
+        for_each_weight(weights, [&](const Tensor& weight, AdaptedMatrix matrix) {
+            if (copies.has(matrix))
+                run(AbsoluteMaximum{.x = weight, .maximum = table.maximum(matrix, Fp8Operand::weight)});
+        });
+        parallel.axis().all_reduce(run.stream, table.weight_maxima(), Reduction::max);
+    }
     for_each_weight(weights, [&](const Tensor& weight, AdaptedMatrix matrix) {
         if (!copies.has(matrix)) return;
         const bool of_experts = experts > 0 && matrix >= AdaptedMatrix::gate_up;
-        run(Quantise{.x = weight,
-                     .maximum = table.maximum(matrix, Fp8Operand::weight),
-                     .y = copies.weight(matrix),
-                     .transposed = copies.transpose(matrix),
-                     .scale = table.scale(matrix, Fp8Operand::weight),
-                     .groups = of_experts ? experts : 1});
+        quantise_matrix(run, weight, table.maximum(matrix, Fp8Operand::weight), Fp8Scales::squares,
+                        copies.weight(matrix), copies.transpose(matrix), of_experts ? experts : 1, {});
     });
 }
 
-Tensor WeightProduct::fp8_weight() const {
+Fp8Matrix WeightProduct::fp8_weight() const {
     if (const Fp8Copies* kept = a_.fp8_copies(matrix_)) return kept->weight(matrix_);
-    const Tensor made = Fp8Scratch::matrix(c_.scratch.fp8.weight, weight_.size(0), weight_.size(1));
+    const Fp8Matrix made = place(c_.scratch.fp8.weight, Fp8Operand::weight, weight_.size(0), weight_.size(1));
     quantise(weight_, Fp8Operand::weight, made, {});
     return made;
 }
 
-Tensor WeightProduct::transposed_fp8_weight() const {
+Fp8Matrix WeightProduct::transposed_fp8_weight() const {
     if (const Fp8Copies* kept = a_.fp8_copies(matrix_)) return kept->transpose(matrix_);
-    const std::int64_t matrices = has_experts() ? c_.shape.experts : 1;
-    const Tensor made =
-        Fp8Scratch::matrix(c_.scratch.fp8.weight, matrices * weight_.size(1), weight_.size(0) / matrices);
+    const Fp8Matrix made = place(c_.scratch.fp8.weight, Fp8Operand::weight, experts() * weight_.size(1),
+                                 weight_.size(0) / experts());
     quantise(weight_, Fp8Operand::weight, {}, made);
     return made;
 }
 
-Tensor WeightProduct::kept_input(std::int64_t rows, std::int64_t columns) const {
-    const Tensor& room = a_.fp8_input(matrix_);
-    return room ? Fp8Scratch::matrix(room, columns, fp8_rows(rows)) : room;
+Fp8Matrix WeightProduct::kept_input(std::int64_t rows, std::int64_t columns) const {
+    const Fp8Room& room = a_.fp8_input(matrix_);
+    return room ? place(room, Fp8Operand::input, columns, summed_rows(rows)) : Fp8Matrix();
+}
+
+Fp8Matrix WeightProduct::place(const Fp8Room& room, Fp8Operand operand, std::int64_t rows,
+                               std::int64_t columns) const {
+    Fp8Matrix made =
+        room.matrix(scales_of(operand), rows, columns, operand == Fp8Operand::weight ? experts() : 1);
+    if (has_one_scale()) made.scales = a_.fp8.scale(matrix_, operand);
+    return made;
+}
+
+Fp8Matrix WeightProduct::place_rows(const Fp8Room& room, Fp8Operand operand, std::int64_t rows,
+                                    std::int64_t columns) const {
+    return place(room, operand, rows_of_operand(scales_of(operand), rows), columns);
 }
 
 Tensor WeightProduct::maximum(Fp8Operand operand) const {
@@ -179,48 +213,44 @@ void WeightProduct::find_maximum(const Tensor& x, Fp8Operand operand, bool ranks
     if (ranks_differ) c_.parallel.axis().all_reduce(c_.run.stream, maximum(operand), Reduction::max);
 }
 
-void WeightProduct::quantise(const Tensor& x, Fp8Operand operand, const Tensor& y,
-                             const Tensor& transposed) const {
+void WeightProduct::quantise(const Tensor& x, Fp8Operand operand, const Fp8Matrix& y,
+                             const Fp8Matrix& transposed) const {
     if (!y && !transposed) return;
     const bool is_weight = operand == Fp8Operand::weight;
-    c_.run(Quantise{.x = x,
-                    .maximum = maximum(operand),
-                    .y = y,
-                    .transposed = transposed,
-                    .scale = a_.fp8.scale(matrix_, operand),
-                    .groups = has_experts() && is_weight ? c_.shape.experts : 1,
-                    .offsets = has_experts() && !is_weight ? a_.expert_offsets : Tensor()});
+    quantise_matrix(c_.run, x, maximum(operand), scales_of(operand), y, transposed, is_weight ? experts() : 1,
+                    has_experts() && !is_weight ? a_.expert_offsets : Tensor());
 }
 
-void WeightProduct::multiply_fp8(GroupedGemm::Use use, const Tensor& a, const Tensor& b, const Tensor& c,
-                                 const Tensor& bias, bool accumulate) const {
+void WeightProduct::multiply_fp8(GroupedGemm::Use use, const Fp8Matrix& a, const Fp8Matrix& b,
+                                 const Tensor& c, const Tensor& bias, bool accumulate) const {
     using Use = GroupedGemm::Use;
-    const Fp8Copies* const kept = a_.fp8_copies(matrix_);
-    const Fp8Table& of_weight = kept != nullptr ? kept->table : a_.fp8;
-    const Tensor of_a = a_.fp8.scale(matrix_, use == Use::forward ? Fp8Operand::input : Fp8Operand::gradient),
-                 of_b = use == Use::weight_gradient ? a_.fp8.scale(matrix_, Fp8Operand::input)
-                                                    : of_weight.scale(matrix_, Fp8Operand::weight);
-    const bool fast = use == Use::forward;
+    const bool fast = use == Use::forward && has_one_scale();
+    const Fp8Scales of_a = scales_of(Fp8Operand::input),  // also of gradients
+        of_b = scales_of(use == Use::weight_gradient ? Fp8Operand::input : Fp8Operand::weight);
     if (has_experts()) {
         const Scope scope = experts_scope(use);
         return c_.run(GroupedFp8Gemm{.use = use,
-                                     .a = a,
-                                     .b = b,
+                                     .a = a.numbers,
+                                     .b = b.numbers,
                                      .c = c,
-                                     .scale_a = of_a,
-                                     .scale_b = of_b,
+                                     .scale_a = a.scales,
+                                     .scale_b = b.scales,
                                      .offsets = a_.expert_offsets,
                                      .accumulate = accumulate,
-                                     .fast = fast});
+                                     .fast = fast,
+                                     .scales_a = of_a,
+                                     .scales_b = of_b});
     }
-    c_.run(Fp8Gemm{.a = a,
-                   .b = b,
+    c_.run(Fp8Gemm{.a = a.numbers,
+                   .b = b.numbers,
                    .c = c,
-                   .scale_a = of_a,
-                   .scale_b = of_b,
+                   .scale_a = a.scales,
+                   .scale_b = b.scales,
                    .bias = bias,
                    .accumulate = accumulate,
-                   .fast = fast});
+                   .fast = fast,
+                   .scales_a = of_a,
+                   .scales_b = of_b});
 }
 
 }  // namespace drover

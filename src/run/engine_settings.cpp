@@ -42,6 +42,21 @@ Precision chosen_precision(const RunSettings& settings, std::optional<DType> sto
     return precision;
 }
 
+namespace {
+
+std::string_view fp8_text(Fp8Recipe recipe) {
+    switch (recipe) {
+        case Fp8Recipe::tensorwise:
+            return ", blocks' products in FP8";
+        case Fp8Recipe::blockwise:
+            return ", blocks' products in FP8 with a scale for every 128 numbers";
+        default:
+            return "";
+    }
+}
+
+}  // namespace
+
 std::string precision_text(const Precision& precision, Fp8Recipe fp8) {
     return fmt::format("weights {}, residual stream {}, gradients {}, moments {}, {}{}",
                        name_of(precision.parameters), name_of(precision.residual),
@@ -49,7 +64,7 @@ std::string precision_text(const Precision& precision, Fp8Recipe fp8) {
                        precision.master                ? "fp32 master copy"
                        : precision.stochastic_rounding ? "no master copy, stochastic rounding"
                                                        : "no master copy",
-                       fp8 == Fp8Recipe::none ? "" : ", blocks' products in FP8");
+                       fp8_text(fp8));
 }
 
 TrainEngineOptions engine_options(const RunSettings& settings, const Precision& precision) {

@@ -249,7 +249,7 @@ TEST_F(Bench, Fp8TakesARecipe) {
     };
     EXPECT_EQ(count(plain, "fp8 gemm"), 0);
     EXPECT_EQ(count(fp8, "fp8 gemm"), 1);
-    expect_error("bench --fp8 fast --model " + config, 2, "Use none or tensorwise.");
+    expect_error("bench --fp8 fast --model " + config, 2, "Use none, tensorwise or blockwise.");
     expect_error("bench --fp8 tensorwise --model " + llama(), 2,
                  "head_dim is 8, but FP8 products take multiples of 16.");
 }

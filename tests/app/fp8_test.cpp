@@ -25,11 +25,13 @@ class Fp8Command : public test::CheckpointRuns {
 };
 
 TEST_F(Fp8Command, ARunGoesOnAsIfItHadNotBeenStopped) {
-    const std::vector<std::string> runs = {"--bf16 --gradient_accumulation_steps 2",
-                                           "--dtype float32 --recompute full"};
+    const std::string bf16 = "--bf16 --gradient_accumulation_steps 2";
+    const std::vector<std::string> runs = {bf16 + " --fp8 tensorwise",
+                                           "--dtype float32 --recompute full --fp8 tensorwise",
+                                           bf16 + " --fp8 blockwise"};
     for (std::size_t i = 0; i < runs.size(); ++i) {
         const std::string whole = fmt::format("whole-{}", i), resumed = fmt::format("resumed-{}", i);
-        const std::string more = config() + runs[i] + " --max_steps 8 --save_steps 5 --fp8 tensorwise";
+        const std::string more = config() + runs[i] + " --max_steps 8 --save_steps 5";
         const Outcome first = train(whole, more);
         ASSERT_EQ(first.exit_code, 0) << first.output;
         fs::create_directories(folder_ / resumed);
@@ -42,9 +44,9 @@ TEST_F(Fp8Command, ARunGoesOnAsIfItHadNotBeenStopped) {
     // Another recipe is not the same run, and is named.
     fs::create_directories(folder_ / "other");
     fs::copy(checkpoint("whole-0", 5), checkpoint("other", 5), fs::copy_options::recursive);
-    const Outcome other = train("other", config() + runs[0] + " --max_steps 8 --save_steps 5");
+    const Outcome other = train("other", config() + runs[2] + " --max_steps 8 --save_steps 5");
     EXPECT_EQ(other.exit_code, 0) << other.output;
-    EXPECT_NE(other.output.find("fp8: 'none' (now) != 'tensorwise'"), std::string::npos) << other.output;
+    EXPECT_NE(other.output.find("fp8: 'blockwise' (now) != 'tensorwise'"), std::string::npos) << other.output;
 }
 
 TEST_F(Fp8Command, IsNamedBeforeTheFirstStep) {
@@ -54,7 +56,9 @@ TEST_F(Fp8Command, IsNamedBeforeTheFirstStep) {
         return outcome.output;
     };
     const std::string named = ", blocks' products in FP8";
-    EXPECT_NE(planned("--fp8 tensorwise").find(named), std::string::npos);
+    EXPECT_NE(planned("--fp8 tensorwise").find(named + "\n"), std::string::npos);
+    EXPECT_NE(planned("--fp8 blockwise").find(named + " with a scale for every 128 numbers\n"),
+              std::string::npos);
     EXPECT_EQ(planned("").find(named), std::string::npos);
 }
 
@@ -64,8 +68,10 @@ TEST_F(Fp8Command, SavesAModelThatIsEvaluatedAndGenerates) {
                                             "--max_steps 6 --learning_rate 3e-3 --do_eval --validation_file "
                                             "'{}' --max_eval_samples 4 ",
                                             test::golden_path("run_clm/train.txt").string());
-    const Outcome plain = train("plain", more), fp8 = train("fp8", more + "--fp8 tensorwise");
+    const Outcome plain = train("plain", more), fp8 = train("fp8", more + "--fp8 tensorwise"),
+                  blocks = train("blocks", more + "--fp8 blockwise");
     ASSERT_EQ(fp8.exit_code, 0) << fp8.output;
+    ASSERT_EQ(blocks.exit_code, 0) << blocks.output;
     ASSERT_EQ(plain.exit_code, 0) << plain.output;
     const auto result = [&](const std::string& run, const char* key) {
         const fs::path path = folder_ / run / "all_results.json";
@@ -73,7 +79,9 @@ TEST_F(Fp8Command, SavesAModelThatIsEvaluatedAndGenerates) {
     };
     for (const char* key : {"train_loss", "eval_loss"}) {
         EXPECT_NE(result("fp8", key), result("plain", key)) << key;
-        EXPECT_NEAR(result("fp8", key), result("plain", key), 0.02 * result("plain", key)) << key;
+        EXPECT_NE(result("fp8", key), result("blocks", key)) << key;
+        for (const char* run : {"fp8", "blocks"})
+            EXPECT_NEAR(result(run, key), result("plain", key), 0.02 * result("plain", key)) << key;
     }
     EXPECT_EQ(fs::file_size(folder_ / "fp8/model.safetensors"),
               fs::file_size(folder_ / "plain/model.safetensors"));

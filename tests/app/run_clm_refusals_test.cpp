@@ -69,7 +69,8 @@ TEST_F(RunClmRefuses, WrongCommandLines) {
     expect_refused("--fp16 --bf16", 2, "fp16");
     expect_refused("--optim_args momentum=0.9", 2, "momentum");
     expect_refused("--fp8 fast", 2,
-                   "--fp8 is \"fast\", which is not one of its choices. Use none or tensorwise.");
+                   "--fp8 is \"fast\", which is not one of its choices. Use none, tensorwise or "
+                   "blockwise.");
     expect_refused("--fp8 tensorwise", 2,
                    "head_dim is 8, but FP8 products take multiples of 16. Train without --fp8.");
     expect_refused("--config_overrides hidden=3", 2, "config_overrides");

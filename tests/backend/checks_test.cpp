@@ -84,6 +84,15 @@ TEST_F(ChecksDeathTest, Fp8) {
     EXPECT_DEATH(bench.run(product), "fp8_gemm: K and N must be multiples of 16");
     product.a = wide;
     EXPECT_DEATH(bench.run(product), "fp8_gemm: b is float8_e4m3fn\\[16, 24\\], expected \\[16, 32\\]");
+    product.b = wide;
+    product.scales_a = product.scales_b = Fp8Scales::rows;
+    EXPECT_DEATH(bench.run(product), "fp8_gemm: scale_a is float32\\[1\\], expected \\[1, 16\\]");
+    product.fast = true;
+    EXPECT_DEATH(bench.run(product), "fp8_gemm: no such product");
+    QuantiseBlocks blocks{.x = x, .blocks = Fp8Scales::rows, .y = bench.make(DType::f8, {5, 32})};
+    EXPECT_DEATH(bench.run(blocks), "quantise_blocks: y is float8_e4m3fn\\[5, 32\\], expected \\[8, 32\\]");
+    blocks.blocks = Fp8Scales::one;
+    EXPECT_DEATH(bench.run(blocks), "quantise_blocks: no such blocks");
 }
 
 TEST_F(ChecksDeathTest, AnotherDevice) {

@@ -216,6 +216,38 @@ std::vector<OwnedTensor> run_fp8(Workbench& bench, DType dtype) {
     return read(bench, maximum, y, scale, transposed, product);
 }
 
+/// Blocks with scales, both ways, and a product of theirs.
+std::vector<OwnedTensor> run_fp8_blocks(Workbench& bench, DType dtype) {
+    constexpr std::int64_t columns = 1008, padded = 144;
+    const auto matrix = [&](Fp8Scales kind, std::int64_t height, std::int64_t across) {
+        const Tensor table = bench.make(DType::f32, shape_of_scales(kind, height, across));
+        bench.run(Fill{.x = table, .value = 0});  // some have no numbers
+        return std::pair{bench.make(DType::f8, {height, across}), table};
+    };
+    const auto [y, scales] = matrix(Fp8Scales::rows, rows_of_operand(Fp8Scales::rows, rows), columns);
+    const auto [turned, turned_scales] = matrix(Fp8Scales::rows, columns, padded);
+    const auto [weight, weight_scales] = matrix(Fp8Scales::squares, columns, columns);
+    bench.run(QuantiseBlocks{.x = normal(bench, dtype, {rows, columns}, 1),
+                             .blocks = Fp8Scales::rows,
+                             .y = y,
+                             .scales = scales,
+                             .transposed = turned,
+                             .transposed_scales = turned_scales});
+    bench.run(QuantiseBlocks{.x = normal(bench, dtype, {columns, columns}, 2),
+                             .blocks = Fp8Scales::squares,
+                             .y = weight,
+                             .scales = weight_scales});
+    const Tensor product = bench.make(dtype, {rows, columns});
+    bench.run(Fp8Gemm{.a = y,
+                      .b = weight,
+                      .c = product,
+                      .scale_a = scales,
+                      .scale_b = weight_scales,
+                      .scales_a = Fp8Scales::rows,
+                      .scales_b = Fp8Scales::squares});
+    return read(bench, scales, turned, turned_scales, weight, weight_scales, product);
+}
+
 std::vector<OwnedTensor> run_general(Workbench& bench, DType dtype) {
     const Tensor wide = normal(bench, DType::f32, {rows, width}, 1), to = bench.make(dtype, {rows, width});
     const Tensor total = bench.make(DType::f64, {1}), filled = bench.make(dtype, {rows, width});
@@ -245,6 +277,7 @@ std::vector<OperationCase> every_operation(const std::vector<DType>& types) {
         add("bias_gradient", dtype, [=](Workbench& bench) { return run_bias_gradient(bench, dtype); });
         add("optimizer", dtype, [=](Workbench& bench) { return run_optimizer(bench, dtype, false); });
         add("fp8", dtype, [=](Workbench& bench) { return run_fp8(bench, dtype); });
+        add("fp8 blocks", dtype, [=](Workbench& bench) { return run_fp8_blocks(bench, dtype); });
         add("general", dtype, [=](Workbench& bench) { return run_general(bench, dtype); });
         if (dtype == DType::f32) continue;
         add("rms_norm on an f32 residual", dtype,

@@ -8,7 +8,7 @@
 #include "core/precision.h"
 #include "model/adapters.h"
 #include "model/config.h"
-#include "model/fp8.h"
+#include "model/fp8_recipe.h"
 #include "model/recompute.h"
 #include "parallel/mesh.h"
 #include "parallel/param_store.h"

@@ -1,7 +1,7 @@
-"""Writes tests/golden/fp8/mixtral*_<dtype>.safetensors: steps of Mixtral whose blocks multiply in FP8."""
+"""Writes tests/golden/fp8/*mixtral*_<dtype>.safetensors: steps of Mixtral whose blocks multiply in FP8."""
 
 from common import DTYPES, GOLDEN, write_tensors
-from fp8 import Joined, product, quantised
+from fp8 import BLOCK, BlockFp8Linear, Fp8Linear, Joined, in_blocks, product, quantised, rows_in_blocks
 from mixtral_step import prepare
 from models import RouterRecord, mixtral, published_names
 
@@ -9,30 +9,57 @@ import torch
 from torch.nn.functional import silu
 
 SIZES = dict(head_dim=16, intermediate_size=16)  # sides of matrices are multiples of 16
-# name in mixtral_step.prepare(): file, seed (chosen for a wide margin), config
-CASES = {
-    "plain_top2": ("mixtral", 17, mixtral(**SIZES)),
-    "starved_experts": ("mixtral_starved", 104, mixtral(**SIZES, num_local_experts=5)),
-}
+STARVED = mixtral(**SIZES, num_local_experts=5)
 SMALLEST_MARGIN = 0.04
 
 
-def grouped(rows, matrices, expert_of_row, dtype):
-    """rows[r] · matrices[expert of r]ᵀ of two pairs of `quantised`."""
-    y = torch.zeros(rows[0].shape[0], matrices[0].shape[1], dtype=dtype)
-    for expert in range(matrices[0].shape[0]):
-        own = expert_of_row == expert
-        y[own] = product((rows[0][own], rows[1]), (matrices[0][expert], matrices[1]), dtype)
-    return y
+class Tensorwise:
+    """Products of experts' rows with one scale for each operand, of all experts together."""
+
+    linear = Fp8Linear
+
+    @staticmethod
+    def forward(rows, matrices, expert_of_row):
+        """rows[r] · matrices[expert of r]ᵀ"""
+        rows8, matrices8 = quantised(rows), quantised(matrices)
+        y = torch.zeros(rows.shape[0], matrices.shape[1], dtype=rows.dtype)
+        for expert in range(matrices.shape[0]):
+            own = expert_of_row == expert
+            y[own] = product((rows8[0][own], rows8[1]), (matrices8[0][expert], matrices8[1]), rows.dtype)
+        return y
+
+    @staticmethod
+    def weight_gradients(dy, x, expert_of_row, experts):
+        dy8, x8 = quantised(dy), quantised(x)
+        return torch.stack(
+            [
+                product((dy8[0][expert_of_row == e].T, dy8[1]), (x8[0][expert_of_row == e].T, x8[1]), dy.dtype)
+                for e in range(experts)
+            ]
+        )
 
 
-def weight_gradients(dy, x, expert_of_row, experts, dtype):
-    return torch.stack(
-        [
-            product((dy[0][expert_of_row == e].T, dy[1]), (x[0][expert_of_row == e].T, x[1]), dtype)
-            for e in range(experts)
-        ]
-    )
+class Blockwise:
+    """The same with scales of blocks, which have rows of one expert."""
+
+    linear = BlockFp8Linear
+
+    @staticmethod
+    def forward(rows, matrices, expert_of_row):
+        y = torch.zeros(rows.shape[0], matrices.shape[1], dtype=rows.dtype)
+        for expert, matrix in enumerate(matrices):
+            own = expert_of_row == expert
+            y[own] = (rows_in_blocks(rows[own]) @ in_blocks(matrix, BLOCK, BLOCK)[0].T).to(rows.dtype)
+        return y
+
+    @staticmethod
+    def weight_gradients(dy, x, expert_of_row, experts):
+        return torch.stack(
+            [
+                (rows_in_blocks(dy[expert_of_row == e].T) @ rows_in_blocks(x[expert_of_row == e].T).T).to(dy.dtype)
+                for e in range(experts)
+            ]
+        )
 
 
 def activated(gate_up):
@@ -41,58 +68,61 @@ def activated(gate_up):
 
 
 class Fp8Experts(torch.autograd.Function):
-    """The experts of a block, one scale for all of them. Rows are the slots of all tokens."""
+    """The experts of a block. Rows are the slots of all tokens."""
 
     @staticmethod
-    def forward(context, x, expert_of_slot, weights, gate_up, down):
+    def forward(context, x, expert_of_slot, weights, gate_up, down, recipe):
         expert_of_row, token = expert_of_slot.flatten(), torch.arange(x.shape[0]).repeat_interleave(weights.shape[1])
-        x8, gate_up8, down8 = quantised(x[token]), quantised(gate_up), quantised(down)
-        between = grouped(x8, gate_up8, expert_of_row, x.dtype)
-        inner8 = quantised(activated(between))
-        rows = grouped(inner8, down8, expert_of_row, x.dtype)
-        context.save_for_backward(weights, between, expert_of_row, token)
-        context.fp8 = x8, gate_up8, down8, inner8
+        between = recipe.forward(x[token], gate_up, expert_of_row)
+        rows = recipe.forward(activated(between), down, expert_of_row)
+        context.save_for_backward(x, weights, gate_up, down, between, expert_of_row, token)
+        context.recipe = recipe
         return (rows.double() * weights.flatten()[:, None].double()).view(*weights.shape, -1).sum(1).to(x.dtype)
 
     @staticmethod
     def backward(context, dy):
-        weights, between, expert_of_row, token = context.saved_tensors
-        x8, gate_up8, down8, inner8 = context.fp8
-        experts, dtype = gate_up8[0].shape[0], dy.dtype
-        transposed = lambda matrices: (matrices[0].transpose(1, 2), matrices[1])
+        x, weights, gate_up, down, between, expert_of_row, token = context.saved_tensors
+        recipe, experts, dtype = context.recipe, gate_up.shape[0], dy.dtype
         with torch.enable_grad():
             between = between.detach().requires_grad_()
             inner = activated(between)
         # Without the routing weights at first: the gradient of those is a row's dinner · inner.
         rows = dy[token]
-        dinner = grouped(quantised(rows), transposed(down8), expert_of_row, dtype)
+        dinner = recipe.forward(rows, down.transpose(1, 2), expert_of_row)
         dweights = (dinner.double() * inner.detach().double()).sum(1).view(weights.shape).to(weights.dtype)
         weight = weights.flatten()[:, None]
         rows, dinner = (rows * weight).to(dtype), (dinner * weight).to(dtype)
-        ddown = weight_gradients(quantised(rows), inner8, expert_of_row, experts, dtype)
+        ddown = recipe.weight_gradients(rows, inner, expert_of_row, experts)
         (dbetween,) = torch.autograd.grad(inner, between, dinner)
-        dbetween8 = quantised(dbetween)
-        dgate_up = weight_gradients(dbetween8, x8, expert_of_row, experts, dtype)
-        dx = grouped(dbetween8, transposed(gate_up8), expert_of_row, dtype)
+        dgate_up = recipe.weight_gradients(dbetween, x[token], expert_of_row, experts)
+        dx = recipe.forward(dbetween, gate_up.transpose(1, 2), expert_of_row)
         dx = dx.double().view(*weights.shape, -1).sum(1).to(dtype)
-        return dx, None, dweights, dgate_up, ddown
+        return dx, None, dweights, dgate_up, ddown, None
 
 
-def multiply_in_fp8(model):
+def multiply_in_fp8(model, recipe):
     for layer in model.model.layers:
         attention, experts = layer.self_attn, layer.mlp.experts
-        Joined([attention.q_proj, attention.k_proj, attention.v_proj])
-        Joined([attention.o_proj])
+        Joined([attention.q_proj, attention.k_proj, attention.v_proj], recipe.linear)
+        Joined([attention.o_proj], recipe.linear)
         experts.forward = lambda x, index, weights, experts=experts: Fp8Experts.apply(
-            x, index, weights, experts.gate_up_proj, experts.down_proj
+            x, index, weights, experts.gate_up_proj, experts.down_proj, recipe
         )
 
 
+# file: recipe, name in mixtral_step.prepare(), seed (chosen for a wide margin), config
+CASES = {
+    "mixtral": (Tensorwise, "plain_top2", 17, mixtral(**SIZES)),
+    "mixtral_starved": (Tensorwise, "starved_experts", 104, STARVED),
+    "blockwise_mixtral": (Blockwise, "starved_experts", 274, STARVED),
+}
+
+
 def main():
-    for name, (file, seed, config) in CASES.items():
+    for file, (recipe, name, seed, config) in CASES.items():
         for dtype in DTYPES:
             model, inputs = prepare(name, seed, config, dtype)
-            multiply_in_fp8(model)
+            multiply_in_fp8(model, recipe)
             with RouterRecord(model) as record:
                 output = model(**inputs)
             output.loss.backward()

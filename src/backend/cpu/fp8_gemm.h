@@ -8,8 +8,8 @@
 
 namespace drover::cpu {
 
-/// FP8 products without instructions for them: every FP8 number is a bf16 number, so a product of bf16 gives
-/// the same sums. `fast` is ignored: sums are fp32.
+/// FP8 products without instructions for them: every FP8 number is a bf16 number, also times a power of two,
+/// so a product of bf16 gives the same sums. `fast` is ignored: sums are fp32.
 class Fp8GemmEngine {
   public:
     /// `multiply` computes products of bf16.

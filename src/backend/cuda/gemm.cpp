@@ -34,6 +34,13 @@ cudaDataType_t data_type(DType dtype) {
     }
 }
 
+/// Of scales of blocks. Their layouts are those of shape_of_scales(), with the sides that are not summed over
+/// multiples of 4 (cuBLAS' documentation, "128-element 1D and 128x128 2D Block Scaling For FP8 Data Types").
+cublasLtMatmulMatrixScale_t scale_mode(Fp8Scales scales) {
+    return scales == Fp8Scales::squares ? CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F
+                                        : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+}
+
 /// The largest power of two, at most 256, that the address is a multiple of.
 int alignment_of(const Tensor& tensor) {
     const auto address = reinterpret_cast<std::uintptr_t>(tensor.raw());
@@ -68,9 +75,12 @@ struct GemmEngine::Description {
     }
 
     /// Of an FP8 product: what its operands are multiplied by, on the device.
-    void scale(const Tensor& scale_a, const Tensor& scale_b) {
-        describe(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(scale_b.raw()));
-        describe(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(scale_a.raw()));
+    void scale(const Fp8Gemm& op) {
+        describe(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(op.scale_b.raw()));
+        describe(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(op.scale_a.raw()));
+        if (op.scales_a == Fp8Scales::one) return;
+        describe(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, scale_mode(op.scales_b));
+        describe(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, scale_mode(op.scales_a));
     }
 
   private:
@@ -106,7 +116,7 @@ GemmEngine::Key GemmEngine::key_of(const Gemm& op) const {
             .alignment_c = alignment_of(op.c)};
 }
 
-std::vector<cublasLtMatmulHeuristicResult_t> GemmEngine::candidates(const Key& key) const {
+std::vector<cublasLtMatmulHeuristicResult_t> GemmEngine::candidates(const Key& key, Description& what) const {
     cublasLtMatmulPreferenceOpaque_t preference;
     check(cublasLtMatmulPreferenceInit(&preference), "the choice of an algorithm");
     const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -121,7 +131,6 @@ std::vector<cublasLtMatmulHeuristicResult_t> GemmEngine::candidates(const Key& k
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.alignment_a));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.alignment_c));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.alignment_c));
-    Description what(key);
     std::vector<cublasLtMatmulHeuristicResult_t> offered(8);
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
@@ -136,7 +145,8 @@ std::vector<cublasLtMatmulHeuristicResult_t> GemmEngine::candidates(const Key& k
 }
 
 cublasLtMatmulAlgo_t GemmEngine::choose(const Key& key) const {
-    const auto offered = candidates(key);
+    Description what(key);
+    const auto offered = candidates(key, what);
     // Its preferences were measured on an H200.
     if (capability_ != hopper) return offered[0].algo;
     return offered[chosen_candidate(offered, {.transpose_a = key.transpose_a,
@@ -172,31 +182,70 @@ void GemmEngine::run(const Launch& launch, const Gemm& op) {
           "a product");
 }
 
-void GemmEngine::check_fp8() const {
+void GemmEngine::check_fp8(Fp8Scales scales) const {
     if (capability_ < oldest_with_fp8)
         throw Error(
             fmt::format("This GPU (compute capability {}) has no FP8 products.", text_of(capability_)),
             "Train without --fp8, or on a GPU of compute capability 8.9 or later (Ada, Hopper).");
+    if (scales != Fp8Scales::one && capability_ != hopper)
+        throw Error(fmt::format("cuBLASLt has no FP8 products with scales of blocks for this GPU (compute "
+                                "capability {}).",
+                                text_of(capability_)),
+                    "Train with --fp8 tensorwise, or on a GPU of compute capability 9.0 (Hopper).");
 }
 
 void GemmEngine::run(const Launch& launch, const Fp8Gemm& op) {
-    check_fp8();
+    check_fp8(op.scales_a);
     if (op.c.numel() == 0) return;
-    Gemm product = Gemm::forward(op.a, op.b, op.c);
-    product.accumulate = op.accumulate;
+    if (op.a.size(0) != op.c.size(0)) return run_filled_up(launch, op);
+    Fp8Gemm product = op;
+    product.bias = {};
     if (op.bias) {
         // The product is added to rows of the bias, which is exact: see run_with_bias().
         bias_rows(launch, op.c, {}, op.bias, op.accumulate);
         product.accumulate = true;
     }
+    run_without_bias(launch, product);
+}
+
+/// The rows that fill up the first operand have results, too, for which c has no room. Some columns at a time
+/// go through scratch memory, so that it need not be large.
+void GemmEngine::run_filled_up(const Launch& launch, const Fp8Gemm& op) {
+    constexpr std::int64_t most_results = 16 << 20;  // 64 MiB
+    const std::int64_t rows = op.a.size(0), columns = op.b.size(0);
+    const std::int64_t step = op.scales_b == Fp8Scales::squares
+                                  ? std::max(most_results / rows / fp8_block, std::int64_t{1}) * fp8_block
+                                  : columns;
+    const auto bytes = static_cast<std::size_t>(rows * std::min(step, columns)) * sizeof(float);
+    auto* memory = static_cast<std::byte*>(launch.scratch.take(workspace_bytes + bytes));
+    for (std::int64_t first = 0; first < columns; first += step) {
+        const std::int64_t count = std::min(step, columns - first);
+        Fp8Gemm part = op;
+        part.b = op.b.rows(first, count);
+        if (op.scales_b == Fp8Scales::squares)
+            part.scale_b = op.scale_b.rows(first / fp8_block, (count + fp8_block - 1) / fp8_block);
+        part.c = Tensor(memory + workspace_bytes, DType::f32, {rows, count}, Device::cuda);
+        part.bias = {};
+        part.accumulate = false;
+        run_without_bias(launch, part);
+        bias_rows(launch, op.c.columns(first, count), part.c.rows(0, op.c.size(0)),
+                  op.bias ? op.bias.rows(first, count) : Tensor(), op.accumulate);
+    }
+}
+
+void GemmEngine::run_without_bias(const Launch& launch, const Fp8Gemm& op) {
     if (op.a.numel() == 0) {
-        if (!product.accumulate) fill(launch, Fill{.x = op.c});
+        if (!op.accumulate) fill(launch, Fill{.x = op.c});
         return;
     }
+    Gemm product = Gemm::forward(op.a, op.b, op.c);
+    product.accumulate = op.accumulate;
     Key key = key_of(product);
     key.fast = op.fast;
+    key.scales_a = op.scales_a;
+    key.scales_b = op.scales_b;
     Description what(key);
-    what.scale(op.scale_a, op.scale_b);
+    what.scale(op);
     const auto status_of = [&](const cublasLtMatmulAlgo_t& algorithm) {
         return multiply(launch.stream, launch.scratch.take(workspace_bytes), product, what, algorithm);
     };
@@ -204,7 +253,9 @@ void GemmEngine::run(const Launch& launch, const Fp8Gemm& op) {
         return check(status_of(found->second), "an FP8 product");
     // Not all that the library offers for FP8 can be used; which ones is the same on every run.
     cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
-    for (const cublasLtMatmulHeuristicResult_t& candidate : candidates(key)) {
+    Description asked(key);
+    if (op.scales_a != Fp8Scales::one) asked.scale(op);  // it refuses these modes without an address
+    for (const cublasLtMatmulHeuristicResult_t& candidate : candidates(key, asked)) {
         status = status_of(candidate.algo);
         if (status != CUBLAS_STATUS_SUCCESS) continue;
         algorithms_.emplace(key, candidate.algo);
@@ -232,13 +283,13 @@ void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Gemm& op
 }
 
 void GemmEngine::run_ragged(cudaStream_t stream, void* workspace, const Fp8Gemm& op, bool sums_rows) {
-    check_fp8();
+    check_fp8(op.scales_a);
     Gemm product = Gemm::forward(op.a, op.b, op.c);
     product.accumulate = op.accumulate;
     Key key = key_of(product);
     key.fast = op.fast;
     Description what(key);
-    what.scale(op.scale_a, op.scale_b);
+    what.scale(op);
     run_ragged(stream, workspace, product, what, key, sums_rows ? &Key::k : &Key::m);
 }
 

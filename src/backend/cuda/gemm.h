@@ -21,7 +21,7 @@ class GemmEngine {
     GemmEngine& operator=(const GemmEngine&) = delete;
 
     void run(const Launch& launch, const Gemm& operation);
-    /// Error on a GPU without FP8.
+    /// Error on a GPU without FP8, or without products of blocks with scales of their own.
     void run(const Launch& launch, const Fp8Gemm& operation);
 
     /// A product of an expert's rows, whose number changes from step to step. The algorithm is that of the
@@ -41,14 +41,15 @@ class GemmEngine {
     struct Key {
         DType operands, result;
         bool transpose_a, transpose_b, tf32;
-        bool fast = false;  ///< of FP8 alone
+        bool fast = false;  ///< of FP8 alone, as the next two
+        Fp8Scales scales_a = Fp8Scales::one, scales_b = Fp8Scales::one;
         std::int64_t m, n, k, stride_a, stride_b, stride_c;
         int alignment_a, alignment_b, alignment_c;
         auto operator<=>(const Key&) const = default;
     };
     Key key_of(const Gemm& operation) const;
     /// What the library offers for a product, its best guess first; never empty.
-    std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Key& key) const;
+    std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Key& key, Description& what) const;
     cublasLtMatmulAlgo_t choose(const Key& key) const;
     const cublasLtMatmulAlgo_t& algorithm_for(const Key& key);
     cublasStatus_t multiply(cudaStream_t stream, void* workspace, const Gemm& operation,
@@ -57,7 +58,9 @@ class GemmEngine {
     void run_ragged(cudaStream_t stream, void* workspace, const Gemm& operation, Description& description,
                     const Key& key, std::int64_t Key::*rows);
 
-    void check_fp8() const;
+    void check_fp8(Fp8Scales scales) const;
+    void run_filled_up(const Launch& launch, const Fp8Gemm& operation);
+    void run_without_bias(const Launch& launch, const Fp8Gemm& operation);
 
     const Capability capability_;
     cublasLtHandle_t handle_ = nullptr;

@@ -1,5 +1,7 @@
 #include "backend/cuda/grouped_gemm.h"
 
+#include <fmt/format.h>
+
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/kernels/grouped_fp8_product.h"
 #include "backend/cuda/kernels/grouped_product.h"
@@ -120,6 +122,14 @@ void GroupedGemmEngine::run_products(const Launch& launch, GemmEngine& products,
 void GroupedGemmEngine::run(const Launch& launch, GemmEngine& products, ExpertOffsets& offsets,
                             const GroupedFp8Gemm& op) {
     if (op.c.numel() == 0) return;
+    if (op.scales_a != Fp8Scales::one) {
+        if (grouped_fp8_product_takes(launch, op)) return grouped_fp8_product(launch, op);
+        throw Error(
+            fmt::format("There is no code that multiplies experts in FP8 with scales of blocks on this "
+                        "GPU (compute capability {}).",
+                        text_of(launch.gpu.capability)),
+            "Train with --fp8 tensorwise, or on a GPU of compute capability 9.0 (Hopper).");
+    }
     const GroupedGemmMethod method = forced_.value_or(GroupedGemmMethod::kernel);
     if (method == GroupedGemmMethod::kernel && grouped_fp8_product_takes(launch, op))
         return grouped_fp8_product(launch, op);

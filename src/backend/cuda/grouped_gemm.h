@@ -24,7 +24,8 @@ class GroupedGemmEngine {
     /// The first two methods wait until the offsets are known: a product's size must be known on the host.
     void run(const Launch& launch, GemmEngine& products, ExpertOffsets& offsets,
              const GroupedGemm& operation);
-    /// The same with operands in FP8, by our kernel where it has code. Error on a GPU without FP8.
+    /// The same with operands in FP8, by our kernel where it has code. Error on a GPU without FP8, and for
+    /// scales of blocks where the kernel has none.
     void run(const Launch& launch, GemmEngine& products, ExpertOffsets& offsets,
              const GroupedFp8Gemm& operation);
 

@@ -9,7 +9,56 @@ namespace {
 
 constexpr DType f8_type = DType::f8;
 
+/// A Quantise's or a QuantiseBlocks' transpose, if there is one.
+template <class Operation>
+void check_transposed(const Operands& operands, const Operation& op) {
+    operands.holds(op.groups >= 1 && op.x.size(0) % op.groups == 0, "the groups differ in height");
+    if (op.offsets) {
+        operands.ranked("offsets", op.offsets, {i32}, 1);
+        operands.holds(op.groups == 1 && op.offsets.size(0) >= 2, "rows of experts are one group");
+    }
+    if (!op.transposed) return;
+    operands.ranked("transposed", op.transposed, {f8_type}, 2);
+    operands.packed("transposed", op.transposed);
+    const std::int64_t rows = op.transposed.size(0), columns = op.transposed.size(1);
+    const bool wide_enough = op.offsets      ? columns == expert_columns(op.x.size(0), op.offsets.size(0) - 1)
+                             : op.groups > 1 ? columns == op.x.size(0) / op.groups
+                                             : columns >= op.x.size(0);
+    operands.holds(rows == op.groups * op.x.size(1) && wide_enough && columns % 16 == 0,
+                   "transposed has another shape");
+}
+
+/// Of a matrix, or of `groups` of them one below the other.
+void check_scales(const Operands& operands, std::string_view name, const Tensor& scales, Fp8Scales kind,
+                  const Tensor& matrix, std::int64_t groups = 1) {
+    operands.shaped(name, scales, {f32}, shape_of_scales(kind, matrix.size(0), matrix.size(1), groups));
+    operands.packed(name, scales);
+}
+
+/// Of a product's operands, of which b is `groups` matrices.
+template <class Operation>
+void check_product_scales(const Operands& operands, const Operation& op, std::int64_t groups = 1) {
+    const bool in_blocks = op.scales_a != Fp8Scales::one;
+    operands.holds(op.scales_a != Fp8Scales::squares && in_blocks == (op.scales_b != Fp8Scales::one) &&
+                       !(in_blocks && op.fast),
+                   "no such product");
+    check_scales(operands, "scale_a", op.scale_a, op.scales_a, op.a);
+    check_scales(operands, "scale_b", op.scale_b, op.scales_b, op.b, groups);
+}
+
 }  // namespace
+
+Shape shape_of_scales(Fp8Scales scales, std::int64_t rows, std::int64_t columns, std::int64_t groups) {
+    const auto blocks = [](std::int64_t numbers) { return (numbers + fp8_block - 1) / fp8_block; };
+    switch (scales) {
+        case Fp8Scales::rows:
+            return {blocks(columns), rows};
+        case Fp8Scales::squares:
+            return {groups * blocks(rows / groups), (blocks(columns) + 3) / 4 * 4};
+        default:
+            return {1};
+    }
+}
 
 void AbsoluteMaximum::check(const Operands& operands) const {
     operands.ranked("x", x, operands.activations(), 2);
@@ -26,25 +75,35 @@ void Quantise::check(const Operands& operands) const {
     operands.shaped("scale", scale, {f32}, {1});
     operands.optional("y", y, {f8_type}, {x.size(0), x.size(1)});
     if (y) operands.packed("y", y);
-    operands.holds(groups >= 1 && x.size(0) % groups == 0, "the groups differ in height");
-    if (offsets) {
-        operands.ranked("offsets", offsets, {i32}, 1);
-        operands.holds(groups == 1 && offsets.size(0) >= 2, "rows of experts are one group");
-    }
-    if (!transposed) return;
-    operands.ranked("transposed", transposed, {f8_type}, 2);
-    operands.packed("transposed", transposed);
-    const std::int64_t rows = transposed.size(0), columns = transposed.size(1);
-    const bool wide_enough = offsets      ? columns == expert_columns(x.size(0), offsets.size(0) - 1)
-                             : groups > 1 ? columns == x.size(0) / groups
-                                          : columns >= x.size(0);
-    operands.holds(rows == groups * x.size(1) && wide_enough && columns % 16 == 0,
-                   "transposed has another shape");
+    check_transposed(operands, *this);
 }
 
 OperationCost Quantise::cost() const {
     return memory_bound(transposed ? "quantise, transposed" : "quantise", {x, maximum},
                         {y, transposed, scale});
+}
+
+void QuantiseBlocks::check(const Operands& operands) const {
+    operands.ranked("x", x, operands.activations(), 2);
+    operands.holds(x.size(1) % 16 == 0 && x.stride(0) % 8 == 0, "x's rows are not aligned");
+    const bool squares = blocks == Fp8Scales::squares;
+    operands.holds(blocks != Fp8Scales::one && (squares || groups == 1) && !(squares && offsets),
+                   "no such blocks");
+    check_transposed(operands, *this);
+    operands.holds(!squares || !transposed || transposed.size(1) * groups == x.size(0),
+                   "a transpose of squares is not filled up");
+    if (y) {
+        operands.shaped("y", y, {f8_type}, {rows_of_operand(blocks, x.size(0)), x.size(1)});
+        operands.packed("y", y);
+        check_scales(operands, "scales", scales, blocks, y, groups);
+    }
+    if (transposed)
+        check_scales(operands, "transposed_scales", transposed_scales, blocks, transposed, groups);
+}
+
+OperationCost QuantiseBlocks::cost() const {
+    return memory_bound(transposed ? "quantise blocks, transposed" : "quantise blocks", {x},
+                        {y, scales, transposed, transposed_scales});
 }
 
 void Fp8Gemm::check(const Operands& operands) const {
@@ -54,9 +113,9 @@ void Fp8Gemm::check(const Operands& operands) const {
     operands.packed("b", b);
     operands.holds(a.size(1) % 16 == 0 && b.size(0) % 16 == 0, "K and N must be multiples of 16");
     operands.ranked("c", c, operands.activations(), 2);
-    operands.shaped("c", c, {c.dtype()}, {a.size(0), b.size(0)});
-    operands.shaped("scale_a", scale_a, {f32}, {1});
-    operands.shaped("scale_b", scale_b, {f32}, {1});
+    operands.shaped("c", c, {c.dtype()}, {c.size(0), b.size(0)});
+    operands.holds(a.size(0) == rows_of_operand(scales_a, c.size(0)), "a and c differ in height");
+    check_product_scales(operands, *this);
     operands.optional("bias", bias, {c.dtype(), f32}, {b.size(0)});
 }
 
@@ -73,16 +132,19 @@ void GroupedFp8Gemm::check(const Operands& operands) const {
     operands.packed("a", a);
     operands.packed("b", b);
     operands.ranked("c", c, operands.activations(), 2);
-    operands.shaped("scale_a", scale_a, {f32}, {1});
-    operands.shaped("scale_b", scale_b, {f32}, {1});
     operands.ranked("offsets", offsets, {i32}, 1);
     const std::int64_t experts = offsets.size(0) - 1;
     const bool makes_weights = use == Use::weight_gradient;
     operands.holds(experts >= 1 && (makes_weights ? c : b).size(0) % experts == 0,
                    "the experts' matrices differ in height");
-    const std::int64_t rows = makes_weights ? experts * a.size(0) : a.size(0),
-                       columns = makes_weights ? b.size(0) : b.size(0) / experts;
-    operands.shaped("c", c, {c.dtype()}, {rows, columns});
+    const std::int64_t columns = makes_weights ? b.size(0) : b.size(0) / experts;
+    operands.shaped("c", c, {c.dtype()}, {c.size(0), columns});
+    operands.holds(
+        makes_weights ? c.size(0) == experts * a.size(0) : a.size(0) == rows_of_operand(scales_a, c.size(0)),
+        "a and c differ in height");
+    check_product_scales(operands, *this, experts);
+    operands.holds(scales_b == Fp8Scales::one || (scales_b == Fp8Scales::rows) == makes_weights,
+                   "the experts' scales are of another kind");
     operands.holds(a.size(1) % (makes_weights ? expert_alignment : 16) == 0 && columns % 16 == 0,
                    "operands are not aligned");
 }

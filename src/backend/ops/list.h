@@ -57,6 +57,7 @@
     operation(magnitude_gradient, MagnitudeGradient)                  \
     operation(absolute_maximum, AbsoluteMaximum)                      \
     operation(quantise, Quantise)                                     \
+    operation(quantise_blocks, QuantiseBlocks)                        \
     operation(sum_of_squares, SumOfSquares)                           \
     operation(clip_factor, ClipFactor)                                \
     operation(adamw, AdamW)                                           \

@@ -11,6 +11,7 @@
 #include "backend/scope.h"
 #include "core/convert.h"
 #include "core/host_spans.h"
+#include "model/fp8.h"
 #include "model/params.h"
 #include "train/engine/new_weights.h"
 #include "train/engine/weight_upload.h"

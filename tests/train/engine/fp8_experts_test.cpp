@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "support/test_backend.h"
-#include "train/golden_step.h"
+#include "train/golden_fp8.h"
 
 namespace drover {
 namespace {
@@ -9,6 +9,8 @@ namespace {
 /// A step of Mixtral in emulated FP8 (tools/oracle/fp8_experts.py).
 class Fp8Experts : public ::testing::TestWithParam<const char*> {
   protected:
+    static Fp8Recipe recipe() { return test::GoldenFp8::recipe_of(GetParam()); }
+
     test::GoldenStep golden(const std::string& dtype) const {
         return test::GoldenStep("../fp8/" + std::string(GetParam()) + dtype);
     }
@@ -17,7 +19,7 @@ class Fp8Experts : public ::testing::TestWithParam<const char*> {
                                                const Precision& precision, const RecomputePolicy& policy = {},
                                                MoeMode mode = MoeMode::grouped) {
         TrainEngineOptions options = golden.options(precision, policy, mode);
-        options.model.fp8 = Fp8Recipe::tensorwise;
+        options.model.fp8 = recipe();
         return golden.engine(backend, options);
     }
 
@@ -116,8 +118,8 @@ TEST_P(Fp8Experts, AnEarlierMicroBatchHasNoEffect) {
     EXPECT_TRUE(gradients_of(*used) == gradients_of(*fresh));
 }
 
-/// Copies of the weights make no difference. Where every expert is given every token, the scales are those of
-/// all these rows, so results agree as far as FP8 does.
+/// Copies of the weights make no difference. Where every expert is given every token, scales are those of
+/// other rows, so results agree as far as FP8 does.
 TEST_P(Fp8Experts, ModesGiveTheSameGradients) {
     const test::GoldenStep golden = Fp8Experts::golden("_float32");
     const std::vector<Batch> batches = {golden.batch()};
@@ -154,9 +156,8 @@ TEST_P(Fp8Experts, TrainsAdaptersOfExperts) {
         engine->initialize_adapters(2);
         return engine;
     };
-    const auto plain = make(Fp8Recipe::none, Recompute::none),
-               engine = make(Fp8Recipe::tensorwise, Recompute::none),
-               recomputing = make(Fp8Recipe::tensorwise, Recompute::full);
+    const auto plain = make(Fp8Recipe::none, Recompute::none), engine = make(recipe(), Recompute::none),
+               recomputing = make(recipe(), Recompute::full);
     const auto frozen = [&] {
         std::vector<std::vector<double>> weights;
         for (const OwnedLeaf& leaf : engine->store().owned())
@@ -176,7 +177,8 @@ TEST_P(Fp8Experts, TrainsAdaptersOfExperts) {
     EXPECT_TRUE(test::everything(*engine) == test::everything(*recomputing));
 }
 
-INSTANTIATE_TEST_SUITE_P(Mixtral, Fp8Experts, ::testing::Values("mixtral", "mixtral_starved"),
+INSTANTIATE_TEST_SUITE_P(Mixtral, Fp8Experts,
+                         ::testing::Values("mixtral", "mixtral_starved", "blockwise_mixtral"),
                          [](const auto& model) { return std::string(model.param); });
 
 }  // namespace

@@ -37,6 +37,8 @@ Adapters adapters_of(const ModelConfig& config) {
     return adapters;
 }
 
+constexpr Fp8Recipe recipes[] = {Fp8Recipe::tensorwise, Fp8Recipe::blockwise};
+
 struct Case {
     std::string name;
     ModelConfig config;
@@ -101,16 +103,19 @@ std::map<std::string, std::int64_t> calls_in_a_step(TrainEngine& engine, Backend
 
 TEST(Fp8Frozen, KeptCopiesGiveTheBitsOfNewOnes) {
     const auto backend = test::make_test_backend();
-    for (const Case& of : cases()) {
-        const auto kept = engine_of(of, *backend), made = engine_of(of, *backend, false);
-        for (int step = 0; step < 3; ++step) {
-            const UpdateResult one = kept->step(two_batches(), 5e-3), other = made->step(two_batches(), 5e-3);
-            EXPECT_EQ(one.loss, other.loss) << of.name;
-            EXPECT_EQ(one.gradient_norm, other.gradient_norm) << of.name;
+    for (const Fp8Recipe recipe : recipes)
+        for (const Case& of : cases()) {
+            const auto kept = engine_of(of, *backend, true, recipe),
+                       made = engine_of(of, *backend, false, recipe);
+            for (int step = 0; step < 3; ++step) {
+                const UpdateResult one = kept->step(two_batches(), 5e-3),
+                                   other = made->step(two_batches(), 5e-3);
+                EXPECT_EQ(one.loss, other.loss) << of.name;
+                EXPECT_EQ(one.gradient_norm, other.gradient_norm) << of.name;
+            }
+            EXPECT_EQ(kept->evaluate(two_batches()[0]).loss_sum, made->evaluate(two_batches()[0]).loss_sum);
+            EXPECT_TRUE(test::everything(*kept) == test::everything(*made)) << of.name;
         }
-        EXPECT_EQ(kept->evaluate(two_batches()[0]).loss_sum, made->evaluate(two_batches()[0]).loss_sum);
-        EXPECT_TRUE(test::everything(*kept) == test::everything(*made)) << of.name;
-    }
 }
 
 /// Two micro-batches, in each of which a product quantises its input, and in backward its gradient, but no
@@ -131,6 +136,23 @@ TEST(Fp8Frozen, WeightsAreQuantisedOnce) {
     EXPECT_EQ(first["absolute maximum"] - later["absolute maximum"], matrices);
 }
 
+TEST(Fp8Frozen, WeightsInBlocksAreQuantisedOnce) {
+    const auto backend = test::make_test_backend();
+    const Case of = cases()[0];
+    const auto kept = engine_of(of, *backend, true, Fp8Recipe::blockwise),
+               made = engine_of(of, *backend, false, Fp8Recipe::blockwise);
+    std::map<std::string, std::int64_t> first = calls_in_a_step(*kept, *backend),
+                                        later = calls_in_a_step(*kept, *backend),
+                                        always = calls_in_a_step(*made, *backend);
+    constexpr std::int64_t matrices = 4 * blocks, micro_batches = 2;
+    EXPECT_EQ(first["quantise blocks, transposed"], matrices);
+    EXPECT_EQ(later["quantise blocks, transposed"], 0);
+    EXPECT_EQ(later["quantise blocks"], 2 * matrices * micro_batches);
+    EXPECT_EQ(always["quantise blocks"] + always["quantise blocks, transposed"],
+              4 * matrices * micro_batches);
+    EXPECT_EQ(first["absolute maximum"] + first["quantise"], 0);
+}
+
 TEST(Fp8Frozen, NewWeightsAreQuantisedAgain) {
     const auto backend = test::make_test_backend();
     const auto used = engine_of(cases()[0], *backend), fresh = engine_of(cases()[0], *backend);
@@ -146,8 +168,10 @@ TEST(Fp8Frozen, NewWeightsAreQuantisedAgain) {
 
 TEST(Fp8Frozen, TrainsLikeBfloat16) {
     const auto backend = test::make_test_backend();
-    for (const Case& of : {cases()[0], cases()[4]}) {
-        const auto fp8 = engine_of(of, *backend), plain = engine_of(of, *backend, true, Fp8Recipe::none);
+    for (const auto& [of, recipe] :
+         {std::pair{cases()[0], recipes[0]}, {cases()[4], recipes[0]}, {cases()[4], recipes[1]}}) {
+        const auto fp8 = engine_of(of, *backend, true, recipe),
+                   plain = engine_of(of, *backend, true, Fp8Recipe::none);
         std::vector<double> losses;
         for (int step = 0; step < 20; ++step) {
             losses.push_back(fp8->step(two_batches(), 5e-3).loss);
@@ -178,11 +202,27 @@ TEST(Fp8Frozen, ThePlanHasTheCopies) {
         64 * 64);
 }
 
+/// The same, with scales of 128 × 128 weights for each of the copies.
+TEST(Fp8Frozen, ThePlanHasTheScalesOfCopiesInBlocks) {
+    const auto backend = test::make_test_backend();
+    const auto plan = [&](bool keeps) {
+        return engine_of(cases()[0], *backend, keeps, Fp8Recipe::blockwise)->memory_plan();
+    };
+    const MemoryPlan kept = plan(true), made = plan(false);
+    constexpr std::size_t qkv = 128 * 64, output = 64 * 64, gate_up = 192 * 64, down = 64 * 96;
+    // Both ways round, of less than 128 × 128 but for gate and up; each begins at a multiple of 256 bytes.
+    constexpr std::size_t copies = 2 * (qkv + output + gate_up + down), tables = 8 * 256;
+    EXPECT_EQ(kept[MemoryUse::parameters] - made[MemoryUse::parameters], blocks * (copies + tables));
+    constexpr std::size_t of_gate_up = 256;
+    EXPECT_EQ(made[MemoryUse::scratch] - kept[MemoryUse::scratch], gate_up + of_gate_up)
+        << "room for a weight";
+}
+
 /// PyTorch's step with every product in emulated FP8: what is trained beside frozen matrices gets the
 /// gradients that it has there. New adapters add nothing, so the loss is that of the model, too.
 TEST(Fp8Frozen, GradientsThatPassThroughFrozenMatricesArePyTorchs) {
     const auto backend = test::make_test_backend();
-    for (const char* name : {"gqa_float32", "biases_float32", "qwen2_float32"}) {
+    for (const char* name : {"gqa_float32", "biases_float32", "qwen2_float32", "blockwise_float32"}) {
         const test::GoldenFp8 golden(name);
         TrainEngineOptions options = golden.options(Precision::fp32());
         options.model.adapters = adapters_of(golden.config());

@@ -13,7 +13,7 @@
 namespace drover {
 namespace {
 
-constexpr const char* fp8_models[] = {"gqa", "biases", "qwen2"};
+constexpr const char* fp8_models[] = {"gqa", "biases", "qwen2", "blockwise"};
 
 class Fp8Step : public ::testing::TestWithParam<const char*> {
   protected:
@@ -135,7 +135,7 @@ TEST_P(Fp8Step, ANumberThatIsNotFiniteShowsInTheLoss) {
     const test::GoldenFp8 golden = Fp8Step::golden("_float32");
     for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
         for (const char* name :
-             {"model.layers.0.self_attn.v_proj.weight", "model.layers.1.mlp.down_proj.weight"}) {
+             {"model.layers.0.self_attn.v_proj.weight", "model.layers.0.mlp.down_proj.weight"}) {
             const auto engine = golden.engine(*backend_, Precision::fp32());
             for (const OwnedLeaf& leaf : engine->store().owned())
                 if (leaf.spec->name == name) test::overwrite(leaf.param, 7, {&bad, 1});
@@ -147,6 +147,9 @@ INSTANTIATE_TEST_SUITE_P(Models, Fp8Step, ::testing::ValuesIn(fp8_models),
                          [](const auto& model) { return std::string(model.param); });
 
 constexpr std::int64_t new_rows = 5;
+
+/// Both recipes.
+class Fp8 : public ::testing::TestWithParam<Fp8Recipe> {};
 
 /// An engine with initial weights for 5 rows, 105 tokens unless `options` say otherwise.
 std::unique_ptr<TrainEngine> new_engine(Backend& backend, CausalLmOptions options) {
@@ -172,16 +175,16 @@ std::vector<Batch> new_batches(std::int64_t length = 21) {
 }
 
 /// With products that are large enough for several threads.
-TEST(Fp8, ThreadsGiveTheSameBits) {
+TEST_P(Fp8, ThreadsGiveTheSameBits) {
     constexpr std::int64_t length = 201;
     const int before = omp_get_max_threads();
     std::map<int, std::vector<std::vector<double>>> results;
     for (const int threads : {1, 3}) {
         omp_set_num_threads(threads);
         const auto backend = test::make_test_backend();
-        const auto engine = new_engine(*backend, {.precision = Precision::with_master(DType::bf16),
-                                                  .fp8 = Fp8Recipe::tensorwise,
-                                                  .row_length = length});
+        const auto engine = new_engine(
+            *backend,
+            {.precision = Precision::with_master(DType::bf16), .fp8 = GetParam(), .row_length = length});
         for (int step = 0; step < 2; ++step) engine->step(new_batches(length), 1e-3);
         results[threads] = test::everything(*engine);
     }
@@ -189,7 +192,7 @@ TEST(Fp8, ThreadsGiveTheSameBits) {
     EXPECT_TRUE(results[1] == results[3]);
 }
 
-TEST(Fp8, TrainsLikeBfloat16) {
+TEST_P(Fp8, TrainsLikeBfloat16) {
     const auto backend = test::make_test_backend();
     const auto losses = [&](Fp8Recipe recipe) {
         const auto engine =
@@ -198,7 +201,7 @@ TEST(Fp8, TrainsLikeBfloat16) {
         for (int step = 0; step < 12; ++step) curve.push_back(engine->step(new_batches(), 5e-4).loss);
         return curve;
     };
-    const std::vector<double> plain = losses(Fp8Recipe::none), fp8 = losses(Fp8Recipe::tensorwise);
+    const std::vector<double> plain = losses(Fp8Recipe::none), fp8 = losses(GetParam());
     EXPECT_LT(fp8.back(), fp8.front() - 1);
     // Twice the largest difference on processors with AVX2 and AVX-512, which round sums differently.
     for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_NEAR(fp8[i], plain[i], 0.06 * plain[i] + 0.04) << i;
@@ -206,9 +209,9 @@ TEST(Fp8, TrainsLikeBfloat16) {
 }
 
 /// Batches that are smaller than the planned one use a part of the scratch memory.
-TEST(Fp8, TakesAnyNumberOfTokens) {
+TEST_P(Fp8, TakesAnyNumberOfTokens) {
     const auto backend = test::make_test_backend();
-    const auto engine = new_engine(*backend, {.precision = Precision::fp32(), .fp8 = Fp8Recipe::tensorwise});
+    const auto engine = new_engine(*backend, {.precision = Precision::fp32(), .fp8 = GetParam()});
     const auto plain = new_engine(*backend, {.precision = Precision::fp32()});
     for (const std::int64_t length : {2, 5, 15, 16, 17, 21}) {
         std::vector<std::int32_t> ids;
@@ -243,14 +246,14 @@ Adapters adapters_of_all() {
 }
 
 /// The frozen weights are multiplied in FP8, the adapters are not.
-TEST(Fp8, TrainsAdaptersBesideWeightsThatStay) {
+TEST_P(Fp8, TrainsAdaptersBesideWeightsThatStay) {
     const auto backend = test::make_test_backend();
     for (const bool magnitudes : {false, true}) {
         CausalLmOptions options{.precision = Precision::with_master(DType::bf16),
                                 .adapters = adapters_of_all()};
         options.adapters.magnitudes = magnitudes;
         const auto plain = new_engine(*backend, options);
-        options.fp8 = Fp8Recipe::tensorwise;
+        options.fp8 = GetParam();
         const auto engine = new_engine(*backend, options);
         options.recompute = {Recompute::full};
         const auto recomputing = new_engine(*backend, options);
@@ -275,7 +278,7 @@ TEST(Fp8, TrainsAdaptersBesideWeightsThatStay) {
 
 /// FP8 numbers are made where they are needed, in memory that all blocks share. What forward keeps of them,
 /// it keeps instead of larger ones.
-TEST(Fp8, PlansScratchMemoryAndSmallerActivations) {
+TEST_P(Fp8, PlansScratchMemoryAndSmallerActivations) {
     const auto backend = test::make_test_backend();
     const auto plan = [&](Fp8Recipe recipe, Recompute recompute) {
         return new_engine(*backend, {.precision = Precision::with_master(DType::bf16),
@@ -284,8 +287,7 @@ TEST(Fp8, PlansScratchMemoryAndSmallerActivations) {
             ->memory_plan();
     };
     for (const Recompute recompute : {Recompute::none, Recompute::selective}) {
-        const MemoryPlan plain = plan(Fp8Recipe::none, recompute),
-                         fp8 = plan(Fp8Recipe::tensorwise, recompute);
+        const MemoryPlan plain = plan(Fp8Recipe::none, recompute), fp8 = plan(GetParam(), recompute);
         for (const MemoryUse use : {MemoryUse::parameters, MemoryUse::gradients, MemoryUse::moments,
                                     MemoryUse::master, MemoryUse::residual_stream})
             EXPECT_EQ(fp8[use], plain[use]);
@@ -295,21 +297,25 @@ TEST(Fp8, PlansScratchMemoryAndSmallerActivations) {
             } else {
                 EXPECT_EQ(fp8[use], plain[use]);
             }
-        // The widest input, gate and up with their transpose, and the largest weight; 105 tokens filled up to
-        // 112.
-        constexpr std::size_t tokens = 112, least = tokens * 272 + 2 * tokens * 544 + 544 * 128;
+        // The widest input, gate and up with their transpose, and the largest weight; 105 tokens filled up.
+        const bool has_blocks = GetParam() == Fp8Recipe::blockwise;
+        const std::size_t tokens = has_blocks ? 128 : 112;
+        // Scales for 272 columns of 128 tokens and 128 of 544, which is also the transpose's number, and for
+        // 5 × 1 squares of the weight, in rows of 4.
+        const std::size_t scales = has_blocks ? sizeof(float) * (3 * tokens + 5 * tokens + 544 + 5 * 4) : 0;
+        const std::size_t least = tokens * 272 + 2 * tokens * 544 + 544 * 128 + scales;
         EXPECT_GE(fp8[MemoryUse::scratch], plain[MemoryUse::scratch] + least);
         EXPECT_LE(fp8.total, plain.total + least + least / 20);
     }
 }
 
-TEST(Fp8, RefusesSidesThatAreNotMultiplesOf16) {
+TEST_P(Fp8, RefusesSidesThatAreNotMultiplesOf16) {
     const auto backend = test::make_test_backend();
     const auto make = [&](const std::string& sizes) {
         const ModelConfig config = ModelConfig::parse(
             R"({"vocab_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, )" + sizes + "}",
             "config");
-        TrainEngine(config, {.model = {.fp8 = Fp8Recipe::tensorwise}}, *backend, test::single_mesh());
+        TrainEngine(config, {.model = {.fp8 = GetParam()}}, *backend, test::single_mesh());
     };
     make(R"("hidden_size": 32, "intermediate_size": 48)");
     test::expect_error([&] { make(R"("hidden_size": 40, "head_dim": 16, "intermediate_size": 48)"); },
@@ -319,6 +325,12 @@ TEST(Fp8, RefusesSidesThatAreNotMultiplesOf16) {
     test::expect_error([&] { make(R"("hidden_size": 32, "head_dim": 8, "intermediate_size": 48)"); },
                        {"head_dim is 8"});
 }
+
+INSTANTIATE_TEST_SUITE_P(Recipes, Fp8, ::testing::Values(Fp8Recipe::tensorwise, Fp8Recipe::blockwise),
+                         [](const auto& recipe) {
+                             return std::string(recipe.param == Fp8Recipe::tensorwise ? "tensorwise"
+                                                                                      : "blockwise");
+                         });
 
 }  // namespace
 }  // namespace drover

@@ -4,8 +4,8 @@
 
 namespace drover::cuda {
 
-/// c ([M,N], may be strided) = bias ([N]) + product ([M,N] f32, packed, may be absent) (+ c when
-/// accumulating), in every row; summed in fp32 and rounded once.
+/// c ([M,N], may be strided) = bias ([N], may be absent) + product ([M,N] f32, packed, may be absent) (+ c
+/// when accumulating), in every row; summed in fp32 and rounded once.
 void bias_rows(const Launch& launch, const Tensor& c, const Tensor& product, const Tensor& bias,
                bool accumulate);
 

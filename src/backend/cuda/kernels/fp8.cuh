@@ -19,6 +19,21 @@ struct Fp8Factor {
     }
 };
 
+/// The same of a block whose largest magnitude has these bits: powers of two, so that nothing becomes larger
+/// than FP8's largest number. Where a number is not finite, all become NaN.
+struct BlockFactor {
+    float factor, scale;
+
+    __device__ explicit BlockFactor(std::uint32_t most) {
+        most = max(most, __float_as_uint(smallest_maximum));
+        // 448 is 1.75 · 2⁸, so m / 448 has the exponent of m less 8, and rounds up to the next power of two
+        // where m's mantissa is beyond 1.75.
+        const std::uint32_t exponent = (most + 0x1FFFFFu) >> 23;
+        scale = __uint_as_float((exponent - 8) << 23);
+        factor = most < 0x7F800000u ? __uint_as_float((262 - exponent) << 23) : __uint_as_float(0x7FC00000u);
+    }
+};
+
 /// Eight elements as FP8 numbers, the first in the lowest byte.
 __device__ inline uint2 to_fp8(const float (&values)[8], float factor) {
     std::uint32_t pairs[4];
