@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/program_module.h"
+#include "core/text_file.h"
 #include "data/datasets/glob.h"
 #include "data/read_all.h"
 #include "support/errors.h"

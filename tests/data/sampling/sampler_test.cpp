@@ -78,7 +78,6 @@ TEST(Sampler, StreamsAreDealtAsAccelerate) {
 
 /// DistributedSampler(shuffle=False, drop_last=True) under a loader that drops its last batch.
 TEST(Sampler, DealsOneByOneAsPyTorch) {
-    using Batches = std::vector<std::vector<std::int64_t>>;
     const auto batches_of = [](std::int64_t rank) {
         BatchSampler sampler({.samples = 15,
                               .batch_size = 2,
