@@ -68,7 +68,7 @@ void add_cache_command(const Command& app) {
     const Command prune_command = command.add_command(
         "prune",
         "Remove commits that no branch or tag of the cache names any more, contents that nothing uses, and "
-        "interrupted downloads; or the repositories that are named.");
+        "interrupted downloads, if they are older than an hour; or the repositories that are named.");
     for (const Command& one : {list_command, prune_command})
         one.add_option("--cache_dir", *folder, "another cache than HF_HUB_CACHE or ~/.cache/huggingface/hub");
     prune_command.add_option("repositories", *names, "models and datasets to remove: owner/name");

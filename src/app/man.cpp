@@ -11,7 +11,6 @@
 #include "args/roff.h"
 #include "core/console.h"
 #include "core/error.h"
-#include "core/words.h"
 
 namespace drover {
 namespace {

@@ -60,6 +60,7 @@ void offer_flags(Candidates& found, const ArgumentTable& table, std::string_view
 
 void offer_topics(Candidates& found, const ArgumentTable& table, std::string_view typed) {
     for (std::string& topic : help_topics(table)) found.offer(std::move(topic), typed);
+    if (typed.empty()) return;  // the names are hundreds
     for (const ArgumentGroup& group : table.groups())
         for (const Argument& argument : group.arguments)
             if (!argument.is_hidden)

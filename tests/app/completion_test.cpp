@@ -126,6 +126,7 @@ TEST_F(BashCompletion, CommandsThatStartOthers) {
 
 TEST_F(BashCompletion, TopicsOfHelp) {
     EXPECT_TRUE(offers("run_clm --help ''", "data"));
+    EXPECT_FALSE(offers("run_clm --help ''", "learning_rate")) << "of hundreds of names, those that are begun";
     EXPECT_TRUE(offers("help run_clm ''", "environment"));
     EXPECT_EQ(offered("help run_clm learning"), Words{"learning_rate"});
     EXPECT_EQ(offered("help generate max"), Words{"max_new_tokens"});

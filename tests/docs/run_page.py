@@ -243,6 +243,7 @@ def run(page, steps, drover, keep, full):
                     os.killpg(shell.pid, signal.SIGKILL)  # what the commands left in the background
                 except ProcessLookupError:
                     pass
+                shell.wait()
         passed = shell.returncode == 0 and (world / "done").exists()
         if not passed:
             sys.stdout.write(last_of(log.read_text(errors="replace")))
@@ -290,6 +291,8 @@ def main():
     parser.add_argument("--keep", help="work in this folder, and keep it")
     parser.add_argument("--list", action="store_true", help="run nothing; show what would be, and what not and why")
     options = parser.parse_args()
+    # What a page has started is ended then, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     pages = [page.resolve() for page in options.pages] or all_pages()
     try:
         exemptions = read_exemptions(options.not_run)

@@ -2,6 +2,7 @@
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -14,12 +15,14 @@ class RunPage(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def run_page(self, page, *flags, not_run=""):
+    def words(self, page, *flags, not_run=""):
         (self.folder / "page.md").write_text(page)
         (self.folder / "not_run.txt").write_text(not_run)
-        return subprocess.run(
-            [sys.executable, HERE / "run_page.py", "--drover", sys.executable, "--not-run", self.folder / "not_run.txt",
-             *flags, self.folder / "page.md"], capture_output=True, text=True, check=False)
+        return [sys.executable, HERE / "run_page.py", "--drover", sys.executable, "--not-run", self.folder / "not_run.txt",
+                *flags, self.folder / "page.md"]
+
+    def run_page(self, *arguments, **more):
+        return subprocess.run(self.words(*arguments, **more), capture_output=True, text=True, check=False)
 
     def expect_passed(self, *arguments, **more):
         done = self.run_page(*arguments, **more)
@@ -118,6 +121,16 @@ class RunPage(unittest.TestCase):
         self.expect_passed(page)
         self.assertFalse(Path("/tmp/drover-docs-test-file").exists())
         self.assertFalse(Path(self.made("x").read_text().strip()).exists())
+
+    def test_nothing_is_left_when_it_is_ended_by_a_signal(self):
+        with subprocess.Popen(self.words(self.block(f"echo $$ ~ > {self.made('x')}; sleep 600")), stdout=subprocess.DEVNULL) as running:
+            while not (self.made("x").exists() and self.made("x").read_text().endswith("\n")):
+                time.sleep(0.05)
+            running.terminate()
+            self.assertEqual(running.wait(30), 143)
+        shell, home = self.made("x").read_text().split()
+        self.assertFalse(Path("/proc", shell).exists())
+        self.assertFalse(Path(home).exists())
 
 
 if __name__ == "__main__":

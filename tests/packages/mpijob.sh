@@ -37,8 +37,8 @@ print("\n".join(container[sys.argv[2]]))
 PYTHON
 }
 mapfile -t server < <(words Worker command; words Worker args)
-# The words of the launcher, up to the command that trains.
-mapfile -t launch < <(words Launcher args | sed '/^run_clm$/q; s/--nproc_per_node=8/--nproc_per_node=1/')
+# The words of the launcher, up to the command that trains. They are all read, or python3 complains of a closed pipe.
+mapfile -t launch < <(words Launcher args | sed '1,/^run_clm$/!d; s/--nproc_per_node=8/--nproc_per_node=1/')
 
 # The key is mounted from a secret: files of root that all can read.
 ssh=$root/home/drover/.ssh
