@@ -8,11 +8,13 @@ bool splits_input(AdaptedMatrix matrix) {
     return matrix == AdaptedMatrix::attention_output || matrix == AdaptedMatrix::down;
 }
 
-/// Calls use(weight, matrix) for the matrices that the block has.
+/// Calls use(weight, matrix) for the matrices that the block has. The router's product is never in FP8.
 template <class Use>
 void for_each_weight(UnitTensors weights, const Use& use) {
     for (const AdapterStorages& storages : adapter_storages())
-        if (const Tensor& weight = weights[storages.weight]) use(weight, adapted_matrix(storages.weight));
+        if (const Tensor& weight = weights[storages.weight];
+            weight && storages.weight != BlockStorage::router)
+            use(weight, adapted_matrix(storages.weight));
 }
 
 /// Quantises a matrix, or `groups` of them one below the other: with `maximum`, if that is given, and one
