@@ -229,7 +229,7 @@ void add_eval_command(const Command& app) {
         .needs(sft);
     command
         .add_option("--max_length", options->max_length,
-                    "with --sft: longest row, in tokens, up to the model's positions; what is longer is cut. "
+                    "longest row, in tokens, up to the model's positions; what is longer is cut. "
                     "0: any length")
         .needs(sft)
         .between(0, largest_count);
